@@ -1,0 +1,553 @@
+"""Every compiled function: flat arrays in and out, no allocation in a loop, nothing called but arithmetic and each other.
+
+They live in one file because numba's cache does not notice an edit in a callee of another file.
+"""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+
+entry = njit(cache=True, nogil=True, error_model="numpy")  # called from Python, or too rare to inline
+inline = njit(cache=True, nogil=True, error_model="numpy", forceinline=True)  # part of a hot loop
+
+HOEFFDING, BERNSTEIN = 0, 1
+LANES = 8  # float64 in a cache line
+NEVER = 2**31 - 1  # a visit count that no run reaches
+
+ROW = np.dtype(
+    [
+        ("value", "f8"),  # optimistic value of the state
+        ("rival", "f8"),  # best running estimate among the actions that are not deployed
+        ("action", "i8"),  # the deployed action
+    ]
+)
+CELL = np.dtype(
+    [
+        ("q", "f8"),  # running estimate; -inf where the action is forbidden
+        ("visits", "i4"),
+        ("due", "i4"),  # the visit count that is the next trigger
+    ]
+)
+MOMENTS = np.dtype(
+    [
+        ("total", "f8"),  # sum of the next values seen
+        ("squares", "f8"),  # sum of their squares
+        ("width", "f8"),  # beta after the last visit
+    ]
+)
+COLUMN = np.dtype([("threshold", "i8"), ("own", "i4"), ("other", "i4")])  # of an alias table
+
+
+class Rule(NamedTuple):
+    """An algorithm worked out for one problem size."""
+
+    H: int
+    S: int
+    A: int
+    caps: np.ndarray  # [H]  largest value that step h can have
+    bonus: int  # HOEFFDING or BERNSTEIN
+    c1: float  # scale of the variance part (Bernstein)
+    c2: float  # scale of the Hoeffding part
+    variance_scale: float  # H iota
+    lower_order: float  # sqrt(H^7 S A) iota
+    hoeffding_scale: float  # H^3 iota
+    every_until: int  # each visit count up to here is a trigger
+    later: np.ndarray  # [n]  the triggers after that, sorted; the last is NEVER
+
+
+class Tables(NamedTuple):
+    """What one learner knows, and in `rows` what it has deployed."""
+
+    rows: np.ndarray  # [(H + 1) * S]  ROW; the last S are the zero after the last step
+    cells: np.ndarray  # [H * S * A]  CELL
+    moments: np.ndarray  # [H * S * A]  MOMENTS, or [0] where no bonus reads them
+    loud: np.ndarray  # [1]  visits whose bonus was above H
+
+
+class Model(NamedTuple):
+    """A tabular MDP laid out for sampling and for exact values; a row is one (x, a), or one (h, x, a)."""
+
+    stride: int  # rows from one step to the next: 0 if stationary
+    reward_stride: int  # likewise for the rewards
+    offsets: np.ndarray  # [rows + 1]  where each row's successors begin
+    successors: np.ndarray  # [nonzeros]  ascending in each row
+    probabilities: np.ndarray  # [nonzeros]
+    heads: np.ndarray  # [rows + 1]  alias table of each row, and last that of the start law: first column << 6 | log2(columns)
+    columns: np.ndarray  # [columns]  COLUMN
+    rewards: np.ndarray  # [S * A] or [H * S * A]
+    bernoulli: bool  # the reward is 0 or 1 with the given mean
+    starts: np.ndarray  # [n]  start state of each episode, or [0] where the start law decides
+    width: int  # S + 1 rounded up to whole lanes
+    outflow: np.ndarray  # [rows * width]  successor probabilities, then the reward, of each row; or [0] where the lists serve
+
+
+class Evaluation(NamedTuple):
+    """The exact value of the deployed policy, from the law of the state at each step."""
+
+    wanted: bool
+    H: int
+    S: int
+    A: int
+    best: float  # value of an optimal policy under the start law
+    optimal: np.ndarray  # [S]  optimal values of step 0
+    policy: np.ndarray  # [H * S]
+    origins: np.ndarray  # [H * S]  where the deployed action's row begins in `outflow`
+    mass: np.ndarray  # [(H + 1) * width]  at (h, x) the probability of x at step h; at (h, S) the mean reward of all steps before
+
+
+class Log(NamedTuple):
+    """What the policy of one run did: its row changes since the log was last emptied, and how many there were at each checkpoint."""
+
+    keep: bool  # the caller takes the changes; else they are dropped once their regret is known
+    counts: np.ndarray  # [3]  local switches, deployments, changes in the log
+    changes: np.ndarray  # [n, 4]  (episode, step, state, action)
+    checkpoints: np.ndarray  # [C]  episodes after which the curves have a point
+    switches: np.ndarray  # [C]
+    deployments: np.ndarray  # [C]
+
+
+class Account(NamedTuple):
+    """What the episodes of one run cost."""
+
+    regret: np.ndarray  # [2]  regret so far, gap of the deployed policy
+    position: np.ndarray  # [2]  episodes charged, checkpoints passed
+    checkpoints: np.ndarray  # [C]
+    curve: np.ndarray  # [C]  regret
+
+
+# ---- noise ---------------------------------------------------------------------------------------------------------
+
+_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+_MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
+_MIX_2 = np.uint64(0x94D049BB133111EB)
+_0, _1, _2, _3, _4, _6, _11, _27, _30, _31, _63 = (np.uint64(i) for i in (0, 1, 2, 3, 4, 6, 11, 27, 30, 31, 63))
+_UNIT = 2.0**-53
+
+
+@inline
+def noise(key, address):
+    """Number `address` of the stream `key`: SplitMix64 (Steele, Lea, Flood 2014), whose state is a counter."""
+    z = key + address * _GOLDEN
+    z = (z ^ (z >> _30)) * _MIX_1
+    z = (z ^ (z >> _27)) * _MIX_2
+    return z ^ (z >> _31)
+
+
+@inline
+def uniform(bits):
+    """A float in [0, 1) from 64 random bits."""
+    return np.int64(bits >> _11) * _UNIT
+
+
+@inline
+def episode_address(k, H):
+    """Address of the start draw of episode k; step h draws its successor at + 1 + 2 h and its reward at + 2 + 2 h."""
+    return np.uint64(k) * np.uint64(2 * H + 1)
+
+
+@inline
+def draw(heads, columns, row, bits):
+    """A successor from the alias table of a row: Walker 1977, with a power of two of columns so that bits need no division."""
+    head = np.uint64(heads[row])
+    log_columns = head & _63
+    column = columns[np.int64((head >> _6) + ((bits >> _1) >> (_63 - log_columns)))]
+    inside = np.int64((bits << log_columns) >> _1) < column["threshold"]
+    return np.int64(column["own"]) if inside else np.int64(column["other"])
+
+
+@entry
+def fill_alias(probabilities, successors, columns, scratch, stack):
+    """Write the alias table of one row (Vose 1991); columns without a successor of their own are all alias."""
+    small, large, n = 0, len(columns), len(probabilities)
+    for i in range(len(columns)):
+        scratch[i] = probabilities[i] * len(columns) if i < n else 0.0
+        columns[i]["own"] = columns[i]["other"] = successors[min(i, n - 1)]
+        columns[i]["threshold"] = np.int64(2**63 - 1)
+        if scratch[i] < 1:
+            stack[small] = i
+            small += 1
+        else:
+            large -= 1
+            stack[large] = i
+    while small > 0 and large < len(columns):
+        small -= 1
+        i, j = stack[small], stack[large]
+        columns[i]["threshold"] = np.int64(scratch[i] * 2.0**63)
+        columns[i]["other"] = columns[j]["own"]
+        scratch[j] -= 1 - scratch[i]
+        if scratch[j] < 1:
+            large += 1
+            stack[small] = j
+            small += 1
+
+
+@entry
+def fill_aliases(offsets, successors, probabilities, heads, columns, scratch, stack):
+    for row in range(len(offsets) - 1):
+        begin, end = offsets[row], offsets[row + 1]
+        first, size = heads[row] >> 6, 1 << (heads[row] & 63)
+        fill_alias(probabilities[begin:end], successors[begin:end], columns[first : first + size], scratch, stack)
+
+
+# ---- one update ----------------------------------------------------------------------------------------------------
+
+
+@inline
+def learning_rate(n, H):
+    """alpha_n = (H + 1) / (H + n): Jin et al. 2018, Algorithm 1."""
+    return (H + 1) / (H + n)
+
+
+@inline
+def hoeffding_width(share, c, hoeffding_scale):
+    """c sqrt(H^3 iota / n), with share = 1 / n: Bai et al. 2019, Algorithm 2; Jin et al. 2018, Algorithm 1."""
+    return c * math.sqrt(hoeffding_scale * share)
+
+
+@inline
+def variance(total, squares, share):
+    """W_n = squares / n - (total / n)^2: Jin et al. 2018, eq. (C.1); the printed Algorithm 2 of appendix C is an erratum."""
+    mean = total * share
+    return max(0.0, squares * share - mean * mean)
+
+
+@inline
+def bernstein_width(rule, share, variance):
+    """beta_n = min{c1 (sqrt(H/n (W + H) iota) + sqrt(H^7 S A) iota / n), c2 sqrt(H^3 iota / n)}: Bai et al. 2019, Algorithm UCB2B."""
+    spread = math.sqrt(rule.variance_scale * share * (variance + rule.H)) + rule.lower_order * share
+    return min(rule.c1 * spread, hoeffding_width(share, rule.c2, rule.hoeffding_scale))
+
+
+@inline
+def weighted_bonus(rule, tables, i, n, alpha, next_value):
+    """alpha_n b_n. Bernstein: b_n = (beta_n - (1 - alpha_n) beta_{n-1}) / (2 alpha_n), beta_0 = 0: Jin et al. 2018, Algorithm 2."""
+    share = 1.0 / n
+    if rule.bonus == HOEFFDING:
+        return alpha * hoeffding_width(share, rule.c2, rule.hoeffding_scale)
+    moments = tables.moments[i]
+    total = moments["total"] + next_value
+    squares = moments["squares"] + next_value * next_value
+    width = bernstein_width(rule, share, variance(total, squares, share))
+    bonus = 0.5 * (width - (1 - alpha) * moments["width"])
+    moments["total"] = total
+    moments["squares"] = squares
+    moments["width"] = width
+    return bonus
+
+
+@entry
+def next_trigger(rule, n):
+    """The smallest trigger above n."""
+    if n < rule.every_until:
+        return n + 1
+    low, high = 0, len(rule.later) - 1
+    while low < high:
+        middle = (low + high) // 2
+        if rule.later[middle] > n:
+            high = middle
+        else:
+            low = middle + 1
+    return rule.later[low]
+
+
+@entry
+def best_rival(rule, tables, here, action):
+    best = -np.inf
+    for a in range(rule.A):
+        if a != action:
+            best = max(best, tables.cells[here * rule.A + a]["q"])
+    return best
+
+
+@entry
+def deploy(rule, tables, here):
+    """Deploy the best action of a row whose incumbent is beaten, the lowest index among equals."""
+    action, best, rival = 0, -np.inf, -np.inf
+    for a in range(rule.A):
+        q = tables.cells[here * rule.A + a]["q"]
+        if q > best:
+            action, best, rival = a, q, best
+        elif q > rival:
+            rival = q
+    tables.rows[here]["action"] = action
+    tables.rows[here]["rival"] = rival
+
+
+@inline
+def digest(rule, tables, h, x, a, reward, y):
+    """Learn one transition; return whether row (h, x) switched. Bai et al. 2019, Algorithms 2 and UCB2B.
+
+    The deployed copy of Q is needed only through its argmax, and between two triggers only the deployed action's estimate moves. So a
+    row keeps the best of its other estimates, and the maximum over all actions is looked for only when the action changes.
+    """
+    here = h * rule.S + x
+    i = here * rule.A + a
+    row, cell = tables.rows[here], tables.cells[i]
+    n = cell["visits"] + 1
+    alpha = learning_rate(n, rule.H)
+    next_value = tables.rows[here - x + rule.S + y]["value"]
+    bonus = weighted_bonus(rule, tables, i, n, alpha, next_value)
+    if bonus > alpha * rule.H:
+        tables.loud[0] += 1
+    q = (1 - alpha) * cell["q"] + alpha * (reward + next_value) + bonus
+    cell["q"] = q
+    cell["visits"] = n
+    if a == row["action"]:
+        rival = row["rival"]
+    else:  # told off-policy
+        q = tables.cells[here * rule.A + row["action"]]["q"]
+        rival = best_rival(rule, tables, here, row["action"])
+        row["rival"] = rival
+    row["value"] = min(rule.caps[h], max(q, rival))
+    if n == cell["due"]:
+        cell["due"] = next_trigger(rule, n)
+        if q < rival:
+            deploy(rule, tables, here)
+            return True
+    return False
+
+
+# ---- exact values --------------------------------------------------------------------------------------------------
+
+
+@inline
+def lookahead(model, h, x, a, A, values, following):
+    """r_h(x, a) + sum_y P_h(y | x, a) V(y), where V(y) is values[following + y]."""
+    row = h * model.stride + x * A + a
+    value = model.rewards[h * model.reward_stride + x * A + a]
+    for j in range(model.offsets[row], model.offsets[row + 1]):
+        value += model.probabilities[j] * values[following + model.successors[j]]
+    return value
+
+
+@entry
+def optimal_values(model, allowed, values, policy):
+    """Backward induction; fills values [(H + 1) * S] and policy [H, S], the lowest index among equals."""
+    H, S, A = allowed.shape
+    for h in range(H - 1, -1, -1):
+        for x in range(S):
+            best = -np.inf
+            for a in range(A):
+                if allowed[h, x, a]:
+                    value = lookahead(model, h, x, a, A, values, (h + 1) * S)
+                    if value > best:
+                        best = value
+                        policy[h, x] = a
+            values[h * S + x] = best
+
+
+@entry
+def policy_values(model, policy, A, values):
+    """Fills values [(H + 1) * S] with those of a policy [H, S]."""
+    H, S = policy.shape
+    for h in range(H - 1, -1, -1):
+        for x in range(S):
+            values[h * S + x] = lookahead(model, h, x, policy[h, x], A, values, (h + 1) * S)
+
+
+@inline
+def put(model, evaluation, h, x, a):
+    """Let row (h, x) play action a."""
+    evaluation.policy[h * evaluation.S + x] = a
+    evaluation.origins[h * evaluation.S + x] = (h * model.stride + x * evaluation.A + a) * model.width
+
+
+@entry
+def put_policy(model, evaluation, policy):
+    """Let every row play its action of a policy [H, S]."""
+    for h in range(evaluation.H):
+        for x in range(evaluation.S):
+            put(model, evaluation, h, x, policy[h, x])
+
+
+@inline
+def flow_step_dense(model, evaluation, h):
+    """Push the state law of step h through the deployed policy: all successors side by side, four states a pass.
+
+    The sum of four is written as two sums of two because the additions of one lane wait for each other. The indices are unsigned because
+    numba's test for negative ones would keep the inner loops from being vectorised.
+    """
+    mass, outflow, origins = evaluation.mass, model.outflow, evaluation.origins
+    width, S = np.uint64(model.width), np.uint64(evaluation.S)
+    here, row = np.uint64(h) * width, np.uint64(h) * S
+    there = here + width
+    for y in range(width):
+        mass[there + y] = -0.0  # the neutral element of addition, and no call of memset
+    x = _0
+    while x + _4 <= S:
+        m0, m1, m2, m3 = mass[here + x], mass[here + x + _1], mass[here + x + _2], mass[here + x + _3]
+        p0, p1, p2, p3 = origins[row + x], origins[row + x + _1], origins[row + x + _2], origins[row + x + _3]
+        for y in range(width):
+            four = (m0 * outflow[p0 + y] + m1 * outflow[p1 + y]) + (m2 * outflow[p2 + y] + m3 * outflow[p3 + y])
+            mass[there + y] += four
+        x += _4
+    while x < S:
+        m0, p0 = mass[here + x], origins[row + x]
+        for y in range(width):
+            mass[there + y] += m0 * outflow[p0 + y]
+        x += _1
+    mass[there + S] += mass[here + S]
+
+
+@inline
+def flow_step_listed(model, evaluation, h):
+    """The same from the lists of nonzeros, the sums in the same order."""
+    mass, here, there = evaluation.mass, h * model.width, (h + 1) * model.width
+    for y in range(evaluation.S):
+        mass[there + y] = 0.0
+    mass[there + evaluation.S] = mass[here + evaluation.S]
+    for x in range(evaluation.S):
+        m = mass[here + x]
+        if m > 0:
+            sa = x * evaluation.A + evaluation.policy[h * evaluation.S + x]
+            row = h * model.stride + sa
+            for j in range(model.offsets[row], model.offsets[row + 1]):
+                mass[there + model.successors[j]] += m * model.probabilities[j]
+            mass[there + evaluation.S] += m * model.rewards[h * model.reward_stride + sa]
+
+
+@inline
+def flow(model, evaluation, first):
+    """The value of the deployed policy, where the state laws up to step `first` are still right."""
+    for h in range(first, evaluation.H):
+        if len(model.outflow) > 0:
+            flow_step_dense(model, evaluation, h)
+        else:
+            flow_step_listed(model, evaluation, h)
+    return evaluation.mass[evaluation.H * model.width + evaluation.S]
+
+
+@entry
+def policy_value(model, evaluation):
+    """The value of the deployed policy from scratch."""
+    return flow(model, evaluation, 0)
+
+
+@inline
+def sequence_regret(model, evaluation, first, last):
+    """Regret of episodes first .. last - 1 of a start sequence, all played by the deployed policy."""
+    for x in range(evaluation.S):
+        evaluation.mass[x] = 0.0
+    best = 0.0
+    for k in range(first, last):
+        evaluation.mass[model.starts[k]] += 1.0
+        best += evaluation.optimal[model.starts[k]]
+    return best - flow(model, evaluation, 0)
+
+
+@inline
+def charge(model, evaluation, account, last):
+    """Charge the deployed policy for the episodes before `last`, and fill in the checkpoints on the way."""
+    regret, position = account.regret, account.position
+    while position[0] < last:
+        stop = last
+        if position[1] < len(account.checkpoints):
+            stop = min(last, account.checkpoints[position[1]])
+        if len(model.starts) == 0:
+            regret[0] += regret[1] * (stop - position[0])
+        else:
+            regret[0] += sequence_regret(model, evaluation, position[0], stop)
+        position[0] = stop
+        if position[1] < len(account.checkpoints) and stop == account.checkpoints[position[1]]:
+            account.curve[position[1]] = regret[0]
+            position[1] += 1
+
+
+@entry
+def settle(model, evaluation, account, changes, used, episodes):
+    """Follow the first `used` row changes of a deployment history and charge all episodes up to `episodes`."""
+    i = 0
+    while i < used:
+        k = changes[i, 0]
+        charge(model, evaluation, account, k + 1)
+        first = evaluation.H
+        while i < used and changes[i, 0] == k:
+            put(model, evaluation, changes[i, 1], changes[i, 2], changes[i, 3])
+            first = min(first, changes[i, 1])
+            i += 1
+        if len(model.starts) == 0:
+            account.regret[1] = evaluation.best - flow(model, evaluation, first)
+    charge(model, evaluation, account, episodes)
+
+
+# ---- drivers -------------------------------------------------------------------------------------------------------
+
+
+@inline
+def log_switch(changes, i, k, h, x, a):
+    changes[i, 0], changes[i, 1], changes[i, 2], changes[i, 3] = k, h, x, a
+
+
+@inline
+def play_episode(rule, tables, model, log, key, k, x):
+    """Play and learn episode k from state x; return how many rows switched."""
+    address = episode_address(k, rule.H)
+    switches = 0
+    for h in range(rule.H):
+        a = tables.rows[h * rule.S + x]["action"]
+        sa = x * rule.A + a
+        step = address + np.uint64(1 + 2 * h)
+        y = draw(model.heads, model.columns, h * model.stride + sa, noise(key, step))
+        reward = model.rewards[h * model.reward_stride + sa]
+        if model.bernoulli:
+            reward = 1.0 if uniform(noise(key, step + _1)) < reward else 0.0
+        if digest(rule, tables, h, x, a, reward, y):
+            log_switch(log.changes, log.counts[2] + switches, k, h, x, tables.rows[h * rule.S + x]["action"])
+            switches += 1
+        x = y
+    return switches
+
+
+@entry
+def play(rule, tables, model, log, key, first, last):
+    """Play episodes first .. last - 1, or as many as the log has room for; return the next episode."""
+    counts = log.counts
+    mark = np.searchsorted(log.checkpoints, first, side="right")
+    for k in range(first, last):
+        if counts[2] + rule.H > len(log.changes):
+            return k
+        if len(model.starts) > 0:
+            x = np.int64(model.starts[k])
+        else:
+            x = draw(model.heads, model.columns, len(model.heads) - 1, noise(key, episode_address(k, rule.H)))
+        switches = play_episode(rule, tables, model, log, key, k, x)
+        counts[0] += switches
+        counts[1] += switches > 0
+        counts[2] += switches
+        if log.checkpoints[mark] == k + 1:
+            log.switches[mark] = counts[0]
+            log.deployments[mark] = counts[1]
+            mark += 1
+    return last
+
+
+@entry
+def simulate(rule, tables, model, evaluation, log, account, key, first, last):
+    """Play episodes first .. last - 1 and charge them; return the next episode, before `last` where a kept log is full."""
+    while first < last:
+        first = play(rule, tables, model, log, key, first, last)
+        if evaluation.wanted:
+            settle(model, evaluation, account, log.changes, log.counts[2], first)
+        if log.keep:
+            break
+        log.counts[2] = 0
+    return first
+
+
+@entry
+def digest_batch(rule, tables, states, actions, rewards, off_policy, first, changes):
+    """Learn episodes [B, H] in order; return (row changes logged, episode and step of the first off-policy action or -1, -1)."""
+    logged = 0
+    for b in range(states.shape[0]):
+        for h in range(rule.H):
+            if not off_policy and actions[b, h] != tables.rows[h * rule.S + states[b, h]]["action"]:
+                return logged, b, h
+        for h in range(rule.H):
+            y = states[b, h + 1] if h + 1 < rule.H else 0
+            x, a = states[b, h], actions[b, h]
+            if digest(rule, tables, h, x, a, rewards[b, h], y):
+                log_switch(changes, logged, first + b, h, x, tables.rows[h * rule.S + x]["action"])
+                logged += 1
+    return logged, -1, -1

@@ -1,0 +1,42 @@
+"""One line on a terminal that says how far long work is; silence elsewhere."""
+
+from __future__ import annotations
+
+import sys
+import time
+
+_BAR = 24
+
+
+class Progress:
+    """A bar with a rate and the time left, redrawn in place; a context manager that clears its line."""
+
+    def __init__(self, total: int, *, unit: str, show: bool | None = None, label: str = "") -> None:
+        self.total, self.unit, self.label = total, unit, label
+        self.show = sys.stderr.isatty() if show is None else show
+        self.begin = time.perf_counter()
+        self.width = 0
+
+    def __enter__(self) -> Progress:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._draw("")
+
+    def update(self, done: int) -> None:
+        if not self.show:
+            return
+        if done == 0:
+            self._draw(f"{self.label}  compiling, once ...")
+            return
+        elapsed = time.perf_counter() - self.begin
+        filled = _BAR * done // self.total
+        left = elapsed * (self.total - done) / done
+        bar = "#" * filled + "." * (_BAR - filled)
+        self._draw(f"{self.label}  [{bar}] {done / self.total:4.0%}  {done / elapsed / 1e6:.1f} M {self.unit}/s  {left:.0f} s left")
+
+    def _draw(self, text: str) -> None:
+        if self.show:
+            sys.stderr.write("\r" + text.ljust(self.width) + ("" if text else "\r"))
+            sys.stderr.flush()
+            self.width = len(text)

@@ -1,0 +1,74 @@
+"""Exact regret: of a run while it is simulated, or of a deployment history from anywhere."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from lowswitch.history import History
+from lowswitch.mdp import TabularMDP, aligned_zeros, require_count
+
+if TYPE_CHECKING:
+    from lowswitch.kernels import Account, Evaluation
+
+
+def evaluation_of(mdp: TabularMDP, policy: np.ndarray, *, wanted: bool = True) -> tuple[Evaluation, float]:
+    """Exact values of a policy [H, S], ready to follow its changes, and its gap under the start law."""
+    from lowswitch import kernels
+
+    H, S = policy.shape
+    mass = aligned_zeros((H + 1) * mdp.model.width if wanted else 0)
+    mass[:S] = mdp.start_law[: len(mass)]
+    evaluation = kernels.Evaluation(
+        wanted=wanted,
+        H=H,
+        S=S,
+        A=mdp.actions,
+        best=0.0,
+        optimal=mdp.unit_optimal_values[0] if wanted else np.zeros(0),
+        policy=np.zeros(H * S if wanted else 0, dtype=np.int64),
+        origins=np.zeros(H * S if wanted else 0, dtype=np.uint64),
+        mass=mass,
+    )
+    if not wanted:
+        return evaluation, 0.0
+    kernels.put_policy(mdp.model, evaluation, mdp.optimal_policy)
+    evaluation = evaluation._replace(best=kernels.policy_value(mdp.model, evaluation))
+    kernels.put_policy(mdp.model, evaluation, policy)
+    return evaluation, evaluation.best - kernels.policy_value(mdp.model, evaluation)
+
+
+def exact_regret(mdp: TabularMDP, history: History, *, episodes: int, initial: Any) -> float:
+    """Regret of `episodes` episodes that began with the policy `initial` [H, S] and changed it as the history says."""
+    from lowswitch import kernels
+
+    require_count("episodes", episodes)
+    if len(history) and history.episode[-1] >= episodes:
+        raise ValueError(f"the history changes the policy after episode {history.episode[-1]}, beyond the {episodes} episodes given")
+    require_starts(mdp, episodes)
+    evaluation, gap = evaluation_of(mdp, mdp.checked_policy(initial))
+    account = fresh_account(gap, np.zeros(0, dtype=np.int64))
+    kernels.settle(mdp.model, evaluation, account, history.changes, len(history), episodes)
+    return float(mdp.scale.to_regret(account.regret[0]))
+
+
+def fresh_account(gap: float, checkpoints: np.ndarray) -> Account:
+    """An account of no episodes, for a first policy with this gap."""
+    from lowswitch import kernels
+
+    return kernels.Account(
+        regret=np.array([0.0, gap]),
+        position=np.zeros(2, dtype=np.int64),
+        checkpoints=checkpoints,
+        curve=np.full(len(checkpoints), np.nan),
+    )
+
+
+def require_starts(mdp: TabularMDP, episodes: int) -> None:
+    """A start sequence must reach to the last episode."""
+    if 0 < len(mdp.start_sequence) < episodes:
+        raise ValueError(
+            f"the start sequence has {len(mdp.start_sequence)} states for {episodes} episodes; "
+            "lengthen it, for instance with numpy.resize, or play fewer episodes"
+        )

@@ -1,0 +1,280 @@
+"""Many seeds of one algorithm on one problem: results and curves."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+import warnings
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from lowswitch import storage
+from lowswitch.algorithms import Algorithm
+from lowswitch.history import History
+from lowswitch.learner import compile_rule, fresh_tables
+from lowswitch.mdp import TabularMDP, require_count
+from lowswitch.progress import Progress
+from lowswitch.regret import evaluation_of, fresh_account, require_starts
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from lowswitch.kernels import Rule
+
+_CHUNK_SECONDS = 0.1  # how long a kernel call runs before it looks up: progress and interrupts
+_LOGGED_CHANGES = 2**11  # few enough to stay in the cache until their regret is known
+_KEPT_CHANGES = 2**16
+_LOUD = 0.5
+
+
+class BonusWarning(UserWarning):
+    """Most visits had a bonus above H, so the run explored blindly throughout."""
+
+
+class Curves(NamedTuple):
+    """The costs along a run, at about 200 log-spaced episodes."""
+
+    episodes: np.ndarray  # [C]
+    regret: np.ndarray  # [seeds, C]
+    local_switches: np.ndarray  # [seeds, C]
+    deployments: np.ndarray  # [seeds, C]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Runs:
+    """What the runs of one algorithm on one problem cost; regret is exact and in the problem's reward units."""
+
+    algorithm: Algorithm
+    horizon: int
+    states: int
+    actions: int
+    episodes: int
+    seeds: np.ndarray  # [seeds]
+    optimal_value: float
+    regret: np.ndarray  # [seeds]
+    local_switches: np.ndarray  # [seeds]
+    deployments: np.ndarray  # [seeds]
+    loud_share: np.ndarray  # [seeds]  share of visits whose bonus was above H
+    curves: Curves
+    policy: np.ndarray  # [seeds, H, S]  deployed at the end
+    history: tuple[History, ...] | None  # one for each seed, where it was asked for
+    seconds: float
+
+    @property
+    def steps_per_second(self) -> float:
+        return self.episodes * self.horizon * len(self.seeds) / self.seconds
+
+    def summary(self) -> None:
+        """Print a table with 95 % confidence intervals over the seeds."""
+        from lowswitch import report
+
+        print(report.summary({str(self.algorithm): self}))
+
+    def plot(self, path: str | os.PathLike[str] | None = None) -> Figure:
+        """Draw regret and switching costs against episodes."""
+        from lowswitch import report
+
+        return report.plot({str(self.algorithm): self}, path=path)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The numbers that `--json` prints."""
+        return {
+            "horizon": self.horizon,
+            "states": self.states,
+            "actions": self.actions,
+            "episodes": self.episodes,
+            "seeds": self.seeds.tolist(),
+            "algorithm": str(self.algorithm),
+            "optimal_value": self.optimal_value,
+            "regret": _spread(self.regret),
+            "local_switches": _spread(self.local_switches),
+            "deployments": _spread(self.deployments),
+            "steps_per_second": self.steps_per_second,
+        }
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the results with their configuration; `lowswitch.load` reads them back."""
+        facts = {name: getattr(self, name) for name in _FACTS} | {"algorithm": self.algorithm.to_dict()}
+        arrays = {name: getattr(self, name) for name in _ARRAYS}
+        arrays |= {f"curve_{name}": array for name, array in self.curves._asdict().items()}
+        if self.history is not None:
+            arrays["history"] = np.concatenate([part.changes for part in self.history])
+            arrays["history_ends"] = np.cumsum([len(part) for part in self.history])
+        storage.write(path, "runs", facts, arrays)
+
+
+_FACTS = ("horizon", "states", "actions", "episodes", "optimal_value", "seconds")
+_ARRAYS = ("seeds", "regret", "local_switches", "deployments", "loud_share", "policy")
+
+
+def load(path: str | os.PathLike[str]) -> Runs:
+    """The runs saved in a file."""
+    facts, arrays = storage.read(path, "runs")
+    try:
+        history = None
+        if "history" in arrays:
+            history = tuple(History(part) for part in np.split(arrays["history"], arrays["history_ends"][:-1]))
+        return Runs(
+            algorithm=Algorithm.from_dict(facts["algorithm"]),
+            curves=Curves(*(arrays[f"curve_{name}"] for name in Curves._fields)),
+            history=history,
+            **{name: facts[name] for name in _FACTS},
+            **{name: arrays[name] for name in _ARRAYS},
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise ValueError(f"{str(path)!r} holds no whole runs ({error}); save them again") from error
+
+
+def _spread(values: np.ndarray) -> dict[str, Any]:
+    deviation = float(values.std(ddof=1)) if len(values) > 1 else 0.0
+    return {"mean": float(values.mean()), "sd": deviation, "per_seed": values.tolist()}
+
+
+def simulate(
+    mdp: TabularMDP,
+    algorithm: Algorithm,
+    *,
+    episodes: int,
+    seeds: int | Sequence[int] = 16,
+    threads: int | None = None,
+    regret: bool = True,
+    history: bool = False,
+    progress: bool | None = None,
+) -> Runs:
+    """Run an algorithm for `episodes` episodes of H steps under each seed.
+
+    seeds: how many (0, 1, ...), or which. threads: the machine's cores by default; results do not depend on it.
+    regret: False leaves it out (NaN) and saves its time. history: True keeps every row change. progress: on a terminal by default.
+    """
+    require_count("episodes", episodes)
+    require_starts(mdp, episodes)
+    numbers = _checked_seeds(seeds)
+    workers = require_count("threads", _cores() if threads is None else threads)
+    rule = compile_rule(algorithm, horizon=mdp.horizon, states=mdp.states, actions=mdp.actions, episodes=episodes)
+    begin = time.perf_counter()
+    runs = [_Run(mdp, rule, seed, episodes, regret=regret, history=history) for seed in numbers]
+    _run_all(runs, min(workers, len(runs)), Progress(len(runs) * episodes * mdp.horizon, unit="steps", show=progress, label=str(algorithm)))
+    results = Runs(
+        algorithm=algorithm,
+        horizon=mdp.horizon,
+        states=mdp.states,
+        actions=mdp.actions,
+        episodes=episodes,
+        seeds=np.array(numbers, dtype=np.int64),
+        optimal_value=mdp.optimal_value(),
+        regret=np.array([run.curves.regret[-1] for run in runs]),
+        local_switches=np.array([run.curves.local_switches[-1] for run in runs]),
+        deployments=np.array([run.curves.deployments[-1] for run in runs]),
+        loud_share=np.array([run.loud_share for run in runs]),
+        curves=Curves(checkpoints(episodes), *(np.stack(rows) for rows in zip(*(run.curves[1:] for run in runs), strict=True))),
+        policy=np.stack([run.policy for run in runs]),
+        history=tuple(run.history for run in runs if run.history is not None) if history else None,
+        seconds=time.perf_counter() - begin,
+    )
+    if results.loud_share.mean() > _LOUD:
+        warnings.warn(
+            f"{results.loud_share.mean():.0%} of the visits had a bonus above H = {mdp.horizon}, so nothing could be learned from them; "
+            f"c = 1 is the provable scale, use c between 0.01 and 0.1 or more episodes ({algorithm})",
+            BonusWarning,
+            stacklevel=2,
+        )
+    return results
+
+
+def checkpoints(episodes: int, size: int = 200) -> np.ndarray:
+    """About `size` log-spaced episode counts from 1 to the last."""
+    return np.unique(np.geomspace(1, episodes, size).round().astype(np.int64))
+
+
+class _Run:
+    """One seed: its tables live while it runs, its costs stay."""
+
+    curves: Curves
+    policy: np.ndarray
+    history: History | None
+    loud_share: float
+
+    def __init__(self, mdp: TabularMDP, rule: Rule, seed: int, episodes: int, *, regret: bool, history: bool) -> None:
+        self.mdp, self.rule, self.seed, self.episodes = mdp, rule, seed, episodes
+        self.wants_regret, self.wants_history = regret, history
+        self.done = 0  # episodes
+
+    def play(self, stop: threading.Event) -> None:
+        from lowswitch import kernels
+
+        mdp, rule = self.mdp, self.rule
+        tables = fresh_tables(rule, mdp.actions_allowed)
+        policy = tables.rows["action"][: rule.H * rule.S].reshape(rule.H, rule.S)
+        evaluation, gap = evaluation_of(mdp, policy, wanted=self.wants_regret)
+        marks = checkpoints(self.episodes)
+        account = fresh_account(gap, marks)
+        log = kernels.Log(
+            keep=self.wants_history,
+            counts=np.zeros(3, dtype=np.int64),
+            changes=np.zeros((max(_KEPT_CHANGES if self.wants_history else _LOGGED_CHANGES, rule.H), 4), dtype=np.int64),
+            checkpoints=marks,
+            switches=np.zeros(len(marks), dtype=np.int64),
+            deployments=np.zeros(len(marks), dtype=np.int64),
+        )
+        kept: list[np.ndarray] = []
+        key, chunk = stream_key(self.seed), max(1, 10**5 // rule.H)
+        while self.done < self.episodes and not stop.is_set():
+            begin = time.perf_counter()
+            last = min(self.episodes, self.done + chunk)
+            self.done = kernels.simulate(rule, tables, mdp.model, evaluation, log, account, key, self.done, last)
+            if self.wants_history:
+                kept.append(log.changes[: log.counts[2]].copy())
+                log.counts[2] = 0
+            if time.perf_counter() - begin < _CHUNK_SECONDS / 2:
+                chunk *= 2
+        self.curves = Curves(marks, mdp.scale.to_regret(account.curve), log.switches, log.deployments)
+        self.policy = policy.copy()
+        self.history = History(np.concatenate(kept)) if self.wants_history else None
+        self.loud_share = float(tables.loud[0]) / (self.episodes * rule.H)
+
+
+def _run_all(runs: list[_Run], workers: int, progress: Progress) -> None:
+    """Play all runs on threads; an interrupt or an error stops them within a chunk."""
+    mdp = runs[0].mdp
+    _ = mdp.model, mdp.unit_optimal_values  # built once, before the threads share them
+    stop = threading.Event()
+    with ThreadPoolExecutor(workers) as pool, progress:
+        pending = {pool.submit(run.play, stop) for run in runs}
+        try:
+            while pending:
+                done, pending = wait(pending, timeout=0.1)
+                for future in done:
+                    future.result()
+                progress.update(sum(run.done for run in runs) * mdp.horizon)
+        except BaseException:
+            stop.set()
+            for future in pending:
+                future.cancel()
+            raise
+
+
+def stream_key(seed: int) -> np.uint64:
+    """The noise stream of a seed: SplitMix64's output function, so that neighbouring seeds start far apart."""
+    mask = 2**64 - 1
+    z = (seed + 0x9E3779B97F4A7C15) & mask
+    z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & mask
+    z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & mask
+    return np.uint64(z ^ (z >> 31))
+
+
+def _checked_seeds(seeds: int | Sequence[int]) -> list[int]:
+    if isinstance(seeds, int | np.integer):
+        return list(range(require_count("seeds", seeds)))
+    numbers = [int(seed) for seed in seeds]
+    if not numbers or min(numbers) < 0 or max(numbers) >= 2**63 or len(set(numbers)) < len(numbers):
+        raise ValueError(f"seeds must be a number of seeds or distinct whole numbers from 0, not {seeds!r}")
+    return numbers
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
