@@ -551,3 +551,115 @@ def digest_batch(rule, tables, states, actions, rewards, off_policy, first, chan
                 log_switch(changes, logged, first + b, h, x, tables.rows[h * rule.S + x]["action"])
                 logged += 1
     return logged, -1, -1
+
+
+# ---- bandits -------------------------------------------------------------------------------------------------------
+
+UCB1, UCB2 = 0, 1
+
+
+class Bandit(NamedTuple):
+    """A problem with Bernoulli arms, and an algorithm worked out for one number of pulls."""
+
+    means: np.ndarray  # [A]
+    gaps: np.ndarray  # [A]  the best mean less this one
+    index: int  # UCB1 or UCB2
+    alpha: float  # of UCB2's index
+    every_until: int  # at each pull count of the arm up to here the next arm is chosen anew
+    later: np.ndarray  # [n]  and at these after that, sorted; the last is NEVER
+    checkpoints: np.ndarray  # [C]  pulls after which the curves have a point
+
+
+class BanditTables(NamedTuple):
+    """What every run knows, did and paid."""
+
+    keys: np.ndarray  # [runs]  noise stream
+    pulls: np.ndarray  # [runs, A]
+    wins: np.ndarray  # [runs, A]  rewards of 1
+    arm: np.ndarray  # [runs]  played last
+    due: np.ndarray  # [runs]  pulls of that arm at which the next is chosen
+    switched: np.ndarray  # [runs]  switches so far
+    regret: np.ndarray  # [runs, C]
+    switches: np.ndarray  # [runs, C]
+
+
+@inline
+def ucb1_width(n, pulls):
+    """sqrt(2 ln n / n_j): Auer, Cesa-Bianchi, Fischer 2002, Figure 1."""
+    return math.sqrt(2.0 * math.log(n) / pulls)
+
+
+@inline
+def ucb2_width(n, tau, alpha):
+    """a_{n,r} = sqrt((1 + alpha) ln(e n / tau(r)) / (2 tau(r))): Auer, Cesa-Bianchi, Fischer 2002, eq. (3)."""
+    return math.sqrt((1.0 + alpha) * math.log(math.e * n / tau) / (2.0 * tau))
+
+
+@inline
+def arm_index(bandit, n, pulls, wins):
+    """Mean plus width after n pulls of all arms; when the next arm is chosen, the pulls of each are its tau(r)."""
+    width = ucb1_width(n, pulls) if bandit.index == UCB1 else ucb2_width(n, pulls, bandit.alpha)
+    return wins / pulls + width
+
+
+@inline
+def best_arm(bandit, n, pulls, wins, incumbent):
+    """The arm with the largest index: the incumbent if it is among the best, else the lowest."""
+    arm, best = incumbent, arm_index(bandit, n, pulls[incumbent], wins[incumbent])
+    for a in range(len(pulls)):
+        index = arm_index(bandit, n, pulls[a], wins[a])
+        if index > best:
+            arm, best = a, index
+    return arm
+
+
+@inline
+def pull_arm(key, first, last, mean):
+    """The rewards of 1 among pulls first .. last - 1 of an arm; the noise of pull t is number t of the run's stream."""
+    wins = 0
+    for t in range(first, last):
+        wins += uniform(noise(key, np.uint64(t))) < mean
+    return wins
+
+
+@inline
+def total_gap(gaps, pulls):
+    """sum_j n_j (mu* - mu_j), the regret of these pulls: Auer, Cesa-Bianchi, Fischer 2002, section 1."""
+    regret = 0.0
+    for a in range(len(gaps)):
+        regret += gaps[a] * pulls[a]
+    return regret
+
+
+@inline
+def play_bandit(bandit, tables, run, first, last):
+    """Play pulls first .. last - 1 of one run: Auer, Cesa-Bianchi, Fischer 2002, Figures 1 and 2.
+
+    An epoch of UCB2 that ends where it begins, tau(r + 1) = tau(r), leaves every index as it was, so the same arm is chosen again: only the
+    distinct values of tau matter, and they are the triggers of the arm's pulls.
+    """
+    pulls, wins = tables.pulls[run], tables.wins[run]
+    arm, due, switched, t = tables.arm[run], tables.due[run], tables.switched[run], first
+    mark = np.searchsorted(bandit.checkpoints, first, side="right")
+    while t < last:
+        if pulls[arm] == due:
+            incumbent = arm
+            arm = t if t < len(pulls) else best_arm(bandit, t, pulls, wins, incumbent)
+            due = next_trigger(bandit, pulls[arm])
+            switched += arm != incumbent
+        stop = min(last, bandit.checkpoints[mark], t + due - pulls[arm])
+        wins[arm] += pull_arm(tables.keys[run], t, stop, bandit.means[arm])
+        pulls[arm] += stop - t
+        t = stop
+        if t == bandit.checkpoints[mark]:
+            tables.regret[run, mark] = total_gap(bandit.gaps, pulls)
+            tables.switches[run, mark] = switched
+            mark += 1
+    tables.arm[run], tables.due[run], tables.switched[run] = arm, due, switched
+
+
+@entry
+def play_bandits(bandit, tables, first_run, last_run, first, last):
+    """Play pulls first .. last - 1 of each of these runs."""
+    for run in range(first_run, last_run):
+        play_bandit(bandit, tables, run, first, last)

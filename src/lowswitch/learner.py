@@ -73,7 +73,7 @@ class Learner:
             planned = self._tables.rows["action"][step * self.states + state]
             for array, copy in zip(self._tables, before, strict=False):
                 array[...] = copy
-            hint = f"; the policy changed after episode {changes[used - 1, 0] - self.told} of this batch, tell up to there" if used else ""
+            hint = f"; the policy changed after episode {changes[0, 0] - self.told} of this batch, tell it up to there" if used else ""
             raise ValueError(
                 f"episode {episode} of the batch plays action {action} at step {step} in state {state} where the policy plays {planned}"
                 f"{hint}; pass off_policy=True to learn from other actions"
@@ -141,11 +141,7 @@ class Learner:
             raise ValueError(
                 f"this learner was made for {self.episodes} episodes and has been told {self.told}; make one with more episodes"
             )
-        return (
-            np.ascontiguousarray(states, dtype=np.int64),
-            np.ascontiguousarray(actions, dtype=np.int64),
-            np.ascontiguousarray(rewards),
-        )
+        return np.array(states, np.int64, order="C"), np.array(actions, np.int64, order="C"), np.array(rewards, order="C")
 
 
 def compile_rule(algorithm: Algorithm, *, horizon: int, states: int, actions: int, episodes: int) -> Rule:

@@ -28,12 +28,12 @@ class Scale:
 
     def to_unit(self, rewards: Any) -> np.ndarray:
         """Rewards in [0, 1]; one outside the range is an error."""
-        rewards = np.asarray(rewards, dtype=float)
-        if rewards.size and not (rewards.min() >= self.low and rewards.max() <= self.high):
+        given: np.ndarray = np.asarray(rewards, dtype=float)
+        if given.size and not (given.min() >= self.low and given.max() <= self.high):
             raise ValueError(
-                f"rewards must lie in [{self.low:g}, {self.high:g}], not [{rewards.min():g}, {rewards.max():g}]; give the true range"
+                f"rewards must lie in [{self.low:g}, {self.high:g}], not [{given.min():g}, {given.max():g}]; give the true range"
             )
-        return (rewards - self.low) / (self.high - self.low)
+        return (given - self.low) / (self.high - self.low)
 
     def to_value(self, value: Any, steps: Any) -> Any:
         """A value summed over so many steps, in the user's units."""
@@ -87,7 +87,7 @@ class TabularMDP:
         self.horizon = require_count("horizon", horizon)
         self.scale = rewards.scale if isinstance(rewards, Rescaled) else Scale()
         self.rewards = _checked_rewards(rewards.rewards if isinstance(rewards, Rescaled) else rewards, self.horizon)
-        self.states, self.actions = self.rewards.shape[-2:]
+        self.states, self.actions = int(self.rewards.shape[-2]), int(self.rewards.shape[-1])
         if reward_law not in ("deterministic", "bernoulli"):
             raise ValueError(f'reward_law must be "deterministic" or "bernoulli", not {reward_law!r}')
         self.reward_law = reward_law
@@ -133,7 +133,8 @@ class TabularMDP:
         return self._in_units(values)
 
     def _in_units(self, values: np.ndarray) -> np.ndarray:
-        return self.scale.to_value(values, np.arange(self.horizon, -1, -1)[:, None])
+        steps_left = np.arange(self.horizon, -1, -1)[:, None]
+        return np.asarray(self.scale.to_value(values, steps_left))
 
     def checked_policy(self, policy: Any) -> np.ndarray:
         """A policy as integers [H, S] in range, or an error."""
@@ -210,7 +211,7 @@ def require_count(name: str, value: Any, *, most: int = 2**31 - 2) -> int:
 
 
 def checked_mask(mask: Any, horizon: int, states: int, actions: int) -> np.ndarray:
-    """A mask [H, S, A] in which every row allows something; a view where it does not depend on the step."""
+    """A mask [H, S, A] in which every row allows something."""
     if mask is None:
         mask = np.ones((states, actions), dtype=bool)
     mask = np.asarray(mask)
@@ -222,16 +223,16 @@ def checked_mask(mask: Any, horizon: int, states: int, actions: int) -> np.ndarr
     empty = np.argwhere(~mask.any(axis=-1))
     if len(empty):
         raise ValueError(f"no action is allowed in (step, state) or (state,) = {tuple(map(int, empty[0]))}; allow at least one")
-    return np.broadcast_to(mask, (horizon, states, actions))
+    return np.array(np.broadcast_to(mask, (horizon, states, actions)), order="C")
 
 
 def _checked_rewards(rewards: Any, horizon: int) -> np.ndarray:
-    rewards = np.ascontiguousarray(rewards, dtype=float)
-    if rewards.ndim not in (2, 3) or 0 in rewards.shape or (rewards.ndim == 3 and len(rewards) != horizon):
-        raise ValueError(f"rewards must have shape [S, A] or [H, S, A] with H = {horizon}, not {rewards.shape}")
-    if not (rewards.min() >= 0 and rewards.max() <= 1):
-        raise ValueError(f"rewards must lie in [0, 1], not [{rewards.min():g}, {rewards.max():g}]; rescale them with ls.rescale")
-    return rewards
+    table: np.ndarray = np.array(rewards, dtype=float, order="C")
+    if table.ndim not in (2, 3) or 0 in table.shape or (table.ndim == 3 and len(table) != horizon):
+        raise ValueError(f"rewards must have shape [S, A] or [H, S, A] with H = {horizon}, not {table.shape}")
+    if not (table.min() >= 0 and table.max() <= 1):
+        raise ValueError(f"rewards must lie in [0, 1], not [{table.min():g}, {table.max():g}]; rescale them with ls.rescale")
+    return table
 
 
 def _checked_transitions(transitions: Any, horizon: int, states: int, actions: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

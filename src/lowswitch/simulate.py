@@ -88,7 +88,7 @@ class Runs:
             "states": self.states,
             "actions": self.actions,
             "episodes": self.episodes,
-            "seeds": self.seeds.tolist(),
+            "seeds": len(self.seeds),
             "algorithm": str(self.algorithm),
             "optimal_value": self.optimal_value,
             "regret": _spread(self.regret),

@@ -7,8 +7,10 @@ import os
 import tempfile
 import zipfile
 import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 
@@ -16,17 +18,14 @@ _HEADER = "lowswitch"
 _VERSION = 1
 
 
-def write(path: str | os.PathLike[str], kind: str, facts: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
-    """Write whole or not at all: a reader never meets half a file, and a failure leaves what was there before."""
-    target = Path(path)
-    header = np.array(json.dumps({"version": _VERSION, "kind": kind, **facts}))
-    try:
-        handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
-    except OSError as error:
-        raise ValueError(f"cannot write {str(target)!r}: {error.strerror}; choose a folder that exists and is writable") from error
+@contextmanager
+def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
+    """A file to write that takes its place whole or not at all: a failure leaves what was there before."""
+    target = require_writable(path)
+    handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
     try:
         with os.fdopen(handle, "wb") as file:
-            np.savez_compressed(file, **{_HEADER: header}, **arrays)
+            yield file
         os.replace(name, target)
     except BaseException as error:
         os.unlink(name)
@@ -35,10 +34,25 @@ def write(path: str | os.PathLike[str], kind: str, facts: dict[str, Any], arrays
         raise
 
 
-def read(path: str | os.PathLike[str], kind: str) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+def require_writable(path: str | os.PathLike[str]) -> Path:
+    """The path, if a file can be put there."""
+    target = Path(path)
+    if target.is_dir() or not target.parent.is_dir() or not os.access(target.parent, os.W_OK):
+        raise ValueError(f"cannot write {str(target)!r}; choose a file in a folder that exists and is writable")
+    return target
+
+
+def write(path: str | os.PathLike[str], kind: str, facts: dict[str, Any], arrays: dict[str, Any]) -> None:
+    """Write facts and arrays as one file."""
+    members = arrays | {_HEADER: np.array(json.dumps({"version": _VERSION, "kind": kind, **facts}))}
+    with replacing(path) as file:
+        np.savez_compressed(file, **members)
+
+
+def read(path: str | os.PathLike[str], kind: str) -> tuple[dict[str, Any], dict[str, Any]]:
     """The facts and the arrays of a file written as this kind."""
     try:
-        with np.load(path, allow_pickle=False) as file:
+        with open(path, "rb") as raw, np.load(raw, allow_pickle=False) as file:
             arrays = {name: file[name] for name in file.files}
         facts = json.loads(str(arrays.pop(_HEADER)[()]))
     except FileNotFoundError:

@@ -1,0 +1,5 @@
+import sys
+
+from lowswitch.cli import main
+
+sys.exit(main())

@@ -1,0 +1,162 @@
+"""The command line: parse, call one library function, print."""
+
+from __future__ import annotations
+
+import argparse
+import inspect
+import json
+import sys
+import warnings
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import lowswitch
+from lowswitch import envs, report, storage
+from lowswitch.algorithms import RECIPES
+from lowswitch.naming import build
+
+if TYPE_CHECKING:
+    from lowswitch.simulate import Runs
+
+
+def main(arguments: list[str] | None = None) -> int:
+    options = _parser().parse_args(arguments)
+    warnings.showwarning = lambda message, *_, **__: print(f"note: {message}", file=sys.stderr)
+    try:
+        options.command(options)
+    except ValueError as error:
+        print(f"lowswitch: {error}", file=sys.stderr)
+        return 2
+    except ModuleNotFoundError as error:
+        print(f"lowswitch: this needs {error.name}, which is not installed; pip install 'lowswitch[all]'", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("lowswitch: interrupted, nothing was written", file=sys.stderr)
+        return 130
+    except BrokenPipeError:
+        sys.stderr.close()
+        return 1
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="lowswitch", description=lowswitch.__doc__)
+    parser.add_argument("--version", action="version", version=f"lowswitch {lowswitch.__version__}")
+    commands = parser.add_subparsers(required=True, metavar="command")
+
+    one = commands.add_parser("run", help="one algorithm on one problem")
+    one.add_argument("--algorithm", required=True, help="such as ucb2-b:c=0.05; see 'lowswitch algorithms'")
+    one.add_argument("--save", metavar="FILE", help="write the results, for lowswitch.load")
+    one.set_defaults(command=run)
+
+    many = commands.add_parser("compare", help="several algorithms on one problem")
+    many.add_argument("--algorithm", required=True, action="append", help="give it several times")
+    many.set_defaults(command=compare)
+
+    for command in (one, many):
+        command.add_argument("--env", required=True, help="such as riverswim:states=6,horizon=20; see 'lowswitch envs'")
+        command.add_argument("--episodes", required=True, type=_whole, help="episodes a seed; an episode is H steps")
+        command.add_argument("--seeds", type=_whole, default=16, help="how many (default 16)")
+        command.add_argument("--threads", type=_whole, help="default: all cores")
+        command.add_argument("--json", action="store_true", help="print one JSON object")
+        command.add_argument("--plot", metavar="FILE", help="draw regret and switching costs (PNG, SVG or PDF)")
+
+    for name, what in (("envs", "the named problems"), ("algorithms", "the named algorithms")):
+        listing = commands.add_parser(name, help=what)
+        listing.set_defaults(command=list_envs if name == "envs" else list_algorithms)
+
+    show = commands.add_parser("demo", help="the paper's learners beside their every-visit baselines: a table and a figure")
+    show.add_argument("--episodes", type=_whole, default=10**6, help="default 1000000")
+    show.add_argument("--seeds", type=_whole, default=16, help="default 16")
+    show.add_argument("--out", default="lowswitch-demo.png", metavar="FILE", help="the figure (default lowswitch-demo.png)")
+    show.set_defaults(command=demo)
+    return parser
+
+
+def _whole(text: str) -> int:
+    """A whole number, also as 100_000 or 1e5."""
+    try:
+        number = float(text.replace("_", ""))
+    except ValueError:
+        number = float("nan")
+    if number != number or number != int(number):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number")
+    return int(number)
+
+
+def run(options: argparse.Namespace) -> None:
+    if options.save:
+        storage.require_writable(options.save)
+    results = _simulate(options, [options.algorithm])
+    if options.save:
+        next(iter(results.values())).save(options.save)
+    _show(options, results)
+
+
+def compare(options: argparse.Namespace) -> None:
+    _show(options, _simulate(options, options.algorithm))
+
+
+def _simulate(options: argparse.Namespace, texts: list[str]) -> dict[str, Runs]:
+    if options.plot:
+        report.require_figure_path(options.plot)
+    mdp = envs.make(options.env)
+    learners = {str(learner): learner for learner in (build(text, RECIPES, "algorithm") for text in texts)}
+    return {
+        label: lowswitch.simulate(mdp, learner, episodes=options.episodes, seeds=options.seeds, threads=options.threads)
+        for label, learner in learners.items()
+    }
+
+
+def _show(options: argparse.Namespace, results: dict[str, Runs]) -> None:
+    if options.plot:
+        report.plot(results, path=options.plot, title=options.env)
+    if options.json:
+        objects = [{"env": options.env} | runs.to_dict() for runs in results.values()]
+        print(json.dumps(objects[0] if options.command is run else {"env": options.env, "runs": objects}))
+    else:
+        print(f"{options.env}: {report.summary(results)}")
+        if options.plot:
+            print(f"\nfigure: {options.plot}")
+
+
+def list_envs(_: argparse.Namespace) -> None:
+    print(_listing(envs.PROBLEMS))
+
+
+def list_algorithms(_: argparse.Namespace) -> None:
+    print(_listing(RECIPES))
+
+
+def _listing(known: Mapping[str, Callable[..., Any]]) -> str:
+    """Each name with its options and the first line of its docstring."""
+    lines = []
+    for name, function in known.items():
+        options = ",".join(
+            key if parameter.default is parameter.empty else f"{key}={parameter.default}"
+            for key, parameter in inspect.signature(function).parameters.items()
+            if parameter.default is not None
+        )
+        lines += [f"{name}:{options}", f"    {(inspect.getdoc(function) or '').splitlines()[0]}"]
+    return "\n".join(lines)
+
+
+DEMO_PROBLEMS = {"RiverSwim": "riverswim:states=6,horizon=10", "random MDP": "random-mdp:states=5,actions=3,horizon=5"}
+DEMO_ALGORITHMS = ("ucb-h:c=0.05", "ucb2-h:c=0.05", "ucb-b:c=0.05", "ucb2-b:c=0.05")
+
+
+def demo(options: argparse.Namespace) -> None:
+    report.require_figure_path(options.out)
+    results: dict[str, dict[str, Runs]] = {}
+    for title, env in DEMO_PROBLEMS.items():
+        mdp = envs.make(env)
+        learners = [build(text, RECIPES, "algorithm") for text in DEMO_ALGORITHMS]
+        runs = {
+            str(learner).partition(":")[0]: lowswitch.simulate(mdp, learner, episodes=options.episodes, seeds=options.seeds)
+            for learner in learners
+        }
+        results[title] = runs
+        print(f"{title} ({env}), c = 0.05\n{report.heading(runs['ucb-h'])}\n")
+        print(report.versus(runs, {"ucb2-h": "ucb-h", "ucb2-b": "ucb-b"}), end="\n\n", flush=True)
+    report.plot_grid(results, path=options.out)
+    print(f"figure: {options.out}")

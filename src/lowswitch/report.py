@@ -1,0 +1,159 @@
+"""Results to tables and figures: pure functions of data."""
+
+from __future__ import annotations
+
+import importlib.util
+import math
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from lowswitch import storage
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from lowswitch.simulate import Runs
+
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")  # Okabe and Ito: told apart by all eyes
+DASHES = ("-", "--", "-.", ":")
+BAND = (0.1, 0.9)  # quantiles over the seeds
+
+FORMATS = (".png", ".svg", ".pdf")
+PANELS = {"regret": "regret", "local_switches": "local switches", "deployments": "deployments"}
+
+
+def half_width(values: np.ndarray, confidence: float = 0.95) -> float:
+    """Half the width of Student's confidence interval for the mean."""
+    from scipy.special import stdtrit
+
+    size = len(values)
+    if size < 2:
+        return math.nan
+    return float(stdtrit(size - 1, (1 + confidence) / 2) * values.std(ddof=1) / math.sqrt(size))
+
+
+def mean_and_interval(values: np.ndarray) -> str:
+    """`mean ± half width`, both to the interval's precision."""
+    mean, half = float(values.mean()), half_width(values)
+    digits = 0 if math.isnan(half) or half == 0 or max(abs(mean), half) >= 100 else 2
+    return f"{mean:,.{digits}f}" + ("" if math.isnan(half) else f" ± {half:,.{digits}f}")
+
+
+def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Aligned columns, the first to the left and the others to the right."""
+    widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
+
+    def line(cells: Sequence[str]) -> str:
+        first, *others = (cell.rjust(width) for cell, width in zip(cells, widths, strict=True))
+        return "  ".join([cells[0].ljust(len(first)), *others]).rstrip()
+
+    return "\n".join([line(header), "  ".join("-" * width for width in widths), *map(line, rows)])
+
+
+def summary(runs: Mapping[str, Runs]) -> str:
+    """A line for each, with 95 % intervals over the seeds."""
+    rows = [
+        [
+            label,
+            mean_and_interval(run.regret),
+            f"{run.regret.mean() / run.episodes:.4f}",
+            mean_and_interval(run.local_switches),
+            mean_and_interval(run.deployments),
+            f"{run.steps_per_second / 1e6:.0f} M",
+        ]
+        for label, run in runs.items()
+    ]
+    header = ["algorithm", "regret", "per episode", "local switches", "deployments", "steps/s"]
+    return f"{heading(next(iter(runs.values())))}\n\n{table(header, rows)}"
+
+
+def heading(run: Runs) -> str:
+    """The size of the problem and of the experiment, in words."""
+    return (
+        f"S = {run.states}, A = {run.actions}, H = {run.horizon}; {run.episodes:,} episodes, {len(run.seeds)} seeds, "
+        f"optimal value {run.optimal_value:.4f}; means with 95 % intervals"
+    )
+
+
+def versus(runs: Mapping[str, Runs], baselines: Mapping[str, str]) -> str:
+    """The costs of each learner beside those of its every-visit baseline."""
+    rows = []
+    for label, run in runs.items():
+        cells = [label, mean_and_interval(run.regret)]
+        other = runs[baselines[label]] if label in baselines else None
+        cells.append("" if other is None else f"{run.regret.mean() / other.regret.mean() - 1:+.1%}")
+        for name in ("local_switches", "deployments"):
+            values = getattr(run, name)
+            cells.append(f"{values.mean():,.0f}")
+            cells.append("" if other is None else f"{getattr(other, name).mean() / values.mean():,.1f} x fewer")
+        rows.append(cells)
+    return table(["algorithm", "regret", "vs every visit", "local switches", "", "deployments", ""], rows)
+
+
+def plot(several: Any, *, path: str | os.PathLike[str] | None = None, title: str = "") -> Figure:
+    """Draw regret, local switches and deployments against episodes: the mean, and a band from the 10 % to the 90 % quantile of the seeds.
+
+    `several` is a mapping of labels to runs, a sequence of runs, or one.
+    """
+    return plot_grid({title: labelled(several)}, path=path)
+
+
+def labelled(several: Any) -> dict[str, Runs]:
+    if isinstance(several, Mapping):
+        return dict(several)
+    sequence = several if isinstance(several, Sequence) else [several]
+    return {str(run.algorithm): run for run in sequence}
+
+
+def plot_grid(problems: Mapping[str, Mapping[str, Runs]], *, path: str | os.PathLike[str] | None = None) -> Figure:
+    """A row of panels for each problem, and one legend for all."""
+    if not problems or not all(problems.values()):
+        raise ValueError("there is nothing to plot; give at least one run")
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(11, 0.8 + 3.1 * len(problems)), layout="constrained")
+    grid = figure.subplots(len(problems), len(PANELS), squeeze=False, sharex="row")
+    for row, (title, runs) in zip(grid, problems.items(), strict=True):
+        for axes, (name, words) in zip(row, PANELS.items(), strict=True):
+            _draw_panel(axes, runs, name)
+            axes.set_title(words if not title else f"{title}: {words}", fontsize=10)
+            axes.set_xlabel("episodes")
+    handles, labels = grid[0][0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=min(4, len(labels)), frameon=False)
+    if path is not None:
+        save_figure(figure, path)
+    return figure
+
+
+def _draw_panel(axes: Axes, runs: Mapping[str, Runs], name: str) -> None:
+    for i, (label, run) in enumerate(runs.items()):
+        curves: np.ndarray = getattr(run.curves, name)
+        colour = COLOURS[i % len(COLOURS)]
+        low, high = np.quantile(curves, BAND, axis=0)
+        axes.fill_between(run.curves.episodes, low, high, alpha=0.2, linewidth=0, color=colour)
+        axes.plot(run.curves.episodes, curves.mean(axis=0), DASHES[i % len(DASHES)], label=label, linewidth=1.6, color=colour)
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    axes.grid(which="major", alpha=0.25)
+    axes.spines[["top", "right"]].set_visible(False)
+
+
+def save_figure(figure: Figure, path: str | os.PathLike[str]) -> None:
+    """Write a figure in the format of its name's ending."""
+    require_figure_path(path)
+    with storage.replacing(path) as file:
+        figure.savefig(file, format=Path(path).suffix[1:], dpi=150)
+
+
+def require_figure_path(path: str | os.PathLike[str]) -> None:
+    """Say before the work what would make drawing fail after it."""
+    if Path(path).suffix not in FORMATS:
+        raise ValueError(f"a figure's name must end in {', '.join(FORMATS)}, not {str(path)!r}")
+    if importlib.util.find_spec("matplotlib") is None:
+        raise ValueError("figures need matplotlib; pip install 'lowswitch[plot]'")
+    storage.require_writable(path)

@@ -1,0 +1,72 @@
+"""Small problems that every driver is tried on."""
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+import lowswitch as ls
+
+
+def random_tables(states, actions, seed, *steps):
+    generator = np.random.default_rng(seed)
+    return generator.dirichlet(np.ones(states), (*steps, states, actions)), generator.random((*steps, states, actions))
+
+
+def _dense():
+    return ls.TabularMDP(*random_tables(4, 3, 1), horizon=3)
+
+
+def _per_step():
+    return ls.TabularMDP(*random_tables(3, 2, 2, 4), horizon=4, start=np.array([0.5, 0.0, 0.5]))
+
+
+def _sparse_bernoulli():
+    transitions = np.zeros((9, 2, 9))
+    for x in range(9):
+        transitions[x, 0, max(x - 1, 0)] = 1
+        transitions[x, 1, x] += 0.3
+        transitions[x, 1, min(x + 1, 8)] += 0.7
+    rewards = np.zeros((9, 2))
+    rewards[8, 1], rewards[0, 0] = 0.9, 0.1
+    return ls.TabularMDP(sparse.csr_array(transitions.reshape(18, 9)), rewards, horizon=12, reward_law="bernoulli")
+
+
+def _masked_sequence():
+    transitions, rewards = random_tables(5, 3, 3)
+    allowed = np.random.default_rng(4).random((2, 5, 3)) < 0.6
+    allowed[..., 1] = True
+    starts = np.random.default_rng(5).integers(0, 5, 4000)
+    return ls.TabularMDP(transitions, rewards, horizon=2, start=starts, actions_allowed=allowed)
+
+
+def _reward_by_step():
+    transitions, _ = random_tables(3, 2, 6)
+    return ls.TabularMDP(transitions, random_tables(3, 2, 7, 5)[1], horizon=5, start=np.full(3, 1 / 3))
+
+
+PROBLEMS = {
+    "dense": _dense,
+    "per-step": _per_step,
+    "sparse-bernoulli": _sparse_bernoulli,
+    "masked-sequence": _masked_sequence,
+    "reward-by-step": _reward_by_step,
+}
+
+
+@pytest.fixture(params=PROBLEMS)
+def mdp(request):
+    return PROBLEMS[request.param]()
+
+
+ALGORITHMS = {
+    "ucb-h": ls.ucb_hoeffding(c=0.1),
+    "ucb-b": ls.ucb_bernstein(c=0.1),
+    "ucb2-h": ls.ucb2_hoeffding(c=0.1),
+    "ucb2-b": ls.ucb2_bernstein(c=0.1, clip="remaining"),
+    "pure-ucb2-h": ls.ucb2_hoeffding(c=0.05, eta=0.3, r_star=1, clip="remaining"),
+}
+
+
+@pytest.fixture(params=ALGORITHMS)
+def algorithm(request):
+    return ALGORITHMS[request.param]

@@ -1,0 +1,151 @@
+import math
+
+import numpy as np
+import pytest
+from conftest import random_tables
+from scipy import sparse
+
+import lowswitch as ls
+
+
+def backward_induction(transitions, rewards, horizon, choose):
+    """Values [H + 1, S] from dense tables [H, S, A, S] and [H, S, A], written without the library."""
+    values = np.zeros((horizon + 1, transitions.shape[1]))
+    for h in reversed(range(horizon)):
+        q = rewards[h] + np.einsum("xay,y->xa", transitions[h], values[h + 1])
+        values[h] = choose(h, q)
+    return values
+
+
+def per_step(table, horizon, stationary_ndim):
+    return np.broadcast_to(table, (horizon, *table.shape)) if table.ndim == stationary_ndim else table
+
+
+@pytest.mark.parametrize(("transition_steps", "reward_steps"), [((), ()), ((4,), (4,)), ((4,), ()), ((), (4,))])
+@pytest.mark.parametrize("form", ["dense", "sparse"])
+def test_values_against_an_independent_computation(transition_steps, reward_steps, form):
+    transitions, _ = random_tables(5, 3, 1, *transition_steps)
+    _, rewards = random_tables(5, 3, 2, *reward_steps)
+    law = np.random.default_rng(3).dirichlet(np.ones(5))
+    given = sparse.csr_array(transitions.reshape(-1, 5)) if form == "sparse" else transitions
+    mdp = ls.TabularMDP(given, rewards, horizon=4, start=law)
+    P, r = per_step(transitions, 4, 3), per_step(rewards, 4, 2)
+    optimal = backward_induction(P, r, 4, lambda h, q: q.max(axis=1))
+    np.testing.assert_allclose(mdp.optimal_values, optimal, rtol=1e-13)
+    assert mdp.optimal_value() == pytest.approx(law @ optimal[0], rel=1e-13)
+    policy = np.random.default_rng(4).integers(0, 3, (4, 5))
+    values = backward_induction(P, r, 4, lambda h, q: q[np.arange(5), policy[h]])
+    np.testing.assert_allclose(mdp.policy_values(policy), values, rtol=1e-13)
+    assert mdp.evaluate(policy) == pytest.approx(law @ values[0], rel=1e-13)
+    assert mdp.evaluate(mdp.optimal_policy) == mdp.optimal_value()
+
+
+def test_a_stationary_model_is_not_copied_for_each_step():
+    transitions, rewards = random_tables(5, 3, 1)
+    mdp = ls.TabularMDP(transitions, rewards, horizon=1000)
+    assert len(mdp.probabilities) == 5 * 3 * 5
+    assert mdp.model.outflow.size <= 5 * 3 * 8
+    assert mdp.model.rewards.size == 15
+
+
+def test_forbidden_actions_do_not_count():
+    transitions = np.ones((1, 2, 1))
+    mdp = ls.TabularMDP(transitions, [[0.25, 1.0]], horizon=3, actions_allowed=np.array([[True, False]]))
+    assert mdp.optimal_value() == 0.75
+    assert mdp.optimal_policy.tolist() == [[0], [0], [0]]
+
+
+def test_a_start_sequence_is_valued_by_its_frequencies():
+    mdp = ls.TabularMDP(np.eye(2)[:, None], [[0.0], [1.0]], horizon=1, start=[0, 1, 1, 1])
+    assert mdp.optimal_value() == 0.75
+
+
+def test_the_tables_are_copied_at_the_door():
+    transitions, rewards = random_tables(3, 2, 1)
+    mdp = ls.TabularMDP(transitions, rewards, horizon=2)
+    before = mdp.evaluate(np.zeros((2, 3), dtype=int))
+    transitions[:], rewards[:] = 0, 0
+    assert mdp.evaluate(np.zeros((2, 3), dtype=int)) == before
+
+
+def test_rescaled_values_come_back_in_the_users_units():
+    transitions, unit = random_tables(4, 2, 5)
+    plain = ls.TabularMDP(transitions, unit, horizon=3)
+    mdp = ls.TabularMDP(transitions, ls.rescale(unit * 12 - 5, low=-5, high=7), horizon=3)
+    assert mdp.optimal_value() == pytest.approx(12 * plain.optimal_value() - 5 * 3)
+    np.testing.assert_allclose(mdp.optimal_values[1], 12 * plain.optimal_values[1] - 5 * 2)
+    assert ls.rescale([[-1.0, 3.0]]).rewards.tolist() == [[0.0, 1.0]]
+    runs = [ls.simulate(problem, ls.ucb2_hoeffding(c=0.1), episodes=500, seeds=2) for problem in (plain, mdp)]
+    np.testing.assert_allclose(runs[1].regret, 12 * runs[0].regret, rtol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda P, r: (P * 0.99, r), r"must sum to 1, not 0.99 \(state 0, action 0\)"),
+        (lambda P, r: (np.where(P == P[1, 0, 2], -0.5, P), r), r"at least 0, not -0.5 \(state 1, action 0\)"),
+        (lambda P, r: (np.where(P == P[2, 1, 0], np.nan, P), r), r"at least 0, not nan \(state 2, action 1\)"),
+        (lambda P, r: (P[:, :, :2], r), r"transitions must have shape .* not \(3, 2, 2\)"),
+        (lambda P, r: (P[:2], r), r"to agree with the rewards, not \(2, 2, 3\)"),
+        (lambda P, r: (P, r + 1), r"rewards must lie in \[0, 1\].*rescale"),
+        (lambda P, r: (P, r * np.nan), r"rewards must lie in \[0, 1\], not \[nan, nan\]"),
+        (lambda P, r: (P, r[0]), r"rewards must have shape"),
+        (lambda P, r: (P, np.zeros((5, 3, 2))), r"\[H, S, A\] with H = 2, not \(5, 3, 2\)"),
+        (lambda P, r: (sparse.csr_array(P.reshape(6, 3)[:5]), r), r"sparse transitions must have one row for each"),
+        (lambda P, r: (sparse.csr_array(P.reshape(6, 3) * 2), r), r"must sum to 1, not 2"),
+    ],
+)
+def test_bad_tables_are_refused(change, message):
+    with pytest.raises(ValueError, match=message):
+        ls.TabularMDP(*change(*random_tables(3, 2, 1)), horizon=2)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"start": 3}, "start states must be 0 to 2, not 3 to 3"),
+        ({"start": -1}, "start states must be 0 to 2, not -1"),
+        ({"start": [0, 1, 7]}, "start states must be 0 to 2, not 0 to 7"),
+        ({"start": [0.5, 0.5]}, "3 probabilities"),
+        ({"start": [0.5, 0.5, 0.5]}, "sum to 1, not from 0.5 with sum 1.5"),
+        ({"start": [0.5, 0.5, math.nan]}, "a start law"),
+        ({"start": "here"}, "start must be a state"),
+        ({"horizon": 0}, "horizon must be a whole number from 1"),
+        ({"horizon": 2.5}, "horizon must be a whole number from 1 to .*, not 2.5"),
+        ({"reward_law": "gaussian"}, "reward_law must be .* not 'gaussian'"),
+        ({"actions_allowed": np.zeros((3, 2), dtype=bool)}, r"no action is allowed in .*\(0,\)"),
+        ({"actions_allowed": np.ones((3, 3), dtype=bool)}, "actions_allowed must be booleans of shape"),
+        ({"actions_allowed": np.ones((3, 2))}, "not float64"),
+    ],
+)
+def test_bad_options_are_refused(options, message):
+    with pytest.raises(ValueError, match=message):
+        ls.TabularMDP(*random_tables(3, 2, 1), **({"horizon": 2} | options))
+
+
+@pytest.mark.parametrize(
+    ("policy", "message"),
+    [
+        (np.zeros((2, 2), dtype=int), r"\[H, S\] = \(2, 3\), not int64 of \(2, 2\)"),
+        (np.zeros((2, 3)), "not float64"),
+        (np.full((2, 3), 2), "0 to 1, not 2 to 2"),
+        (np.full((2, 3), -1), "0 to 1, not -1"),
+    ],
+)
+def test_bad_policies_are_refused(policy, message):
+    with pytest.raises(ValueError, match=message):
+        ls.TabularMDP(*random_tables(3, 2, 1), horizon=2).evaluate(policy)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (([[0.0, 5.0]], 0, 4), r"\[0, 4\], not \[0, 5\]"),
+        (([[1.0, 1.0]], None, None), "finite low < high"),
+        (([[math.nan, 1.0]], 0, 1), "finite numbers"),
+    ],
+)
+def test_bad_ranges_are_refused(arguments, message):
+    rewards, low, high = arguments
+    with pytest.raises(ValueError, match=message):
+        ls.rescale(rewards, low=low, high=high)

@@ -1,0 +1,88 @@
+"""Triggers are integers, so they are written out."""
+
+import math
+from fractions import Fraction
+
+import pytest
+
+from lowswitch import UCB2, EveryVisit
+from lowswitch.schedules import distinct_powers
+
+
+def test_every_visit_is_a_trigger():
+    triggers = EveryVisit().triggers(horizon=3, limit=10)
+    assert triggers.first(4) == [1, 2, 3, 4]
+    assert triggers.count(7) == 7
+
+
+def test_half_steps_written_out():
+    # 1.5^r = 1.5, 2.25, 3.375, 5.06, 7.59, 11.4, 17.1, 25.6; stage I ends at tau(2) = 3
+    triggers = UCB2(eta=0.5, r_star=2).triggers(horizon=4, limit=30)
+    assert triggers.every_until == 3
+    assert triggers.first(9) == [1, 2, 3, 4, 6, 8, 12, 18, 26]
+
+
+def test_pure_ucb2_begins_at_two():
+    # tau(1) = ceil(1.25) = 2; then ceil of 1.56, 1.95, 2.44, 3.05, 3.81, 4.77, 5.96, 7.45, 9.31
+    triggers = UCB2(eta=0.25, r_star=1).triggers(horizon=1, limit=10)
+    assert triggers.first(10) == [1, 2, 3, 4, 5, 6, 8, 10]
+
+
+def test_theory_values_when_the_horizon_is_one():
+    # eta = 1/4, r* = ceil(log 10 / log 1.25) = 11, tau(11) = ceil(11.64) = 12; then 14.55, 18.19, 22.74, 28.42
+    triggers = UCB2().triggers(horizon=1, limit=30)
+    assert triggers.every_until == 12
+    assert triggers.later == (15, 19, 23, 29)
+
+
+def test_theory_values_when_the_horizon_is_two():
+    # eta = 1/12, r* = ceil(log 40 / log(13/12)) = 47, tau(47) = ceil(43.03) = 44; then 46.6, 50.5, 54.7, 59.3
+    triggers = UCB2().triggers(horizon=2, limit=60)
+    assert triggers.every_until == 44
+    assert triggers.later == (47, 51, 55, 60)
+
+
+@pytest.mark.parametrize("horizon", [1, 2, 3, 5, 10, 20])
+def test_stage_one_lasts_ten_h_squared_visits(horizon):
+    eta = 1 / (2 * horizon * (horizon + 1))
+    until = UCB2().triggers(horizon=horizon, limit=10**6).every_until
+    assert 10 * horizon**2 <= until <= (1 + eta) * 10 * horizon**2 + 1
+
+
+@pytest.mark.parametrize("horizon", [1, 2, 3])
+def test_powers_are_rounded_up_exactly(horizon):
+    m = 2 * horizon * (horizon + 1)
+    exact = sorted({math.ceil(Fraction(m + 1, m) ** r) for r in range(1, 400)})
+    growth = UCB2().growth(horizon)
+    assert list(distinct_powers(growth, first=1, limit=exact[-1])) == exact
+
+
+def test_below_one_over_eta_every_integer_is_a_trigger():
+    horizon = 5
+    early = list(distinct_powers(UCB2().growth(horizon), first=1, limit=2 * horizon * (horizon + 1)))
+    assert early == list(range(2, 2 * horizon * (horizon + 1) + 1))
+
+
+def test_the_bound_counts_at_least_the_triggers_of_one_action():
+    schedule, K = UCB2(eta=0.1, r_star=5), 10**5
+    triggers = schedule.triggers(horizon=2, limit=K)
+    assert triggers.count(K) <= schedule.switch_bound(horizon=1, states=1, actions=1, episodes=K)
+
+
+def test_the_bound_by_hand():
+    # H S A (tau(2) + log((K + A) / A) / log(1.5)) = 2 * 3 * 4 * (3 + log(25) / log(1.5))
+    bound = UCB2(eta=0.5, r_star=2).switch_bound(horizon=2, states=3, actions=4, episodes=96)
+    assert bound == pytest.approx(24 * (3 + math.log(25) / math.log(1.5)))
+    assert EveryVisit().switch_bound(horizon=2, states=3, actions=4, episodes=96) == 2 * 95
+
+
+@pytest.mark.parametrize("eta", [0, 1, -0.1, 2, math.nan, "tiny"])
+def test_eta_outside_the_unit_interval_is_refused(eta):
+    with pytest.raises(ValueError, match=f"eta must lie strictly between 0 and 1.*{eta}"):
+        UCB2(eta=eta)
+
+
+@pytest.mark.parametrize("r_star", [0, -1, 1.5])
+def test_r_star_below_one_is_refused(r_star):
+    with pytest.raises(ValueError, match=f"r_star must be an integer of at least 1.*{r_star}"):
+        UCB2(r_star=r_star)

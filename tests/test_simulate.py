@@ -1,0 +1,206 @@
+"""Every algorithm on every kind of problem sits the same exam."""
+
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import numpy as np
+import pytest
+from conftest import ALGORITHMS, PROBLEMS, random_tables
+
+import lowswitch as ls
+from lowswitch import kernels
+from lowswitch.progress import Progress
+from lowswitch.simulate import checkpoints, stream_key
+
+EPISODES = 1000
+
+
+def same(one, two):
+    for name in ("regret", "local_switches", "deployments", "policy", "loud_share"):
+        assert getattr(one, name).tobytes() == getattr(two, name).tobytes(), name
+    for first, second in zip(one.curves, two.curves, strict=True):
+        assert first.tobytes() == second.tobytes()
+
+
+def test_the_number_of_threads_does_not_matter(mdp, algorithm):
+    one = ls.simulate(mdp, algorithm, episodes=EPISODES, seeds=5, threads=1)
+    for threads in (2, 3, 8):
+        same(one, ls.simulate(mdp, algorithm, episodes=EPISODES, seeds=5, threads=threads))
+    alone = ls.simulate(mdp, algorithm, episodes=EPISODES, seeds=[3])
+    assert alone.regret[0] == one.regret[3]
+    assert alone.local_switches[0] == one.local_switches[3]
+
+
+def test_the_history_says_everything(mdp, algorithm):
+    runs = ls.simulate(mdp, algorithm, episodes=EPISODES, seeds=2, history=True)
+    for i, history in enumerate(runs.history):
+        assert history.local_switches == runs.local_switches[i]
+        assert history.deployments == runs.deployments[i]
+        policy = mdp.actions_allowed.argmax(axis=-1)
+        for _, h, x, a in history.changes:
+            assert policy[h, x] != a
+            policy[h, x] = a
+        assert (policy == runs.policy[i]).all()
+        rows = history.changes[:, :2].tolist()
+        assert len(set(map(tuple, rows))) == len(rows)  # an episode visits a step once, so a row changes at most once in it
+        for episodes, switches, deployments in zip(
+            runs.curves.episodes, runs.curves.local_switches[i], runs.curves.deployments[i], strict=True
+        ):
+            before = ls.History(history.changes[history.episode < episodes])
+            assert (before.local_switches, before.deployments) == (switches, deployments)
+    same(runs, ls.simulate(mdp, algorithm, episodes=EPISODES, seeds=2))
+
+
+def test_a_history_longer_than_its_buffer(monkeypatch):
+    mdp = PROBLEMS["dense"]()
+    whole = ls.simulate(mdp, ls.ucb_hoeffding(c=0.1), episodes=EPISODES, seeds=1, history=True)
+    module = sys.modules["lowswitch.simulate"]  # ls.simulate is the function
+    monkeypatch.setattr(module, "_KEPT_CHANGES", 5)
+    monkeypatch.setattr(module, "_LOGGED_CHANGES", 7)
+    pieces = ls.simulate(mdp, ls.ucb_hoeffding(c=0.1), episodes=EPISODES, seeds=1, history=True)
+    assert whole.history[0].changes.tolist() == pieces.history[0].changes.tolist()
+    same(whole, pieces)
+    same(whole, ls.simulate(mdp, ls.ucb_hoeffding(c=0.1), episodes=EPISODES, seeds=1))
+
+
+def test_switches_stay_within_the_explicit_bound(mdp, algorithm):
+    runs = ls.simulate(mdp, algorithm, episodes=EPISODES, seeds=4)
+    bound = algorithm.schedule.switch_bound(horizon=mdp.horizon, states=mdp.states, actions=mdp.actions, episodes=EPISODES)
+    assert (runs.local_switches <= bound).all()
+    assert (runs.deployments <= np.minimum(runs.local_switches, EPISODES)).all()
+
+
+def test_the_bound_bites_where_triggers_are_few():
+    """With eta = 0.9 and r* = 1 a row has few triggers; every-visit switching would break the bound many times over."""
+    mdp = ls.TabularMDP(*random_tables(2, 2, 8), horizon=2, reward_law="bernoulli")
+    sparse = ls.ucb2_hoeffding(c=0.3, eta=0.9, r_star=1)
+    bound = sparse.schedule.switch_bound(horizon=2, states=2, actions=2, episodes=20_000)
+    lazy, eager = (ls.simulate(mdp, a, episodes=20_000, seeds=4) for a in (sparse, ls.ucb_hoeffding(c=0.3)))
+    assert (lazy.local_switches <= bound).all()
+    assert (eager.local_switches > 3 * bound).all()
+
+
+SCRIPT = """
+import json, warnings
+from conftest import ALGORITHMS, PROBLEMS
+import lowswitch as ls
+warnings.simplefilter("ignore", RuntimeWarning)  # 64-bit wrap-around of the noise, which numpy scalars report
+out = {}
+for problem, make in PROBLEMS.items():
+    for name, algorithm in ALGORITHMS.items():
+        runs = ls.simulate(make(), algorithm, episodes=60, seeds=1, history=True)
+        out[f"{problem} {name}"] = [runs.regret[0].hex(), runs.history[0].changes.tolist(), runs.loud_share[0].hex()]
+print(json.dumps(out))
+"""
+
+
+def test_compiled_equals_interpreted():
+    def run(**environment):
+        here = os.path.dirname(__file__)
+        result = subprocess.run(
+            [sys.executable, "-c", SCRIPT], cwd=here, env=os.environ | environment, capture_output=True, text=True, check=True
+        )
+        return json.loads(result.stdout)
+
+    compiled, interpreted = run(), run(NUMBA_DISABLE_JIT="1")
+    assert len(compiled) == len(PROBLEMS) * len(ALGORITHMS)
+    assert compiled == interpreted
+
+
+def test_nothing_recompiles():
+    for make in PROBLEMS.values():
+        for algorithm in ALGORITHMS.values():
+            ls.simulate(make(), algorithm, episodes=10, seeds=1)
+            ls.simulate(make(), algorithm, episodes=10, seeds=1, history=True, regret=False)
+    assert len(kernels.simulate.signatures) == 1
+    assert len(kernels.optimal_values.signatures) == 1
+    assert len(kernels.fill_aliases.signatures) == 1
+
+
+def test_regret_may_be_left_out():
+    runs = ls.simulate(PROBLEMS["dense"](), ALGORITHMS["ucb2-h"], episodes=100, seeds=2, regret=False)
+    assert np.isnan(runs.regret).all()
+    assert (runs.local_switches > 0).all()
+
+
+def test_save_and_load(tmp_path, mdp):
+    runs = ls.simulate(mdp, ALGORITHMS["ucb2-b"], episodes=200, seeds=3, history=True)
+    runs.save(tmp_path / "runs.npz")
+    loaded = ls.load(tmp_path / "runs.npz")
+    same(runs, loaded)
+    assert loaded.algorithm == runs.algorithm
+    assert loaded.to_dict() == runs.to_dict()
+    assert [part.changes.tolist() for part in loaded.history] == [part.changes.tolist() for part in runs.history]
+
+
+def test_curves_are_log_spaced_and_end_at_the_end():
+    marks = checkpoints(10**6)
+    assert (marks[0], marks[-1]) == (1, 10**6)
+    assert 150 <= len(marks) <= 200
+    assert (np.diff(marks) > 0).all()
+    assert checkpoints(1).tolist() == [1]
+
+
+def test_streams_differ_by_seed():
+    assert len({int(stream_key(seed)) for seed in range(1000)}) == 1000
+    assert stream_key(0) == 0xE220A8397B1DCDAF  # SplitMix64's first number from the state 0
+
+
+def test_a_drowning_bonus_is_told_in_one_line_with_the_remedy():
+    with pytest.warns(ls.BonusWarning, match="100% of the visits had a bonus above H = 3.* use c between 0.01 and 0.1") as record:
+        ls.simulate(PROBLEMS["dense"](), ls.ucb2_hoeffding(c=10), episodes=50, seeds=1)
+    assert "\n" not in str(record[0].message)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"episodes": 0}, "episodes must be a whole number from 1 to 2,147,483,646, not 0"),
+        ({"episodes": 2**31}, "episodes must be a whole number from 1"),
+        ({"episodes": 1.5}, "episodes must be a whole number"),
+        ({"seeds": 0}, "seeds must be a whole number from 1"),
+        ({"seeds": []}, r"seeds must be a number of seeds or distinct whole numbers from 0, not \[\]"),
+        ({"seeds": [1, 1]}, "distinct"),
+        ({"seeds": [-1]}, "whole numbers from 0"),
+        ({"threads": 0}, "threads must be a whole number from 1"),
+    ],
+)
+def test_bad_options_are_refused(options, message):
+    with pytest.raises(ValueError, match=message):
+        ls.simulate(PROBLEMS["dense"](), ALGORITHMS["ucb-h"], **({"episodes": 10} | options))
+
+
+def test_a_start_sequence_that_is_too_short_is_refused():
+    with pytest.raises(ValueError, match="the start sequence has 4000 states for 4001 episodes"):
+        ls.simulate(PROBLEMS["masked-sequence"](), ALGORITHMS["ucb-h"], episodes=4001)
+
+
+def test_an_interrupt_stops_a_long_run_at_once():
+    ls.simulate(PROBLEMS["dense"](), ALGORITHMS["ucb2-h"], episodes=10, seeds=1)  # compiled
+    timer = threading.Timer(0.3, lambda: signal.raise_signal(signal.SIGINT))
+    begin = time.monotonic()
+    timer.start()
+    with pytest.raises(KeyboardInterrupt):
+        ls.simulate(PROBLEMS["dense"](), ALGORITHMS["ucb2-h"], episodes=10**9, seeds=4)
+    assert time.monotonic() - begin < 30  # the whole run would take minutes
+
+
+def test_progress_on_a_terminal_and_silence_elsewhere(capsys, monkeypatch):
+    ls.simulate(PROBLEMS["dense"](), ALGORITHMS["ucb2-h"], episodes=10, seeds=1)
+    assert capsys.readouterr() == ("", "")
+    screen = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", screen)
+    with Progress(200, unit="steps", show=True, label="x") as progress:
+        progress.update(0)
+        progress.update(100)
+    assert "compiling" in screen.getvalue()
+    assert "50%" in screen.getvalue()
+    assert "M steps/s" in screen.getvalue()
+    assert "s left" in screen.getvalue()
+    assert screen.getvalue().endswith("\r")
