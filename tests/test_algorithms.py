@@ -20,6 +20,12 @@ def test_a_name_and_options_read_back():
     assert build(str(algorithm), RECIPES, "algorithm") == algorithm
 
 
+def test_equal_scales_are_written_as_one():
+    assert str(ls.ucb_bernstein(c=0.05)) == "ucb-b:c=0.05"
+    assert str(ls.ucb_bernstein()) == "ucb-b"
+    assert str(ls.ucb2_hoeffding(c=0.05, p=0.1)) == "ucb2-h:c=0.05,p=0.1"
+
+
 def test_the_published_ones_differ_only_in_bonus_and_schedule():
     assert ls.ucb_hoeffding() == Algorithm(estimator=ls.QLearning(), bonus=ls.Hoeffding(c=1.0), schedule=ls.EveryVisit(), p=0.05)
     assert ls.ucb2_hoeffding() == Algorithm(estimator=ls.QLearning(), bonus=ls.Hoeffding(c=1.0), schedule=ls.UCB2(), p=0.05)

@@ -4,15 +4,15 @@ import math
 
 import numpy as np
 import pytest
-from conftest import ALGORITHMS, PROBLEMS, random_tables
 from hypothesis import given
 from hypothesis import strategies as st
-from plain import noise, play_plain
 from scipy.special import chdtrc
 
 import lowswitch as ls
+from conftest import ALGORITHMS, PROBLEMS, random_tables
 from lowswitch import kernels
 from lowswitch.learner import compile_rule, fresh_tables
+from plain import noise, play_plain
 
 # ---- the learning rate -----------------------------------------------------------------------------------------------
 

@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
-from plain import play_episode
 
 import lowswitch as ls
+from plain import play_episode
 
 EPISODES = 300
 

@@ -2,10 +2,10 @@ import math
 
 import numpy as np
 import pytest
-from conftest import random_tables
 from scipy import sparse
 
 import lowswitch as ls
+from conftest import random_tables
 
 
 def backward_induction(transitions, rewards, horizon, choose):
@@ -83,8 +83,8 @@ def test_rescaled_values_come_back_in_the_users_units():
     ("change", "message"),
     [
         (lambda P, r: (P * 0.99, r), r"must sum to 1, not 0.99 \(state 0, action 0\)"),
-        (lambda P, r: (np.where(P == P[1, 0, 2], -0.5, P), r), r"at least 0, not -0.5 \(state 1, action 0\)"),
-        (lambda P, r: (np.where(P == P[2, 1, 0], np.nan, P), r), r"at least 0, not nan \(state 2, action 1\)"),
+        (lambda P, r: (np.where(P[1, 0, 2] == P, -0.5, P), r), r"at least 0, not -0.5 \(state 1, action 0\)"),
+        (lambda P, r: (np.where(P[2, 1, 0] == P, np.nan, P), r), r"at least 0, not nan \(state 2, action 1\)"),
         (lambda P, r: (P[:, :, :2], r), r"transitions must have shape .* not \(3, 2, 2\)"),
         (lambda P, r: (P[:2], r), r"to agree with the rewards, not \(2, 2, 3\)"),
         (lambda P, r: (P, r + 1), r"rewards must lie in \[0, 1\].*rescale"),

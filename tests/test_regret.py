@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
-from conftest import random_tables
 
 import lowswitch as ls
+from conftest import random_tables
 
 
 def policies_of(history, initial, episodes):

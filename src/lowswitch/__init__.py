@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
+from lowswitch import bandits, envs
 from lowswitch.algorithms import (
     Algorithm,
     Bernstein,
@@ -13,11 +16,15 @@ from lowswitch.algorithms import (
     ucb_hoeffding,
 )
 from lowswitch.history import History
-from lowswitch.learner import Learner
+from lowswitch.learner import BonusWarning, Learner
 from lowswitch.mdp import TabularMDP, rescale
 from lowswitch.regret import exact_regret
+from lowswitch.report import plot
 from lowswitch.schedules import UCB2, EveryVisit
-from lowswitch.simulate import BonusWarning, Runs, load, simulate
+from lowswitch.simulate import Runs, load, simulate
+
+if TYPE_CHECKING:
+    import gymnasium
 
 __version__ = "0.1.0"
 
@@ -33,8 +40,12 @@ __all__ = [
     "QLearning",
     "Runs",
     "TabularMDP",
+    "bandits",
+    "envs",
     "exact_regret",
+    "from_gymnasium",
     "load",
+    "plot",
     "rescale",
     "simulate",
     "ucb2_bernstein",
@@ -42,3 +53,10 @@ __all__ = [
     "ucb_bernstein",
     "ucb_hoeffding",
 ]
+
+
+def from_gymnasium(env: gymnasium.Env[Any, Any], *, horizon: int) -> TabularMDP:
+    """The exact tables of a Gymnasium environment that publishes them as P; see `lowswitch.envs.gymnasium`."""
+    from lowswitch.envs import gymnasium
+
+    return gymnasium.from_gymnasium(env, horizon=horizon)

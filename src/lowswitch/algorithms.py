@@ -89,12 +89,18 @@ class Algorithm:
         for name, recipe in RECIPES.items():
             default = recipe()
             if type(default.bonus) is type(self.bonus) and type(default.schedule) is type(self.schedule):
-                options = [f"{key}={value}" for key, value in self._options().items() if value != default._options()[key]]
+                usual = default._options()
+                options = [f"{key}={value}" for key, value in self._options().items() if value != usual.get(key)]
                 return name + (":" + ",".join(options) if options else "")
         return repr(self)
 
     def _options(self) -> dict[str, Any]:
-        return {key: value for name in PARTS for key, value in dataclasses.asdict(getattr(self, name)).items()} | {"p": self.p}
+        """Every number as a keyword of the recipes; c stands for equal c1 and c2."""
+        options = {key: value for name in PARTS for key, value in dataclasses.asdict(getattr(self, name)).items()}
+        if options.get("c1", math.nan) == options.get("c2"):
+            options["c"] = options.pop("c1")
+            del options["c2"]
+        return options | {"p": self.p}
 
 
 PARTS: dict[str, tuple[type, ...]] = {"estimator": (QLearning,), "bonus": (Hoeffding, Bernstein), "schedule": (EveryVisit, UCB2)}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,6 +15,13 @@ from lowswitch.mdp import checked_mask, require_count
 
 if TYPE_CHECKING:
     from lowswitch.kernels import Rule, Tables
+
+
+_LOUD = 0.5  # the share of visits from which a run says so
+
+
+class BonusWarning(UserWarning):
+    """Most visits had a bonus above H, so the run explored blindly throughout."""
 
 
 class Learner:
@@ -142,6 +150,17 @@ class Learner:
                 f"this learner was made for {self.episodes} episodes and has been told {self.told}; make one with more episodes"
             )
         return np.array(states, np.int64, order="C"), np.array(actions, np.int64, order="C"), np.array(rewards, order="C")
+
+
+def warn_if_loud(share: float, algorithm: Algorithm) -> None:
+    """Say in one line that the bonus drowned everything, with the remedy; the caller's caller is to blame."""
+    if share > _LOUD:
+        warnings.warn(
+            f"{share:.0%} of the visits had a bonus above the horizon, so next to nothing was learned from them; "
+            f"c = 1 is the provable scale, use c between 0.01 and 0.1 or many more episodes ({algorithm})",
+            BonusWarning,
+            stacklevel=3,
+        )
 
 
 def compile_rule(algorithm: Algorithm, *, horizon: int, states: int, actions: int, episodes: int) -> Rule:

@@ -14,7 +14,7 @@ class Progress:
     def __init__(self, total: int, *, unit: str, show: bool | None = None, label: str = "") -> None:
         self.total, self.unit, self.label = total, unit, label
         self.show = sys.stderr.isatty() if show is None else show
-        self.begin = time.perf_counter()
+        self.begin = 0.0
         self.width = 0
 
     def __enter__(self) -> Progress:
@@ -27,16 +27,22 @@ class Progress:
         if not self.show:
             return
         if done == 0:
-            self._draw(f"{self.label}  compiling, once ...")
+            self.begin = time.perf_counter()
+            self._draw(f"{self.label}  starting; the very first run compiles for some seconds ...")
             return
         elapsed = time.perf_counter() - self.begin
         filled = _BAR * done // self.total
         left = elapsed * (self.total - done) / done
         bar = "#" * filled + "." * (_BAR - filled)
-        self._draw(f"{self.label}  [{bar}] {done / self.total:4.0%}  {done / elapsed / 1e6:.1f} M {self.unit}/s  {left:.0f} s left")
+        self._draw(f"{self.label}  [{bar}] {done / self.total:4.0%}  {short(done / elapsed)} {self.unit}/s  {left:.0f} s left")
 
     def _draw(self, text: str) -> None:
         if self.show:
             sys.stderr.write("\r" + text.ljust(self.width) + ("" if text else "\r"))
             sys.stderr.flush()
             self.width = len(text)
+
+
+def short(rate: float) -> str:
+    """A rate to two or three digits."""
+    return f"{rate / 1e6:.1f} M" if rate >= 1e6 else f"{rate / 1e3:.1f} k"

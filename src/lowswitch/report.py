@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from lowswitch import storage
+from lowswitch.progress import short
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -24,7 +25,11 @@ DASHES = ("-", "--", "-.", ":")
 BAND = (0.1, 0.9)  # quantiles over the seeds
 
 FORMATS = (".png", ".svg", ".pdf")
-PANELS = {"regret": "regret", "local_switches": "local switches", "deployments": "deployments"}
+PANELS = {  # title and unit
+    "regret": ("regret", "reward lost so far"),
+    "local_switches": ("local switches", "row changes so far"),
+    "deployments": ("deployments", "policy changes so far"),
+}
 
 
 def half_width(values: np.ndarray, confidence: float = 0.95) -> float:
@@ -64,7 +69,7 @@ def summary(runs: Mapping[str, Runs]) -> str:
             f"{run.regret.mean() / run.episodes:.4f}",
             mean_and_interval(run.local_switches),
             mean_and_interval(run.deployments),
-            f"{run.steps_per_second / 1e6:.0f} M",
+            short(run.steps_per_second),
         ]
         for label, run in runs.items()
     ]
@@ -119,10 +124,11 @@ def plot_grid(problems: Mapping[str, Mapping[str, Runs]], *, path: str | os.Path
     figure = Figure(figsize=(11, 0.8 + 3.1 * len(problems)), layout="constrained")
     grid = figure.subplots(len(problems), len(PANELS), squeeze=False, sharex="row")
     for row, (title, runs) in zip(grid, problems.items(), strict=True):
-        for axes, (name, words) in zip(row, PANELS.items(), strict=True):
+        for axes, (name, (words, unit)) in zip(row, PANELS.items(), strict=True):
             _draw_panel(axes, runs, name)
             axes.set_title(words if not title else f"{title}: {words}", fontsize=10)
             axes.set_xlabel("episodes")
+            axes.set_ylabel(unit)
     handles, labels = grid[0][0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=min(4, len(labels)), frameon=False)
     if path is not None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import threading
 import time
-import warnings
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
@@ -16,7 +15,7 @@ import numpy as np
 from lowswitch import storage
 from lowswitch.algorithms import Algorithm
 from lowswitch.history import History
-from lowswitch.learner import compile_rule, fresh_tables
+from lowswitch.learner import compile_rule, fresh_tables, warn_if_loud
 from lowswitch.mdp import TabularMDP, require_count
 from lowswitch.progress import Progress
 from lowswitch.regret import evaluation_of, fresh_account, require_starts
@@ -29,11 +28,6 @@ if TYPE_CHECKING:
 _CHUNK_SECONDS = 0.1  # how long a kernel call runs before it looks up: progress and interrupts
 _LOGGED_CHANGES = 2**11  # few enough to stay in the cache until their regret is known
 _KEPT_CHANGES = 2**16
-_LOUD = 0.5
-
-
-class BonusWarning(UserWarning):
-    """Most visits had a bonus above H, so the run explored blindly throughout."""
 
 
 class Curves(NamedTuple):
@@ -156,9 +150,12 @@ def simulate(
     numbers = _checked_seeds(seeds)
     workers = require_count("threads", _cores() if threads is None else threads)
     rule = compile_rule(algorithm, horizon=mdp.horizon, states=mdp.states, actions=mdp.actions, episodes=episodes)
-    begin = time.perf_counter()
     runs = [_Run(mdp, rule, seed, episodes, regret=regret, history=history) for seed in numbers]
-    _run_all(runs, min(workers, len(runs)), Progress(len(runs) * episodes * mdp.horizon, unit="steps", show=progress, label=str(algorithm)))
+    with Progress(len(runs) * episodes * mdp.horizon, unit="steps", show=progress, label=str(algorithm)) as bar:
+        bar.update(0)
+        _Run(mdp, rule, numbers[0], 1, regret=regret, history=history).play(threading.Event())  # compiles, and fills what threads share
+        begin = time.perf_counter()
+        _run_all(runs, min(workers, len(runs)), bar)
     results = Runs(
         algorithm=algorithm,
         horizon=mdp.horizon,
@@ -176,13 +173,7 @@ def simulate(
         history=tuple(run.history for run in runs if run.history is not None) if history else None,
         seconds=time.perf_counter() - begin,
     )
-    if results.loud_share.mean() > _LOUD:
-        warnings.warn(
-            f"{results.loud_share.mean():.0%} of the visits had a bonus above H = {mdp.horizon}, so nothing could be learned from them; "
-            f"c = 1 is the provable scale, use c between 0.01 and 0.1 or more episodes ({algorithm})",
-            BonusWarning,
-            stacklevel=2,
-        )
+    warn_if_loud(float(results.loud_share.mean()), algorithm)
     return results
 
 
@@ -240,17 +231,15 @@ class _Run:
 
 def _run_all(runs: list[_Run], workers: int, progress: Progress) -> None:
     """Play all runs on threads; an interrupt or an error stops them within a chunk."""
-    mdp = runs[0].mdp
-    _ = mdp.model, mdp.unit_optimal_values  # built once, before the threads share them
     stop = threading.Event()
-    with ThreadPoolExecutor(workers) as pool, progress:
+    with ThreadPoolExecutor(workers) as pool:
         pending = {pool.submit(run.play, stop) for run in runs}
         try:
             while pending:
                 done, pending = wait(pending, timeout=0.1)
                 for future in done:
                     future.result()
-                progress.update(sum(run.done for run in runs) * mdp.horizon)
+                progress.update(sum(run.done * run.rule.H for run in runs))
         except BaseException:
             stop.set()
             for future in pending:
