@@ -11,6 +11,7 @@ from scipy.special import chdtrc
 import lowswitch as ls
 from conftest import ALGORITHMS, PROBLEMS, random_tables
 from lowswitch import kernels
+from lowswitch.arrays import NEVER
 from lowswitch.learner import compile_rule, fresh_tables
 from plain import noise, play_plain
 
@@ -153,7 +154,7 @@ def test_the_kernel_is_the_papers_pseudo_code(name, problem):
 def test_triggers_are_found_by_bisection():
     rule = rule_of(ls.ucb2_hoeffding(eta=0.5, r_star=2), K=30)
     n, seen = 0, []
-    while (n := kernels.next_trigger(rule, n)) != kernels.NEVER:
+    while (n := kernels.next_trigger(rule, n)) != NEVER:
         seen.append(n)
     assert seen == [1, 2, 3, 4, 6, 8, 12, 18, 26]
 

@@ -21,9 +21,11 @@ if TYPE_CHECKING:
 
 def main(arguments: list[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
-    warnings.showwarning = lambda message, *_, **__: print(f"note: {message}", file=sys.stderr)
     try:
-        options.command(options)
+        with warnings.catch_warnings():
+            warnings.simplefilter("always", lowswitch.BonusWarning)
+            warnings.showwarning = lambda message, *_, **__: print(f"note: {message}", file=sys.stderr)
+            options.command(options)
     except ValueError as error:
         print(f"lowswitch: {error}", file=sys.stderr)
         return 2

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import os
 import warnings
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from lowswitch import storage
 from lowswitch.algorithms import Algorithm, Bernstein
+from lowswitch.arrays import CELL, MOMENTS, NEVER, ROW, Rule, Tables
 from lowswitch.history import History
 from lowswitch.mdp import checked_mask, require_count
-
-if TYPE_CHECKING:
-    from lowswitch.kernels import Rule, Tables
-
 
 _LOUD = 0.5  # the share of visits from which a run says so
 
@@ -171,7 +168,7 @@ def compile_rule(algorithm: Algorithm, *, horizon: int, states: int, actions: in
     bonus = algorithm.bonus
     bernstein = isinstance(bonus, Bernstein)
     triggers = algorithm.schedule.triggers(horizon=horizon, limit=episodes)
-    return kernels.Rule(
+    return Rule(
         H=horizon,
         S=states,
         A=actions,
@@ -183,7 +180,7 @@ def compile_rule(algorithm: Algorithm, *, horizon: int, states: int, actions: in
         lower_order=float(horizon**7 * states * actions) ** 0.5 * iota,
         hoeffding_scale=horizon**3 * iota,
         every_until=triggers.every_until,
-        later=np.array([*triggers.later, kernels.NEVER], dtype=np.int64),
+        later=np.array([*triggers.later, NEVER], dtype=np.int64),
     )
 
 
@@ -193,13 +190,13 @@ def fresh_tables(rule: Rule, allowed: np.ndarray) -> Tables:
 
     H, S, A = allowed.shape
     caps = np.broadcast_to(rule.caps[:, None, None], (H, S, A))
-    cells = np.zeros(H * S * A, dtype=kernels.CELL)
+    cells = np.zeros(H * S * A, dtype=CELL)
     cells["q"] = np.where(allowed, caps, -np.inf).reshape(-1)
     cells["due"] = 1
-    rows = np.zeros((H + 1) * S, dtype=kernels.ROW)
+    rows = np.zeros((H + 1) * S, dtype=ROW)
     deployed = rows[: H * S]
     deployed["value"] = caps[..., 0].reshape(-1)
     deployed["rival"] = np.where(allowed.sum(axis=-1) > 1, caps[..., 0], -np.inf).reshape(-1)
     deployed["action"] = allowed.argmax(axis=-1).reshape(-1)
-    moments = np.zeros(H * S * A if rule.bonus == kernels.BERNSTEIN else 0, dtype=kernels.MOMENTS)
-    return kernels.Tables(rows, cells, moments, np.zeros(1, dtype=np.int64))
+    moments = np.zeros(H * S * A if rule.bonus == kernels.BERNSTEIN else 0, dtype=MOMENTS)
+    return Tables(rows, cells, moments, np.zeros(1, dtype=np.int64))

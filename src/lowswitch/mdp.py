@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 
-if TYPE_CHECKING:
-    from lowswitch.kernels import Model
+from lowswitch.arrays import COLUMN, LANES, Model
 
 RewardLaw = Literal["deterministic", "bernoulli"]
 ROW_SUM_TOLERANCE = 1e-8
@@ -164,8 +163,6 @@ class TabularMDP:
     @cached_property
     def model(self) -> Model:
         """The tables as the kernels read them."""
-        from lowswitch import kernels
-
         rows = self.states * self.actions
         support = np.flatnonzero(self.start_law)
         heads, columns = _alias_tables(
@@ -173,7 +170,7 @@ class TabularMDP:
             np.append(self.successors, support.astype(np.int32)),
             np.append(self.probabilities, self.start_law[support]),
         )
-        return kernels.Model(
+        return Model(
             stride=0 if self.stationary else rows,
             reward_stride=0 if self.rewards.ndim == 2 else rows,
             offsets=self.offsets,
@@ -191,11 +188,9 @@ class TabularMDP:
     @cached_property
     def _outflow(self) -> np.ndarray:
         """Each row's successor law as a dense vector with the reward behind it, or no rows where the lists of nonzeros are better."""
-        from lowswitch import kernels
-
-        rows, width = len(self.offsets) - 1, -(-(self.states + 1) // kernels.LANES) * kernels.LANES
+        rows, width = len(self.offsets) - 1, -(-(self.states + 1) // LANES) * LANES
         reward_differs_more = self.stationary and self.rewards.ndim == 3
-        if reward_differs_more or rows * width > kernels.LANES * len(self.successors):
+        if reward_differs_more or rows * width > LANES * len(self.successors):
             return np.zeros((0, width))
         outflow = aligned_zeros(rows * width).reshape(rows, width)
         outflow[np.repeat(np.arange(rows), np.diff(self.offsets)), self.successors] = self.probabilities
@@ -302,7 +297,7 @@ def _alias_tables(offsets: np.ndarray, successors: np.ndarray, probabilities: np
     log_columns = np.ceil(np.log2(np.diff(offsets))).astype(np.int64)
     ends = np.cumsum(1 << log_columns)
     heads = (ends - (1 << log_columns)) << 6 | log_columns
-    columns = np.zeros(ends[-1], dtype=kernels.COLUMN)
+    columns = np.zeros(ends[-1], dtype=COLUMN)
     widest = int(1 << log_columns.max())
     scratch, stack = np.zeros(widest), np.zeros(widest, dtype=np.int64)
     kernels.fill_aliases(offsets, successors, probabilities, heads, columns, scratch, stack)

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from lowswitch.arrays import Account, Evaluation
 from lowswitch.history import History
 from lowswitch.mdp import TabularMDP, aligned_zeros, require_count
-
-if TYPE_CHECKING:
-    from lowswitch.kernels import Account, Evaluation
 
 
 def evaluation_of(mdp: TabularMDP, policy: np.ndarray, *, wanted: bool = True) -> tuple[Evaluation, float]:
@@ -20,7 +18,7 @@ def evaluation_of(mdp: TabularMDP, policy: np.ndarray, *, wanted: bool = True) -
     H, S = policy.shape
     mass = aligned_zeros((H + 1) * mdp.model.width if wanted else 0)
     mass[:S] = mdp.start_law[: len(mass)]
-    evaluation = kernels.Evaluation(
+    evaluation = Evaluation(
         wanted=wanted,
         H=H,
         S=S,
@@ -55,9 +53,7 @@ def exact_regret(mdp: TabularMDP, history: History, *, episodes: int, initial: A
 
 def fresh_account(gap: float, checkpoints: np.ndarray) -> Account:
     """An account of no episodes, for a first policy with this gap."""
-    from lowswitch import kernels
-
-    return kernels.Account(
+    return Account(
         regret=np.array([0.0, gap]),
         position=np.zeros(2, dtype=np.int64),
         checkpoints=checkpoints,

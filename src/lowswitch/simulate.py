@@ -6,7 +6,6 @@ import os
 import threading
 import time
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -14,18 +13,17 @@ import numpy as np
 
 from lowswitch import storage
 from lowswitch.algorithms import Algorithm
+from lowswitch.arrays import Log, Rule
 from lowswitch.history import History
 from lowswitch.learner import compile_rule, fresh_tables, warn_if_loud
 from lowswitch.mdp import TabularMDP, require_count
 from lowswitch.progress import Progress
 from lowswitch.regret import evaluation_of, fresh_account, require_starts
+from lowswitch.threads import Pace, cores, run_all
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from lowswitch.kernels import Rule
-
-_CHUNK_SECONDS = 0.1  # how long a kernel call runs before it looks up: progress and interrupts
 _LOGGED_CHANGES = 2**11  # few enough to stay in the cache until their regret is known
 _KEPT_CHANGES = 2**16
 
@@ -148,14 +146,15 @@ def simulate(
     require_count("episodes", episodes)
     require_starts(mdp, episodes)
     numbers = _checked_seeds(seeds)
-    workers = require_count("threads", _cores() if threads is None else threads)
+    workers = require_count("threads", cores() if threads is None else threads)
     rule = compile_rule(algorithm, horizon=mdp.horizon, states=mdp.states, actions=mdp.actions, episodes=episodes)
     runs = [_Run(mdp, rule, seed, episodes, regret=regret, history=history) for seed in numbers]
     with Progress(len(runs) * episodes * mdp.horizon, unit="steps", show=progress, label=str(algorithm)) as bar:
         bar.update(0)
         _Run(mdp, rule, numbers[0], 1, regret=regret, history=history).play(threading.Event())  # compiles, and fills what threads share
         begin = time.perf_counter()
-        _run_all(runs, min(workers, len(runs)), bar)
+        run_all([run.play for run in runs], workers=workers, look_up=lambda: bar.update(sum(run.done for run in runs) * mdp.horizon))
+        seconds = time.perf_counter() - begin
     results = Runs(
         algorithm=algorithm,
         horizon=mdp.horizon,
@@ -171,7 +170,7 @@ def simulate(
         curves=Curves(checkpoints(episodes), *(np.stack(rows) for rows in zip(*(run.curves[1:] for run in runs), strict=True))),
         policy=np.stack([run.policy for run in runs]),
         history=tuple(run.history for run in runs if run.history is not None) if history else None,
-        seconds=time.perf_counter() - begin,
+        seconds=seconds,
     )
     warn_if_loud(float(results.loud_share.mean()), algorithm)
     return results
@@ -204,7 +203,7 @@ class _Run:
         evaluation, gap = evaluation_of(mdp, policy, wanted=self.wants_regret)
         marks = checkpoints(self.episodes)
         account = fresh_account(gap, marks)
-        log = kernels.Log(
+        log = Log(
             keep=self.wants_history,
             counts=np.zeros(3, dtype=np.int64),
             changes=np.zeros((max(_KEPT_CHANGES if self.wants_history else _LOGGED_CHANGES, rule.H), 4), dtype=np.int64),
@@ -213,38 +212,18 @@ class _Run:
             deployments=np.zeros(len(marks), dtype=np.int64),
         )
         kept: list[np.ndarray] = []
-        key, chunk = stream_key(self.seed), max(1, 10**5 // rule.H)
+        key, pace = stream_key(self.seed), Pace(10**5 // rule.H)
         while self.done < self.episodes and not stop.is_set():
-            begin = time.perf_counter()
-            last = min(self.episodes, self.done + chunk)
-            self.done = kernels.simulate(rule, tables, mdp.model, evaluation, log, account, key, self.done, last)
+            with pace:
+                last = min(self.episodes, self.done + pace.size)
+                self.done = kernels.simulate(rule, tables, mdp.model, evaluation, log, account, key, self.done, last)
             if self.wants_history:
                 kept.append(log.changes[: log.counts[2]].copy())
                 log.counts[2] = 0
-            if time.perf_counter() - begin < _CHUNK_SECONDS / 2:
-                chunk *= 2
         self.curves = Curves(marks, mdp.scale.to_regret(account.curve), log.switches, log.deployments)
         self.policy = policy.copy()
         self.history = History(np.concatenate(kept)) if self.wants_history else None
         self.loud_share = float(tables.loud[0]) / (self.episodes * rule.H)
-
-
-def _run_all(runs: list[_Run], workers: int, progress: Progress) -> None:
-    """Play all runs on threads; an interrupt or an error stops them within a chunk."""
-    stop = threading.Event()
-    with ThreadPoolExecutor(workers) as pool:
-        pending = {pool.submit(run.play, stop) for run in runs}
-        try:
-            while pending:
-                done, pending = wait(pending, timeout=0.1)
-                for future in done:
-                    future.result()
-                progress.update(sum(run.done * run.rule.H for run in runs))
-        except BaseException:
-            stop.set()
-            for future in pending:
-                future.cancel()
-            raise
 
 
 def stream_key(seed: int) -> np.uint64:
@@ -263,7 +242,3 @@ def _checked_seeds(seeds: int | Sequence[int]) -> list[int]:
     if not numbers or min(numbers) < 0 or max(numbers) >= 2**63 or len(set(numbers)) < len(numbers):
         raise ValueError(f"seeds must be a number of seeds or distinct whole numbers from 0, not {seeds!r}")
     return numbers
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

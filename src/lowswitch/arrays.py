@@ -1,0 +1,133 @@
+"""What the kernels read and write: the layout of every array that crosses into compiled code."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+LANES = 8  # float64 in a cache line
+NEVER = 2**31 - 1  # a visit count that no run reaches
+
+ROW = np.dtype(
+    [
+        ("value", "f8"),  # optimistic value of the state
+        ("rival", "f8"),  # best running estimate among the actions that are not deployed
+        ("action", "i8"),  # the deployed action
+    ]
+)
+CELL = np.dtype(
+    [
+        ("q", "f8"),  # running estimate; -inf where the action is forbidden
+        ("visits", "i4"),
+        ("due", "i4"),  # the visit count that is the next trigger
+    ]
+)
+MOMENTS = np.dtype(
+    [
+        ("total", "f8"),  # sum of the next values seen
+        ("squares", "f8"),  # sum of their squares
+        ("width", "f8"),  # beta after the last visit
+    ]
+)
+COLUMN = np.dtype([("threshold", "i8"), ("own", "i4"), ("other", "i4")])  # of an alias table
+
+
+class Rule(NamedTuple):
+    """An algorithm worked out for one problem size."""
+
+    H: int
+    S: int
+    A: int
+    caps: np.ndarray  # [H]  largest value that step h can have
+    bonus: int  # HOEFFDING or BERNSTEIN
+    c1: float  # scale of the variance part (Bernstein)
+    c2: float  # scale of the Hoeffding part
+    variance_scale: float  # H iota
+    lower_order: float  # sqrt(H^7 S A) iota
+    hoeffding_scale: float  # H^3 iota
+    every_until: int  # each visit count up to here is a trigger
+    later: np.ndarray  # [n]  the triggers after that, sorted; the last is NEVER
+
+
+class Tables(NamedTuple):
+    """What one learner knows, and in `rows` what it has deployed."""
+
+    rows: np.ndarray  # [(H + 1) * S]  ROW; the last S are the zero after the last step
+    cells: np.ndarray  # [H * S * A]  CELL
+    moments: np.ndarray  # [H * S * A]  MOMENTS, or [0] where no bonus reads them
+    loud: np.ndarray  # [1]  visits whose bonus was above H
+
+
+class Model(NamedTuple):
+    """A tabular MDP laid out for sampling and for exact values; a row is one (x, a), or one (h, x, a)."""
+
+    stride: int  # rows from one step to the next: 0 if stationary
+    reward_stride: int  # likewise for the rewards
+    offsets: np.ndarray  # [rows + 1]  where each row's successors begin
+    successors: np.ndarray  # [nonzeros]  ascending in each row
+    probabilities: np.ndarray  # [nonzeros]
+    heads: np.ndarray  # [rows + 1]  alias table of each row, and last that of the start law: first column << 6 | log2(columns)
+    columns: np.ndarray  # [columns]  COLUMN
+    rewards: np.ndarray  # [S * A] or [H * S * A]
+    bernoulli: bool  # the reward is 0 or 1 with the given mean
+    starts: np.ndarray  # [n]  start state of each episode, or [0] where the start law decides
+    width: int  # S + 1 rounded up to whole lanes
+    outflow: np.ndarray  # [rows * width]  successor probabilities, then the reward, of each row; or [0] where the lists serve
+
+
+class Evaluation(NamedTuple):
+    """The exact value of the deployed policy, from the law of the state at each step."""
+
+    wanted: bool
+    H: int
+    S: int
+    A: int
+    best: float  # value of an optimal policy under the start law
+    optimal: np.ndarray  # [S]  optimal values of step 0
+    policy: np.ndarray  # [H * S]
+    origins: np.ndarray  # [H * S]  where the deployed action's row begins in `outflow`
+    mass: np.ndarray  # [(H + 1) * width]  at (h, x) the probability of x at step h; at (h, S) the mean reward of all steps before
+
+
+class Log(NamedTuple):
+    """What the policy of one run did: its row changes since the log was last emptied, and how many there were at each checkpoint."""
+
+    keep: bool  # the caller takes the changes; else they are dropped once their regret is known
+    counts: np.ndarray  # [3]  local switches, deployments, changes in the log
+    changes: np.ndarray  # [n, 4]  (episode, step, state, action)
+    checkpoints: np.ndarray  # [C]  episodes after which the curves have a point
+    switches: np.ndarray  # [C]
+    deployments: np.ndarray  # [C]
+
+
+class Account(NamedTuple):
+    """What the episodes of one run cost."""
+
+    regret: np.ndarray  # [2]  regret so far, gap of the deployed policy
+    position: np.ndarray  # [2]  episodes charged, checkpoints passed
+    checkpoints: np.ndarray  # [C]
+    curve: np.ndarray  # [C]  regret
+
+
+class Bandit(NamedTuple):
+    """A problem with Bernoulli arms, and an algorithm worked out for one number of pulls."""
+
+    means: np.ndarray  # [A]
+    gaps: np.ndarray  # [A]  the best mean less this one
+    kind: int  # UCB1 or UCB2
+    alpha: float  # of UCB2's index
+    every_until: int  # at each pull count of the arm up to here the next arm is chosen anew
+    later: np.ndarray  # [n]  and at these after that, sorted; the last is NEVER
+    checkpoints: np.ndarray  # [C]  pulls after which the curves have a point
+
+
+class BanditTables(NamedTuple):
+    """What every run knows, did and paid."""
+
+    keys: np.ndarray  # [runs]  noise stream
+    pulls: np.ndarray  # [runs, A]
+    wins: np.ndarray  # [runs, A]  rewards of 1
+    arm: np.ndarray  # [runs]  played last
+    due: np.ndarray  # [runs]  pulls of that arm at which the next is chosen
+    switched: np.ndarray  # [runs]  switches so far
+    regret: np.ndarray  # [runs, C]
+    switches: np.ndarray  # [runs, C]

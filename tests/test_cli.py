@@ -1,0 +1,135 @@
+"""The command line: the library's numbers, one-line errors, exit codes."""
+
+import json
+import os
+import pty
+import signal
+import subprocess
+import sys
+
+import pytest
+
+import lowswitch as ls
+from lowswitch.cli import main
+
+SMALL = ["--env", "riverswim:states=4,horizon=5", "--episodes", "500", "--seeds", "3"]
+
+
+def test_run_prints_the_librarys_numbers_as_json(capsys):
+    assert main(["run", *SMALL, "--algorithm", "ucb2-b:c=0.05", "--json"]) == 0
+    printed = json.loads(capsys.readouterr().out)
+    runs = ls.simulate(ls.envs.riverswim(states=4, horizon=5), ls.ucb2_bernstein(c=0.05), episodes=500, seeds=3)
+    assert list(printed) == [
+        *("env", "horizon", "states", "actions", "episodes", "seeds", "algorithm", "optimal_value"),
+        *("regret", "local_switches", "deployments", "steps_per_second"),
+    ]
+    assert printed["env"] == "riverswim:states=4,horizon=5"
+    assert (printed["horizon"], printed["states"], printed["actions"], printed["episodes"], printed["seeds"]) == (5, 4, 2, 500, 3)
+    assert printed["algorithm"] == "ucb2-b:c=0.05"
+    assert printed["optimal_value"] == runs.optimal_value
+    for name in ("regret", "local_switches", "deployments"):
+        values = getattr(runs, name)
+        assert printed[name] == {"mean": values.mean(), "sd": values.std(ddof=1), "per_seed": values.tolist()}
+
+
+def test_run_prints_a_table_and_saves(capsys, tmp_path):
+    arguments = ["--algorithm", "ucb2-h:c=0.05", "--save", str(tmp_path / "runs.npz"), "--plot", str(tmp_path / "runs.svg")]
+    assert main(["run", *SMALL, *arguments]) == 0
+    text = capsys.readouterr().out
+    assert text.startswith("riverswim:states=4,horizon=5: S = 4, A = 2, H = 5; 500 episodes, 3 seeds")
+    assert "ucb2-h:c=0.05" in text
+    assert len(ls.load(tmp_path / "runs.npz").seeds) == 3
+    assert (tmp_path / "runs.svg").exists()
+
+
+def test_compare(capsys):
+    assert main(["compare", *SMALL, "--algorithm", "ucb-h:c=0.05", "--algorithm", "ucb2-h:c=0.05", "--json"]) == 0
+    printed = json.loads(capsys.readouterr().out)
+    assert [run["algorithm"] for run in printed["runs"]] == ["ucb-h:c=0.05", "ucb2-h:c=0.05"]
+    assert main(["compare", *SMALL, "--algorithm", "ucb-h:c=0.05", "--algorithm", "ucb2-h:c=0.05"]) == 0
+    assert capsys.readouterr().out.count("c=0.05") == 2
+
+
+def test_lists(capsys):
+    assert main(["envs"]) == 0
+    assert "riverswim:states=6,horizon=20" in capsys.readouterr().out
+    assert main(["algorithms"]) == 0
+    assert "ucb2-b:c=1.0,p=0.05,clip=horizon,eta=theory,r_star=theory" in capsys.readouterr().out
+
+
+def test_demo(capsys, tmp_path):
+    assert main(["demo", "--episodes", "1e3", "--seeds", "2", "--out", str(tmp_path / "demo.png")]) == 0
+    text = capsys.readouterr().out
+    assert text.count("x fewer") == 8
+    assert "RiverSwim" in text
+    assert "random MDP" in text
+    assert (tmp_path / "demo.png").stat().st_size > 50_000
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--env", "rivrswim"], "unknown problem 'rivrswim'; did you mean 'riverswim'?"),
+        (["--env", "riverswim:stats=3"], "riverswim has no option 'stats'; did you mean 'states'?"),
+        (["--env", "riverswim:states=-3"], "states must be a whole number from 1"),
+        (["--algorithm", "ucb2"], "unknown algorithm 'ucb2'; did you mean 'ucb2-"),
+        (["--algorithm", "ucb2-h:c=0"], "c must be a positive number, not 0"),
+        (["--algorithm", "ucb2-h:eta=1.5"], "eta must lie strictly between 0 and 1"),
+        (["--algorithm", "ucb2-h:p=2"], "p must lie strictly between 0 and 1, not 2"),
+        (["--episodes", "0"], "episodes must be a whole number from 1"),
+        (["--seeds", "-2"], "seeds must be a whole number from 1"),
+        (["--save", "no/such/folder.npz"], "cannot write 'no/such/folder.npz'"),
+        (["--plot", "figure.bmp"], "must end in .png, .svg, .pdf, not 'figure.bmp'"),
+        (["--plot", "no/such/folder.png"], "cannot write"),
+    ],
+)
+def test_bad_input_is_one_line_and_exit_code_2(arguments, message, capsys):
+    given = ["run", *SMALL, "--algorithm", "ucb2-h", *arguments]
+    assert main(given) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.startswith("lowswitch: ")
+    assert message in captured.err
+    assert captured.err.count("\n") == 1
+
+
+@pytest.mark.parametrize("arguments", [[], ["fly"], ["run"], ["run", *SMALL, "--algorithm", "ucb-h", "--episodes", "many"]])
+def test_wrong_usage_exits_with_2(arguments, capsys):
+    with pytest.raises(SystemExit) as caught:
+        main(arguments)
+    assert caught.value.code == 2
+    assert "lowswitch" in capsys.readouterr().err
+
+
+def test_a_drowning_bonus_is_a_note(capsys):
+    assert main(["run", *SMALL, "--algorithm", "ucb2-h:c=5"]) == 0
+    assert capsys.readouterr().err.startswith("note: 100% of the visits had a bonus above the horizon")
+
+
+def test_a_run_on_a_terminal_shows_progress_and_an_interrupt_leaves_nothing_behind(tmp_path):
+    arguments = ["run", "--env", "riverswim", "--algorithm", "ucb2-h", "--episodes", "1e9", "--save", "runs.npz", "--plot", "runs.png"]
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen([sys.executable, "-m", "lowswitch", *arguments], cwd=tmp_path, stderr=theirs)
+    os.close(theirs)
+    seen = b""
+    while b"steps/s" not in seen:
+        seen += os.read(ours, 1000)
+    process.send_signal(signal.SIGINT)
+    assert process.wait(timeout=60) == 130
+    while b"written" not in seen:
+        seen += os.read(ours, 1000)
+    os.close(ours)
+    assert b"the very first run compiles" in seen
+    assert b"s left" in seen
+    assert b"lowswitch: interrupted, nothing was written" in seen
+    assert os.listdir(tmp_path) == []
+
+
+def test_importing_and_helping_is_light():
+    script = "import sys, lowswitch, lowswitch.cli; print([m for m in sys.modules if m in ('numba', 'scipy', 'matplotlib', 'gymnasium')])"
+    assert subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout == "[]\n"
+
+
+def test_whole_numbers_may_be_written_short(capsys):
+    assert main(["run", *SMALL[:2], "--episodes", "1e2", "--seeds", "2", "--algorithm", "ucb-h:c=0.1", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["episodes"] == 100
