@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from lowswitch import bandits, envs
+from lowswitch import bandits, envs, theory
 from lowswitch.algorithms import (
     Algorithm,
     Bernstein,
@@ -18,7 +18,8 @@ from lowswitch.algorithms import (
 from lowswitch.history import History
 from lowswitch.learner import BonusWarning, Learner
 from lowswitch.mdp import TabularMDP, rescale
-from lowswitch.regret import exact_regret
+from lowswitch.pac import PacPolicy
+from lowswitch.regret import deployment_gaps, exact_regret
 from lowswitch.report import plot
 from lowswitch.schedules import UCB2, EveryVisit
 from lowswitch.simulate import Runs, load, simulate
@@ -37,10 +38,12 @@ __all__ = [
     "History",
     "Hoeffding",
     "Learner",
+    "PacPolicy",
     "QLearning",
     "Runs",
     "TabularMDP",
     "bandits",
+    "deployment_gaps",
     "envs",
     "exact_regret",
     "from_gymnasium",
@@ -48,6 +51,7 @@ __all__ = [
     "plot",
     "rescale",
     "simulate",
+    "theory",
     "ucb2_bernstein",
     "ucb2_hoeffding",
     "ucb_bernstein",

@@ -350,21 +350,38 @@ def charge(model, evaluation, account, last):
             position[1] += 1
 
 
+@inline
+def follow(model, evaluation, changes, i, used):
+    """Take over the row changes of one episode, from change i on; return the next change and the first step that changed."""
+    k, first = changes[i, 0], evaluation.H
+    while i < used and changes[i, 0] == k:
+        put(model, evaluation, changes[i, 1], changes[i, 2], changes[i, 3])
+        first = min(first, changes[i, 1])
+        i += 1
+    return i, first
+
+
 @entry
 def settle(model, evaluation, account, changes, used, episodes):
     """Follow the first `used` row changes of a deployment history and charge all episodes up to `episodes`."""
     i = 0
     while i < used:
-        k = changes[i, 0]
-        charge(model, evaluation, account, k + 1)
-        first = evaluation.H
-        while i < used and changes[i, 0] == k:
-            put(model, evaluation, changes[i, 1], changes[i, 2], changes[i, 3])
-            first = min(first, changes[i, 1])
-            i += 1
+        charge(model, evaluation, account, changes[i, 0] + 1)
+        i, first = follow(model, evaluation, changes, i, used)
         if len(model.starts) == 0:
             account.regret[1] = evaluation.best - flow(model, evaluation, first)
     charge(model, evaluation, account, episodes)
+
+
+@entry
+def fill_gaps(model, evaluation, changes, gaps):
+    """The gap under the start law of the policy in `evaluation`, and of the one after each deployment of a history."""
+    gaps[0] = evaluation.best - flow(model, evaluation, 0)
+    i, deployment = 0, 0
+    while i < len(changes):
+        i, first = follow(model, evaluation, changes, i, len(changes))
+        deployment += 1
+        gaps[deployment] = evaluation.best - flow(model, evaluation, first)
 
 
 # ---- drivers -------------------------------------------------------------------------------------------------------

@@ -51,6 +51,16 @@ def exact_regret(mdp: TabularMDP, history: History, *, episodes: int, initial: A
     return float(mdp.scale.to_regret(account.regret[0]))
 
 
+def deployment_gaps(mdp: TabularMDP, history: History, *, initial: Any) -> np.ndarray:  # [deployments + 1]
+    """How far below the optimum, under the start law, the policy `initial` [H, S] is and the policy after each deployment."""
+    from lowswitch import kernels
+
+    evaluation, _ = evaluation_of(mdp, mdp.checked_policy(initial))
+    gaps = np.zeros(history.deployments + 1)
+    kernels.fill_gaps(mdp.model, evaluation, history.changes, gaps)
+    return np.asarray(mdp.scale.to_regret(gaps))
+
+
 def fresh_account(gap: float, checkpoints: np.ndarray) -> Account:
     """An account of no episodes, for a first policy with this gap."""
     return Account(

@@ -24,6 +24,8 @@ from lowswitch.threads import Pace, cores, run_all
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+    from lowswitch.pac import PacPolicy
+
 _LOGGED_CHANGES = 2**11  # few enough to stay in the cache until their regret is known
 _KEPT_CHANGES = 2**16
 
@@ -53,6 +55,7 @@ class Runs:
     deployments: np.ndarray  # [seeds]
     loud_share: np.ndarray  # [seeds]  share of visits whose bonus was above H
     curves: Curves
+    initial: np.ndarray  # [H, S]  deployed at the beginning
     policy: np.ndarray  # [seeds, H, S]  deployed at the end
     history: tuple[History, ...] | None  # one for each seed, where it was asked for
     seconds: float
@@ -72,6 +75,17 @@ class Runs:
         from lowswitch import report
 
         return report.plot({str(self.algorithm): self}, path=path)
+
+    def pac_policy(self, seed: int) -> PacPolicy:
+        """The uniform mixture of all policies that the run of this seed deployed."""
+        from lowswitch.pac import PacPolicy
+
+        if self.history is None:
+            raise ValueError("a PAC policy needs the deployment history; run simulate with history=True")
+        if seed not in self.seeds:
+            raise ValueError(f"there is no run with seed {seed!r}; the seeds are {self.seeds.tolist()}")
+        history = self.history[int(np.flatnonzero(self.seeds == seed)[0])]
+        return PacPolicy(initial=self.initial, history=history, episodes=self.episodes)
 
     def to_dict(self) -> dict[str, Any]:
         """The numbers that `--json` prints."""
@@ -101,7 +115,7 @@ class Runs:
 
 
 _FACTS = ("horizon", "states", "actions", "episodes", "optimal_value", "seconds")
-_ARRAYS = ("seeds", "regret", "local_switches", "deployments", "loud_share", "policy")
+_ARRAYS = ("seeds", "regret", "local_switches", "deployments", "loud_share", "initial", "policy")
 
 
 def load(path: str | os.PathLike[str]) -> Runs:
@@ -168,6 +182,7 @@ def simulate(
         deployments=np.array([run.curves.deployments[-1] for run in runs]),
         loud_share=np.array([run.loud_share for run in runs]),
         curves=Curves(checkpoints(episodes), *(np.stack(rows) for rows in zip(*(run.curves[1:] for run in runs), strict=True))),
+        initial=mdp.actions_allowed.argmax(axis=-1),
         policy=np.stack([run.policy for run in runs]),
         history=tuple(run.history for run in runs if run.history is not None) if history else None,
         seconds=seconds,
