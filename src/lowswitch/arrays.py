@@ -85,7 +85,7 @@ class Evaluation(NamedTuple):
     optimal: np.ndarray  # [S]  optimal values of step 0
     policy: np.ndarray  # [H * S]
     origins: np.ndarray  # [H * S]  where the deployed action's row begins in `outflow`
-    mass: np.ndarray  # [(H + 1) * width]  at (h, x) the probability of x at step h; at (h, S) the mean reward of all steps before
+    mass: np.ndarray  # [H * width]  at (h, x) the probability of x at step h; at (h, S) the mean reward of all steps before
 
 
 class Log(NamedTuple):

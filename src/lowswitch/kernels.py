@@ -304,14 +304,48 @@ def flow_step_listed(model, evaluation, h):
 
 
 @inline
+def total_reward_dense(model, evaluation):
+    """The mean reward of all steps, once the state law of the last one is known; the sums in the order of `flow_step_dense`."""
+    mass, outflow, origins = evaluation.mass, model.outflow, evaluation.origins
+    width, S = np.uint64(model.width), np.uint64(evaluation.S)
+    here, row = np.uint64(evaluation.H - 1) * width, np.uint64(evaluation.H - 1) * S
+    value = -0.0
+    x = _0
+    while x + _4 <= S:
+        m0, m1, m2, m3 = mass[here + x], mass[here + x + _1], mass[here + x + _2], mass[here + x + _3]
+        p0, p1, p2, p3 = origins[row + x], origins[row + x + _1], origins[row + x + _2], origins[row + x + _3]
+        value += (m0 * outflow[p0 + S] + m1 * outflow[p1 + S]) + (m2 * outflow[p2 + S] + m3 * outflow[p3 + S])
+        x += _4
+    while x < S:
+        value += mass[here + x] * outflow[origins[row + x] + S]
+        x += _1
+    return value + mass[here + S]
+
+
+@inline
+def total_reward_listed(model, evaluation):
+    """The same from the table of rewards."""
+    h, S = evaluation.H - 1, evaluation.S
+    value = evaluation.mass[h * model.width + S]
+    for x in range(S):
+        reward = model.rewards[h * model.reward_stride + x * evaluation.A + evaluation.policy[h * S + x]]
+        value += evaluation.mass[h * model.width + x] * reward
+    return value
+
+
+@inline
 def flow(model, evaluation, first):
     """The value of the deployed policy, where the state laws up to step `first` are still right."""
-    for h in range(first, evaluation.H):
+    for h in range(first, evaluation.H - 1):
         if len(model.outflow) > 0:
             flow_step_dense(model, evaluation, h)
         else:
             flow_step_listed(model, evaluation, h)
-    return evaluation.mass[evaluation.H * model.width + evaluation.S]
+    if len(model.outflow) > 0:
+        value = total_reward_dense(model, evaluation)
+    else:
+        value = total_reward_listed(model, evaluation)
+    return value  # one return: with two, numba keeps counting references to the arrays
 
 
 @entry

@@ -16,7 +16,7 @@ def evaluation_of(mdp: TabularMDP, policy: np.ndarray, *, wanted: bool = True) -
     from lowswitch import kernels
 
     H, S = policy.shape
-    mass = aligned_zeros((H + 1) * mdp.model.width if wanted else 0)
+    mass = aligned_zeros(H * mdp.model.width if wanted else 0)
     mass[:S] = mdp.start_law[: len(mass)]
     evaluation = Evaluation(
         wanted=wanted,
