@@ -50,6 +50,11 @@ def test_compare(capsys):
     assert capsys.readouterr().out.count("c=0.05") == 2
 
 
+def test_comparing_an_algorithm_with_itself_is_refused(capsys):
+    assert main(["compare", *SMALL, "--algorithm", "ucb-b", "--algorithm", "ucb-b:c=1"]) == 2
+    assert "two of these algorithms are the same: ucb-b, ucb-b:c=1" in capsys.readouterr().err
+
+
 def test_lists(capsys):
     assert main(["envs"]) == 0
     assert "riverswim:states=6,horizon=20" in capsys.readouterr().out

@@ -73,7 +73,7 @@ def test_the_bound_by_hand():
     # H S A (tau(2) + log((K + A) / A) / log(1.5)) = 2 * 3 * 4 * (3 + log(25) / log(1.5))
     bound = UCB2(eta=0.5, r_star=2).switch_bound(horizon=2, states=3, actions=4, episodes=96)
     assert bound == pytest.approx(24 * (3 + math.log(25) / math.log(1.5)))
-    assert EveryVisit().switch_bound(horizon=2, states=3, actions=4, episodes=96) == 2 * 95
+    assert EveryVisit().switch_bound(horizon=2, states=3, actions=4, episodes=96) == 2 * 96
 
 
 @pytest.mark.parametrize("eta", [0, 1, -0.1, 2, math.nan, "tiny"])

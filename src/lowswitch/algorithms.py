@@ -77,11 +77,13 @@ class Algorithm:
         return math.log(states * actions * horizon * episodes / self.p)
 
     def to_dict(self) -> dict[str, Any]:
+        """The recipe as JSON can hold it."""
         parts = {name: getattr(self, name) for name in PARTS}
         return {name: {"kind": type(part).__name__, **dataclasses.asdict(part)} for name, part in parts.items()} | {"p": self.p}
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Algorithm:
+        """The recipe that `to_dict` wrote."""
         return cls(**{name: _part_from_dict(name, data[name]) for name in PARTS}, p=data["p"])
 
     def __str__(self) -> str:

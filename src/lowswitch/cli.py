@@ -104,6 +104,8 @@ def _simulate(options: argparse.Namespace, texts: list[str]) -> dict[str, Runs]:
         report.require_figure_path(options.plot)
     mdp = envs.make(options.env)
     learners = {str(learner): learner for learner in (build(text, RECIPES, "algorithm") for text in texts)}
+    if len(learners) < len(texts):
+        raise ValueError(f"two of these algorithms are the same: {', '.join(texts)}; give each once")
     return {
         label: lowswitch.simulate(mdp, learner, episodes=options.episodes, seeds=options.seeds, threads=options.threads)
         for label, learner in learners.items()

@@ -341,11 +341,7 @@ def flow(model, evaluation, first):
             flow_step_dense(model, evaluation, h)
         else:
             flow_step_listed(model, evaluation, h)
-    if len(model.outflow) > 0:
-        value = total_reward_dense(model, evaluation)
-    else:
-        value = total_reward_listed(model, evaluation)
-    return value  # one return: with two, numba keeps counting references to the arrays
+    return total_reward_dense(model, evaluation) if len(model.outflow) > 0 else total_reward_listed(model, evaluation)
 
 
 @entry

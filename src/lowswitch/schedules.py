@@ -33,11 +33,12 @@ class EveryVisit:
     """A row may change at every visit: the fully adaptive learners of Jin et al. 2018."""
 
     def triggers(self, *, horizon: int, limit: int) -> Triggers:
+        """Every visit count up to a limit."""
         return Triggers(limit, ())
 
     def switch_bound(self, *, horizon: int, states: int, actions: int, episodes: int) -> float:
-        """Only the visited rows can change, and not after the last episode: H (K - 1)."""
-        return horizon * (episodes - 1)
+        """Only the visited rows can change: H K, the change after the last episode counted (without it, H (K - 1))."""
+        return horizon * episodes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,11 +64,13 @@ class UCB2:
         return _CONTEXT.add(1, eta)
 
     def stage_one_exponent(self, horizon: int) -> int:
+        """r_star, worked out if it is the theory's."""
         if self.r_star == "theory":
             return math.ceil(_CONTEXT.divide(_CONTEXT.ln(10 * horizon**2), _CONTEXT.ln(self.growth(horizon))))
         return self.r_star
 
     def triggers(self, *, horizon: int, limit: int) -> Triggers:
+        """The visit counts up to a limit at which a row may change."""
         growth, exponent = self.growth(horizon), self.stage_one_exponent(horizon)
         every_until = math.ceil(_CONTEXT.power(growth, exponent))
         if every_until >= limit:

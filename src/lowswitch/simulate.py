@@ -62,6 +62,7 @@ class Runs:
 
     @property
     def steps_per_second(self) -> float:
+        """Of all threads together, compilation left out."""
         return self.episodes * self.horizon * len(self.seeds) / self.seconds
 
     def summary(self) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-import tempfile
+import secrets
 import zipfile
 import zlib
 from collections.abc import Iterator
@@ -22,13 +22,13 @@ _VERSION = 1
 def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     """A file to write that takes its place whole or not at all: a failure leaves what was there before."""
     target = require_writable(path)
-    handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+    temporary = target.with_name(f".{target.name}.{secrets.token_hex(4)}")
     try:
-        with os.fdopen(handle, "wb") as file:
+        with open(temporary, "xb") as file:
             yield file
-        os.replace(name, target)
+        os.replace(temporary, target)
     except BaseException as error:
-        os.unlink(name)
+        temporary.unlink(missing_ok=True)
         if isinstance(error, OSError):
             raise ValueError(f"cannot write {str(target)!r}: {error.strerror}") from error
         raise

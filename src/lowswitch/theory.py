@@ -37,7 +37,7 @@ def switch_order(*, H: int, S: int, A: int, K: int) -> float:
 
 
 def trivial_switch_bound(*, H: int, K: int) -> int:
-    """H (K - 1): only the rows visited in an episode can change. The paper's H S (K - 1) is loose by S."""
+    """H (K - 1) between the first and the last episode: only visited rows can change. The paper's H S (K - 1) is loose by S."""
     return H * (K - 1)
 
 

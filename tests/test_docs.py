@@ -1,0 +1,162 @@
+"""Documentation that fails when it lies: its code runs and prints what the pages say, and whatever it names exists."""
+
+import ast
+import contextlib
+import importlib
+import json
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+import lowswitch
+from lowswitch import algorithms, bandits, cli, envs
+
+ROOT = Path(__file__).parents[1]
+DOCS = ROOT / "docs"
+pytestmark = pytest.mark.skipif(not DOCS.is_dir(), reason="the documentation is not part of an installed package")
+
+
+def page(name):
+    return (ROOT / name).read_text(encoding="utf-8")
+
+
+def blocks(text):
+    """The fenced blocks of a page in order, each with its language."""
+    return re.findall(r"^```(\w*)[^\n]*\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
+
+
+def normal(text):
+    """Words and numbers, without spacing, rules of tables and speeds."""
+    return re.sub(r"[\d.,]+ [kM]\b", "SPEED", re.sub(r"-{3,}", "", text)).split()
+
+
+def assert_prints(printed, shown):
+    """The same words, and numbers within 2 %; a page may end its output with three dots."""
+    said, claimed = normal(printed), normal(shown)
+    if claimed[-1:] == ["..."]:
+        claimed.pop()
+        said = said[: len(claimed)]
+    assert len(said) == len(claimed), f"printed {printed!r}, the page shows {shown!r}"
+    number = r"-?\d[\d,]*(?:\.\d+)?"
+    for word, claim in zip(said, claimed, strict=True):
+        assert re.sub(number, "#", word) == re.sub(number, "#", claim)
+        values, claims = ([float(part.replace(",", "")) for part in re.findall(number, text)] for text in (word, claim))
+        assert values == pytest.approx(claims, rel=0.02)
+
+
+@pytest.mark.parametrize("name", ["README.md", "docs/index.md", "docs/tutorial.md"])
+def test_the_python_of_a_page_runs_and_prints_what_it_shows(name, tmp_path, monkeypatch, capsys):
+    pytest.importorskip("matplotlib")
+    pytest.importorskip("gymnasium")
+    monkeypatch.chdir(tmp_path)
+    namespace, printed = {"__name__": name}, None
+    for language, text in blocks(page(name)):
+        if language == "python":
+            exec(compile(text, name, "exec"), namespace)
+            printed = capsys.readouterr().out
+        elif language == "text" and printed:
+            assert_prints(printed, text)
+            printed = None
+
+
+def test_the_commands_print_what_their_page_shows(tmp_path, monkeypatch, capsys):
+    pytest.importorskip("matplotlib")
+    monkeypatch.chdir(tmp_path)
+    printed, commands = "", 0
+    for language, text in blocks(page("docs/cli.md")):
+        if language == "console":
+            command, _, shown = text.partition("\n")
+            printed, commands = run(command, capsys), commands + 1
+            if shown:
+                assert_prints(printed, shown)
+        elif language == "json":
+            assert_same_object(json.loads(printed), json.loads(text))
+    assert commands >= 6
+
+
+def run(command, capsys):
+    """What a command line prints, to either stream."""
+    prompt, program, *arguments = shlex.split(command)
+    assert (prompt, program) == ("$", "lowswitch")
+    with contextlib.suppress(SystemExit):  # --version
+        cli.main(arguments)
+    return "".join(capsys.readouterr())
+
+
+def assert_same_object(said, claimed):
+    assert list(said) == list(claimed)
+    for key, value in claimed.items():
+        if isinstance(value, dict):
+            assert_same_object(said[key], value)
+        elif key != "steps_per_second":
+            assert said[key] == (value if isinstance(value, str) else pytest.approx(value, rel=0.02))
+
+
+# ---- whatever there is, is on its page ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", [*algorithms.RECIPES, *bandits.RECIPES])
+def test_every_algorithm_has_a_section(name):
+    headings = [line for line in page("docs/algorithms.md").splitlines() if line.startswith("### ")]
+    assert any(f"`{name}`" in heading for heading in headings)
+
+
+@pytest.mark.parametrize("name", envs.PROBLEMS)
+def test_every_problem_has_a_section_with_its_defaults_and_value(name, capsys):
+    text = page("docs/problems.md")
+    assert f"\n### `{name}`\n\n`{name}:" in text
+    cli.main(["envs"])
+    listed = next(line for line in capsys.readouterr().out.splitlines() if line.startswith(f"{name}:"))
+    assert f"`{listed.lower()}`" in text.lower()
+    mdp = envs.make(name)
+    row = next(line for line in text.splitlines() if line.startswith(f"| [`{name}`]"))
+    assert f"| {mdp.states}, {mdp.actions}, {mdp.horizon} | {mdp.optimal_value():.4f} |" in row
+
+
+def test_every_command_has_a_section(capsys):
+    with pytest.raises(SystemExit):
+        cli.main(["--help"])
+    commands = re.findall(r"^ {4}(\w+)(?: |$)", capsys.readouterr().out, re.MULTILINE)
+    assert {"run", "compare", "demo"} <= set(commands)
+    for command in commands:
+        assert f"## `lowswitch {command}` " in page("docs/cli.md")
+
+
+def test_every_public_name_is_on_the_api_page():
+    named, rendered = (set(re.findall(pattern, page("docs/api.md"))) for pattern in (r"`(\w+)`", r"::: lowswitch\.(?:\w+\.)*(\w+)"))
+    assert set(lowswitch.__all__) <= named
+    assert {name for name in lowswitch.__all__ if name not in ("envs", "from_gymnasium", "plot", "bandits")} <= rendered
+
+
+def test_the_installation_is_that_of_the_readme():
+    commands = [text for name in ("README.md", "docs/index.md") for _, text in blocks(page(name)) if text.startswith("python3 -m venv")]
+    assert len(commands) == 4
+    assert commands[:2] == commands[2:]
+
+
+# ---- whatever is named, exists -----------------------------------------------------------------------------------------
+
+NAMED = [(path.name, name) for path in sorted(DOCS.glob("*.md")) for name in re.findall(r"`(\w+\.py::[\w.]+)`", page(path))]
+
+
+def test_the_map_has_a_function_and_a_test_in_every_row():
+    rows = [line for line in page("docs/algorithms.md").splitlines() if line.startswith("|") and ".py::" in line]
+    assert len(rows) >= 30
+    for row in rows:
+        function, test = row.split(" | ")[-2:]
+        assert re.search(r"`(?!test_)\w+\.py::", function)
+        assert "`test_" in test
+
+
+@pytest.mark.parametrize("name", sorted({name for _, name in NAMED}))
+def test_what_the_pages_name_exists(name):
+    file, _, path = name.partition("::")
+    if file.startswith("test_"):
+        tree = ast.parse((Path(__file__).parent / file).read_text(encoding="utf-8"))
+        assert path in {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
+    else:
+        thing = importlib.import_module(f"lowswitch.{file.removesuffix('.py')}")
+        for part in path.split("."):
+            thing = getattr(thing, part)
