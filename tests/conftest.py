@@ -1,5 +1,7 @@
 """Small problems that every driver is tried on."""
 
+import signal
+
 import numpy as np
 import pytest
 from scipy import sparse
@@ -44,12 +46,17 @@ def _reward_by_step():
     return ls.TabularMDP(transitions, random_tables(3, 2, 7, 5)[1], horizon=5, start=np.full(3, 1 / 3))
 
 
+def _transitions_by_step():
+    return ls.TabularMDP(random_tables(4, 2, 9, 3)[0], random_tables(4, 2, 10)[1], horizon=3, start=np.full(4, 1 / 4))
+
+
 PROBLEMS = {
     "dense": _dense,
     "per-step": _per_step,
     "sparse-bernoulli": _sparse_bernoulli,
     "masked-sequence": _masked_sequence,
     "reward-by-step": _reward_by_step,
+    "transitions-by-step": _transitions_by_step,
 }
 
 
@@ -70,3 +77,17 @@ ALGORITHMS = {
 @pytest.fixture(params=ALGORITHMS)
 def algorithm(request):
     return ALGORITHMS[request.param]
+
+
+def learner_for(mdp, algorithm, episodes):
+    return ls.Learner(
+        algorithm, horizon=mdp.horizon, states=mdp.states, actions=mdp.actions, episodes=episodes, actions_allowed=mdp.actions_allowed
+    )
+
+
+@pytest.fixture
+def interruptible():
+    """Python's own SIGINT handler, here and in children, also where the parent ignores the signal (nohup, a shell's &)."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # exec resets a handler to the default, but keeps "ignore"
+    yield
+    signal.signal(signal.SIGINT, before)

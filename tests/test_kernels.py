@@ -9,11 +9,12 @@ from hypothesis import strategies as st
 from scipy.special import chdtrc
 
 import lowswitch as ls
-from conftest import ALGORITHMS, PROBLEMS, random_tables
+from conftest import ALGORITHMS, PROBLEMS, learner_for, random_tables
 from lowswitch import kernels
 from lowswitch.arrays import NEVER
 from lowswitch.learner import compile_rule, fresh_tables
-from plain import noise, play_plain
+from lowswitch.reproduce import plain
+from lowswitch.reproduce.plain import noise, play_episode, play_plain
 
 # ---- the learning rate -----------------------------------------------------------------------------------------------
 
@@ -143,12 +144,19 @@ def test_ties_keep_the_incumbent_and_else_take_the_lowest_index():
 def test_the_kernel_is_the_papers_pseudo_code(name, problem):
     """Row copy equals single-entry copy, the policy is constant inside an episode, and both equal the kernel bit for bit."""
     mdp, algorithm = PROBLEMS[problem](), ALGORITHMS[name]
-    learner, rows = play_plain(mdp, algorithm, 400, seed=3)
+    paper, rows = play_plain(mdp, algorithm, 400, seed=3)
     _, entries = play_plain(mdp, algorithm, 400, seed=3, copy="entry")
     runs = ls.simulate(mdp, algorithm, episodes=400, seeds=[3], history=True)
     assert len(rows) > 10
     assert rows.tolist() == entries.tolist() == runs.history[0].changes.tolist()
-    assert (runs.policy[0] == learner.policy).all()
+    assert (runs.policy[0] == paper.policy).all()
+    learner = learner_for(mdp, algorithm, 400)
+    for k in range(400):
+        learner.tell(*play_episode(mdp, learner.policy, 3, k))
+    assert (learner.policy == paper.policy).all()
+    assert (learner.q == paper.running).all()
+    assert (learner.values == paper.V).all()
+    assert (learner.visits == paper.N).all()
 
 
 def test_triggers_are_found_by_bisection():
@@ -166,6 +174,15 @@ def test_noise_is_splitmix64():
     published = [0xE220A8397B1DCDAF, 0x6E789E6AA1B965F4, 0x06C45D188009454F]  # of the state 0
     assert [int(kernels.noise(np.uint64(0), np.uint64(i))) for i in (1, 2, 3)] == published
     assert kernels.uniform(np.uint64(2**64 - 1)) == 1 - 2.0**-53
+
+
+def test_every_draw_has_an_address_of_its_own(monkeypatch):
+    """An episode of H steps takes 2 H + 1 numbers of its stream: the start, and a successor and a reward for each step."""
+    mdp, seen = PROBLEMS["sparse-bernoulli"](), []
+    monkeypatch.setattr(plain, "noise", lambda seed, address: seen.append(int(address)) or noise(seed, address))
+    for k in range(5):
+        play_episode(mdp, np.ones((12, 9), dtype=int), 0, k)
+    assert seen == list(range(5 * (2 * 12 + 1)))
 
 
 def alias_law(mdp, row):

@@ -4,15 +4,10 @@ import numpy as np
 import pytest
 
 import lowswitch as ls
-from plain import play_episode
+from conftest import learner_for
+from lowswitch.reproduce.plain import PlainLearner, play_episode
 
 EPISODES = 300
-
-
-def learner_for(mdp, algorithm, episodes=EPISODES):
-    return ls.Learner(
-        algorithm, horizon=mdp.horizon, states=mdp.states, actions=mdp.actions, episodes=episodes, actions_allowed=mdp.actions_allowed
-    )
 
 
 def converse(mdp, learner, first, last, seed=0):
@@ -30,7 +25,7 @@ def state_of(learner):
 
 
 def test_ask_and_tell_is_the_simulator(mdp, algorithm):
-    learner = learner_for(mdp, algorithm)
+    learner = learner_for(mdp, algorithm, EPISODES)
     _, changes = converse(mdp, learner, 0, EPISODES)
     runs = ls.simulate(mdp, algorithm, episodes=EPISODES, seeds=[0], history=True)
     assert changes == runs.history[0].changes.tolist()
@@ -39,7 +34,7 @@ def test_ask_and_tell_is_the_simulator(mdp, algorithm):
 
 
 def test_one_by_one_is_in_batches(mdp, algorithm):
-    single, batched = learner_for(mdp, algorithm), learner_for(mdp, algorithm)
+    single, batched = learner_for(mdp, algorithm, EPISODES), learner_for(mdp, algorithm, EPISODES)
     trajectories, changes = converse(mdp, single, 0, EPISODES)
     told = []
     for batch in np.split(np.arange(EPISODES), [1, 2, 9, 100, 101, 250]):
@@ -50,9 +45,9 @@ def test_one_by_one_is_in_batches(mdp, algorithm):
 
 
 def test_stop_save_load_go_on(mdp, algorithm, tmp_path):
-    straight = learner_for(mdp, algorithm)
+    straight = learner_for(mdp, algorithm, EPISODES)
     converse(mdp, straight, 0, EPISODES)
-    half = learner_for(mdp, algorithm)
+    half = learner_for(mdp, algorithm, EPISODES)
     converse(mdp, half, 0, 140)
     half.save(tmp_path / "half.npz")
     resumed = ls.Learner.load(tmp_path / "half.npz")
@@ -61,8 +56,8 @@ def test_stop_save_load_go_on(mdp, algorithm, tmp_path):
     assert state_of(resumed) == state_of(straight)
 
 
-def small(episodes=10, **options):
-    return ls.Learner(ls.ucb2_hoeffding(c=0.1), horizon=2, states=3, actions=2, episodes=episodes, **options)
+def small(recipe=ls.ucb2_hoeffding, c=0.1, episodes=10, **options):
+    return ls.Learner(recipe(c=c), horizon=2, states=3, actions=2, episodes=episodes, **options)
 
 
 def test_the_policy_is_read_only_and_a_snapshot():
@@ -98,7 +93,24 @@ def test_off_policy_actions_are_learned_when_meant():
     for a, reward in ((0, 0.0), (1, 1.0), (2, 0.4), (1, 0.9), (0, 0.1), (2, 0.5)):
         plain.tell([0], [a], [reward], off_policy=True)
         assert plain.policy[0, 0] == plain.q[0, 0].argmax()  # every visit is a trigger: greedy throughout
-        assert plain._tables.rows["value"][0] == min(1.0, plain.q[0, 0].max())
+        assert plain.values[0, 0] == min(1.0, plain.q[0, 0].max())
+
+
+@pytest.mark.parametrize("recipe", [ls.ucb2_hoeffding, ls.ucb2_bernstein])
+def test_off_policy_is_the_papers_pseudo_code(recipe, mdp):
+    """Half the episodes play at random; triggers are few, so most visits must leave the policy alone whoever's action they took."""
+    algorithm, generator = recipe(c=0.05, eta=0.3, r_star=1), np.random.default_rng(0)
+    learner, paper = learner_for(mdp, algorithm, EPISODES), PlainLearner(algorithm, mdp, EPISODES)
+    for k in range(EPISODES):
+        wild = np.where(mdp.actions_allowed, generator.random(mdp.actions_allowed.shape), -1.0).argmax(axis=-1)
+        states, actions, rewards = play_episode(mdp, wild if generator.random() < 0.5 else learner.policy, 0, k)
+        learner.tell(states, actions, rewards, off_policy=True)
+        for h in range(mdp.horizon):
+            paper.digest(h, states[h], actions[h], rewards[h], states[h + 1] if h + 1 < mdp.horizon else 0)
+        assert (learner.q == paper.running).all()
+        assert (learner.values == paper.V).all()
+        assert (learner.visits == paper.N).all()
+        assert (learner.policy == paper.policy).all()
 
 
 @pytest.mark.parametrize(
@@ -133,10 +145,23 @@ def test_a_batch_that_goes_off_policy_in_the_middle_changes_nothing():
     assert state_of(learner) == before
 
 
-def test_forbidden_actions_cannot_be_told():
-    allowed = np.array([[True, False], [True, True], [True, True]])
-    with pytest.raises(ValueError, match="action 1 is not allowed at step 1 in state 0"):
-        small(actions_allowed=allowed).tell([1, 0], [0, 1], [0.0, 0.0], off_policy=True)
+def test_moments_and_the_count_of_loud_bonuses_are_taken_back_too():
+    learner, other = (small(ls.ucb2_bernstein, c=10) for _ in range(2))
+    other.tell([[0, 0]] * 2, [[0, 0]] * 2, [[0.0, 0.0]] * 2)
+    assert other.loud_share > 0
+    assert other._tables.moments["total"].any()
+    before = state_of(learner)
+    with pytest.raises(ValueError, match="episode 2 of the batch plays action 1 at step 0"):
+        learner.tell([[0, 0]] * 3, [[0, 0], [0, 0], [1, 0]], [[0.0, 0.0]] * 3)
+    assert state_of(learner) == before
+
+
+def test_forbidden_actions_cannot_be_told(tmp_path):
+    fresh = small(actions_allowed=np.array([[True, False], [True, True], [True, True]]))
+    fresh.save(tmp_path / "fresh.npz")
+    for learner in (fresh, ls.Learner.load(tmp_path / "fresh.npz")):
+        with pytest.raises(ValueError, match="action 1 is not allowed at step 1 in state 0"):
+            learner.tell([1, 0], [0, 1], [0.0, 0.0], off_policy=True)
 
 
 @pytest.mark.parametrize("name", ["horizon", "states", "actions", "episodes"])

@@ -149,3 +149,14 @@ def test_bad_ranges_are_refused(arguments, message):
     rewards, low, high = arguments
     with pytest.raises(ValueError, match=message):
         ls.rescale(rewards, low=low, high=high)
+
+
+@pytest.mark.parametrize(("transition_steps", "reward_steps"), [((), ()), ((4,), (4,)), ((4,), ()), ((), (4,))])
+def test_optimal_q(transition_steps, reward_steps):
+    transitions, _ = random_tables(5, 3, 1, *transition_steps)
+    _, rewards = random_tables(5, 3, 2, *reward_steps)
+    mdp = ls.TabularMDP(transitions, ls.rescale(rewards, low=-1, high=1), horizon=4)
+    P, r = per_step(transitions, 4, 3), per_step(rewards, 4, 2)
+    expected = np.stack([r[h] + np.einsum("xay,y->xa", P[h], mdp.optimal_values[h + 1]) for h in range(4)])
+    np.testing.assert_allclose(mdp.optimal_q, expected, rtol=1e-12)
+    np.testing.assert_allclose(mdp.optimal_q.max(axis=-1), mdp.optimal_values[:4], rtol=1e-12)

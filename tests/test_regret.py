@@ -5,6 +5,7 @@ import pytest
 
 import lowswitch as ls
 from conftest import random_tables
+from lowswitch.regret import deployment_gaps
 
 
 def policies_of(history, initial, episodes):
@@ -42,6 +43,14 @@ def test_an_optimal_policy_has_no_regret_at_all():
     mdp = ls.TabularMDP(*random_tables(6, 3, 0), horizon=7)
     nothing = ls.History(np.zeros((0, 4), dtype=np.int64))
     assert ls.exact_regret(mdp, nothing, episodes=10**9, initial=mdp.optimal_policy) == 0.0
+
+
+def test_regret_is_in_the_users_units():
+    """Actions that pay -5 and 15: each of the four episodes up to the switch after episode 3 costs 20."""
+    mdp = ls.TabularMDP(np.ones((1, 2, 1)), ls.rescale([[-5.0, 15.0]]), horizon=1)
+    history, initial = ls.History(np.array([[3, 0, 0, 1]])), np.zeros((1, 1), dtype=int)
+    assert ls.exact_regret(mdp, history, episodes=10, initial=initial) == 80
+    assert deployment_gaps(mdp, history, initial=initial).tolist() == [20, 0]
 
 
 def test_dense_and_listed_successors_agree():

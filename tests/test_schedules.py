@@ -42,6 +42,13 @@ def test_theory_values_when_the_horizon_is_two():
     assert triggers.later == (47, 51, 55, 60)
 
 
+@pytest.mark.parametrize("r_star", [8, 9, 10**9])  # tau(8) = ceil(25.6), tau(9) = ceil(38.4)
+def test_a_stage_one_beyond_the_limit_ends_there(r_star):
+    triggers = UCB2(eta=0.5, r_star=r_star).triggers(horizon=4, limit=25)
+    assert (triggers.every_until, triggers.later) == (25, ())
+    assert triggers.count(39) == 25
+
+
 @pytest.mark.parametrize("horizon", [1, 2, 3, 5, 10, 20])
 def test_stage_one_lasts_ten_h_squared_visits(horizon):
     eta = 1 / (2 * horizon * (horizon + 1))

@@ -16,13 +16,14 @@ import lowswitch as ls
 from conftest import ALGORITHMS, PROBLEMS, random_tables
 from lowswitch import kernels
 from lowswitch.progress import Progress
+from lowswitch.reproduce.plain import play_plain
 from lowswitch.simulate import checkpoints, stream_key
 
 EPISODES = 1000
 
 
 def same(one, two):
-    for name in ("regret", "local_switches", "deployments", "policy", "loud_share"):
+    for name in ("regret", "local_switches", "deployments", "triggers", "policy", "loud_share"):
         assert getattr(one, name).tobytes() == getattr(two, name).tobytes(), name
     for first, second in zip(one.curves, two.curves, strict=True):
         assert first.tobytes() == second.tobytes()
@@ -74,6 +75,13 @@ def test_switches_stay_within_the_explicit_bound(mdp, algorithm):
     bound = algorithm.schedule.switch_bound(horizon=mdp.horizon, states=mdp.states, actions=mdp.actions, episodes=EPISODES)
     assert (runs.local_switches <= bound).all()
     assert (runs.deployments <= np.minimum(runs.local_switches, EPISODES)).all()
+
+
+def test_triggers_are_counted(mdp, algorithm):
+    learner, _ = play_plain(mdp, algorithm, 200, seed=1)
+    runs = ls.simulate(mdp, algorithm, episodes=200, seeds=[1])
+    assert runs.triggers[0] == sum(t in learner.triggers for n in learner.N.flat for t in range(1, n + 1))
+    assert runs.local_switches[0] <= runs.triggers[0]
 
 
 def test_the_bound_bites_where_triggers_are_few():
@@ -181,6 +189,7 @@ def test_a_start_sequence_that_is_too_short_is_refused():
         ls.simulate(PROBLEMS["masked-sequence"](), ALGORITHMS["ucb-h"], episodes=4001)
 
 
+@pytest.mark.usefixtures("interruptible")
 def test_an_interrupt_stops_a_long_run_at_once():
     ls.simulate(PROBLEMS["dense"](), ALGORITHMS["ucb2-h"], episodes=10, seeds=1)  # compiled
     timer = threading.Timer(0.3, lambda: signal.raise_signal(signal.SIGINT))

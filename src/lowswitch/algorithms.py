@@ -9,8 +9,9 @@ from typing import Any, Literal
 
 import numpy as np
 
+from lowswitch import theory
 from lowswitch.naming import nearest
-from lowswitch.schedules import UCB2, EveryVisit, Schedule
+from lowswitch.schedules import UCB2, EveryVisit, Schedule, is_number
 
 Clip = Literal["horizon", "remaining"]
 
@@ -39,7 +40,7 @@ class Hoeffding:
     c: float = 1.0
 
     def __post_init__(self) -> None:
-        require_positive("c", self.c)
+        object.__setattr__(self, "c", positive("c", self.c))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,13 +51,15 @@ class Bernstein:
     c2: float = 1.0
 
     def __post_init__(self) -> None:
-        require_positive("c1", self.c1)
-        require_positive("c2", self.c2)
+        object.__setattr__(self, "c1", positive("c1", self.c1))
+        object.__setattr__(self, "c2", positive("c2", self.c2))
 
 
-def require_positive(name: str, value: float) -> None:
-    if not (isinstance(value, int | float) and 0 < value < math.inf):
+def positive(name: str, value: float) -> float:
+    """A scale as a float, or an error."""
+    if not (is_number(value) and value > 0):
         raise ValueError(f"{name} must be a positive number, not {value!r}; 1 is the provable scale, 0.01 to 0.1 the practical one")
+    return float(value)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,12 +72,17 @@ class Algorithm:
     p: float = 0.05
 
     def __post_init__(self) -> None:
-        if not (isinstance(self.p, int | float) and 0 < self.p < 1):
+        for name, kinds in PARTS.items():
+            if not isinstance(getattr(self, name), kinds):
+                words = " or ".join(kind.__name__ for kind in kinds)
+                raise ValueError(f"{name} must be a {words}, not {getattr(self, name)!r}")
+        if not (is_number(self.p) and 0 < self.p < 1):
             raise ValueError(f"p must lie strictly between 0 and 1, not {self.p!r}; it is the probability that the guarantee may fail")
+        object.__setattr__(self, "p", float(self.p))
 
     def iota(self, *, horizon: int, states: int, actions: int, episodes: int) -> float:
         """log(S A T / p) with T = K H: Jin et al. 2018, Theorem 1."""
-        return math.log(states * actions * horizon * episodes / self.p)
+        return theory.iota(H=horizon, S=states, A=actions, K=episodes, p=self.p)
 
     def to_dict(self) -> dict[str, Any]:
         """The recipe as JSON can hold it."""
@@ -84,6 +92,9 @@ class Algorithm:
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Algorithm:
         """The recipe that `to_dict` wrote."""
+        missing = {*PARTS, "p"} - data.keys()
+        if missing:
+            raise ValueError(f"an algorithm needs {', '.join(sorted(missing))}; write it with to_dict")
         return cls(**{name: _part_from_dict(name, data[name]) for name in PARTS}, p=data["p"])
 
     def __str__(self) -> str:
@@ -159,7 +170,7 @@ def ucb2_bernstein(
 
 
 def _bernstein(c: float, c1: float | None, c2: float | None) -> Bernstein:
-    require_positive("c", c)
+    positive("c", c)
     return Bernstein(c1=c if c1 is None else c1, c2=c if c2 is None else c2)
 
 

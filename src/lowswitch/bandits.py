@@ -117,10 +117,7 @@ class UCB2Policy(BanditAlgorithm):
 
     def triggers(self, pulls: int) -> Triggers:
         """The distinct values of tau(r) up to a limit."""
-        if self.alpha * pulls <= 1:  # powers up to 1 / alpha lie at most 1 apart, so tau takes every value
-            return EveryVisit().triggers(horizon=1, limit=pulls)
-        every_value = int(-math.log(self.alpha) / math.log1p(self.alpha))  # the exponent of 1 / alpha, rounded down
-        return UCB2(eta=self.alpha, r_star=max(1, every_value)).triggers(horizon=1, limit=pulls)
+        return UCB2(eta=self.alpha, r_star=1).triggers(horizon=1, limit=pulls)
 
     def regret_bound(self, means: Any, *, pulls: int) -> float:
         """sum_i (1 + alpha)(1 + 4 alpha) ln(2 e Delta_i^2 n) / (2 Delta_i) + c_alpha / Delta_i: Auer et al. 2002, Theorem 2.

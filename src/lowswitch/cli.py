@@ -5,7 +5,9 @@ from __future__ import annotations
 import argparse
 import inspect
 import json
+import math
 import sys
+import time
 import warnings
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
@@ -33,8 +35,11 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"lowswitch: this needs {error.name}, which is not installed; pip install 'lowswitch[all]'", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
-        print("lowswitch: interrupted, nothing was written", file=sys.stderr)
+        print("lowswitch: interrupted, no file is half written", file=sys.stderr)
         return 130
+    except MemoryError as error:
+        print(f"lowswitch: the problem does not fit into memory ({error}); make it smaller", file=sys.stderr)
+        return 2
     except BrokenPipeError:
         sys.stderr.close()
         return 1
@@ -72,6 +77,14 @@ def _parser() -> argparse.ArgumentParser:
     show.add_argument("--seeds", type=_whole, default=16, help="default 16")
     show.add_argument("--out", default="lowswitch-demo.png", metavar="FILE", help="the figure (default lowswitch-demo.png)")
     show.set_defaults(command=demo)
+
+    paper = commands.add_parser("reproduce", help="the paper claim by claim: one page with figures, numbers and verdicts")
+    sizes = paper.add_mutually_exclusive_group()
+    sizes.add_argument("--quick", action="store_true", help="about two minutes on two cores (default)")
+    sizes.add_argument("--full", action="store_true", help="about 25 minutes on two cores")
+    paper.add_argument("--out", default="lowswitch-reproduce", metavar="DIR", help="the folder (default lowswitch-reproduce)")
+    paper.add_argument("--only", action="append", default=[], metavar="CLAIM", help="one claim; may be given several times")
+    paper.set_defaults(command=reproduce)
     return parser
 
 
@@ -80,8 +93,8 @@ def _whole(text: str) -> int:
     try:
         number = float(text.replace("_", ""))
     except ValueError:
-        number = float("nan")
-    if number != number or number != int(number):
+        number = math.nan
+    if not math.isfinite(number) or number != int(number):
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number")
     return int(number)
 
@@ -164,3 +177,18 @@ def demo(options: argparse.Namespace) -> None:
         print(report.versus(runs, {"ucb2-h": "ucb-h", "ucb2-b": "ucb-b"}), end="\n\n", flush=True)
     report.plot_grid(results, path=options.out)
     print(f"figure: {options.out}")
+
+
+def reproduce(options: argparse.Namespace) -> None:
+    from lowswitch import reproduce as claims
+
+    begin = time.perf_counter()
+    sections = []
+    for section in claims.reproduce(options.out, size=claims.FULL if options.full else claims.QUICK, only=options.only):
+        sections.append(section)
+        print(f"{section.name:12} {section.verdict}  ({time.perf_counter() - begin:.0f} s)", flush=True)
+        for check in section.checks:
+            if not check.holds:
+                print(f"    fails: {check.rule}: {check.measured}")
+    kept = sum(check.holds for section in sections for check in section.checks)
+    print(f"\n{kept} of {sum(len(section.checks) for section in sections)} rules kept\npage: {options.out}/{claims.PAGE}")

@@ -355,10 +355,11 @@ def sequence_regret(model, evaluation, first, last):
     """Regret of episodes first .. last - 1 of a start sequence, all played by the deployed policy."""
     for x in range(evaluation.S):
         evaluation.mass[x] = 0.0
-    best = 0.0
     for k in range(first, last):
         evaluation.mass[model.starts[k]] += 1.0
-        best += evaluation.optimal[model.starts[k]]
+    best = 0.0
+    for x in range(evaluation.S):
+        best += evaluation.mass[x] * evaluation.optimal[x]
     return best - flow(model, evaluation, 0)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -30,14 +31,15 @@ class Learner:
     def __init__(
         self, algorithm: Algorithm, *, horizon: int, states: int, actions: int, episodes: int, actions_allowed: Any = None
     ) -> None:
-        self.algorithm = algorithm
+        self.algorithm = require_algorithm(algorithm)
         self.horizon = require_count("horizon", horizon)
         self.states = require_count("states", states)
         self.actions = require_count("actions", actions)
         self.episodes = require_count("episodes", episodes)
         self.told = 0
-        self._allowed = checked_mask(actions_allowed, horizon, states, actions)
-        self._rule = compile_rule(algorithm, horizon=horizon, states=states, actions=actions, episodes=episodes)
+        self._allowed = checked_mask(actions_allowed, self.horizon, self.states, self.actions)
+        size = {"horizon": self.horizon, "states": self.states, "actions": self.actions, "episodes": self.episodes}
+        self._rule = compile_rule(algorithm, **size)
         self._tables = fresh_tables(self._rule, self._allowed)
         self._policy = self._read_policy()
 
@@ -50,6 +52,11 @@ class Learner:
     def q(self) -> np.ndarray:
         """The running estimates [H, S, A], a copy; -inf where an action is forbidden."""
         return self._tables.cells["q"].reshape(self.horizon, self.states, self.actions).copy()
+
+    @property
+    def values(self) -> np.ndarray:
+        """The optimistic values [H + 1, S], a copy; the last row is zero."""
+        return self._tables.rows["value"].reshape(self.horizon + 1, self.states).copy()
 
     @property
     def visits(self) -> np.ndarray:
@@ -67,27 +74,46 @@ class Learner:
         `states` may also have the state after the last step, which is ignored. Each episode must have been played by the policy deployed
         before it is learned, unless `off_policy` says that other actions are meant. A call that fails changes nothing.
         """
+        if not isinstance(off_policy, bool):
+            raise ValueError(f"off_policy must be True or False, not {off_policy!r}")
+        states, actions, rewards = self._checked_batch(states, actions, rewards)
+        undo = self._undo(states, actions)
+        try:
+            switch = self._learn(states, actions, rewards, off_policy)
+            policy = self._policy if switch is None else self._read_policy()
+            self.told, self._policy = self.told + len(states), policy
+        except BaseException:  # an interrupt too
+            undo()
+            raise
+        return switch
+
+    def _learn(self, states: np.ndarray, actions: np.ndarray, rewards: np.ndarray, off_policy: bool) -> History | None:
         from lowswitch import kernels
 
-        states, actions, rewards = self._checked_batch(states, actions, rewards)
-        before = [array.copy() for array in self._tables] if len(states) > 1 and not off_policy else []
         changes = np.zeros((states.size, 4), dtype=np.int64)
         used, episode, step = kernels.digest_batch(self._rule, self._tables, states, actions, rewards, off_policy, self.told, changes)
         if episode >= 0:
             state, action = states[episode, step], actions[episode, step]
             planned = self._tables.rows["action"][step * self.states + state]
-            for array, copy in zip(self._tables, before, strict=False):
-                array[...] = copy
             hint = f"; the policy changed after episode {changes[0, 0] - self.told} of this batch, tell it up to there" if used else ""
             raise ValueError(
                 f"episode {episode} of the batch plays action {action} at step {step} in state {state} where the policy plays {planned}"
                 f"{hint}; pass off_policy=True to learn from other actions"
             )
-        self.told += len(states)
-        if used == 0:
-            return None
-        self._policy = self._read_policy()
-        return History(changes[:used].copy())
+        return History(changes[:used].copy()) if used else None
+
+    def _undo(self, states: np.ndarray, actions: np.ndarray) -> Callable[[], None]:
+        """Remember everything that a batch can touch; the result puts it back."""
+        visited = np.arange(self.horizon) * self.states + states
+        rows, cells = np.unique(visited), np.unique(visited * self.actions + actions)
+        tables, told, policy = self._tables, self.told, self._policy
+        before = tables.rows[rows], tables.cells[cells], tables.moments[cells[: len(tables.moments)]], tables.loud.copy()
+
+        def undo() -> None:
+            tables.rows[rows], tables.cells[cells], tables.moments[cells[: len(tables.moments)]], tables.loud[:] = before
+            self.told, self._policy = told, policy
+
+        return undo
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write everything needed to go on bit for bit."""
@@ -105,6 +131,8 @@ class Learner:
         try:
             learner = cls(Algorithm.from_dict(facts["algorithm"]), **facts["size"], actions_allowed=arrays["allowed"])
             learner.told = facts["told"]
+            if not (isinstance(learner.told, int) and 0 <= learner.told <= learner.episodes):
+                raise ValueError(f"told {learner.told!r} of {learner.episodes} episodes")
             for name, array in learner._tables._asdict().items():
                 if arrays[name].shape != array.shape or arrays[name].dtype != array.dtype:
                     raise ValueError(f"{name} is {arrays[name].dtype} of {arrays[name].shape}")
@@ -147,6 +175,12 @@ class Learner:
                 f"this learner was made for {self.episodes} episodes and has been told {self.told}; make one with more episodes"
             )
         return np.array(states, np.int64, order="C"), np.array(actions, np.int64, order="C"), np.array(rewards, order="C")
+
+
+def require_algorithm(algorithm: Any) -> Algorithm:
+    if not isinstance(algorithm, Algorithm):
+        raise ValueError(f"algorithm must be an Algorithm such as lowswitch.ucb2_bernstein(c=0.05), not {algorithm!r}")
+    return algorithm
 
 
 def warn_if_loud(share: float, algorithm: Algorithm) -> None:

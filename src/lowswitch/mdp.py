@@ -68,7 +68,8 @@ class TabularMDP:
 
     transitions: [S, A, S], or [H, S, A, S] where they differ by step; or a scipy.sparse matrix [S * A, S] or [H * S * A, S].
     rewards: means in [0, 1], [S, A] or [H, S, A], or what `rescale` returns.
-    start: a state; a law, S floats; or the start state of each episode, integers (chosen in advance, the oblivious adversary).
+    start: a state; a law, S floats; or the start state of each episode, integers (chosen in advance, the oblivious adversary). An integer
+    array is always such a sequence: a law that puts all mass on state 0 of 3 is [1.0, 0.0, 0.0] or simply 0.
     reward_law: "deterministic" pays the mean itself, "bernoulli" 1 with that probability and else 0.
     actions_allowed: a mask [S, A] or [H, S, A].
     """
@@ -93,6 +94,8 @@ class TabularMDP:
         self.offsets, self.successors, self.probabilities = _checked_transitions(transitions, self.horizon, self.states, self.actions)
         self.start_law, self.start_sequence = _checked_start(start, self.states)
         self.actions_allowed = checked_mask(actions_allowed, self.horizon, self.states, self.actions)
+        for name in ("rewards", "offsets", "successors", "probabilities", "start_law", "start_sequence", "actions_allowed"):
+            getattr(self, name).flags.writeable = False  # values are worked out once
 
     @property
     def stationary(self) -> bool:
@@ -122,6 +125,19 @@ class TabularMDP:
         """An optimal policy [H, S], the lowest index among equals."""
         return self._optimum[1].copy()
 
+    @property
+    def optimal_q(self) -> np.ndarray:
+        """Q* as [H, S, A]; -inf where an action is not allowed."""
+        q = np.empty((self.horizon, self.states, self.actions))
+        for h in range(self.horizon):
+            first = 0 if self.stationary else h * self.states * self.actions
+            offsets = self.offsets[first : first + self.states * self.actions + 1]
+            span = slice(offsets[0], offsets[-1])
+            terms = self.probabilities[span] * self._optimum[0][h + 1, self.successors[span]]
+            rewards = self.rewards if self.rewards.ndim == 2 else self.rewards[h]
+            q[h] = rewards + np.add.reduceat(terms, offsets[:-1] - offsets[0]).reshape(self.states, self.actions)
+        return np.where(self.actions_allowed, self.scale.to_value(q, np.arange(self.horizon, 0, -1)[:, None, None]), -np.inf)
+
     def policy_values(self, policy: Any) -> np.ndarray:
         """V^pi as [H + 1, S]; the last row is zero."""
         from lowswitch import kernels
@@ -144,6 +160,11 @@ class TabularMDP:
             )
         if not (policy.min() >= 0 and policy.max() < self.actions):
             raise ValueError(f"a policy's actions must be 0 to {self.actions - 1}, not {policy.min()} to {policy.max()}")
+        steps, states = np.indices(policy.shape)
+        forbidden = np.argwhere(~self.actions_allowed[steps, states, policy])
+        if len(forbidden):
+            h, x = forbidden[0]
+            raise ValueError(f"the policy plays action {policy[h, x]} at step {h} in state {x}, where it is not allowed")
         return np.ascontiguousarray(policy, dtype=np.int64)
 
     @cached_property
@@ -284,9 +305,8 @@ def _checked_start(start: Any, states: int) -> tuple[np.ndarray, np.ndarray]:
 
 def aligned_zeros(size: int) -> np.ndarray:
     """Zeros that begin on a cache line, so that no vector of lanes straddles two."""
-    line = 8
-    raw = np.zeros(size + line)
-    skip = -raw.ctypes.data // raw.itemsize % line
+    raw = np.zeros(size + LANES)
+    skip = -raw.ctypes.data // raw.itemsize % LANES
     return raw[skip : skip + size]
 
 

@@ -18,6 +18,8 @@ def nearest(name: str, known: Iterable[str]) -> str:
 
 def build(text: str, known: Mapping[str, Callable[..., Any]], what: str) -> Any:
     """Call the function named by `name:key=value,...` with these keywords."""
+    if not isinstance(text, str):
+        raise ValueError(f"a {what} is named by a text such as name:key=value, not {text!r}")
     name, _, rest = text.partition(":")
     if name not in known:
         raise ValueError(f"unknown {what} {name!r}; {nearest(name, known)}")
@@ -29,6 +31,8 @@ def build(text: str, known: Mapping[str, Callable[..., Any]], what: str) -> Any:
             raise ValueError(f"{what} option {part!r} is not of the form key=value; write {name}:key=value,key=value")
         if key not in parameters:
             raise ValueError(f"{name} has no option {key!r}; {nearest(key, parameters)}")
+        if key in options:
+            raise ValueError(f"{name} has its option {key!r} twice; give it once")
         options[key] = literal(value)
     missing = [key for key, parameter in parameters.items() if parameter.default is parameter.empty and key not in options]
     if missing:

@@ -17,8 +17,8 @@ from lowswitch.regret import deployment_gaps
 class PacPolicy:
     """Draw one of the `episodes` policies of a run, each equally likely, and play it: Bai et al. 2019, Corollary 4.
 
-    Its value is the average of theirs, so its suboptimality is regret / K without further ado. Stored is the first policy and the row
-    changes: memory grows with the switches, not with K.
+    Its value is the average of theirs, so under a start law its suboptimality is regret / K without further ado. Stored is the first policy
+    and the row changes: memory grows with the switches, not with K.
     """
 
     initial: np.ndarray  # [H, S]
@@ -36,8 +36,8 @@ class PacPolicy:
         if not 0 <= episode < self.episodes:
             raise ValueError(f"episode must be 0 to {self.episodes - 1}, not {episode!r}")
         policy = self.initial.copy()
-        for _, h, x, a in self.history.changes[self.history.episode < episode]:
-            policy[h, x] = a
+        _, steps, states, actions = self.history.changes[self.history.episode < episode].T
+        policy[steps, states] = actions  # of several changes of a row the last one stays
         return policy
 
     def sample(self, generator: np.random.Generator) -> np.ndarray:  # [H, S]

@@ -33,7 +33,7 @@ def evaluation_of(mdp: TabularMDP, policy: np.ndarray, *, wanted: bool = True) -
         return evaluation, 0.0
     kernels.put_policy(mdp.model, evaluation, mdp.optimal_policy)
     evaluation = evaluation._replace(best=kernels.policy_value(mdp.model, evaluation))
-    kernels.put_policy(mdp.model, evaluation, policy)
+    kernels.put_policy(mdp.model, evaluation, np.ascontiguousarray(policy))
     return evaluation, evaluation.best - kernels.policy_value(mdp.model, evaluation)
 
 
@@ -42,12 +42,13 @@ def exact_regret(mdp: TabularMDP, history: History, *, episodes: int, initial: A
     from lowswitch import kernels
 
     require_count("episodes", episodes)
-    if len(history) and history.episode[-1] >= episodes:
-        raise ValueError(f"the history changes the policy after episode {history.episode[-1]}, beyond the {episodes} episodes given")
+    changes = checked_changes(mdp, history)
+    if len(changes) and changes[-1, 0] >= episodes:
+        raise ValueError(f"the history changes the policy after episode {changes[-1, 0]}, beyond the {episodes} episodes given")
     require_starts(mdp, episodes)
     evaluation, gap = evaluation_of(mdp, mdp.checked_policy(initial))
     account = fresh_account(gap, np.zeros(0, dtype=np.int64))
-    kernels.settle(mdp.model, evaluation, account, history.changes, len(history), episodes)
+    kernels.settle(mdp.model, evaluation, account, changes, len(changes), episodes)
     return float(mdp.scale.to_regret(account.regret[0]))
 
 
@@ -55,9 +56,10 @@ def deployment_gaps(mdp: TabularMDP, history: History, *, initial: Any) -> np.nd
     """How far below the optimum, under the start law, the policy `initial` [H, S] is and the policy after each deployment."""
     from lowswitch import kernels
 
+    changes = checked_changes(mdp, history)
     evaluation, _ = evaluation_of(mdp, mdp.checked_policy(initial))
     gaps = np.zeros(history.deployments + 1)
-    kernels.fill_gaps(mdp.model, evaluation, history.changes, gaps)
+    kernels.fill_gaps(mdp.model, evaluation, changes, gaps)
     return np.asarray(mdp.scale.to_regret(gaps))
 
 
@@ -69,6 +71,21 @@ def fresh_account(gap: float, checkpoints: np.ndarray) -> Account:
         checkpoints=checkpoints,
         curve=np.full(len(checkpoints), np.nan),
     )
+
+
+def checked_changes(mdp: TabularMDP, history: History) -> np.ndarray:  # [n, 4]
+    """The row changes of a history, in order and in range of the problem."""
+    changes = np.asarray(history.changes)
+    if changes.ndim != 2 or changes.shape[1] != 4 or not np.issubdtype(changes.dtype, np.integer):
+        raise ValueError(f"a history is integers [n, 4] (episode, step, state, action), not {changes.dtype} of {changes.shape}")
+    if len(changes) and (changes[0, 0] < 0 or (np.diff(changes[:, 0]) < 0).any()):
+        raise ValueError("the episodes of a history must not decrease, from 0 on; sort its changes")
+    sizes = {"step": mdp.horizon, "state": mdp.states, "action": mdp.actions}
+    for column, (name, size) in enumerate(sizes.items(), start=1):
+        values = changes[:, column]
+        if len(values) and not (values.min() >= 0 and values.max() < size):
+            raise ValueError(f"the {name}s of a history must be 0 to {size - 1}, not {values.min()} to {values.max()}")
+    return np.array(changes, dtype=np.int64, order="C")
 
 
 def require_starts(mdp: TabularMDP, episodes: int) -> None:

@@ -45,7 +45,7 @@ def half_width(values: np.ndarray, confidence: float = 0.95) -> float:
 def mean_and_interval(values: np.ndarray) -> str:
     """`mean ± half width`, both to the interval's precision."""
     mean, half = float(values.mean()), half_width(values)
-    digits = 0 if math.isnan(half) or half == 0 or max(abs(mean), half) >= 100 else 2
+    digits = 0 if max(abs(mean), 0 if math.isnan(half) else half) >= 100 or (values == values.round()).all() else 2
     return f"{mean:,.{digits}f}" + ("" if math.isnan(half) else f" ± {half:,.{digits}f}")
 
 
@@ -112,7 +112,12 @@ def labelled(several: Any) -> dict[str, Runs]:
     if isinstance(several, Mapping):
         return dict(several)
     sequence = several if isinstance(several, Sequence) else [several]
-    return {str(run.algorithm): run for run in sequence}
+    if not all(hasattr(run, "algorithm") for run in sequence):
+        raise ValueError(f"give runs of simulate, one or several or a mapping of labels to runs, not {several!r}")
+    runs = {str(run.algorithm): run for run in sequence}
+    if len(runs) < len(sequence):
+        raise ValueError("two of these runs have the same algorithm; pass a mapping of labels to runs")
+    return runs
 
 
 def plot_grid(problems: Mapping[str, Mapping[str, Runs]], *, path: str | os.PathLike[str] | None = None) -> Figure:
@@ -144,7 +149,8 @@ def _draw_panel(axes: Axes, runs: Mapping[str, Runs], name: str) -> None:
         axes.fill_between(run.curves.episodes, low, high, alpha=0.2, linewidth=0, color=colour)
         axes.plot(run.curves.episodes, curves.mean(axis=0), DASHES[i % len(DASHES)], label=label, linewidth=1.6, color=colour)
     axes.set_xscale("log")
-    axes.set_yscale("log")
+    if any(np.nanmax(getattr(run.curves, name), initial=0) > 0 for run in runs.values()):
+        axes.set_yscale("log")
     axes.grid(which="major", alpha=0.25)
     axes.spines[["top", "right"]].set_visible(False)
 

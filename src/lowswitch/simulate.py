@@ -15,7 +15,7 @@ from lowswitch import storage
 from lowswitch.algorithms import Algorithm
 from lowswitch.arrays import Log, Rule
 from lowswitch.history import History
-from lowswitch.learner import compile_rule, fresh_tables, warn_if_loud
+from lowswitch.learner import compile_rule, fresh_tables, require_algorithm, warn_if_loud
 from lowswitch.mdp import TabularMDP, require_count
 from lowswitch.progress import Progress
 from lowswitch.regret import evaluation_of, fresh_account, require_starts
@@ -53,6 +53,7 @@ class Runs:
     regret: np.ndarray  # [seeds]
     local_switches: np.ndarray  # [seeds]
     deployments: np.ndarray  # [seeds]
+    triggers: np.ndarray  # [seeds]  visits at which a row might have changed
     loud_share: np.ndarray  # [seeds]  share of visits whose bonus was above H
     curves: Curves
     initial: np.ndarray  # [H, S]  deployed at the beginning
@@ -116,7 +117,7 @@ class Runs:
 
 
 _FACTS = ("horizon", "states", "actions", "episodes", "optimal_value", "seconds")
-_ARRAYS = ("seeds", "regret", "local_switches", "deployments", "loud_share", "initial", "policy")
+_ARRAYS = ("seeds", "regret", "local_switches", "deployments", "triggers", "loud_share", "initial", "policy")
 
 
 def load(path: str | os.PathLike[str]) -> Runs:
@@ -138,7 +139,7 @@ def load(path: str | os.PathLike[str]) -> Runs:
 
 
 def _spread(values: np.ndarray) -> dict[str, Any]:
-    deviation = float(values.std(ddof=1)) if len(values) > 1 else 0.0
+    deviation = float(values.std(ddof=1)) if len(values) > 1 else None
     return {"mean": float(values.mean()), "sd": deviation, "per_seed": values.tolist()}
 
 
@@ -158,7 +159,10 @@ def simulate(
     seeds: how many (0, 1, ...), or which. threads: the machine's cores by default; results do not depend on it.
     regret: False leaves it out (NaN) and saves its time. history: True keeps every row change. progress: on a terminal by default.
     """
-    require_count("episodes", episodes)
+    if not isinstance(mdp, TabularMDP):
+        raise ValueError(f"the problem must be a TabularMDP such as lowswitch.envs.riverswim(), not {mdp!r}")
+    require_algorithm(algorithm)
+    episodes = require_count("episodes", episodes)
     require_starts(mdp, episodes)
     numbers = _checked_seeds(seeds)
     workers = require_count("threads", cores() if threads is None else threads)
@@ -177,10 +181,11 @@ def simulate(
         actions=mdp.actions,
         episodes=episodes,
         seeds=np.array(numbers, dtype=np.int64),
-        optimal_value=mdp.optimal_value(),
+        optimal_value=_optimal_value(mdp, episodes),
         regret=np.array([run.curves.regret[-1] for run in runs]),
         local_switches=np.array([run.curves.local_switches[-1] for run in runs]),
         deployments=np.array([run.curves.deployments[-1] for run in runs]),
+        triggers=np.array([run.triggers for run in runs]),
         loud_share=np.array([run.loud_share for run in runs]),
         curves=Curves(checkpoints(episodes), *(np.stack(rows) for rows in zip(*(run.curves[1:] for run in runs), strict=True))),
         initial=mdp.actions_allowed.argmax(axis=-1),
@@ -190,6 +195,12 @@ def simulate(
     )
     warn_if_loud(float(results.loud_share.mean()), algorithm)
     return results
+
+
+def _optimal_value(mdp: TabularMDP, episodes: int) -> float:
+    """V*_1 under the start law, or over the starts that were played."""
+    starts = mdp.start_sequence[:episodes]
+    return float(mdp.optimal_values[0, starts].mean()) if len(starts) else mdp.optimal_value()
 
 
 def checkpoints(episodes: int, size: int = 200) -> np.ndarray:
@@ -203,6 +214,7 @@ class _Run:
     curves: Curves
     policy: np.ndarray
     history: History | None
+    triggers: int
     loud_share: float
 
     def __init__(self, mdp: TabularMDP, rule: Rule, seed: int, episodes: int, *, regret: bool, history: bool) -> None:
@@ -239,7 +251,13 @@ class _Run:
         self.curves = Curves(marks, mdp.scale.to_regret(account.curve), log.switches, log.deployments)
         self.policy = policy.copy()
         self.history = History(np.concatenate(kept)) if self.wants_history else None
+        self.triggers = _count_triggers(rule, tables.cells["visits"])
         self.loud_share = float(tables.loud[0]) / (self.episodes * rule.H)
+
+
+def _count_triggers(rule: Rule, visits: np.ndarray) -> int:
+    """How many of the visits to each (h, x, a) were triggers, summed."""
+    return int(np.minimum(visits, rule.every_until).sum() + np.searchsorted(rule.later, visits, side="right").sum())
 
 
 def stream_key(seed: int) -> np.uint64:
@@ -254,7 +272,7 @@ def stream_key(seed: int) -> np.uint64:
 def _checked_seeds(seeds: int | Sequence[int]) -> list[int]:
     if isinstance(seeds, int | np.integer):
         return list(range(require_count("seeds", seeds)))
-    numbers = [int(seed) for seed in seeds]
-    if not numbers or min(numbers) < 0 or max(numbers) >= 2**63 or len(set(numbers)) < len(numbers):
+    whole = all(isinstance(seed, int | np.integer) and not isinstance(seed, bool) and 0 <= seed < 2**63 for seed in seeds)
+    if not whole or len(seeds) == 0 or len(set(seeds)) < len(seeds):
         raise ValueError(f"seeds must be a number of seeds or distinct whole numbers from 0, not {seeds!r}")
-    return numbers
+    return [int(seed) for seed in seeds]

@@ -22,10 +22,12 @@ _VERSION = 1
 def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     """A file to write that takes its place whole or not at all: a failure leaves what was there before."""
     target = require_writable(path)
-    temporary = target.with_name(f".{target.name}.{secrets.token_hex(4)}")
+    temporary = target.with_name(f".lowswitch-{secrets.token_hex(8)}")
     try:
         with open(temporary, "xb") as file:
             yield file
+            file.flush()
+            os.fsync(file.fileno())
         os.replace(temporary, target)
     except BaseException as error:
         temporary.unlink(missing_ok=True)
@@ -36,9 +38,13 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
 
 def require_writable(path: str | os.PathLike[str]) -> Path:
     """The path, if a file can be put there."""
-    target = Path(path)
-    if target.is_dir() or not target.parent.is_dir() or not os.access(target.parent, os.W_OK):
-        raise ValueError(f"cannot write {str(target)!r}; choose a file in a folder that exists and is writable")
+    try:
+        target = Path(path).resolve()  # a link stays a link
+        fits = target.parent.is_dir() and os.access(target.parent, os.W_OK) and (target.is_file() or not target.exists())
+    except (OSError, TypeError, ValueError):
+        fits = False
+    if not fits:
+        raise ValueError(f"cannot write {str(path)!r}; choose a file in a folder that exists and is writable")
     return target
 
 
@@ -55,9 +61,13 @@ def read(path: str | os.PathLike[str], kind: str) -> tuple[dict[str, Any], dict[
         with open(path, "rb") as raw, np.load(raw, allow_pickle=False) as file:
             arrays = {name: file[name] for name in file.files}
         facts = json.loads(str(arrays.pop(_HEADER)[()]))
+        if not isinstance(facts, dict):
+            raise TypeError("its header is no object")
     except FileNotFoundError:
         raise ValueError(f"there is no file {str(path)!r}") from None
-    except (OSError, EOFError, KeyError, ValueError, AttributeError, TypeError, zipfile.BadZipFile, zlib.error) as error:
+    except (PermissionError, IsADirectoryError) as error:
+        raise ValueError(f"cannot read {str(path)!r}: {error.strerror}; name a file that is readable") from None
+    except (OSError, EOFError, KeyError, ValueError, AttributeError, TypeError, RuntimeError, zipfile.BadZipFile, zlib.error) as error:
         raise ValueError(f"{str(path)!r} is not a lowswitch file, or is damaged ({error}); save it again") from error
     if facts.get("version") != _VERSION:
         raise ValueError(f"{str(path)!r} has format {facts.get('version')!r}; this version of lowswitch reads format {_VERSION}")

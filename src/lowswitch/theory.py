@@ -23,6 +23,12 @@ def iota(*, H: int, S: int, A: int, K: int, p: float) -> float:
     return math.log(S * A * H * K / p)
 
 
+def _hoeffding(bonus: Bonus) -> bool:
+    if bonus not in ("H", "B"):
+        raise ValueError(f'bonus must be "H" for Hoeffding or "B" for Bernstein, not {bonus!r}')
+    return bonus == "H"
+
+
 # ---- switching -------------------------------------------------------------------------------------------------------
 
 
@@ -47,7 +53,7 @@ def trivial_switch_bound(*, H: int, K: int) -> int:
 def regret_order(*, H: int, S: int, A: int, K: int, p: float, bonus: Bonus) -> float:
     """Up to a constant, sqrt(H^4 S A T iota), or with Bernstein sqrt(H^3 S A T iota^2) + sqrt(S^3 A^3 H^9 iota^4): Theorems 2 and 3."""
     T, log = K * H, iota(H=H, S=S, A=A, K=K, p=p)
-    if bonus == "H":
+    if _hoeffding(bonus):
         return math.sqrt(H**4 * S * A * T * log)
     return math.sqrt(H**3 * S * A * T * log**2) + math.sqrt(S**3 * A**3 * H**9 * log**4)
 
@@ -62,7 +68,7 @@ def bernstein_burn_in_order(*, H: int, S: int, A: int) -> int:
 
 def pac_episodes_order(*, H: int, S: int, A: int, eps: float, bonus: Bonus) -> float:
     """H^5 S A / eps^2 episodes, H^4 with Bernstein, up to a constant and logarithms: Bai et al. 2019, Corollary 4."""
-    return H ** (5 if bonus == "H" else 4) * S * A / eps**2
+    return H ** (5 if _hoeffding(bonus) else 4) * S * A / eps**2
 
 
 # ---- many machines ---------------------------------------------------------------------------------------------------

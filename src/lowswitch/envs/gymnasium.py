@@ -65,14 +65,20 @@ def _outcomes(env: gymnasium.Env[Any, Any]) -> tuple[np.ndarray, ...]:
     """What P lists, as columns: row x A + a, probability, successor (S where the episode ends), reward."""
     S, A, first_state, first_action = _numbers(env)
     table = _published(env, "P")
-    listed = (
-        (x * A + a, probability, S if terminated else successor - first_state, reward)
-        for x in range(S)
-        for a in range(A)
-        for probability, successor, reward, terminated in table[first_state + x][first_action + a]
-        if probability > 0
-    )
-    return tuple(np.array(column) for column in zip(*listed, strict=True))
+    try:
+        listed = [
+            (x * A + a, probability, S if terminated else successor - first_state, reward, terminated)
+            for x in range(S)
+            for a in range(A)
+            for probability, successor, reward, terminated in table[first_state + x][first_action + a]
+            if probability != 0
+        ]
+    except (KeyError, IndexError, TypeError, ValueError) as error:
+        raise ValueError(f"{env.unwrapped}.P is no table of (probability, successor, reward, terminated) lists ({error!r})") from error
+    rows, probabilities, successors, paid, ends = (np.array(column) for column in zip(*listed, strict=True))
+    if not ((successors >= 0) & ((successors < S) | ends)).all():
+        raise ValueError(f"{env.unwrapped}.P leads to a state outside of its {S}; correct it")
+    return rows, probabilities, successors, paid
 
 
 def _published(env: gymnasium.Env[Any, Any], name: str) -> Any:

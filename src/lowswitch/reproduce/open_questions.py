@@ -1,0 +1,130 @@
+"""What the paper leaves open, each as a small table: triggers, r*, clipping, copying, ties, the scale c."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from lowswitch import envs, report
+from lowswitch.algorithms import ucb2_hoeffding
+from lowswitch.mdp import TabularMDP
+from lowswitch.reproduce.lab import Lab
+from lowswitch.reproduce.plain import play_plain
+from lowswitch.reproduce.qlearning import PROBLEMS, SCALE
+from lowswitch.reproduce.section import Check, Section, Table
+from lowswitch.simulate import Runs
+
+SCALES = (1.0, 0.3, 0.1, 0.05, 0.02, 0.01)
+TIES_PROBLEM = "riverswim:states=5,horizon=6"
+COARSE = ucb2_hoeffding(c=SCALE, eta=0.3, r_star=1)  # few triggers, so that it matters what they copy
+
+
+def open_questions(lab: Lab) -> Section:
+    plain = {name: lab.runs(text, ucb2_hoeffding(c=SCALE)) for name, text in PROBLEMS.items()}
+    pure = {name: lab.runs(text, ucb2_hoeffding(c=SCALE, r_star=1)) for name, text in PROBLEMS.items()}
+    clipped = {name: lab.runs(text, ucb2_hoeffding(c=SCALE, clip="remaining")) for name, text in PROBLEMS.items()}
+    variants = _variants(lab)
+    ratio = variants["random ties"].mean() / variants["as implemented"].mean()
+    shared = {name: float(runs.local_switches.sum() / runs.triggers.sum()) for name, runs in plain.items()}
+    return Section(
+        name="open",
+        title="What the paper leaves open",
+        claim="The paper does not say how many triggers change anything, whether the eager first stage is needed, whether values may be "
+        "clipped at the steps that remain, how ties are broken, or what c to use.",
+        method=f"UCB2-H with c = {SCALE} unless said otherwise, on the problems of Theorem 2; copies and ties with the pseudo-code in "
+        f"plain Python, {COARSE} on {TIES_PROBLEM}, {lab.size.plain_episodes:,} episodes, {lab.size.plain_seeds} seeds.",
+        checks=[
+            Check("a trigger is not a switch: never more switches than triggers", _percentages(shared), max(shared.values()) <= 1),
+            *(_pure_check(name, plain[name], pure[name]) for name in PROBLEMS),
+            Check("ties broken at random after each episode make at least twice as many switches", f"{ratio:.1f} x", bool(ratio >= 2)),
+            Check(
+                "single-entry copy makes exactly the switches of row copy",
+                f"{variants['entry copy'].tolist()} and {variants['as implemented'].tolist()}",
+                bool((variants["entry copy"] == variants["as implemented"]).all()),
+            ),
+        ],
+        tables=[
+            _trigger_table(plain),
+            _comparison("r* = 1, pure UCB2, against the theory's r*", "theory's r*", plain, "r* = 1", pure),
+            _comparison("Clip at the steps that remain, H - h + 1, against H", "clip at H", plain, "at H - h + 1", clipped),
+            Table(
+                "Copies and ties: local switches, mean over the seeds",
+                ("variant", "local switches"),
+                [[name, report.mean_and_interval(switches)] for name, switches in variants.items()],
+            ),
+            _scale_table(lab),
+        ],
+        numbers={"switches_per_trigger": shared, "variants": {name: switches.tolist() for name, switches in variants.items()}},
+    )
+
+
+def _percentages(shares: Mapping[str, float]) -> str:
+    return ", ".join(f"{name} {share:.0%}" for name, share in shares.items())
+
+
+def _pure_check(name: str, plain: Runs, pure: Runs) -> Check:
+    fewer = plain.local_switches.mean() / pure.local_switches.mean()
+    more = pure.regret.mean() / plain.regret.mean()
+    return Check(
+        f"{name}: r* = 1 switches less than the theory's r*, and its regret is at most 1.2 times as large",
+        f"{fewer:.2f} x fewer, regret {more:.2f} x",
+        bool(fewer > 1 and more <= 1.2),
+    )
+
+
+def _trigger_table(results: Mapping[str, Runs]) -> Table:
+    rows = [
+        [
+            name,
+            f"{runs.triggers.mean():,.0f}",
+            f"{runs.local_switches.mean():,.0f}",
+            f"{1 - runs.local_switches.sum() / runs.triggers.sum():.0%}",
+            f"{runs.deployments.mean():,.0f}",
+        ]
+        for name, runs in results.items()
+    ]
+    return Table(
+        "A trigger is not a switch", ("problem", "triggers", "local switches", "triggers that change nothing", "deployments"), rows
+    )
+
+
+def _comparison(title: str, one: str, first: Mapping[str, Runs], two: str, second: Mapping[str, Runs]) -> Table:
+    rows = [
+        [name, *(report.mean_and_interval(getattr(runs[name], cost)) for cost in ("regret", "local_switches") for runs in (first, second))]
+        for name in first
+    ]
+    return Table(title, ("problem", f"regret, {one}", f"regret, {two}", f"local switches, {one}", f"local switches, {two}"), rows)
+
+
+def _variants(lab: Lab) -> dict[str, np.ndarray]:
+    """Local switches [seeds] of the plain pseudo-code under other copies and ties."""
+    size = lab.size
+    variants = {
+        "as implemented": ("row", "incumbent"),
+        "entry copy": ("entry", "incumbent"),
+        "copy of the whole step": ("step", "incumbent"),
+        "random ties": ("row", "random"),
+    }
+
+    def compute() -> dict[str, np.ndarray]:
+        mdp = envs.make(TIES_PROBLEM)
+        return {
+            name: np.array([_plain_switches(mdp, size.plain_episodes, seed, *variant) for seed in range(size.plain_seeds)])
+            for name, variant in variants.items()
+        }
+
+    return lab.arrays("variants", [TIES_PROBLEM, COARSE.to_dict(), size.plain_episodes, size.plain_seeds], compute)
+
+
+def _plain_switches(mdp: TabularMDP, episodes: int, seed: int, copy: str, ties: str) -> int:
+    return len(play_plain(mdp, COARSE, episodes, seed, copy, ties)[1])
+
+
+def _scale_table(lab: Lab) -> Table:
+    problem = PROBLEMS["RiverSwim"]
+    rows = []
+    for c in SCALES:
+        runs = lab.runs(problem, ucb2_hoeffding(c=c))
+        rows.append([f"{c:g}", *(report.mean_and_interval(getattr(runs, name)) for name in ("regret", "local_switches", "deployments"))])
+    return Table(f"The scale of the bonus, {problem}; c = 1 is provable", ("c", "regret", "local switches", "deployments"), rows)

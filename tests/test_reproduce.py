@@ -1,0 +1,153 @@
+"""The reproduction: resumable, whole, and its verdicts turn when the learner is broken on purpose."""
+
+import importlib.util
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+import lowswitch
+from lowswitch import kernels
+from lowswitch.cli import main
+from lowswitch.reproduce import CLAIMS, reproduce
+from lowswitch.reproduce.lab import Lab, Size
+from lowswitch.reproduce.section import Check, Section
+
+TINY = Size(name="tiny", episodes=100_000, seeds=2, pulls=5_000, bandit_runs=20, plain_episodes=150, plain_seeds=2)
+RIVER = {"RiverSwim": "riverswim:states=4,horizon=4"}
+
+
+@pytest.fixture
+def lab(tmp_path, monkeypatch):
+    """A small laboratory that knows one river."""
+    for module in ("qlearning", "open_questions"):
+        monkeypatch.setattr(sys.modules[f"lowswitch.reproduce.{module}"], "PROBLEMS", RIVER)
+    monkeypatch.setattr(sys.modules["lowswitch.reproduce.qlearning"], "HORIZONS", (3, 5))
+    monkeypatch.setattr(sys.modules["lowswitch.reproduce.pac_claim"], "PROBLEM", RIVER["RiverSwim"])
+    return Lab(tmp_path, TINY)
+
+
+def failing(section):
+    return [check.rule for check in section.checks if not check.holds]
+
+
+@pytest.mark.parametrize("name", [name for name in CLAIMS if name not in ("bandits", "lower-bound")])
+def test_the_sound_learner_keeps_every_rule(lab, name):
+    section = CLAIMS[name](lab)
+    assert section.name == name
+    assert failing(section) == []
+    assert section.verdict == "holds"
+    json.dumps(section.to_dict())
+
+
+BREAKS = {
+    "swapped alpha": {
+        '(1 - alpha) * cell["q"] + alpha * (reward + next_value) + bonus': 'alpha * cell["q"] + (1 - alpha) * (reward + next_value) + bonus'
+    },
+    "misprinted W_t": {"squares * share - mean * mean": "(squares - total * total) * share"},
+    "whole-table copy": {
+        """        if q < rival:
+            deploy(rule, tables, here)
+            return True
+    return False""": """        changed = False
+        for z in range(h * rule.S, (h + 1) * rule.S):
+            if tables.cells[z * rule.A + tables.rows[z]["action"]]["q"] < tables.rows[z]["rival"]:
+                deploy(rule, tables, z)
+                changed = True
+        return changed
+    return False"""
+    },
+    "ties away from the incumbent": {
+        "if q < rival:": "if q <= rival:",
+        "        if q > best:\n            action, best, rival": "        if q >= best:\n            action, best, rival",
+    },
+}
+
+
+@pytest.fixture
+def broken(request, tmp_path, monkeypatch):
+    """The library with kernels that are wrong in one way."""
+    source = Path(kernels.__file__).read_text()
+    for right, wrong in BREAKS[request.param].items():
+        assert right in source
+        source = source.replace(right, wrong)
+    path = tmp_path / f"broken_{abs(hash(request.param))}.py"
+    path.write_text(source.replace("cache=True", "cache=False"))
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    monkeypatch.setitem(sys.modules, "lowswitch.kernels", module)
+    monkeypatch.setattr(lowswitch, "kernels", module)
+
+
+@pytest.mark.parametrize(
+    ("broken", "rule"),
+    [
+        ("swapped alpha", "each update's bonus is its formula's"),
+        ("misprinted W_t", "W_t the variance of the next values"),
+        ("whole-table copy", "a row changes only at a trigger of its own"),
+        ("ties away from the incumbent", "the incumbent stays if it is among the best"),
+    ],
+    indirect=["broken"],
+)
+def test_a_broken_learner_breaks_the_lemmas(broken, lab, rule):
+    section = CLAIMS["lemmas"](lab)
+    assert section.verdict.startswith("does not hold")
+    assert any(rule in failed for failed in failing(section))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("broken", ["swapped alpha"], indirect=True)
+@pytest.mark.parametrize("name", ["ucb2-h", "pac"])
+def test_a_swapped_learning_rate_breaks_the_theorems(broken, lab, name):
+    assert CLAIMS[name](lab).verdict.startswith("does not hold")
+
+
+def test_the_page_figures_and_numbers_are_written(lab, tmp_path):
+    sections = list(reproduce(tmp_path, size=TINY, only=["ucb2-h", "errata"]))
+    page = (tmp_path / "index.html").read_text()
+    for section in sections:
+        assert f'id="{section.name}"' in page
+        assert all(check.measured.split(",")[0] in page for check in section.checks)
+    assert page.count("data:image/png;base64,") == 1
+    assert "http" not in page.replace("http-equiv", "")  # nothing is fetched
+    assert {path.name for path in tmp_path.iterdir()} == {"cache", "index.html", "numbers.json", "ucb2-h.png", "ucb2-h.svg"}
+    numbers = json.loads((tmp_path / "numbers.json").read_text())
+    assert numbers["size"]["episodes"] == TINY.episodes
+    assert numbers["claims"]["ucb2-h"]["verdict"] == sections[0].verdict
+
+
+def test_a_finished_part_is_not_run_again(lab, tmp_path, monkeypatch):
+    first = CLAIMS["ucb2-h"](lab)
+    monkeypatch.setattr(sys.modules["lowswitch.reproduce.lab"], "simulate", None)
+    again = CLAIMS["ucb2-h"](Lab(tmp_path, TINY))
+    assert again.to_dict() == first.to_dict()
+
+
+def test_a_damaged_part_is_run_again(lab, tmp_path):
+    before = CLAIMS["ucb2-h"](lab).to_dict()["checks"]
+    for path in (tmp_path / "cache").iterdir():
+        path.write_bytes(b"half a file")
+    assert CLAIMS["ucb2-h"](lab).to_dict()["checks"] == before
+
+
+def test_a_section_holds_only_if_every_rule_does():
+    rules = [Check("a", "1", True), Check("b", "2", False)]
+    section = Section(name="x", title="X", claim="", method="", checks=rules)
+    assert section.verdict == "does not hold: 1 of 2 checks fail"
+    assert not section.holds
+
+
+def test_the_command_line(lab, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(sys.modules["lowswitch.reproduce"], "QUICK", TINY)
+    assert main(["reproduce", "--only", "errata", "--out", str(tmp_path / "out")]) == 0
+    text = capsys.readouterr().out
+    assert text.startswith("errata       holds")
+    assert "1 of 1 rules kept" in text
+    assert (tmp_path / "out" / "index.html").exists()
+    assert main(["reproduce", "--only", "lemas"]) == 2
+    assert "unknown claim 'lemas'; did you mean 'lemmas'?" in capsys.readouterr().err
+    (tmp_path / "file").write_text("")
+    assert main(["reproduce", "--only", "errata", "--out", str(tmp_path / "file")]) == 2
+    assert "choose another folder" in capsys.readouterr().err

@@ -1,0 +1,207 @@
+"""The sections on bandits and on the lower bound: they hold, their pieces are right by hand, and a broken learner turns the verdict."""
+
+import copy
+import dataclasses
+import json
+import math
+
+import numpy as np
+import pytest
+
+from lowswitch import bandits
+from lowswitch.reproduce.bandit_claim import SETTINGS, leading_term, switch_order, ucb2
+from lowswitch.reproduce.lab import Lab, Size
+from lowswitch.reproduce.lower_bound import (
+    LEARNERS,
+    SIZES,
+    lower_bound,
+    printed_proof_regret,
+    row_by_row,
+    settled_regret,
+    visited_rows,
+    where_visited,
+)
+
+TINY = Size(name="tiny", episodes=200_000, seeds=2, pulls=100_000, bandit_runs=40, plain_episodes=1, plain_seeds=1)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Shared, so that each experiment runs once."""
+    return tmp_path_factory.mktemp("sections")
+
+
+@pytest.fixture
+def lab(folder):
+    return Lab(folder, TINY, progress=False)
+
+
+def broken(section):
+    """The rules that do not hold."""
+    assert section.verdict.startswith("does not hold") == any(not check.holds for check in section.checks)
+    return [check.rule for check in section.checks if not check.holds]
+
+
+@pytest.mark.parametrize("claim", [ucb2, lower_bound])
+def test_the_section_holds_and_is_complete(lab, claim):
+    section = claim(lab)
+    assert section.verdict == "holds", broken(section)
+    assert section.figures.keys() == section.captions.keys()
+    assert all(len(row) == len(table.header) for table in section.tables for row in table.rows)
+    assert json.loads(json.dumps(section.to_dict()))["verdict"] == "holds"
+
+
+def test_a_second_time_nothing_is_computed(lab, monkeypatch):
+    first = [claim(lab).to_dict() for claim in (ucb2, lower_bound)]
+    monkeypatch.setattr(bandits, "simulate", None)
+    for name in LEARNERS:
+        monkeypatch.setitem(LEARNERS, name, None)
+    assert [claim(lab).to_dict() for claim in (ucb2, lower_bound)] == first
+
+
+# ---- bandits ---------------------------------------------------------------------------------------------------------
+
+
+def test_the_settings_are_those_of_auer_et_al():
+    assert [len(means) for means in SETTINGS.values()] == [2, 2, 2, 10, 10, 10, 10]
+    assert SETTINGS["12"] == (0.9, 0.8, 0.8, 0.8, 0.7, 0.7, 0.7, 0.6, 0.6, 0.6)
+
+
+def test_the_bandit_formulas_by_hand():
+    assert leading_term([0.9, 0.4, 0.9], alpha=0.5, pulls=100) == pytest.approx(1.5 * 3 * math.log(50 * math.e) / (2 * 0.5))
+    policy = bandits.ucb2(alpha=0.5)
+    assert policy.regret_bound([0.9, 0.4], pulls=100) == pytest.approx(4.5 * math.log(50 * math.e) + policy.lower_order / 0.5)
+    assert switch_order(A=2, T=200, alpha=0.5) == pytest.approx(2 + 2 * math.log(100) / math.log(1.5))
+
+
+@pytest.mark.parametrize("alpha", [0.001, 0.09, 0.5])
+@pytest.mark.parametrize("arms", [2, 10])
+def test_the_order_with_constants_is_above_the_explicit_bound(alpha, arms):
+    for pulls in (arms, 100, 10**4, 10**6):
+        assert bandits.ucb2(alpha=alpha).switch_bound(arms, pulls) <= switch_order(A=arms, T=pulls, alpha=alpha)
+
+
+class WrongBandits(Lab):
+    """A laboratory whose UCB2 is not UCB2."""
+
+    def __init__(self, folder, **costs):
+        super().__init__(folder, TINY, progress=False)
+        self.costs = costs  # by name, a function of the pulls so far
+
+    def bandit(self, means, algorithm):
+        runs = super().bandit(means, algorithm)
+        if isinstance(algorithm, bandits.UCB1Policy):
+            return runs
+        pulls = np.broadcast_to(runs.curves.pulls, runs.curves.regret.shape)
+        return dataclasses.replace(runs, curves=runs.curves._replace(**{name: cost(pulls) for name, cost in self.costs.items()}))
+
+
+@pytest.mark.parametrize("power", [1, 0.7])
+def test_regret_that_grows_like_a_power_does_not_hold(folder, power):
+    section = ucb2(WrongBandits(folder, regret=lambda pulls: 0.1 * pulls**power))
+    assert [rule.split(":")[0] for rule in broken(section)] == [
+        "alpha = 0.09",  # the leading term; the whole bound is too large to be broken in so few pulls
+        "regret grows like log T, not like a power",
+        "mean regret at most UCB1's",
+    ]
+
+
+def test_switching_at_every_pull_does_not_hold(folder):
+    section = ucb2(WrongBandits(folder, switches=lambda pulls: pulls - 1))
+    assert section.verdict == "does not hold: 4 of 8 checks fail"
+    assert all("switch" in rule for rule in broken(section))
+
+
+def test_a_cost_that_is_no_number_does_not_hold(folder):
+    section = ucb2(WrongBandits(folder, switches=lambda pulls: pulls * math.nan))
+    assert len(broken(section)) == 4
+
+
+# ---- the lower bound -------------------------------------------------------------------------------------------------
+
+
+def test_row_by_row_by_hand():
+    found = row_by_row(np.array([[2, 0], [1, 3]]), np.random.default_rng(0))
+    assert found.tolist() == [False, True,  # the second switch at the first row
+                              True, False, False, True]  # fmt: skip
+
+
+@pytest.mark.parametrize("A", [4, 8])
+def test_a_row_with_up_to_j_tries_succeeds_with_probability_j_of_a(A):
+    """Phi = J / A and E[n_sw + 1] = J - J (J - 1) / (2 A): paper-notes A.6, over all places of a*."""
+    for learner in LEARNERS.values():
+        for J in range(1, A + 1):
+            found = [learner(np.array([[need]]), np.random.default_rng(need))[: J - 1] for need in range(A)]
+            success = sum(need == 0 or flags.any() for need, flags in enumerate(found)) / A
+            tries = sum(len(flags) + 1 for flags in found) / A
+            assert success == J / A
+            assert tries == pytest.approx(J - J * (J - 1) / (2 * A))
+            assert success <= 2 * tries / (A + 1) + 1e-12  # the corrected inequality, sharp for J = A
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_switching_where_a_visit_fails_is_the_learner_itself(seed):
+    """Play the visits one by one: each (h, x) has an order of actions and moves on when its action does not pay."""
+    generator = np.random.default_rng(seed)
+    need = generator.integers(5, size=(3, 4))
+    action, found = np.zeros(12, dtype=int), []
+    for row in visited_rows(need, copy.deepcopy(generator)):
+        if action[row] < need.ravel()[row]:
+            action[row] += 1
+            found.append(action[row] == need.ravel()[row])
+    assert where_visited(need, generator).tolist() == found
+    assert len(found) == need.sum()
+
+
+def test_an_episode_visits_each_step_once():
+    visits = visited_rows(np.full((3, 4), 2), np.random.default_rng(0)).reshape(-1, 3)
+    assert (visits // 4 == [0, 1, 2]).all()
+
+
+def test_settled_regret_without_a_switch_is_one_minus_one_of_a():
+    regret = settled_regret(row_by_row, H=10, S=100, A=4, budgets=np.array([0, 500, 3000]), runs=100) / 10
+    error = regret.std(axis=0, ddof=1) / 10
+    assert abs(regret[:, 0].mean() - 3 / 4) < 4 * error[0]  # false alarm: 6e-5
+    assert abs(regret[:, 1].mean() - (3 / 4 - 2 * 500 / 4000)) < 4 * error[1]  # twice the slope of the printed proof
+    assert (regret[:, 2] == 0).all()  # A - 1 switches for each row
+    assert printed_proof_regret([0, 0.5], 4).tolist() == [0.75, 0.25]
+
+
+def test_a_learner_that_never_settles_does_not_hold(lab, monkeypatch):
+    monkeypatch.setitem(LEARNERS, "never settles", lambda need, generator: np.zeros(need.size * 100, dtype=bool))
+    assert [rule.split(":")[0] for rule in broken(lower_bound(lab))] == ["the constant needs the correction"]
+
+
+def test_a_learner_that_knows_better_would_refute_the_bound(lab, monkeypatch):
+    monkeypatch.setitem(LEARNERS, "knows a*", lambda need, generator: np.ones((need > 0).sum(), dtype=bool))
+    above, linear = broken(lower_bound(lab))
+    assert above.startswith("for every budget N")
+    assert linear.startswith("with the corrected budget")
+
+
+class WrongRuns(Lab):
+    """A laboratory whose Q-learner does not learn, or learns without switching."""
+
+    def __init__(self, folder, change):
+        super().__init__(folder, TINY, progress=False)
+        self.change = change
+
+    def runs(self, *arguments, **options):
+        return self.change(super().runs(*arguments, **options))
+
+
+def test_a_q_learner_with_linear_regret_does_not_hold(folder):
+    def linear(runs):
+        curve = np.broadcast_to(runs.curves.episodes * 0.5, runs.curves.regret.shape)
+        return dataclasses.replace(runs, curves=runs.curves._replace(regret=curve))
+
+    assert [rule.split(":")[0] for rule in broken(lower_bound(WrongRuns(folder, linear)))] == ["UCB2-H learns on the family"]
+
+
+def test_a_q_learner_without_switches_does_not_hold(folder):
+    section = lower_bound(WrongRuns(folder, lambda runs: dataclasses.replace(runs, local_switches=runs.local_switches * 0)))
+    assert [rule.split(",")[0] for rule in broken(section)] == ["so it must make more switches than the corrected threshold"]
+
+
+def test_the_sizes_are_those_of_the_errata():
+    assert [(H * S, A) for H, S, A in SIZES] == [(50, 4), (200, 4), (1000, 4), (1000, 8), (10000, 8)]

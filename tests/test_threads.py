@@ -1,0 +1,48 @@
+"""Works on threads: all are done, an error or an interrupt stops the others, and pieces grow to a length worth the looking up."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from lowswitch import threads
+from lowswitch.threads import Pace, run_all
+
+PATIENCE = 10  # seconds; nobody waits that long unless `stop` is never set
+
+
+@pytest.mark.parametrize("workers", [1, 2, 8])
+def test_every_work_is_done_once_and_the_end_is_seen(workers):
+    done, seen = [], []
+    works = [lambda stop, i=i: done.append((i, stop.is_set())) for i in range(5)]
+    run_all(works, workers=workers, look_up=lambda: seen.append(len(done)))
+    assert sorted(done) == [(i, False) for i in range(5)]
+    assert seen[-1] == 5
+
+
+@pytest.mark.parametrize("error", [ZeroDivisionError, KeyboardInterrupt])
+@pytest.mark.parametrize("culprit", ["work", "look_up"])
+def test_an_error_surfaces_and_stops_the_others(error, culprit):
+    stopped = []
+
+    def patient(stop):
+        stopped.append(stop.wait(PATIENCE))
+
+    def broken(*_):
+        raise error("broken")
+
+    works = [patient, broken, patient] if culprit == "work" else [patient, patient]
+    with pytest.raises(error, match="broken"):
+        run_all(works, workers=3, look_up=broken if culprit == "look_up" else lambda: None)
+    assert stopped == [True, True]
+
+
+def test_pieces_double_until_they_take_half_a_tenth_of_a_second(monkeypatch):
+    clock = iter([0.0, 0.01, 1.0, 1.04, 2.0, 2.06, 3.0, 3.5])
+    monkeypatch.setattr(threads, "time", SimpleNamespace(perf_counter=lambda: next(clock)))
+    pace, sizes = Pace(10), []
+    for _ in range(4):
+        with pace:
+            pass
+        sizes.append(pace.size)
+    assert sizes == [20, 40, 40, 40]
+    assert Pace(0).size == 1
