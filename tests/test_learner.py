@@ -156,6 +156,18 @@ def test_moments_and_the_count_of_loud_bonuses_are_taken_back_too():
     assert state_of(learner) == before
 
 
+def test_an_interrupted_tell_changes_nothing(monkeypatch):
+    def interrupt():
+        raise KeyboardInterrupt
+
+    learner = small()
+    before = state_of(learner)
+    monkeypatch.setattr(learner, "_read_policy", interrupt)  # after the tables have changed
+    with pytest.raises(KeyboardInterrupt):
+        learner.tell([0, 0], [0, 0], [0.0, 0.0])
+    assert state_of(learner) == before
+
+
 def test_forbidden_actions_cannot_be_told(tmp_path):
     fresh = small(actions_allowed=np.array([[True, False], [True, True], [True, True]]))
     fresh.save(tmp_path / "fresh.npz")

@@ -45,7 +45,8 @@ def half_width(values: np.ndarray, confidence: float = 0.95) -> float:
 def mean_and_interval(values: np.ndarray) -> str:
     """`mean ± half width`, both to the interval's precision."""
     mean, half = float(values.mean()), half_width(values)
-    digits = 0 if max(abs(mean), 0 if math.isnan(half) else half) >= 100 or (values == values.round()).all() else 2
+    spread = 0.0 if math.isnan(half) else half
+    digits = 0 if max(abs(mean), spread) >= 100 or (spread == 0 and mean == round(mean)) else 2
     return f"{mean:,.{digits}f}" + ("" if math.isnan(half) else f" ± {half:,.{digits}f}")
 
 

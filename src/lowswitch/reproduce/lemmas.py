@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -240,7 +240,8 @@ def _figure(worst: dict[str, np.ndarray]) -> Figure:
     axes.plot(HORIZONS, 1 + 3 / np.array(HORIZONS), "k:", label="bound 1 + 3/H")
     axes.plot(HORIZONS, 1 + 1 / np.array(HORIZONS), color="0.6", label="every visit, 1 + 1/H")
     for i, (r_star, values) in enumerate(worst.items()):
-        axes.plot(HORIZONS, values, "os"[i] + "-", color=report.COLOURS[i], label=f"largest S~_i, r* = {r_star}")
+        style: dict[str, Any] = {"marker": "os"[i], "markersize": (11, 5)[i], "fillstyle": ("none", "full")[i], "color": report.COLOURS[i]}
+        axes.plot(HORIZONS, values, label=f"largest S~_i, r* = {r_star}", **style)
     axes.set_xscale("log")
     axes.set_xticks(HORIZONS, [str(H) for H in HORIZONS])
     axes.minorticks_off()

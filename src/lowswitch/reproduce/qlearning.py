@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -13,6 +13,9 @@ from lowswitch.reproduce.lab import Lab
 from lowswitch.reproduce.section import Check, Section, Table
 from lowswitch.schedules import UCB2
 from lowswitch.simulate import Runs
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 SCALE = 0.05  # c
 PROBLEMS = {
@@ -105,10 +108,23 @@ def _section(
         "a cost that grows like log K has an exponent that falls towards 0.",
         checks=checks,
         tables=[Table("Costs after all episodes, means over the seeds with 95 % intervals", _HEADER, rows)],
-        figures={name: report.plot_grid(results)},
-        captions={name: "Costs along the runs: mean, and a band from the 10 % to the 90 % quantile of the seeds."},
+        figures={name: _with_bound(report.plot_grid(results), results, label)},
+        captions={
+            name: "Costs along the runs: mean, and a band from the 10 % to the 90 % quantile of the seeds. Dotted: the explicit bound on "
+            f"the local switches of {label}."
+        },
         numbers=numbers,
     )
+
+
+def _with_bound(figure: Figure, results: Mapping[str, Mapping[str, Runs]], label: str) -> Figure:
+    """Draw the explicit bound into each panel of local switches, the second of three in a row."""
+    for axes, pair in zip(figure.axes[1::3], results.values(), strict=True):
+        runs = pair[label]
+        size = {"H": runs.horizon, "S": runs.states, "A": runs.actions}
+        bounds = [theory.switch_bound(**size, K=int(K), schedule=UCB2()) for K in runs.curves.episodes]
+        axes.plot(runs.curves.episodes, bounds, ":", color="black")
+    return figure
 
 
 def exponent(episodes: np.ndarray, costs: np.ndarray, decades: float = 1.0) -> float:
