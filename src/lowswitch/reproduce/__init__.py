@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -51,7 +50,7 @@ def reproduce(
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise ValueError(f"cannot write into {str(out)!r}: {error.strerror}; choose another folder") from error
-    lab, begin = Lab(out, size, progress=progress), time.perf_counter()
+    lab = Lab(out, size, progress=progress)
     sections: list[Section] = []
     pictures: dict[str, bytes] = {}
     for name in only or CLAIMS:
@@ -61,9 +60,7 @@ def reproduce(
     opening = None if only else headline(lab)
     if opening:
         pictures |= _draw(out, opening)
-    seconds = time.perf_counter() - begin
-    text = page.render(sections, pictures, opening=opening, mode=size.name, version=lowswitch.__version__, seconds=seconds)
-    _write_text(out / PAGE, text)
+    _write_text(out / PAGE, page.render(sections, pictures, opening=opening, mode=size.name, version=lowswitch.__version__))
     _write_text(out / "numbers.json", json.dumps(_numbers(sections, size), indent=1) + "\n")
 
 

@@ -15,7 +15,7 @@ STYLE = Path(__file__).with_name("page.css").read_text()
 Pictures = Mapping[str, bytes]  # PNG by figure name
 
 
-def render(sections: Sequence[Section], pictures: Pictures, *, opening: Section | None, mode: str, version: str, seconds: float) -> str:
+def render(sections: Sequence[Section], pictures: Pictures, *, opening: Section | None, mode: str, version: str) -> str:
     """The whole page: the verdicts, the opening picture, then each claim."""
     return f"""<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
@@ -24,7 +24,7 @@ def render(sections: Sequence[Section], pictures: Pictures, *, opening: Section 
 <p>Bai, Xie, Jiang, Wang, NeurIPS 2019, measured with lowswitch {html.escape(version)}, {html.escape(mode)} mode. For each claim: what
 the paper says, what was run, the rules that decide, and what they found. A section holds if each of its rules holds. The paper has no
 experiments, so nothing here is compared with published numbers.</p>
-<p class="soft">Computed in {seconds:.0f} s. Regret is exact, switches are counted one by one; H steps, S states, A actions, K episodes,
+<p class="soft">Regret is exact, switches are counted one by one; H steps, S states, A actions, K episodes,
 T = K H. A bound without a constant in the paper is compared in shape, not in height.</p>
 {_summary(sections)}
 {_section(opening, pictures) if opening else ""}
