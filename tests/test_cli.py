@@ -98,7 +98,12 @@ def test_bad_input_is_one_line_and_exit_code_2(arguments, message, capsys):
     assert captured.err.count("\n") == 1
 
 
-@pytest.mark.parametrize("arguments", [[], ["fly"], ["run"], ["run", *SMALL, "--algorithm", "ucb-h", "--episodes", "many"]])
+def test_without_a_command_it_shows_what_there_is(capsys):
+    assert main([]) == 2
+    assert "reproduce" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("arguments", [["fly"], ["run"], ["run", *SMALL, "--algorithm", "ucb-h", "--episodes", "many"]])
 def test_wrong_usage_exits_with_2(arguments, capsys):
     with pytest.raises(SystemExit) as caught:
         main(arguments)

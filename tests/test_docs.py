@@ -12,6 +12,7 @@ import pytest
 
 import lowswitch
 from lowswitch import algorithms, bandits, cli, envs
+from lowswitch.reproduce import CLAIMS
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -160,3 +161,10 @@ def test_what_the_pages_name_exists(name):
         thing = importlib.import_module(f"lowswitch.{file.removesuffix('.py')}")
         for part in path.split("."):
             thing = getattr(thing, part)
+
+
+def test_the_published_report_is_of_a_full_run():
+    report = page("docs/reproduction/report.html")
+    assert "full mode" in report
+    assert all(f'id="{claim}"' in report for claim in CLAIMS)
+    assert "does not hold" not in report.replace("proof does not hold", "")

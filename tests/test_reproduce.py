@@ -5,6 +5,7 @@ import json
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import lowswitch
@@ -12,6 +13,7 @@ from lowswitch import kernels
 from lowswitch.cli import main
 from lowswitch.reproduce import CLAIMS, reproduce
 from lowswitch.reproduce.lab import Lab, Size
+from lowswitch.reproduce.rounds import count_rounds
 from lowswitch.reproduce.section import Check, Section
 
 TINY = Size(name="tiny", episodes=100_000, seeds=2, pulls=5_000, bandit_runs=20, plain_episodes=150, plain_seeds=2)
@@ -24,7 +26,8 @@ def lab(tmp_path, monkeypatch):
     for module in ("qlearning", "open_questions"):
         monkeypatch.setattr(sys.modules[f"lowswitch.reproduce.{module}"], "PROBLEMS", RIVER)
     monkeypatch.setattr(sys.modules["lowswitch.reproduce.qlearning"], "HORIZONS", (3, 5))
-    monkeypatch.setattr(sys.modules["lowswitch.reproduce.pac_claim"], "PROBLEM", RIVER["RiverSwim"])
+    for module in ("pac_claim", "rounds"):
+        monkeypatch.setattr(sys.modules[f"lowswitch.reproduce.{module}"], "PROBLEM", RIVER["RiverSwim"])
     return Lab(tmp_path, TINY)
 
 
@@ -39,6 +42,11 @@ def test_the_sound_learner_keeps_every_rule(lab, name):
     assert failing(section) == []
     assert section.verdict == "holds"
     json.dumps(section.to_dict())
+
+
+def test_rounds_by_hand():
+    history = lowswitch.History(np.array([[2, 0, 0, 1], [2, 1, 0, 1], [3, 0, 0, 0], [9, 0, 0, 1]]))  # phases of 3, 1, 6 and 2 episodes
+    assert [count_rounds(history, 12, M) for M in (1, 2, 3, 100)] == [12, 2 + 1 + 3 + 1, 1 + 1 + 2 + 1, 4]
 
 
 BREAKS = {
@@ -106,14 +114,14 @@ def test_a_swapped_learning_rate_breaks_the_theorems(broken, lab, name):
 
 def test_the_page_figures_and_numbers_are_written(lab, tmp_path):
     sections = list(reproduce(tmp_path, size=TINY, only=["ucb2-h", "errata"]))
-    page = (tmp_path / "index.html").read_text()
+    page = (tmp_path / "ucb2-h-errata.html").read_text()
     for section in sections:
         assert f'id="{section.name}"' in page
         assert all(check.measured.split(",")[0] in page for check in section.checks)
     assert page.count("data:image/png;base64,") == 1
     assert "http" not in page.replace("http-equiv", "")  # nothing is fetched
-    assert {path.name for path in tmp_path.iterdir()} == {"cache", "index.html", "numbers.json", "ucb2-h.png", "ucb2-h.svg"}
-    numbers = json.loads((tmp_path / "numbers.json").read_text())
+    assert {path.name for path in tmp_path.iterdir()} == {"cache", "ucb2-h-errata.html", "ucb2-h-errata.json", "ucb2-h.png", "ucb2-h.svg"}
+    numbers = json.loads((tmp_path / "ucb2-h-errata.json").read_text())
     assert numbers["size"]["episodes"] == TINY.episodes
     assert numbers["claims"]["ucb2-h"]["verdict"] == sections[0].verdict
 
@@ -145,7 +153,7 @@ def test_the_command_line(lab, tmp_path, capsys, monkeypatch):
     text = capsys.readouterr().out
     assert text.startswith("errata       holds")
     assert "1 of 1 rules kept" in text
-    assert (tmp_path / "out" / "index.html").exists()
+    assert (tmp_path / "out" / "errata.html").exists()
     assert main(["reproduce", "--only", "lemas"]) == 2
     assert "unknown claim 'lemas'; did you mean 'lemmas'?" in capsys.readouterr().err
     (tmp_path / "file").write_text("")

@@ -18,6 +18,7 @@ from lowswitch import kernels
 from lowswitch.progress import Progress
 from lowswitch.reproduce.plain import play_plain
 from lowswitch.simulate import checkpoints, stream_key
+from lowswitch.threads import Pace
 
 EPISODES = 1000
 
@@ -68,6 +69,14 @@ def test_a_history_longer_than_its_buffer(monkeypatch):
     assert whole.history[0].changes.tolist() == pieces.history[0].changes.tolist()
     same(whole, pieces)
     same(whole, ls.simulate(mdp, ls.ucb_hoeffding(c=0.1), episodes=EPISODES, seeds=1))
+
+
+@pytest.mark.parametrize("size", [1, 7, 100, 10**6])
+def test_the_pieces_of_a_run_do_not_matter(mdp, size, monkeypatch):
+    whole = ls.simulate(mdp, ALGORITHMS["ucb2-h"], episodes=EPISODES, seeds=2)
+    monkeypatch.setattr(Pace, "__init__", lambda pace, _: setattr(pace, "size", size))
+    monkeypatch.setattr(Pace, "__exit__", lambda *_: None)
+    same(whole, ls.simulate(mdp, ALGORITHMS["ucb2-h"], episodes=EPISODES, seeds=2))
 
 
 def test_switches_stay_within_the_explicit_bound(mdp, algorithm):

@@ -53,9 +53,9 @@ def test_weights_by_hand(H):
     assert theory.learning_weights(3, H).tolist() == pytest.approx(expected)
 
 
-@pytest.mark.parametrize(("H", "published"), [(2, 1.681), (3, 1.439), (5, 1.256), (10, 1.125)])
+@pytest.mark.parametrize(("H", "published"), [(2, 1.685), (3, 1.44), (5, 1.257), (10, 1.127)])
 def test_error_accumulation_of_pure_ucb2(H, published):
-    """The largest S~_i for r* = 1, as computed independently for the errata (paper-notes A.7.6), is below 1 + 3 / H."""
+    """The largest S~_i for r* = 1 is what the errata say, rounded up there, and below 1 + 3 / H."""
     worst = max(theory.error_accumulation(i, H, ls.UCB2(r_star=1), limit=20_000) for i in range(1, 40 * H * H, max(1, H // 2)))
     assert worst == pytest.approx(published, abs=0.01)  # the largest over the i looked at here
     assert worst < 1 + 3 / H

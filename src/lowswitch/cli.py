@@ -22,7 +22,11 @@ if TYPE_CHECKING:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    options = _parser().parse_args(arguments)
+    parser = _parser()
+    if not (sys.argv[1:] if arguments is None else arguments):
+        parser.print_help(sys.stderr)
+        return 2
+    options = parser.parse_args(arguments)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("always", lowswitch.BonusWarning)
@@ -190,5 +194,6 @@ def reproduce(options: argparse.Namespace) -> None:
         for check in section.checks:
             if not check.holds:
                 print(f"    fails: {check.rule}: {check.measured}")
-    kept = sum(check.holds for section in sections for check in section.checks)
-    print(f"\n{kept} of {sum(len(section.checks) for section in sections)} rules kept\npage: {options.out}/{claims.PAGE}")
+    checks = [check for section in sections for check in section.checks]
+    print(f"\n{sum(check.holds for check in checks)} of {len(checks)} rules kept")
+    print(f"page: {options.out}/{claims.page_name(options.only)}")

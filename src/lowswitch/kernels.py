@@ -394,14 +394,21 @@ def follow(model, evaluation, changes, i, used):
 
 @entry
 def settle(model, evaluation, account, changes, used, episodes):
-    """Follow the first `used` row changes of a deployment history and charge all episodes up to `episodes`."""
+    """Follow the first `used` row changes of a deployment history; charge deployed policies, and all episodes up to each checkpoint.
+
+    A policy is charged when it is replaced or at a checkpoint, and not where a piece of the run happens to end: the sums are the same bits
+    however a run is cut into pieces.
+    """
     i = 0
     while i < used:
         charge(model, evaluation, account, changes[i, 0] + 1)
         i, first = follow(model, evaluation, changes, i, used)
         if len(model.starts) == 0:
             account.regret[1] = evaluation.best - flow(model, evaluation, first)
-    charge(model, evaluation, account, episodes)
+    mark = account.position[1]
+    while mark < len(account.checkpoints) and account.checkpoints[mark] <= episodes:
+        charge(model, evaluation, account, account.checkpoints[mark])
+        mark += 1
 
 
 @entry

@@ -43,6 +43,10 @@ class Learner:
         self._tables = fresh_tables(self._rule, self._allowed)
         self._policy = self._read_policy()
 
+    def __repr__(self) -> str:
+        size = f"horizon={self.horizon}, states={self.states}, actions={self.actions}"
+        return f"Learner({self.algorithm}, {size}, told {self.told:,} of {self.episodes:,} episodes)"
+
     @property
     def policy(self) -> np.ndarray:
         """The deployed policy [H, S], read-only; it changes only where `tell` says so."""

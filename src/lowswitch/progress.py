@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 import time
 
@@ -38,6 +39,7 @@ class Progress:
 
     def _draw(self, text: str) -> None:
         if self.show:
+            text = text[: shutil.get_terminal_size().columns - 1]
             sys.stderr.write("\r" + text.ljust(self.width) + ("" if text else "\r"))
             sys.stderr.flush()
             self.width = len(text)

@@ -47,7 +47,7 @@ def exact_regret(mdp: TabularMDP, history: History, *, episodes: int, initial: A
         raise ValueError(f"the history changes the policy after episode {changes[-1, 0]}, beyond the {episodes} episodes given")
     require_starts(mdp, episodes)
     evaluation, gap = evaluation_of(mdp, mdp.checked_policy(initial))
-    account = fresh_account(gap, np.zeros(0, dtype=np.int64))
+    account = fresh_account(gap, np.array([episodes]))
     kernels.settle(mdp.model, evaluation, account, changes, len(changes), episodes)
     return float(mdp.scale.to_regret(account.regret[0]))
 

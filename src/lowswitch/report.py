@@ -45,8 +45,10 @@ def half_width(values: np.ndarray, confidence: float = 0.95) -> float:
 def mean_and_interval(values: np.ndarray) -> str:
     """`mean ± half width`, both to the interval's precision."""
     mean, half = float(values.mean()), half_width(values)
+    if math.isnan(mean):
+        return "-"
     spread = 0.0 if math.isnan(half) else half
-    digits = 0 if max(abs(mean), spread) >= 100 or (spread == 0 and mean == round(mean)) else 2
+    digits = 0 if max(abs(mean), spread) >= 100 or (spread == 0 and mean.is_integer()) else 2
     return f"{mean:,.{digits}f}" + ("" if math.isnan(half) else f" ± {half:,.{digits}f}")
 
 
@@ -67,7 +69,7 @@ def summary(runs: Mapping[str, Runs]) -> str:
         [
             label,
             mean_and_interval(run.regret),
-            f"{run.regret.mean() / run.episodes:.4f}",
+            "-" if np.isnan(run.regret).any() else f"{run.regret.mean() / run.episodes:.4f}",
             mean_and_interval(run.local_switches),
             mean_and_interval(run.deployments),
             short(run.steps_per_second),
@@ -80,10 +82,10 @@ def summary(runs: Mapping[str, Runs]) -> str:
 
 def heading(run: Runs) -> str:
     """The size of the problem and of the experiment, in words."""
-    return (
-        f"S = {run.states}, A = {run.actions}, H = {run.horizon}; {run.episodes:,} episodes, {len(run.seeds)} seeds, "
-        f"optimal value {run.optimal_value:.4f}; means with 95 % intervals"
-    )
+    alone = len(run.seeds) == 1
+    seeds, means = ("one seed", "") if alone else (f"{len(run.seeds)} seeds", "; means with 95 % intervals")
+    size = f"S = {run.states}, A = {run.actions}, H = {run.horizon}"
+    return f"{size}; {run.episodes:,} episodes, {seeds}, optimal value {run.optimal_value:.4f}{means}"
 
 
 def versus(runs: Mapping[str, Runs], baselines: Mapping[str, str]) -> str:

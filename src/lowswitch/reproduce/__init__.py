@@ -20,6 +20,7 @@ from lowswitch.reproduce.lower_bound import lower_bound
 from lowswitch.reproduce.open_questions import open_questions
 from lowswitch.reproduce.pac_claim import pac
 from lowswitch.reproduce.qlearning import bernstein, headline, hoeffding
+from lowswitch.reproduce.rounds import rounds
 from lowswitch.reproduce.section import Section
 
 CLAIMS: dict[str, Callable[[Lab], Section]] = {
@@ -27,6 +28,7 @@ CLAIMS: dict[str, Callable[[Lab], Section]] = {
     "ucb2-h": hoeffding,
     "ucb2-b": bernstein,
     "pac": pac,
+    "rounds": rounds,
     "lower-bound": lower_bound,
     "lemmas": lemmas,
     "open": open_questions,
@@ -60,8 +62,14 @@ def reproduce(
     opening = None if only else headline(lab)
     if opening:
         pictures |= _draw(out, opening)
-    _write_text(out / PAGE, page.render(sections, pictures, opening=opening, mode=size.name, version=lowswitch.__version__))
-    _write_text(out / "numbers.json", json.dumps(_numbers(sections, size), indent=1) + "\n")
+    text = page.render(sections, pictures, opening=opening, mode=size.name, version=lowswitch.__version__)
+    _write_text(out / page_name(only), text)
+    _write_text((out / page_name(only)).with_suffix(".json"), json.dumps(_numbers(sections, size), indent=1) + "\n")
+
+
+def page_name(only: Sequence[str]) -> str:
+    """The file of the whole page, or of one with some claims, which leaves the whole one alone."""
+    return f"{'-'.join(only)}.html" if only else PAGE
 
 
 def _draw(out: Path, section: Section) -> dict[str, bytes]:
@@ -81,4 +89,4 @@ def _write_text(path: Path, text: str) -> None:
         file.write(text.encode())
 
 
-__all__ = ["CLAIMS", "FULL", "PAGE", "QUICK", "Section", "Size", "reproduce"]
+__all__ = ["CLAIMS", "FULL", "PAGE", "QUICK", "Section", "Size", "page_name", "reproduce"]

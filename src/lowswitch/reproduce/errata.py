@@ -30,7 +30,8 @@ def errata(lab: Lab) -> Section:
         name="errata",
         title="Errata of the paper",
         claim="Where the printed text and the proofs disagree, the library follows the proofs.",
-        method="By reading the paper against its sources and by running it; the errata page of the documentation gives each reason.",
+        method="One rule below; the others were found by reading the paper against its sources, and by the other sections. The errata page "
+        "of the documentation gives each reason.",
         checks=[
             Check(
                 "W_t as printed is no variance: for 50 values spread over [2, 5] it is below -H, under a root, for every H up to 100",

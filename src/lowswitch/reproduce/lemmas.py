@@ -137,7 +137,7 @@ def lemmas(lab: Lab) -> Section:
         checks=[*_weight_checks(), *_accumulation_checks(worst), *_watch_checks(lab, counts)],
         tables=[_table(lab, counts)],
         figures={"lemmas": figure},
-        captions={"lemmas": "The largest S~_i over i up to 30 H^2, for the paper's r* and for r* = 1 (pure UCB2), below 1 + 3/H."},
+        captions={"lemmas": "The largest S~_i over i up to 30 H^2, for the paper's r* and for r* = 1 (pure UCB2); they coincide."},
         remarks=["Stage I, the eager first 10 H^2 visits, is not needed for the error-accumulation lemma: r* = 1 keeps it."],
         numbers={
             "counts": {label: vars(count) for label, count in counts.items()},

@@ -58,7 +58,10 @@ def pac(lab: Lab) -> Section:
         checks=checks,
         tables=[Table("V* - V after all episodes, means over the seeds", header, rows)],
         figures={"pac": _figure(results, curves)},
-        captions={"pac": "Suboptimality of the mixture, of the policy deployed last and of the best one so far; mean over the seeds."},
+        captions={
+            "pac": "Suboptimality of the mixture, of the policy deployed last and of the best one so far, "
+            "until it is exactly optimal in every seed; mean over the seeds."
+        },
         remarks=[
             "The mixture's value is the average of the policies' values, so no Markov inequality is needed and nothing is lost to it.",
             "Stored is one entry for each row change, not one policy for each episode.",

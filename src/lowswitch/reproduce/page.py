@@ -36,7 +36,7 @@ T = K H. A bound without a constant in the paper is compared in shape, not in he
 def _summary(sections: Sequence[Section]) -> str:
     rows = "".join(
         f'<tr><td><a href="#{section.name}">{html.escape(section.title)}</a></td><td>{_badge(section)}</td>'
-        f"<td>{sum(check.holds for check in section.checks)} of {len(section.checks)}</td></tr>"
+        f"<td class='short'>{sum(check.holds for check in section.checks)} of {len(section.checks)}</td></tr>"
         for section in sections
     )
     head = "<th>claim</th><th>verdict</th><th>rules kept</th>"
@@ -50,7 +50,7 @@ def _badge(section: Section) -> str:
 def _section(section: Section, pictures: Pictures) -> str:
     checks = Table(
         "The rules, and what was measured",
-        ("rule", "measured", ""),
+        ("rule", "measured", "verdict"),
         [[check.rule, check.measured, "holds" if check.holds else "FAILS"] for check in section.checks],
     )
     kind = "words" if section.name == "errata" else "numbers"
