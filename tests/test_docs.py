@@ -16,7 +16,6 @@ from lowswitch.reproduce import CLAIMS
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
-pytestmark = pytest.mark.skipif(not DOCS.is_dir(), reason="the documentation is not part of an installed package")
 
 
 def page(name):
@@ -49,8 +48,6 @@ def assert_prints(printed, shown):
 
 @pytest.mark.parametrize("name", ["README.md", "docs/index.md", "docs/tutorial.md"])
 def test_the_python_of_a_page_runs_and_prints_what_it_shows(name, tmp_path, monkeypatch, capsys):
-    pytest.importorskip("matplotlib")
-    pytest.importorskip("gymnasium")
     monkeypatch.chdir(tmp_path)
     namespace, printed = {"__name__": name}, None
     for language, text in blocks(page(name)):
@@ -63,7 +60,6 @@ def test_the_python_of_a_page_runs_and_prints_what_it_shows(name, tmp_path, monk
 
 
 def test_the_commands_print_what_their_page_shows(tmp_path, monkeypatch, capsys):
-    pytest.importorskip("matplotlib")
     monkeypatch.chdir(tmp_path)
     printed, commands = "", 0
     for language, text in blocks(page("docs/cli.md")):

@@ -215,9 +215,10 @@ def test_progress_on_a_terminal_and_silence_elsewhere(capsys, monkeypatch):
     screen = io.StringIO()
     monkeypatch.setattr(sys, "stderr", screen)
     with Progress(200, unit="steps", show=True, label="x") as progress:
+        progress.note("waiting for it")
         progress.update(0)
         progress.update(100)
-    assert "the very first run compiles" in screen.getvalue()
+    assert "x  waiting for it" in screen.getvalue()
     assert "50%" in screen.getvalue()
     assert " steps/s" in screen.getvalue()
     assert "s left" in screen.getvalue()

@@ -19,7 +19,7 @@ from lowswitch import storage
 from lowswitch.arrays import NEVER, Bandit, BanditTables
 from lowswitch.mdp import require_count
 from lowswitch.naming import nearest
-from lowswitch.progress import Progress
+from lowswitch.progress import LOADING, Progress, needs_loading
 from lowswitch.schedules import UCB2, EveryVisit, Triggers
 from lowswitch.simulate import checkpoints, stream_key
 from lowswitch.threads import Pace, cores, run_all
@@ -262,6 +262,8 @@ def simulate(
     edges = np.linspace(0, runs, min(runs, workers * _BLOCKS_PER_THREAD) + 1).astype(int).tolist()
     blocks = [_Block(bandit, tables, first, last) for first, last in itertools.pairwise(edges)]
     with Progress(runs * pulls, unit="pulls", show=progress, label=str(algorithm)) as bar:
+        if needs_loading(kernels.play_bandits):
+            bar.note(LOADING)
         bar.update(0)
         kernels.play_bandits(bandit, tables, 0, 0, 0, 0)  # compiles
         begin = time.perf_counter()

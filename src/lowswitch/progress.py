@@ -5,8 +5,15 @@ from __future__ import annotations
 import shutil
 import sys
 import time
+from typing import Any
 
+LOADING = "loading the kernels; the very first run compiles them for some seconds ..."
 _BAR = 24
+
+
+def needs_loading(kernel: Any) -> bool:
+    """Whether a compiled function was not called in this process yet."""
+    return not getattr(kernel, "signatures", True)
 
 
 class Progress:
@@ -15,7 +22,7 @@ class Progress:
     def __init__(self, total: int, *, unit: str, show: bool | None = None, label: str = "") -> None:
         self.total, self.unit, self.label = total, unit, label
         self.show = sys.stderr.isatty() if show is None else show
-        self.begin = 0.0
+        self.begin = time.perf_counter()
         self.width = 0
 
     def __enter__(self) -> Progress:
@@ -24,12 +31,16 @@ class Progress:
     def __exit__(self, *_: object) -> None:
         self._draw("")
 
+    def note(self, text: str) -> None:
+        """Say what is being waited for."""
+        self._draw(f"{self.label}  {text}")
+
     def update(self, done: int) -> None:
+        """Say how much is done; the clock starts anew while that is nothing."""
         if not self.show:
             return
         if done == 0:
             self.begin = time.perf_counter()
-            self._draw(f"{self.label}  starting; the very first run compiles for some seconds ...")
             return
         elapsed = time.perf_counter() - self.begin
         filled = _BAR * done // self.total

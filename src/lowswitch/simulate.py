@@ -17,7 +17,7 @@ from lowswitch.arrays import Log, Rule
 from lowswitch.history import History
 from lowswitch.learner import compile_rule, fresh_tables, require_algorithm, warn_if_loud
 from lowswitch.mdp import TabularMDP, require_count
-from lowswitch.progress import Progress
+from lowswitch.progress import LOADING, Progress, needs_loading
 from lowswitch.regret import evaluation_of, fresh_account, require_starts
 from lowswitch.threads import Pace, cores, run_all
 
@@ -159,6 +159,8 @@ def simulate(
     seeds: how many (0, 1, ...), or which. threads: the machine's cores by default; results do not depend on it.
     regret: False leaves it out (NaN) and saves its time. history: True keeps every row change. progress: on a terminal by default.
     """
+    from lowswitch import kernels
+
     if not isinstance(mdp, TabularMDP):
         raise ValueError(f"the problem must be a TabularMDP such as lowswitch.envs.riverswim(), not {mdp!r}")
     require_algorithm(algorithm)
@@ -169,8 +171,10 @@ def simulate(
     rule = compile_rule(algorithm, horizon=mdp.horizon, states=mdp.states, actions=mdp.actions, episodes=episodes)
     runs = [_Run(mdp, rule, seed, episodes, regret=regret, history=history) for seed in numbers]
     with Progress(len(runs) * episodes * mdp.horizon, unit="steps", show=progress, label=str(algorithm)) as bar:
-        bar.update(0)
+        if needs_loading(kernels.simulate):
+            bar.note(LOADING)
         _Run(mdp, rule, numbers[0], 1, regret=regret, history=history).play(threading.Event())  # compiles, and fills what threads share
+        bar.update(0)
         begin = time.perf_counter()
         run_all([run.play for run in runs], workers=workers, look_up=lambda: bar.update(sum(run.done for run in runs) * mdp.horizon))
         seconds = time.perf_counter() - begin
