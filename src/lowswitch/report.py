@@ -151,9 +151,14 @@ def _draw_panel(axes: Axes, runs: Mapping[str, Runs], name: str) -> None:
         low, high = np.quantile(curves, BAND, axis=0)
         axes.fill_between(run.curves.episodes, low, high, alpha=0.2, linewidth=0, color=colour)
         axes.plot(run.curves.episodes, curves.mean(axis=0), DASHES[i % len(DASHES)], label=label, linewidth=1.6, color=colour)
-    axes.set_xscale("log")
-    if any(np.nanmax(getattr(run.curves, name), initial=0) > 0 for run in runs.values()):
-        axes.set_yscale("log")
+    drawn = any(np.nanmax(getattr(run.curves, name), initial=0) > 0 for run in runs.values())
+    dress(axes, log="xy" if drawn else "x")
+
+
+def dress(axes: Axes, *, log: str = "") -> None:
+    """The look of every panel: logarithmic axes where asked for, a light grid, no box."""
+    for name in log:
+        getattr(axes, f"set_{name}scale")("log")
     axes.grid(which="major", alpha=0.25)
     axes.spines[["top", "right"]].set_visible(False)
 

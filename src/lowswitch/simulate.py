@@ -159,8 +159,6 @@ def simulate(
     seeds: how many (0, 1, ...), or which. threads: the machine's cores by default; results do not depend on it.
     regret: False leaves it out (NaN) and saves its time. history: True keeps every row change. progress: on a terminal by default.
     """
-    from lowswitch import kernels
-
     if not isinstance(mdp, TabularMDP):
         raise ValueError(f"the problem must be a TabularMDP such as lowswitch.envs.riverswim(), not {mdp!r}")
     require_algorithm(algorithm)
@@ -171,20 +169,34 @@ def simulate(
     rule = compile_rule(algorithm, horizon=mdp.horizon, states=mdp.states, actions=mdp.actions, episodes=episodes)
     runs = [_Run(mdp, rule, seed, episodes, regret=regret, history=history) for seed in numbers]
     with Progress(len(runs) * episodes * mdp.horizon, unit="steps", show=progress, label=str(algorithm)) as bar:
-        if needs_loading(kernels.simulate):
-            bar.note(LOADING)
-        _Run(mdp, rule, numbers[0], 1, regret=regret, history=history).play(threading.Event())  # compiles, and fills what threads share
-        bar.update(0)
-        begin = time.perf_counter()
-        run_all([run.play for run in runs], workers=workers, look_up=lambda: bar.update(sum(run.done for run in runs) * mdp.horizon))
-        seconds = time.perf_counter() - begin
-    results = Runs(
+        seconds = _play_all(runs, workers, bar)
+    results = _gather(mdp, algorithm, runs, seconds)
+    warn_if_loud(float(results.loud_share.mean()), algorithm)
+    return results
+
+
+def _play_all(runs: list[_Run], workers: int, bar: Progress) -> float:
+    """Play all runs on threads; return the seconds it took once everything was compiled."""
+    from lowswitch import kernels
+
+    if needs_loading(kernels.simulate):
+        bar.note(LOADING)
+    runs[0].first_episode().play(threading.Event())  # compiles, and fills what threads share
+    bar.update(0)
+    begin = time.perf_counter()
+    run_all([run.play for run in runs], workers=workers, look_up=lambda: bar.update(sum(run.done * run.rule.H for run in runs)))
+    return time.perf_counter() - begin
+
+
+def _gather(mdp: TabularMDP, algorithm: Algorithm, runs: list[_Run], seconds: float) -> Runs:
+    episodes, histories = runs[0].episodes, [run.history for run in runs if run.history is not None]
+    return Runs(
         algorithm=algorithm,
         horizon=mdp.horizon,
         states=mdp.states,
         actions=mdp.actions,
         episodes=episodes,
-        seeds=np.array(numbers, dtype=np.int64),
+        seeds=np.array([run.seed for run in runs], dtype=np.int64),
         optimal_value=_optimal_value(mdp, episodes),
         regret=np.array([run.curves.regret[-1] for run in runs]),
         local_switches=np.array([run.curves.local_switches[-1] for run in runs]),
@@ -194,11 +206,9 @@ def simulate(
         curves=Curves(checkpoints(episodes), *(np.stack(rows) for rows in zip(*(run.curves[1:] for run in runs), strict=True))),
         initial=mdp.actions_allowed.argmax(axis=-1),
         policy=np.stack([run.policy for run in runs]),
-        history=tuple(run.history for run in runs if run.history is not None) if history else None,
+        history=tuple(histories) if histories else None,
         seconds=seconds,
     )
-    warn_if_loud(float(results.loud_share.mean()), algorithm)
-    return results
 
 
 def _optimal_value(mdp: TabularMDP, episodes: int) -> float:
@@ -225,6 +235,10 @@ class _Run:
         self.mdp, self.rule, self.seed, self.episodes = mdp, rule, seed, episodes
         self.wants_regret, self.wants_history = regret, history
         self.done = 0  # episodes
+
+    def first_episode(self) -> _Run:
+        """A run of the same kind that ends after one episode."""
+        return _Run(self.mdp, self.rule, self.seed, 1, regret=self.wants_regret, history=self.wants_history)
 
     def play(self, stop: threading.Event) -> None:
         from lowswitch import kernels

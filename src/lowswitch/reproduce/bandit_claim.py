@@ -298,5 +298,4 @@ def _draw_panel(axes: Axes, row: Mapping[str, BanditRuns], name: str, pulls: np.
         axes.plot(times, curves.mean(axis=0)[late], report.DASHES[i], label=label, linewidth=1.6, color=report.COLOURS[i])
     axes.plot(pulls, allowed, ":", color="black", linewidth=1.6, label="allowed to UCB2(0.09) (see caption)")
     axes.set_xscale("log")
-    axes.grid(which="major", alpha=0.25)
-    axes.spines[["top", "right"]].set_visible(False)
+    report.dress(axes)

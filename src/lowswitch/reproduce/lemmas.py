@@ -242,12 +242,10 @@ def _figure(worst: dict[str, np.ndarray]) -> Figure:
     for i, (r_star, values) in enumerate(worst.items()):
         style: dict[str, Any] = {"marker": "os"[i], "markersize": (11, 5)[i], "fillstyle": ("none", "full")[i], "color": report.COLOURS[i]}
         axes.plot(HORIZONS, values, label=f"largest S~_i, r* = {r_star}", **style)
-    axes.set_xscale("log")
+    report.dress(axes, log="x")
     axes.set_xticks(HORIZONS, [str(H) for H in HORIZONS])
     axes.minorticks_off()
     axes.set_xlabel("horizon H (steps)")
     axes.set_ylabel("times an error is counted")
-    axes.grid(alpha=0.25)
-    axes.spines[["top", "right"]].set_visible(False)
     figure.legend(loc="outside lower center", ncols=2, frameon=False)
     return figure

@@ -333,5 +333,4 @@ def _draw_panel(axes: Axes, studies: Sequence[Study]) -> None:
     axes.set_title(f"HS = {some.H * some.S:,}, A = {some.A}", fontsize=11)
     axes.set_xlabel("switches allowed / (HSA)")
     axes.set_ylim(0, 1)
-    axes.grid(alpha=0.25)
-    axes.spines[["top", "right"]].set_visible(False)
+    report.dress(axes)

@@ -97,11 +97,8 @@ def _figure(speed_up: dict[str, np.ndarray], most: dict[str, float]) -> Figure:
     for i, (label, values) in enumerate(speed_up.items()):
         axes.plot(MACHINES, values, "os^"[i] + report.DASHES[i], color=report.COLOURS[i], label=label)
         axes.axhline(most[label], linewidth=0.8, color=report.COLOURS[i])
-    axes.set_xscale("log")
-    axes.set_yscale("log")
+    report.dress(axes, log="xy")
     axes.set_xlabel("machines M")
     axes.set_ylabel("speed-up (episodes a round)")
-    axes.grid(alpha=0.25)
-    axes.spines[["top", "right"]].set_visible(False)
     figure.legend(loc="outside lower center", ncols=4, frameon=False)
     return figure
