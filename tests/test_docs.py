@@ -164,3 +164,7 @@ def test_the_published_report_is_of_a_full_run():
     assert "full mode" in report
     assert all(f'id="{claim}"' in report for claim in CLAIMS)
     assert "does not hold" not in report.replace("proof does not hold", "")
+    shown = [cell.strip() for line in page("docs/reproduction.md").splitlines() if "±" in line for cell in line.split("|")]
+    numbers = [number for cell in shown for number in re.findall(r"[\d,]{5,}", cell)]
+    assert len(numbers) == 12
+    assert all(f"<td>{number}" in report for number in numbers)
