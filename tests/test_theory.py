@@ -1,6 +1,7 @@
 """Every bound by hand."""
 
 import math
+from fractions import Fraction
 
 import pytest
 
@@ -53,12 +54,17 @@ def test_weights_by_hand(H):
     assert theory.learning_weights(3, H).tolist() == pytest.approx(expected)
 
 
-@pytest.mark.parametrize(("H", "published"), [(2, 1.685), (3, 1.44), (5, 1.257), (10, 1.127)])
-def test_error_accumulation_of_pure_ucb2(H, published):
-    """The largest S~_i for r* = 1 is what the errata say, rounded up there, and below 1 + 3 / H."""
-    worst = max(theory.error_accumulation(i, H, ls.UCB2(r_star=1), limit=20_000) for i in range(1, 40 * H * H, max(1, H // 2)))
-    assert worst == pytest.approx(published, abs=0.01)  # the largest over the i looked at here
-    assert worst < 1 + 3 / H
+@pytest.mark.parametrize(("H", "rounded"), [(2, 1.690), (3, 1.446), (5, 1.261), (10, 1.128)])
+def test_error_accumulation_of_pure_ucb2(H, rounded):
+    """S~_i for r* = 1 stays below its limit, the errata's number and far from 1 + 3 / H, and comes close to it at a late trigger."""
+    pure, m = ls.UCB2(r_star=1), 2 * H * (H + 1)
+    limit = theory.error_accumulation_limit(H, pure)
+    assert limit == pytest.approx(float(Fraction(H + 1, m) / (1 - Fraction(m, m + 1) ** H)))
+    assert round(limit, 3) == rounded
+    early = max(theory.error_accumulation(i, H, pure, limit=20_000) for i in range(1, min(2000, 30 * H * H), max(1, H // 2)))
+    assert early < limit < 1 + 3 / H
+    late = next(i for i in pure.triggers(horizon=H, limit=10**4).later if i > 8000)
+    assert theory.error_accumulation(late, H, pure, limit=10**6) == pytest.approx(limit, rel=1e-3)
 
 
 def test_error_accumulation_of_every_visit_is_the_plain_sum():

@@ -111,10 +111,11 @@ class Learner:
         visited = np.arange(self.horizon) * self.states + states
         rows, cells = np.unique(visited), np.unique(visited * self.actions + actions)
         tables, told, policy = self._tables, self.told, self._policy
-        before = tables.rows[rows], tables.cells[cells], tables.moments[cells[: len(tables.moments)]], tables.loud.copy()
+        moments = cells[: len(tables.moments)]  # none where no bonus reads them
+        before = tables.rows[rows], tables.cells[cells], tables.moments[moments], tables.loud.copy()
 
         def undo() -> None:
-            tables.rows[rows], tables.cells[cells], tables.moments[cells[: len(tables.moments)]], tables.loud[:] = before
+            tables.rows[rows], tables.cells[cells], tables.moments[moments], tables.loud[:] = before
             self.told, self._policy = told, policy
 
         return undo

@@ -138,3 +138,13 @@ def error_accumulation(i: int, H: int, schedule: UCB2, limit: int) -> float:
     tail = 1 + 1 / H - weights.sum()
     growth = float(schedule.growth(H)) - 1
     return float(weights[used - i].sum() + tail * math.exp(growth * (H + 1)))
+
+
+def error_accumulation_limit(H: int, schedule: UCB2) -> float:
+    """eta (H + 1) / (1 - (1 + eta)^-H): where S~_i tends from below along the triggers i, for r* = 1 and any other.
+
+    Own derivation: for large i, alpha_t^i is (H + 1) / i (i / t)^(H + 1), and from a trigger i on the j-th stretch between triggers, of
+    length eta (1 + eta)^j i, counts that at its beginning.
+    """
+    eta = schedule.eta_value(H)
+    return eta * (H + 1) / -math.expm1(-H * math.log1p(eta))
