@@ -108,6 +108,32 @@ class Account(NamedTuple):
     curve: np.ndarray  # [C]  regret
 
 
+class Window(NamedTuple):
+    """Episodes that were played ahead of what is learned; episode k lies in slot k % W."""
+
+    ready: np.ndarray  # [W]  whether the slot holds an episode that the deployed policy played
+    states: np.ndarray  # [W, H]
+    actions: np.ndarray  # [W, H]
+    rewards: np.ndarray  # [W, H]
+
+
+class Rounds(NamedTuple):
+    """How M machines play one run, and how far they are."""
+
+    episodes: int  # in all, unless the run is stopped before
+    cut: int  # AT_TRIGGER, AT_SWITCH or AT_MISMATCH
+    pause: bool  # look at each deployment whether the run can stop
+    policy_gap: float  # stop when the deployed policy is so close to the optimum; below 0: never
+    mixture_gap: float  # likewise for the mixture of all policies so far
+    room: int  # row changes that a round may make
+    counts: np.ndarray  # [4]  rounds, episodes played, episodes learned, episodes at which the run ends
+    earned: np.ndarray  # [1]  rewards of the episodes learned
+    plays: np.ndarray  # [H * S * A]  how often machines played each action, episodes thrown away included
+    stamps: np.ndarray  # [n, 2]  beside each row change in the log: rounds and episodes played so far
+    curve: np.ndarray  # [C]  rounds at each checkpoint
+    earned_curve: np.ndarray  # [C]
+
+
 class Bandit(NamedTuple):
     """A problem with Bernoulli arms, and an algorithm worked out for one number of pulls."""
 

@@ -12,6 +12,9 @@ entry = njit(cache=True, nogil=True, error_model="numpy")  # called from Python,
 inline = njit(cache=True, nogil=True, error_model="numpy", forceinline=True)  # part of a hot loop
 
 HOEFFDING, BERNSTEIN = 0, 1
+QUIET, TRIGGERED, SWITCHED = 0, 1, 2  # what a transition did to its row
+AT_TRIGGER, AT_SWITCH, AT_MISMATCH = 0, 1, 2  # where a round of many machines is cut
+
 # ---- noise ---------------------------------------------------------------------------------------------------------
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
@@ -172,7 +175,7 @@ def deploy(rule, tables, here):
 
 @inline
 def digest(rule, tables, h, x, a, reward, y):
-    """Learn one transition; return whether row (h, x) switched. Bai et al. 2019, Algorithms 2 and UCB2B.
+    """Learn one transition; return what it did to row (h, x). Bai et al. 2019, Algorithms 2 and UCB2B.
 
     The deployed copy of Q is needed only through its argmax, and between two triggers only the deployed action's estimate moves. So a
     row keeps the best of its other estimates, and the maximum over all actions is looked for only when the action changes.
@@ -200,8 +203,9 @@ def digest(rule, tables, h, x, a, reward, y):
         cell["due"] = next_trigger(rule, n)
         if q < rival:
             deploy(rule, tables, here)
-            return True
-    return False
+            return SWITCHED
+        return TRIGGERED
+    return QUIET
 
 
 # ---- exact values --------------------------------------------------------------------------------------------------
@@ -431,19 +435,35 @@ def log_switch(changes, i, k, h, x, a):
 
 
 @inline
+def start_state(model, H, key, k):
+    """Where episode k begins: in its state of the start sequence, or drawn from the start law."""
+    if len(model.starts) > 0:
+        x = np.int64(model.starts[k])
+    else:
+        x = draw(model.heads, model.columns, len(model.heads) - 1, noise(key, episode_address(k, H)))
+    return x
+
+
+@inline
+def outcome_of(model, key, k, H, A, h, x, a):
+    """The reward and the successor of action a at step h of episode k in state x."""
+    sa = x * A + a
+    step = episode_address(k, H) + np.uint64(1 + 2 * h)
+    y = draw(model.heads, model.columns, h * model.stride + sa, noise(key, step))
+    reward = model.rewards[h * model.reward_stride + sa]
+    if model.bernoulli:
+        reward = 1.0 if uniform(noise(key, step + _1)) < reward else 0.0
+    return reward, y
+
+
+@inline
 def play_episode(rule, tables, model, log, key, k, x):
     """Play and learn episode k from state x; return how many rows switched."""
-    address = episode_address(k, rule.H)
     switches = 0
     for h in range(rule.H):
         a = tables.rows[h * rule.S + x]["action"]
-        sa = x * rule.A + a
-        step = address + np.uint64(1 + 2 * h)
-        y = draw(model.heads, model.columns, h * model.stride + sa, noise(key, step))
-        reward = model.rewards[h * model.reward_stride + sa]
-        if model.bernoulli:
-            reward = 1.0 if uniform(noise(key, step + _1)) < reward else 0.0
-        if digest(rule, tables, h, x, a, reward, y):
+        reward, y = outcome_of(model, key, k, rule.H, rule.A, h, x, a)
+        if digest(rule, tables, h, x, a, reward, y) == SWITCHED:
             log_switch(log.changes, log.counts[2] + switches, k, h, x, tables.rows[h * rule.S + x]["action"])
             switches += 1
         x = y
@@ -453,22 +473,17 @@ def play_episode(rule, tables, model, log, key, k, x):
 @entry
 def play(rule, tables, model, log, key, first, last):
     """Play episodes first .. last - 1, or as many as the log has room for; return the next episode."""
-    counts = log.counts
     mark = np.searchsorted(log.checkpoints, first, side="right")
     for k in range(first, last):
-        if counts[2] + rule.H > len(log.changes):
+        if log.counts[2] + rule.H > len(log.changes):
             return k
-        if len(model.starts) > 0:
-            x = np.int64(model.starts[k])
-        else:
-            x = draw(model.heads, model.columns, len(model.heads) - 1, noise(key, episode_address(k, rule.H)))
-        switches = play_episode(rule, tables, model, log, key, k, x)
-        counts[0] += switches
-        counts[1] += switches > 0
-        counts[2] += switches
+        switches = play_episode(rule, tables, model, log, key, k, start_state(model, rule.H, key, k))
+        log.counts[0] += switches
+        log.counts[1] += switches > 0
+        log.counts[2] += switches
         if log.checkpoints[mark] == k + 1:
-            log.switches[mark] = counts[0]
-            log.deployments[mark] = counts[1]
+            log.switches[mark] = log.counts[0]
+            log.deployments[mark] = log.counts[1]
             mark += 1
     return last
 
@@ -497,10 +512,184 @@ def digest_batch(rule, tables, states, actions, rewards, off_policy, first, chan
         for h in range(rule.H):
             y = states[b, h + 1] if h + 1 < rule.H else 0
             x, a = states[b, h], actions[b, h]
-            if digest(rule, tables, h, x, a, rewards[b, h], y):
+            if digest(rule, tables, h, x, a, rewards[b, h], y) == SWITCHED:
                 log_switch(changes, logged, first + b, h, x, tables.rows[h * rule.S + x]["action"])
                 logged += 1
     return logged, -1, -1
+
+
+# ---- many machines, one policy a round -------------------------------------------------------------------------------
+
+
+@inline
+def roll_out(model, policy, A, key, k, states, rewards, i):
+    """Play episode k by a policy [H, S] into row i of states and rewards [n, H]."""
+    H = len(policy)
+    x = start_state(model, H, key, k)
+    for h in range(H):
+        states[i, h] = x
+        rewards[i, h], x = outcome_of(model, key, k, H, A, h, x, policy[h, x])
+
+
+@entry
+def play_out(model, policy, A, key, episodes, states, rewards):
+    """Play these episodes [n] by a policy [H, S]."""
+    for i in range(len(episodes)):
+        roll_out(model, policy, A, key, episodes[i], states, rewards, i)
+
+
+@entry
+def plan_round(window, rounds, episodes):
+    """Write down the episodes of the next round, one for each machine: the first that are not played yet; return how many."""
+    told, limit = rounds.counts[2], rounds.counts[3]
+    planned = 0
+    for k in range(told, min(limit, told + len(window.ready))):
+        if not window.ready[k % len(window.ready)]:
+            episodes[planned] = k
+            planned += 1
+            if planned == len(episodes):
+                break
+    return planned
+
+
+@inline
+def receive(window, rounds, policy, A, slot):
+    """Take an episode that lies in a slot of the window as played by this policy."""
+    H, S = policy.shape
+    for h in range(H):
+        x = np.int64(window.states[slot, h])
+        a = policy[h, x]
+        window.actions[slot, h] = a
+        rounds.plays[(h * S + x) * A + a] += 1
+    window.ready[slot] = True
+
+
+@entry
+def receive_round(window, rounds, policy, A, episodes, states, rewards):
+    """Take the episodes [n] of a round as machines played them, states and rewards [n, H]."""
+    for i in range(len(episodes)):
+        slot = episodes[i] % len(window.ready)
+        for h in range(len(policy)):
+            window.states[slot, h] = states[i, h]
+            window.rewards[slot, h] = rewards[i, h]
+        receive(window, rounds, policy, A, slot)
+    rounds.counts[0] += 1
+    rounds.counts[1] += len(episodes)
+
+
+@inline
+def follows_policy(rule, tables, window, slot):
+    """Whether the deployed policy plays the actions of this episode; then the episode is what it would have played."""
+    same = True
+    for h in range(rule.H):
+        same &= window.actions[slot, h] == tables.rows[h * rule.S + window.states[slot, h]]["action"]
+    return same
+
+
+@inline
+def learn_episode(rule, tables, log, rounds, window, slot, k):
+    """Learn the episode in a slot; return how many rows switched, and whether a trigger fired anywhere."""
+    switches, triggered = 0, False
+    for h in range(rule.H):
+        x = np.int64(window.states[slot, h])
+        y = np.int64(window.states[slot, h + 1]) if h + 1 < rule.H else 0
+        reward = window.rewards[slot, h]
+        outcome = digest(rule, tables, h, x, np.int64(window.actions[slot, h]), reward, y)
+        rounds.earned[0] += reward
+        triggered |= outcome != QUIET
+        if outcome == SWITCHED:
+            i = log.counts[2] + switches
+            log_switch(log.changes, i, k, h, x, tables.rows[h * rule.S + x]["action"])
+            rounds.stamps[i, 0], rounds.stamps[i, 1] = rounds.counts[0], rounds.counts[1]
+            switches += 1
+    return switches, triggered
+
+
+@entry
+def learn_played(rule, tables, log, window, rounds):
+    """Learn in order what lies in the window, up to where the round is cut or, if asked to pause, to a deployment; return if it paused."""
+    counts, mark = rounds.counts, np.searchsorted(log.checkpoints, rounds.counts[2], side="right")
+    paused = False
+    while not paused and counts[2] < counts[3]:
+        k = counts[2]
+        slot = k % len(window.ready)
+        if not window.ready[slot] or not follows_policy(rule, tables, window, slot):
+            break
+        window.ready[slot] = False
+        switches, triggered = learn_episode(rule, tables, log, rounds, window, slot, k)
+        log.counts[1] += switches > 0
+        log.counts[2] += switches
+        if log.checkpoints[mark] == k + 1:
+            rounds.curve[mark], rounds.earned_curve[mark] = counts[0], rounds.earned[0]
+            mark += 1
+        counts[2] = k + 1
+        if (rounds.cut == AT_TRIGGER and triggered) or (rounds.cut == AT_SWITCH and switches > 0):
+            window.ready[:] = False
+        paused = rounds.pause and switches > 0
+    return paused
+
+
+@entry
+def forget_stale(rule, tables, window):
+    """Drop the episodes that the deployed policy would play otherwise."""
+    for slot in range(len(window.ready)):
+        if window.ready[slot]:
+            window.ready[slot] = follows_policy(rule, tables, window, slot)
+
+
+@entry
+def last_episode(account, rounds):
+    """How many episodes there will be under the deployed policy: all, or fewer where it or the mixture so far is good enough.
+
+    The mixture's gap after t episodes is regret(t) / t, and regret grows by the policy's gap an episode. To be asked at a deployment,
+    when every episode so far is charged: then the answer does not depend on rounds.
+    """
+    regret, gap, told = account.regret[0], account.regret[1], account.position[0]
+    last = rounds.episodes
+    if gap <= rounds.policy_gap:
+        last = told
+    elif told > 0 and regret <= rounds.mixture_gap * told:
+        last = told
+    elif gap < rounds.mixture_gap:
+        more = math.ceil((regret - rounds.mixture_gap * told) / (rounds.mixture_gap - gap))
+        last = min(last, told + max(1, np.int64(more)))
+    return last
+
+
+@entry
+def learn_round(rule, tables, model, evaluation, log, account, window, rounds):
+    """Learn the episodes of a round, charge them, and see whether enough is known."""
+    settled, deployments = log.counts[2], log.counts[1]
+    paused = True
+    while paused:
+        paused = learn_played(rule, tables, log, window, rounds)
+        if evaluation.wanted:
+            used = log.counts[2]
+            settle(model, evaluation, account, log.changes[settled:used], used - settled, rounds.counts[2])
+            settled = used
+        if paused:
+            rounds.counts[3] = last_episode(account, rounds)
+    if rounds.cut == AT_MISMATCH and log.counts[1] > deployments:
+        forget_stale(rule, tables, window)
+
+
+@entry
+def play_rounds(rule, tables, model, evaluation, log, account, window, rounds, policy, key, episodes, most):
+    """Play and learn up to `most` rounds, or as many as the log has room for; `policy` and `episodes` are room to work in."""
+    counts, played = rounds.counts, 0
+    while played < most and counts[2] < counts[3] and log.counts[2] + rounds.room <= len(log.changes):
+        for h in range(rule.H):
+            for x in range(rule.S):
+                policy[h, x] = tables.rows[h * rule.S + x]["action"]
+        planned = plan_round(window, rounds, episodes)
+        for i in range(planned):
+            slot = episodes[i] % len(window.ready)
+            roll_out(model, policy, rule.A, key, episodes[i], window.states, window.rewards, slot)
+            receive(window, rounds, policy, rule.A, slot)
+        counts[0] += 1
+        counts[1] += planned
+        learn_round(rule, tables, model, evaluation, log, account, window, rounds)
+        played += 1
 
 
 # ---- bandits -------------------------------------------------------------------------------------------------------

@@ -80,7 +80,11 @@ class Learner:
         """
         if not isinstance(off_policy, bool):
             raise ValueError(f"off_policy must be True or False, not {off_policy!r}")
-        states, actions, rewards = self._checked_batch(states, actions, rewards)
+        states, actions, rewards = checked_batch(states, actions, rewards, self._allowed)
+        if self.told + len(states) > self.episodes:
+            raise ValueError(
+                f"this learner was made for {self.episodes} episodes and has been told {self.told}; make one with more episodes"
+            )
         undo = self._undo(states, actions)
         try:
             switch = self._learn(states, actions, rewards, off_policy)
@@ -153,33 +157,31 @@ class Learner:
         policy.flags.writeable = False
         return policy
 
-    def _checked_batch(self, states: Any, actions: Any, rewards: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Contiguous [B, H] arrays in range."""
-        states, actions, rewards = np.asarray(states), np.asarray(actions), np.asarray(rewards, dtype=float)
-        if states.ndim in (1, 2) and states.shape[-1] == self.horizon + 1:
-            states = states[..., :-1]
-        if not states.shape == actions.shape == rewards.shape or states.ndim not in (1, 2) or states.shape[-1] != self.horizon:
-            raise ValueError(
-                f"an episode is {self.horizon} states, actions and rewards (or a batch of such rows), "
-                f"not arrays of shapes {states.shape}, {actions.shape} and {rewards.shape}"
-            )
-        states, actions, rewards = (np.atleast_2d(array) for array in (states, actions, rewards))
-        for name, array, size in (("states", states, self.states), ("actions", actions, self.actions)):
-            if not np.issubdtype(array.dtype, np.integer):
-                raise ValueError(f"{name} must be integers, not {array.dtype}")
-            if array.size and not (array.min() >= 0 and array.max() < size):
-                raise ValueError(f"{name} must be 0 to {size - 1}, not {array.min()} to {array.max()}")
-        if rewards.size and not (rewards.min() >= 0 and rewards.max() <= 1):
-            raise ValueError(f"rewards must lie in [0, 1], not [{rewards.min():g}, {rewards.max():g}]; map them with ls.rescale's scale")
-        forbidden = np.argwhere(~self._allowed[np.arange(self.horizon), states, actions])
-        if len(forbidden):
-            episode, step = forbidden[0]
-            raise ValueError(f"action {actions[episode, step]} is not allowed at step {step} in state {states[episode, step]}")
-        if self.told + len(states) > self.episodes:
-            raise ValueError(
-                f"this learner was made for {self.episodes} episodes and has been told {self.told}; make one with more episodes"
-            )
-        return np.array(states, np.int64, order="C"), np.array(actions, np.int64, order="C"), np.array(rewards, order="C")
+
+def checked_batch(states: Any, actions: Any, rewards: Any, allowed: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """One episode or a batch as contiguous [B, H] arrays in range of a mask [H, S, A]."""
+    horizon, *sizes = allowed.shape
+    states, actions, rewards = np.asarray(states), np.asarray(actions), np.asarray(rewards, dtype=float)
+    if states.ndim in (1, 2) and states.shape[-1] == horizon + 1:
+        states = states[..., :-1]
+    if not states.shape == actions.shape == rewards.shape or states.ndim not in (1, 2) or states.shape[-1] != horizon:
+        raise ValueError(
+            f"an episode is {horizon} states, actions and rewards (or a batch of such rows), "
+            f"not arrays of shapes {states.shape}, {actions.shape} and {rewards.shape}"
+        )
+    states, actions, rewards = (np.atleast_2d(array) for array in (states, actions, rewards))
+    for name, array, size in zip(("states", "actions"), (states, actions), sizes, strict=True):
+        if not np.issubdtype(array.dtype, np.integer):
+            raise ValueError(f"{name} must be integers, not {array.dtype}")
+        if array.size and not (array.min() >= 0 and array.max() < size):
+            raise ValueError(f"{name} must be 0 to {size - 1}, not {array.min()} to {array.max()}")
+    if rewards.size and not (rewards.min() >= 0 and rewards.max() <= 1):
+        raise ValueError(f"rewards must lie in [0, 1], not [{rewards.min():g}, {rewards.max():g}]; map them with ls.rescale's scale")
+    forbidden = np.argwhere(~allowed[np.arange(horizon), states, actions])
+    if len(forbidden):
+        episode, step = forbidden[0]
+        raise ValueError(f"action {actions[episode, step]} is not allowed at step {step} in state {states[episode, step]}")
+    return np.array(states, np.int64, order="C"), np.array(actions, np.int64, order="C"), np.array(rewards, order="C")
 
 
 def require_algorithm(algorithm: Any) -> Algorithm:
