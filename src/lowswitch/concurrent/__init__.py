@@ -1,0 +1,1 @@
+"""Many machines, one policy a round."""
