@@ -157,3 +157,31 @@ class BanditTables(NamedTuple):
     switched: np.ndarray  # [runs]  switches so far
     regret: np.ndarray  # [runs, C]
     switches: np.ndarray  # [runs, C]
+
+
+class Intervals(NamedTuple):
+    """MBIE worked out for one problem size."""
+
+    H: int
+    S: int
+    A: int
+    c: float  # scale of both widths
+    reward_log: float  # ln(2 / delta_R)
+    transition_log: float  # ln(2^S - 2) - ln delta_T, or 0 where there is one state
+    most_visits: int  # later visits of an (h, x, a) are no data
+    allowed: np.ndarray  # [H, S, A]
+
+
+class IntervalTables(NamedTuple):
+    """What MBIE has seen, what it makes of that, and in `policy` what it has deployed."""
+
+    visits: np.ndarray  # [H, S, A]  that are data
+    payments: np.ndarray  # [H, S, A]  sum of their rewards
+    successors: np.ndarray  # [H, S, A, S]  how often each state came next
+    plays: np.ndarray  # [H, S, A]  all visits
+    stale: np.ndarray  # [H, S, A]  data were added since q was worked out
+    q: np.ndarray  # [H, S, A]  optimistic; -inf where the action is forbidden
+    v: np.ndarray  # [H + 1, S]  their maxima; the last row is zero
+    order: np.ndarray  # [H, S]  the states of step h + 1 by falling value
+    law: np.ndarray  # [S]  scratch: one optimistic law, so that no count is overwritten
+    policy: np.ndarray  # [H, S]

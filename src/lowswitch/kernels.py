@@ -796,3 +796,155 @@ def play_bandits(bandit, tables, first_run, last_run, first, last):
     """Play pulls first .. last - 1 of each of these runs."""
     for run in range(first_run, last_run):
         play_bandit(bandit, tables, run, first, last)
+
+
+# ---- MBIE ----------------------------------------------------------------------------------------------------------
+
+
+@inline
+def reward_width(intervals, n):
+    """c sqrt(ln(2 / delta_R) / (2 n)), from Hoeffding's inequality: Strehl and Littman 2008, section 3."""
+    return intervals.c * math.sqrt(intervals.reward_log / (2 * n))
+
+
+@inline
+def transition_width(intervals, n):
+    """c sqrt(2 (ln(2^S - 2) - ln delta_T) / n) in the L1 norm, from Weissman et al. 2003: Strehl and Littman 2008, section 3."""
+    return intervals.c * math.sqrt(2 * intervals.transition_log / n)
+
+
+@inline
+def observe(intervals, tables, h, x, a, reward, y):
+    """Count one transition; as data only while they are fewer than `most_visits`, the m of Strehl and Littman 2008."""
+    tables.plays[h, x, a] += 1
+    if tables.visits[h, x, a] < intervals.most_visits:
+        tables.visits[h, x, a] += 1
+        tables.payments[h, x, a] += reward
+        tables.successors[h, x, a, y] += 1
+        tables.stale[h, x, a] = True
+
+
+@inline
+def sort_states(order, values):
+    """Bring the states into the order of falling value, the lowest index first among equals; fast where they nearly are."""
+    for i in range(1, len(order)):
+        y, j = order[i], i
+        while j > 0 and (values[order[j - 1]] < values[y] or (values[order[j - 1]] == values[y] and order[j - 1] > y)):
+            order[j] = order[j - 1]
+            j -= 1
+        order[j] = y
+
+
+@inline
+def optimistic_law(successors, n, order, width, law):
+    """Fill law [S] with what is worth most within the L1 distance `width` of the observed frequencies: Strehl and Littman 2008.
+
+    The best state gets half of the width, or all there is; the worst states give it. The frequencies are worked out into `law` each time:
+    in-place changes would bend what was observed.
+    """
+    for y in range(len(law)):
+        law[y] = successors[y] / n
+    best, j = order[0], len(order) - 1
+    moved = min(0.5 * width, 1.0 - law[best])
+    law[best] += moved
+    while moved > 0 and j > 0:
+        taken = min(moved, law[order[j]])
+        law[order[j]] -= taken
+        moved -= taken
+        j -= 1
+
+
+@inline
+def optimistic_q(intervals, tables, h, x, a):
+    """Q~_h(x, a) = min{H - h, R^ + its width + max_P sum_y P(y) V~_{h+1}(y)}, h from 0; H - h where nothing was seen."""
+    n = tables.visits[h, x, a]
+    cap = float(intervals.H - h)
+    if n == 0:
+        return cap
+    law, values = tables.law, tables.v[h + 1]
+    optimistic_law(tables.successors[h, x, a], n, tables.order[h], transition_width(intervals, n), law)
+    value = tables.payments[h, x, a] / n + reward_width(intervals, n)
+    for y in range(intervals.S):
+        value += law[y] * values[y]
+    return min(cap, value)
+
+
+@inline
+def replan_step(intervals, tables, h, following_changed):
+    """Bring Q~ and V~ of one step up to date; return whether V~ changed."""
+    changed = False
+    for x in range(intervals.S):
+        best = -np.inf
+        for a in range(intervals.A):
+            if intervals.allowed[h, x, a]:
+                if following_changed or tables.stale[h, x, a]:
+                    tables.q[h, x, a] = optimistic_q(intervals, tables, h, x, a)
+                    tables.stale[h, x, a] = False
+                best = max(best, tables.q[h, x, a])
+        changed |= best != tables.v[h, x]
+        tables.v[h, x] = best
+    return changed
+
+
+@entry
+def replan(intervals, tables):
+    """Extended value iteration from the last step to the first; with a horizon one sweep is exact.
+
+    An entry of Q~ is a function of its own data and of V~ one step later: it is worked out anew only where one of them has changed.
+    """
+    changed = False
+    for h in range(intervals.H - 1, -1, -1):
+        if changed:
+            sort_states(tables.order[h], tables.v[h + 1])
+        changed = replan_step(intervals, tables, h, changed)
+
+
+@inline
+def deploy_plan(intervals, tables, k, changes, logged):
+    """Deploy the best action of every row whose incumbent is beaten, the lowest index among equals; return how many changes are logged."""
+    for h in range(intervals.H):
+        for x in range(intervals.S):
+            best = tables.v[h, x]
+            if tables.q[h, x, tables.policy[h, x]] < best:
+                a = 0
+                while tables.q[h, x, a] < best:
+                    a += 1
+                tables.policy[h, x] = a
+                log_switch(changes, logged, k, h, x, a)
+                logged += 1
+    return logged
+
+
+@inline
+def explore_episode(intervals, tables, model, key, k):
+    """Play episode k by the deployed policy and count what happens."""
+    address, start_law = episode_address(k, intervals.H), len(model.heads) - 1
+    x = np.int64(model.starts[k]) if len(model.starts) > 0 else draw(model.heads, model.columns, start_law, noise(key, address))
+    for h in range(intervals.H):
+        a = tables.policy[h, x]
+        sa = x * intervals.A + a
+        step = address + np.uint64(1 + 2 * h)
+        y = draw(model.heads, model.columns, h * model.stride + sa, noise(key, step))
+        reward = model.rewards[h * model.reward_stride + sa]
+        if model.bernoulli:
+            reward = 1.0 if uniform(noise(key, step + _1)) < reward else 0.0
+        observe(intervals, tables, h, x, a, reward, y)
+        x = y
+
+
+@entry
+def explore(intervals, tables, model, changes, key, machines, first, last):
+    """Play episodes first .. last - 1, the policy new after each round of `machines`; return the next episode and the changes logged.
+
+    It stops early, before the last episode of a round, where `changes` might not hold those of a whole policy.
+    """
+    logged = 0
+    for k in range(first, last):
+        ends_round = (k + 1) % machines == 0
+        if ends_round and logged + intervals.H * intervals.S > len(changes):
+            return k, logged
+        explore_episode(intervals, tables, model, key, k)
+        if ends_round:
+            replan(intervals, tables)
+            logged = deploy_plan(intervals, tables, k, changes, logged)
+    return last, logged

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from lowswitch.concurrent.cluster import Ray
 from lowswitch.concurrent.fleets import Fleet, FleetError, InProcess
+from lowswitch.concurrent.mbie import MbieRun, mbie
 from lowswitch.concurrent.processes import Processes
 from lowswitch.concurrent.results import ConcurrentRun, load
 from lowswitch.concurrent.runner import run
@@ -18,12 +19,14 @@ __all__ = [
     "FleetError",
     "Gymnasium",
     "InProcess",
+    "MbieRun",
     "PlayError",
     "Processes",
     "Ray",
     "Stop",
     "System",
     "load",
+    "mbie",
     "run",
 ]
 
