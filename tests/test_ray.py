@@ -1,23 +1,29 @@
 """Actors of a cluster of three nodes play what one process plays, whatever happens to them."""
 
 import contextlib
+import os
+import pathlib
 import socket
+import sys
 import threading
 import time
 
 import numpy as np
 import pytest
 
+from conftest import PROBLEMS
 from lowswitch.concurrent import cluster as cluster_module
+from lowswitch.concurrent import crew as crew_module
 from lowswitch.concurrent.cluster import Ray
 from lowswitch.concurrent.fleets import FleetError, InProcess
 from lowswitch.concurrent.sources import PlayError, Tabular
-from test_fleets import H, Toy, Trouble, die, everybody_up, hang, raise_error, same, some_changes, until, zeros
+from test_fleets import H, Toy, Trouble, children, die, everybody_up, hang, lives, raise_error, same, some_changes, until, zeros
 
 ray = pytest.importorskip("ray")
 
 NONE = np.empty((0, 3), dtype=int)
 CPUS = 4
+TESTS = str(pathlib.Path(__file__).parent)
 
 
 # ---- addresses -------------------------------------------------------------------------------------------------------
@@ -65,6 +71,23 @@ def test_a_listener_that_is_no_cluster_is_named(monkeypatch):
         refused(f"127.0.0.1:{port}", f"no Ray cluster answers at '127.0.0.1:{port}' within 3 s", 10)
 
 
+def test_without_ray_the_message_says_how_to_get_it(monkeypatch):
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(ModuleNotFoundError, match=r'Ray is not installed; install it with: pip install "lowswitch\[ray\]"'):
+        Ray().open(Toy(), 5, zeros())
+
+
+def test_a_cluster_of_its_own_ends_with_the_crew(monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", TESTS, prepend=os.pathsep)
+    before = set(children(os.getpid()))
+    with contextlib.closing(Ray("local", workers=1).open(Toy(), 5, zeros())) as team:
+        same(team.play(NONE, np.arange(9)), InProcess().open(Toy(), 5, zeros()).play(NONE, np.arange(9)))
+        started = set(children(os.getpid())) - before
+    assert started
+    assert not any(map(lives, started))
+    assert not ray.is_initialized()
+
+
 # ---- a cluster -------------------------------------------------------------------------------------------------------
 
 
@@ -72,11 +95,13 @@ def test_a_listener_that_is_no_cluster_is_named(monkeypatch):
 def cluster():
     from ray.cluster_utils import Cluster
 
-    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 2, "include_dashboard": False})
-    cluster.add_node(num_cpus=1)
-    cluster.add_node(num_cpus=1)
-    yield cluster
-    cluster.shutdown()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", TESTS, prepend=os.pathsep)  # the nodes must be able to import the sources
+        cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 2, "include_dashboard": False})
+        cluster.add_node(num_cpus=1)
+        cluster.add_node(num_cpus=1)
+        yield cluster
+        cluster.shutdown()
 
 
 @pytest.fixture(scope="module")
@@ -94,7 +119,7 @@ def opened(connected):
             contextlib.closing(fleet.open(source, 5, zeros() if policy is None else policy))
         )
     assert ray.is_initialized()
-    until(lambda: ray.available_resources().get("CPU") == ray.cluster_resources()["CPU"])
+    until(lambda: ray.available_resources().get("CPU", 0) >= CPUS)
 
 
 def test_a_crew_ends_the_connection_that_it_made(cluster):
@@ -117,7 +142,8 @@ def test_actors_play_what_one_process_plays(opened):
     assert team.bytes_received > 1000 * H * 12
 
 
-def test_the_tables_play_as_they_do_here(opened, mdp):
+def test_the_tables_play_as_they_do_here(opened):
+    mdp = PROBLEMS["sparse-bernoulli"]()
     policy = np.zeros((mdp.horizon, mdp.states), dtype=np.int64) + mdp.actions_allowed.argmax(axis=2)
     team, solo = opened(Ray(workers=1), Tabular(mdp), policy), InProcess().open(Tabular(mdp), 5, policy)
     same(team.play(NONE, np.arange(500)), solo.play(NONE, np.arange(500)))
@@ -134,6 +160,14 @@ def test_what_a_lost_actor_left_is_played_by_others(opened, tmp_path, trouble, p
     assert (tmp_path / "happened").exists()
 
 
+@contextlib.contextmanager
+def meanwhile(act, when):
+    thread = threading.Thread(target=lambda: (until(when), act()))
+    thread.start()
+    yield
+    thread.join()
+
+
 class Naps(Toy):
     def befall(self, episodes):
         time.sleep(0.02 * len(episodes))
@@ -141,24 +175,10 @@ class Naps(Toy):
 
 def test_actors_killed_from_outside_are_replaced(opened):
     team = everybody_up(opened(Ray(workers=3), Naps()))
-    victims = [seat.worker.actor for seat in team.seats[:2]]
-    killer = threading.Timer(0.3, lambda: [ray.kill(actor) for actor in victims])
-    killer.start()
-    same(team.play(NONE, np.arange(100)), InProcess().open(Toy(), 5, zeros()).play(NONE, np.arange(100)))
-    killer.join()
+    victims = team.seats[:2]
+    with meanwhile(lambda: [ray.kill(seat.worker.actor) for seat in victims], when=lambda: all(seat.piece for seat in victims)):
+        same(team.play(NONE, np.arange(100)), InProcess().open(Toy(), 5, zeros()).play(NONE, np.arange(100)))
     assert team.lost == 2
-
-
-def test_a_node_may_go_in_the_middle_of_a_round(opened, connected):
-    node = connected.add_node(num_cpus=1)
-    team = everybody_up(opened(Ray(patience=20.0), Naps()))
-    assert len(team.seats) == CPUS + 1
-    remover = threading.Timer(0.3, connected.remove_node, [node], {"allow_graceful": False})
-    remover.start()
-    same(team.play(NONE, np.arange(200)), InProcess().open(Toy(), 5, zeros()).play(NONE, np.arange(200)))
-    remover.join()
-    assert team.lost == 1
-    assert sum(seat.worker.up for seat in team.seats) == CPUS  # there is no room for the fifth, and the others did not wait for it
 
 
 def test_a_failing_environment_is_a_play_error_with_the_actors_traceback(opened):
@@ -178,8 +198,25 @@ def test_actors_that_cannot_start_say_why(opened):
         opened(Ray(workers=2), FailsAtStart())
 
 
+def test_a_full_cluster_is_an_error_in_bounded_time(opened, monkeypatch):
+    everybody_up(opened(Ray(workers=CPUS), Toy()))
+    monkeypatch.setattr(crew_module, "START_SECONDS", 1.0)
+    with pytest.raises(FleetError, match="no worker became available within 1 s; see with `ray status` whether the cluster has free CPUs"):
+        opened(Ray(workers=1, patience=1.0), Toy())
+
+
 def test_a_process_is_connected_to_one_cluster_only(opened, connected):
     with pytest.raises(FleetError, match="connected to the Ray cluster at .*, not to '127.0.0.1:1'; leave the address out"):
         opened(Ray("127.0.0.1:1"), Toy())
     port = connected.address.split(":")[1]
     opened(Ray(f"127.0.0.1:{port}", workers=1), Toy())
+
+
+def test_a_node_may_go_in_the_middle_of_a_round(opened, connected):
+    node = connected.add_node(num_cpus=1)
+    team = everybody_up(opened(Ray(patience=20.0), Naps()))
+    assert len(team.seats) == CPUS + 1
+    with meanwhile(lambda: connected.remove_node(node, allow_graceful=False), when=lambda: all(seat.piece for seat in team.seats)):
+        same(team.play(NONE, np.arange(400)), InProcess().open(Toy(), 5, zeros()).play(NONE, np.arange(400)))
+    assert team.lost == 1
+    assert sum(seat.worker.up for seat in team.seats) == CPUS  # there is no room for the fifth, and the others did not wait for it

@@ -192,9 +192,7 @@ def concurrent(options: argparse.Namespace) -> None:
         rule=options.rule,
         fleet=build(options.fleet, many.FLEETS, "fleet"),
         seed=options.seed,
-        stop=many.Stop(
-            policy=options.stop_policy, mixture=options.stop_mixture, rounds=options.max_rounds, seconds=options.max_seconds
-        ),
+        stop=many.Stop(policy=options.stop_policy, mixture=options.stop_mixture, rounds=options.max_rounds, seconds=options.max_seconds),
         checkpoint=options.checkpoint,
     )
     if options.save:

@@ -646,9 +646,7 @@ def last_episode(account, rounds):
     """
     regret, gap, told = account.regret[0], account.regret[1], account.position[0]
     last = rounds.episodes
-    if gap <= rounds.policy_gap:
-        last = told
-    elif told > 0 and regret <= rounds.mixture_gap * told:
+    if gap <= rounds.policy_gap or (told > 0 and regret <= rounds.mixture_gap * told):
         last = told
     elif gap < rounds.mixture_gap:
         more = math.ceil((regret - rounds.mixture_gap * told) / (rounds.mixture_gap - gap))
@@ -918,16 +916,10 @@ def deploy_plan(intervals, tables, k, changes, logged):
 @inline
 def explore_episode(intervals, tables, model, key, k):
     """Play episode k by the deployed policy and count what happens."""
-    address, start_law = episode_address(k, intervals.H), len(model.heads) - 1
-    x = np.int64(model.starts[k]) if len(model.starts) > 0 else draw(model.heads, model.columns, start_law, noise(key, address))
+    x = start_state(model, intervals.H, key, k)
     for h in range(intervals.H):
         a = tables.policy[h, x]
-        sa = x * intervals.A + a
-        step = address + np.uint64(1 + 2 * h)
-        y = draw(model.heads, model.columns, h * model.stride + sa, noise(key, step))
-        reward = model.rewards[h * model.reward_stride + sa]
-        if model.bernoulli:
-            reward = 1.0 if uniform(noise(key, step + _1)) < reward else 0.0
+        reward, y = outcome_of(model, key, k, intervals.H, intervals.A, h, x, a)
         observe(intervals, tables, h, x, a, reward, y)
         x = y
 

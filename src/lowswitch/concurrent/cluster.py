@@ -192,7 +192,7 @@ class RayWorker:
         try:
             answer = ray.get(self.answer, timeout=self.patience)
         except ray.exceptions.RayError as error:  # the actor or its node is gone, or the answer with the node
-            raise WorkerLostError(str(error)) from error
+            raise WorkerLostError(re.sub(r"\x1b\[\d+m", "", str(error))) from error  # less its colours
         if not self.up:
             self.up = True
             return None, 0

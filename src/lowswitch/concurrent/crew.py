@@ -199,8 +199,8 @@ class Team(Generic[W]):
         self.bytes_sent = self.bytes_received = self.lost = 0
         self.rounds = 0
         self.seconds: float | None = None  # an episode takes
-        self.failed_starts = 0  # in a row
-        self.last_loss = ""
+        self.failed_starts, self.last_failure = 0, ""  # how many in a row, and why the last one
+        self.closed = False
 
     def muster(self) -> None:
         """Start the workers; return when the first is up."""
@@ -213,6 +213,8 @@ class Team(Generic[W]):
             raise
 
     def play(self, changes: np.ndarray, episodes: np.ndarray) -> Trajectories:
+        if self.closed:
+            raise FleetError("the crew is closed; open another one")
         self.deployed.change(changes)
         for seat in [seat for seat in self.seats if seat.piece is not None]:
             self._dismiss(seat)  # an interrupted round left it, perhaps in the middle of an answer
@@ -223,7 +225,7 @@ class Team(Generic[W]):
         return job.result()
 
     def close(self) -> None:
-        seats, self.seats, self.workers = self.seats, [], 0
+        seats, self.seats, self.closed = self.seats, [], True
         self.engine.close([seat.worker for seat in seats])
 
     def _hand_out(self, job: Round) -> bool:
@@ -231,15 +233,20 @@ class Team(Generic[W]):
         for seat in [seat for seat in self.seats if not seat.awaited]:
             if not job.open:
                 break
-            piece = job.next_piece(len(self.seats), self.seconds)
-            policy, changes = self.deployed.since(seat.version)
-            order = Order(piece.key, policy, changes, job.episodes[piece.low : piece.high])
-            seat.piece, seat.version, seat.deadline = piece, self.deployed.version, time.monotonic() + self.patience
-            try:
-                self.bytes_sent += seat.worker.hand(order)
-            except WorkerLostError as loss:
-                self._lose(seat, str(loss), job)
+            self._hand(seat, job.next_piece(len(self.seats), self.seconds), job)
         return job.open or any(seat.piece is not None for seat in self.seats)
+
+    def _hand(self, seat: Seat[W], piece: Piece, job: Round) -> None:
+        policy, changes = self.deployed.since(seat.version)
+        has_played = seat.version is not None
+        seat.piece, seat.version, seat.deadline = piece, self.deployed.version, time.monotonic() + self.patience
+        try:
+            self.bytes_sent += seat.worker.hand(Order(piece.key, policy, changes, job.episodes[piece.low : piece.high]))
+        except WorkerLostError as loss:
+            if has_played:  # it died while it was idle, this piece is not to blame
+                seat.piece = None
+                job.again.append(piece)
+            self._lose(seat, str(loss), job)
 
     def _look_up(self, job: Round) -> None:
         """Wait until a worker answers, dies, or is overdue."""
@@ -263,6 +270,7 @@ class Team(Generic[W]):
         self.bytes_received += size
         piece = seat.piece
         if answer is None or piece is None:
+            seat.deadline = time.monotonic() + self._start_seconds()
             self.failed_starts = 0 if seat.worker.up else self.failed_starts
         elif answer.key == piece.key:  # anything else is a late or repeated answer
             seat.piece = None
@@ -272,8 +280,8 @@ class Team(Generic[W]):
 
     def _learn_the_pace(self, seconds: float) -> None:
         """Believe the good news at once: a first piece pays for imports and compilation, and is no measure."""
-        slower = self.seconds is not None and seconds > self.seconds
-        self.seconds = (self.seconds + seconds) / 2 if slower and self.seconds is not None else seconds
+        known = self.seconds
+        self.seconds = seconds if known is None or seconds < known else (known + seconds) / 2
 
     def _overdue(self, seat: Seat[W], job: Round) -> None:
         if seat.worker.up:
@@ -285,9 +293,8 @@ class Team(Generic[W]):
 
     def _lose(self, seat: Seat[W], reason: str, job: Round) -> None:
         self._dismiss(seat)
-        self.last_loss = reason
         if not seat.worker.up:
-            self.failed_starts += 1
+            self.failed_starts, self.last_failure = self.failed_starts + 1, reason
             return
         self.lost += 1
         for other in self.seats:
@@ -305,12 +312,12 @@ class Team(Generic[W]):
             try:
                 worker, size = self.engine.start()
             except WorkerLostError as loss:
-                self.failed_starts, self.last_loss = self.failed_starts + 1, str(loss)
+                self.failed_starts, self.last_failure = self.failed_starts + 1, str(loss)
                 continue
             self.seats.append(Seat(worker, time.monotonic() + self._start_seconds()))
             self.bytes_sent += size
         if self.failed_starts >= LIVES and not self._somebody_is_up():
-            raise FleetError(f"{LIVES} workers in a row died while starting, the last one: {self.last_loss}; {self.engine.advice}")
+            raise FleetError(f"{LIVES} workers in a row died while starting, the last one: {self.last_failure}; {self.engine.advice}")
 
     def _somebody_is_up(self) -> bool:
         return any(seat.worker.up for seat in self.seats)

@@ -14,6 +14,7 @@ import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from typing import cast
 
@@ -70,8 +71,8 @@ class ProcessEngine:
     """Starts processes by spawn: fork would copy locks that other threads hold."""
 
     advice = (
-        'its own message is on stderr, if it had any; a script must open the fleet under `if __name__ == "__main__":`, '
-        "because every worker imports the script"
+        "its own message is on stderr, if it had any; every worker imports the script that is run, "
+        'so that must be a file, and open the fleet under `if __name__ == "__main__":`'
     )
 
     def __init__(self, source: bytes, patience: float) -> None:
@@ -164,6 +165,7 @@ def _interrupts_held_back() -> Iterator[None]:
     if not hasattr(signal, "pthread_sigmask"):
         yield
         return
+    resource_tracker.ensure_running()  # before: the first spawn starts it, which would let interrupts through again
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield

@@ -39,6 +39,10 @@ class ConcurrentRun(Runs):
     rounds_curve: np.ndarray  # [C]  rounds, at the curves' episodes
     earned_curve: np.ndarray  # [C]  rewards, likewise
 
+    def __repr__(self) -> str:
+        kept = f"{self.kept:,} episodes kept of {self.played:,} played in {self.rounds:,} rounds"
+        return f"ConcurrentRun({self.algorithm}, {self.machines} machines, rule {self.rule!r}, {kept})"
+
     @property
     def kept(self) -> int:
         """Episodes that were learned from: those of the sequential run."""

@@ -49,8 +49,8 @@ def run(
 
     source: a TabularMDP, a `Gymnasium` or a `System`. fleet: who plays, by default this process; M may exceed its workers.
     rule: where a round is cut and the rest of it thrown away. "trigger": after the first episode with a trigger, as in the paper. "switch":
-    after the first episode that changed the policy. "speculate": nothing is thrown away but what the new policy would have played otherwise,
-    which only a source that can be replayed allows. For a simulated source the policy history is that of the sequential run whatever the
+    after the first episode that changed the policy. "speculate": only what the new policy would have played otherwise is thrown away,
+    which needs a source that can be replayed. For a simulated source the policy history is that of the sequential run whatever the
     machines, rule and fleet are.
     stop: when to end before the last episode. checkpoint: a file that is written every `save_every` seconds, at the end, and when something
     goes wrong; where it exists, the run goes on from it. regret: False leaves it out where it could be known.
@@ -81,9 +81,9 @@ def _checked_plan(source: Any, algorithm: Algorithm, episodes: int, machines: in
         raise ValueError(f'rule must be "trigger", "switch" or "speculate", not {rule!r}')
     if rule == "speculate" and not given.replayable:
         raise ValueError(
-            'rule "speculate" needs a source that can be replayed: keeping only those of a real system\'s episodes that avoid the changed rows '
-            'would condition the data on where they went; use rule "switch", or System(..., replayable=True) if an episode is a function of '
-            "its number and the policy"
+            'rule "speculate" needs a source that can be replayed: to keep only those episodes of a real system that avoid the changed '
+            'rows would condition the data on where they went; use rule "switch", or System(..., replayable=True) if an episode is a '
+            "function of its number and the policy"
         )
     plan = Plan(
         source=given,

@@ -111,7 +111,7 @@ class Gymnasium:
 
     environment: a registered name, for `gymnasium.make` with the options given; or a function that makes one, which workers can import.
     What an episode brings must depend on its seed and the actions alone, as Gymnasium asks of `reset(seed=...)`: then it can be replayed.
-    reward_range is the least and the largest reward it can pay, 0 included. A policy has the shape [H, S + 1]; see `lowswitch.envs.gymnasium`.
+    reward_range: the least and the largest reward it can pay, 0 included. A policy is [H, S + 1]; see `lowswitch.envs.gymnasium`.
     """
 
     replayable = True
@@ -253,7 +253,9 @@ class SystemPlayer:
         if len(others):
             i, h = others[0]
             planned = policy[h, states[i, h]]
-            raise PlayError(f"play took action {actions[i, h]} in state {states[i, h]}, the policy takes {planned}", int(episodes[i]), int(h))
+            raise PlayError(
+                f"play took action {actions[i, h]} in state {states[i, h]}, the policy takes {planned}", int(episodes[i]), int(h)
+            )
         return Trajectories(states.astype(np.int32), rewards)
 
     def close(self) -> None:
@@ -266,6 +268,7 @@ def source_of(given: Any) -> Source:
         return Tabular(given)
     if not isinstance(given, Tabular | Gymnasium | System):
         raise ValueError(
-            f"a source is a TabularMDP, lowswitch.concurrent.Gymnasium(name, horizon=H) or lowswitch.concurrent.System(play, ...), not {given!r}"
+            "a source is a TabularMDP, lowswitch.concurrent.Gymnasium(name, horizon=H) or lowswitch.concurrent.System(play, ...), "
+            f"not {given!r}"
         )
     return given

@@ -26,8 +26,8 @@ class Stop:
     """When a run ends before its last episode; what is not given does not end it.
 
     policy: as soon as the deployed policy is within so much of the optimum under the start law. mixture: as soon as the PAC policy, the
-    uniform mixture of all policies so far, is. Both need a source with tables. rounds, seconds: when so many are spent, in this call or, for
-    rounds, since the beginning.
+    uniform mixture of all policies so far, is. Both need a source with tables. rounds: when so many were played, by resumed calls too.
+    seconds: when so many have passed in this call.
     """
 
     policy: float | None = None
@@ -111,12 +111,15 @@ class State:
 
     def arrays(self) -> dict[str, np.ndarray]:
         """What changes as the run goes on, by name."""
-        parts = {"tables": self.tables, "log": self.log, "account": self.account, "window": self.window, "rounds": self.rounds}
+        members = {
+            "tables": self.tables._asdict(),
+            "log": self.log._asdict(),
+            "account": self.account._asdict(),
+            "window": self.window._asdict(),
+            "rounds": self.rounds._asdict(),
+        }
         return {
-            f"{part}_{name}": array
-            for part, values in parts.items()
-            for name, array in values._asdict().items()
-            if isinstance(array, np.ndarray)
+            f"{part}_{name}": value for part, values in members.items() for name, value in values.items() if isinstance(value, np.ndarray)
         }
 
 

@@ -1,0 +1,153 @@
+"""What many machines gain in real time, and what they cost the driver.
+
+Speed-ups are wall times of the same run, rounds and all, on an environment whose step sleeps 1 ms: with few and with many workers, taken in
+turn. The overhead is the time of an episode of 10 steps that takes no time to play, in batches of 1,000.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+sys.path = [folder for folder in sys.path if folder != str(Path(__file__).resolve().parent)]  # whose concurrent.py hides Python's own
+
+import gymnasium
+import numpy as np
+
+import lowswitch as ls
+from lowswitch.concurrent import Gymnasium, InProcess, Processes, Ray, System
+from lowswitch.concurrent.fleets import Fleet
+from lowswitch.report import table
+
+STEP_SECONDS, HORIZON = 0.001, 10
+ALGORITHM = ls.ucb2_hoeffding(c=0.05, eta=0.5, r_star=1)
+TARGETS = {"2 processes": 1.85, "16 processes": 12.0, "Ray, 4 workers": 3.5, "overhead": 5.0}
+
+
+class Slow(gymnasium.Env[int, int]):
+    """A ring of five states whose every step takes a millisecond."""
+
+    observation_space, action_space = gymnasium.spaces.Discrete(5), gymnasium.spaces.Discrete(2)
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[int, dict[str, Any]]:
+        super().reset(seed=seed)
+        self.state = 0
+        return 0, {}
+
+    def step(self, action: int) -> tuple[int, float, bool, bool, dict[str, Any]]:
+        time.sleep(STEP_SECONDS)
+        moved = self.np_random.random() < 0.7
+        self.state = (self.state + (1 if action else -1) * moved) % 5
+        return self.state, float(self.state == 2), False, False, {}
+
+
+def at_once(policy: np.ndarray, episodes: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """A system that answers without delay."""
+    states = (episodes[:, None] * 7 + np.arange(HORIZON)) % 5
+    return states, policy[np.arange(HORIZON), states], (states == 2).astype(float)
+
+
+def seconds(fleet: Fleet, episodes: int, machines: int) -> tuple[float, int]:
+    """Wall time of a run on the slow environment without the workers' start, and the episodes that were played."""
+    run = ls.concurrent.run(Gymnasium(Slow, horizon=HORIZON), ALGORITHM, episodes, machines=machines, fleet=fleet)
+    return run.seconds - run.parts["start"], run.played
+
+
+def speed_ups(rounds: int) -> list[dict[str, Any]]:
+    """Each fleet against one worker of its kind, and against playing the same episodes here one after the other."""
+    rows = []
+    for name, one, many, workers in (
+        ("2 processes", Processes(workers=1), Processes(workers=2), 2),
+        ("16 processes", Processes(workers=1), Processes(workers=16), 16),
+        ("Ray, 4 workers", Ray("local", workers=1), Ray("local", workers=4), 4),
+    ):
+        ratios, here = [], []
+        for _ in range(rounds):
+            alone, _ = seconds(InProcess(), 400, 160)
+            few, _ = seconds(one, 400, 160)
+            less, played = seconds(many, 400, 160)
+            ratios.append(few / less)
+            here.append(alone / less)
+        row = {
+            "fleet": name,
+            "against one worker": f"{np.median(ratios):.2f}",
+            "against this process": f"{np.median(here):.2f}",
+            "linear": f"{workers}",
+            "target": f"{TARGETS[name]:g}",
+            "episodes played": f"{played:,}",
+        }
+        show(rows, row)
+    return rows
+
+
+def overhead(rounds: int) -> list[dict[str, Any]]:
+    """The driver's own time an episode, and the whole wall time, where playing takes none."""
+    rows: list[dict[str, Any]] = []
+    source = System(at_once, horizon=HORIZON, states=5, actions=2)
+    for name, fleet in (("2 processes", Processes(workers=2)), ("in process", InProcess())):
+        busy, wall, learning = [], [], []
+        for _ in range(rounds):
+            begin = time.process_time()
+            run = ls.concurrent.run(source, ALGORITHM, 200_000, machines=1000, fleet=fleet)
+            busy.append((time.process_time() - begin) / run.played * 1e6)
+            wall.append((run.seconds - run.parts["start"]) / run.played * 1e6)
+            learning.append(run.parts["learn"] / run.played * 1e6)
+        row = {
+            "fleet": name,
+            "driver's CPU, us an episode": f"{np.median(busy):.2f}",
+            "wall, us an episode": f"{np.median(wall):.2f}",
+            "of it learning": f"{np.median(learning):.2f}",
+            "target": f"{TARGETS['overhead']:g}" if name == "2 processes" else "",
+        }
+        show(rows, row)
+    return rows
+
+
+def rules(episodes: int) -> list[dict[str, Any]]:
+    """Episodes a round of the three rules, M = 100, c = 0.05."""
+    rows: list[dict[str, Any]] = []
+    for env in ("riverswim:states=6,horizon=10", "random-mdp:states=5,actions=3,horizon=5", "random-mdp:states=20,actions=4,horizon=10"):
+        for algorithm in (ls.ucb2_hoeffding(c=0.05), ls.ucb2_bernstein(c=0.05)):
+            runs = {
+                rule: ls.concurrent.run(ls.envs.make(env), algorithm, episodes, machines=100, rule=rule)  # type: ignore[arg-type]
+                for rule in ("trigger", "switch", "speculate")
+            }
+            row = {"problem": env, "algorithm": str(algorithm)} | {rule: f"{run.speed_up:.1f}" for rule, run in runs.items()}
+            for rule, least in (("switch", 1.25), ("speculate", 1.4)):
+                row[f"{rule} / trigger (at least {least})"] = f"{runs[rule].speed_up / runs['trigger'].speed_up:.2f}"
+            show(rows, row)
+    return rows
+
+
+def show(rows: list[dict[str, Any]], row: dict[str, Any]) -> None:
+    """Print a row as soon as it is known, the header before the first."""
+    rows.append(row)
+    lines = table(list(row), [list(row.values())]).splitlines()
+    print("\n".join(lines if len(rows) == 1 else lines[2:]), flush=True)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="each thing once, and 10^5 episodes for the rules")
+    parser.add_argument("--json", metavar="FILE", type=Path, help="write all numbers to a file")
+    options = parser.parse_args()
+    rounds = 1 if options.quick else 3
+    tables = {}
+    for title, rows in (
+        ("speed-up on an environment whose step takes 1 ms", lambda: speed_ups(rounds)),
+        ("overhead", lambda: overhead(rounds)),
+        ("episodes a round, M = 100", lambda: rules(10**5 if options.quick else 10**6)),
+    ):
+        print(f"\n{title}", flush=True)
+        tables[title] = rows()
+    if options.json:
+        options.json.write_text(json.dumps(tables, indent=2) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

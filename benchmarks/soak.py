@@ -1,0 +1,201 @@
+"""Random kills: workers killed or stopped, and drivers killed with -9, in the middle of runs; every result must equal the undisturbed one.
+
+Each trial is a driver in a process of its own with worker processes (or Ray actors), a checkpoint after every round, and a few kills at
+random moments drawn from the trial's seed. A killed driver is started again and goes on from its checkpoint. A kill counts only if the
+victim was alive and the run not yet done.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+sys.path = [folder for folder in sys.path if folder != str(Path(__file__).resolve().parent)]  # whose concurrent.py hides Python's own
+
+import gymnasium
+
+import lowswitch as ls
+from lowswitch.concurrent import ConcurrentRun, Gymnasium, Processes, Ray, load
+
+HORIZON, EPISODES, MACHINES, PATIENCE = 8, 500, 24, 2.0
+RULES = ("trigger", "switch", "speculate")
+WORKERS = {"processes": "multiprocessing.spawn", "ray": "ray::"}  # in the command line of a worker
+DEADLINE = 300.0  # seconds for a trial
+
+
+class Ring(gymnasium.Env[int, int]):
+    """Six states, two actions, a fifth of a millisecond a step."""
+
+    observation_space, action_space = gymnasium.spaces.Discrete(6), gymnasium.spaces.Discrete(2)
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[int, dict[str, Any]]:
+        super().reset(seed=seed)
+        self.state = int(self.np_random.integers(6))
+        return self.state, {}
+
+    def step(self, action: int) -> tuple[int, float, bool, bool, dict[str, Any]]:
+        time.sleep(0.0002)
+        self.state = (self.state + (2 * action - 1) * int(self.np_random.random() < 0.8)) % 6
+        return self.state, float(self.state == 3), False, False, {}
+
+
+def drive(folder: Path, seed: int, kind: str) -> None:
+    """Run to the end, from the checkpoint if there is one."""
+    fleet = {"processes": Processes(workers=2, patience=PATIENCE), "ray": Ray("local", workers=2, patience=PATIENCE)}.get(kind)
+    rule = RULES[seed % 3]
+    run = ls.concurrent.run(
+        Gymnasium(Ring, horizon=HORIZON),
+        ls.ucb2_hoeffding(c=0.05, eta=0.3, r_star=1),
+        EPISODES,
+        machines=MACHINES,
+        rule=rule,  # type: ignore[arg-type]
+        seed=seed,
+        fleet=fleet,
+        checkpoint=folder / "checkpoint.npz",
+        save_every=0,
+    )
+    run.save(folder / "run.npz")
+
+
+def start(folder: Path, seed: int, kind: str) -> subprocess.Popen[bytes]:
+    return subprocess.Popen([sys.executable, __file__, "--drive", str(folder), "--seeds", str(seed), "--fleet", kind])
+
+
+def descendants(pid: int) -> list[int]:
+    """All processes below a process (Linux)."""
+    found = []
+    for task in Path(f"/proc/{pid}/task").glob("*/children"):
+        try:
+            for child in map(int, task.read_text().split()):
+                found += [child, *descendants(child)]
+        except OSError:
+            continue
+    return found
+
+
+def workers(pid: int, kind: str) -> list[int]:
+    def command(process: int) -> str:
+        try:
+            return Path(f"/proc/{process}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+        except OSError:
+            return ""
+
+    return [process for process in descendants(pid) if WORKERS[kind] in command(process) and "IDLE" not in command(process)]
+
+
+def trial(seed: int, kills: int, kind: str) -> tuple[ConcurrentRun, list[str]]:
+    """A run that is disturbed so many times, and how."""
+    moments, done = random.Random(seed), []
+    deadline = time.monotonic() + DEADLINE
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        driver = start(folder, seed, kind)
+        family: set[int] = set()
+        while driver.poll() is None or driver.returncode < 0:
+            if time.monotonic() > deadline:
+                raise RuntimeError(f"seed {seed}: not done after {DEADLINE:g} s and {done}")
+            if driver.returncode is not None:
+                driver = start(folder, seed, kind)
+            before = progress(folder)
+            pause = time.monotonic() + moments.uniform(0.0, 1.0)
+            while driver.poll() is None and (time.monotonic() < pause or progress(folder) == before) and not (folder / "run.npz").exists():
+                time.sleep(0.005)
+            family |= set(descendants(driver.pid))
+            if len(done) < kills and driver.poll() is None:
+                done += disturb(driver.pid, moments, kind)
+        if driver.returncode:
+            raise RuntimeError(f"seed {seed}: the driver failed with exit code {driver.returncode} after {done}")
+        run = load(folder / "run.npz")
+    left = [pid for pid in family if alive(pid, time.monotonic() + 20)]
+    if left:
+        raise RuntimeError(f"seed {seed}: processes {left} are left behind")
+    return run, done
+
+
+def progress(folder: Path) -> float:
+    """Changes whenever the checkpoint does, so that every kill falls into a run that is under way."""
+    try:
+        return (folder / "checkpoint.npz").stat().st_mtime
+    except FileNotFoundError:
+        return 0.0
+
+
+def disturb(driver: int, moments: random.Random, kind: str) -> list[str]:
+    """Kill the driver or a worker, or stop a worker so that it hangs; nothing if nobody is there."""
+    how, victims = moments.choice(["driver", "worker", "hang"]), workers(driver, kind)
+    if how == "driver":
+        os.kill(driver, signal.SIGKILL)
+        return [how]
+    if not victims:
+        return []
+    try:
+        os.kill(moments.choice(victims), signal.SIGKILL if how == "worker" else signal.SIGSTOP)
+    except ProcessLookupError:
+        return []
+    return [how]
+
+
+def alive(pid: int, deadline: float) -> bool:
+    """Whether a process is still there at the deadline; one that was stopped is not left behind if its driver kills it."""
+    while time.monotonic() < deadline:
+        try:
+            state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+        except OSError:
+            return False
+        if state == "Z":
+            return False
+        time.sleep(0.05)
+    return True
+
+
+def same(one: ConcurrentRun, other: ConcurrentRun) -> bool:
+    histories = [run.history[0].changes.tobytes() for run in (one, other) if run.history]
+    arrays = all(
+        getattr(one, name).tobytes() == getattr(other, name).tobytes() for name in ("plays", "rounds_at", "played_at", "policy", "triggers")
+    )
+    counts = all(getattr(one, name) == getattr(other, name) for name in ("rounds", "played", "episodes", "earned"))
+    return histories[0] == histories[1] and arrays and counts
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--kills", type=int, default=100, help="in all (default 100)")
+    parser.add_argument("--each", type=int, default=4, help="kills in one run (default 4)")
+    parser.add_argument("--seeds", type=int, default=0, help="the first seed; a trial has the next one (default 0)")
+    parser.add_argument("--fleet", choices=("processes", "ray"), default="processes")
+    parser.add_argument("--drive", type=Path, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.drive:
+        drive(options.drive, options.seeds, options.fleet)
+        return 0
+    kills, seed, counts = 0, options.seeds, dict.fromkeys(("driver", "worker", "hang"), 0)
+    while kills < options.kills:
+        with tempfile.TemporaryDirectory() as folder:
+            drive(Path(folder), seed, "here")
+            expected = load(Path(folder) / "run.npz")
+        run, done = trial(seed, min(options.each, options.kills - kills), options.fleet)
+        if not same(run, expected):
+            print(f"seed {seed}: after {done} the result differs from the undisturbed run", file=sys.stderr)
+            return 1
+        kills += len(done)
+        for how in done:
+            counts[how] += 1
+        print(
+            f"seed {seed:3}  {run.rule:9}  {', '.join(done) or 'undisturbed':40}  equal, {run.lost} lost  ({kills} of {options.kills})",
+            flush=True,
+        )
+        seed += 1
+    print(f"{kills} kills in {seed - options.seeds} runs, seeds {options.seeds} to {seed - 1}: {counts}; all results equal")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

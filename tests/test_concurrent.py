@@ -1,0 +1,649 @@
+"""Many machines: whatever plays, however many and by whichever rule, the run is the sequential one to the bit."""
+
+import json
+import multiprocessing
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import gymnasium
+import numpy as np
+import pytest
+
+import lowswitch as ls
+from conftest import ALGORITHMS, PROBLEMS, learner_for
+from lowswitch import cli, concurrent, storage
+from lowswitch.concurrent import Gymnasium, InProcess, PlayError, Processes, Stop, System
+from lowswitch.concurrent.sources import Tabular, episode_seed
+from lowswitch.envs import gymnasium as bridge
+from lowswitch.regret import deployment_gaps, exact_regret
+from lowswitch.reproduce.rounds import count_rounds
+from lowswitch.simulate import stream_key
+
+MACHINES = (1, 2, 7, 64, 1000)
+RULES = ("trigger", "switch", "speculate")
+EPISODES = 1500
+
+
+class Here:
+    """In this process, but by way of a crew as every other fleet."""
+
+    def open(self, source, seed, policy):
+        return InProcess().open(source, seed, policy)
+
+
+class Kept:
+    """A fleet whose crew stays for the next run of the same source and seed."""
+
+    def __init__(self, fleet, source, seed=0):
+        self.initial = source.actions_allowed.argmax(axis=-1)
+        self.crew = fleet.open(source, seed, self.initial)
+
+    def open(self, source, seed, policy):
+        steps, states = np.indices(policy.shape)
+        self.everything = np.stack([steps, states, policy], axis=-1).reshape(-1, 3)
+        return self
+
+    def play(self, changes, episodes):
+        changes, self.everything = np.concatenate([self.everything, changes]), self.everything[:0]
+        return self.crew.play(changes, episodes)
+
+    def close(self):
+        pass
+
+    bytes_sent = bytes_received = lost = 0
+
+
+def same_run(run, sequential):
+    """The costs of a sequential run, bit for bit."""
+    assert run.history[0].changes.tolist() == sequential.history[0].changes.tolist()
+    for name in ("regret", "local_switches", "deployments", "triggers", "policy", "loud_share"):
+        assert getattr(run, name).tobytes() == getattr(sequential, name).tobytes(), name
+    for one, other in zip(run.curves, sequential.curves, strict=True):
+        assert one.tobytes() == other.tobytes()
+
+
+def same_rounds(one, other):
+    """The same rounds, too."""
+    for name in ("rounds", "played", "earned", "episodes", "stopped"):
+        assert getattr(one, name) == getattr(other, name), name
+    for name in ("plays", "rounds_at", "played_at", "rounds_curve", "earned_curve"):
+        assert getattr(one, name).tobytes() == getattr(other, name).tobytes(), name
+
+
+def sequential(mdp, algorithm, episodes=EPISODES, seed=0):
+    return ls.simulate(mdp, algorithm, episodes=episodes, seeds=[seed], history=True)
+
+
+# ---- equality --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_every_number_of_machines_is_the_sequential_run(mdp, algorithm, rule):
+    expected = sequential(mdp, algorithm, seed=5)
+    for machines in MACHINES:
+        run = concurrent.run(mdp, algorithm, EPISODES, machines=machines, rule=rule, seed=5)
+        same_run(run, expected)
+        assert run.kept + run.thrown_away == run.played == run.played_under.sum()
+        assert run.plays.sum() == run.played * mdp.horizon
+        assert run.rounds_curve[-1] == run.rounds
+        if machines == 1:
+            assert run.rounds == run.played == EPISODES
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_a_crew_plays_the_rounds_that_the_kernel_plays(mdp, rule):
+    for machines in MACHINES:
+        compiled = concurrent.run(mdp, ALGORITHMS["ucb2-b"], 400, machines=machines, rule=rule)
+        by_crew = concurrent.run(mdp, ALGORITHMS["ucb2-b"], 400, machines=machines, rule=rule, fleet=Here())
+        same_run(by_crew, compiled)
+        same_rounds(by_crew, compiled)
+
+
+@pytest.fixture(scope="module")
+def two_processes():
+    kept = Kept(Processes(workers=2), Tabular(PROBLEMS["sparse-bernoulli"]()))
+    yield kept
+    kept.crew.close()
+
+
+@pytest.mark.parametrize("name", ["ucb2-h", "ucb2-b"])
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("machines", MACHINES)
+def test_processes_play_the_same(two_processes, name, rule, machines):
+    mdp, algorithm = PROBLEMS["sparse-bernoulli"](), ALGORITHMS[name]
+    run = concurrent.run(mdp, algorithm, 300, machines=machines, rule=rule, fleet=two_processes)
+    same_run(run, sequential(mdp, algorithm, 300))
+    same_rounds(run, concurrent.run(mdp, algorithm, 300, machines=machines, rule=rule))
+
+
+LAKE, LAKE_EPISODES = {"environment": "FrozenLake-v1", "horizon": 8, "is_slippery": True}, 80
+
+
+def told_one_by_one(algorithm):
+    """The policy history of ask and tell on the lake, seeded as the players seed it."""
+    env, parts = gymnasium.make("FrozenLake-v1", is_slippery=True), []
+    learner = bridge.learner_for(env, algorithm, horizon=8, episodes=LAKE_EPISODES)
+    for k in range(LAKE_EPISODES):
+        switch = learner.tell(*bridge.play_episode(env, learner.policy, seed=episode_seed(stream_key(0), k)))
+        parts += [] if switch is None else [switch.changes]
+    return np.concatenate(parts)
+
+
+@pytest.fixture(scope="module")
+def lake_processes():
+    kept = Kept(Processes(workers=2), Gymnasium(**LAKE))
+    yield kept
+    kept.crew.close()
+
+
+@pytest.mark.parametrize("name", ["ucb2-h", "ucb2-b"])
+@pytest.mark.parametrize("rule", RULES)
+def test_a_gymnasium_environment_is_played_as_one_by_one(lake_processes, name, rule):
+    expected = told_one_by_one(ALGORITHMS[name])
+    for machines in MACHINES:
+        here = concurrent.run(Gymnasium(**LAKE), ALGORITHMS[name], LAKE_EPISODES, machines=machines, rule=rule)
+        there = concurrent.run(Gymnasium(**LAKE), ALGORITHMS[name], LAKE_EPISODES, machines=machines, rule=rule, fleet=lake_processes)
+        assert here.history[0].changes.tolist() == expected.tolist()
+        same_rounds(here, there)
+        assert np.isnan(here.regret).all()
+        assert np.isnan(here.optimal_value)
+
+
+def system_of(mdp, **options):
+    """A TabularMDP behind a function."""
+    player = Tabular(mdp).player(0)
+
+    def play(policy, episodes):
+        played = player.play(policy, episodes)
+        return played.states, policy[np.arange(mdp.horizon), played.states], played.rewards
+
+    size = {"horizon": mdp.horizon, "states": mdp.states, "actions": mdp.actions, "actions_allowed": mdp.actions_allowed}
+    return System(play, **size, **options)
+
+
+def test_a_system_is_played_as_the_tables_behind_it(mdp):
+    expected = sequential(mdp, ALGORITHMS["ucb2-h"], 300).history[0].changes.tolist()
+    for machines in MACHINES:
+        for rule in RULES:
+            source = system_of(mdp, replayable=rule == "speculate")
+            run = concurrent.run(source, ALGORITHMS["ucb2-h"], 300, machines=machines, rule=rule)
+            assert run.history[0].changes.tolist() == expected
+
+
+def test_rewards_in_other_units():
+    mdp = PROBLEMS["dense"]()
+    player = Tabular(mdp).player(0)
+
+    def play(policy, episodes):
+        played = player.play(policy, episodes)
+        return played.states, policy[np.arange(3), played.states], 8 * played.rewards - 5
+
+    source = System(play, horizon=3, states=4, actions=3, reward_range=(-5.0, 3.0))
+    run = concurrent.run(source, ALGORITHMS["ucb2-h"], 200, machines=9)
+    unit = concurrent.run(mdp, ALGORITHMS["ucb2-h"], 200, machines=9)
+    assert run.earned == pytest.approx(8 * unit.earned - 5 * 200 * 3)
+    assert run.earned_curve[-1] == pytest.approx(run.earned)
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_the_interpreter_plays_the_same_rounds(rule):
+    text = (
+        "import json, lowswitch as ls\n"
+        "mdp = ls.envs.riverswim(states=3, horizon=4)\n"
+        f"run = ls.concurrent.run(mdp, ls.ucb2_bernstein(c=0.1), 60, machines=7, rule={rule!r}, stop=ls.concurrent.Stop(mixture=1e-9))\n"
+        "print(json.dumps([run.rounds, run.played, run.regret.tolist(), run.history[0].changes.tolist(), run.rounds_at.tolist()]))"
+    )
+    answers = [
+        json.loads(subprocess.run([sys.executable, "-c", text], capture_output=True, check=True, env=os.environ | jit).stdout)
+        for jit in ({}, {"NUMBA_DISABLE_JIT": "1"})
+    ]
+    assert answers[0] == answers[1]
+
+
+# ---- rounds ----------------------------------------------------------------------------------------------------------
+
+
+def plain_rounds(mdp, algorithm, episodes, machines, rule):
+    """Rounds and episodes played, with lists and ask and tell: paper-notes A.4 and A.5, an episode at a time."""
+    learner, player = learner_for(mdp, algorithm, episodes), Tabular(mdp).player(0)
+    due = algorithm.schedule.triggers(horizon=mdp.horizon, limit=episodes)
+    triggers = set(range(1, due.every_until + 1)) | set(due.later)
+    steps, ahead, rounds, played = np.arange(mdp.horizon), {}, 0, 0
+    while learner.told < episodes:
+        window = range(learner.told, min(episodes, learner.told + machines * (2 if rule == "speculate" else 1)))
+        wanted = [k for k in window if k not in ahead][:machines]
+        trajectories = player.play(learner.policy.copy(), np.array(wanted))
+        for k, states, rewards in zip(wanted, *trajectories, strict=True):
+            ahead[k] = states, learner.policy[steps, states], rewards
+        rounds, played, cut = rounds + 1, played + len(wanted), False
+        while not cut and learner.told in ahead:
+            states, actions, rewards = ahead[learner.told]
+            if (actions != learner.policy[steps, states]).any():
+                break
+            del ahead[learner.told]
+            switch = learner.tell(states, actions, rewards)
+            triggered = any(n in triggers for n in learner.visits[steps, states, actions])
+            cut = (rule == "switch" and switch is not None) or (rule == "trigger" and triggered)
+        if rule == "speculate":
+            ahead = {k: t for k, t in ahead.items() if (t[1] == learner.policy[steps, t[0]]).all()}
+        elif cut:
+            ahead = {}
+    return rounds, played
+
+
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("machines", [2, 7, 64])
+def test_rounds_are_those_of_plain_lists(mdp, rule, machines):
+    algorithm = ls.ucb2_hoeffding(c=0.05, eta=0.5, r_star=2)
+    run = concurrent.run(mdp, algorithm, 300, machines=machines, rule=rule)
+    assert (run.rounds, run.played) == plain_rounds(mdp, algorithm, 300, machines, rule)
+
+
+def test_rounds_of_switch_keep_the_bound_and_are_counted_by_the_history(mdp, algorithm):
+    for machines in (*MACHINES, EPISODES, 10**5):
+        run = concurrent.run(mdp, algorithm, EPISODES, machines=machines)
+        assert run.rounds == count_rounds(run.history[0], EPISODES, machines)
+        assert run.rounds <= ls.theory.rounds_bound(K=EPISODES, M=machines, deployments=int(run.deployments[0]))
+        assert run.rounds_at.tolist() == sorted(set(run.rounds_at.tolist()))  # a round has one deployment at most
+
+
+def test_each_rule_keeps_more_than_the_one_before(mdp):
+    algorithm = ALGORITHMS["ucb2-h"]
+    for machines in (7, 64):
+        trigger, switch, speculate = (concurrent.run(mdp, algorithm, EPISODES, machines=machines, rule=rule).rounds for rule in RULES)
+        assert speculate <= switch <= trigger
+
+
+def test_a_round_is_cut_by_hand():
+    """One state, one step, two actions; three machines. eta = 0.9, r* = 1: triggers at visits 1, 2, 4, 7, 14 of an action."""
+    mdp = ls.TabularMDP(np.ones((1, 2, 1)), np.array([[0.2, 0.9]]), horizon=1)
+    algorithm = ls.ucb2_hoeffding(c=1e-9, eta=0.9, r_star=1)
+    # episode 0 plays action 0: 0.2 < 1, so action 1 comes; episodes 1, 2, 4 and 7 are triggers of action 1, and nothing changes any more
+    switch = concurrent.run(mdp, algorithm, 9, machines=3)
+    assert switch.history[0].changes.tolist() == [[0, 0, 0, 1]]
+    assert (switch.rounds, switch.played) == (4, 3 + 3 + 3 + 2)  # 0 | 1 2 3 | 4 5 6 | 7 8
+    trigger = concurrent.run(mdp, algorithm, 9, machines=3, rule="trigger")
+    assert (trigger.rounds, trigger.played) == (6, 3 + 3 + 3 + 3 + 3 + 1)  # 0 | 1 | 2 | 3 4 | 5 6 7 | 8
+    assert switch.played_under.tolist() == [3, 8]
+    assert switch.plays.tolist() == [[[3, 8]]]
+    assert switch.rounds_to(mdp, 0.1) == 1
+    assert switch.mistakes(mdp, 0.1) == 3
+    assert switch.suboptimal_actions(mdp, 0.1) == 3
+    assert switch.mistakes(mdp, 0.8) == 0
+
+
+# ---- stopping --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_a_run_stops_at_the_first_good_policy(rule):
+    mdp, algorithm, eps = ls.envs.riverswim(states=4, horizon=6), ls.ucb2_bernstein(c=0.02), 0.02
+    whole = sequential(mdp, algorithm, 20_000)
+    gaps = deployment_gaps(mdp, whole.history[0], initial=whole.initial)
+    first = int(np.flatnonzero(gaps <= eps)[0])
+    ends = np.unique(whole.history[0].episode)[first - 1] + 1
+    for machines in (1, 7, 64):
+        run = concurrent.run(mdp, algorithm, 20_000, machines=machines, rule=rule, stop=Stop(policy=eps))
+        assert (run.stopped, run.episodes, run.planned) == ("policy", ends, 20_000)
+        assert mdp.optimal_value() - mdp.evaluate(run.policy[0]) <= eps
+        assert run.regret[0] == pytest.approx(exact_regret(mdp, run.history[0], episodes=run.episodes, initial=run.initial), rel=1e-12)
+        assert run.curves.episodes[-1] == run.episodes
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_a_run_stops_when_the_mixture_is_good(rule):
+    mdp, algorithm, eps = ls.envs.riverswim(states=4, horizon=6), ls.ucb2_bernstein(c=0.02), 0.03
+    whole = sequential(mdp, algorithm, 20_000)
+
+    def mixture_gap(episodes):
+        history = ls.History(whole.history[0].changes[whole.history[0].episode < episodes])
+        return exact_regret(mdp, history, episodes=episodes, initial=whole.initial) / episodes
+
+    for machines in (1, 7, 64):
+        run = concurrent.run(mdp, algorithm, 20_000, machines=machines, rule=rule, stop=Stop(mixture=eps))
+        assert run.stopped == "mixture"
+        assert mixture_gap(run.episodes) <= eps < mixture_gap(run.episodes - 1)
+        assert mdp.optimal_value() - run.pac_policy(0).evaluate(mdp) <= eps
+
+
+def test_a_policy_that_is_good_from_the_beginning():
+    mdp = ls.TabularMDP(np.ones((1, 2, 1)), np.array([[0.9, 0.2]]), horizon=1)
+    run = concurrent.run(mdp, ALGORITHMS["ucb2-h"], 100, machines=3, stop=Stop(policy=0.1))
+    assert (run.stopped, run.episodes, run.rounds) == ("policy", 0, 0)
+    assert run.regret.tolist() == [0]
+    run = concurrent.run(mdp, ALGORITHMS["ucb2-h"], 100, machines=3, stop=Stop(mixture=0.1))
+    assert (run.stopped, run.episodes) == ("mixture", 1)
+
+
+def test_a_budget_of_rounds_or_seconds(tmp_path):
+    mdp, file = PROBLEMS["dense"](), tmp_path / "run.npz"
+    for fleet in (InProcess(), Here()):
+        run = concurrent.run(mdp, ALGORITHMS["ucb2-h"], EPISODES, machines=7, stop=Stop(rounds=30), fleet=fleet)
+        assert (run.stopped, run.rounds) == ("rounds", 30)
+    some = concurrent.run(mdp, ALGORITHMS["ucb2-h"], 10**9, machines=7, stop=Stop(seconds=0.2), checkpoint=file)
+    assert some.stopped == "seconds"
+    more = concurrent.run(mdp, ALGORITHMS["ucb2-h"], 10**9, machines=7, stop=Stop(rounds=some.rounds + 5), checkpoint=file)
+    assert more.rounds == some.rounds + 5
+
+
+# ---- checkpoints -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("fleet", [InProcess(), Here()])
+def test_a_run_in_pieces_is_the_whole_run(mdp, rule, fleet, tmp_path):
+    algorithm = ALGORITHMS["ucb2-b"]
+    whole = concurrent.run(mdp, algorithm, EPISODES, machines=13, rule=rule)
+    for rounds in (1, 2, 5, 40, 10**6):
+        file = tmp_path / "run.npz"
+        run = concurrent.run(mdp, algorithm, EPISODES, machines=13, rule=rule, fleet=fleet, checkpoint=file, stop=Stop(rounds=rounds))
+    assert run.stopped == "episodes"
+    same_run(run, whole)
+    same_rounds(run, whole)
+    again = concurrent.run(mdp, algorithm, EPISODES, machines=13, rule=rule, checkpoint=file)
+    same_rounds(again, whole)
+    assert list(tmp_path.iterdir()) == [file]
+
+
+def test_a_stop_at_values_may_change_between_pieces(tmp_path):
+    mdp, algorithm, file = ls.envs.riverswim(states=4, horizon=6), ls.ucb2_bernstein(c=0.02), tmp_path / "run.npz"
+    coarse = concurrent.run(mdp, algorithm, 20_000, machines=7, stop=Stop(policy=0.1), checkpoint=file)
+    fine = concurrent.run(mdp, algorithm, 20_000, machines=7, stop=Stop(policy=1e-6), checkpoint=file)
+    straight = concurrent.run(mdp, algorithm, 20_000, machines=7, stop=Stop(policy=1e-6))
+    assert coarse.episodes < fine.episodes
+    same_rounds(fine, straight)
+    back = concurrent.run(mdp, algorithm, 20_000, machines=7, stop=Stop(policy=0.1), checkpoint=file)
+    assert back.episodes == fine.episodes
+
+
+PLAN = {"machines": 7, "rule": "switch", "seed": 0, "regret": True}
+
+
+@pytest.mark.parametrize(
+    ("other", "named"),
+    [
+        ({"machines": 8}, "machines is 7, not 8"),
+        ({"rule": "trigger"}, "rule is 'switch', not 'trigger'"),
+        ({"seed": 1}, "seed is 0, not 1"),
+        ({"regret": False}, "regret is True, not False"),
+        ({"episodes": 200}, "episodes is 100, not 200"),
+        ({"algorithm": ls.ucb2_hoeffding(c=0.2)}, "its algorithm is"),
+        ({"source": PROBLEMS["dense"]()}, "its source is"),
+    ],
+)
+def test_a_checkpoint_of_another_configuration(other, named, tmp_path):
+    file = tmp_path / "run.npz"
+    asked = {"source": PROBLEMS["per-step"](), "algorithm": ALGORITHMS["ucb2-h"], "episodes": 100} | PLAN
+    concurrent.run(**asked, checkpoint=file)
+    before = file.read_bytes()
+    with pytest.raises(ValueError, match=f"another configuration.*{named}.*name another file"):
+        concurrent.run(**(asked | other), checkpoint=file)
+    assert file.read_bytes() == before
+
+
+def test_a_damaged_checkpoint(tmp_path):
+    file = tmp_path / "run.npz"
+    arguments = {"source": PROBLEMS["dense"](), "algorithm": ALGORITHMS["ucb2-h"], "episodes": 100, "machines": 7, "checkpoint": file}
+    concurrent.run(**arguments)
+    facts, arrays = storage.read(file, "concurrent checkpoint")
+    storage.write(file, "concurrent checkpoint", facts, {name: array for name, array in arrays.items() if name != "tables_rows"})
+    with pytest.raises(ValueError, match="no whole checkpoint.*delete it to begin anew"):
+        concurrent.run(**arguments)
+    file.write_bytes(b"nonsense")
+    with pytest.raises(ValueError, match="not a lowswitch file"):
+        concurrent.run(**arguments)
+    with pytest.raises(ValueError, match="cannot write"):
+        concurrent.run(**(arguments | {"checkpoint": tmp_path / "missing" / "run.npz"}))
+
+
+def test_an_interrupt_keeps_what_was_reached(tmp_path, interruptible):
+    mdp, algorithm, file = PROBLEMS["dense"](), ALGORITHMS["ucb2-h"], tmp_path / "run.npz"
+    threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
+    with pytest.raises(KeyboardInterrupt):
+        concurrent.run(mdp, algorithm, 2 * 10**9, machines=7, checkpoint=file)
+    _, arrays = storage.read(file, "concurrent checkpoint")
+    told = int(arrays["rounds_counts"][2])
+    assert told > 0
+    reached = concurrent.run(mdp, algorithm, 2 * 10**9, machines=7, checkpoint=file, stop=Stop(rounds=int(arrays["rounds_counts"][0])))
+    straight = concurrent.run(mdp, algorithm, 2 * 10**9, machines=7, stop=Stop(rounds=reached.rounds))
+    same_run(reached, straight)
+    same_rounds(reached, straight)
+
+
+def test_a_killed_driver_goes_on_from_its_checkpoint(tmp_path):
+    file = tmp_path / "run.npz"
+    text = (
+        "import lowswitch as ls\n"
+        "mdp = ls.envs.riverswim(states=6, horizon=10)\n"
+        "fleet = ls.concurrent.Processes(workers=1)\n"
+        f"if __name__ == '__main__':\n"
+        f"    ls.concurrent.run(mdp, ls.ucb2_hoeffding(c=0.05), 3000, machines=50, fleet=fleet, checkpoint={str(file)!r}, save_every=0)\n"
+    )
+    script = tmp_path / "script.py"
+    script.write_text(text)
+    driver = subprocess.Popen([sys.executable, script], stdout=subprocess.DEVNULL)
+    deadline = time.monotonic() + 60
+    while not file.exists() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    driver.kill()
+    driver.wait(10)
+    mdp, algorithm = ls.envs.riverswim(states=6, horizon=10), ls.ucb2_hoeffding(c=0.05)
+    run = concurrent.run(mdp, algorithm, 3000, machines=50, checkpoint=file)
+    whole = concurrent.run(mdp, algorithm, 3000, machines=50)
+    same_run(run, whole)
+    same_rounds(run, whole)
+
+
+# ---- what can go wrong -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("bad", "named"),
+    [
+        ({"machines": 0}, "machines must be a whole number from 1"),
+        ({"machines": 2.5}, "machines must be a whole number from 1"),
+        ({"episodes": 0}, "episodes must be a whole number from 1"),
+        ({"rule": "cut"}, 'rule must be "trigger", "switch" or "speculate", not \'cut\''),
+        ({"seed": -1}, "seeds must be"),
+        ({"algorithm": "ucb2-h"}, "algorithm must be an Algorithm"),
+        ({"source": gymnasium.make("FrozenLake-v1")}, "a source is a TabularMDP.*Gymnasium"),
+        ({"stop": 0.1}, "stop must be a lowswitch.concurrent.Stop"),
+        ({"save_every": -1.0}, "save_every must be"),
+        ({"source": PROBLEMS["masked-sequence"](), "stop": Stop(policy=0.1)}, "need exact values"),
+        ({"source": PROBLEMS["masked-sequence"](), "episodes": 5000}, "the start sequence has 4000 states"),
+    ],
+)
+def test_bad_arguments(bad, named):
+    good = {"source": PROBLEMS["dense"](), "algorithm": ALGORITHMS["ucb2-h"], "episodes": 10, "machines": 2}
+    with pytest.raises(ValueError, match=named):
+        concurrent.run(**(good | bad))
+
+
+@pytest.mark.parametrize("bad", [{"policy": 0}, {"mixture": -1.0}, {"rounds": 0}, {"seconds": float("nan")}])
+def test_a_stop_is_above_nothing(bad):
+    with pytest.raises(ValueError, match=f"stop: {next(iter(bad))} must be above 0"):
+        Stop(**bad)
+
+
+def test_a_real_system_is_not_speculated_with():
+    with pytest.raises(ValueError, match="would condition the data on where they went"):
+        concurrent.run(system_of(PROBLEMS["dense"]()), ALGORITHMS["ucb2-h"], 10, machines=2, rule="speculate")
+
+
+def test_environments_that_cannot_be_played():
+    with pytest.raises(ValueError, match="observations must be Discrete, not Box"):
+        Gymnasium("CartPole-v1", horizon=10)
+    with pytest.raises(ValueError, match="there is no environment 'NoLake-v1'"):
+        Gymnasium("NoLake-v1", horizon=10)
+    with pytest.raises(ValueError, match="truncates after 100 steps"):
+        Gymnasium("FrozenLake-v1", horizon=101)
+    with pytest.raises(ValueError, match="reward_range must contain 0"):
+        Gymnasium("FrozenLake-v1", horizon=10, reward_range=(1.0, 2.0))
+
+
+def answers(states, actions, rewards):
+    """A play that answers each call with these, cut or repeated to one row each episode."""
+    return lambda policy, episodes: tuple(np.array([row] * len(episodes)) for row in (states, actions, rewards))
+
+
+@pytest.mark.parametrize(
+    ("play", "named"),
+    [
+        (lambda policy, episodes: (np.zeros((1, 2), int), np.zeros((1, 2), int), np.zeros((1, 2))), "returned 1 trajectories for 5"),
+        (lambda policy, episodes: (np.zeros((9, 2), int), np.zeros((9, 2), int), np.zeros((9, 2))), "returned 9 trajectories for 5"),
+        (lambda policy, episodes: None, r"must return \(states, actions, rewards\), not NoneType"),
+        (lambda policy, episodes: (1, 2), r"must return \(states, actions, rewards\), not tuple"),
+        (answers([0, 0], [0], [0.0, 0.0]), "malformed trajectories: an episode is 2 states"),
+        (answers([0, 7], [0, 0], [0.0, 0.0]), "malformed trajectories: states must be 0 to 2, not 0 to 7"),
+        (answers([0.0, 1.0], [0, 0], [0.0, 0.0]), "malformed trajectories: states must be integers"),
+        (answers([0, 1], [0, 0], [0.0, 2.0]), r"malformed trajectories: rewards must lie in \[0, 1\]"),
+        (answers([0, 1], [0, 0], [0.0, float("nan")]), "malformed trajectories: rewards must lie"),
+        (answers([0, 1], [0, 0], ["a", "b"]), "malformed trajectories"),
+        (answers([0, 1], [0, 1], [0.0, 0.0]), "step 1, machine 0: play took action 1 in state 1, the policy takes 0"),
+        (lambda policy, episodes: 1 / 0, "play raised ZeroDivisionError"),
+    ],
+)
+def test_what_play_must_not_return(play, named):
+    source = System(play, horizon=2, states=3, actions=2)
+    with pytest.raises(PlayError, match=f"^episode 0, .*{named}"):
+        concurrent.run(source, ALGORITHMS["ucb2-h"], 10, machines=5)
+
+
+def test_play_must_be_a_function_and_sizes_counts():
+    with pytest.raises(ValueError, match="play must be a function"):
+        System("play", horizon=2, states=3, actions=2)
+    with pytest.raises(ValueError, match="states must be a whole number"):
+        System(lambda policy, episodes: None, horizon=2, states=0, actions=2)
+
+
+class Brittle(gymnasium.Env):
+    """Counts its steps; the fifth episode fails at its third step as long as a file is there."""
+
+    observation_space, action_space = gymnasium.spaces.Discrete(4), gymnasium.spaces.Discrete(2)
+
+    def __init__(self, trap):
+        self.trap = trap
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.state, self.fails = 0, seed == episode_seed(stream_key(0), 4) and os.path.exists(self.trap)
+        return 0, {}
+
+    def step(self, action):
+        if self.fails and self.state == 2:
+            raise RuntimeError("a wire is loose")
+        self.state += 1
+        return min(self.state, 3), float(self.np_random.random() < 0.5), False, False, {}
+
+
+@pytest.mark.parametrize("fleet", [InProcess(), Processes(workers=1)])
+def test_an_environment_that_raises_names_the_place_and_the_run_goes_on(fleet, tmp_path):
+    trap, file, before = tmp_path / "trap", tmp_path / "run.npz", multiprocessing.active_children()
+    trap.touch()
+    source = Gymnasium(Brittle, horizon=4, trap=str(trap))
+    with pytest.raises(PlayError, match="^episode 4, step 2, machine .*a wire is loose") as caught:
+        concurrent.run(source, ALGORITHMS["ucb2-h"], 40, machines=3, fleet=fleet, checkpoint=file)
+    assert caught.value.episode == 4
+    assert "a wire is loose" in str(caught.value.__cause__)
+    trap.unlink()
+    run = concurrent.run(source, ALGORITHMS["ucb2-h"], 40, machines=3, fleet=fleet, checkpoint=file)
+    whole = concurrent.run(source, ALGORITHMS["ucb2-h"], 40, machines=3)
+    same_rounds(run, whole)
+    assert run.history[0].changes.tolist() == whole.history[0].changes.tolist()
+    assert multiprocessing.active_children() == before
+
+
+def test_a_system_may_raise_its_own_play_error():
+    def play(policy, episodes):
+        raise PlayError("the pump stopped", int(episodes[3]), 1)
+
+    with pytest.raises(PlayError, match="^episode 3, step 1, machine 3: the pump stopped$"):
+        concurrent.run(System(play, horizon=2, states=3, actions=2), ALGORITHMS["ucb2-h"], 10, machines=5)
+
+
+# ---- results ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_result_is_saved_whole(tmp_path):
+    run = concurrent.run(PROBLEMS["dense"](), ALGORITHMS["ucb2-b"], 200, machines=7, rule="speculate")
+    run.save(tmp_path / "run.npz")
+    back = concurrent.load(tmp_path / "run.npz")
+    same_run(back, run)
+    same_rounds(back, run)
+    assert back.to_dict() == run.to_dict()
+    (tmp_path / "other.npz").write_bytes((tmp_path / "run.npz").read_bytes())
+    with pytest.raises(ValueError, match="holds a 'concurrent run'"):
+        ls.load(tmp_path / "other.npz")
+
+
+def test_the_summary_says_what_was_thrown_away(capsys):
+    run = concurrent.run(PROBLEMS["dense"](), ALGORITHMS["ucb2-b"], 200, machines=7)
+    run.summary()
+    text = capsys.readouterr().out
+    assert f"{run.thrown_away:,} of {run.played:,} played were thrown away" in text
+    assert "= N_gl + 1 + K/M" in text
+
+
+def test_mistakes_are_counted_by_the_policies_that_played(mdp):
+    if len(mdp.start_sequence):
+        pytest.skip("a start sequence has no start law")
+    run = concurrent.run(mdp, ALGORITHMS["ucb2-h"], EPISODES, machines=13, rule="speculate")
+    policy, known, gaps = run.initial.copy(), 0, [mdp.optimal_value() - mdp.evaluate(run.initial)]
+    for episode in np.unique(run.history[0].episode):
+        for _, h, x, a in run.history[0].changes[run.history[0].episode == episode]:
+            policy[h, x] = a
+        gaps.append(mdp.optimal_value() - mdp.evaluate(policy))
+    eps = float(np.median(gaps)) + 1e-9
+    expected = sum(int(n) for n, gap in zip(run.played_under, gaps, strict=True) if gap > eps)
+    assert run.mistakes(mdp, eps) == mdp.horizon * expected
+    assert known <= run.suboptimal_actions(mdp, eps) <= run.plays.sum()
+
+
+def test_a_problem_survives_a_pickle_frozen_and_without_what_can_be_worked_out(mdp):
+    mdp.optimal_value()
+    back = pickle.loads(pickle.dumps(mdp))
+    assert not back.rewards.flags.writeable
+    assert "model" not in vars(back)
+    assert back.optimal_value() == mdp.optimal_value()
+    assert len(pickle.dumps(mdp)) == len(pickle.dumps(back))
+
+
+# ---- the command -----------------------------------------------------------------------------------------------------
+
+COMMAND = ["concurrent", "--env", "riverswim:states=3,horizon=4", "--algorithm", "ucb2-b:c=0.05", "--episodes", "500", "--machines", "20"]
+
+
+def test_the_command_prints_the_run(capsys, tmp_path):
+    assert cli.main([*COMMAND, "--json", "--save", str(tmp_path / "run.npz"), "--checkpoint", str(tmp_path / "check.npz")]) == 0
+    said = json.loads(capsys.readouterr().out)
+    run = concurrent.run(ls.envs.riverswim(states=3, horizon=4), ls.ucb2_bernstein(c=0.05), 500, machines=20)
+    assert (said["rounds"], said["kept"], said["thrown_away"]) == (run.rounds, 500, run.thrown_away)
+    assert said["regret"]["per_seed"] == run.regret.tolist()
+    same_rounds(concurrent.load(tmp_path / "run.npz"), run)
+
+
+def test_the_command_plays_gymnasium(capsys):
+    lake = ["concurrent", "--gymnasium", "FrozenLake-v1", "--algorithm", "ucb2-h:c=0.05", "--episodes", "50", "--machines", "5"]
+    assert cli.main([*lake, "--horizon", "10", "--rule", "speculate", "--max-rounds", "3"]) == 0
+    assert "stopped by its rounds" in capsys.readouterr().out
+    assert cli.main(lake) == 2
+    assert "give --horizon" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("more", "named"),
+    [
+        (["--machines", "0"], "machines must be a whole number"),
+        (["--fleet", "proceses"], "did you mean 'processes'?"),
+        (["--fleet", "processes:workers=0"], "workers must be a whole number"),
+        (["--stop-policy", "-1"], "stop: policy must be above 0"),
+    ],
+)
+def test_the_command_says_what_is_wrong(more, named, capsys):
+    assert cli.main([*COMMAND, *more]) == 2
+    assert named in capsys.readouterr().err
