@@ -13,7 +13,26 @@ import numpy as np
 
 from lowswitch import storage
 from lowswitch.arrays import NEVER, Bandit, BanditTables
-from lowswitch.bandit_algorithms import RECIPES, BanditAlgorithm, UCB1Policy, UCB2Policy, checked_means, require_size, ucb1, ucb2
+from lowswitch.bandit_algorithms import (
+    RECIPES,
+    BanditAlgorithm,
+    BaSEPolicy,
+    BatchedThompsonPolicy,
+    ExploreThenCommitPolicy,
+    GridPolicy,
+    IndexPolicy,
+    LogLogPolicy,
+    UCB1Policy,
+    UCB2Policy,
+    base,
+    batched_thompson,
+    checked_means,
+    explore_then_commit,
+    log_log,
+    require_size,
+    ucb1,
+    ucb2,
+)
 from lowswitch.mdp import require_count
 from lowswitch.progress import LOADING, Progress, needs_loading
 from lowswitch.simulate import checkpoints, stream_key
@@ -21,12 +40,22 @@ from lowswitch.threads import Pace, cores, run_all
 
 __all__ = [
     "RECIPES",
+    "BaSEPolicy",
     "BanditAlgorithm",
     "BanditCurves",
     "BanditRuns",
+    "BatchedThompsonPolicy",
+    "ExploreThenCommitPolicy",
+    "GridPolicy",
+    "IndexPolicy",
+    "LogLogPolicy",
     "UCB1Policy",
     "UCB2Policy",
+    "base",
+    "batched_thompson",
+    "explore_then_commit",
     "load",
+    "log_log",
     "simulate",
     "ucb1",
     "ucb2",
@@ -44,6 +73,7 @@ class BanditCurves(NamedTuple):
     pulls: np.ndarray  # [C]
     regret: np.ndarray  # [runs, C]
     switches: np.ndarray  # [runs, C]
+    batches: np.ndarray  # [runs, C]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -69,6 +99,14 @@ class BanditRuns:
         return self.curves.switches[:, -1]
 
     @property
+    def batches(self) -> np.ndarray:  # [runs]
+        """How often it was settled what to play next, the first time included: one less is how often what was seen could change it.
+
+        UCB1 and UCB2 play the first round in one batch, and then choose an arm anew for each epoch, of UCB1 for each pull.
+        """
+        return self.curves.batches[:, -1]
+
+    @property
     def pulls_per_second(self) -> float:
         return self.pulls * len(self.seeds) / self.seconds
 
@@ -81,11 +119,12 @@ class BanditRuns:
             str(self.algorithm),
             report.mean_and_interval(self.regret),
             report.mean_and_interval(self.switches),
+            report.mean_and_interval(self.batches),
             f"{best.mean():.1%}",
             f"{self.pulls_per_second / 1e6:.0f} M",
         ]
         print(f"A = {len(self.means)}; {self.pulls:,} pulls, {len(self.seeds):,} runs; means with 95 % intervals\n")
-        print(report.table(["algorithm", "regret", "switches", "best arm played", "pulls/s"], [row]))
+        print(report.table(["algorithm", "regret", "switches", "batches", "best arm played", "pulls/s"], [row]))
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the results with their configuration; `bandits.load` reads them back."""
@@ -129,12 +168,13 @@ def simulate(
     """Play Bernoulli arms with these means for `pulls` pulls, `runs` times.
 
     Run i has seed first_seed + i. The noise of a pull is a function of the seed and the pull's number alone, so all algorithms meet the
-    same noise and results do not depend on `threads`, by default the machine's cores. progress: on a terminal by default.
+    same noise and results do not depend on `threads`, by default the machine's cores; Thompson sampling draws from a stream of its own.
+    progress: on a terminal by default.
     """
     from lowswitch import kernels
 
     if not isinstance(algorithm, BanditAlgorithm):
-        raise ValueError(f"algorithm must be a bandit algorithm, not {algorithm!r}; use bandits.ucb1() or bandits.ucb2()")
+        raise ValueError(f"algorithm must be a bandit algorithm, not {algorithm!r}; use bandits.ucb2() or another of bandits.RECIPES")
     arms = checked_means(means)
     require_size(len(arms), pulls)
     seeds = _checked_seeds(first_seed, require_count("runs", runs))
@@ -156,7 +196,7 @@ def simulate(
         pulls=int(pulls),
         seeds=seeds,
         arm_pulls=tables.pulls,
-        curves=BanditCurves(bandit.checkpoints, tables.regret, tables.switches),
+        curves=BanditCurves(bandit.checkpoints, tables.regret, tables.switches, tables.batches),
         seconds=seconds,
     )
 
@@ -165,14 +205,23 @@ def compile_bandit(algorithm: BanditAlgorithm, means: np.ndarray, pulls: int) ->
     """The problem and the algorithm's numbers for so many pulls."""
     from lowswitch import kernels
 
+    kinds = {
+        "ucb1": kernels.UCB1,
+        "ucb2": kernels.UCB2,
+        "base": kernels.BASE,
+        "explore-then-commit": kernels.EXPLORE_THEN_COMMIT,
+        "log-log": kernels.LOG_LOG,
+        "batched-thompson": kernels.BATCHED_THOMPSON,
+    }
     triggers = algorithm.triggers(pulls)
     return Bandit(
         means=means,
         gaps=means.max() - means,
-        kind=kernels.UCB2 if isinstance(algorithm, UCB2Policy) else kernels.UCB1,
-        alpha=float(algorithm.alpha) if isinstance(algorithm, UCB2Policy) else 0.0,
+        kind=kinds[algorithm.name],
+        constant=algorithm.constant,
         every_until=triggers.every_until,
         later=np.array([*triggers.later, NEVER], dtype=np.int64),
+        grid=np.array(algorithm.ends(len(means), pulls), dtype=np.int64),
         checkpoints=checkpoints(pulls),
     )
 
@@ -180,16 +229,22 @@ def compile_bandit(algorithm: BanditAlgorithm, means: np.ndarray, pulls: int) ->
 def fresh_tables(seeds: np.ndarray, arms: int, pulls: int) -> BanditTables:
     """Runs that have played nothing."""
     runs, points = len(seeds), len(checkpoints(pulls))
+    counts = {name: np.zeros(runs, dtype=np.int64) for name in ("arm", "due", "switched", "begun")}
+    arm_counts = {name: np.zeros((runs, arms), dtype=np.int64) for name in ("pulls", "wins", "left", "old_pulls", "old_wins")}
     return BanditTables(
-        keys=np.array([stream_key(int(seed)) for seed in seeds], dtype=np.uint64),
-        pulls=np.zeros((runs, arms), dtype=np.int64),
-        wins=np.zeros((runs, arms), dtype=np.int64),
-        arm=np.zeros(runs, dtype=np.int64),
-        due=np.zeros(runs, dtype=np.int64),
-        switched=np.zeros(runs, dtype=np.int64),
+        keys=_stream_keys(seeds),
+        posterior_keys=_stream_keys(seeds.astype(np.uint64) + np.uint64(2**63)),  # no run's seed
+        active=np.ones((runs, arms), dtype=np.bool_),
         regret=np.zeros((runs, points)),
         switches=np.zeros((runs, points), dtype=np.int64),
+        batches=np.zeros((runs, points), dtype=np.int64),
+        **counts,
+        **arm_counts,
     )
+
+
+def _stream_keys(seeds: np.ndarray) -> np.ndarray:
+    return np.array([stream_key(int(seed)) for seed in seeds], dtype=np.uint64)
 
 
 class _Block:
