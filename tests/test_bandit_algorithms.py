@@ -279,7 +279,7 @@ def test_batched_thompson_sampling_keeps_the_regret_of_ucb2():
 
 
 def test_a_grid_of_ones_own_survives_json():
-    algorithm = bandits.base(grid=[10, 100], batches=2)
+    algorithm = bandits.base(grid=np.array([10, 100]), batches=np.int64(2))
     assert algorithm.grid == (10, 100)
     assert bandits.BanditAlgorithm.from_dict(json.loads(json.dumps(algorithm.to_dict()))) == algorithm
 

@@ -173,6 +173,7 @@ class GridPolicy(BanditAlgorithm):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "grid", checked_grid(self.grid, self.batches))
+        object.__setattr__(self, "batches", int(self.batches))
 
     def ends(self, arms: int, pulls: int) -> Ends:
         """The grid for so many pulls, in which each arm must be seen before the last batch."""
