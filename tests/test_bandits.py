@@ -1,6 +1,5 @@
-"""UCB1 and UCB2 against Auer, Cesa-Bianchi, Fischer 2002."""
+"""The bandit algorithms against their papers, pull by pull, and thousands of runs at once."""
 
-import functools
 import itertools
 import json
 import math
@@ -9,14 +8,23 @@ import numpy as np
 import pytest
 
 import lowswitch as ls
+from bandit_books import by_the_book, powers
 from lowswitch import bandits, kernels
-from lowswitch.simulate import stream_key
 
-ALGORITHMS = {
+INDEX = {
     "ucb1": bandits.ucb1(),
     "ucb2-0.001": bandits.ucb2(),
     "ucb2-0.1": bandits.ucb2(alpha=0.1),
     "ucb2-0.5": bandits.ucb2(alpha=0.5),
+}
+GRIDLESS = INDEX | {
+    "log-log": bandits.log_log(p=0.9),
+    "batched-thompson": bandits.batched_thompson(),
+}
+ALGORITHMS = GRIDLESS | {
+    "base": bandits.base(gamma=0.5),
+    "base-geometric": bandits.base(grid="geometric", batches=6, gamma=0.2),
+    "explore-then-commit": bandits.explore_then_commit(batches=4, c=0.1),
 }
 MEANS = {
     "apart": [0.2, 0.9, 0.5, 0.6],
@@ -31,75 +39,22 @@ def algorithm(request):
     return ALGORITHMS[request.param]
 
 
+@pytest.fixture(params=GRIDLESS)
+def gridless(request):
+    return GRIDLESS[request.param]
+
+
 @pytest.fixture(params=MEANS)
 def means(request):
     return MEANS[request.param]
 
 
-# ---- the paper, word for word ----------------------------------------------------------------------------------------
+def fitting(algorithm, means):
+    """As many arms as the algorithm is for."""
+    return means[:2] if algorithm.name == "explore-then-commit" else means
 
 
-@functools.cache
-def powers(alpha, size):
-    """tau(0) .. tau(size - 1) in integers: alpha is a fraction whose denominator is a power of two."""
-    numerator, denominator = alpha.as_integer_ratio()
-    bits, power = denominator.bit_length() - 1, 1
-    taus = []
-    for r in range(size):
-        taus.append(-(-power >> (bits * r)))
-        power *= numerator + denominator
-    return taus
-
-
-class Book:
-    """Arms that write down what is played, with the noise of one seed."""
-
-    def __init__(self, means, pulls, seed):
-        self.means, self.left, self.key = means, pulls, stream_key(seed)
-        self.played = []
-        self.count, self.total = [0] * len(means), [0] * len(means)
-
-    def play(self, j):
-        bits = kernels.noise(self.key, np.uint64(len(self.played)))
-        self.total[j] += kernels.uniform(np.uint64(bits)) < self.means[j]
-        self.count[j] += 1
-        self.played.append(j)
-        self.left -= 1
-
-    def best(self, widths):
-        indices = [total / count + width for total, count, width in zip(self.total, self.count, widths, strict=True)]
-        incumbent = self.played[-1]
-        return incumbent if indices[incumbent] == max(indices) else indices.index(max(indices))
-
-
-def ucb1_by_the_book(means, pulls, seed):
-    book = Book(means, pulls, seed)
-    for j in range(len(means)):
-        book.play(j)
-    while book.left:
-        n = len(book.played)
-        book.play(book.best([math.sqrt(2 * math.log(n) / n_j) for n_j in book.count]))
-    return book.played
-
-
-def ucb2_by_the_book(means, pulls, seed, alpha):
-    tau, book, r = powers(alpha, 8000 if alpha < 0.01 else 80), Book(means, pulls, seed), [0] * len(means)
-    for j in range(len(means)):
-        book.play(j)
-    while book.left:
-        n = len(book.played)
-        widths = [math.sqrt((1 + alpha) * math.log(math.e * n / tau[r_j]) / (2 * tau[r_j])) for r_j in r]
-        j = book.best(widths)
-        for _ in range(min(book.left, tau[r[j] + 1] - tau[r[j]])):  # often none at all
-            book.play(j)
-        r[j] += 1
-    return book.played
-
-
-def by_the_book(algorithm, means, pulls, seed):
-    if algorithm == bandits.ucb1():
-        return ucb1_by_the_book(means, pulls, seed)
-    return ucb2_by_the_book(means, pulls, seed, algorithm.alpha)
+# ---- the papers, word for word ---------------------------------------------------------------------------------------
 
 
 def traced(algorithm, means, pulls, seed):
@@ -107,26 +62,31 @@ def traced(algorithm, means, pulls, seed):
     bandit = bandits.compile_bandit(algorithm, np.array(means), pulls)
     bandit = bandit._replace(checkpoints=np.arange(1, pulls + 1), gaps=np.arange(len(means), dtype=float))
     tables = bandits.fresh_tables(np.array([seed]), len(means), pulls)
-    tables = tables._replace(regret=np.zeros((1, pulls)), switches=np.zeros((1, pulls), dtype=np.int64))
+    counts = np.zeros((2, 1, pulls), dtype=np.int64)
+    tables = tables._replace(regret=np.zeros((1, pulls)), switches=counts[0], batches=counts[1])
     kernels.play_bandits(bandit, tables, 0, 1, 0, pulls)
-    return np.diff(tables.regret[0], prepend=0.0).astype(int).tolist(), tables.switches[0].tolist()
+    return np.diff(tables.regret[0], prepend=0.0).astype(int).tolist(), tables.switches[0].tolist(), tables.batches[0].tolist()
 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_every_pull_is_that_of_the_paper(algorithm, means, seed):
-    expected = by_the_book(algorithm, means, 600, seed)
-    arms, switches = traced(algorithm, means, 600, seed)
-    assert arms == expected
-    assert switches == np.cumsum([0, *(np.diff(expected) != 0)]).tolist()
+    means = fitting(algorithm, means)
+    book = by_the_book(algorithm, means, 600, seed)
+    arms, switches, batches = traced(algorithm, means, 600, seed)
+    assert arms == book.played
+    assert switches == np.cumsum([0, *(np.diff(book.played) != 0)]).tolist()
+    assert batches == [sum(begin < t for begin in book.begins) for t in range(1, 601)]
 
 
 def test_results_count_the_paper_s_pulls(algorithm, means):
+    means = fitting(algorithm, means)
     runs = bandits.simulate(means, algorithm, pulls=600, runs=3)
     for run in range(3):
-        expected = by_the_book(algorithm, means, 600, seed=run)
-        assert runs.arm_pulls[run].tolist() == np.bincount(expected, minlength=len(means)).tolist()
-        assert runs.switches[run] == (np.diff(expected) != 0).sum()
-        gaps = max(means) - np.array(means)[expected]
+        book = by_the_book(algorithm, means, 600, seed=run)
+        assert runs.arm_pulls[run].tolist() == np.bincount(book.played, minlength=len(means)).tolist()
+        assert runs.switches[run] == (np.diff(book.played) != 0).sum()
+        assert runs.batches[run] == len(book.begins)
+        gaps = max(means) - np.array(means)[book.played]
         assert runs.curves.regret[run] == pytest.approx(np.cumsum(gaps)[runs.curves.pulls - 1])
         assert runs.regret[run] == runs.curves.regret[run, -1]
 
@@ -193,21 +153,24 @@ def assert_same(left, right):
 
 
 def test_threads_do_not_matter(algorithm):
-    one, three = (bandits.simulate([0.4, 0.5, 0.6], algorithm, pulls=5000, runs=30, threads=threads) for threads in (1, 3))
+    means = fitting(algorithm, [0.4, 0.6, 0.5])
+    one, three = (bandits.simulate(means, algorithm, pulls=5000, runs=30, threads=threads) for threads in (1, 3))
     assert_same(one, three)
 
 
 def test_a_run_depends_on_its_seed_alone(algorithm):
-    many = bandits.simulate([0.4, 0.5, 0.6], algorithm, pulls=2000, runs=10)
-    last = bandits.simulate([0.4, 0.5, 0.6], algorithm, pulls=2000, runs=1, first_seed=9)
+    means = fitting(algorithm, [0.4, 0.6, 0.5])
+    many = bandits.simulate(means, algorithm, pulls=2000, runs=10)
+    last = bandits.simulate(means, algorithm, pulls=2000, runs=1, first_seed=9)
     assert many.seeds.tolist() == list(range(10))
     np.testing.assert_array_equal(many.curves.regret[9], last.curves.regret[0])
-    assert not np.array_equal(many.curves.regret[8], many.curves.regret[9])
+    assert len(set(map(bytes, many.curves.regret))) > 1
 
 
 def play_in_pieces(algorithm, edges, play):
-    bandit = bandits.compile_bandit(algorithm, np.array([0.3, 0.6, 0.5]), edges[-1])
-    tables = bandits.fresh_tables(np.arange(2), 3, edges[-1])
+    means = fitting(algorithm, [0.3, 0.6, 0.5])
+    bandit = bandits.compile_bandit(algorithm, np.array(means), edges[-1])
+    tables = bandits.fresh_tables(np.arange(2), len(means), edges[-1])
     for first, last in itertools.pairwise(edges):
         play(bandit, tables, 0, 2, first, last)
     return [table.tolist() for table in tables]
@@ -220,33 +183,50 @@ def test_pieces_make_the_whole(algorithm):
 
 def test_the_compiled_kernel_equals_the_interpreted_one(algorithm, monkeypatch):
     compiled = play_in_pieces(algorithm, [0, 2000], kernels.play_bandits)
-    names = "noise uniform next_trigger ucb1_width ucb2_width arm_index best_arm rival_index pull_arm total_gap play_bandit play_bandits"
-    for name in names.split():
-        monkeypatch.setattr(kernels, name, getattr(kernels, name).py_func)
+    for name, kernel in vars(kernels).copy().items():
+        if hasattr(kernel, "py_func"):
+            monkeypatch.setattr(kernels, name, kernel.py_func)
     with np.errstate(over="ignore"):  # the noise wraps around
         assert play_in_pieces(algorithm, [0, 2000], kernels.play_bandits) == compiled
 
 
 def test_nothing_recompiles(algorithm):
-    bandits.simulate([0.4, 0.6], algorithm, pulls=10, runs=1)
+    bandits.simulate([0.4, 0.6], algorithm, pulls=100, runs=1)
     before = len(kernels.play_bandits.signatures)
-    bandits.simulate([0, 1, 1, 0.5], algorithm, pulls=3000, runs=5)
+    bandits.simulate(fitting(algorithm, [0, 1, 1, 0.5]), algorithm, pulls=3000, runs=5)
     assert len(kernels.play_bandits.signatures) == before
 
 
 @pytest.mark.parametrize("pulls", [4, 5, 17, 1000])
-def test_the_last_epoch_is_cut(algorithm, pulls):
-    runs = bandits.simulate([0.1, 0.2, 0.3, 0.4], algorithm, pulls=pulls, runs=50)
+def test_the_last_epoch_is_cut(gridless, pulls):
+    runs = bandits.simulate([0.1, 0.2, 0.3, 0.4], gridless, pulls=pulls, runs=50)
     assert (runs.arm_pulls.sum(axis=1) == pulls).all()
-    assert runs.arm_pulls.min() >= 1
     assert runs.curves.pulls[[0, -1]].tolist() == [1, pulls]
 
 
-@pytest.mark.parametrize("pulls", [4, 10, 100, 3000, 30_000])
-def test_switches_stay_within_the_bound(algorithm, means, pulls):
-    runs = bandits.simulate(means, algorithm, pulls=max(pulls, len(means)), runs=50)
-    assert runs.switches.min() >= len(means) - 1
-    assert runs.switches.max() <= algorithm.switch_bound(len(means), runs.pulls)
+@pytest.mark.parametrize("pulls", [4, 5, 17, 1000])
+@pytest.mark.parametrize("name", INDEX)
+def test_an_index_policy_plays_each_arm_once_first(name, pulls):
+    runs = bandits.simulate([0.1, 0.2, 0.3, 0.4], INDEX[name], pulls=pulls, runs=50)
+    assert runs.arm_pulls.min() >= 1
+    assert runs.switches.min() >= 3
+
+
+@pytest.mark.parametrize("pulls", [4, 10])
+def test_small_bounds_hold(gridless, means, pulls):
+    assert_bounds_hold(gridless, means, max(pulls, len(means)))
+
+
+@pytest.mark.parametrize("pulls", [100, 3000, 10_000])
+def test_switches_and_batches_stay_within_the_bounds(algorithm, means, pulls):
+    assert_bounds_hold(algorithm, fitting(algorithm, means), pulls)
+
+
+def assert_bounds_hold(algorithm, means, pulls):
+    runs = bandits.simulate(means, algorithm, pulls=pulls, runs=50)
+    assert runs.switches.max() <= algorithm.switch_bound(len(means), pulls)
+    assert runs.batches.max() <= algorithm.batch_bound(len(means), pulls)
+    assert runs.batches.min() >= 1
 
 
 # ---- what the paper promises -----------------------------------------------------------------------------------------
@@ -294,7 +274,11 @@ def test_an_algorithm_survives_json(algorithm):
 
 
 def test_an_algorithm_is_written_as_on_the_command_line():
-    assert list(map(str, ALGORITHMS.values())) == ["ucb1", "ucb2", "ucb2:alpha=0.1", "ucb2:alpha=0.5"]
+    assert list(map(str, ALGORITHMS.values())) == [
+        *("ucb1", "ucb2", "ucb2:alpha=0.1", "ucb2:alpha=0.5", "log-log:p=0.9", "batched-thompson"),
+        *("base:gamma=0.5", "base:grid=geometric,batches=6,gamma=0.2", "explore-then-commit:batches=4,c=0.1"),
+    ]
+    assert str(bandits.base(grid=(10, 100), batches=2)) == "base:grid=10/100,batches=2"
 
 
 def test_results_survive_a_file(algorithm, tmp_path):
@@ -318,7 +302,7 @@ def test_the_summary_has_intervals(capsys):
     text = capsys.readouterr().out
     assert "A = 2; 300 pulls, 4 runs; means with 95 % intervals" in text
     assert "ucb2:alpha=0.1" in text
-    assert text.count("±") == 2
+    assert text.count("±") == 3
 
 
 @pytest.mark.parametrize("means", [[0.5, 1.2], [-0.1, 0.5], [0.5, math.nan]])
@@ -347,7 +331,7 @@ def test_other_mistakes_are_named():
         bandits.simulate(arms, bandits.ucb1(), pulls=10, runs=0)
     with pytest.raises(ValueError, match="first_seed must be a whole number from 0 .*, not -1"):
         bandits.simulate(arms, bandits.ucb1(), pulls=10, first_seed=-1)
-    with pytest.raises(ValueError, match=r"use bandits\.ucb1\(\) or bandits\.ucb2\(\)"):
+    with pytest.raises(ValueError, match=r"use bandits\.ucb2\(\) or another of bandits\.RECIPES"):
         bandits.simulate(arms, ls.ucb_hoeffding(), pulls=10)
     with pytest.raises(ValueError, match="Theorem 2 needs at least 5,000 pulls for a gap of 0.01, not 100"):
         bandits.ucb2().regret_bound([0.5, 0.51], pulls=100)

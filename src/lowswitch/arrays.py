@@ -139,10 +139,11 @@ class Bandit(NamedTuple):
 
     means: np.ndarray  # [A]
     gaps: np.ndarray  # [A]  the best mean less this one
-    kind: int  # UCB1 or UCB2
-    alpha: float  # of UCB2's index
-    every_until: int  # at each pull count of the arm up to here the next arm is chosen anew
+    kind: int  # which algorithm, a number in `kernels.py`
+    constant: float  # in its confidence width: alpha, gamma, c or p
+    every_until: int  # a batch ends at each pull count of an arm up to here
     later: np.ndarray  # [n]  and at these after that, sorted; the last is NEVER
+    grid: np.ndarray  # [M]  and at these numbers of all pulls, sorted; the last is T
     checkpoints: np.ndarray  # [C]  pulls after which the curves have a point
 
 
@@ -150,13 +151,20 @@ class BanditTables(NamedTuple):
     """What every run knows, did and paid."""
 
     keys: np.ndarray  # [runs]  noise stream
+    posterior_keys: np.ndarray  # [runs]  the stream of Thompson sampling's own draws
     pulls: np.ndarray  # [runs, A]
     wins: np.ndarray  # [runs, A]  rewards of 1
     arm: np.ndarray  # [runs]  played last
-    due: np.ndarray  # [runs]  pulls of that arm at which the next is chosen
+    due: np.ndarray  # [runs]  pulls of that arm at which the next is chosen, in the policies with an index
+    left: np.ndarray  # [runs, A]  pulls still to play in this batch, in the others
+    active: np.ndarray  # [runs, A]  not yet given up
+    old_pulls: np.ndarray  # [runs, A]  of earlier phases, whose rewards no longer count
+    old_wins: np.ndarray  # [runs, A]
     switched: np.ndarray  # [runs]  switches so far
+    begun: np.ndarray  # [runs]  batches so far
     regret: np.ndarray  # [runs, C]
     switches: np.ndarray  # [runs, C]
+    batches: np.ndarray  # [runs, C]
 
 
 class Intervals(NamedTuple):

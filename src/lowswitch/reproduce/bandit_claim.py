@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from lowswitch import bandits, report
-from lowswitch.bandits import BanditAlgorithm, BanditRuns, UCB2Policy
+from lowswitch.bandits import BanditAlgorithm, BanditRuns, IndexPolicy, UCB2Policy
 from lowswitch.reproduce.lab import Lab
 from lowswitch.reproduce.qlearning import exponent
 from lowswitch.reproduce.section import Check, Section, Table
@@ -30,7 +30,7 @@ SETTINGS: dict[str, tuple[float, ...]] = {  # means of the arms: Auer et al. 200
 FINE = bandits.ucb2(alpha=0.001)  # the choice of Auer et al.'s experiments
 COARSE = bandits.ucb2(alpha=0.09)  # the theorem's proof needs alpha < 1/10
 BOTH = FINE_LABEL, COARSE_LABEL = "UCB2(0.001)", "UCB2(0.09)"
-LEARNERS: dict[str, BanditAlgorithm] = {"UCB1": bandits.ucb1(), FINE_LABEL: FINE, COARSE_LABEL: COARSE}
+LEARNERS: dict[str, IndexPolicy] = {"UCB1": bandits.ucb1(), FINE_LABEL: FINE, COARSE_LABEL: COARSE}
 MOST_REGRET_EXPONENT = 0.3  # over the last decade of T; sqrt(T) has 0.5
 MOST_SWITCH_EXPONENT = 0.3
 MOST_SWITCHES = 1 / 3  # of UCB1's
@@ -96,6 +96,8 @@ def _alpha(algorithm: BanditAlgorithm) -> float:
 
 
 def _theorem(runs: BanditRuns) -> float:
+    if not isinstance(runs.algorithm, IndexPolicy):
+        raise ValueError(f"only UCB1 and UCB2 have a bound with all its constants, not {runs.algorithm}")
     return runs.algorithm.regret_bound(runs.means, pulls=runs.pulls)
 
 
