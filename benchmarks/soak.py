@@ -8,6 +8,7 @@ victim was alive and the run not yet done.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import random
 import signal
@@ -27,7 +28,7 @@ from lowswitch.concurrent import ConcurrentRun, Gymnasium, Processes, Ray, load
 
 HORIZON, EPISODES, MACHINES, PATIENCE = 8, 500, 24, 2.0
 RULES = ("trigger", "switch", "speculate")
-WORKERS = {"processes": "multiprocessing.spawn", "ray": "ray::"}  # in the command line of a worker
+WORKERS = {"processes": "multiprocessing.spawn", "ray": "ray::Station"}  # in the command line of a worker
 DEADLINE = 300.0  # seconds for a trial
 
 
@@ -88,7 +89,7 @@ def workers(pid: int, kind: str) -> list[int]:
         except OSError:
             return ""
 
-    return [process for process in descendants(pid) if WORKERS[kind] in command(process) and "IDLE" not in command(process)]
+    return [process for process in descendants(pid) if WORKERS[kind] in command(process)]
 
 
 def trial(seed: int, kills: int, kind: str) -> tuple[ConcurrentRun, list[str]]:
@@ -114,7 +115,10 @@ def trial(seed: int, kills: int, kind: str) -> tuple[ConcurrentRun, list[str]]:
         if driver.returncode:
             raise RuntimeError(f"seed {seed}: the driver failed with exit code {driver.returncode} after {done}")
         run = load(folder / "run.npz")
-    left = [pid for pid in family if alive(pid, time.monotonic() + 20)]
+    for pid in family:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGCONT)  # one that was stopped when its driver was killed cannot even end
+    left = [pid for pid in family if alive(pid, time.monotonic() + 90)]
     if left:
         raise RuntimeError(f"seed {seed}: processes {left} are left behind")
     return run, done
@@ -144,7 +148,7 @@ def disturb(driver: int, moments: random.Random, kind: str) -> list[str]:
 
 
 def alive(pid: int, deadline: float) -> bool:
-    """Whether a process is still there at the deadline; one that was stopped is not left behind if its driver kills it."""
+    """Whether a process is still there at the deadline."""
     while time.monotonic() < deadline:
         try:
             state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]

@@ -6,12 +6,14 @@ import importlib
 import json
 import re
 import shlex
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 import lowswitch
-from lowswitch import algorithms, bandits, cli, envs
+from lowswitch import algorithms, bandits, cli, concurrent, envs
 from lowswitch.reproduce import CLAIMS
 
 ROOT = Path(__file__).parents[1]
@@ -28,8 +30,10 @@ def blocks(text):
 
 
 def normal(text):
-    """Words and numbers, without spacing, rules of tables and speeds."""
-    return re.sub(r"[\d.,]+ [kM]\b", "SPEED", re.sub(r"-{3,}", "", text)).split()
+    """Words and numbers, without spacing, rules of tables, speeds, times and what workers send while they wait for each other."""
+    for measured in (r"-{3,}", r"[\d.,]+ (?:[kM]|seconds)\b", r"(?<=^wall time ).*", r"(?<=^workers ).*"):
+        text = re.sub(measured, "", text, flags=re.MULTILINE)
+    return text.split()
 
 
 def assert_prints(printed, shown):
@@ -46,17 +50,25 @@ def assert_prints(printed, shown):
         assert values == pytest.approx(claims, rel=0.02)
 
 
-@pytest.mark.parametrize("name", ["README.md", "docs/index.md", "docs/tutorial.md"])
+@pytest.mark.parametrize("name", ["README.md", "docs/index.md", "docs/tutorial.md", "docs/concurrent.md"])
 def test_the_python_of_a_page_runs_and_prints_what_it_shows(name, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     namespace, printed = {"__name__": name}, None
     for language, text in blocks(page(name)):
-        if language == "python":
+        if language == "python" and "__main__" in text:
+            printed = run_script(text)
+        elif language == "python":
             exec(compile(text, name, "exec"), namespace)
             printed = capsys.readouterr().out
         elif language == "text" and printed:
             assert_prints(printed, text)
             printed = None
+
+
+def run_script(text):
+    """What a block prints that is a script of its own: processes import it."""
+    Path("script.py").write_text(text, encoding="utf-8")
+    return subprocess.run([sys.executable, "script.py"], capture_output=True, text=True, check=True).stdout
 
 
 def test_the_commands_print_what_their_page_shows(tmp_path, monkeypatch, capsys):
@@ -70,7 +82,7 @@ def test_the_commands_print_what_their_page_shows(tmp_path, monkeypatch, capsys)
                 assert_prints(printed, shown)
         elif language == "json":
             assert_same_object(json.loads(printed), json.loads(text))
-    assert commands >= 6
+    assert commands >= 8
 
 
 def run(command, capsys):
@@ -121,10 +133,28 @@ def test_every_command_has_a_section(capsys):
         assert f"## `lowswitch {command}` " in page("docs/cli.md")
 
 
+def test_every_option_is_on_the_page(capsys):
+    for command in ("run", "compare", "concurrent", "demo", "reproduce"):
+        with pytest.raises(SystemExit):
+            cli.main([command, "--help"])
+        options = set(re.findall(r"(?<!\w)--[a-z-]+", capsys.readouterr().out)) - {"--help"}
+        assert len(options) >= 3
+        for option in options:
+            assert f"| `{option}" in page("docs/cli.md")
+
+
+def test_every_number_of_a_concurrent_run_is_on_the_page(capsys):
+    cli.main(["concurrent", "--env", "riverswim", "--algorithm", "ucb2-h:c=0.05", "--episodes", "10", "--machines", "2", "--json"])
+    fields = {name for line in page("docs/cli.md").splitlines() if line.startswith("| `") for name in re.findall(r"`(\w+)`", line)}
+    assert set(json.loads(capsys.readouterr().out)) <= fields
+
+
 def test_every_public_name_is_on_the_api_page():
     named, rendered = (set(re.findall(pattern, page("docs/api.md"))) for pattern in (r"`(\w+)`", r"::: lowswitch\.(?:\w+\.)*(\w+)"))
     assert set(lowswitch.__all__) <= named
-    assert {name for name in lowswitch.__all__ if name not in ("envs", "from_gymnasium", "plot", "bandits")} <= rendered
+    assert {name for name in lowswitch.__all__ if name not in ("envs", "from_gymnasium", "plot", "bandits", "concurrent")} <= rendered
+    assert set(concurrent.__all__) <= named
+    assert set(concurrent.__all__) - {"FLEETS"} <= rendered
 
 
 def test_the_installation_is_that_of_the_readme():

@@ -10,16 +10,18 @@ import time
 
 import numpy as np
 import pytest
+import ray
 
-from conftest import PROBLEMS
+import lowswitch as ls
+from conftest import ALGORITHMS, PROBLEMS
+from exam import MACHINES, RULES, Kept, same_rounds, same_run, sequential
+from lowswitch import concurrent
 from lowswitch.concurrent import cluster as cluster_module
 from lowswitch.concurrent import crew as crew_module
 from lowswitch.concurrent.cluster import Ray
 from lowswitch.concurrent.fleets import FleetError, InProcess
 from lowswitch.concurrent.sources import PlayError, Tabular
 from test_fleets import H, Toy, Trouble, children, die, everybody_up, hang, lives, raise_error, same, some_changes, until, zeros
-
-ray = pytest.importorskip("ray")
 
 NONE = np.empty((0, 3), dtype=int)
 CPUS = 4
@@ -97,7 +99,8 @@ def cluster():
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", TESTS, prepend=os.pathsep)  # the nodes must be able to import the sources
-        cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 2, "include_dashboard": False})
+        notice_soon = {"health_check_initial_delay_ms": 0, "health_check_period_ms": 1000, "health_check_failure_threshold": 3}
+        cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 2, "include_dashboard": False, "_system_config": notice_soon})
         cluster.add_node(num_cpus=1)
         cluster.add_node(num_cpus=1)
         yield cluster
@@ -220,3 +223,67 @@ def test_a_node_may_go_in_the_middle_of_a_round(opened, connected):
         same(team.play(NONE, np.arange(400)), InProcess().open(Toy(), 5, zeros()).play(NONE, np.arange(400)))
     assert team.lost == 1
     assert sum(seat.worker.up for seat in team.seats) == CPUS  # there is no room for the fifth, and the others did not wait for it
+
+
+# ---- whole runs ------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def two_actors(connected):
+    kept = Kept(Ray(workers=2), Tabular(PROBLEMS["sparse-bernoulli"]()))
+    yield kept
+    kept.crew.close()
+
+
+@pytest.mark.parametrize("name", ["ucb2-h", "ucb2-b"])
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("machines", MACHINES)
+def test_a_run_on_actors_is_the_sequential_run(two_actors, name, rule, machines):
+    mdp, algorithm = PROBLEMS["sparse-bernoulli"](), ALGORITHMS[name]
+    run = concurrent.run(mdp, algorithm, 60, machines=machines, rule=rule, fleet=two_actors)
+    same_run(run, sequential(mdp, algorithm, 60))
+    same_rounds(run, concurrent.run(mdp, algorithm, 60, machines=machines, rule=rule))
+
+
+class Disturbed:
+    """A fleet to which something happens while its crew plays certain rounds."""
+
+    def __init__(self, fleet, disturbances):
+        self.fleet, self.disturbances, self.rounds = fleet, disturbances, 0
+
+    def open(self, source, seed, policy):
+        self.team = everybody_up(self.fleet.open(source, seed, policy))
+        return self
+
+    def play(self, changes, episodes):
+        self.rounds += 1
+        disturb = self.disturbances.get(self.rounds, contextlib.nullcontext)
+        with disturb(self.team) if self.rounds in self.disturbances else disturb():
+            return self.team.play(changes, episodes)
+
+    def __getattr__(self, name):
+        return getattr(self.team, name)
+
+
+def test_a_run_survives_an_actor_and_a_node(connected, two_actors):  # who have two CPUs, so that every node is needed
+    node = connected.add_node(num_cpus=1)
+    source, algorithm = concurrent.Gymnasium("FrozenLake-v1", horizon=20), ls.ucb2_hoeffding(c=0.05)
+
+    def kill(team):
+        return meanwhile(lambda: ray.kill(team.seats[0].worker.actor), when=lambda: team.seats[0].piece is not None)
+
+    def take_down():
+        connected.remove_node(node, allow_graceful=False)
+        until(lambda: sum(node["Alive"] for node in ray.nodes()) == 3)
+
+    def remove(team):
+        everybody_up(team)  # the one that was killed has a successor
+        return meanwhile(take_down, when=lambda: all(seat.piece for seat in team.seats))
+
+    fleet = Disturbed(Ray(workers=CPUS - 1, patience=20.0), {3: kill, 6: remove})
+    run = concurrent.run(source, algorithm, 400, machines=300, rule="speculate", fleet=fleet)
+    whole = concurrent.run(source, algorithm, 400, machines=300, rule="speculate")
+    same_rounds(run, whole)
+    assert run.history[0].changes.tolist() == whole.history[0].changes.tolist()
+    assert run.rounds > 6
+    assert run.lost == 2

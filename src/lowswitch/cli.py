@@ -16,7 +16,7 @@ import lowswitch
 from lowswitch import envs, report, storage
 from lowswitch.algorithms import RECIPES
 from lowswitch.concurrent import FleetError, PlayError
-from lowswitch.naming import build
+from lowswitch.naming import build, literal
 
 if TYPE_CHECKING:
     from lowswitch.simulate import Runs
@@ -79,9 +79,9 @@ def _parser() -> argparse.ArgumentParser:
     fleet = commands.add_parser("concurrent", help="M machines that play one policy a round, equal to the sequential run")
     problem = fleet.add_mutually_exclusive_group(required=True)
     problem.add_argument("--env", help="such as riverswim:states=6,horizon=20; see 'lowswitch envs'")
-    problem.add_argument("--gymnasium", metavar="NAME", help="a registered Gymnasium environment with discrete spaces; needs --horizon")
+    problem.add_argument("--gymnasium", metavar="NAME", help="such as FrozenLake-v1:is_slippery=false; needs --horizon")
     fleet.add_argument("--horizon", type=_whole, help="steps of an episode of the Gymnasium environment")
-    fleet.add_argument("--reward-range", type=_pair, default=(0.0, 1.0), metavar="LOW,HIGH", help="of its rewards (default 0,1)")
+    fleet.add_argument("--reward-range", type=_pair, metavar="LOW,HIGH", help="of its rewards (default 0,1); write --reward-range=-1,1")
     fleet.add_argument("--algorithm", required=True, help="such as ucb2-b:c=0.05; see 'lowswitch algorithms'")
     fleet.add_argument("--episodes", required=True, type=_whole, help="an episode is H steps")
     fleet.add_argument("--machines", required=True, type=_whole, help="episodes a round; may exceed the workers of the fleet")
@@ -175,17 +175,29 @@ def _show(options: argparse.Namespace, results: dict[str, Runs]) -> None:
             print(f"\nfigure: {options.plot}")
 
 
+def _source(options: argparse.Namespace) -> Any:
+    """The problem that `concurrent` plays."""
+    from lowswitch.concurrent import Gymnasium
+
+    if options.env:
+        if options.horizon is not None or options.reward_range is not None:
+            raise ValueError("--horizon and --reward-range are for --gymnasium; a named problem has them as options: riverswim:horizon=20")
+        return envs.make(options.env)
+    if options.horizon is None:
+        raise ValueError("a Gymnasium environment has no horizon of its own here; give --horizon")
+    name, _, rest = options.gymnasium.partition(":")
+    settings = dict(part.partition("=")[::2] for part in filter(None, rest.split(",")))
+    reward_range = options.reward_range or (0.0, 1.0)
+    return Gymnasium(name, horizon=options.horizon, reward_range=reward_range, **{key: literal(value) for key, value in settings.items()})
+
+
 def concurrent(options: argparse.Namespace) -> None:
     from lowswitch import concurrent as many
 
     if options.save:
         storage.require_writable(options.save)
-    if options.gymnasium and options.horizon is None:
-        raise ValueError("a Gymnasium environment has no horizon of its own here; give --horizon")
     result = many.run(
-        many.Gymnasium(options.gymnasium, horizon=options.horizon, reward_range=options.reward_range)
-        if options.gymnasium
-        else envs.make(options.env),
+        _source(options),
         build(options.algorithm, RECIPES, "algorithm"),
         options.episodes,
         machines=options.machines,
@@ -198,7 +210,7 @@ def concurrent(options: argparse.Namespace) -> None:
     if options.save:
         result.save(options.save)
     if options.json:
-        print(json.dumps({"env": options.env or options.gymnasium} | result.to_dict()))
+        print(json.dumps({"env": options.env or options.gymnasium} | result.to_dict(), allow_nan=False))
     else:
         result.summary()
 

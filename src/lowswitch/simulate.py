@@ -98,7 +98,7 @@ class Runs:
             "episodes": self.episodes,
             "seeds": len(self.seeds),
             "algorithm": str(self.algorithm),
-            "optimal_value": self.optimal_value,
+            "optimal_value": known(self.optimal_value),
             "regret": _spread(self.regret),
             "local_switches": _spread(self.local_switches),
             "deployments": _spread(self.deployments),
@@ -149,7 +149,12 @@ def fields_of_runs(facts: dict[str, Any], arrays: dict[str, Any]) -> dict[str, A
 
 def _spread(values: np.ndarray) -> dict[str, Any]:
     deviation = float(values.std(ddof=1)) if len(values) > 1 else None
-    return {"mean": float(values.mean()), "sd": deviation, "per_seed": values.tolist()}
+    return {"mean": known(float(values.mean())), "sd": deviation, "per_seed": [known(value) for value in values.tolist()]}
+
+
+def known(value: float) -> float | None:
+    """A number as JSON has it, which knows no NaN."""
+    return None if np.isnan(value) else value
 
 
 def simulate(

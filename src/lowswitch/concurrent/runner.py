@@ -16,7 +16,7 @@ from lowswitch.algorithms import Algorithm
 from lowswitch.arrays import Account
 from lowswitch.concurrent.fleets import Crew, Fleet, InProcess
 from lowswitch.concurrent.results import ConcurrentRun
-from lowswitch.concurrent.sources import Tabular, source_of
+from lowswitch.concurrent.sources import Tabular, Trajectories, source_of
 from lowswitch.concurrent.state import Plan, State, Stop, fresh_state, load_state, save_state
 from lowswitch.history import History
 from lowswitch.learner import require_algorithm, warn_if_loud
@@ -161,6 +161,7 @@ class _Driver:
         if self._ended():
             return
         with self._timed("start"):
+            _compile(self.plan, self.stop)
             crew = fleet.open(source, self.plan.seed, policy)
         traffic = dict(state.traffic)
         try:
@@ -185,10 +186,7 @@ class _Driver:
             played = crew.play(changes, episodes)
         with self._timed("learn"):
             self.whole = False
-            kernels.receive_round(state.window, state.rounds, policy, state.rule.A, episodes, played.states, played.rewards)
-            kernels.learn_round(
-                state.rule, state.tables, state.model, state.evaluation, state.log, state.account, state.window, state.rounds
-            )
+            _learn(state, policy, episodes, played)
             self.whole = True
 
     def _ended(self) -> bool:
@@ -229,6 +227,20 @@ class _Driver:
             yield
         finally:
             self.state.seconds[part] += time.perf_counter() - begin
+
+
+def _learn(state: State, policy: np.ndarray, episodes: np.ndarray, played: Trajectories) -> None:
+    """Take in the episodes of a round, and learn as many as its rule keeps."""
+    from lowswitch import kernels
+
+    kernels.receive_round(state.window, state.rounds, policy, state.rule.A, episodes, played.states, played.rewards)
+    kernels.learn_round(state.rule, state.tables, state.model, state.evaluation, state.log, state.account, state.window, state.rounds)
+
+
+def _compile(plan: Plan, stop: Stop) -> None:
+    """Load the kernels of a round, with a state that is thrown away."""
+    state, shape = fresh_state(plan, stop), (0, plan.source.horizon)
+    _learn(state, state.policy(), np.zeros(0, dtype=np.int64), Trajectories(np.zeros(shape, dtype=np.int32), np.zeros(shape)))
 
 
 # ---- the result ------------------------------------------------------------------------------------------------------

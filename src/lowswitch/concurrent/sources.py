@@ -172,10 +172,14 @@ class GymnasiumPlayer:
 
         steps = bridge.StepCounter(self.env)
         try:
-            episode = bridge.play_episode(steps, policy, seed=episode_seed(self.key, k))
-            return episode.states, self.scale.to_unit(episode.rewards)
+            states, _, rewards = bridge.play_episode(steps, policy, seed=episode_seed(self.key, k))
         except Exception as error:
             raise PlayError(f"{type(error).__name__}: {error}", k, steps.count) from error
+        outside = np.flatnonzero(~((rewards >= self.scale.low) & (rewards <= self.scale.high)))
+        if len(outside):
+            allowed = f"reward_range ({self.scale.low:g}, {self.scale.high:g})"
+            raise PlayError(f"the reward {rewards[outside[0]]:g} lies outside of {allowed}; give the true range", k, int(outside[0]))
+        return states, self.scale.to_unit(rewards)
 
     def close(self) -> None:
         self.env.close()

@@ -273,6 +273,9 @@ def play_episode(env: gymnasium.Env[Any, Any], policy: np.ndarray, *, seed: int 
     states, rewards = np.full(H, S), np.zeros(H)
     observation, _ = env.reset(seed=seed)
     for h in range(H):
+        if not (isinstance(observation, int | np.integer) and 0 <= observation - first_state < S):
+            last = first_state + S - 1
+            raise ValueError(f"the environment observes {observation!r} at step {h}, outside of its states {first_state} to {last}")
         states[h] = observation - first_state
         observation, reward, terminated, truncated, _ = env.step(int(policy[h, states[h]]) + first_action)
         rewards[h] = reward

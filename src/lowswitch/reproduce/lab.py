@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import json
+import threading
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -16,7 +18,9 @@ import lowswitch
 from lowswitch import bandits, envs, simulate, storage
 from lowswitch.algorithms import Algorithm
 from lowswitch.learner import BonusWarning
+from lowswitch.progress import Progress
 from lowswitch.simulate import Runs, load
+from lowswitch.threads import cores, run_all
 
 Kept = TypeVar("Kept")
 
@@ -74,6 +78,23 @@ class Lab:
         return self._kept(
             name, configuration, lambda path: storage.write(path, name, {}, compute()), lambda path: storage.read(path, name)[1]
         )
+
+    def each(
+        self, name: str, configurations: Sequence[Any], compute: Callable[[int], dict[str, np.ndarray]], *, episodes: int
+    ) -> list[dict[str, np.ndarray]]:
+        """`arrays` for several configurations, on all cores; `compute` is given the place of one, and each plays so many episodes."""
+        found: dict[int, dict[str, np.ndarray]] = {}
+
+        def work(place: int, stop: threading.Event) -> None:
+            if not stop.is_set():
+                found[place] = self.arrays(name, configurations[place], partial(compute, place))
+
+        works = [partial(work, place) for place in range(len(configurations))]
+        total = len(works) * episodes
+        with Progress(total, unit="episodes", show=self.progress, label=name) as bar, warnings.catch_warnings():
+            warnings.simplefilter("ignore", BonusWarning)
+            run_all(works, workers=cores(), look_up=lambda: bar.update(len(found) * episodes))
+        return [found[place] for place in range(len(works))]
 
     def _kept(self, kind: str, configuration: Any, compute: Callable[[Path], None], read: Callable[[Path], Kept]) -> Kept:
         """What was computed for a configuration, now or before; a file that cannot be read is computed again."""
