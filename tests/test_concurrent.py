@@ -410,6 +410,8 @@ def test_a_killed_driver_goes_on_from_its_checkpoint(tmp_path):
         ({"source": gymnasium.make("FrozenLake-v1")}, "a source is a TabularMDP.*Gymnasium"),
         ({"stop": 0.1}, "stop must be a lowswitch.concurrent.Stop"),
         ({"save_every": -1.0}, "save_every must be"),
+        ({"fleet": "processes"}, "fleet must be .* not 'processes'"),
+        ({"fleet": Processes}, "fleet must be .* not <class"),
         ({"source": PROBLEMS["masked-sequence"](), "stop": Stop(policy=0.1)}, "need exact values"),
         ({"source": PROBLEMS["masked-sequence"](), "episodes": 5000}, "the start sequence has 4000 states"),
     ],
@@ -420,10 +422,19 @@ def test_bad_arguments(bad, named):
         concurrent.run(**(good | bad))
 
 
-@pytest.mark.parametrize("bad", [{"policy": 0}, {"mixture": -1.0}, {"rounds": 0}, {"seconds": float("nan")}])
+@pytest.mark.parametrize(
+    "bad", [{"policy": 0}, {"mixture": -1.0}, {"rounds": 0}, {"rounds": 2.5}, {"seconds": float("nan")}, {"policy": "x"}]
+)
 def test_a_stop_is_above_nothing(bad):
-    with pytest.raises(ValueError, match=f"stop: {next(iter(bad))} must be above 0"):
+    with pytest.raises(ValueError, match=f"stop: {next(iter(bad))} must be a .*number above 0"):
         Stop(**bad)
+
+
+def test_a_stop_of_numpy_numbers_is_saved(tmp_path):
+    stop = Stop(policy=np.float32(1e-3), rounds=np.int64(3))
+    for _ in range(2):
+        run = concurrent.run(PROBLEMS["dense"](), ALGORITHMS["ucb2-h"], 50, machines=2, stop=stop, checkpoint=tmp_path / "run.npz")
+    assert run.rounds == 3
 
 
 def test_a_real_system_is_not_speculated_with():
@@ -638,7 +649,7 @@ def test_the_command_plays_gymnasium(capsys):
         (["--machines", "0"], "machines must be a whole number"),
         (["--fleet", "proceses"], "did you mean 'processes'?"),
         (["--fleet", "processes:workers=0"], "workers must be a whole number"),
-        (["--stop-policy", "-1"], "stop: policy must be above 0"),
+        (["--stop-policy", "-1"], "stop: policy must be a number above 0"),
     ],
 )
 def test_the_command_says_what_is_wrong(more, named, capsys):

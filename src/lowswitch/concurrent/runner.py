@@ -57,6 +57,9 @@ def run(
     """
     plan = _checked_plan(source, algorithm, episodes, machines, rule, seed, regret)
     stop = _checked_stop(stop, plan)
+    crew_of = InProcess() if fleet is None else fleet
+    if isinstance(crew_of, type) or not hasattr(crew_of, "open"):
+        raise ValueError(f"fleet must be InProcess(), Processes(workers=...) or Ray(...) of lowswitch.concurrent, not {fleet!r}")
     if not save_every >= 0:
         raise ValueError(f"save_every must be a number of seconds, 0 or more, not {save_every!r}")
     resumed = checkpoint is not None and Path(checkpoint).exists()
@@ -69,7 +72,7 @@ def run(
         if needs_loading(kernels.learn_round):
             bar.note(LOADING)
         state = load_state(checkpoint, plan, stop) if checkpoint is not None and resumed else fresh_state(plan, stop)
-        reason = _Driver(plan, stop, state, checkpoint, save_every, bar).drive(InProcess() if fleet is None else fleet)
+        reason = _Driver(plan, stop, state, checkpoint, save_every, bar).drive(crew_of)
     result = _gather(plan, state, reason)
     warn_if_loud(float(result.loud_share.mean()), algorithm)
     return result
@@ -271,7 +274,7 @@ def _gather(plan: Plan, state: State, reason: str) -> ConcurrentRun:
         initial=state.initial,
         policy=state.policy()[None],
         history=(History(changes),),
-        seconds=sum(state.seconds.values()),
+        seconds=max(sum(state.seconds.values()), 1e-9),
         machines=plan.machines,
         rule=plan.rule,
         planned=plan.episodes,

@@ -15,6 +15,7 @@ from lowswitch.concurrent.sources import Source, Tabular
 from lowswitch.learner import compile_rule, fresh_tables
 from lowswitch.mdp import TabularMDP
 from lowswitch.regret import evaluation_of, fresh_account
+from lowswitch.schedules import is_number
 from lowswitch.simulate import checkpoints
 
 AHEAD = 2  # rounds of M episodes that "speculate" may be ahead of what is learned
@@ -37,8 +38,12 @@ class Stop:
 
     def __post_init__(self) -> None:
         for name, value in vars(self).items():
-            if value is not None and not value > 0:
-                raise ValueError(f"stop: {name} must be above 0, not {value!r}; leave it out if it should not end the run")
+            if value is None:
+                continue
+            if not is_number(value) or not value > 0 or (name == "rounds" and value != int(value)):
+                what = "a whole number" if name == "rounds" else "a number"
+                raise ValueError(f"stop: {name} must be {what} above 0, not {value!r}; leave it out if it should not end the run")
+            object.__setattr__(self, name, int(value) if name == "rounds" else float(value))
 
     @property
     def looks_at_values(self) -> bool:
