@@ -13,21 +13,23 @@ from lowswitch import kernels
 from lowswitch.cli import main
 from lowswitch.reproduce import CLAIMS, reproduce
 from lowswitch.reproduce.lab import Lab, Size
-from lowswitch.reproduce.rounds import count_rounds
+from lowswitch.reproduce.machines import count_rounds
 from lowswitch.reproduce.section import Check, Section
 
 TINY = Size(name="tiny", episodes=100_000, seeds=2, pulls=5_000, bandit_runs=20, plain_episodes=150, plain_seeds=2)
 RIVER = {"RiverSwim": "riverswim:states=4,horizon=4"}
+LONGER_RIVER = {"RiverSwim": "riverswim:states=5,horizon=6"}
 
 
 @pytest.fixture
 def lab(tmp_path, monkeypatch):
     """A small laboratory that knows one river."""
-    for module in ("qlearning", "open_questions"):
+    for module in ("qlearning", "open_questions", "machines", "rounds"):
         monkeypatch.setattr(sys.modules[f"lowswitch.reproduce.{module}"], "PROBLEMS", RIVER)
+    monkeypatch.setattr(sys.modules["lowswitch.reproduce.mistakes"], "PROBLEMS", LONGER_RIVER)
     monkeypatch.setattr(sys.modules["lowswitch.reproduce.qlearning"], "HORIZONS", (3, 5))
-    for module in ("pac_claim", "rounds"):
-        monkeypatch.setattr(sys.modules[f"lowswitch.reproduce.{module}"], "PROBLEM", RIVER["RiverSwim"])
+    monkeypatch.setattr(sys.modules["lowswitch.reproduce.pac_claim"], "PROBLEM", RIVER["RiverSwim"])
+    monkeypatch.setattr(sys.modules["lowswitch.reproduce.traffic"], "EPISODES", 100)
     return Lab(tmp_path, TINY)
 
 
@@ -57,14 +59,15 @@ BREAKS = {
     "whole-table copy": {
         """        if q < rival:
             deploy(rule, tables, here)
-            return True
-    return False""": """        changed = False
+            return SWITCHED
+        return TRIGGERED
+    return QUIET""": """        changed = False
         for z in range(h * rule.S, (h + 1) * rule.S):
             if tables.cells[z * rule.A + tables.rows[z]["action"]]["q"] < tables.rows[z]["rival"]:
                 deploy(rule, tables, z)
                 changed = True
-        return changed
-    return False"""
+        return SWITCHED if changed else TRIGGERED
+    return QUIET"""
     },
     "ties away from the incumbent": {
         "if q < rival:": "if q <= rival:",

@@ -17,6 +17,7 @@ from lowswitch.reproduce.errata import errata
 from lowswitch.reproduce.lab import FULL, QUICK, Lab, Size
 from lowswitch.reproduce.lemmas import lemmas
 from lowswitch.reproduce.lower_bound import lower_bound
+from lowswitch.reproduce.mistakes import mistakes
 from lowswitch.reproduce.open_questions import open_questions
 from lowswitch.reproduce.pac_claim import pac
 from lowswitch.reproduce.qlearning import bernstein, headline, hoeffding
@@ -29,6 +30,7 @@ CLAIMS: dict[str, Callable[[Lab], Section]] = {
     "ucb2-b": bernstein,
     "pac": pac,
     "rounds": rounds,
+    "mistakes": mistakes,
     "lower-bound": lower_bound,
     "lemmas": lemmas,
     "open": open_questions,

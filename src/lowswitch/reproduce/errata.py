@@ -13,6 +13,7 @@ ROWS = (
     ("Algorithm 4 (concurrent)", "a switch copies the whole table of a step", "the row alone, or the path is not the sequential one"),
     ("Algorithm 4 (concurrent)", "cut where a trigger fires", "cut where the argmax really changed: exact, fewer rounds"),
     ("Theorem 5, rounds", "N_sw + K / M", "N_gl + 1 + K / M: the last phase counts, and the global cost is enough"),
+    ("Appendix, mistake bound", "an eps-optimal policy makes no mistake", "by episodes; by actions it may, in states that it hardly meets"),
     ("Theorem 6 (lower bound)", "HSA / 2 switches force regret KH / 4", "proof fails on its own family; shown up to HS(3(A + 1)/8 - 1)"),
     ("After Theorem 2", "UCB may switch HS(K - 1) times", "at most H(K - 1): only visited rows change"),
     ("Proof of Theorem 2", "sum of visits at most K + H", "K + A"),

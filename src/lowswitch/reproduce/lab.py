@@ -36,10 +36,20 @@ class Size:
     bandit_runs: int
     plain_episodes: int  # of the pseudo-code in plain Python
     plain_seeds: int
+    machines: tuple[int, ...] = (1, 2, 5, 10, 100)  # of concurrent runs
 
 
 QUICK = Size(name="quick", episodes=10**6, seeds=8, pulls=10**5, bandit_runs=200, plain_episodes=600, plain_seeds=4)
-FULL = Size(name="full", episodes=10**7, seeds=16, pulls=10**6, bandit_runs=1000, plain_episodes=4000, plain_seeds=16)
+FULL = Size(
+    name="full",
+    episodes=10**7,
+    seeds=16,
+    pulls=10**6,
+    bandit_runs=1000,
+    plain_episodes=4000,
+    plain_seeds=16,
+    machines=(1, 2, 5, 10, 20, 50, 100),
+)
 
 
 class Lab:

@@ -9,8 +9,8 @@ import numpy as np
 from lowswitch import concurrent, envs
 from lowswitch.algorithms import Algorithm
 from lowswitch.reproduce.lab import Lab
+from lowswitch.reproduce.machines import same_path
 from lowswitch.reproduce.section import Check, Table
-from lowswitch.simulate import Runs
 
 WORKERS = 2
 EPISODES = 1000
@@ -78,9 +78,3 @@ def measure_traffic(lab: Lab, problem: str, algorithm: Algorithm, *, machines: i
         same=bool(found["same"]),
         **{name: int(found[name]) for name in (*_COUNTS, "local_switches")},
     )
-
-
-def same_path(run: concurrent.ConcurrentRun, sequential: Runs, seed: int) -> bool:
-    """The same first policy and the same changes after the same episodes."""
-    changes, expected = (history[place].changes for history, place in ((run.history, 0), (sequential.history, seed)) if history)
-    return np.array_equal(run.initial, sequential.initial) and np.array_equal(changes, expected)

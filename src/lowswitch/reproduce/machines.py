@@ -1,0 +1,106 @@
+"""Runs on many machines beside the sequential runs that they must repeat."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from lowswitch import concurrent, envs
+from lowswitch.algorithms import Algorithm, ucb2_bernstein, ucb2_hoeffding, ucb_hoeffding
+from lowswitch.concurrent.runner import RoundRule
+from lowswitch.history import History
+from lowswitch.reproduce.lab import Lab
+from lowswitch.reproduce.qlearning import PROBLEMS, SCALE
+from lowswitch.simulate import Runs
+
+RIVER = "RiverSwim"
+EVEN_MORE = {"random (5, 3, 5)": (1000,)}  # elsewhere they would play dozens or hundreds of episodes in vain for each one kept
+MANY = 100  # machines, the most elsewhere; played with every seed
+RULES: tuple[RoundRule, ...] = ("trigger", "switch", "speculate")
+LEARNERS: dict[str, Callable[..., Algorithm]] = {"UCB2-H": ucb2_hoeffding, "UCB2-B": ucb2_bernstein}
+BASELINE, BASELINE_MACHINES = "UCB-H", (1, 10, MANY)
+
+
+class Case(NamedTuple):
+    problem: str
+    learner: str
+    rule: RoundRule
+    machines: int
+    seed: int = 0
+
+
+class Played(NamedTuple):
+    """What the rounds of one case came to."""
+
+    rounds: int
+    same: bool  # first policy and changes as in the sequential run
+    curve: np.ndarray  # [C]  rounds, at the episodes of the sequential run's curves
+
+
+Sequential = Mapping[tuple[str, str], Runs]  # by problem and learner, with histories
+Rounds = Mapping[Case, Played]
+
+
+def sequential_runs(lab: Lab, problem: str, algorithm: Algorithm) -> Runs:
+    """The runs that many machines must repeat."""
+    seeds = max(1, lab.size.seeds // 8)
+    return lab.runs(problem, algorithm, episodes=lab.size.episodes // 10, seeds=seeds, history=True)
+
+
+def all_sequential(lab: Lab) -> Sequential:
+    recipes = {(problem, learner): recipe for problem in PROBLEMS for learner, recipe in LEARNERS.items()}
+    recipes[RIVER, BASELINE] = ucb_hoeffding
+    return {key: sequential_runs(lab, PROBLEMS[key[0]], recipe(c=SCALE)) for key, recipe in recipes.items()}
+
+
+def play_all(lab: Lab, sequential: Sequential) -> Rounds:
+    """The rounds of every case, really run."""
+    cases = list(_cases(sequential, lab.size.machines))
+    episodes = sequential[RIVER, BASELINE].episodes
+
+    def compute(place: int) -> dict[str, np.ndarray]:
+        case = cases[place]
+        runs = sequential[case.problem, case.learner]
+        mdp, rule, machines, seed = envs.make(PROBLEMS[case.problem]), case.rule, case.machines, case.seed
+        run = concurrent.run(mdp, runs.algorithm, episodes, machines=machines, rule=rule, seed=seed, regret=False, progress=False)
+        return {"rounds": np.array(run.rounds), "same": np.array(same_path(run, runs, seed)), "curve": run.rounds_curve}
+
+    configurations = [
+        [PROBLEMS[case.problem], sequential[case.problem, case.learner].algorithm.to_dict(), episodes, *case[2:]] for case in cases
+    ]
+    found = lab.each("rounds", configurations, compute, episodes=episodes)
+    return {case: Played(int(arrays["rounds"]), bool(arrays["same"]), arrays["curve"]) for case, arrays in zip(cases, found, strict=True)}
+
+
+def _cases(sequential: Sequential, machines: Sequence[int]) -> Iterator[Case]:
+    for (problem, learner), runs in sequential.items():
+        if learner == BASELINE:
+            yield from (Case(problem, learner, "switch", M) for M in BASELINE_MACHINES)
+            continue
+        for rule in RULES:
+            for M in (*machines, *EVEN_MORE.get(problem, ())):
+                yield from (Case(problem, learner, rule, M, seed) for seed in range(len(runs.seeds) if M == MANY else 1))
+
+
+def same_path(run: concurrent.ConcurrentRun, sequential: Runs, seed: int) -> bool:
+    """The same first policy and the same changes after the same episodes."""
+    changes, expected = history_of(run, 0).changes, history_of(sequential, seed).changes
+    return np.array_equal(run.initial, sequential.initial) and np.array_equal(changes, expected)
+
+
+def history_of(runs: Runs, seed: int) -> History:
+    """The deployment history of runs that kept it."""
+    return (runs.history or ())[seed]
+
+
+def count_rounds(history: History, episodes: int, machines: int) -> int:
+    """Rounds in which M machines play these episodes, thrown away past a deployment: the sum over deployments of ceil(L / M).
+
+    The machines' trajectories are fed in order and cut where the policy changed, so the path is that of the sequential run, and the
+    L episodes between two deployments take ceil(L / M) rounds: Bai et al. 2019, proof of Theorem 5, with real changes for triggers.
+    """
+    ends = np.append(np.unique(history.episode) + 1, episodes)
+    lengths = np.diff(ends, prepend=0)
+    return int(np.ceil(lengths / machines).sum())
