@@ -28,8 +28,8 @@ import numpy as np
 
 import lowswitch as ls
 from lowswitch import envs
-from lowswitch.learner import compile_rule
-from lowswitch.simulate import stream_key
+from lowswitch.families.rows import compile_rule
+from lowswitch.streams import stream_key
 
 SEED = 0
 ALGORITHMS = {"ucb2-h": ls.ucb2_hoeffding(c=0.05), "ucb2-b": ls.ucb2_bernstein(c=0.05), "ucb-h": ls.ucb_hoeffding(c=0.05)}

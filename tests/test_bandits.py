@@ -10,7 +10,7 @@ import pytest
 
 import lowswitch as ls
 from lowswitch import bandits, kernels
-from lowswitch.simulate import stream_key
+from lowswitch.streams import stream_key
 
 ALGORITHMS = {
     "ucb1": bandits.ucb1(),

@@ -12,7 +12,7 @@ import lowswitch as ls
 from conftest import ALGORITHMS, PROBLEMS, learner_for, random_tables
 from lowswitch import kernels
 from lowswitch.arrays import NEVER
-from lowswitch.learner import compile_rule, fresh_tables
+from lowswitch.families.rows import compile_rule, fresh_tables
 from lowswitch.reproduce import plain
 from lowswitch.reproduce.plain import noise, play_episode, play_plain
 
@@ -97,12 +97,12 @@ def test_hoeffding_updates_by_hand():
     rule = rule_of(ls.ucb2_hoeffding(c=0.5))._replace(hoeffding_scale=4.0)
     tables = fresh_tables(rule, np.ones((2, 3, 2), dtype=bool))
     tables.rows[1 * 3 + 1]["value"] = 0.5
-    assert kernels.digest(rule, tables, 0, 0, 0, 0.125, 1) is True
+    assert kernels.digest(rule, tables, 0, 0, 0, 0.125, 1) == kernels.SWITCHED
     assert tables.cells[0]["q"] == 0.125 + 0.5 + 0.5 * 2  # alpha_1 = 1
     assert tables.rows[0]["action"] == 1  # its 2 beats 1.625
     assert tables.rows[0]["rival"] == 1.625
     assert tables.rows[0]["value"] == 2
-    assert kernels.digest(rule, tables, 1, 2, 0, 1.0, 0) is False  # the last step: next value 0; 1 + 1 = 2 ties and stays
+    assert kernels.digest(rule, tables, 1, 2, 0, 1.0, 0) == kernels.TRIGGERED  # the last step: next value 0; 1 + 1 = 2 ties and stays
     assert tables.rows[1 * 3 + 2]["value"] == 2
 
 

@@ -21,7 +21,7 @@ def converse(mdp, learner, first, last, seed=0):
 
 
 def state_of(learner):
-    return [learner.told, learner.policy.tolist(), *(array.tobytes() for array in learner._tables)]
+    return [learner.told, learner.policy.tolist(), *(array.tobytes() for array in learner._family.tables)]
 
 
 def test_ask_and_tell_is_the_simulator(mdp, algorithm):
@@ -149,7 +149,7 @@ def test_moments_and_the_count_of_loud_bonuses_are_taken_back_too():
     learner, other = (small(ls.ucb2_bernstein, c=10) for _ in range(2))
     other.tell([[0, 0]] * 2, [[0, 0]] * 2, [[0.0, 0.0]] * 2)
     assert other.loud_share > 0
-    assert other._tables.moments["total"].any()
+    assert other._family.tables.moments["total"].any()
     before = state_of(learner)
     with pytest.raises(ValueError, match="episode 2 of the batch plays action 1 at step 0"):
         learner.tell([[0, 0]] * 3, [[0, 0], [0, 0], [1, 0]], [[0.0, 0.0]] * 3)

@@ -17,7 +17,8 @@ from conftest import ALGORITHMS, PROBLEMS, random_tables
 from lowswitch import kernels
 from lowswitch.progress import Progress
 from lowswitch.reproduce.plain import play_plain
-from lowswitch.simulate import checkpoints, stream_key
+from lowswitch.simulate import checkpoints
+from lowswitch.streams import stream_key
 from lowswitch.threads import Pace
 
 EPISODES = 1000

@@ -21,7 +21,8 @@ from lowswitch.mdp import require_count
 from lowswitch.naming import nearest
 from lowswitch.progress import LOADING, Progress, needs_loading
 from lowswitch.schedules import UCB2, EveryVisit, Triggers
-from lowswitch.simulate import checkpoints, stream_key
+from lowswitch.simulate import checkpoints
+from lowswitch.streams import stream_key
 from lowswitch.threads import Pace, cores, run_all
 
 _BLOCKS_PER_THREAD = 8  # enough that no thread waits long for the last one
