@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from lowswitch import bandits, envs, theory
+from lowswitch import bandits, concurrent, envs, theory
 from lowswitch.algorithms import (
     mvp,
     psrl,
@@ -83,6 +83,7 @@ __all__ = [
     "Visits",
     "WholePolicy",
     "bandits",
+    "concurrent",
     "deployment_gaps",
     "envs",
     "exact_regret",

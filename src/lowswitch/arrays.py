@@ -225,6 +225,32 @@ class Account(NamedTuple):
     curve: np.ndarray  # [C]  regret
 
 
+class Window(NamedTuple):
+    """Episodes that were played ahead of what is learned; episode k lies in slot k % W."""
+
+    ready: np.ndarray  # [W]  whether the slot holds an episode that the deployed policy played
+    states: np.ndarray  # [W, H]
+    actions: np.ndarray  # [W, H]
+    rewards: np.ndarray  # [W, H]
+
+
+class Rounds(NamedTuple):
+    """How M machines play one run, and how far they are."""
+
+    episodes: int  # in all, unless the run is stopped before
+    cut: int  # AT_TRIGGER, AT_SWITCH or AT_MISMATCH
+    pause: bool  # look at each deployment whether the run can stop
+    policy_gap: float  # stop when the deployed policy is so close to the optimum; below 0: never
+    mixture_gap: float  # likewise for the mixture of all policies so far
+    room: int  # row changes that a round may make
+    counts: np.ndarray  # [4]  rounds, episodes played, episodes learned, episodes at which the run ends
+    earned: np.ndarray  # [1]  rewards of the episodes learned
+    plays: np.ndarray  # [H * S * A]  how often machines played each action, episodes thrown away included
+    stamps: np.ndarray  # [n, 2]  beside each row change in the log: rounds and episodes played so far
+    curve: np.ndarray  # [C]  rounds at each checkpoint
+    earned_curve: np.ndarray  # [C]
+
+
 class Bandit(NamedTuple):
     """A problem with Bernoulli arms, and an algorithm worked out for one number of pulls."""
 
@@ -248,3 +274,31 @@ class BanditTables(NamedTuple):
     switched: np.ndarray  # [runs]  switches so far
     regret: np.ndarray  # [runs, C]
     switches: np.ndarray  # [runs, C]
+
+
+class Intervals(NamedTuple):
+    """MBIE worked out for one problem size."""
+
+    H: int
+    S: int
+    A: int
+    c: float  # scale of both widths
+    reward_log: float  # ln(2 / delta_R)
+    transition_log: float  # ln(2^S - 2) - ln delta_T, or 0 where there is one state
+    most_visits: int  # later visits of an (h, x, a) are no data
+    allowed: np.ndarray  # [H, S, A]
+
+
+class IntervalTables(NamedTuple):
+    """What MBIE has seen, what it makes of that, and in `policy` what it has deployed."""
+
+    visits: np.ndarray  # [H, S, A]  that are data
+    payments: np.ndarray  # [H, S, A]  sum of their rewards
+    successors: np.ndarray  # [H, S, A, S]  how often each state came next
+    plays: np.ndarray  # [H, S, A]  all visits
+    stale: np.ndarray  # [H, S, A]  data were added since q was worked out
+    q: np.ndarray  # [H, S, A]  optimistic; -inf where the action is forbidden
+    v: np.ndarray  # [H + 1, S]  their maxima; the last row is zero
+    order: np.ndarray  # [H, S]  the states of step h + 1 by falling value
+    law: np.ndarray  # [S]  scratch: one optimistic law, so that no count is overwritten
+    policy: np.ndarray  # [H, S]

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import lowswitch
 from lowswitch import envs, report, storage
 from lowswitch.algorithms import RECIPES
+from lowswitch.concurrent import FleetError, PlayError
 from lowswitch.naming import build
 
 if TYPE_CHECKING:
@@ -35,6 +36,9 @@ def main(arguments: list[str] | None = None) -> int:
     except ValueError as error:
         print(f"lowswitch: {error}", file=sys.stderr)
         return 2
+    except (FleetError, PlayError) as error:
+        print(f"lowswitch: {error}", file=sys.stderr)
+        return 1
     except ModuleNotFoundError as error:
         print(f"lowswitch: this needs {error.name}, which is not installed; pip install 'lowswitch[all]'", file=sys.stderr)
         return 2
@@ -72,6 +76,27 @@ def _parser() -> argparse.ArgumentParser:
         command.add_argument("--json", action="store_true", help="print one JSON object")
         command.add_argument("--plot", metavar="FILE", help="draw regret and switching costs (PNG, SVG or PDF)")
 
+    fleet = commands.add_parser("concurrent", help="M machines that play one policy a round, equal to the sequential run")
+    problem = fleet.add_mutually_exclusive_group(required=True)
+    problem.add_argument("--env", help="such as riverswim:states=6,horizon=20; see 'lowswitch envs'")
+    problem.add_argument("--gymnasium", metavar="NAME", help="a registered Gymnasium environment with discrete spaces; needs --horizon")
+    fleet.add_argument("--horizon", type=_whole, help="steps of an episode of the Gymnasium environment")
+    fleet.add_argument("--reward-range", type=_pair, default=(0.0, 1.0), metavar="LOW,HIGH", help="of its rewards (default 0,1)")
+    fleet.add_argument("--algorithm", required=True, help="such as ucb2-b:c=0.05; see 'lowswitch algorithms'")
+    fleet.add_argument("--episodes", required=True, type=_whole, help="an episode is H steps")
+    fleet.add_argument("--machines", required=True, type=_whole, help="episodes a round; may exceed the workers of the fleet")
+    fleet.add_argument("--rule", default="switch", choices=("trigger", "switch", "speculate"), help="where rounds are cut (default switch)")
+    fleet.add_argument("--fleet", default="in-process", help="in-process (default), processes:workers=4 or ray:address=...,workers=4")
+    fleet.add_argument("--seed", type=_whole, default=0, help="default 0")
+    fleet.add_argument("--stop-policy", type=float, metavar="EPS", help="stop when the deployed policy is so close to the optimum")
+    fleet.add_argument("--stop-mixture", type=float, metavar="EPS", help="stop when the mixture of all policies so far is")
+    fleet.add_argument("--max-rounds", type=_whole, help="stop after so many rounds")
+    fleet.add_argument("--max-seconds", type=float, help="stop after so many seconds")
+    fleet.add_argument("--checkpoint", metavar="FILE", help="go on from this file if it exists, and keep it up to date")
+    fleet.add_argument("--save", metavar="FILE", help="write the result, for lowswitch.concurrent.load")
+    fleet.add_argument("--json", action="store_true", help="print one JSON object")
+    fleet.set_defaults(command=concurrent)
+
     for name, what in (("envs", "the named problems"), ("algorithms", "the named algorithms")):
         listing = commands.add_parser(name, help=what)
         listing.set_defaults(command=list_envs if name == "envs" else list_algorithms)
@@ -101,6 +126,15 @@ def _whole(text: str) -> int:
     if not math.isfinite(number) or number != int(number):
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number")
     return int(number)
+
+
+def _pair(text: str) -> tuple[float, float]:
+    """Two numbers with a comma between them."""
+    try:
+        low, high = map(float, text.split(","))
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not two numbers such as -1,1") from None
+    return low, high
 
 
 def run(options: argparse.Namespace) -> None:
@@ -139,6 +173,34 @@ def _show(options: argparse.Namespace, results: dict[str, Runs]) -> None:
         print(f"{options.env}: {report.summary(results)}")
         if options.plot:
             print(f"\nfigure: {options.plot}")
+
+
+def concurrent(options: argparse.Namespace) -> None:
+    from lowswitch import concurrent as many
+
+    if options.save:
+        storage.require_writable(options.save)
+    if options.gymnasium and options.horizon is None:
+        raise ValueError("a Gymnasium environment has no horizon of its own here; give --horizon")
+    result = many.run(
+        many.Gymnasium(options.gymnasium, horizon=options.horizon, reward_range=options.reward_range)
+        if options.gymnasium
+        else envs.make(options.env),
+        build(options.algorithm, RECIPES, "algorithm"),
+        options.episodes,
+        machines=options.machines,
+        rule=options.rule,
+        fleet=build(options.fleet, many.FLEETS, "fleet"),
+        seed=options.seed,
+        stop=many.Stop(policy=options.stop_policy, mixture=options.stop_mixture, rounds=options.max_rounds, seconds=options.max_seconds),
+        checkpoint=options.checkpoint,
+    )
+    if options.save:
+        result.save(options.save)
+    if options.json:
+        print(json.dumps({"env": options.env or options.gymnasium} | result.to_dict()))
+    else:
+        result.summary()
 
 
 def list_envs(_: argparse.Namespace) -> None:

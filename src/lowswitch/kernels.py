@@ -15,6 +15,7 @@ inline = njit(cache=True, nogil=True, error_model="numpy", forceinline=True)  # 
 
 HOEFFDING, BERNSTEIN = 0, 1
 QUIET, TRIGGERED, SWITCHED = 0, 1, 2  # what a transition did to its row
+AT_TRIGGER, AT_SWITCH, AT_MISMATCH = 0, 1, 2  # where a round of many machines is cut
 
 # ---- noise ---------------------------------------------------------------------------------------------------------
 
@@ -590,15 +591,19 @@ def outcome_of(model, key, k, H, A, h, x, a):
 @inline
 def play_episode(rule, tables, model, log, key, k, x):
     """Play and learn episode k from state x; return how many rows switched."""
-    switches = 0
+    switches, triggered = 0, False
     for h in range(rule.H):
         a = tables.rows[h * rule.S + x]["action"]
         reward, y = outcome_of(model, key, k, rule.H, rule.A, h, x, a)
-        if digest(rule, tables, h, x, a, reward, y):
-            log_switch(log.changes, log.counts[2] + switches, k, h, x, tables.rows[h * rule.S + x]["action"])
-            switches += 1
+        outcome = digest(rule, tables, h, x, a, reward, y)
+        if outcome != QUIET:
+            triggered = True
+            if outcome == SWITCHED:
+                log_switch(log.changes, log.counts[2] + switches, k, h, x, tables.rows[h * rule.S + x]["action"])
+                switches += 1
+                spend_switch(rule.pace, tables.cells, tables.clock)
         x = y
-    return switches
+    return end_episode(rule, tables, log.changes, log.counts[2] + switches, k, switches, triggered)
 
 
 @entry
@@ -634,13 +639,450 @@ def digest_batch(rule, tables, states, actions, rewards, off_policy, first, chan
         for h in range(rule.H):
             if not off_policy and actions[b, h] != tables.rows[h * rule.S + states[b, h]]["action"]:
                 return logged, b, h
+        switches, triggered = 0, False
         for h in range(rule.H):
             y = states[b, h + 1] if h + 1 < rule.H else 0
             x, a = states[b, h], actions[b, h]
-            if digest(rule, tables, h, x, a, rewards[b, h], y):
-                log_switch(changes, logged, first + b, h, x, tables.rows[h * rule.S + x]["action"])
-                logged += 1
+            outcome = digest(rule, tables, h, x, a, rewards[b, h], y)
+            triggered |= outcome != QUIET
+            if outcome == SWITCHED:
+                log_switch(changes, logged + switches, first + b, h, x, tables.rows[h * rule.S + x]["action"])
+                switches += 1
+                spend_switch(rule.pace, tables.cells, tables.clock)
+        logged += end_episode(rule, tables, changes, logged + switches, first + b, switches, triggered)
     return logged, -1, -1
+
+
+# ---- many machines, one policy a round -------------------------------------------------------------------------------
+
+
+@inline
+def roll_out(model, policy, A, key, k, states, rewards, i):
+    """Play episode k by a policy [H, S] into row i of states and rewards [n, H]."""
+    H = len(policy)
+    x = start_state(model, H, key, k)
+    for h in range(H):
+        states[i, h] = x
+        rewards[i, h], x = outcome_of(model, key, k, H, A, h, x, policy[h, x])
+
+
+@entry
+def play_out(model, policy, A, key, episodes, states, rewards):
+    """Play these episodes [n] by a policy [H, S]."""
+    for i in range(len(episodes)):
+        roll_out(model, policy, A, key, episodes[i], states, rewards, i)
+
+
+@entry
+def plan_round(window, rounds, episodes):
+    """Write down the episodes of the next round, one for each machine: the first that are not played yet; return how many."""
+    told, limit = rounds.counts[2], rounds.counts[3]
+    planned = 0
+    for k in range(told, min(limit, told + len(window.ready))):
+        if not window.ready[k % len(window.ready)]:
+            episodes[planned] = k
+            planned += 1
+            if planned == len(episodes):
+                break
+    return planned
+
+
+@inline
+def receive(window, rounds, policy, A, slot):
+    """Take an episode that lies in a slot of the window as played by this policy."""
+    H, S = policy.shape
+    for h in range(H):
+        x = np.int64(window.states[slot, h])
+        a = policy[h, x]
+        window.actions[slot, h] = a
+        rounds.plays[(h * S + x) * A + a] += 1
+    window.ready[slot] = True
+
+
+@entry
+def receive_round(window, rounds, policy, A, episodes, states, rewards):
+    """Take the episodes [n] of a round as machines played them, states and rewards [n, H]."""
+    for i in range(len(episodes)):
+        slot = episodes[i] % len(window.ready)
+        for h in range(len(policy)):
+            window.states[slot, h] = states[i, h]
+            window.rewards[slot, h] = rewards[i, h]
+        receive(window, rounds, policy, A, slot)
+    rounds.counts[0] += 1
+    rounds.counts[1] += len(episodes)
+
+
+@inline
+def follows_policy(rule, tables, window, slot):
+    """Whether the deployed policy plays the actions of this episode; then the episode is what it would have played."""
+    same = True
+    for h in range(rule.H):
+        same &= window.actions[slot, h] == tables.rows[h * rule.S + window.states[slot, h]]["action"]
+    return same
+
+
+@inline
+def learn_episode(rule, tables, log, rounds, window, slot, k):
+    """Learn the episode in a slot; return how many rows switched, and whether any might have."""
+    switches, triggered = 0, False
+    for h in range(rule.H):
+        x = np.int64(window.states[slot, h])
+        y = np.int64(window.states[slot, h + 1]) if h + 1 < rule.H else 0
+        reward = window.rewards[slot, h]
+        outcome = digest(rule, tables, h, x, np.int64(window.actions[slot, h]), reward, y)
+        rounds.earned[0] += reward
+        triggered |= outcome != QUIET
+        if outcome == SWITCHED:
+            log_switch(log.changes, log.counts[2] + switches, k, h, x, tables.rows[h * rule.S + x]["action"])
+            switches += 1
+            spend_switch(rule.pace, tables.cells, tables.clock)
+    switches = end_episode(rule, tables, log.changes, log.counts[2] + switches, k, switches, triggered)
+    for i in range(log.counts[2], log.counts[2] + switches):
+        rounds.stamps[i, 0], rounds.stamps[i, 1] = rounds.counts[0], rounds.counts[1]
+    return switches, triggered or switches > 0
+
+
+@entry
+def learn_played(rule, tables, log, window, rounds):
+    """Learn in order what lies in the window, up to where the round is cut or, if asked to pause, to a deployment; return if it paused."""
+    counts, mark = rounds.counts, np.searchsorted(log.checkpoints, rounds.counts[2], side="right")
+    paused = False
+    while not paused and counts[2] < counts[3]:
+        k = counts[2]
+        slot = k % len(window.ready)
+        if not window.ready[slot] or not follows_policy(rule, tables, window, slot):
+            break
+        window.ready[slot] = False
+        switches, triggered = learn_episode(rule, tables, log, rounds, window, slot, k)
+        log.counts[1] += switches > 0
+        log.counts[2] += switches
+        if log.checkpoints[mark] == k + 1:
+            rounds.curve[mark], rounds.earned_curve[mark] = counts[0], rounds.earned[0]
+            mark += 1
+        counts[2] = k + 1
+        if (rounds.cut == AT_TRIGGER and triggered) or (rounds.cut == AT_SWITCH and switches > 0):
+            window.ready[:] = False
+        paused = rounds.pause and switches > 0
+    return paused
+
+
+@entry
+def forget_stale(rule, tables, window):
+    """Drop the episodes that the deployed policy would play otherwise."""
+    for slot in range(len(window.ready)):
+        if window.ready[slot]:
+            window.ready[slot] = follows_policy(rule, tables, window, slot)
+
+
+@entry
+def last_episode(account, rounds):
+    """How many episodes there will be under the deployed policy: all, or fewer where it or the mixture so far is good enough.
+
+    The mixture's gap after t episodes is regret(t) / t, and regret grows by the policy's gap an episode. To be asked at a deployment,
+    when every episode so far is charged: then the answer does not depend on rounds.
+    """
+    regret, gap, told = account.regret[0], account.regret[1], account.position[0]
+    last = rounds.episodes
+    if gap <= rounds.policy_gap or (told > 0 and regret <= rounds.mixture_gap * told):
+        last = told
+    elif gap < rounds.mixture_gap:
+        more = math.ceil((regret - rounds.mixture_gap * told) / (rounds.mixture_gap - gap))
+        last = min(last, told + max(1, np.int64(more)))
+    return last
+
+
+@entry
+def learn_round(rule, tables, model, evaluation, log, account, window, rounds):
+    """Learn the episodes of a round, charge them, and see whether enough is known."""
+    settled, deployments = log.counts[2], log.counts[1]
+    paused = True
+    while paused:
+        paused = learn_played(rule, tables, log, window, rounds)
+        if evaluation.wanted:
+            used = log.counts[2]
+            settle(model, evaluation, account, log.changes[settled:used], used - settled, rounds.counts[2])
+            settled = used
+        if paused:
+            rounds.counts[3] = last_episode(account, rounds)
+    if rounds.cut == AT_MISMATCH and log.counts[1] > deployments:
+        forget_stale(rule, tables, window)
+
+
+@entry
+def play_rounds(rule, tables, model, evaluation, log, account, window, rounds, policy, key, episodes, most):
+    """Play and learn up to `most` rounds, or as many as the log has room for; `policy` and `episodes` are room to work in."""
+    counts, played = rounds.counts, 0
+    while played < most and counts[2] < counts[3] and log.counts[2] + rounds.room <= len(log.changes):
+        for h in range(rule.H):
+            for x in range(rule.S):
+                policy[h, x] = tables.rows[h * rule.S + x]["action"]
+        planned = plan_round(window, rounds, episodes)
+        for i in range(planned):
+            slot = episodes[i] % len(window.ready)
+            roll_out(model, policy, rule.A, key, episodes[i], window.states, window.rewards, slot)
+            receive(window, rounds, policy, rule.A, slot)
+        counts[0] += 1
+        counts[1] += planned
+        learn_round(rule, tables, model, evaluation, log, account, window, rounds)
+        played += 1
+
+
+# ---- bandits -------------------------------------------------------------------------------------------------------
+
+UCB1, UCB2 = 0, 1
+PATIENCE = 32  # pulls for which a bound on the other arms is kept; any number gives the same results
+
+
+@inline
+def ucb1_width(n, pulls):
+    """sqrt(2 ln n / n_j): Auer, Cesa-Bianchi, Fischer 2002, Figure 1."""
+    return math.sqrt(2.0 * math.log(n) / pulls)
+
+
+@inline
+def ucb2_width(n, tau, alpha):
+    """a_{n,r} = sqrt((1 + alpha) ln(e n / tau(r)) / (2 tau(r))): Auer, Cesa-Bianchi, Fischer 2002, eq. (3)."""
+    return math.sqrt((1.0 + alpha) * math.log(math.e * n / tau) / (2.0 * tau))
+
+
+@inline
+def arm_index(bandit, n, pulls, wins):
+    """Mean plus width after n pulls of all arms; when the next arm is chosen, the pulls of each are its tau(r)."""
+    width = ucb1_width(n, pulls) if bandit.kind == UCB1 else ucb2_width(n, pulls, bandit.alpha)
+    return wins / pulls + width
+
+
+@inline
+def best_arm(bandit, n, pulls, wins, incumbent):
+    """The arm with the largest index: the incumbent if it is among the best, else the lowest."""
+    arm, best = incumbent, arm_index(bandit, n, pulls[incumbent], wins[incumbent])
+    for a in range(len(pulls)):
+        index = arm_index(bandit, n, pulls[a], wins[a])
+        if index > best:
+            arm, best = a, index
+    return arm
+
+
+@inline
+def rival_index(bandit, n, pulls, wins, arm):
+    """The largest index of the other arms after n pulls in all; while they are not played it grows with n."""
+    best = -np.inf
+    for a in range(len(pulls)):
+        if a != arm:
+            best = max(best, arm_index(bandit, n, pulls[a], wins[a]))
+    return best
+
+
+@inline
+def pull_arm(key, first, last, mean):
+    """The rewards of 1 among pulls first .. last - 1 of an arm; the noise of pull t is number t of the run's stream."""
+    wins = 0
+    for t in range(first, last):
+        wins += uniform(noise(key, np.uint64(t))) < mean
+    return wins
+
+
+@inline
+def total_gap(gaps, pulls):
+    """sum_j n_j (mu* - mu_j), the regret of these pulls: Auer, Cesa-Bianchi, Fischer 2002, section 1."""
+    regret = 0.0
+    for a in range(len(gaps)):
+        regret += gaps[a] * pulls[a]
+    return regret
+
+
+@inline
+def play_bandit(bandit, tables, run, first, last):
+    """Play pulls first .. last - 1 of one run: Auer, Cesa-Bianchi, Fischer 2002, Figures 1 and 2.
+
+    An epoch of UCB2 that ends where it begins, tau(r + 1) = tau(r), leaves every index as it was, so the same arm is chosen again: only the
+    distinct values of tau matter, and they are the triggers of the arm's pulls. All arms are looked at only when the one played falls below
+    what the others can reach by pull `bound_until`, or at that pull.
+    """
+    pulls, wins = tables.pulls[run], tables.wins[run]
+    arm, due, switched, t = tables.arm[run], tables.due[run], tables.switched[run], first
+    mark = np.searchsorted(bandit.checkpoints, first, side="right")
+    bound, bound_until = np.inf, first
+    while t < last:
+        if pulls[arm] == due:
+            if t >= bound_until or arm_index(bandit, t, pulls[arm], wins[arm]) < bound:
+                incumbent = arm
+                if t < len(pulls):
+                    arm = t
+                else:
+                    arm = best_arm(bandit, t, pulls, wins, incumbent)
+                    bound_until = t + PATIENCE
+                    bound = rival_index(bandit, bound_until, pulls, wins, arm)
+                switched += arm != incumbent
+            due = next_trigger(bandit, pulls[arm])
+        stop = min(last, bandit.checkpoints[mark], t + due - pulls[arm])
+        wins[arm] += pull_arm(tables.keys[run], t, stop, bandit.means[arm])
+        pulls[arm] += stop - t
+        t = stop
+        if t == bandit.checkpoints[mark]:
+            tables.regret[run, mark] = total_gap(bandit.gaps, pulls)
+            tables.switches[run, mark] = switched
+            mark += 1
+    tables.arm[run], tables.due[run], tables.switched[run] = arm, due, switched
+
+
+@entry
+def play_bandits(bandit, tables, first_run, last_run, first, last):
+    """Play pulls first .. last - 1 of each of these runs."""
+    for run in range(first_run, last_run):
+        play_bandit(bandit, tables, run, first, last)
+
+
+# ---- MBIE ----------------------------------------------------------------------------------------------------------
+
+
+@inline
+def reward_width(intervals, n):
+    """c sqrt(ln(2 / delta_R) / (2 n)), from Hoeffding's inequality: Strehl and Littman 2008, section 3."""
+    return intervals.c * math.sqrt(intervals.reward_log / (2 * n))
+
+
+@inline
+def transition_width(intervals, n):
+    """c sqrt(2 (ln(2^S - 2) - ln delta_T) / n) in the L1 norm, from Weissman et al. 2003: Strehl and Littman 2008, section 3."""
+    return intervals.c * math.sqrt(2 * intervals.transition_log / n)
+
+
+@inline
+def observe(intervals, tables, h, x, a, reward, y):
+    """Count one transition; as data only while they are fewer than `most_visits`, the m of Strehl and Littman 2008."""
+    tables.plays[h, x, a] += 1
+    if tables.visits[h, x, a] < intervals.most_visits:
+        tables.visits[h, x, a] += 1
+        tables.payments[h, x, a] += reward
+        tables.successors[h, x, a, y] += 1
+        tables.stale[h, x, a] = True
+
+
+@inline
+def sort_states(order, values):
+    """Bring the states into the order of falling value, the lowest index first among equals; fast where they nearly are."""
+    for i in range(1, len(order)):
+        y, j = order[i], i
+        while j > 0 and (values[order[j - 1]] < values[y] or (values[order[j - 1]] == values[y] and order[j - 1] > y)):
+            order[j] = order[j - 1]
+            j -= 1
+        order[j] = y
+
+
+@inline
+def optimistic_law(successors, n, order, width, law):
+    """Fill law [S] with what is worth most within the L1 distance `width` of the observed frequencies: Strehl and Littman 2008.
+
+    The best state gets half of the width, or all there is; the worst states give it. The frequencies are worked out into `law` each time:
+    in-place changes would bend what was observed.
+    """
+    for y in range(len(law)):
+        law[y] = successors[y] / n
+    best, j = order[0], len(order) - 1
+    moved = min(0.5 * width, 1.0 - law[best])
+    law[best] += moved
+    while moved > 0 and j > 0:
+        taken = min(moved, law[order[j]])
+        law[order[j]] -= taken
+        moved -= taken
+        j -= 1
+
+
+@inline
+def optimistic_q(intervals, tables, h, x, a):
+    """Q~_h(x, a) = min{H - h, R^ + its width + max_P sum_y P(y) V~_{h+1}(y)}, h from 0; H - h where nothing was seen."""
+    n = tables.visits[h, x, a]
+    cap = float(intervals.H - h)
+    if n == 0:
+        return cap
+    law, values = tables.law, tables.v[h + 1]
+    optimistic_law(tables.successors[h, x, a], n, tables.order[h], transition_width(intervals, n), law)
+    value = tables.payments[h, x, a] / n + reward_width(intervals, n)
+    for y in range(intervals.S):
+        value += law[y] * values[y]
+    return min(cap, value)
+
+
+@inline
+def replan_step(intervals, tables, h, following_changed):
+    """Bring Q~ and V~ of one step up to date; return whether V~ changed."""
+    changed = False
+    for x in range(intervals.S):
+        best = -np.inf
+        for a in range(intervals.A):
+            if intervals.allowed[h, x, a]:
+                if following_changed or tables.stale[h, x, a]:
+                    tables.q[h, x, a] = optimistic_q(intervals, tables, h, x, a)
+                    tables.stale[h, x, a] = False
+                best = max(best, tables.q[h, x, a])
+        changed |= best != tables.v[h, x]
+        tables.v[h, x] = best
+    return changed
+
+
+@entry
+def replan(intervals, tables):
+    """Extended value iteration from the last step to the first; with a horizon one sweep is exact.
+
+    An entry of Q~ is a function of its own data and of V~ one step later: it is worked out anew only where one of them has changed.
+    """
+    changed = False
+    for h in range(intervals.H - 1, -1, -1):
+        if changed:
+            sort_states(tables.order[h], tables.v[h + 1])
+        changed = replan_step(intervals, tables, h, changed)
+
+
+@inline
+def deploy_plan(intervals, tables, k, changes, logged):
+    """Deploy the best action of every row whose incumbent is beaten, the lowest index among equals; return how many changes are logged."""
+    for h in range(intervals.H):
+        for x in range(intervals.S):
+            best = tables.v[h, x]
+            if tables.q[h, x, tables.policy[h, x]] < best:
+                a = 0
+                while tables.q[h, x, a] < best:
+                    a += 1
+                tables.policy[h, x] = a
+                log_switch(changes, logged, k, h, x, a)
+                logged += 1
+    return logged
+
+
+@inline
+def explore_episode(intervals, tables, model, key, k):
+    """Play episode k by the deployed policy and count what happens."""
+    address, start_law = episode_address(k, intervals.H), len(model.heads) - 1
+    x = np.int64(model.starts[k]) if len(model.starts) > 0 else draw(model.heads, model.columns, start_law, noise(key, address))
+    for h in range(intervals.H):
+        a = tables.policy[h, x]
+        sa = x * intervals.A + a
+        step = address + np.uint64(1 + 2 * h)
+        y = draw(model.heads, model.columns, h * model.stride + sa, noise(key, step))
+        reward = model.rewards[h * model.reward_stride + sa]
+        if model.bernoulli:
+            reward = 1.0 if uniform(noise(key, step + _1)) < reward else 0.0
+        observe(intervals, tables, h, x, a, reward, y)
+        x = y
+
+
+@entry
+def explore(intervals, tables, model, changes, key, machines, first, last):
+    """Play episodes first .. last - 1, the policy new after each round of `machines`; return the next episode and the changes logged.
+
+    It stops early, before the last episode of a round, where `changes` might not hold those of a whole policy.
+    """
+    logged = 0
+    for k in range(first, last):
+        ends_round = (k + 1) % machines == 0
+        if ends_round and logged + intervals.H * intervals.S > len(changes):
+            return k, logged
+        explore_episode(intervals, tables, model, key, k)
+        if ends_round:
+            replan(intervals, tables)
+            logged = deploy_plan(intervals, tables, k, changes, logged)
+    return last, logged
 
 
 # ---- stages ------------------------------------------------------------------------------------------------------------
@@ -1275,109 +1717,3 @@ def note_batch(rule, tables, states, actions, rewards, off_policy, first, change
             triggered |= note_visit(rule, tables, h, states[b, h], actions[b, h], rewards[b, h], y)
         logged += end_planned_episode(rule, tables, changes, logged, first + b, triggered)[0]
     return logged, -1, -1
-
-
-# ---- bandits -------------------------------------------------------------------------------------------------------
-
-UCB1, UCB2 = 0, 1
-PATIENCE = 32  # pulls for which a bound on the other arms is kept; any number gives the same results
-
-
-@inline
-def ucb1_width(n, pulls):
-    """sqrt(2 ln n / n_j): Auer, Cesa-Bianchi, Fischer 2002, Figure 1."""
-    return math.sqrt(2.0 * math.log(n) / pulls)
-
-
-@inline
-def ucb2_width(n, tau, alpha):
-    """a_{n,r} = sqrt((1 + alpha) ln(e n / tau(r)) / (2 tau(r))): Auer, Cesa-Bianchi, Fischer 2002, eq. (3)."""
-    return math.sqrt((1.0 + alpha) * math.log(math.e * n / tau) / (2.0 * tau))
-
-
-@inline
-def arm_index(bandit, n, pulls, wins):
-    """Mean plus width after n pulls of all arms; when the next arm is chosen, the pulls of each are its tau(r)."""
-    width = ucb1_width(n, pulls) if bandit.kind == UCB1 else ucb2_width(n, pulls, bandit.alpha)
-    return wins / pulls + width
-
-
-@inline
-def best_arm(bandit, n, pulls, wins, incumbent):
-    """The arm with the largest index: the incumbent if it is among the best, else the lowest."""
-    arm, best = incumbent, arm_index(bandit, n, pulls[incumbent], wins[incumbent])
-    for a in range(len(pulls)):
-        index = arm_index(bandit, n, pulls[a], wins[a])
-        if index > best:
-            arm, best = a, index
-    return arm
-
-
-@inline
-def rival_index(bandit, n, pulls, wins, arm):
-    """The largest index of the other arms after n pulls in all; while they are not played it grows with n."""
-    best = -np.inf
-    for a in range(len(pulls)):
-        if a != arm:
-            best = max(best, arm_index(bandit, n, pulls[a], wins[a]))
-    return best
-
-
-@inline
-def pull_arm(key, first, last, mean):
-    """The rewards of 1 among pulls first .. last - 1 of an arm; the noise of pull t is number t of the run's stream."""
-    wins = 0
-    for t in range(first, last):
-        wins += uniform(noise(key, np.uint64(t))) < mean
-    return wins
-
-
-@inline
-def total_gap(gaps, pulls):
-    """sum_j n_j (mu* - mu_j), the regret of these pulls: Auer, Cesa-Bianchi, Fischer 2002, section 1."""
-    regret = 0.0
-    for a in range(len(gaps)):
-        regret += gaps[a] * pulls[a]
-    return regret
-
-
-@inline
-def play_bandit(bandit, tables, run, first, last):
-    """Play pulls first .. last - 1 of one run: Auer, Cesa-Bianchi, Fischer 2002, Figures 1 and 2.
-
-    An epoch of UCB2 that ends where it begins, tau(r + 1) = tau(r), leaves every index as it was, so the same arm is chosen again: only the
-    distinct values of tau matter, and they are the triggers of the arm's pulls. All arms are looked at only when the one played falls below
-    what the others can reach by pull `bound_until`, or at that pull.
-    """
-    pulls, wins = tables.pulls[run], tables.wins[run]
-    arm, due, switched, t = tables.arm[run], tables.due[run], tables.switched[run], first
-    mark = np.searchsorted(bandit.checkpoints, first, side="right")
-    bound, bound_until = np.inf, first
-    while t < last:
-        if pulls[arm] == due:
-            if t >= bound_until or arm_index(bandit, t, pulls[arm], wins[arm]) < bound:
-                incumbent = arm
-                if t < len(pulls):
-                    arm = t
-                else:
-                    arm = best_arm(bandit, t, pulls, wins, incumbent)
-                    bound_until = t + PATIENCE
-                    bound = rival_index(bandit, bound_until, pulls, wins, arm)
-                switched += arm != incumbent
-            due = next_trigger(bandit, pulls[arm])
-        stop = min(last, bandit.checkpoints[mark], t + due - pulls[arm])
-        wins[arm] += pull_arm(tables.keys[run], t, stop, bandit.means[arm])
-        pulls[arm] += stop - t
-        t = stop
-        if t == bandit.checkpoints[mark]:
-            tables.regret[run, mark] = total_gap(bandit.gaps, pulls)
-            tables.switches[run, mark] = switched
-            mark += 1
-    tables.arm[run], tables.due[run], tables.switched[run] = arm, due, switched
-
-
-@entry
-def play_bandits(bandit, tables, first_run, last_run, first, last):
-    """Play pulls first .. last - 1 of each of these runs."""
-    for run in range(first_run, last_run):
-        play_bandit(bandit, tables, run, first, last)

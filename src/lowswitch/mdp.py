@@ -94,8 +94,19 @@ class TabularMDP:
         self.offsets, self.successors, self.probabilities = _checked_transitions(transitions, self.horizon, self.states, self.actions)
         self.start_law, self.start_sequence = _checked_start(start, self.states)
         self.actions_allowed = checked_mask(actions_allowed, self.horizon, self.states, self.actions)
+        self._freeze()
+
+    def _freeze(self) -> None:
         for name in ("rewards", "offsets", "successors", "probabilities", "start_law", "start_sequence", "actions_allowed"):
             getattr(self, name).flags.writeable = False  # values are worked out once
+
+    def __getstate__(self) -> dict[str, Any]:
+        worked_out = ("model", "_outflow", "_optimum")
+        return {name: value for name, value in vars(self).items() if name not in worked_out}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._freeze()  # a pickle forgets it
 
     @property
     def stationary(self) -> bool:

@@ -35,8 +35,8 @@ class Progress:
         """Say what is being waited for."""
         self._draw(f"{self.label}  {text}")
 
-    def update(self, done: int) -> None:
-        """Say how much is done; the clock starts anew while that is nothing."""
+    def update(self, done: int, also: str = "") -> None:
+        """Say how much is done, and what else; the clock starts anew while that is nothing."""
         if not self.show:
             return
         if done == 0:
@@ -46,7 +46,7 @@ class Progress:
         filled = _BAR * done // self.total
         left = elapsed * (self.total - done) / done
         bar = "#" * filled + "." * (_BAR - filled)
-        self._draw(f"{self.label}  [{bar}] {done / self.total:4.0%}  {short(done / elapsed)} {self.unit}/s  {left:.0f} s left")
+        self._draw(f"{self.label}  [{bar}] {done / self.total:4.0%}  {short(done / elapsed)} {self.unit}/s  {left:.0f} s left{also}")
 
     def _draw(self, text: str) -> None:
         if self.show:

@@ -13,11 +13,13 @@ import numpy as np
 
 from lowswitch import storage
 from lowswitch.progress import short
+from lowswitch.theory import rounds_bound
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+    from lowswitch.concurrent import ConcurrentRun
     from lowswitch.simulate import Runs
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")  # Okabe and Ito: told apart by all eyes
@@ -86,6 +88,30 @@ def heading(run: Runs) -> str:
     seeds, means = ("one seed", "") if alone else (f"{len(run.seeds)} seeds", "; means with 95 % intervals")
     size = f"S = {run.states}, A = {run.actions}, H = {run.horizon}"
     return f"{size}; {run.episodes:,} episodes, {seeds}, optimal value {run.optimal_value:.4f}{means}"
+
+
+def rounds_summary(run: ConcurrentRun) -> str:
+    """What M machines played, kept and threw away, and what it cost, a line each."""
+    bound = f", at most {rounds_bound(K=run.kept, M=run.machines, deployments=int(run.deployments[0])):,.0f} = N_gl + 1 + K/M"
+    ended = "" if run.stopped == "episodes" else f" of {run.planned:,}, stopped by its {run.stopped}"
+    lines = {
+        "problem": f"S = {run.states}, A = {run.actions}, H = {run.horizon}"
+        + ("" if math.isnan(run.optimal_value) else f", optimal value {run.optimal_value:.4f}"),
+        "algorithm": f"{run.algorithm}, seed {run.seeds[0]}",
+        "machines": f"{run.machines:,}, rounds cut by the rule {run.rule!r}",
+        "episodes": f"{run.kept:,} kept{ended}; {run.thrown_away:,} of {run.played:,} played were thrown away",
+        "rounds": f"{run.rounds:,}" + (bound if run.rule == "switch" else ""),
+        "speed-up": f"{run.speed_up:.1f} episodes a round",
+        "regret": "unknown: the source has no tables" if math.isnan(run.regret[0]) else f"{run.regret[0]:,.2f}",
+        "earned": f"{run.earned:,.2f}, {run.earned / max(1, run.kept):.4f} an episode",
+        "switches": f"{run.local_switches[0]:,} local, {run.deployments[0]:,} deployments",
+    }
+    if run.bytes_sent:
+        traffic = f"{run.bytes_sent / run.rounds:,.0f} bytes sent and {run.bytes_received / run.rounds:,.0f} received a round"
+        lines["workers"] = f"{traffic}; {run.lost} lost"
+    parts = ", ".join(f"{name} {seconds:.2f}" for name, seconds in run.parts.items() if seconds)
+    lines["wall time"] = f"{run.seconds:.2f} s ({parts})"
+    return "\n".join(f"{name:11}{text}" for name, text in lines.items())
 
 
 def versus(runs: Mapping[str, Runs], baselines: Mapping[str, str]) -> str:

@@ -109,13 +109,17 @@ class Runs:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the results with their configuration; `lowswitch.load` reads them back."""
+        storage.write(path, "runs", *self._members())
+
+    def _members(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """The facts and the arrays of a file."""
         facts = {name: getattr(self, name) for name in _FACTS} | {"algorithm": self.algorithm.to_dict()}
         arrays = {name: getattr(self, name) for name in _ARRAYS}
         arrays |= {f"curve_{name}": array for name, array in self.curves._asdict().items()}
         if self.history is not None:
             arrays["history"] = np.concatenate([part.changes for part in self.history])
             arrays["history_ends"] = np.cumsum([len(part) for part in self.history])
-        storage.write(path, "runs", facts, arrays)
+        return facts, arrays
 
 
 _FACTS = ("horizon", "states", "actions", "episodes", "optimal_value", "seconds")
@@ -126,18 +130,23 @@ def load(path: str | os.PathLike[str]) -> Runs:
     """The runs saved in a file."""
     facts, arrays = storage.read(path, "runs")
     try:
-        history = None
-        if "history" in arrays:
-            history = tuple(History(part) for part in np.split(arrays["history"], arrays["history_ends"][:-1]))
-        return Runs(
-            algorithm=Algorithm.from_dict(facts["algorithm"]),
-            curves=Curves(*(arrays[f"curve_{name}"] for name in Curves._fields)),
-            history=history,
-            **{name: facts[name] for name in _FACTS},
-            **{name: arrays[name] for name in _ARRAYS},
-        )
+        return Runs(**fields_of_runs(facts, arrays))
     except (KeyError, TypeError, ValueError) as error:
         raise ValueError(f"{str(path)!r} holds no whole runs ({error}); save them again") from error
+
+
+def fields_of_runs(facts: dict[str, Any], arrays: dict[str, Any]) -> dict[str, Any]:
+    """What a `Runs` is made of, from the members of a file."""
+    history = None
+    if "history" in arrays:
+        history = tuple(History(part) for part in np.split(arrays["history"], arrays["history_ends"][:-1]))
+    return {
+        "algorithm": Algorithm.from_dict(facts["algorithm"]),
+        "curves": Curves(*(arrays[f"curve_{name}"] for name in Curves._fields)),
+        "history": history,
+        **{name: facts[name] for name in _FACTS},
+        **{name: arrays[name] for name in _ARRAYS},
+    }
 
 
 def _spread(values: np.ndarray) -> dict[str, Any]:
@@ -166,7 +175,7 @@ def simulate(
     require_algorithm(algorithm)
     episodes = require_count("episodes", episodes)
     require_starts(mdp, episodes)
-    numbers = _checked_seeds(seeds)
+    numbers = checked_seeds(seeds)
     workers = require_count("threads", cores() if threads is None else threads)
     family = family_of(algorithm, Size(mdp.horizon, mdp.states, mdp.actions, episodes), mdp.actions_allowed)
     runs = [_Run(mdp, family, seed, episodes, regret=regret, history=history) for seed in numbers]
@@ -197,7 +206,7 @@ def _gather(mdp: TabularMDP, algorithm: Algorithm, runs: list[_Run], seconds: fl
         actions=mdp.actions,
         episodes=episodes,
         seeds=np.array([run.seed for run in runs], dtype=np.int64),
-        optimal_value=_optimal_value(mdp, episodes),
+        optimal_value=optimal_value_of(mdp, episodes),
         regret=np.array([run.curves.regret[-1] for run in runs]),
         local_switches=np.array([run.curves.local_switches[-1] for run in runs]),
         deployments=np.array([run.curves.deployments[-1] for run in runs]),
@@ -211,7 +220,7 @@ def _gather(mdp: TabularMDP, algorithm: Algorithm, runs: list[_Run], seconds: fl
     )
 
 
-def _optimal_value(mdp: TabularMDP, episodes: int) -> float:
+def optimal_value_of(mdp: TabularMDP, episodes: int) -> float:
     """V*_1 under the start law, or over the starts that were played."""
     starts = mdp.start_sequence[:episodes]
     return float(mdp.optimal_values[0, starts].mean()) if len(starts) else mdp.optimal_value()
@@ -271,7 +280,7 @@ class _Run:
         )
 
 
-def _checked_seeds(seeds: int | Sequence[int]) -> list[int]:
+def checked_seeds(seeds: int | Sequence[int]) -> list[int]:
     if isinstance(seeds, int | np.integer):
         return list(range(require_count("seeds", seeds)))
     whole = all(isinstance(seed, int | np.integer) and not isinstance(seed, bool) and 0 <= seed < 2**63 for seed in seeds)

@@ -16,7 +16,7 @@ import numpy as np
 from lowswitch.envs import PROBLEMS
 from lowswitch.history import History
 from lowswitch.learner import Learner, warn_if_loud
-from lowswitch.mdp import Scale, TabularMDP, require_count, rescale
+from lowswitch.mdp import Scale, TabularMDP, checked_mask, require_count, rescale
 from lowswitch.parts import Algorithm
 from lowswitch.progress import Progress
 
@@ -195,10 +195,7 @@ def learn(
     the shape [H, S + 1] and fits the tables of `from_gymnasium`. An environment that truncates before the horizon is an error: whether it
     would have gone on is not known.
     """
-    low, high = reward_range
-    scale = Scale(low, high)
-    if not low <= 0 <= high:
-        raise ValueError(f"reward_range must contain 0, which the steps after termination pay, not [{low:g}, {high:g}]; widen it")
+    scale = reward_scale(reward_range)
     learner = learner_for(env, algorithm, horizon=horizon, episodes=episodes)
     returns, parts = np.zeros(episodes), [np.zeros((0, 4), dtype=np.int64)]
     drawn = time.perf_counter()
@@ -218,11 +215,51 @@ def learn(
 
 def learner_for(env: gymnasium.Env[Any, Any], algorithm: Algorithm, *, horizon: int, episodes: int) -> Learner:
     """A learner of the right size for an environment, S + 1 states; drive it with `play_episode` and `tell`."""
+    states, actions, allowed = sizes(env, require_count("horizon", horizon))
+    return Learner(algorithm, horizon=horizon, states=states, actions=actions, episodes=episodes, actions_allowed=allowed)
+
+
+class Sizes(NamedTuple):
+    """How large the problem of an environment is here."""
+
+    states: int  # S + 1
+    actions: int
+    actions_allowed: np.ndarray  # [H, S + 1, A]
+
+
+def sizes(env: gymnasium.Env[Any, Any], horizon: int) -> Sizes:
+    """The sizes of an environment that can be played for so many steps."""
     S, A, _, _ = _numbers(env)
     limit = env.spec.max_episode_steps if env.spec is not None else None
-    if limit is not None and limit < require_count("horizon", horizon):
+    if limit is not None and limit < horizon:
         raise ValueError(f"the environment truncates after {limit} steps, {_way_out(limit, horizon)}")
-    return Learner(algorithm, horizon=horizon, states=S + 1, actions=A, episodes=episodes, actions_allowed=_allowed(S, A))
+    return Sizes(S + 1, A, checked_mask(_allowed(S, A), horizon, S + 1, A))
+
+
+def reward_scale(reward_range: tuple[float, float]) -> Scale:
+    """The least and the largest reward an environment can pay, 0 included."""
+    low, high = reward_range
+    scale = Scale(low, high)
+    if not low <= 0 <= high:
+        raise ValueError(f"reward_range must contain 0, which the steps after termination pay, not [{low:g}, {high:g}]; widen it")
+    return scale
+
+
+class StepCounter(gymnasium.Wrapper[Any, Any, Any, Any]):
+    """Knows how many steps the current episode has had, and nothing before its reset."""
+
+    count: int | None = None
+
+    def reset(self, **options: Any) -> Any:
+        self.count = None
+        answer = self.env.reset(**options)
+        self.count = 0
+        return answer
+
+    def step(self, action: Any) -> Any:
+        answer = self.env.step(action)
+        self.count = (self.count or 0) + 1
+        return answer
 
 
 def play_episode(env: gymnasium.Env[Any, Any], policy: np.ndarray, *, seed: int | None = None) -> Episode:

@@ -93,13 +93,13 @@ class Rows:
         return table
 
     def triggers(self) -> int:
-        """How many visits to an (h, x, a) are triggers of the schedule, summed; and how often all rows were refreshed."""
-        visits = self.tables.cells["visits"]
-        return int(
-            np.minimum(visits, self.rule.every_until).sum()
-            + np.searchsorted(self.rule.later, visits, side="right").sum()
-            + self.tables.clock[3]
-        )
+        return count_triggers(self.rule, self.tables)
+
+
+def count_triggers(rule: Any, tables: Any) -> int:
+    """How many visits to each (h, x, a) are triggers of the schedule, summed; and how often all rows were refreshed."""
+    visits, refreshes = tables.cells["visits"], tables.clock[3]
+    return int(np.minimum(visits, rule.every_until).sum() + np.searchsorted(rule.later, visits, side="right").sum() + refreshes)
 
 
 def compile_rule(algorithm: Algorithm, *, horizon: int, states: int, actions: int, episodes: int) -> Rule:

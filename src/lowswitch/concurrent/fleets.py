@@ -1,0 +1,61 @@
+"""Who plays: a fleet is a frozen value that opens a crew, and a crew plays the episodes of a round by one policy."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from lowswitch.concurrent.sources import Player, PlayError, Source, Trajectories
+
+
+class FleetError(RuntimeError):
+    """The workers cannot play: they do not start, do not answer, or die again and again."""
+
+
+class Crew(Protocol):
+    """Workers that know the deployed policy; whoever plays an episode, it comes back at its place."""
+
+    bytes_sent: int
+    bytes_received: int
+    lost: int  # workers that died or hung and were replaced
+
+    def play(self, changes: np.ndarray, episodes: np.ndarray) -> Trajectories:
+        """Take over row changes [n, 3] (step, state, action) of the policy, then play these episodes [B], in any order and place."""
+
+    def close(self) -> None:
+        """End every worker; nothing is left behind."""
+
+
+class Fleet(Protocol):
+    def open(self, source: Source, seed: int, policy: np.ndarray) -> Crew:
+        """Start workers that know a policy [H, S]."""
+
+
+@dataclass(frozen=True)
+class InProcess:
+    """Everything in this process, one episode after the other."""
+
+    def open(self, source: Source, seed: int, policy: np.ndarray) -> Solo:
+        return Solo(source.player(seed), policy)
+
+
+class Solo:
+    """A crew of one, here; nothing is sent."""
+
+    bytes_sent = bytes_received = lost = 0
+
+    def __init__(self, player: Player, policy: np.ndarray) -> None:
+        self.player, self.policy = player, policy.copy()
+
+    def play(self, changes: np.ndarray, episodes: np.ndarray) -> Trajectories:
+        steps, states, actions = changes.T
+        self.policy[steps, states] = actions
+        try:
+            return self.player.play(self.policy, episodes)
+        except PlayError as error:
+            raise error.on(int(np.searchsorted(episodes, error.episode))) from error.__cause__
+
+    def close(self) -> None:
+        self.player.close()

@@ -1,0 +1,311 @@
+"""M machines play one policy a round; what they play is learned in machine order, so the run is the sequential one to the bit."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from lowswitch import storage
+from lowswitch.arrays import Account
+from lowswitch.concurrent.fleets import Crew, Fleet, InProcess
+from lowswitch.concurrent.results import ConcurrentRun
+from lowswitch.concurrent.sources import Tabular, source_of
+from lowswitch.concurrent.state import Plan, State, Stop, fresh_state, load_state, save_state
+from lowswitch.families.rows import count_triggers
+from lowswitch.history import History
+from lowswitch.learner import require_algorithm, warn_if_loud
+from lowswitch.mdp import TabularMDP, require_count
+from lowswitch.parts import Algorithm
+from lowswitch.progress import LOADING, Progress, needs_loading
+from lowswitch.regret import require_starts
+from lowswitch.simulate import Curves, checked_seeds, optimal_value_of
+from lowswitch.streams import stream_key
+from lowswitch.threads import Pace
+
+RoundRule = Literal["trigger", "switch", "speculate"]
+_REDRAW_SECONDS = 0.1
+
+
+def run(
+    source: Any,
+    algorithm: Algorithm,
+    episodes: int,
+    *,
+    machines: int,
+    rule: RoundRule = "switch",
+    fleet: Fleet | None = None,
+    seed: int = 0,
+    stop: Stop | None = None,
+    checkpoint: str | os.PathLike[str] | None = None,
+    save_every: float = 60.0,
+    regret: bool = True,
+    progress: bool | None = None,
+) -> ConcurrentRun:
+    """Run an algorithm for `episodes` episodes, of which M machines play one each in every round, all by the same policy.
+
+    source: a TabularMDP, a `Gymnasium` or a `System`. fleet: who plays, by default this process; M may exceed its workers.
+    rule: where a round is cut and the rest of it thrown away. "trigger": after the first episode with a trigger, as in the paper. "switch":
+    after the first episode that changed the policy. "speculate": nothing is thrown away but what the new policy would have played otherwise,
+    which only a source that can be replayed allows. For a simulated source the policy history is that of the sequential run whatever the
+    machines, rule and fleet are.
+    stop: when to end before the last episode. checkpoint: a file that is written every `save_every` seconds, at the end, and when something
+    goes wrong; where it exists, the run goes on from it. regret: False leaves it out where it could be known.
+    """
+    plan = _checked_plan(source, algorithm, episodes, machines, rule, seed, regret)
+    stop = _checked_stop(stop, plan)
+    if not save_every >= 0:
+        raise ValueError(f"save_every must be a number of seconds, 0 or more, not {save_every!r}")
+    resumed = checkpoint is not None and Path(checkpoint).exists()
+    if checkpoint is not None:
+        storage.require_writable(checkpoint)
+    label = f"{plan.algorithm}  {plan.machines} machines"
+    with Progress(plan.episodes, unit="episodes", show=progress, label=label) as bar:
+        from lowswitch import kernels
+
+        if needs_loading(kernels.learn_round):
+            bar.note(LOADING)
+        state = load_state(checkpoint, plan, stop) if checkpoint is not None and resumed else fresh_state(plan, stop)
+        reason = _Driver(plan, stop, state, checkpoint, save_every, bar).drive(InProcess() if fleet is None else fleet)
+    result = _gather(plan, state, reason)
+    warn_if_loud(float(result.loud_share.mean()), algorithm)
+    return result
+
+
+def _checked_plan(source: Any, algorithm: Algorithm, episodes: int, machines: int, rule: str, seed: int, regret: bool) -> Plan:
+    given = source_of(source)
+    if rule not in ("trigger", "switch", "speculate"):
+        raise ValueError(f'rule must be "trigger", "switch" or "speculate", not {rule!r}')
+    if rule == "speculate" and not given.replayable:
+        raise ValueError(
+            'rule "speculate" needs a source that can be replayed: keeping only those of a real system\'s episodes that avoid the changed rows '
+            'would condition the data on where they went; use rule "switch", or System(..., replayable=True) if an episode is a function of '
+            "its number and the policy"
+        )
+    plan = Plan(
+        source=given,
+        algorithm=require_algorithm(algorithm),
+        episodes=require_count("episodes", episodes),
+        machines=require_count("machines", machines),
+        rule=rule,
+        seed=checked_seeds([seed])[0],
+        regret=regret,
+    )
+    if isinstance(given, Tabular):
+        require_starts(given.mdp, plan.episodes)
+    return plan
+
+
+def _checked_stop(stop: Stop | None, plan: Plan) -> Stop:
+    if stop is None:
+        return Stop()
+    if not isinstance(stop, Stop):
+        raise ValueError(f"stop must be a lowswitch.concurrent.Stop such as Stop(policy=0.1), not {stop!r}")
+    source = plan.source
+    if stop.looks_at_values and not (isinstance(source, Tabular) and plan.regret and not len(source.mdp.start_sequence)):
+        raise ValueError("stop: policy and mixture need exact values: a TabularMDP with a start law, and regret=True")
+    return stop
+
+
+class _Driver:
+    """Plays rounds until the run ends, and keeps what was reached."""
+
+    def __init__(
+        self, plan: Plan, stop: Stop, state: State, checkpoint: str | os.PathLike[str] | None, save_every: float, bar: Progress
+    ) -> None:
+        self.plan, self.stop, self.state, self.bar = plan, stop, state, bar
+        self.checkpoint, self.save_every = checkpoint, save_every
+        self.whole = True  # the state is that between two rounds
+        self.begin = self.saved = self.drawn = time.perf_counter()
+
+    def drive(self, fleet: Fleet) -> str:
+        """Play to the end; return what ended the run."""
+        try:
+            if isinstance(fleet, InProcess) and isinstance(self.plan.source, Tabular):
+                self._play_here(self.plan.source.mdp)
+            else:
+                self._play_with(fleet)
+        finally:
+            if self.checkpoint is not None and self.whole:
+                self._save()
+        return self._reason()
+
+    def _play_here(self, mdp: TabularMDP) -> None:
+        """Tables in this process: whole stretches of rounds are compiled."""
+        from lowswitch import kernels
+
+        state, pace = self.state, Pace(16)
+        policy, episodes = state.policy(), np.zeros(self.plan.machines, dtype=np.int64)
+        key = stream_key(self.plan.seed)
+
+        def play(most: int) -> None:
+            state.make_room()
+            learning = state.rule, state.tables, mdp.model, state.evaluation, state.log, state.account, state.window, state.rounds
+            kernels.play_rounds(*learning, policy, key, episodes, most)
+
+        with self._timed("start"):
+            play(0)  # compiles
+        while not self._ended():
+            left = 2**31 if self.stop.rounds is None else self.stop.rounds - int(state.rounds.counts[0])
+            with self._timed("play"), pace:
+                play(1 if self.checkpoint is not None and self.save_every == 0 else min(pace.size, left))
+            self._look_up()
+
+    def _play_with(self, fleet: Fleet) -> None:
+        """One call of the crew a round."""
+        state, source = self.state, self.plan.source
+        policy = state.policy()
+        if self._ended():
+            return
+        with self._timed("start"):
+            crew = fleet.open(source, self.plan.seed, policy)
+        traffic = dict(state.traffic)
+        try:
+            known = len(state.changes)  # row changes that the crew has
+            while not self._ended():
+                fresh, known = state.changes[known:, 1:], len(state.changes)
+                policy[fresh[:, 0], fresh[:, 1]] = fresh[:, 2]
+                self._round(crew, policy, fresh)
+                state.traffic = {name: before + getattr(crew, name) for name, before in traffic.items()}
+                self._look_up()
+        finally:
+            crew.close()
+
+    def _round(self, crew: Crew, policy: np.ndarray, changes: np.ndarray) -> None:
+        from lowswitch import kernels
+
+        state = self.state
+        state.make_room()
+        episodes = np.zeros(self.plan.machines, dtype=np.int64)
+        episodes = episodes[: kernels.plan_round(state.window, state.rounds, episodes)]
+        with self._timed("play"):
+            played = crew.play(changes, episodes)
+        with self._timed("learn"):
+            self.whole = False
+            kernels.receive_round(state.window, state.rounds, policy, state.rule.A, episodes, played.states, played.rewards)
+            kernels.learn_round(
+                state.rule, state.tables, state.model, state.evaluation, state.log, state.account, state.window, state.rounds
+            )
+            self.whole = True
+
+    def _ended(self) -> bool:
+        return self._reason() != ""
+
+    def _reason(self) -> str:
+        """What ends the run now, or nothing."""
+        state, stop = self.state, self.stop
+        if state.told >= state.last:
+            if state.told == self.plan.episodes:
+                return "episodes"
+            return "policy" if state.account.regret[1] <= state.rounds.policy_gap else "mixture"
+        if stop.rounds is not None and state.rounds.counts[0] >= stop.rounds:
+            return "rounds"
+        if stop.seconds is not None and time.perf_counter() - self.begin >= stop.seconds:
+            return "seconds"
+        return ""
+
+    def _look_up(self) -> None:
+        """Draw the progress and write the checkpoint, where it is time."""
+        now, counts = time.perf_counter(), self.state.rounds.counts
+        if now - self.drawn > _REDRAW_SECONDS:
+            self.drawn = now
+            self.bar.update(int(counts[2]), f"  {counts[0]:,} rounds  speed-up {counts[2] / counts[0]:.1f}")
+        if self.checkpoint is not None and now - self.saved >= self.save_every:
+            self._save()
+
+    def _save(self) -> None:
+        if self.checkpoint is not None:
+            with self._timed("save"):
+                save_state(self.checkpoint, self.plan, self.stop, self.state)
+            self.saved = time.perf_counter()
+
+    @contextmanager
+    def _timed(self, part: str) -> Iterator[None]:
+        begin = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.state.seconds[part] += time.perf_counter() - begin
+
+
+# ---- the result ------------------------------------------------------------------------------------------------------
+
+
+def _gather(plan: Plan, state: State, reason: str) -> ConcurrentRun:
+    source, told = plan.source, state.told
+    H, S, A = source.horizon, source.states, source.actions
+    changes = state.changes.copy()
+    first = np.flatnonzero(np.diff(changes[:, 0], prepend=-1))  # of each deployment
+    stamps = state.rounds.stamps[first]
+    curves, rounds_curve, earned_curve = _curves(plan, state)
+    steps = told * H
+    return ConcurrentRun(
+        algorithm=plan.algorithm,
+        horizon=H,
+        states=S,
+        actions=A,
+        episodes=told,
+        seeds=np.array([plan.seed], dtype=np.int64),
+        optimal_value=optimal_value_of(source.mdp, told) if isinstance(source, Tabular) else np.nan,
+        regret=curves.regret[:, -1] if told else np.zeros(1),
+        local_switches=np.array([len(changes)]),
+        deployments=state.log.counts[1:2].copy(),
+        triggers=np.array([count_triggers(state.rule, state.tables)]),
+        loud_share=np.array([float(state.tables.loud[0]) / max(1, steps)]),
+        curves=curves,
+        initial=state.initial,
+        policy=state.policy()[None],
+        history=(History(changes),),
+        seconds=sum(state.seconds.values()),
+        machines=plan.machines,
+        rule=plan.rule,
+        planned=plan.episodes,
+        stopped=reason,
+        rounds=int(state.rounds.counts[0]),
+        played=int(state.rounds.counts[1]),
+        earned=float(source.scale.to_value(state.rounds.earned[0], steps)),
+        parts=dict(state.seconds),
+        plays=state.rounds.plays.reshape(H, S, A).copy(),
+        rounds_at=stamps[:, 0],
+        played_at=stamps[:, 1],
+        rounds_curve=rounds_curve,
+        earned_curve=earned_curve,
+        **state.traffic,
+    )
+
+
+def _curves(plan: Plan, state: State) -> tuple[Curves, np.ndarray, np.ndarray]:
+    """The curves as far as the run came, with a last point where it ended; and those of rounds and rewards."""
+    told, source, log, rounds = state.told, plan.source, state.log, state.rounds
+    reached = log.checkpoints <= told
+    ended = np.array([told]) if told and told not in log.checkpoints else np.zeros(0, dtype=np.int64)
+    here = slice(0, len(ended))
+    marks = np.append(log.checkpoints[reached], ended)
+    regret = np.append(state.account.curve[reached], _final_regret(state, ended))
+    changed = state.changes[:, 0]
+    curves = Curves(
+        marks,
+        source.scale.to_regret(regret)[None],
+        np.searchsorted(changed, marks)[None],
+        np.searchsorted(np.unique(changed), marks)[None],
+    )
+    earned = np.append(rounds.earned_curve[reached], rounds.earned[here])
+    return curves, np.append(rounds.curve[reached], rounds.counts[0:1][here]), source.scale.to_value(earned, marks * source.horizon)
+
+
+def _final_regret(state: State, ended: np.ndarray) -> np.ndarray:
+    """The regret at an episode that is no checkpoint."""
+    from lowswitch import kernels
+
+    account = state.account
+    final = Account(account.regret.copy(), np.array([account.position[0], 0]), ended, np.full(len(ended), account.regret[0]))
+    if not state.evaluation.wanted:
+        final.curve[:] = np.nan
+    elif len(ended):
+        kernels.settle(state.model, state.evaluation, final, state.changes[:0], 0, int(ended[0]))
+    return final.curve

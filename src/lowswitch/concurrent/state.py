@@ -1,0 +1,235 @@
+"""Where a run on many machines stands between two rounds: everything a checkpoint holds."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from lowswitch import storage
+from lowswitch.arrays import Account, Evaluation, Log, Model, Rounds, Rule, Tables, Window
+from lowswitch.concurrent.sources import Source, Tabular
+from lowswitch.families.rows import compile_rule, fresh_tables
+from lowswitch.mdp import TabularMDP
+from lowswitch.parts import Algorithm
+from lowswitch.regret import evaluation_of, fresh_account
+from lowswitch.simulate import checkpoints
+
+AHEAD = 2  # rounds of M episodes that "speculate" may be ahead of what is learned
+_CHANGES = 2**12
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stop:
+    """When a run ends before its last episode; what is not given does not end it.
+
+    policy: as soon as the deployed policy is within so much of the optimum under the start law. mixture: as soon as the PAC policy, the
+    uniform mixture of all policies so far, is. Both need a source with tables. rounds, seconds: when so many are spent, in this call or, for
+    rounds, since the beginning.
+    """
+
+    policy: float | None = None
+    mixture: float | None = None
+    rounds: int | None = None
+    seconds: float | None = None
+
+    def __post_init__(self) -> None:
+        for name, value in vars(self).items():
+            if value is not None and not value > 0:
+                raise ValueError(f"stop: {name} must be above 0, not {value!r}; leave it out if it should not end the run")
+
+    @property
+    def looks_at_values(self) -> bool:
+        return self.policy is not None or self.mixture is not None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """What is to be run: two runs with equal plans have equal results, whatever their fleets."""
+
+    source: Source
+    algorithm: Algorithm
+    episodes: int
+    machines: int
+    rule: str
+    seed: int
+    regret: bool
+
+    def facts(self) -> dict[str, Any]:
+        """The plan as JSON can hold it."""
+        source = self.source
+        return {
+            "source": source.facts(),
+            "size": [source.horizon, source.states, source.actions],
+            "algorithm": self.algorithm.to_dict(),
+            **{name: getattr(self, name) for name in ("episodes", "machines", "rule", "seed", "regret")},
+        }
+
+
+@dataclass
+class State:
+    """A run between two rounds. The kernels write into its arrays."""
+
+    rule: Rule
+    tables: Tables
+    model: Model
+    evaluation: Evaluation
+    log: Log
+    account: Account
+    window: Window
+    rounds: Rounds
+    initial: np.ndarray  # [H, S]
+    seconds: dict[str, float] = field(default_factory=lambda: {"start": 0.0, "play": 0.0, "learn": 0.0, "save": 0.0})
+    traffic: dict[str, int] = field(default_factory=lambda: {"lost": 0, "bytes_sent": 0, "bytes_received": 0})
+
+    @property
+    def told(self) -> int:
+        return int(self.rounds.counts[2])
+
+    @property
+    def last(self) -> int:
+        """The episodes at which the run ends as things stand."""
+        return int(self.rounds.counts[3])
+
+    @property
+    def changes(self) -> np.ndarray:  # [n, 4]
+        return self.log.changes[: self.log.counts[2]]
+
+    def policy(self) -> np.ndarray:  # [H, S]
+        H, S = self.rule.H, self.rule.S
+        return self.tables.rows["action"][: H * S].reshape(H, S).copy()
+
+    def make_room(self) -> None:
+        """Let the log hold what one more round may change."""
+        size = len(self.log.changes)
+        if self.log.counts[2] + self.rounds.room > size:
+            more = max(size, self.rounds.room)
+            self.rounds = self.rounds._replace(stamps=_longer(self.rounds.stamps, more))
+            self.log = self.log._replace(changes=_longer(self.log.changes, more))
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """What changes as the run goes on, by name."""
+        parts: dict[str, Any] = {"tables": self.tables, "log": self.log, "account": self.account, "window": self.window, "rounds": self.rounds}
+        return {
+            f"{part}_{name}": array
+            for part, values in parts.items()
+            for name, array in values._asdict().items()
+            if isinstance(array, np.ndarray)
+        }
+
+
+def _longer(array: np.ndarray, more: int) -> np.ndarray:
+    return np.concatenate([array, np.zeros((more, array.shape[1]), dtype=array.dtype)])
+
+
+def fresh_state(plan: Plan, stop: Stop) -> State:
+    """The state before the first round."""
+    from lowswitch import kernels
+
+    source = plan.source
+    H, S, A = source.horizon, source.states, source.actions
+    rule = compile_rule(plan.algorithm, horizon=H, states=S, actions=A, episodes=plan.episodes)
+    tables = fresh_tables(rule, source.actions_allowed)
+    initial = source.actions_allowed.argmax(axis=-1)
+    wanted = plan.regret and isinstance(source, Tabular)
+    mdp = source.mdp if isinstance(source, Tabular) else _no_tables()
+    evaluation, gap = evaluation_of(mdp, initial[None], wanted=wanted)
+    marks = checkpoints(plan.episodes)
+    cut = {"trigger": kernels.AT_TRIGGER, "switch": kernels.AT_SWITCH, "speculate": kernels.AT_MISMATCH}[plan.rule]
+    slots = min(plan.episodes, plan.machines * (AHEAD if plan.rule == "speculate" else 1))
+    room = rule.pace.room * (slots if plan.rule == "speculate" else 1)
+    rounds = Rounds(
+        episodes=plan.episodes,
+        cut=cut,
+        pause=stop.looks_at_values,
+        policy_gap=_unit_gap(mdp, stop.policy),
+        mixture_gap=_unit_gap(mdp, stop.mixture),
+        room=room,
+        counts=np.array([0, 0, 0, plan.episodes]),
+        earned=np.zeros(1),
+        plays=np.zeros(H * S * A, dtype=np.int64),
+        stamps=np.zeros((max(_CHANGES, room), 2), dtype=np.int64),
+        curve=np.zeros(len(marks), dtype=np.int64),
+        earned_curve=np.zeros(len(marks)),
+    )
+    log = Log(
+        keep=True,
+        counts=np.zeros(3, dtype=np.int64),
+        changes=np.zeros((max(_CHANGES, room), 4), dtype=np.int64),
+        checkpoints=marks,
+        switches=np.zeros(0, dtype=np.int64),  # the changes say it
+        deployments=np.zeros(0, dtype=np.int64),
+    )
+    window = Window(
+        ready=np.zeros(slots, dtype=np.bool_),
+        states=np.zeros((slots, H), dtype=np.int32),
+        actions=np.zeros((slots, H), dtype=np.int32),
+        rewards=np.zeros((slots, H)),
+    )
+    state = State(rule, tables, mdp.model, evaluation, log, fresh_account(gap, marks), window, rounds, initial)
+    if rounds.pause:
+        rounds.counts[3] = kernels.last_episode(state.account, rounds)
+    return state
+
+
+def _no_tables() -> TabularMDP:
+    """A problem that stands in where nothing is known; nobody plays it."""
+    return TabularMDP(np.ones((1, 1, 1)), np.zeros((1, 1)), horizon=1)
+
+
+def _unit_gap(mdp: TabularMDP, eps: float | None) -> float:
+    """A gap in the problem's units as the kernels see it; -1 stands for none."""
+    return -1.0 if eps is None else eps / float(mdp.scale.to_regret(1.0))
+
+
+# ---- checkpoints -----------------------------------------------------------------------------------------------------
+
+_KIND = "concurrent checkpoint"
+
+
+def save_state(path: str | os.PathLike[str], plan: Plan, stop: Stop, state: State) -> None:
+    """Write a checkpoint whole or not at all."""
+    used = int(state.log.counts[2])
+    arrays = state.arrays()
+    arrays |= {"log_changes": arrays["log_changes"][:used], "rounds_stamps": arrays["rounds_stamps"][:used]}
+    facts = {"plan": plan.facts(), "stop": vars(stop), "seconds": state.seconds, "traffic": state.traffic}
+    storage.write(path, _KIND, facts, arrays)
+
+
+def load_state(path: str | os.PathLike[str], plan: Plan, stop: Stop) -> State:
+    """The state that a checkpoint of this very plan holds; another plan's is an error that says what differs."""
+    from lowswitch import kernels
+
+    facts, arrays = storage.read(path, _KIND)
+    state = fresh_state(plan, stop)
+    try:
+        _require_same_plan(path, facts["plan"], plan.facts())
+        used = len(arrays["log_changes"])
+        state.rounds = state.rounds._replace(stamps=_longer(arrays.pop("rounds_stamps"), len(state.rounds.stamps)))
+        state.log = state.log._replace(changes=_longer(arrays.pop("log_changes"), len(state.log.changes)))
+        for name, array in state.arrays().items():
+            if name not in ("rounds_stamps", "log_changes"):
+                array[...] = arrays[name]
+        if used != state.log.counts[2]:
+            raise ValueError(f"{used} row changes for {state.log.counts[2]}")
+        state.seconds, state.traffic = facts["seconds"], facts["traffic"]
+        same_stop = all(facts["stop"][name] == getattr(stop, name) for name in ("policy", "mixture"))
+    except (KeyError, TypeError, IndexError) as error:
+        raise ValueError(f"{str(path)!r} is no whole checkpoint ({error}); delete it to begin anew") from error
+    if state.evaluation.wanted and isinstance(plan.source, Tabular):
+        state.evaluation, _ = evaluation_of(plan.source.mdp, state.policy()[None])
+    if not same_stop:
+        last = kernels.last_episode(state.account, state.rounds) if stop.looks_at_values else plan.episodes
+        state.rounds.counts[3] = max(last, state.told)
+    return state
+
+
+def _require_same_plan(path: str | os.PathLike[str], saved: dict[str, Any], asked: dict[str, Any]) -> None:
+    for name, value in asked.items():
+        if saved[name] != value:
+            raise ValueError(
+                f"{str(path)!r} is a checkpoint of another configuration: its {name} is {saved[name]!r}, not {value!r}; "
+                "ask for that, or name another file"
+            )
