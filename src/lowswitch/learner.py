@@ -197,9 +197,10 @@ def require_seed(seed: Any) -> int:
 def warn_if_loud(share: float, algorithm: Algorithm) -> None:
     """Say in one line that the bonus drowned everything, with the remedy; the caller's caller is to blame."""
     if share > _LOUD:
+        scale = "0.001 and 0.01" if algorithm.replans else "0.01 and 0.1"
         warnings.warn(
             f"{share:.0%} of the visits had a bonus above the horizon, so next to nothing was learned from them; "
-            f"c = 1 is the provable scale, use c between 0.01 and 0.1 or many more episodes ({algorithm})",
+            f"c = 1 is the provable scale, use c between {scale} or many more episodes ({algorithm})",
             BonusWarning,
             stacklevel=3,
         )
