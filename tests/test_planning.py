@@ -228,6 +228,22 @@ def test_sampled_laws_have_the_posterior_mean_and_variance():
     assert np.std(draws) == pytest.approx(law.std(), rel=0.08)
 
 
+def test_sampled_rewards_are_as_spread_as_the_rewards():
+    """Rewards 0 and 1 have the posterior Beta(1 + 3, 1 + 5): Kolmogorov and Smirnov, false-alarm rate 10^-4; equal ones stay near."""
+    rule, tables = family(ls.psrl())
+    note(rule, tables, *[(1, 0, 0, 1.0, 0)] * 3, *[(1, 0, 0, 0.0, 0)] * 5, *[(1, 1, 0, 0.3, 0)] * 1000)
+
+    def draws(record):
+        return [kernels.sampled_reward(record, np.uint64(i), np.zeros(1, dtype=np.uint64)) for i in range(3000)]
+
+    assert stats.kstest(draws(tables.records[6]), stats.beta(4, 6).cdf).pvalue > 1e-4
+    equal = draws(tables.records[8])
+    assert np.mean(equal) == pytest.approx(0.3, abs=2e-3)
+    assert np.std(equal) < 2e-3  # of a Beta posterior it would be 0.0145
+    unseen = draws(tables.records[0])
+    assert stats.kstest(unseen, stats.uniform().cdf).pvalue > 1e-4
+
+
 def test_a_tiny_prior_puts_all_mass_on_one_state():
     rule, tables = family(ls.psrl(prior=1e-300))
     tables.values[3:6] = 5.0, 6.0, 7.0
@@ -263,6 +279,10 @@ def test_each_episode_plays_a_member_of_the_mixture():
     runs = ls.simulate(mdp, algorithm, episodes=2000, seeds=[0], history=True)
     assert (runs.policy[0] == learner.mixture).all()
     assert ls.deployment_gaps(mdp, runs.history[0], initial=runs.initial)[-1] == pytest.approx(gap)
+    mixed = runs.pac_policy(0)
+    assert (mixed.policy(1999) == learner.mixture).all()
+    assert mixed.sample(np.random.default_rng(0)).shape == (3, 4)
+    assert mdp.optimal_value() - mixed.evaluate(mdp) == pytest.approx(runs.regret[0] / 2000)
 
 
 def test_a_model_too_large_is_refused_before_it_is_made(monkeypatch):

@@ -1571,11 +1571,28 @@ def gamma(shape, key, counter):
 
 
 @inline
+def random_share(record):
+    """The share of the rewards that were as uncertain as 0 or 1 with their mean; the rest is as good as always the same."""
+    mean = record["total"] / record["n"]
+    spread = record["squares"] / record["n"] - mean * mean
+    most = mean * (1.0 - mean)
+    if spread < 1e-12 or most <= 0.0:  # of equal rewards there may be rounding left
+        return 0.0
+    return min(1.0, spread / most)
+
+
+@entry
 def sampled_reward(record, key, counter):
-    """A mean reward from the posterior Beta(1 + total, 1 + n - total), as a ratio of gammas."""
-    success = gamma(1.0 + record["total"], key, counter)
-    failure = gamma(1.0 + max(0.0, record["n"] - record["total"]), key, counter)
-    return success / (success + failure)
+    """A mean reward from the Bayesian bootstrap (Rubin 1981) with a 0 and a 1 for prior, on rewards of the record's mean and variance.
+
+    Of rewards 0 and 1 this is the posterior Beta(1 + ones, 1 + zeros); of equal rewards its spread falls like 1 / n.
+    """
+    n = float(record["n"])
+    mean, share = (record["total"] / n, random_share(record)) if n > 0 else (0.0, 0.0)
+    one = gamma(1.0 + share * n * mean, key, counter)
+    zero = gamma(1.0 + share * n * (1.0 - mean), key, counter)
+    sure = gamma((1.0 - share) * n, key, counter) if share < 1.0 and n > 0 else 0.0
+    return (one + mean * sure) / (one + zero + sure)
 
 
 @entry

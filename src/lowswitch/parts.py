@@ -94,8 +94,8 @@ class Planning(_Clipped):
 class Posterior:
     """Policies optimal for models drawn from the posterior; `members` of them are deployed together, and each episode plays one.
 
-    Transitions have the prior Dirichlet(prior, ..., prior) over all S states, mean rewards Beta(1, 1), where a reward between 0 and 1
-    counts as that part of a success.
+    Transitions have the prior Dirichlet(prior, ..., prior) over all S states, mean rewards Beta(1, 1); rewards that are not 0 or 1 enter by
+    a Bayesian bootstrap of their mean and variance.
     """
 
     prior: float = 1.0
