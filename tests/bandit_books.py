@@ -3,7 +3,7 @@
 import functools
 import math
 
-from lowswitch.simulate import stream_key
+from lowswitch.streams import stream_key
 
 
 @functools.cache

@@ -65,18 +65,47 @@ def mdp(request):
     return PROBLEMS[request.param]()
 
 
-ALGORITHMS = {
+PAPERS = {  # those of `reproduce.plain`, whose rows change one by one
     "ucb-h": ls.ucb_hoeffding(c=0.1),
     "ucb-b": ls.ucb_bernstein(c=0.1),
     "ucb2-h": ls.ucb2_hoeffding(c=0.1),
     "ucb2-b": ls.ucb2_bernstein(c=0.1, clip="remaining"),
     "pure-ucb2-h": ls.ucb2_hoeffding(c=0.05, eta=0.3, r_star=1, clip="remaining"),
 }
+FIELD = {
+    "doubling-q": ls.q_hoeffding(c=0.05),
+    "q-whole": ls.q_bernstein(c=0.05, schedule=ls.WholePolicy(1.5)),
+    "q-grid": ls.q_hoeffding(c=0.05, schedule=ls.Grid("geometric", 12)),
+    "q-budget": ls.q_hoeffding(c=0.05, schedule="every", deployments=9),
+    "q-whole-budget": ls.q_hoeffding(c=0.05, schedule="whole/1.2", switches=9),
+    "stage-q": ls.stage_q(c=0.05),
+    "stage-q-budget": ls.stage_q(c=0.05, schedule="growth/1.5", switches=11),
+    "ucb-advantage": ls.ucb_advantage(c=0.02, reference=20),
+    "ucbvi": ls.ucbvi(c=0.01),
+    "doubling-ucbvi": ls.ucbvi(c=0.01, schedule="growth/2", clip="remaining"),
+    "ucbvi-budget": ls.ucbvi(c=0.01, deployments=7, switches=40),
+    "ucbvi-bf": ls.ucbvi_bernstein(c=0.01, schedule="growth/2"),
+    "pooled-ucbvi": ls.ucbvi_bernstein(c=0.01, pooled=True, schedule="whole/1.5"),
+    "mvp": ls.mvp(c=0.001),
+    "mvp-all": ls.mvp(c=0.01, data="all", clip="remaining"),
+    "ucrl2": ls.ucrl2(c=0.05),
+    "rmax": ls.rmax(known=5),
+    "psrl": ls.psrl(schedule="growth/2"),
+    "pooled-psrl": ls.psrl(prior=0.2, pooled=True, schedule="whole/2/3"),
+    "mixture": ls.psrl(members=5, schedule="grid/geometric/9"),
+    "mixture-budget": ls.psrl(members=3, schedule="growth/2", switches=30),
+}
+ALGORITHMS = PAPERS | FIELD
 
 
 @pytest.fixture(params=ALGORITHMS)
 def algorithm(request):
     return ALGORITHMS[request.param]
+
+
+@pytest.fixture(params=PAPERS)
+def paper_algorithm(request):
+    return PAPERS[request.param]
 
 
 def learner_for(mdp, algorithm, episodes):

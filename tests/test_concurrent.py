@@ -23,7 +23,7 @@ from lowswitch.concurrent.sources import Tabular, episode_seed
 from lowswitch.envs import gymnasium as bridge
 from lowswitch.regret import deployment_gaps, exact_regret
 from lowswitch.reproduce.rounds import count_rounds
-from lowswitch.simulate import stream_key
+from lowswitch.streams import stream_key
 
 EPISODES = 1500
 

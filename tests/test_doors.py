@@ -55,7 +55,10 @@ def test_numpy_integers_are_integers(kind, mdp, tmp_path):
     runs.save(tmp_path / "runs.npz")
     assert runs.regret.tolist() == ls.simulate(mdp, ls.ucb2_bernstein(c=0.1), episodes=100, seeds=2).regret.tolist()
     small = ls.Learner(ls.ucb2_bernstein(), horizon=kind(100), states=kind(3), actions=kind(2), episodes=kind(10))
-    assert small._rule.lower_order == ls.Learner(ls.ucb2_bernstein(), horizon=100, states=3, actions=2, episodes=10)._rule.lower_order
+    assert (
+        small._family.rule.lower_order
+        == ls.Learner(ls.ucb2_bernstein(), horizon=100, states=3, actions=2, episodes=10)._family.rule.lower_order
+    )
     small.save(tmp_path / "learner.npz")
 
 
@@ -67,7 +70,7 @@ def test_numpy_floats_are_numbers():
 
 def test_an_interrupt_in_the_middle_of_a_tell_changes_nothing(monkeypatch):
     learner = ls.Learner(ls.ucb2_bernstein(c=0.1), horizon=2, states=3, actions=2, episodes=10)
-    before = [learner.told, *(array.tobytes() for array in learner._tables)]
+    before = [learner.told, *(array.tobytes() for array in learner._family.tables)]
 
     def interrupted(*_):
         raise KeyboardInterrupt
@@ -75,7 +78,7 @@ def test_an_interrupt_in_the_middle_of_a_tell_changes_nothing(monkeypatch):
     monkeypatch.setattr(sys.modules["lowswitch.learner"], "History", interrupted)  # after the kernel has learned
     with pytest.raises(KeyboardInterrupt):
         learner.tell([0, 1], [0, 0], [0.0, 0.0])
-    assert [learner.told, *(array.tobytes() for array in learner._tables)] == before
+    assert [learner.told, *(array.tobytes() for array in learner._family.tables)] == before
 
 
 def test_policies_with_forbidden_actions_are_not_evaluated():
@@ -102,7 +105,10 @@ def test_the_optimal_value_is_that_of_the_starts_played():
         (lambda mdp: ls.simulate(None, ls.ucb_hoeffding(), episodes=5), "must be a TabularMDP"),
         (lambda mdp: ls.simulate(mdp, "ucb2-b", episodes=5), "must be an Algorithm such as .* not 'ucb2-b'"),
         (lambda mdp: ls.Learner("ucb2-b", horizon=1, states=1, actions=1, episodes=1), "must be an Algorithm"),
-        (lambda mdp: ls.Algorithm(estimator=None, bonus=ls.Hoeffding(), schedule=ls.UCB2()), "estimator must be a QLearning, not None"),
+        (
+            lambda mdp: ls.Algorithm(estimator=None, bonus=ls.Hoeffding(), schedule=ls.UCB2()),
+            "estimator must be a QLearning or",
+        ),
         (lambda mdp: ls.Algorithm.from_dict({}), "an algorithm needs bonus, estimator, p, schedule"),
         (lambda mdp: ls.simulate(mdp, ls.ucb_hoeffding(), episodes=5, seeds=[1.7]), "distinct whole numbers"),
         (lambda mdp: ls.simulate(mdp, ls.ucb_hoeffding(), episodes=5, seeds="12"), "distinct whole numbers"),
@@ -168,7 +174,7 @@ def test_saved_files_follow_the_umask(tmp_path):
 def test_an_impossible_number_of_episodes_told_is_refused(told, tmp_path):
     learner = ls.Learner(ls.ucb_hoeffding(), horizon=1, states=1, actions=2, episodes=10)
     facts = {"algorithm": learner.algorithm.to_dict(), "size": {"horizon": 1, "states": 1, "actions": 2, "episodes": 10}, "told": told}
-    storage.write(tmp_path / "x.npz", "learner", facts, {"allowed": np.ones((1, 1, 2), dtype=bool), **learner._tables._asdict()})
+    storage.write(tmp_path / "x.npz", "learner", facts, {"allowed": np.ones((1, 1, 2), dtype=bool), **learner._family.tables._asdict()})
     with pytest.raises(ValueError, match="no whole learner"):
         ls.Learner.load(tmp_path / "x.npz")
 
@@ -193,7 +199,7 @@ def test_flipped_bytes_are_an_error_or_harmless(tmp_path):
             loaded = ls.Learner.load(path)
         except ValueError:
             continue
-        assert [array.tobytes() for array in loaded._tables] == [array.tobytes() for array in learner._tables]
+        assert [array.tobytes() for array in loaded._family.tables] == [array.tobytes() for array in learner._family.tables]
 
 
 # ---- reports and the command line ------------------------------------------------------------------------------------

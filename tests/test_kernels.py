@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from scipy.special import chdtrc
 
 import lowswitch as ls
-from conftest import ALGORITHMS, PROBLEMS, learner_for, random_tables
+from conftest import PAPERS, PROBLEMS, learner_for, random_tables
 from lowswitch import kernels
 from lowswitch.arrays import NEVER
-from lowswitch.learner import compile_rule, fresh_tables
+from lowswitch.families.rows import compile_rule, fresh_tables
 from lowswitch.reproduce import plain
 from lowswitch.reproduce.plain import noise, play_episode, play_plain
 
@@ -84,7 +84,7 @@ def test_bernstein_width_by_hand():
 @pytest.mark.parametrize("problem", ["dense", "sparse-bernoulli"])
 def test_twice_the_weighted_bernstein_bonuses_is_the_width(name, problem):
     mdp = PROBLEMS[problem]()
-    learner, _ = play_plain(mdp, ALGORITHMS[name], 300, seed=0)
+    learner, _ = play_plain(mdp, PAPERS[name], 300, seed=0)
     assert len(learner.bonuses) > 5
     for here, bonuses in learner.bonuses.items():
         assert 2 * weights(len(bonuses), mdp.horizon) @ bonuses == pytest.approx(learner.beta[here], rel=1e-9)
@@ -139,11 +139,11 @@ def test_ties_keep_the_incumbent_and_else_take_the_lowest_index():
     assert tables.rows[0]["rival"] == 5.0  # an equal rival does not displace the incumbent: q < rival is false
 
 
-@pytest.mark.parametrize("name", ALGORITHMS)
+@pytest.mark.parametrize("name", PAPERS)
 @pytest.mark.parametrize("problem", PROBLEMS)
 def test_the_kernel_is_the_papers_pseudo_code(name, problem):
     """Row copy equals single-entry copy, the policy is constant inside an episode, and both equal the kernel bit for bit."""
-    mdp, algorithm = PROBLEMS[problem](), ALGORITHMS[name]
+    mdp, algorithm = PROBLEMS[problem](), PAPERS[name]
     paper, rows = play_plain(mdp, algorithm, 400, seed=3)
     _, entries = play_plain(mdp, algorithm, 400, seed=3, copy="entry")
     runs = ls.simulate(mdp, algorithm, episodes=400, seeds=[3], history=True)

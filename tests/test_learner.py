@@ -21,7 +21,10 @@ def converse(mdp, learner, first, last, seed=0):
 
 
 def state_of(learner):
-    return [learner.told, learner.policy.tolist(), *(array.tobytes() for array in learner._tables)]
+    tables = learner._family.tables._asdict()
+    if "pool" in tables:
+        tables["pool"] = tables["pool"][: tables["clock"][4]]  # how much room there is beyond may differ
+    return [learner.told, learner.mixture.tolist(), *(array.tobytes() for array in tables.values())]
 
 
 def test_ask_and_tell_is_the_simulator(mdp, algorithm):
@@ -29,7 +32,8 @@ def test_ask_and_tell_is_the_simulator(mdp, algorithm):
     _, changes = converse(mdp, learner, 0, EPISODES)
     runs = ls.simulate(mdp, algorithm, episodes=EPISODES, seeds=[0], history=True)
     assert changes == runs.history[0].changes.tolist()
-    assert (learner.policy == runs.policy[0]).all()
+    assert (learner.mixture == runs.policy[0]).all()
+    assert learner.loud_share == runs.loud_share[0]
     assert learner.visits.sum() == EPISODES * mdp.horizon
 
 
@@ -149,7 +153,7 @@ def test_moments_and_the_count_of_loud_bonuses_are_taken_back_too():
     learner, other = (small(ls.ucb2_bernstein, c=10) for _ in range(2))
     other.tell([[0, 0]] * 2, [[0, 0]] * 2, [[0.0, 0.0]] * 2)
     assert other.loud_share > 0
-    assert other._tables.moments["total"].any()
+    assert other._family.tables.moments["total"].any()
     before = state_of(learner)
     with pytest.raises(ValueError, match="episode 2 of the batch plays action 1 at step 0"):
         learner.tell([[0, 0]] * 3, [[0, 0], [0, 0], [1, 0]], [[0.0, 0.0]] * 3)

@@ -17,7 +17,7 @@ from lowswitch.concurrent.mistakes import mistakes, suboptimal_actions
 from lowswitch.progress import Progress
 from lowswitch.regret import deployment_gaps
 from lowswitch.reproduce.plain import sample, start
-from lowswitch.simulate import stream_key
+from lowswitch.streams import stream_key
 from lowswitch.threads import Pace
 
 # ---- formulas by hand ------------------------------------------------------------------------------------------------

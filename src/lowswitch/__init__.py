@@ -6,22 +6,45 @@ from typing import TYPE_CHECKING, Any
 
 from lowswitch import bandits, concurrent, envs, theory
 from lowswitch.algorithms import (
-    Algorithm,
-    Bernstein,
-    Hoeffding,
-    QLearning,
+    mvp,
+    psrl,
+    q_bernstein,
+    q_hoeffding,
+    rmax,
+    stage_q,
     ucb2_bernstein,
     ucb2_hoeffding,
+    ucb_advantage,
     ucb_bernstein,
     ucb_hoeffding,
+    ucbvi,
+    ucbvi_bernstein,
+    ucrl2,
 )
 from lowswitch.history import History
 from lowswitch.learner import BonusWarning, Learner
 from lowswitch.mdp import TabularMDP, rescale
 from lowswitch.pac import PacPolicy
+from lowswitch.parts import (
+    Advantage,
+    AdvantageBonus,
+    Algorithm,
+    Bernstein,
+    BernsteinFreedman,
+    ChernoffHoeffding,
+    Hoeffding,
+    L1Ball,
+    MonotonicBernstein,
+    NoBonus,
+    Planning,
+    Posterior,
+    QLearning,
+    StageQLearning,
+    Unknown,
+)
 from lowswitch.regret import deployment_gaps, exact_regret
 from lowswitch.report import plot
-from lowswitch.schedules import UCB2, EveryVisit
+from lowswitch.schedules import UCB2, Budget, EveryVisit, Grid, Growth, Stages, Visits, WholePolicy
 from lowswitch.simulate import Runs, load, simulate
 
 if TYPE_CHECKING:
@@ -31,17 +54,34 @@ __version__ = "0.1.0"
 
 __all__ = [
     "UCB2",
+    "Advantage",
+    "AdvantageBonus",
     "Algorithm",
     "Bernstein",
+    "BernsteinFreedman",
     "BonusWarning",
+    "Budget",
+    "ChernoffHoeffding",
     "EveryVisit",
+    "Grid",
+    "Growth",
     "History",
     "Hoeffding",
+    "L1Ball",
     "Learner",
+    "MonotonicBernstein",
+    "NoBonus",
     "PacPolicy",
+    "Planning",
+    "Posterior",
     "QLearning",
     "Runs",
+    "StageQLearning",
+    "Stages",
     "TabularMDP",
+    "Unknown",
+    "Visits",
+    "WholePolicy",
     "bandits",
     "concurrent",
     "deployment_gaps",
@@ -49,14 +89,24 @@ __all__ = [
     "exact_regret",
     "from_gymnasium",
     "load",
+    "mvp",
     "plot",
+    "psrl",
+    "q_bernstein",
+    "q_hoeffding",
     "rescale",
+    "rmax",
     "simulate",
+    "stage_q",
     "theory",
     "ucb2_bernstein",
     "ucb2_hoeffding",
+    "ucb_advantage",
     "ucb_bernstein",
     "ucb_hoeffding",
+    "ucbvi",
+    "ucbvi_bernstein",
+    "ucrl2",
 ]
 
 

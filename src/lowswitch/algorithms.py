@@ -1,146 +1,58 @@
-"""An algorithm is estimator x bonus x schedule; each published one is a single expression with its citation."""
+"""The published algorithms, each a single expression with its citation, and their names on the command line."""
 
 from __future__ import annotations
 
 import dataclasses
-import math
-from dataclasses import dataclass
+import inspect
+from collections.abc import Callable
 from typing import Any, Literal
 
-import numpy as np
+from lowswitch.naming import literal, nearest
+from lowswitch.parts import (
+    Advantage,
+    AdvantageBonus,
+    Algorithm,
+    Bernstein,
+    BernsteinFreedman,
+    ChernoffHoeffding,
+    Clip,
+    Hoeffding,
+    L1Ball,
+    MonotonicBernstein,
+    NoBonus,
+    Planning,
+    Posterior,
+    QLearning,
+    StageQLearning,
+    Unknown,
+    positive,
+)
+from lowswitch.schedules import UCB2, Budget, EveryVisit, Grid, Growth, PlainSchedule, Stages, Visits, WholePolicy
 
-from lowswitch import theory
-from lowswitch.naming import nearest
-from lowswitch.schedules import UCB2, EveryVisit, Schedule, is_number
-
-Clip = Literal["horizon", "remaining"]
-
-
-@dataclass(frozen=True, kw_only=True)
-class QLearning:
-    """Model-free estimates with the learning rate (H + 1) / (H + n): Jin et al. 2018.
-
-    `clip="horizon"` starts from and caps values at H, as published; `clip="remaining"` at H - h + 1, which keeps optimism and is tighter.
-    """
-
-    clip: Clip = "horizon"
-
-    def __post_init__(self) -> None:
-        if self.clip not in ("horizon", "remaining"):
-            raise ValueError(f'clip must be "horizon" or "remaining", not {self.clip!r}')
-
-    def caps(self, horizon: int) -> np.ndarray:  # [H]
-        return np.full(horizon, float(horizon)) if self.clip == "horizon" else np.arange(horizon, 0.0, -1.0)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Hoeffding:
-    """b_n = c sqrt(H^3 iota / n). c = 1 is provable; 0.01 to 0.1 learns within a realistic number of episodes."""
-
-    c: float = 1.0
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "c", positive("c", self.c))
+# ---- Q-learning --------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, kw_only=True)
-class Bernstein:
-    """b_n from the variance of the next values; c1 scales that part, c2 the Hoeffding width that caps it."""
-
-    c1: float = 1.0
-    c2: float = 1.0
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "c1", positive("c1", self.c1))
-        object.__setattr__(self, "c2", positive("c2", self.c2))
-
-
-def positive(name: str, value: float) -> float:
-    """A scale as a float, or an error."""
-    if not (is_number(value) and value > 0):
-        raise ValueError(f"{name} must be a positive number, not {value!r}; 1 is the provable scale, 0.01 to 0.1 the practical one")
-    return float(value)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Algorithm:
-    """A learner's recipe. p is the failure probability in iota = log(S A T / p), T = K H."""
-
-    estimator: QLearning
-    bonus: Hoeffding | Bernstein
-    schedule: Schedule
-    p: float = 0.05
-
-    def __post_init__(self) -> None:
-        for name, kinds in PARTS.items():
-            if not isinstance(getattr(self, name), kinds):
-                words = " or ".join(kind.__name__ for kind in kinds)
-                raise ValueError(f"{name} must be a {words}, not {getattr(self, name)!r}")
-        if not (is_number(self.p) and 0 < self.p < 1):
-            raise ValueError(f"p must lie strictly between 0 and 1, not {self.p!r}; it is the probability that the guarantee may fail")
-        object.__setattr__(self, "p", float(self.p))
-
-    def iota(self, *, horizon: int, states: int, actions: int, episodes: int) -> float:
-        """log(S A T / p) with T = K H: Jin et al. 2018, Theorem 1."""
-        return theory.iota(H=horizon, S=states, A=actions, K=episodes, p=self.p)
-
-    def to_dict(self) -> dict[str, Any]:
-        """The recipe as JSON can hold it."""
-        parts = {name: getattr(self, name) for name in PARTS}
-        return {name: {"kind": type(part).__name__, **dataclasses.asdict(part)} for name, part in parts.items()} | {"p": self.p}
-
-    @classmethod
-    def from_dict(cls, data: dict[str, Any]) -> Algorithm:
-        """The recipe that `to_dict` wrote."""
-        missing = {*PARTS, "p"} - data.keys()
-        if missing:
-            raise ValueError(f"an algorithm needs {', '.join(sorted(missing))}; write it with to_dict")
-        return cls(**{name: _part_from_dict(name, data[name]) for name in PARTS}, p=data["p"])
-
-    def __str__(self) -> str:
-        """The command line's way to write it, without what is default."""
-        for name, recipe in RECIPES.items():
-            default = recipe()
-            if type(default.bonus) is type(self.bonus) and type(default.schedule) is type(self.schedule):
-                usual = default._options()
-                options = [f"{key}={value}" for key, value in self._options().items() if value != usual.get(key)]
-                return name + (":" + ",".join(options) if options else "")
-        return repr(self)
-
-    def _options(self) -> dict[str, Any]:
-        """Every number as a keyword of the recipes; c stands for equal c1 and c2."""
-        options = {key: value for name in PARTS for key, value in dataclasses.asdict(getattr(self, name)).items()}
-        if options.get("c1", math.nan) == options.get("c2"):
-            options["c"] = options.pop("c1")
-            del options["c2"]
-        return options | {"p": self.p}
-
-
-PARTS: dict[str, tuple[type, ...]] = {"estimator": (QLearning,), "bonus": (Hoeffding, Bernstein), "schedule": (EveryVisit, UCB2)}
-
-
-def _part_from_dict(name: str, data: dict[str, Any]) -> Any:
-    kinds = {kind.__name__: kind for kind in PARTS[name]}
-    fields = dict(data)
-    kind = fields.pop("kind")
-    if kind not in kinds:
-        raise ValueError(f"unknown {name} {kind!r}; {nearest(kind, kinds)}")
-    return kinds[kind](**fields)
-
-
-# ---- the published ones ----------------------------------------------------------------------------------------------
-
-
-def ucb_hoeffding(*, c: float = 1.0, p: float = 0.05, clip: Clip = "horizon") -> Algorithm:
+def ucb_hoeffding(
+    *, c: float = 1.0, p: float = 0.05, clip: Clip = "horizon", deployments: int | None = None, switches: int | None = None
+) -> Algorithm:
     """Q-learning with UCB-Hoeffding: Jin, Allen-Zhu, Bubeck, Jordan 2018, Algorithm 1."""
-    return Algorithm(estimator=QLearning(clip=clip), bonus=Hoeffding(c=c), schedule=EveryVisit(), p=p)
+    schedule = under_budget(EveryVisit(), deployments, switches)
+    return Algorithm(estimator=QLearning(clip=clip), bonus=Hoeffding(c=c), schedule=schedule, p=p)
 
 
 def ucb_bernstein(
-    *, c: float = 1.0, c1: float | None = None, c2: float | None = None, p: float = 0.05, clip: Clip = "horizon"
+    *,
+    c: float = 1.0,
+    c1: float | None = None,
+    c2: float | None = None,
+    p: float = 0.05,
+    clip: Clip = "horizon",
+    deployments: int | None = None,
+    switches: int | None = None,
 ) -> Algorithm:
     """Q-learning with UCB-Bernstein: Jin et al. 2018, Algorithm 2, with W_n a variance as its eq. (C.1) says. c is both c1 and c2."""
-    return Algorithm(estimator=QLearning(clip=clip), bonus=_bernstein(c, c1, c2), schedule=EveryVisit(), p=p)
+    schedule = under_budget(EveryVisit(), deployments, switches)
+    return Algorithm(estimator=QLearning(clip=clip), bonus=_bernstein(c, c1, c2), schedule=schedule, p=p)
 
 
 def ucb2_hoeffding(
@@ -150,9 +62,12 @@ def ucb2_hoeffding(
     clip: Clip = "horizon",
     eta: float | Literal["theory"] = "theory",
     r_star: int | Literal["theory"] = "theory",
+    deployments: int | None = None,
+    switches: int | None = None,
 ) -> Algorithm:
     """Q-learning with UCB2-Hoeffding: Bai, Xie, Jiang, Wang 2019, Algorithm 2."""
-    return Algorithm(estimator=QLearning(clip=clip), bonus=Hoeffding(c=c), schedule=UCB2(eta=eta, r_star=r_star), p=p)
+    schedule = under_budget(UCB2(eta=eta, r_star=r_star), deployments, switches)
+    return Algorithm(estimator=QLearning(clip=clip), bonus=Hoeffding(c=c), schedule=schedule, p=p)
 
 
 def ucb2_bernstein(
@@ -164,9 +79,12 @@ def ucb2_bernstein(
     clip: Clip = "horizon",
     eta: float | Literal["theory"] = "theory",
     r_star: int | Literal["theory"] = "theory",
+    deployments: int | None = None,
+    switches: int | None = None,
 ) -> Algorithm:
     """Q-learning with UCB2-Bernstein: Bai et al. 2019, Algorithm UCB2B, with W_n a variance. c is both c1 and c2."""
-    return Algorithm(estimator=QLearning(clip=clip), bonus=_bernstein(c, c1, c2), schedule=UCB2(eta=eta, r_star=r_star), p=p)
+    schedule = under_budget(UCB2(eta=eta, r_star=r_star), deployments, switches)
+    return Algorithm(estimator=QLearning(clip=clip), bonus=_bernstein(c, c1, c2), schedule=schedule, p=p)
 
 
 def _bernstein(c: float, c1: float | None, c2: float | None) -> Bernstein:
@@ -174,4 +92,264 @@ def _bernstein(c: float, c1: float | None, c2: float | None) -> Bernstein:
     return Bernstein(c1=c if c1 is None else c1, c2=c if c2 is None else c2)
 
 
-RECIPES = {"ucb-h": ucb_hoeffding, "ucb-b": ucb_bernstein, "ucb2-h": ucb2_hoeffding, "ucb2-b": ucb2_bernstein}
+def q_hoeffding(
+    *,
+    c: float = 1.0,
+    p: float = 0.05,
+    clip: Clip = "horizon",
+    schedule: str | PlainSchedule | Budget = "growth/2.0",
+    deployments: int | None = None,
+    switches: int | None = None,
+) -> Algorithm:
+    """Q-learning with the Hoeffding bonus of Jin et al. 2018, Algorithm 1, under any schedule; doubling by default."""
+    when = as_schedule(schedule, deployments, switches)
+    return Algorithm(estimator=QLearning(clip=clip), bonus=Hoeffding(c=c), schedule=when, p=p)
+
+
+def q_bernstein(
+    *,
+    c: float = 1.0,
+    c1: float | None = None,
+    c2: float | None = None,
+    p: float = 0.05,
+    clip: Clip = "horizon",
+    schedule: str | PlainSchedule | Budget = "growth/2.0",
+    deployments: int | None = None,
+    switches: int | None = None,
+) -> Algorithm:
+    """Q-learning with the Bernstein bonus of Jin et al. 2018, Algorithm 2, under any schedule; doubling by default."""
+    when = as_schedule(schedule, deployments, switches)
+    return Algorithm(estimator=QLearning(clip=clip), bonus=_bernstein(c, c1, c2), schedule=when, p=p)
+
+
+def stage_q(
+    *,
+    c: float = 1.0,
+    p: float = 0.05,
+    clip: Clip = "remaining",
+    schedule: str | PlainSchedule | Budget = "stages",
+    deployments: int | None = None,
+    switches: int | None = None,
+) -> Algorithm:
+    """Stage-based Q-learning: Zhang, Zhou, Ji 2020, Algorithm 1, without its reference part; c scales the bonus 2 sqrt(H^2 iota / n)."""
+    when = as_schedule(schedule, deployments, switches)
+    return Algorithm(estimator=StageQLearning(clip=clip), bonus=Hoeffding(c=c), schedule=when, p=p)
+
+
+def ucb_advantage(
+    *,
+    c: float = 1.0,
+    p: float = 0.05,
+    clip: Clip = "remaining",
+    reference: int = 100,
+    schedule: str | PlainSchedule | Budget = "stages",
+    deployments: int | None = None,
+    switches: int | None = None,
+) -> Algorithm:
+    """UCB-Advantage: Zhang, Zhou, Ji 2020, Algorithm 1, with the reference fixed after `reference` visits; c scales both bonuses."""
+    when = as_schedule(schedule, deployments, switches)
+    return Algorithm(estimator=Advantage(clip=clip, reference=reference), bonus=AdvantageBonus(c=c), schedule=when, p=p)
+
+
+# ---- planning ----------------------------------------------------------------------------------------------------------
+
+
+def ucbvi(
+    *,
+    c: float = 1.0,
+    p: float = 0.05,
+    clip: Clip = "horizon",
+    pooled: bool = False,
+    schedule: str | PlainSchedule | Budget = "every",
+    deployments: int | None = None,
+    switches: int | None = None,
+) -> Algorithm:
+    """UCBVI-CH: Azar, Osband, Munos 2017, Algorithms 1 to 3, with counts for each step and mean rewards for known ones. c scales it."""
+    when = as_schedule(schedule, deployments, switches)
+    estimator = Planning(clip=clip, monotone=True, pooled=pooled)
+    return Algorithm(estimator=estimator, bonus=ChernoffHoeffding(c=c), schedule=when, p=p)
+
+
+def ucbvi_bernstein(
+    *,
+    c: float = 1.0,
+    p: float = 0.05,
+    clip: Clip = "horizon",
+    pooled: bool = False,
+    schedule: str | PlainSchedule | Budget = "every",
+    deployments: int | None = None,
+    switches: int | None = None,
+) -> Algorithm:
+    """UCBVI-BF: Azar et al. 2017, Algorithms 1, 2 and 4, with counts for each step and mean rewards for known ones; c scales the bonus."""
+    when = as_schedule(schedule, deployments, switches)
+    estimator = Planning(clip=clip, monotone=True, pooled=pooled)
+    return Algorithm(estimator=estimator, bonus=BernsteinFreedman(c=c), schedule=when, p=p)
+
+
+def mvp(
+    *,
+    c: float = 1.0,
+    p: float = 0.05,
+    clip: Clip = "horizon",
+    data: Literal["newest", "all"] = "newest",
+    schedule: str | PlainSchedule | Budget = "growth/2.0",
+    deployments: int | None = None,
+    switches: int | None = None,
+) -> Algorithm:
+    """MVP: Zhang, Chen, Lee, Du 2024, Algorithm 1; data="all" as in Zhang, Ji, Du 2021. c scales the bonus with its constants."""
+    when = as_schedule(schedule, deployments, switches)
+    return Algorithm(estimator=Planning(clip=clip, data=data), bonus=MonotonicBernstein(c=c), schedule=when, p=p)
+
+
+def ucrl2(
+    *,
+    c: float = 1.0,
+    p: float = 0.05,
+    clip: Clip = "remaining",
+    pooled: bool = False,
+    schedule: str | PlainSchedule | Budget = "whole/2.0/1",
+    deployments: int | None = None,
+    switches: int | None = None,
+) -> Algorithm:
+    """UCRL2 for a finite horizon: Jaksch, Ortner, Auer 2010, Figure 1, with backward induction; c scales both confidence widths."""
+    when = as_schedule(schedule, deployments, switches)
+    return Algorithm(estimator=Planning(clip=clip, pooled=pooled), bonus=L1Ball(c=c), schedule=when, p=p)
+
+
+def rmax(
+    *,
+    known: int = 10,
+    clip: Clip = "remaining",
+    pooled: bool = False,
+    deployments: int | None = None,
+    switches: int | None = None,
+) -> Algorithm:
+    """R-max for a finite horizon: Brafman, Tennenholtz 2002; an (h, x, a) is known from `known` visits on, and then it replans."""
+    when = under_budget(Visits((known,)), deployments, switches)
+    return Algorithm(estimator=Planning(clip=clip, pooled=pooled), bonus=Unknown(known=known), schedule=when)
+
+
+def psrl(
+    *,
+    prior: float = 1.0,
+    members: int = 1,
+    pooled: bool = False,
+    schedule: str | PlainSchedule | Budget = "every",
+    deployments: int | None = None,
+    switches: int | None = None,
+) -> Algorithm:
+    """PSRL: Osband, Russo, Van Roy 2013, Algorithm 1; lazy by its schedule, a mixture of samples with more than one member."""
+    when = as_schedule(schedule, deployments, switches)
+    return Algorithm(estimator=Posterior(prior=prior, members=members, pooled=pooled), bonus=NoBonus(), schedule=when)
+
+
+RECIPES: dict[str, Callable[..., Algorithm]] = {
+    "ucb-h": ucb_hoeffding,
+    "ucb-b": ucb_bernstein,
+    "ucb2-h": ucb2_hoeffding,
+    "ucb2-b": ucb2_bernstein,
+    "q-h": q_hoeffding,
+    "q-b": q_bernstein,
+    "stage-q": stage_q,
+    "ucb-advantage": ucb_advantage,
+    "ucbvi": ucbvi,
+    "ucbvi-bf": ucbvi_bernstein,
+    "mvp": mvp,
+    "psrl": psrl,
+    "ucrl2": ucrl2,
+    "rmax": rmax,
+}
+
+# ---- schedules in text -------------------------------------------------------------------------------------------------
+
+SCHEDULES: dict[str, type] = {
+    "every": EveryVisit,
+    "ucb2": UCB2,
+    "growth": Growth,
+    "stages": Stages,
+    "visits": Visits,
+    "whole": WholePolicy,
+    "grid": Grid,
+}
+
+
+def as_schedule(
+    schedule: str | PlainSchedule | Budget, deployments: int | None = None, switches: int | None = None
+) -> PlainSchedule | Budget:
+    """A schedule, or its text such as growth/2, whole/2/10, grid/geometric/30 or grid/10-100-1000, under a budget where one is given.
+
+    The parts of a text after its name are the fields of the schedule in order, or key=value.
+    """
+    if not isinstance(schedule, str):
+        return under_budget(schedule, deployments, switches)
+    name, *parts = schedule.split("/")
+    if name not in SCHEDULES:
+        raise ValueError(f"unknown schedule {name!r}; {nearest(name, SCHEDULES)}")
+    fields = [field.name for field in dataclasses.fields(SCHEDULES[name])]
+    options: dict[str, Any] = {}
+    for i, part in enumerate(parts):
+        key, equals, value = part.partition("=")
+        if not equals:
+            key, value = (fields[i] if i < len(fields) else part), part
+        if key not in fields or key in options:
+            raise ValueError(f"the schedule {name} has no option {key!r}, or has it twice; {nearest(key, fields)}")
+        options[key] = _numbers(value)
+    try:
+        return under_budget(SCHEDULES[name](**options), deployments, switches)
+    except TypeError:
+        raise ValueError(f"the schedule {name} needs {', '.join(fields)}; write {'/'.join([name, *fields])}") from None
+
+
+def _numbers(text: str) -> Any:
+    """A number, whole numbers joined by hyphens, or a word."""
+    return tuple(map(int, text.split("-"))) if text.replace("-", "").isdigit() and "-" in text.strip("-") else literal(text)
+
+
+def schedule_text(schedule: PlainSchedule) -> str:
+    """A schedule in the words of `as_schedule`."""
+    name = next(name for name, kind in SCHEDULES.items() if kind is type(schedule))
+    values = [getattr(schedule, field.name) for field in dataclasses.fields(schedule)]
+    words = ["-".join(map(str, value)) if isinstance(value, tuple) else str(value) for value in values if value is not None]
+    return "/".join([name, *words])
+
+
+def under_budget(schedule: PlainSchedule | Budget, deployments: int | None, switches: int | None) -> PlainSchedule | Budget:
+    """The schedule under a hard budget, where one is given."""
+    if deployments is None and switches is None:
+        return schedule
+    if isinstance(schedule, Budget):
+        raise ValueError(f"there is a budget already: {schedule!r}; give it once")
+    return Budget(schedule=schedule, deployments=deployments, switches=switches)
+
+
+# ---- algorithms in text ------------------------------------------------------------------------------------------------
+
+
+def text_of(algorithm: Algorithm) -> str | None:
+    """The first recipe that makes this algorithm, with the options that are not its defaults."""
+    options = _options(algorithm)
+    for name, recipe in RECIPES.items():
+        parameters = inspect.signature(recipe).parameters
+        given = {key: value for key, value in options.items() if key in parameters and value != parameters[key].default}
+        try:
+            made = recipe(**given)
+        except ValueError:
+            continue
+        if made == algorithm:
+            return name + (":" + ",".join(f"{key}={value}" for key, value in given.items()) if given else "")
+    return None
+
+
+def _options(algorithm: Algorithm) -> dict[str, Any]:
+    """Every number as a keyword of the recipes; c stands for equal c1 and c2."""
+    schedule, budget = algorithm.schedule, {}
+    if isinstance(schedule, Budget):
+        budget = {"deployments": schedule.deployments, "switches": schedule.switches}
+        schedule = schedule.schedule
+    options: dict[str, Any] = {}
+    for part in (algorithm.estimator, algorithm.bonus, schedule):
+        options |= {field.name: getattr(part, field.name) for field in dataclasses.fields(part)}
+    if "c1" in options and options["c1"] == options["c2"]:
+        options["c"] = options.pop("c1")
+        del options["c2"]
+    return options | {"schedule": schedule_text(schedule), "p": algorithm.p} | budget

@@ -28,7 +28,55 @@ MOMENTS = np.dtype(
         ("width", "f8"),  # beta after the last visit
     ]
 )
+STAGE_ROW = np.dtype(
+    [
+        ("value", "f8"),  # these as in ROW
+        ("rival", "f8"),
+        ("action", "i8"),
+        ("reference", "f8"),  # value that those of successors are compared with
+        ("visits", "i8"),  # up to which it is fixed; counted only where there is a reference
+    ]
+)
+STAGE_CELL = np.dtype(
+    [
+        ("q", "f8"),  # these as in CELL
+        ("visits", "i4"),
+        ("due", "i4"),
+        ("total", "f8"),  # sum of reward and next value over the stage
+        ("begin", "i8"),  # visits before the stage
+        ("reward", "f8"),  # the rest only where there is a reference: sum over all visits
+        ("reference", "f8"),  # sum of the reference values of the successors, over all visits
+        ("reference_squares", "f8"),
+        ("advantage", "f8"),  # sum of value less reference of the successors, over the stage
+        ("advantage_squares", "f8"),
+    ]
+)
+PLANNED = np.dtype([("visits", "i8"), ("due", "i8")])  # of a cell: (h, x, a), or (x, a) where the counts of all steps are pooled
+RECORD = np.dtype(
+    [
+        ("n", "i8"),  # visits on record
+        ("followed", "i8"),  # of these, visits whose successor is: all but those at the last step
+        ("total", "f8"),  # sum of the rewards
+        ("squares", "f8"),  # sum of their squares
+        ("start", "i8"),  # where the list of successors begins in the pool
+        ("size", "i8"),  # how many there are
+        ("room", "i8"),  # for how many there is room
+    ]
+)
+SUCCESSOR = np.dtype([("state", "i4"), ("count", "i4")])
 COLUMN = np.dtype([("threshold", "i8"), ("own", "i4"), ("other", "i4")])  # of an alias table
+
+
+class Pace(NamedTuple):
+    """What a schedule and a budget say about all rows at once."""
+
+    factor: float  # all rows may change when a count has grown by this factor since they last might; 0: no such rule
+    least: int  # and by so many visits
+    grid: np.ndarray  # [n]  all rows may change after so many episodes, sorted; the last is NEVER
+    deployments: int  # after so many deployments the policy stays
+    switches: int  # after so many local switches the policy stays
+    room: int  # row changes that one episode may make
+    watched: bool  # there is more to do at the end of an episode than what triggers did
 
 
 class Rule(NamedTuple):
@@ -46,6 +94,7 @@ class Rule(NamedTuple):
     hoeffding_scale: float  # H^3 iota
     every_until: int  # each visit count up to here is a trigger
     later: np.ndarray  # [n]  the triggers after that, sorted; the last is NEVER
+    pace: Pace  # the rest of the schedule
 
 
 class Tables(NamedTuple):
@@ -55,6 +104,78 @@ class Tables(NamedTuple):
     cells: np.ndarray  # [H * S * A]  CELL
     moments: np.ndarray  # [H * S * A]  MOMENTS, or [0] where no bonus reads them
     loud: np.ndarray  # [1]  visits whose bonus was above H
+    clock: np.ndarray  # [4]  deployments and local switches so far, the next point of the grid, refreshes of all rows
+
+
+class StageRule(NamedTuple):
+    """A stage-based Q-learner worked out for one problem size."""
+
+    H: int
+    S: int
+    A: int
+    caps: np.ndarray  # [H]  largest value that step h can have
+    c: float  # scale of the bonus
+    iota: float
+    reference: int  # visits to a row after which its reference value is fixed; -1: there is none
+    every_until: int  # each visit count up to here ends a stage
+    later: np.ndarray  # [n]  and these after that, sorted; the last is NEVER
+    pace: Pace
+
+
+class StageTables(NamedTuple):
+    """What one stage-based learner knows, and in `rows` what it has deployed."""
+
+    rows: np.ndarray  # [(H + 1) * S]  STAGE_ROW; the last S are the zero after the last step
+    cells: np.ndarray  # [H * S * A]  STAGE_CELL
+    loud: np.ndarray  # [1]  visits of stages whose bonus was above H
+    clock: np.ndarray  # [4]  deployments and local switches so far; the rest is zero
+
+
+class PlanRule(NamedTuple):
+    """A planner worked out for one problem size."""
+
+    H: int
+    S: int
+    A: int
+    stride: int  # cells from one step to the next: 0 if the counts of all steps are pooled
+    allowed: np.ndarray  # [H * S * A]
+    caps: np.ndarray  # [H]  largest value that step h can have
+    kind: int  # CHERNOFF, FREEDMAN, MONOTONIC, L1_BALL, UNKNOWN or SAMPLED
+    data: int  # CURRENT, ALL or NEWEST
+    monotone: bool  # estimates never grow
+    c: float  # scale of the bonus
+    log: float  # the bonus' logarithm
+    law_log: float  # that of the width of an L1 ball
+    known: int  # visits from which a cell is known
+    prior: float  # of each successor
+    members: int  # L, policies in a deployed mixture
+    spare: int  # entries of the pool that one episode may need
+    every_until: int  # each visit count up to here is a trigger
+    later: np.ndarray  # [n]  the triggers after that, sorted; the last is NEVER
+    pace: Pace  # the rest of the schedule
+
+
+class PlanTables(NamedTuple):
+    """What one planner has counted, and in `policy` what it has deployed."""
+
+    policy: np.ndarray  # [L * H * S]
+    q: np.ndarray  # [H * S * A]  -inf where the action is forbidden
+    values: np.ndarray  # [(H + 1) * S]  the last S are the zero after the last step
+    visits: np.ndarray  # [H * S * A]
+    drowned: np.ndarray  # [H * S * A]  whether the bonus was above H when it was last worked out
+    cells: np.ndarray  # [cells]  PLANNED
+    records: np.ndarray  # [cells]  RECORD, what plans are made from
+    fresh: np.ndarray  # [cells]  RECORD not taken over yet, or [0] where all are taken over at once
+    dirty: np.ndarray  # [cells]  whether the record changed since the last plan
+    pool: np.ndarray  # [n]  SUCCESSOR, the blocks of all records
+    loud: np.ndarray  # [1]  visits whose bonus was above H
+    clock: np.ndarray  # [5]  deployments, local switches, the next point of the grid, plans made, the end of the used part of the pool
+    keys: np.ndarray  # [2]  noise streams of posterior samples and of the members that play
+    counter: np.ndarray  # [1]  position in the stream of a posterior sample
+    proposal: np.ndarray  # [L * H * S]  the policies about to be deployed
+    order: np.ndarray  # [S]  the states by their next value
+    scratch: np.ndarray  # [S]  zero between calls
+    tally: np.ndarray  # [A]  zero between calls
 
 
 class Model(NamedTuple):
@@ -75,17 +196,18 @@ class Model(NamedTuple):
 
 
 class Evaluation(NamedTuple):
-    """The exact value of the deployed policy, from the law of the state at each step."""
+    """The exact value of the deployed policies, from the law of the state at each step; of a mixture the mean of its L members."""
 
     wanted: bool
     H: int
     S: int
     A: int
+    members: int  # L
     best: float  # value of an optimal policy under the start law
     optimal: np.ndarray  # [S]  optimal values of step 0
-    policy: np.ndarray  # [H * S]
-    origins: np.ndarray  # [H * S]  where the deployed action's row begins in `outflow`
-    mass: np.ndarray  # [H * width]  at (h, x) the probability of x at step h; at (h, S) the mean reward of all steps before
+    policy: np.ndarray  # [L * H * S]
+    origins: np.ndarray  # [L * H * S]  where the deployed action's row begins in `outflow`
+    mass: np.ndarray  # [L * H * width]  at (h, x) the probability of x at step h; at (h, S) the mean reward of all steps before
 
 
 class Log(NamedTuple):
@@ -93,7 +215,7 @@ class Log(NamedTuple):
 
     keep: bool  # the caller takes the changes; else they are dropped once their regret is known
     counts: np.ndarray  # [3]  local switches, deployments, changes in the log
-    changes: np.ndarray  # [n, 4]  (episode, step, state, action)
+    changes: np.ndarray  # [n, 3 + L]  (episode, step, state, action of each member)
     checkpoints: np.ndarray  # [C]  episodes after which the curves have a point
     switches: np.ndarray  # [C]
     deployments: np.ndarray  # [C]

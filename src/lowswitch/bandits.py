@@ -35,7 +35,8 @@ from lowswitch.bandit_algorithms import (
 )
 from lowswitch.mdp import require_count
 from lowswitch.progress import LOADING, Progress, needs_loading
-from lowswitch.simulate import checkpoints, stream_key
+from lowswitch.simulate import checkpoints
+from lowswitch.streams import stream_key
 from lowswitch.threads import Pace, cores, run_all
 
 __all__ = [

@@ -9,9 +9,16 @@ import numpy as np
 
 @dataclass(frozen=True, eq=False)
 class History:
-    """Row changes in order: after `episode` (counted from 0), row (`step`, `state`) plays `action`."""
+    """Row changes in order: after `episode` (counted from 0), row (`step`, `state`) plays `action`.
 
-    changes: np.ndarray  # [n, 4]  episode, step, state, action
+    Where mixtures of policies are deployed a row has an action for each of the `members`, and is listed when any of them changed.
+    """
+
+    changes: np.ndarray  # [n, 3 + members]  episode, step, state, action of each member
+
+    @property
+    def members(self) -> int:
+        return int(self.changes.shape[1]) - 3
 
     @property
     def episode(self) -> np.ndarray:
@@ -27,12 +34,20 @@ class History:
 
     @property
     def action(self) -> np.ndarray:
-        return self.changes[:, 3]
+        """The actions [n]; [n, members] of mixtures."""
+        return self.changes[:, 3] if self.members == 1 else self.changes[:, 3:]
 
     @property
     def local_switches(self) -> int:
-        """N_sw: the number of row changes."""
-        return len(self.changes)
+        """N_sw: the number of row changes; of mixtures those that changed how often each action is played."""
+        if self.members == 1:
+            return len(self.changes)
+        laws = np.sort(self.changes[:, 3:], axis=1)  # how many members play each action, and not which
+        order = np.lexsort((np.arange(len(laws)), self.state, self.step))
+        rows, laws = self.changes[order, 1:3], laws[order]
+        first = np.append(True, (rows[1:] != rows[:-1]).any(axis=1))[: len(rows)]  # the first change of a row parts its members
+        moved = np.append(True, (laws[1:] != laws[:-1]).any(axis=1))[: len(rows)]
+        return int(np.count_nonzero(first | moved))
 
     @property
     def deployments(self) -> int:

@@ -8,6 +8,8 @@ import math
 import numpy as np
 from numba import njit
 
+from lowswitch.arrays import NEVER, Evaluation
+
 entry = njit(cache=True, nogil=True, error_model="numpy")  # called from Python, or too rare to inline
 inline = njit(cache=True, nogil=True, error_model="numpy", forceinline=True)  # part of a hot loop
 
@@ -208,6 +210,81 @@ def digest(rule, tables, h, x, a, reward, y):
     return QUIET
 
 
+# ---- all rows at once, and budgets -------------------------------------------------------------------------------------
+
+
+@inline
+def next_growth(pace, n):
+    """The visit count at which all rows may change again, for a count that was n when they last might."""
+    return max(n + pace.least, np.int64(math.ceil(pace.factor * n)))
+
+
+@entry
+def freeze(pace, cells, clock):
+    """The budget is spent: no trigger any more."""
+    for i in range(len(cells)):
+        cells[i]["due"] = NEVER
+    clock[2] = len(pace.grid) - 1
+
+
+@entry
+def spend_switch(pace, cells, clock):
+    """Count a local switch; the last of a budget freezes the policy at once."""
+    clock[1] += 1
+    if clock[1] == pace.switches:
+        freeze(pace, cells, clock)
+
+
+@entry
+def spend_deployment(pace, cells, clock):
+    """Count a deployment; the last of a budget freezes the policy."""
+    clock[0] += 1
+    if clock[0] == pace.deployments:
+        freeze(pace, cells, clock)
+
+
+@inline
+def refresh_is_due(pace, clock, triggered, k):
+    """Whether all rows may change after episode k; moves the grid on."""
+    on_grid = pace.grid[clock[2]] == k + 1
+    if on_grid:
+        clock[2] += 1
+    return on_grid or (triggered and pace.factor > 0)
+
+
+@inline
+def budget_left(pace, clock):
+    return clock[0] < pace.deployments and clock[1] < pace.switches
+
+
+@entry
+def refresh(rule, tables, changes, logged, k):
+    """Deploy the best action of every row whose incumbent is beaten, as far as the budget goes; return how many rows switched."""
+    switches = 0
+    tables.clock[3] += 1
+    for here in range(rule.H * rule.S):
+        row = tables.rows[here]
+        if budget_left(rule.pace, tables.clock) and tables.cells[here * rule.A + row["action"]]["q"] < row["rival"]:
+            deploy(rule, tables, here)
+            log_switch(changes, logged + switches, k, here // rule.S, here % rule.S, row["action"])
+            switches += 1
+            spend_switch(rule.pace, tables.cells, tables.clock)
+    if rule.pace.factor > 0 and budget_left(rule.pace, tables.clock):
+        for i in range(len(tables.cells)):
+            tables.cells[i]["due"] = next_growth(rule.pace, tables.cells[i]["visits"])
+    return switches
+
+
+@inline
+def end_episode(rule, tables, changes, logged, k, switches, triggered):
+    """Do what schedule and budget say after episode k, whose switches are the last in the log; return how many it has now."""
+    if refresh_is_due(rule.pace, tables.clock, triggered, k):
+        switches += refresh(rule, tables, changes, logged, k)
+    if switches > 0:
+        spend_deployment(rule.pace, tables.cells, tables.clock)
+    return switches
+
+
 # ---- exact values --------------------------------------------------------------------------------------------------
 
 
@@ -247,18 +324,20 @@ def policy_values(model, policy, A, values):
 
 
 @inline
-def put(model, evaluation, h, x, a):
-    """Let row (h, x) play action a."""
-    evaluation.policy[h * evaluation.S + x] = a
-    evaluation.origins[h * evaluation.S + x] = (h * model.stride + x * evaluation.A + a) * model.width
+def put(model, evaluation, m, h, x, a):
+    """Let row (h, x) of member m play action a."""
+    here = (m * evaluation.H + h) * evaluation.S + x
+    evaluation.policy[here] = a
+    evaluation.origins[here] = (h * model.stride + x * evaluation.A + a) * model.width
 
 
 @entry
-def put_policy(model, evaluation, policy):
-    """Let every row play its action of a policy [H, S]."""
-    for h in range(evaluation.H):
-        for x in range(evaluation.S):
-            put(model, evaluation, h, x, policy[h, x])
+def put_policies(model, evaluation, policies):
+    """Let every row play its action of the policies [L, H, S]."""
+    for m in range(evaluation.members):
+        for h in range(evaluation.H):
+            for x in range(evaluation.S):
+                put(model, evaluation, m, h, x, policies[m, h, x])
 
 
 @inline
@@ -348,10 +427,45 @@ def flow(model, evaluation, first):
     return total_reward_dense(model, evaluation) if len(model.outflow) > 0 else total_reward_listed(model, evaluation)
 
 
+@inline
+def member_of(model, evaluation, m):
+    """The evaluation of one member of a mixture."""
+    rows, width = evaluation.H * evaluation.S, evaluation.H * model.width
+    return Evaluation(
+        evaluation.wanted,
+        evaluation.H,
+        evaluation.S,
+        evaluation.A,
+        1,
+        evaluation.best,
+        evaluation.optimal,
+        evaluation.policy[m * rows : (m + 1) * rows],
+        evaluation.origins[m * rows : (m + 1) * rows],
+        evaluation.mass[m * width : (m + 1) * width],
+    )
+
+
+@entry
+def mixture_flow(model, evaluation, first):
+    """The mean of the members' values."""
+    value = 0.0
+    for m in range(evaluation.members):
+        value += flow(model, member_of(model, evaluation, m), first)
+    return value / evaluation.members
+
+
+@inline
+def deployed_value(model, evaluation, first):
+    """The value of what is deployed, where the state laws up to step `first` are still right."""
+    if evaluation.members == 1:
+        return flow(model, evaluation, first)
+    return mixture_flow(model, evaluation, first)
+
+
 @entry
 def policy_value(model, evaluation):
-    """The value of the deployed policy from scratch."""
-    return flow(model, evaluation, 0)
+    """The value of what is deployed from scratch."""
+    return deployed_value(model, evaluation, 0)
 
 
 @inline
@@ -364,7 +478,10 @@ def sequence_regret(model, evaluation, first, last):
     best = 0.0
     for x in range(evaluation.S):
         best += evaluation.mass[x] * evaluation.optimal[x]
-    return best - flow(model, evaluation, 0)
+    for m in range(1, evaluation.members):
+        for x in range(evaluation.S):
+            evaluation.mass[m * evaluation.H * model.width + x] = evaluation.mass[x]
+    return best - deployed_value(model, evaluation, 0)
 
 
 @inline
@@ -390,7 +507,8 @@ def follow(model, evaluation, changes, i, used):
     """Take over the row changes of one episode, from change i on; return the next change and the first step that changed."""
     k, first = changes[i, 0], evaluation.H
     while i < used and changes[i, 0] == k:
-        put(model, evaluation, changes[i, 1], changes[i, 2], changes[i, 3])
+        for m in range(evaluation.members):
+            put(model, evaluation, m, changes[i, 1], changes[i, 2], changes[i, 3 + m])
         first = min(first, changes[i, 1])
         i += 1
     return i, first
@@ -408,7 +526,7 @@ def settle(model, evaluation, account, changes, used, episodes):
         charge(model, evaluation, account, changes[i, 0] + 1)
         i, first = follow(model, evaluation, changes, i, used)
         if len(model.starts) == 0:
-            account.regret[1] = evaluation.best - flow(model, evaluation, first)
+            account.regret[1] = evaluation.best - deployed_value(model, evaluation, first)
     mark = account.position[1]
     while mark < len(account.checkpoints) and account.checkpoints[mark] <= episodes:
         charge(model, evaluation, account, account.checkpoints[mark])
@@ -418,12 +536,12 @@ def settle(model, evaluation, account, changes, used, episodes):
 @entry
 def fill_gaps(model, evaluation, changes, gaps):
     """The gap under the start law of the policy in `evaluation`, and of the one after each deployment of a history."""
-    gaps[0] = evaluation.best - flow(model, evaluation, 0)
+    gaps[0] = evaluation.best - deployed_value(model, evaluation, 0)
     i, deployment = 0, 0
     while i < len(changes):
         i, first = follow(model, evaluation, changes, i, len(changes))
         deployment += 1
-        gaps[deployment] = evaluation.best - flow(model, evaluation, first)
+        gaps[deployment] = evaluation.best - deployed_value(model, evaluation, first)
 
 
 # ---- drivers -------------------------------------------------------------------------------------------------------
@@ -432,6 +550,20 @@ def fill_gaps(model, evaluation, changes, gaps):
 @inline
 def log_switch(changes, i, k, h, x, a):
     changes[i, 0], changes[i, 1], changes[i, 2], changes[i, 3] = k, h, x, a
+
+
+@inline
+def close_episode(log, k, switches, mark):
+    """Count the row changes that episode k logged, and fill in the checkpoint `mark` if this is it; return the next one."""
+    counts = log.counts
+    counts[0] += switches
+    counts[1] += switches > 0
+    counts[2] += switches
+    if log.checkpoints[mark] == k + 1:
+        log.switches[mark] = counts[0]
+        log.deployments[mark] = counts[1]
+        mark += 1
+    return mark
 
 
 @inline
@@ -489,10 +621,36 @@ def play(rule, tables, model, log, key, first, last):
 
 
 @entry
+def play_watched(rule, tables, model, log, key, first, last):
+    """As `play`, where a schedule changes all rows at once or a budget is to be kept; apart from it because the watching takes time."""
+    mark = np.searchsorted(log.checkpoints, first, side="right")
+    for k in range(first, last):
+        if log.counts[2] + rule.pace.room > len(log.changes):
+            return k
+        x, switches, triggered = start_state(model, rule.H, key, k), 0, False
+        for h in range(rule.H):
+            a = tables.rows[h * rule.S + x]["action"]
+            reward, y = outcome_of(model, key, k, rule.H, rule.A, h, x, a)
+            outcome = digest(rule, tables, h, x, a, reward, y)
+            triggered |= outcome != QUIET
+            if outcome == SWITCHED:
+                log_switch(log.changes, log.counts[2] + switches, k, h, x, tables.rows[h * rule.S + x]["action"])
+                switches += 1
+                spend_switch(rule.pace, tables.cells, tables.clock)
+            x = y
+        switches = end_episode(rule, tables, log.changes, log.counts[2] + switches, k, switches, triggered)
+        mark = close_episode(log, k, switches, mark)
+    return last
+
+
+@entry
 def simulate(rule, tables, model, evaluation, log, account, key, first, last):
     """Play episodes first .. last - 1 and charge them; return the next episode, before `last` where a kept log is full."""
     while first < last:
-        first = play(rule, tables, model, log, key, first, last)
+        if rule.pace.watched:
+            first = play_watched(rule, tables, model, log, key, first, last)
+        else:
+            first = play(rule, tables, model, log, key, first, last)
         if evaluation.wanted:
             settle(model, evaluation, account, log.changes, log.counts[2], first)
         if log.keep:
@@ -509,12 +667,17 @@ def digest_batch(rule, tables, states, actions, rewards, off_policy, first, chan
         for h in range(rule.H):
             if not off_policy and actions[b, h] != tables.rows[h * rule.S + states[b, h]]["action"]:
                 return logged, b, h
+        switches, triggered = 0, False
         for h in range(rule.H):
             y = states[b, h + 1] if h + 1 < rule.H else 0
             x, a = states[b, h], actions[b, h]
-            if digest(rule, tables, h, x, a, rewards[b, h], y) == SWITCHED:
-                log_switch(changes, logged, first + b, h, x, tables.rows[h * rule.S + x]["action"])
-                logged += 1
+            outcome = digest(rule, tables, h, x, a, rewards[b, h], y)
+            triggered |= outcome != QUIET
+            if outcome == SWITCHED:
+                log_switch(changes, logged + switches, first + b, h, x, tables.rows[h * rule.S + x]["action"])
+                switches += 1
+                spend_switch(rule.pace, tables.cells, tables.clock)
+        logged += end_episode(rule, tables, changes, logged + switches, first + b, switches, triggered)
     return logged, -1, -1
 
 
@@ -588,7 +751,7 @@ def follows_policy(rule, tables, window, slot):
 
 @inline
 def learn_episode(rule, tables, log, rounds, window, slot, k):
-    """Learn the episode in a slot; return how many rows switched, and whether a trigger fired anywhere."""
+    """Learn the episode in a slot; return how many rows switched, and whether any might have."""
     switches, triggered = 0, False
     for h in range(rule.H):
         x = np.int64(window.states[slot, h])
@@ -598,11 +761,13 @@ def learn_episode(rule, tables, log, rounds, window, slot, k):
         rounds.earned[0] += reward
         triggered |= outcome != QUIET
         if outcome == SWITCHED:
-            i = log.counts[2] + switches
-            log_switch(log.changes, i, k, h, x, tables.rows[h * rule.S + x]["action"])
-            rounds.stamps[i, 0], rounds.stamps[i, 1] = rounds.counts[0], rounds.counts[1]
+            log_switch(log.changes, log.counts[2] + switches, k, h, x, tables.rows[h * rule.S + x]["action"])
             switches += 1
-    return switches, triggered
+            spend_switch(rule.pace, tables.cells, tables.clock)
+    switches = end_episode(rule, tables, log.changes, log.counts[2] + switches, k, switches, triggered)
+    for i in range(log.counts[2], log.counts[2] + switches):
+        rounds.stamps[i, 0], rounds.stamps[i, 1] = rounds.counts[0], rounds.counts[1]
+    return switches, triggered or switches > 0
 
 
 @entry
@@ -1161,3 +1326,673 @@ def explore(intervals, tables, model, changes, key, machines, first, last):
             replan(intervals, tables)
             logged = deploy_plan(intervals, tables, k, changes, logged)
     return last, logged
+
+
+# ---- stages ------------------------------------------------------------------------------------------------------------
+
+
+@inline
+def stage_bonus(H, iota, count):
+    """2 sqrt(H^2 iota / n) of a stage of n visits: Zhang, Zhou, Ji 2020, eq. (6)."""
+    return 2.0 * math.sqrt(H * H * iota / count)
+
+
+@inline
+def advantage_bonus(H, iota, n, count, reference_spread, advantage_spread):
+    """2 sqrt(nu_ref i/n) + 2 sqrt(nu i/m) + 5 H (i/n + i/m + (i/n)^(3/4) + (i/m)^(3/4)), i = iota: Zhang, Zhou, Ji 2020, eq. (5).
+
+    n visits in all, m in the stage.
+    """
+    widths = 2.0 * math.sqrt(reference_spread * iota / n) + 2.0 * math.sqrt(advantage_spread * iota / count)
+    all_share, stage_share = iota / n, iota / count
+    return widths + 5.0 * H * (all_share + stage_share + all_share**0.75 + stage_share**0.75)
+
+
+@inline
+def note_reference(rule, tables, here, i, there, reward, next_value):
+    """Add a visit to the sums that the second estimate of UCB-Advantage is made of, and to its row, whose reference may come to be fixed.
+
+    Zhang, Zhou, Ji 2020, Algorithm 1, lines 7, 8 and 17 to 19.
+    """
+    cell, reference = tables.cells[i], tables.rows[there]["reference"]
+    advantage = next_value - reference
+    cell["reward"] = cell["reward"] + reward
+    cell["reference"] = cell["reference"] + reference
+    cell["reference_squares"] = cell["reference_squares"] + reference * reference
+    cell["advantage"] = cell["advantage"] + advantage
+    cell["advantage_squares"] = cell["advantage_squares"] + advantage * advantage
+    tables.rows[here]["visits"] = tables.rows[here]["visits"] + 1
+
+
+@entry
+def stage_estimate(rule, cell, loud, n):
+    """The estimate of a cell at the end of its stage, which never grows: Zhang, Zhou, Ji 2020, Algorithm 1, lines 11 to 15."""
+    count = n - cell["begin"]
+    bonus = rule.c * stage_bonus(rule.H, rule.iota, count)
+    q = min(cell["q"], cell["total"] / count + bonus)
+    if rule.reference > 0:
+        reference_spread = variance(cell["reference"], cell["reference_squares"], 1.0 / n)
+        advantage_spread = variance(cell["advantage"], cell["advantage_squares"], 1.0 / count)
+        second = rule.c * advantage_bonus(rule.H, rule.iota, n, count, reference_spread, advantage_spread)
+        q = min(q, cell["reward"] / n + cell["reference"] / n + cell["advantage"] / count + second)
+        bonus = min(bonus, second)
+    if bonus > rule.H:
+        loud[0] += count
+    return q
+
+
+@entry
+def end_stage(rule, tables, h, x, a, n):
+    """End the stage of (h, x, a) at its visit n; return what that did to row (h, x)."""
+    here = h * rule.S + x
+    cell, row = tables.cells[here * rule.A + a], tables.rows[here]
+    cell["q"] = stage_estimate(rule, cell, tables.loud, n)
+    cell["total"] = cell["advantage"] = cell["advantage_squares"] = 0.0
+    cell["begin"] = n
+    cell["due"] = next_trigger(rule, n)
+    if a != row["action"]:  # told off-policy
+        row["rival"] = best_rival(rule, tables, here, row["action"])
+    q = tables.cells[here * rule.A + row["action"]]["q"]
+    row["value"] = min(rule.caps[h], max(q, row["rival"]))
+    if q < row["rival"]:
+        deploy(rule, tables, here)
+        return SWITCHED
+    return TRIGGERED
+
+
+@inline
+def digest_stage(rule, tables, h, x, a, reward, y):
+    """Learn one transition; return what it did to row (h, x). Zhang, Zhou, Ji 2020, Algorithm 1, with or without its reference part."""
+    here = h * rule.S + x
+    i, there = here * rule.A + a, here - x + rule.S + y
+    cell = tables.cells[i]
+    n = cell["visits"] + 1
+    cell["visits"] = n
+    next_value = tables.rows[there]["value"]
+    cell["total"] = cell["total"] + (reward + next_value)
+    if rule.reference > 0:
+        note_reference(rule, tables, here, i, there, reward, next_value)
+    outcome = QUIET
+    if n == cell["due"]:
+        outcome = end_stage(rule, tables, h, x, a, n)
+    if tables.rows[here]["visits"] == rule.reference:
+        tables.rows[here]["reference"] = tables.rows[here]["value"]
+    return outcome
+
+
+@inline
+def play_stage_episode(rule, tables, model, log, key, k, x):
+    """As `play_episode`, by stages."""
+    switches = 0
+    for h in range(rule.H):
+        a = tables.rows[h * rule.S + x]["action"]
+        reward, y = outcome_of(model, key, k, rule.H, rule.A, h, x, a)
+        if digest_stage(rule, tables, h, x, a, reward, y) == SWITCHED:
+            log_switch(log.changes, log.counts[2] + switches, k, h, x, tables.rows[h * rule.S + x]["action"])
+            switches += 1
+            spend_switch(rule.pace, tables.cells, tables.clock)
+        x = y
+    return switches
+
+
+@entry
+def play_stages(rule, tables, model, log, key, first, last):
+    """As `play`, by stages."""
+    mark = np.searchsorted(log.checkpoints, first, side="right")
+    for k in range(first, last):
+        if log.counts[2] + rule.H > len(log.changes):
+            return k
+        switches = play_stage_episode(rule, tables, model, log, key, k, start_state(model, rule.H, key, k))
+        if switches > 0:
+            spend_deployment(rule.pace, tables.cells, tables.clock)
+        log.counts[0] += switches
+        log.counts[1] += switches > 0
+        log.counts[2] += switches
+        if log.checkpoints[mark] == k + 1:
+            log.switches[mark] = log.counts[0]
+            log.deployments[mark] = log.counts[1]
+            mark += 1
+    return last
+
+
+@entry
+def simulate_stages(rule, tables, model, evaluation, log, account, key, first, last):
+    """As `simulate`, by stages."""
+    while first < last:
+        first = play_stages(rule, tables, model, log, key, first, last)
+        if evaluation.wanted:
+            settle(model, evaluation, account, log.changes, log.counts[2], first)
+        if log.keep:
+            break
+        log.counts[2] = 0
+    return first
+
+
+@entry
+def digest_stage_batch(rule, tables, states, actions, rewards, off_policy, first, changes):
+    """As `digest_batch`, by stages."""
+    logged = 0
+    for b in range(states.shape[0]):
+        for h in range(rule.H):
+            if not off_policy and actions[b, h] != tables.rows[h * rule.S + states[b, h]]["action"]:
+                return logged, b, h
+        switches = 0
+        for h in range(rule.H):
+            y = states[b, h + 1] if h + 1 < rule.H else 0
+            x, a = states[b, h], actions[b, h]
+            if digest_stage(rule, tables, h, x, a, rewards[b, h], y) == SWITCHED:
+                log_switch(changes, logged + switches, first + b, h, x, tables.rows[h * rule.S + x]["action"])
+                switches += 1
+                spend_switch(rule.pace, tables.cells, tables.clock)
+        if switches > 0:
+            spend_deployment(rule.pace, tables.cells, tables.clock)
+        logged += switches
+    return logged, -1, -1
+
+
+# ---- planning: counts --------------------------------------------------------------------------------------------------
+
+CHERNOFF, FREEDMAN, MONOTONIC, L1_BALL, UNKNOWN, SAMPLED = 0, 1, 2, 3, 4, 5  # how a planner is made to explore
+CURRENT, ALL, NEWEST = 0, 1, 2  # when the data of an (h, x, a) are taken over
+
+
+@entry
+def move_block(tables, record, room):
+    """Give a record a larger block at the end of the pool."""
+    start = tables.clock[4]
+    for j in range(record["size"]):
+        tables.pool[start + j] = tables.pool[record["start"] + j]
+    tables.clock[4] = start + room
+    record["start"] = start
+    record["room"] = room
+
+
+@inline
+def count_successor(rule, tables, record, y, count):
+    """Add so many transitions to state y; the pool has room for them."""
+    size = record["size"]
+    found = False
+    for j in range(record["start"], record["start"] + size):
+        if tables.pool[j]["state"] == y:
+            tables.pool[j]["count"] += count
+            found = True
+            break
+    if not found:
+        if size == record["room"]:
+            move_block(tables, record, min(rule.S, max(2, 2 * size)))
+        tables.pool[record["start"] + size]["state"] = y
+        tables.pool[record["start"] + size]["count"] = count
+        record["size"] = size + 1
+    record["followed"] += count
+
+
+@entry
+def take_over(rule, tables, i):
+    """Move the fresh data of a cell into those it is planned from: MVP, at its triggers."""
+    fresh, record = tables.fresh[i], tables.records[i]
+    if rule.data == NEWEST:
+        record["n"] = record["followed"] = record["size"] = 0
+        record["total"] = record["squares"] = 0.0
+    for j in range(fresh["start"], fresh["start"] + fresh["size"]):
+        count_successor(rule, tables, record, tables.pool[j]["state"], tables.pool[j]["count"])
+    record["n"] += fresh["n"]
+    record["total"] += fresh["total"]
+    record["squares"] += fresh["squares"]
+    fresh["n"] = fresh["followed"] = fresh["size"] = 0
+    fresh["total"] = fresh["squares"] = 0.0
+    tables.dirty[i] = True
+
+
+@inline
+def note_visit(rule, tables, h, x, a, reward, y):
+    """Count one transition, of which the last step has no successor; return whether it was a trigger."""
+    i = h * rule.stride + x * rule.A + a
+    place = (h * rule.S + x) * rule.A + a
+    cell = tables.cells[i]
+    tables.visits[place] += 1
+    tables.loud[0] += tables.drowned[place]
+    n = cell["visits"] + 1
+    cell["visits"] = n
+    record = tables.records[i] if rule.data == CURRENT else tables.fresh[i]
+    record["n"] += 1
+    record["total"] += reward
+    record["squares"] += reward * reward
+    if h + 1 < rule.H:
+        count_successor(rule, tables, record, y, 1)
+    if rule.data == CURRENT:
+        tables.dirty[i] = True
+    if n != cell["due"]:
+        return False
+    cell["due"] = next_trigger(rule, n)
+    if rule.data != CURRENT:
+        take_over(rule, tables, i)
+    return True
+
+
+# ---- planning: bonuses -------------------------------------------------------------------------------------------------
+
+
+@inline
+def chernoff_bonus(H, log, n):
+    """7 H L / sqrt(n), L = ln(5 S A T / p): Azar, Osband, Munos 2017, Algorithm 3."""
+    return 7.0 * H * log / math.sqrt(n)
+
+
+@inline
+def freedman_bonus(H, log, n, spread, doubt):
+    """sqrt(8 L Var / n) + 14 H L / (3 n) + sqrt(8 doubt / n): Azar et al. 2017, Algorithm 4."""
+    return math.sqrt(8.0 * log * spread / n) + 14.0 * H * log / (3.0 * n) + math.sqrt(8.0 * doubt / n)
+
+
+@inline
+def next_doubt(rule, log, visits):
+    """min{100^2 H^3 S^2 A L^2 / N'(y), H^2}, what a next value may be off, squared: Azar et al. 2017, Algorithm 4."""
+    H = float(rule.H)
+    if visits == 0:
+        return H * H
+    return min(1e4 * H * H * H * rule.S * rule.S * rule.A * log * log / visits, H * H)
+
+
+@inline
+def monotonic_bonus(H, log, n, spread, reward_spread):
+    """460/9 sqrt(Var l / n) + 2 sqrt(2) sqrt(Var_r l / n) + 544/9 H l / n, l = log(1/delta'): Zhang, Chen, Lee, Du 2024, Algorithm 1."""
+    return 460.0 / 9.0 * math.sqrt(spread * log / n) + math.sqrt(8.0 * reward_spread * log / n) + 544.0 / 9.0 * H * log / n
+
+
+@inline
+def l1_reward_width(log, n):
+    """sqrt(7 ln(2 S A T / p) / (2 n)): Jaksch, Ortner, Auer 2010, eq. (3), with T for t_k."""
+    return math.sqrt(3.5 * log / n)
+
+
+@inline
+def l1_width(S, log, n):
+    """sqrt(14 S ln(2 A T / p) / n): Jaksch, Ortner, Auer 2010, eq. (4), with T for t_k."""
+    return math.sqrt(14.0 * S * log / n)
+
+
+# ---- planning: backward induction --------------------------------------------------------------------------------------
+
+
+@inline
+def expectation(tables, record, following):
+    """Mean and variance of the next value under the record's frequencies, where V(y) is values[following + y]."""
+    mean, squares = 0.0, 0.0
+    for j in range(record["start"], record["start"] + record["size"]):
+        value = tables.values[following + tables.pool[j]["state"]]
+        mean += tables.pool[j]["count"] * value
+        squares += tables.pool[j]["count"] * value * value
+    mean /= record["followed"]
+    return mean, max(0.0, squares / record["followed"] - mean * mean)
+
+
+@inline
+def mean_doubt(rule, tables, record, h):
+    """The mean of `next_doubt` under the record's frequencies."""
+    doubt = 0.0
+    for j in range(record["start"], record["start"] + record["size"]):
+        visits, begin = 0, ((h + 1) * rule.S + tables.pool[j]["state"]) * rule.A
+        for a in range(rule.A):
+            visits += tables.visits[begin + a]
+        doubt += tables.pool[j]["count"] * next_doubt(rule, rule.log, visits)
+    return doubt / record["followed"]
+
+
+@entry
+def order_by_value(rule, tables, following):
+    """Write the states in ascending order of their next values, equal ones by index, into `order`: insertion sort, since little moves."""
+    for i in range(rule.S):
+        y, j = tables.order[i], i
+        value = tables.values[following + y]
+        while j > 0:
+            before = tables.order[j - 1]
+            other = tables.values[following + before]
+            if other < value or (other == value and before < y):
+                break
+            tables.order[j] = before
+            j -= 1
+        tables.order[j] = y
+
+
+@entry
+def favourable(rule, tables, record, following, width):
+    """The largest mean of the next value over laws within an L1 distance of the frequencies: Jaksch, Ortner, Auer 2010, Figure 2."""
+    law, best = tables.scratch, tables.order[rule.S - 1]
+    for j in range(record["start"], record["start"] + record["size"]):
+        law[tables.pool[j]["state"]] = tables.pool[j]["count"] / record["followed"]
+    added = min(1.0 - law[best], width / 2.0)
+    mean = added * tables.values[following + best]
+    for j in range(record["start"], record["start"] + record["size"]):
+        y = tables.pool[j]["state"]
+        mean += law[y] * tables.values[following + y]
+    i = 0
+    while added > 0.0 and i < rule.S - 1:
+        y = tables.order[i]
+        taken = min(law[y], added)
+        mean -= taken * tables.values[following + y]
+        added -= taken
+        i += 1
+    for j in range(record["start"], record["start"] + record["size"]):
+        law[tables.pool[j]["state"]] = 0.0
+    return mean
+
+
+@inline
+def optimistic(rule, tables, h, i):
+    """The optimistic estimate of a cell at step h, and its bonus."""
+    record, cap = tables.records[i], rule.caps[h]
+    last = h + 1 == rule.H
+    n = record["n"] if last else record["followed"]
+    if n == 0 or (rule.kind == UNKNOWN and tables.cells[i]["visits"] < rule.known):
+        return cap, 0.0
+    reward = record["total"] / record["n"]
+    following = (h + 1) * rule.S
+    mean, spread, bonus = 0.0, 0.0, 0.0
+    if rule.kind == L1_BALL:
+        optimum = min(1.0, reward + rule.c * l1_reward_width(rule.log, record["n"]))
+        width = rule.c * l1_width(rule.S, rule.law_log, n)
+        ahead = 0.0 if last else favourable(rule, tables, record, following, width)
+        return min(cap, optimum + ahead), width
+    if not last:
+        mean, spread = expectation(tables, record, following)
+    if rule.kind == CHERNOFF:
+        bonus = chernoff_bonus(rule.H, rule.log, n)
+    elif rule.kind == FREEDMAN:
+        bonus = freedman_bonus(rule.H, rule.log, n, spread, 0.0 if last else mean_doubt(rule, tables, record, h))
+    elif rule.kind == MONOTONIC:
+        reward_spread = max(0.0, record["squares"] / record["n"] - reward * reward)
+        bonus = monotonic_bonus(rule.H, rule.log, n, spread, reward_spread)
+    bonus *= rule.c
+    return min(cap, reward + mean + bonus), bonus
+
+
+@inline
+def best_value(rule, tables, h, x):
+    """The value of a state: the best estimate of its row, capped."""
+    best = -np.inf
+    for a in range(rule.A):
+        best = max(best, tables.q[(h * rule.S + x) * rule.A + a])
+    return min(rule.caps[h], best)
+
+
+@entry
+def plan(rule, tables):
+    """Backward induction; a cell is worked out again only if its data or a next value changed."""
+    moved = False  # whether any value of the next step changed
+    for h in range(rule.H - 1, -1, -1):
+        if rule.kind == L1_BALL and h + 1 < rule.H:
+            order_by_value(rule, tables, (h + 1) * rule.S)
+        moving = False
+        for x in range(rule.S):
+            changed = False
+            for a in range(rule.A):
+                i, place = h * rule.stride + x * rule.A + a, (h * rule.S + x) * rule.A + a
+                if rule.allowed[place] and (tables.dirty[i] or (moved and tables.records[i]["n"] > 0)):
+                    q, bonus = optimistic(rule, tables, h, i)
+                    tables.drowned[place] = bonus > rule.H
+                    if rule.monotone:
+                        q = min(q, tables.q[place])
+                    changed = changed or q != tables.q[place]
+                    tables.q[place] = q
+            if changed:
+                value = best_value(rule, tables, h, x)
+                moving = moving or value != tables.values[h * rule.S + x]
+                tables.values[h * rule.S + x] = value
+        moved = moving or rule.kind == FREEDMAN  # whose bonus also depends on the visits to the successors
+    tables.dirty[:] = False
+
+
+# ---- planning: posterior samples ---------------------------------------------------------------------------------------
+
+
+@inline
+def next_uniform(key, counter):
+    """A float in (0, 1) from a stream whose counter moves on."""
+    counter[0] += _1
+    return uniform(noise(key, counter[0])) + 0.5 * _UNIT
+
+
+@inline
+def exponential(key, counter):
+    """-log(u): the gamma law of shape 1."""
+    return -math.log(next_uniform(key, counter))
+
+
+@entry
+def gamma_of_one_or_more(shape, key, counter):
+    """Marsaglia, Tsang 2000, with normals by Box and Muller 1958."""
+    d = shape - 1.0 / 3.0
+    scale = 1.0 / math.sqrt(9.0 * d)
+    while True:
+        radius = math.sqrt(2.0 * exponential(key, counter))
+        normal = radius * math.cos(2.0 * math.pi * next_uniform(key, counter))
+        root = 1.0 + scale * normal
+        accept = math.log(next_uniform(key, counter))
+        if root > 0.0:
+            v = root * root * root
+            if accept < 0.5 * normal * normal + d - d * v + d * math.log(v):
+                return d * v
+
+
+@inline
+def gamma(shape, key, counter):
+    """The gamma law of any shape; below 1 that of shape + 1 times u^(1 / shape): Marsaglia, Tsang 2000, section 6."""
+    if shape == 1.0:
+        return exponential(key, counter)
+    if shape > 1.0:
+        return gamma_of_one_or_more(shape, key, counter)
+    power = math.exp(-exponential(key, counter) / shape)
+    return power * gamma_of_one_or_more(shape + 1.0, key, counter)
+
+
+@inline
+def random_share(record):
+    """The share of the rewards that were as uncertain as 0 or 1 with their mean; the rest is as good as always the same."""
+    mean = record["total"] / record["n"]
+    spread = record["squares"] / record["n"] - mean * mean
+    most = mean * (1.0 - mean)
+    if spread < 1e-12 or most <= 0.0:  # of equal rewards there may be rounding left
+        return 0.0
+    return min(1.0, spread / most)
+
+
+@entry
+def sampled_reward(record, key, counter):
+    """A mean reward from the Bayesian bootstrap (Rubin 1981) with a 0 and a 1 for prior, on rewards of the record's mean and variance.
+
+    Of rewards 0 and 1 this is the posterior Beta(1 + ones, 1 + zeros); of equal rewards its spread falls like 1 / n.
+    """
+    n = float(record["n"])
+    mean, share = (record["total"] / n, random_share(record)) if n > 0 else (0.0, 0.0)
+    one = gamma(1.0 + share * n * mean, key, counter)
+    zero = gamma(1.0 + share * n * (1.0 - mean), key, counter)
+    sure = gamma((1.0 - share) * n, key, counter) if share < 1.0 and n > 0 else 0.0
+    return (one + mean * sure) / (one + zero + sure)
+
+
+@entry
+def sampled_mean(rule, tables, record, following, key, counter):
+    """The mean of the next value under a law from the posterior Dirichlet(prior + counts)."""
+    counts, total, mean = tables.scratch, 0.0, 0.0
+    for j in range(record["start"], record["start"] + record["size"]):
+        counts[tables.pool[j]["state"]] = tables.pool[j]["count"]
+    for y in range(rule.S):
+        weight = gamma(rule.prior + counts[y], key, counter)
+        total += weight
+        mean += weight * tables.values[following + y]
+        counts[y] = 0.0
+    if total == 0.0:  # all underflow where the prior is tiny: its limit puts all mass on one state
+        return tables.values[following + np.int64(next_uniform(key, counter) * rule.S)]
+    return mean / total
+
+
+@entry
+def sample_plan(rule, tables, m):
+    """Backward induction on a model drawn from the posterior: Osband, Russo, Van Roy 2013, Algorithm 1.
+
+    Sample m of refresh number i of a run draws its row j, counted (h, x, a), from the stream noise(noise(stream of samples, i L + m), j); a
+    row of pooled counts is counted (x, a), so that each step draws the same.
+    """
+    refresh_key = noise(tables.keys[0], np.uint64(tables.clock[3] * rule.members + m))
+    for h in range(rule.H - 1, -1, -1):
+        for x in range(rule.S):
+            for a in range(rule.A):
+                i, place = h * rule.stride + x * rule.A + a, (h * rule.S + x) * rule.A + a
+                if rule.allowed[place]:
+                    key = noise(refresh_key, np.uint64(i))
+                    tables.counter[0] = _0
+                    q = sampled_reward(tables.records[i], key, tables.counter)
+                    if h + 1 < rule.H:
+                        q += sampled_mean(rule, tables, tables.records[i], (h + 1) * rule.S, key, tables.counter)
+                    tables.q[place] = q
+            tables.values[h * rule.S + x] = best_value(rule, tables, h, x)
+
+
+# ---- planning: deployments ---------------------------------------------------------------------------------------------
+
+
+@entry
+def propose(rule, tables, m):
+    """Write down the best actions as member m of the next deployment: the incumbent if it is among the best, else the lowest index."""
+    for here in range(rule.H * rule.S):
+        place = m * rule.H * rule.S + here
+        action = tables.policy[place]
+        best = tables.q[here * rule.A + action]
+        for a in range(rule.A):
+            if tables.q[here * rule.A + a] > best:
+                action, best = a, tables.q[here * rule.A + a]
+        tables.proposal[place] = action
+
+
+@inline
+def same_law(rule, tables, here):
+    """Whether the members of a row play each action as often in the proposal as deployed."""
+    rows = rule.H * rule.S
+    for m in range(rule.members):
+        tables.tally[tables.policy[m * rows + here]] += 1
+        tables.tally[tables.proposal[m * rows + here]] -= 1
+    same = True
+    for a in range(rule.A):
+        same = same and tables.tally[a] == 0
+        tables.tally[a] = 0
+    return same
+
+
+@entry
+def deploy_proposal(rule, tables, changes, logged, k):
+    """Deploy the proposal row by row, as far as the budget goes; return the rows that changed, and in how many the law of actions did."""
+    rows, changed, switches = rule.H * rule.S, 0, 0
+    for here in range(rows):
+        differs = False
+        for m in range(rule.members):
+            differs = differs or tables.policy[m * rows + here] != tables.proposal[m * rows + here]
+        if differs:
+            switched = not same_law(rule, tables, here)
+            if switched and tables.clock[1] >= rule.pace.switches:
+                continue
+            row = changes[logged + changed]
+            row[0], row[1], row[2] = k, here // rule.S, here % rule.S
+            for m in range(rule.members):
+                tables.policy[m * rows + here] = tables.proposal[m * rows + here]
+                row[3 + m] = tables.policy[m * rows + here]
+            changed += 1
+            if switched:
+                switches += 1
+                tables.clock[1] += 1
+    return changed, switches
+
+
+@entry
+def plan_and_deploy(rule, tables, changes, logged, k):
+    """Plan and deploy after episode k; return the rows that changed, and in how many the law of actions did."""
+    if rule.kind == SAMPLED:
+        for m in range(rule.members):
+            sample_plan(rule, tables, m)
+            propose(rule, tables, m)
+    else:
+        plan(rule, tables)
+        propose(rule, tables, 0)
+    tables.clock[3] += 1
+    changed, switches = deploy_proposal(rule, tables, changes, logged, k)
+    if rule.pace.factor > 0:
+        for i in range(len(tables.cells)):
+            tables.cells[i]["due"] = next_growth(rule.pace, tables.cells[i]["visits"])
+    if changed > 0:
+        tables.clock[0] += 1
+    if not budget_left(rule.pace, tables.clock):
+        freeze(rule.pace, tables.cells, tables.clock)
+    return changed, switches
+
+
+@inline
+def end_planned_episode(rule, tables, changes, logged, k, triggered):
+    """Do what schedule and budget say after episode k; return the rows that changed, and in how many the law of actions did."""
+    if refresh_is_due(rule.pace, tables.clock, triggered, k) or triggered:
+        return plan_and_deploy(rule, tables, changes, logged, k)
+    return 0, 0
+
+
+@inline
+def member_for(rule, tables, k):
+    """Which of the deployed policies plays episode k: number k of the stream of members."""
+    if rule.members == 1:
+        return 0
+    return np.int64(uniform(noise(tables.keys[1], np.uint64(k))) * rule.members)
+
+
+@inline
+def pool_is_full(rule, tables):
+    """Whether an episode might not find room for its successors."""
+    return tables.clock[4] + rule.spare > len(tables.pool)
+
+
+@entry
+def play_planned(rule, tables, model, log, key, first, last):
+    """Play episodes first .. last - 1, or as many as log and pool have room for; return the next episode."""
+    mark = np.searchsorted(log.checkpoints, first, side="right")
+    for k in range(first, last):
+        if log.counts[2] + rule.pace.room > len(log.changes) or pool_is_full(rule, tables):
+            return k
+        x, triggered = start_state(model, rule.H, key, k), False
+        policy = member_for(rule, tables, k) * rule.H * rule.S
+        for h in range(rule.H):
+            a = tables.policy[policy + h * rule.S + x]
+            reward, y = outcome_of(model, key, k, rule.H, rule.A, h, x, a)
+            triggered |= note_visit(rule, tables, h, x, a, reward, y)
+            x = y
+        changed, switches = end_planned_episode(rule, tables, log.changes, log.counts[2], k, triggered)
+        log.counts[0] += switches - changed  # rows whose members traded places have changed and not switched
+        mark = close_episode(log, k, changed, mark)
+    return last
+
+
+@entry
+def simulate_planned(rule, tables, model, evaluation, log, account, key, first, last):
+    """As `simulate`, for planners; returns early also where the pool is full."""
+    while first < last:
+        first = play_planned(rule, tables, model, log, key, first, last)
+        if evaluation.wanted:
+            settle(model, evaluation, account, log.changes, log.counts[2], first)
+        if log.keep:
+            break
+        log.counts[2] = 0
+        if pool_is_full(rule, tables):
+            break
+    return first
+
+
+@entry
+def note_batch(rule, tables, states, actions, rewards, off_policy, first, changes):
+    """As `digest_batch`, for planners; the pool has room for the whole batch."""
+    logged = 0
+    for b in range(states.shape[0]):
+        policy = member_for(rule, tables, first + b) * rule.H * rule.S
+        for h in range(rule.H):
+            if not off_policy and actions[b, h] != tables.policy[policy + h * rule.S + states[b, h]]:
+                return logged, b, h
+        triggered = False
+        for h in range(rule.H):
+            y = states[b, h + 1] if h + 1 < rule.H else 0
+            triggered |= note_visit(rule, tables, h, states[b, h], actions[b, h], rewards[b, h], y)
+        logged += end_planned_episode(rule, tables, changes, logged, first + b, triggered)[0]
+    return logged, -1, -1

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from lowswitch import storage
-from lowswitch.algorithms import Algorithm, Bernstein
-from lowswitch.arrays import CELL, MOMENTS, NEVER, ROW, Rule, Tables
+from lowswitch.families import Size, family_of
 from lowswitch.history import History
 from lowswitch.mdp import checked_mask, require_count
+from lowswitch.parts import Algorithm
 
 _LOUD = 0.5  # the share of visits from which a run says so
 
@@ -25,23 +24,24 @@ class BonusWarning(UserWarning):
 class Learner:
     """A learner for a problem of known size and unknown tables, to be told at most `episodes` episodes.
 
-    The number of episodes enters the bonus (iota) and the schedule, so it is fixed in advance. Rewards lie in [0, 1].
+    The number of episodes enters the bonus (iota) and the schedule, so it is fixed in advance. Rewards lie in [0, 1]. The seed is that of
+    posterior samples and of the draws from a deployed mixture; the other learners use no noise of their own.
     """
 
     def __init__(
-        self, algorithm: Algorithm, *, horizon: int, states: int, actions: int, episodes: int, actions_allowed: Any = None
+        self, algorithm: Algorithm, *, horizon: int, states: int, actions: int, episodes: int, actions_allowed: Any = None, seed: int = 0
     ) -> None:
         self.algorithm = require_algorithm(algorithm)
         self.horizon = require_count("horizon", horizon)
         self.states = require_count("states", states)
         self.actions = require_count("actions", actions)
         self.episodes = require_count("episodes", episodes)
+        self.seed = require_seed(seed)
         self.told = 0
         self._allowed = checked_mask(actions_allowed, self.horizon, self.states, self.actions)
-        size = {"horizon": self.horizon, "states": self.states, "actions": self.actions, "episodes": self.episodes}
-        self._rule = compile_rule(algorithm, **size)
-        self._tables = fresh_tables(self._rule, self._allowed)
-        self._policy = self._read_policy()
+        size = Size(self.horizon, self.states, self.actions, self.episodes)
+        self._family = family_of(algorithm, size, self._allowed).fresh(self.seed)
+        self._mixture = self._read_policy()
 
     def __repr__(self) -> str:
         size = f"horizon={self.horizon}, states={self.states}, actions={self.actions}"
@@ -49,28 +49,42 @@ class Learner:
 
     @property
     def policy(self) -> np.ndarray:
-        """The deployed policy [H, S], read-only; it changes only where `tell` says so."""
-        return self._policy
+        """The policy [H, S] that must play the next episode, read-only.
+
+        It changes only where `tell` says so; of a deployed mixture it is the member drawn for the next episode, so that it may differ from
+        episode to episode while the mixture stays.
+        """
+        return self.policy_for(self.told)
+
+    def policy_for(self, episode: int) -> np.ndarray:
+        """The policy [H, S] that must play an episode, if nothing is deployed until then."""
+        policy: np.ndarray = self._mixture[self._family.member(episode)]
+        return policy
+
+    @property
+    def mixture(self) -> np.ndarray:
+        """All deployed policies [members, H, S], read-only, of which each episode plays one; most algorithms have one member."""
+        return self._mixture
 
     @property
     def q(self) -> np.ndarray:
         """The running estimates [H, S, A], a copy; -inf where an action is forbidden."""
-        return self._tables.cells["q"].reshape(self.horizon, self.states, self.actions).copy()
+        return self._family.q()
 
     @property
     def values(self) -> np.ndarray:
         """The optimistic values [H + 1, S], a copy; the last row is zero."""
-        return self._tables.rows["value"].reshape(self.horizon + 1, self.states).copy()
+        return self._family.values()
 
     @property
     def visits(self) -> np.ndarray:
         """How often each (h, x, a) was visited [H, S, A], a copy."""
-        return self._tables.cells["visits"].reshape(self.horizon, self.states, self.actions).copy()
+        return self._family.visits()
 
     @property
     def loud_share(self) -> float:
         """The share of visits so far whose bonus was above H; near 1 the bonus drowns everything and c is too large."""
-        return float(self._tables.loud[0]) / max(1, self.told * self.horizon)
+        return float(self._family.tables.loud[0]) / max(1, self.told * self.horizon)
 
     def tell(self, states: Any, actions: Any, rewards: Any, *, off_policy: bool = False) -> History | None:
         """Learn one episode, arrays [H], or a batch [B, H] in order; return the rows that changed, or None.
@@ -85,24 +99,24 @@ class Learner:
             raise ValueError(
                 f"this learner was made for {self.episodes} episodes and has been told {self.told}; make one with more episodes"
             )
-        undo = self._undo(states, actions)
+        told, mixture, undo = self.told, self._mixture, self._family.undo(states, actions)
         try:
             switch = self._learn(states, actions, rewards, off_policy)
-            policy = self._policy if switch is None else self._read_policy()
-            self.told, self._policy = self.told + len(states), policy
+            deployed = self._mixture if switch is None else self._read_policy()
+            self.told, self._mixture = self.told + len(states), deployed
         except BaseException:  # an interrupt too
             undo()
+            self.told, self._mixture = told, mixture
             raise
         return switch
 
     def _learn(self, states: np.ndarray, actions: np.ndarray, rewards: np.ndarray, off_policy: bool) -> History | None:
-        from lowswitch import kernels
-
-        changes = np.zeros((states.size, 4), dtype=np.int64)
-        used, episode, step = kernels.digest_batch(self._rule, self._tables, states, actions, rewards, off_policy, self.told, changes)
+        family = self._family
+        changes = np.zeros((len(states) * family.rule.pace.room, 3 + family.members), dtype=np.int64)
+        used, episode, step = family.learn(states, actions, rewards, off_policy, self.told, changes)
         if episode >= 0:
             state, action = states[episode, step], actions[episode, step]
-            planned = self._tables.rows["action"][step * self.states + state]
+            planned = family.policies()[family.member(self.told + episode), step, state]
             hint = f"; the policy changed after episode {changes[0, 0] - self.told} of this batch, tell it up to there" if used else ""
             raise ValueError(
                 f"episode {episode} of the batch plays action {action} at step {step} in state {state} where the policy plays {planned}"
@@ -110,52 +124,36 @@ class Learner:
             )
         return History(changes[:used].copy()) if used else None
 
-    def _undo(self, states: np.ndarray, actions: np.ndarray) -> Callable[[], None]:
-        """Remember everything that a batch can touch; the result puts it back."""
-        visited = np.arange(self.horizon) * self.states + states
-        rows, cells = np.unique(visited), np.unique(visited * self.actions + actions)
-        tables, told, policy = self._tables, self.told, self._policy
-        moments = cells[: len(tables.moments)]  # none where no bonus reads them
-        before = tables.rows[rows], tables.cells[cells], tables.moments[moments], tables.loud.copy()
-
-        def undo() -> None:
-            tables.rows[rows], tables.cells[cells], tables.moments[moments], tables.loud[:] = before
-            self.told, self._policy = told, policy
-
-        return undo
-
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write everything needed to go on bit for bit."""
         facts = {
             "algorithm": self.algorithm.to_dict(),
             "size": {name: getattr(self, name) for name in ("horizon", "states", "actions", "episodes")},
             "told": self.told,
+            "seed": self.seed,
         }
-        storage.write(path, "learner", facts, {"allowed": self._allowed, **self._tables._asdict()})
+        storage.write(path, "learner", facts, {"allowed": self._allowed, **self._family.tables._asdict()})
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Learner:
         """A learner that goes on where the saved one stopped."""
         facts, arrays = storage.read(path, "learner")
         try:
-            learner = cls(Algorithm.from_dict(facts["algorithm"]), **facts["size"], actions_allowed=arrays["allowed"])
+            seed, allowed = facts.get("seed", 0), arrays["allowed"]
+            learner = cls(Algorithm.from_dict(facts["algorithm"]), **facts["size"], actions_allowed=allowed, seed=seed)
             learner.told = facts["told"]
             if not (isinstance(learner.told, int) and 0 <= learner.told <= learner.episodes):
                 raise ValueError(f"told {learner.told!r} of {learner.episodes} episodes")
-            for name, array in learner._tables._asdict().items():
-                if arrays[name].shape != array.shape or arrays[name].dtype != array.dtype:
-                    raise ValueError(f"{name} is {arrays[name].dtype} of {arrays[name].shape}")
-                array[...] = arrays[name]
+            learner._family.restore(arrays)
         except (KeyError, TypeError, ValueError) as error:
             raise ValueError(f"{str(path)!r} is no whole learner ({error}); save it again") from error
-        learner._policy = learner._read_policy()
+        learner._mixture = learner._read_policy()
         return learner
 
     def _read_policy(self) -> np.ndarray:
-        rows = self._tables.rows[: self.horizon * self.states]
-        policy = rows["action"].reshape(self.horizon, self.states).copy()
-        policy.flags.writeable = False
-        return policy
+        mixture = self._family.policies()
+        mixture.flags.writeable = False
+        return mixture
 
 
 def checked_batch(states: Any, actions: Any, rewards: Any, allowed: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -190,54 +188,19 @@ def require_algorithm(algorithm: Any) -> Algorithm:
     return algorithm
 
 
+def require_seed(seed: Any) -> int:
+    if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or not 0 <= seed < 2**63:
+        raise ValueError(f"seed must be a whole number from 0, not {seed!r}")
+    return int(seed)
+
+
 def warn_if_loud(share: float, algorithm: Algorithm) -> None:
     """Say in one line that the bonus drowned everything, with the remedy; the caller's caller is to blame."""
     if share > _LOUD:
+        scale = "0.001 and 0.01" if algorithm.replans else "0.01 and 0.1"
         warnings.warn(
             f"{share:.0%} of the visits had a bonus above the horizon, so next to nothing was learned from them; "
-            f"c = 1 is the provable scale, use c between 0.01 and 0.1 or many more episodes ({algorithm})",
+            f"c = 1 is the provable scale, use c between {scale} or many more episodes ({algorithm})",
             BonusWarning,
             stacklevel=3,
         )
-
-
-def compile_rule(algorithm: Algorithm, *, horizon: int, states: int, actions: int, episodes: int) -> Rule:
-    """The algorithm's numbers for one problem size."""
-    from lowswitch import kernels
-
-    iota = algorithm.iota(horizon=horizon, states=states, actions=actions, episodes=episodes)
-    bonus = algorithm.bonus
-    bernstein = isinstance(bonus, Bernstein)
-    triggers = algorithm.schedule.triggers(horizon=horizon, limit=episodes)
-    return Rule(
-        H=horizon,
-        S=states,
-        A=actions,
-        caps=algorithm.estimator.caps(horizon),
-        bonus=kernels.BERNSTEIN if bernstein else kernels.HOEFFDING,
-        c1=float(bonus.c1) if isinstance(bonus, Bernstein) else 0.0,
-        c2=float(bonus.c2) if isinstance(bonus, Bernstein) else float(bonus.c),
-        variance_scale=horizon * iota,
-        lower_order=float(horizon**7 * states * actions) ** 0.5 * iota,
-        hoeffding_scale=horizon**3 * iota,
-        every_until=triggers.every_until,
-        later=np.array([*triggers.later, NEVER], dtype=np.int64),
-    )
-
-
-def fresh_tables(rule: Rule, allowed: np.ndarray) -> Tables:
-    """Optimism everywhere, and the lowest allowed action deployed."""
-    from lowswitch import kernels
-
-    H, S, A = allowed.shape
-    caps = np.broadcast_to(rule.caps[:, None, None], (H, S, A))
-    cells = np.zeros(H * S * A, dtype=CELL)
-    cells["q"] = np.where(allowed, caps, -np.inf).reshape(-1)
-    cells["due"] = 1
-    rows = np.zeros((H + 1) * S, dtype=ROW)
-    deployed = rows[: H * S]
-    deployed["value"] = caps[..., 0].reshape(-1)
-    deployed["rival"] = np.where(allowed.sum(axis=-1) > 1, caps[..., 0], -np.inf).reshape(-1)
-    deployed["action"] = allowed.argmax(axis=-1).reshape(-1)
-    moments = np.zeros(H * S * A if rule.bonus == kernels.BERNSTEIN else 0, dtype=MOMENTS)
-    return Tables(rows, cells, moments, np.zeros(1, dtype=np.int64))

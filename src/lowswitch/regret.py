@@ -11,29 +11,32 @@ from lowswitch.history import History
 from lowswitch.mdp import TabularMDP, aligned_zeros, require_count
 
 
-def evaluation_of(mdp: TabularMDP, policy: np.ndarray, *, wanted: bool = True) -> tuple[Evaluation, float]:
-    """Exact values of a policy [H, S], ready to follow its changes, and its gap under the start law."""
+def evaluation_of(mdp: TabularMDP, policies: np.ndarray, *, wanted: bool = True) -> tuple[Evaluation, float]:
+    """Exact values of the policies [L, H, S] of a mixture, ready to follow their changes, and its gap under the start law."""
     from lowswitch import kernels
 
-    H, S = policy.shape
-    mass = aligned_zeros(H * mdp.model.width if wanted else 0)
-    mass[:S] = mdp.start_law[: len(mass)]
+    members, H, S = policies.shape
+    width = H * mdp.model.width
+    mass = aligned_zeros(members * width if wanted else 0)
+    for m in range(members if wanted else 0):
+        mass[m * width : m * width + S] = mdp.start_law
     evaluation = Evaluation(
         wanted=wanted,
         H=H,
         S=S,
         A=mdp.actions,
+        members=members,
         best=0.0,
         optimal=mdp.unit_optimal_values[0] if wanted else np.zeros(0),
-        policy=np.zeros(H * S if wanted else 0, dtype=np.int64),
-        origins=np.zeros(H * S if wanted else 0, dtype=np.uint64),
+        policy=np.zeros(policies.size if wanted else 0, dtype=np.int64),
+        origins=np.zeros(policies.size if wanted else 0, dtype=np.uint64),
         mass=mass,
     )
     if not wanted:
         return evaluation, 0.0
-    kernels.put_policy(mdp.model, evaluation, mdp.optimal_policy)
+    kernels.put_policies(mdp.model, evaluation, np.repeat(mdp.optimal_policy[None], members, axis=0))
     evaluation = evaluation._replace(best=kernels.policy_value(mdp.model, evaluation))
-    kernels.put_policy(mdp.model, evaluation, np.ascontiguousarray(policy))
+    kernels.put_policies(mdp.model, evaluation, np.ascontiguousarray(policies, dtype=np.int64))
     return evaluation, evaluation.best - kernels.policy_value(mdp.model, evaluation)
 
 
@@ -46,7 +49,7 @@ def exact_regret(mdp: TabularMDP, history: History, *, episodes: int, initial: A
     if len(changes) and changes[-1, 0] >= episodes:
         raise ValueError(f"the history changes the policy after episode {changes[-1, 0]}, beyond the {episodes} episodes given")
     require_starts(mdp, episodes)
-    evaluation, gap = evaluation_of(mdp, mdp.checked_policy(initial))
+    evaluation, gap = evaluation_of(mdp, np.repeat(mdp.checked_policy(initial)[None], history.members, axis=0))
     account = fresh_account(gap, np.array([episodes]))
     kernels.settle(mdp.model, evaluation, account, changes, len(changes), episodes)
     return float(mdp.scale.to_regret(account.regret[0]))
@@ -57,7 +60,7 @@ def deployment_gaps(mdp: TabularMDP, history: History, *, initial: Any) -> np.nd
     from lowswitch import kernels
 
     changes = checked_changes(mdp, history)
-    evaluation, _ = evaluation_of(mdp, mdp.checked_policy(initial))
+    evaluation, _ = evaluation_of(mdp, np.repeat(mdp.checked_policy(initial)[None], history.members, axis=0))
     gaps = np.zeros(history.deployments + 1)
     kernels.fill_gaps(mdp.model, evaluation, changes, gaps)
     return np.asarray(mdp.scale.to_regret(gaps))
@@ -73,16 +76,18 @@ def fresh_account(gap: float, checkpoints: np.ndarray) -> Account:
     )
 
 
-def checked_changes(mdp: TabularMDP, history: History) -> np.ndarray:  # [n, 4]
+def checked_changes(mdp: TabularMDP, history: History) -> np.ndarray:  # [n, 3 + members]
     """The row changes of a history, in order and in range of the problem."""
     changes = np.asarray(history.changes)
-    if changes.ndim != 2 or changes.shape[1] != 4 or not np.issubdtype(changes.dtype, np.integer):
-        raise ValueError(f"a history is integers [n, 4] (episode, step, state, action), not {changes.dtype} of {changes.shape}")
+    if changes.ndim != 2 or changes.shape[1] < 4 or not np.issubdtype(changes.dtype, np.integer):
+        raise ValueError(
+            f"a history is integers [n, 4] (episode, step, state, action), or one action more for each further member of a mixture, "
+            f"not {changes.dtype} of {changes.shape}"
+        )
     if len(changes) and (changes[0, 0] < 0 or (np.diff(changes[:, 0]) < 0).any()):
         raise ValueError("the episodes of a history must not decrease, from 0 on; sort its changes")
-    sizes = {"step": mdp.horizon, "state": mdp.states, "action": mdp.actions}
-    for column, (name, size) in enumerate(sizes.items(), start=1):
-        values = changes[:, column]
+    columns = {"step": (changes[:, 1], mdp.horizon), "state": (changes[:, 2], mdp.states), "action": (changes[:, 3:], mdp.actions)}
+    for name, (values, size) in columns.items():
         if len(values) and not (values.min() >= 0 and values.max() < size):
             raise ValueError(f"the {name}s of a history must be 0 to {size - 1}, not {values.min()} to {values.max()}")
     return np.array(changes, dtype=np.int64, order="C")

@@ -12,13 +12,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from lowswitch import storage
-from lowswitch.algorithms import Algorithm
-from lowswitch.arrays import Log, Rule
+from lowswitch.arrays import Log
+from lowswitch.families import Family, Size, family_of
 from lowswitch.history import History
-from lowswitch.learner import compile_rule, fresh_tables, require_algorithm, warn_if_loud
+from lowswitch.learner import require_algorithm, warn_if_loud
 from lowswitch.mdp import TabularMDP, require_count
+from lowswitch.parts import Algorithm
 from lowswitch.progress import LOADING, Progress, needs_loading
 from lowswitch.regret import evaluation_of, fresh_account, require_starts
+from lowswitch.streams import stream_key
 from lowswitch.threads import Pace, cores, run_all
 
 if TYPE_CHECKING:
@@ -53,11 +55,11 @@ class Runs:
     regret: np.ndarray  # [seeds]
     local_switches: np.ndarray  # [seeds]
     deployments: np.ndarray  # [seeds]
-    triggers: np.ndarray  # [seeds]  visits at which a row might have changed
+    triggers: np.ndarray  # [seeds]  visits at which a row, and episodes after which all rows, might have changed
     loud_share: np.ndarray  # [seeds]  share of visits whose bonus was above H
     curves: Curves
     initial: np.ndarray  # [H, S]  deployed at the beginning
-    policy: np.ndarray  # [seeds, H, S]  deployed at the end
+    policy: np.ndarray  # [seeds, H, S]  deployed at the end; [seeds, members, H, S] of mixtures
     history: tuple[History, ...] | None  # one for each seed, where it was asked for
     seconds: float
 
@@ -180,8 +182,8 @@ def simulate(
     require_starts(mdp, episodes)
     numbers = checked_seeds(seeds)
     workers = require_count("threads", cores() if threads is None else threads)
-    rule = compile_rule(algorithm, horizon=mdp.horizon, states=mdp.states, actions=mdp.actions, episodes=episodes)
-    runs = [_Run(mdp, rule, seed, episodes, regret=regret, history=history) for seed in numbers]
+    family = family_of(algorithm, Size(mdp.horizon, mdp.states, mdp.actions, episodes), mdp.actions_allowed)
+    runs = [_Run(mdp, family, seed, episodes, regret=regret, history=history) for seed in numbers]
     with Progress(len(runs) * episodes * mdp.horizon, unit="steps", show=progress, label=str(algorithm)) as bar:
         seconds = _play_all(runs, workers, bar)
     results = _gather(mdp, algorithm, runs, seconds)
@@ -191,14 +193,12 @@ def simulate(
 
 def _play_all(runs: list[_Run], workers: int, bar: Progress) -> float:
     """Play all runs on threads; return the seconds it took once everything was compiled."""
-    from lowswitch import kernels
-
-    if needs_loading(kernels.simulate):
+    if needs_loading(runs[0].family.kernel()):
         bar.note(LOADING)
     runs[0].first_episode().play(threading.Event())  # compiles, and fills what threads share
     bar.update(0)
     begin = time.perf_counter()
-    run_all([run.play for run in runs], workers=workers, look_up=lambda: bar.update(sum(run.done * run.rule.H for run in runs)))
+    run_all([run.play for run in runs], workers=workers, look_up=lambda: bar.update(sum(run.done * run.mdp.horizon for run in runs)))
     return time.perf_counter() - begin
 
 
@@ -245,60 +245,44 @@ class _Run:
     triggers: int
     loud_share: float
 
-    def __init__(self, mdp: TabularMDP, rule: Rule, seed: int, episodes: int, *, regret: bool, history: bool) -> None:
-        self.mdp, self.rule, self.seed, self.episodes = mdp, rule, seed, episodes
+    def __init__(self, mdp: TabularMDP, family: Family, seed: int, episodes: int, *, regret: bool, history: bool) -> None:
+        self.mdp, self.family, self.seed, self.episodes = mdp, family, seed, episodes
         self.wants_regret, self.wants_history = regret, history
         self.done = 0  # episodes
 
     def first_episode(self) -> _Run:
         """A run of the same kind that ends after one episode."""
-        return _Run(self.mdp, self.rule, self.seed, 1, regret=self.wants_regret, history=self.wants_history)
+        return _Run(self.mdp, self.family, self.seed, 1, regret=self.wants_regret, history=self.wants_history)
 
     def play(self, stop: threading.Event) -> None:
-        from lowswitch import kernels
-
-        mdp, rule = self.mdp, self.rule
-        tables = fresh_tables(rule, mdp.actions_allowed)
-        policy = tables.rows["action"][: rule.H * rule.S].reshape(rule.H, rule.S)
-        evaluation, gap = evaluation_of(mdp, policy, wanted=self.wants_regret)
-        marks = checkpoints(self.episodes)
-        account = fresh_account(gap, marks)
-        log = Log(
-            keep=self.wants_history,
-            counts=np.zeros(3, dtype=np.int64),
-            changes=np.zeros((max(_KEPT_CHANGES if self.wants_history else _LOGGED_CHANGES, rule.H), 4), dtype=np.int64),
-            checkpoints=marks,
-            switches=np.zeros(len(marks), dtype=np.int64),
-            deployments=np.zeros(len(marks), dtype=np.int64),
-        )
+        mdp, family, marks = self.mdp, self.family.fresh(self.seed), checkpoints(self.episodes)
+        evaluation, gap = evaluation_of(mdp, family.policies(), wanted=self.wants_regret)
+        account, log = fresh_account(gap, marks), self._fresh_log(family, marks)
         kept: list[np.ndarray] = []
-        key, pace = stream_key(self.seed), Pace(10**5 // rule.H)
+        key, pace = stream_key(self.seed), Pace(10**5 // mdp.horizon)
         while self.done < self.episodes and not stop.is_set():
             with pace:
                 last = min(self.episodes, self.done + pace.size)
-                self.done = kernels.simulate(rule, tables, mdp.model, evaluation, log, account, key, self.done, last)
+                self.done = family.play(mdp.model, evaluation, log, account, key, self.done, last)
             if self.wants_history:
                 kept.append(log.changes[: log.counts[2]].copy())
                 log.counts[2] = 0
         self.curves = Curves(marks, mdp.scale.to_regret(account.curve), log.switches, log.deployments)
-        self.policy = policy.copy()
+        self.policy = family.policies()[0] if family.members == 1 else family.policies()
         self.history = History(np.concatenate(kept)) if self.wants_history else None
-        self.triggers = count_triggers(rule, tables.cells["visits"])
-        self.loud_share = float(tables.loud[0]) / (self.episodes * rule.H)
+        self.triggers = family.triggers()
+        self.loud_share = float(family.tables.loud[0]) / (self.episodes * mdp.horizon)
 
-
-def count_triggers(rule: Rule, visits: np.ndarray) -> int:
-    """How many of the visits to each (h, x, a) were triggers, summed."""
-    return int(np.minimum(visits, rule.every_until).sum() + np.searchsorted(rule.later, visits, side="right").sum())
-
-
-def stream_key(seed: int) -> np.uint64:
-    """The noise stream of a seed: SplitMix64's output function, so that neighbouring seeds start far apart."""
-    mask = 2**64 - 1
-    z = (seed + 0x9E3779B97F4A7C15) & mask
-    z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & mask
-    z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & mask
-    return np.uint64(z ^ (z >> 31))
+    def _fresh_log(self, family: Family, marks: np.ndarray) -> Log:
+        room = max(_KEPT_CHANGES if self.wants_history else _LOGGED_CHANGES, family.rule.pace.room)
+        return Log(
+            keep=self.wants_history,
+            counts=np.zeros(3, dtype=np.int64),
+            changes=np.zeros((room, 3 + family.members), dtype=np.int64),
+            checkpoints=marks,
+            switches=np.zeros(len(marks), dtype=np.int64),
+            deployments=np.zeros(len(marks), dtype=np.int64),
+        )
 
 
 def checked_seeds(seeds: int | Sequence[int]) -> list[int]:

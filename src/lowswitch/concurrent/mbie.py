@@ -9,15 +9,15 @@ from typing import Any
 
 import numpy as np
 
-from lowswitch.algorithms import positive
 from lowswitch.arrays import Intervals, IntervalTables
 from lowswitch.concurrent.mistakes import mistakes, suboptimal_actions
 from lowswitch.history import History
 from lowswitch.mdp import TabularMDP, require_count
+from lowswitch.parts import positive
 from lowswitch.progress import LOADING, Progress, needs_loading
 from lowswitch.regret import exact_regret, require_starts
 from lowswitch.schedules import is_number
-from lowswitch.simulate import stream_key
+from lowswitch.streams import stream_key
 from lowswitch.threads import Pace
 
 _MOST_BYTES = 2**32

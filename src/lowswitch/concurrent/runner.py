@@ -12,18 +12,20 @@ from typing import Any, Literal
 import numpy as np
 
 from lowswitch import storage
-from lowswitch.algorithms import Algorithm
 from lowswitch.arrays import Account
 from lowswitch.concurrent.fleets import Crew, Fleet, InProcess
 from lowswitch.concurrent.results import ConcurrentRun
 from lowswitch.concurrent.sources import Tabular, Trajectories, source_of
 from lowswitch.concurrent.state import Plan, State, Stop, fresh_state, load_state, save_state
+from lowswitch.families.rows import count_triggers
 from lowswitch.history import History
 from lowswitch.learner import require_algorithm, warn_if_loud
 from lowswitch.mdp import TabularMDP, require_count
+from lowswitch.parts import Algorithm
 from lowswitch.progress import LOADING, Progress, needs_loading
 from lowswitch.regret import require_starts
-from lowswitch.simulate import Curves, checked_seeds, count_triggers, optimal_value_of, stream_key
+from lowswitch.simulate import Curves, checked_seeds, optimal_value_of
+from lowswitch.streams import stream_key
 from lowswitch.threads import Pace
 
 RoundRule = Literal["trigger", "switch", "speculate"]
@@ -268,7 +270,7 @@ def _gather(plan: Plan, state: State, reason: str) -> ConcurrentRun:
         regret=curves.regret[:, -1] if told else np.zeros(1),
         local_switches=np.array([len(changes)]),
         deployments=state.log.counts[1:2].copy(),
-        triggers=np.array([count_triggers(state.rule, state.tables.cells["visits"])]),
+        triggers=np.array([count_triggers(state.rule, state.tables)]),
         loud_share=np.array([float(state.tables.loud[0]) / max(1, steps)]),
         curves=curves,
         initial=state.initial,

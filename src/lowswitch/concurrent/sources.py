@@ -10,7 +10,7 @@ import numpy as np
 
 from lowswitch.learner import checked_batch
 from lowswitch.mdp import Scale, TabularMDP, checked_mask, require_count
-from lowswitch.simulate import stream_key
+from lowswitch.streams import stream_key
 
 
 class Trajectories(NamedTuple):

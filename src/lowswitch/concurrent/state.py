@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 from lowswitch import storage
-from lowswitch.algorithms import Algorithm
 from lowswitch.arrays import Account, Evaluation, Log, Model, Rounds, Rule, Tables, Window
 from lowswitch.concurrent.sources import Source, Tabular
-from lowswitch.learner import compile_rule, fresh_tables
+from lowswitch.families.rows import compile_rule, fresh_tables
 from lowswitch.mdp import TabularMDP
+from lowswitch.parts import Algorithm
 from lowswitch.regret import evaluation_of, fresh_account
 from lowswitch.schedules import is_number
 from lowswitch.simulate import checkpoints
@@ -143,11 +143,11 @@ def fresh_state(plan: Plan, stop: Stop) -> State:
     initial = source.actions_allowed.argmax(axis=-1)
     wanted = plan.regret and isinstance(source, Tabular)
     mdp = source.mdp if isinstance(source, Tabular) else _no_tables()
-    evaluation, gap = evaluation_of(mdp, initial, wanted=wanted)
+    evaluation, gap = evaluation_of(mdp, initial[None], wanted=wanted)
     marks = checkpoints(plan.episodes)
     cut = {"trigger": kernels.AT_TRIGGER, "switch": kernels.AT_SWITCH, "speculate": kernels.AT_MISMATCH}[plan.rule]
     slots = min(plan.episodes, plan.machines * (AHEAD if plan.rule == "speculate" else 1))
-    room = H * (slots if plan.rule == "speculate" else 1)
+    room = rule.pace.room * (slots if plan.rule == "speculate" else 1)
     rounds = Rounds(
         episodes=plan.episodes,
         cut=cut,
@@ -227,7 +227,7 @@ def load_state(path: str | os.PathLike[str], plan: Plan, stop: Stop) -> State:
     except (KeyError, TypeError, IndexError) as error:
         raise ValueError(f"{str(path)!r} is no whole checkpoint ({error}); delete it to begin anew") from error
     if state.evaluation.wanted and isinstance(plan.source, Tabular):
-        state.evaluation, _ = evaluation_of(plan.source.mdp, state.policy())
+        state.evaluation, _ = evaluation_of(plan.source.mdp, state.policy()[None])
     if not same_stop:
         last = kernels.last_episode(state.account, state.rounds) if stop.looks_at_values else plan.episodes
         state.rounds.counts[3] = max(last, state.told)

@@ -13,11 +13,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from lowswitch.algorithms import Algorithm
 from lowswitch.envs import PROBLEMS
 from lowswitch.history import History
 from lowswitch.learner import Learner, warn_if_loud
 from lowswitch.mdp import Scale, TabularMDP, checked_mask, require_count, rescale
+from lowswitch.parts import Algorithm
 from lowswitch.progress import Progress
 
 try:

@@ -16,8 +16,8 @@ import numpy as np
 
 import lowswitch
 from lowswitch import bandits, envs, simulate, storage
-from lowswitch.algorithms import Algorithm
 from lowswitch.learner import BonusWarning
+from lowswitch.parts import Algorithm
 from lowswitch.progress import Progress
 from lowswitch.simulate import Runs, load
 from lowswitch.threads import cores, run_all

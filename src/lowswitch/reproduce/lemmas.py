@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from lowswitch import envs, report, theory
-from lowswitch.algorithms import Algorithm, Bernstein, ucb2_bernstein, ucb2_hoeffding
+from lowswitch.algorithms import ucb2_bernstein, ucb2_hoeffding
 from lowswitch.learner import Learner
 from lowswitch.mdp import TabularMDP
+from lowswitch.parts import Algorithm, Bernstein, Hoeffding
 from lowswitch.reproduce.lab import Lab
 from lowswitch.reproduce.plain import play_episode
 from lowswitch.reproduce.section import Check, Section, Table
@@ -103,6 +104,8 @@ class Watch:
         if isinstance(bonus, Bernstein):
             spread = math.sqrt(H / t * (float(np.var(self.seen[here])) + H) * self.iota) + math.sqrt(H**7 * S * A) * self.iota / t
             return min(bonus.c1 * spread, bonus.c2 * math.sqrt(H**3 * self.iota / t))
+        if not isinstance(bonus, Hoeffding):
+            raise ValueError(f"{self.algorithm} is not one of the paper's")
         alpha = theory.learning_weights(t, H)
         return float(2 * alpha @ (bonus.c * np.sqrt(H**3 * self.iota / np.arange(1, t + 1))))
 

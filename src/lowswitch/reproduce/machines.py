@@ -8,9 +8,10 @@ from typing import NamedTuple
 import numpy as np
 
 from lowswitch import concurrent, envs
-from lowswitch.algorithms import Algorithm, ucb2_bernstein, ucb2_hoeffding, ucb_hoeffding
+from lowswitch.algorithms import ucb2_bernstein, ucb2_hoeffding, ucb_hoeffding
 from lowswitch.concurrent.runner import RoundRule
 from lowswitch.history import History
+from lowswitch.parts import Algorithm
 from lowswitch.reproduce.lab import Lab
 from lowswitch.reproduce.qlearning import PROBLEMS, SCALE
 from lowswitch.simulate import Runs

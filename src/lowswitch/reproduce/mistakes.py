@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from lowswitch import concurrent, envs, report, theory
-from lowswitch.algorithms import Algorithm, ucb2_bernstein, ucb2_hoeffding
+from lowswitch.algorithms import ucb2_bernstein, ucb2_hoeffding
 from lowswitch.mdp import TabularMDP
+from lowswitch.parts import Algorithm
 from lowswitch.regret import deployment_gaps
 from lowswitch.reproduce.lab import Lab
 from lowswitch.reproduce.machines import RIVER, history_of, sequential_runs

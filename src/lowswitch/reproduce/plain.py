@@ -6,9 +6,9 @@ import math
 
 import numpy as np
 
-from lowswitch.algorithms import Algorithm, Bernstein
 from lowswitch.mdp import TabularMDP
-from lowswitch.simulate import stream_key
+from lowswitch.parts import Algorithm, Bernstein, Hoeffding, QLearning
+from lowswitch.streams import stream_key
 
 
 class PlainLearner:
@@ -19,6 +19,8 @@ class PlainLearner:
     """
 
     def __init__(self, algorithm: Algorithm, mdp: TabularMDP, episodes: int, copy: str = "row", ties: str = "incumbent") -> None:
+        if not (isinstance(algorithm.estimator, QLearning) and isinstance(algorithm.bonus, Hoeffding | Bernstein)):
+            raise ValueError(f"{algorithm} is not one of the paper's")
         self.H, self.S, self.A = H, S, A = mdp.horizon, mdp.states, mdp.actions
         self.copy, self.ties, self.bonus, self.allowed = copy, ties, algorithm.bonus, mdp.actions_allowed
         self.iota = algorithm.iota(horizon=H, states=S, actions=A, episodes=episodes)

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from lowswitch import report, theory
-from lowswitch.algorithms import Algorithm, ucb2_bernstein, ucb2_hoeffding, ucb_bernstein, ucb_hoeffding
+from lowswitch.algorithms import ucb2_bernstein, ucb2_hoeffding, ucb_bernstein, ucb_hoeffding
+from lowswitch.parts import Algorithm
 from lowswitch.reproduce.lab import Lab
 from lowswitch.reproduce.section import Check, Section, Table
 from lowswitch.schedules import UCB2

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from lowswitch import concurrent, envs
-from lowswitch.algorithms import Algorithm
+from lowswitch.parts import Algorithm
 from lowswitch.reproduce.lab import Lab
 from lowswitch.reproduce.machines import same_path
 from lowswitch.reproduce.section import Check, Table
