@@ -2,7 +2,7 @@
 
 Each trial is a driver in a process of its own with worker processes (or Ray actors), a checkpoint after every round, and a few kills at
 random moments drawn from the trial's seed. A killed driver is started again and goes on from its checkpoint. A kill counts only if the
-victim was alive and the run not yet done.
+victim was alive and the run not yet saved.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ def trial(seed: int, kills: int, kind: str) -> tuple[ConcurrentRun, list[str]]:
                 time.sleep(0.005)
             family |= set(descendants(driver.pid))
             if len(done) < kills and driver.poll() is None:
-                done += disturb(driver.pid, moments, kind)
+                done += disturb(driver, folder, moments, kind)
         if driver.returncode:
             raise RuntimeError(f"seed {seed}: the driver failed with exit code {driver.returncode} after {done}")
         run = load(folder / "run.npz")
@@ -132,12 +132,14 @@ def progress(folder: Path) -> float:
         return 0.0
 
 
-def disturb(driver: int, moments: random.Random, kind: str) -> list[str]:
-    """Kill the driver or a worker, or stop a worker so that it hangs; nothing if nobody is there."""
-    how, victims = moments.choice(["driver", "worker", "hang"]), workers(driver, kind)
+def disturb(driver: subprocess.Popen[bytes], folder: Path, moments: random.Random, kind: str) -> list[str]:
+    """Kill the driver or a worker, or stop a worker so that it hangs; nothing if nobody is there or the run is saved."""
+    how, victims, saved = moments.choice(["driver", "worker", "hang"]), workers(driver.pid, kind), folder / "run.npz"
+    if saved.exists():
+        return []
     if how == "driver":
-        os.kill(driver, signal.SIGKILL)
-        return [how]
+        driver.kill()
+        return [how] if driver.wait() == -signal.SIGKILL and not saved.exists() else []  # it may have ended or saved just before
     if not victims:
         return []
     try:
@@ -192,12 +194,11 @@ def main() -> int:
         kills += len(done)
         for how in done:
             counts[how] += 1
-        print(
-            f"seed {seed:3}  {run.rule:9}  {', '.join(done) or 'undisturbed':40}  equal, {run.lost} lost  ({kills} of {options.kills})",
-            flush=True,
-        )
+        what = f"{options.fleet}  seed {seed:3}  {run.rule:9}  {', '.join(done) or 'undisturbed':40}"
+        print(f"{what}  equal, {run.lost} lost  ({kills} of {options.kills})", flush=True)
         seed += 1
-    print(f"{kills} kills in {seed - options.seeds} runs, seeds {options.seeds} to {seed - 1}: {counts}; all results equal")
+    runs = f"{seed - options.seeds} runs with {options.fleet}, seeds {options.seeds} to {seed - 1}"
+    print(f"{kills} kills in {runs}: {counts}; all results equal")
     return 0
 
 

@@ -1,9 +1,11 @@
 """Many machines: whatever plays, however many and by whichever rule, the run is the sequential one to the bit."""
 
+import functools
 import json
 import multiprocessing
 import os
 import pickle
+import shutil
 import signal
 import subprocess
 import sys
@@ -15,11 +17,12 @@ import numpy as np
 import pytest
 
 import lowswitch as ls
-from conftest import ALGORITHMS, PROBLEMS, learner_for
+from conftest import ALGORITHMS, PROBLEMS, learner_for, random_tables
 from exam import MACHINES, RULES, Kept, same_rounds, same_run, sequential
 from lowswitch import cli, concurrent, kernels, storage
 from lowswitch.concurrent import Gymnasium, InProcess, PlayError, Processes, Stop, System
-from lowswitch.concurrent.sources import Tabular, episode_seed
+from lowswitch.concurrent import state as state_module
+from lowswitch.concurrent.sources import Tabular, episode_seed, name_of
 from lowswitch.envs import gymnasium as bridge
 from lowswitch.regret import deployment_gaps, exact_regret
 from lowswitch.reproduce.rounds import count_rounds
@@ -267,6 +270,50 @@ def test_a_run_stops_when_the_mixture_is_good(rule):
         assert mdp.optimal_value() - run.pac_policy(0).evaluate(mdp) <= eps
 
 
+def test_a_mixture_that_hardly_gets_better_is_not_taken_for_good():
+    """A gap that is a few units in the last place below eps would take more episodes than integers hold."""
+    mdp, algorithm = ls.envs.riverswim(states=4, horizon=6), ls.ucb2_bernstein(c=0.02)
+    whole = sequential(mdp, algorithm, 2000)
+    for gap in np.unique(deployment_gaps(mdp, whole.history[0], initial=whole.initial)):
+        eps = float(np.nextafter(gap, 9))
+        if eps > 0:
+            run = concurrent.run(mdp, algorithm, 2000, machines=7, stop=Stop(mixture=eps))
+            assert run.stopped == "episodes" or run.regret[0] / run.episodes <= eps * (1 + 1e-12)
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_values_to_stop_at_are_in_the_users_units(rule):
+    transitions, rewards = random_tables(4, 3, 1)
+    unit = ls.TabularMDP(transitions, rewards, horizon=3)
+    scaled = ls.TabularMDP(transitions, ls.rescale(8 * rewards - 5, low=-5.0, high=3.0), horizon=3)
+    for stop in ("policy", "mixture"):
+        runs = [
+            concurrent.run(mdp, ls.ucb2_hoeffding(c=0.02), 3000, machines=7, rule=rule, stop=Stop(**{stop: eps}))
+            for mdp, eps in ((unit, 1 / 64), (scaled, 1 / 8))
+        ]
+        assert runs[0].stopped == runs[1].stopped == stop
+        assert runs[0].episodes == runs[1].episodes > 0
+
+
+def test_a_gap_of_exactly_eps_is_good_enough():
+    mdp = ls.TabularMDP(np.ones((1, 2, 1)), np.array([[0.25, 0.75]]), horizon=1)
+    run = concurrent.run(mdp, ALGORITHMS["ucb2-h"], 100, machines=3, stop=Stop(policy=0.5))
+    assert (run.stopped, run.episodes) == ("policy", 0)
+
+
+def test_the_last_round_plays_no_further_than_the_end():
+    mdp = ls.TabularMDP(np.ones((1, 2, 1)), np.array([[0.9, 0.2]]), horizon=1)
+    run = concurrent.run(mdp, ALGORITHMS["ucb2-h"], 100, machines=50, stop=Stop(mixture=0.1))
+    assert (run.episodes, run.played) == (1, 1)
+
+
+def test_a_run_of_no_episodes_has_no_regret_that_is_known():
+    run = concurrent.run(PROBLEMS["dense"](), ALGORITHMS["ucb2-h"], 100, machines=3, stop=Stop(seconds=1e-9), regret=False, fleet=Here())
+    assert run.episodes == 0
+    assert np.isnan(run.regret).all()
+    assert run.to_dict()["steps_per_second"] == 0
+
+
 def test_a_policy_that_is_good_from_the_beginning():
     mdp = ls.TabularMDP(np.ones((1, 2, 1)), np.array([[0.9, 0.2]]), horizon=1)
     run = concurrent.run(mdp, ALGORITHMS["ucb2-h"], 100, machines=3, stop=Stop(policy=0.1))
@@ -342,6 +389,106 @@ def test_a_checkpoint_of_another_configuration(other, named, tmp_path):
     assert file.read_bytes() == before
 
 
+def overwrites(policy, episodes):
+    states = np.zeros((len(episodes), 3), dtype=int)
+    actions = policy[np.arange(3), states]
+    policy[:], episodes[:] = 9, -1
+    return states, actions, np.zeros((len(episodes), 3))
+
+
+def test_a_play_may_do_what_it_likes_with_its_arguments():
+    run = concurrent.run(System(overwrites, horizon=3, states=4, actions=3), ALGORITHMS["ucb2-h"], 50, machines=7)
+    assert run.kept == 50
+
+
+def test_sources_are_told_apart_by_their_functions(tmp_path):
+    def other(policy, episodes):
+        return overwrites(policy, episodes)
+
+    file, size = tmp_path / "run.npz", {"horizon": 3, "states": 4, "actions": 3}
+    concurrent.run(System(overwrites, **size), ALGORITHMS["ucb2-h"], 50, machines=7, checkpoint=file)
+    with pytest.raises(ValueError, match="another configuration: its source is .*overwrites.*, not .*other"):
+        concurrent.run(System(other, **size), ALGORITHMS["ucb2-h"], 50, machines=7, checkpoint=file)
+    assert name_of(functools.partial(other, 3, policy=overwrites)).endswith("other(3, policy=test_concurrent.overwrites)")
+    assert name_of(Here()) == "test_concurrent.Here"
+
+
+def test_numbers_of_numpy_are_saved(tmp_path):
+    source = System(overwrites, horizon=3, states=4, actions=3, reward_range=(np.int64(0), np.float32(5)))
+    for _ in range(2):
+        concurrent.run(source, ALGORITHMS["ucb2-h"], 50, machines=np.int64(7), regret=np.bool_(True), checkpoint=tmp_path / "run.npz")
+
+
+def test_a_save_that_fails_hides_nothing(tmp_path):
+    folder = tmp_path / "folder"
+    folder.mkdir()
+
+    def play(policy, episodes):
+        shutil.rmtree(folder, ignore_errors=True)
+        if episodes[0] >= limit:
+            raise OSError("no contact")
+        return overwrites(policy, episodes)
+
+    limit = 10
+    with pytest.raises(PlayError, match="no contact") as caught:
+        concurrent.run(System(play, horizon=3, states=4, actions=3), ALGORITHMS["ucb2-h"], 50, machines=7, checkpoint=folder / "run.npz")
+    assert "what was reached since the last checkpoint is lost: cannot write" in caught.value.__notes__[0]
+    folder.mkdir()
+    limit = 1000
+    with pytest.warns(RuntimeWarning, match="the last checkpoint was not written"):
+        run = concurrent.run(
+            System(play, horizon=3, states=4, actions=3), ALGORITHMS["ucb2-h"], 50, machines=7, checkpoint=folder / "run.npz"
+        )
+    assert run.kept == 50
+
+
+def test_an_interrupt_while_learning_leaves_a_whole_state(tmp_path, monkeypatch):
+    mdp, algorithm, file = PROBLEMS["dense"](), ALGORITHMS["ucb2-h"], tmp_path / "run.npz"
+    end_round, rounds = kernels.end_round, []
+
+    def interrupted(*arguments):
+        end_round(*arguments)
+        rounds.append(1)
+        if len(rounds) == 9:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(kernels, "end_round", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        concurrent.run(mdp, algorithm, 300, machines=7, rule="speculate", fleet=Here(), checkpoint=file)
+    same_rounds(
+        concurrent.run(mdp, algorithm, 300, machines=7, rule="speculate", fleet=Here(), checkpoint=file),
+        concurrent.run(mdp, algorithm, 300, machines=7, rule="speculate"),
+    )
+
+
+def test_traffic_adds_up_over_pieces(tmp_path):
+    class Counted(Here):
+        def open(self, source, seed, policy):
+            crew = super().open(source, seed, policy)
+            crew.lost, crew.bytes_sent, crew.bytes_received = 1, 20, 300
+            return crew
+
+    for rounds in (3, 6):
+        run = concurrent.run(
+            PROBLEMS["dense"](),
+            ALGORITHMS["ucb2-h"],
+            300,
+            machines=7,
+            fleet=Counted(),
+            checkpoint=tmp_path / "run.npz",
+            stop=Stop(rounds=rounds),
+        )
+    assert (run.lost, run.bytes_sent, run.bytes_received) == (2, 40, 600)
+
+
+def test_a_log_that_grows(monkeypatch, mdp):
+    monkeypatch.setattr(state_module, "_CHANGES", 1)
+    for rule in RULES:
+        for fleet in (InProcess(), Here()):
+            run = concurrent.run(mdp, ALGORITHMS["ucb2-h"], EPISODES, machines=64, rule=rule, fleet=fleet)
+            same_run(run, sequential(mdp, ALGORITHMS["ucb2-h"], EPISODES))
+
+
 def test_a_damaged_checkpoint(tmp_path):
     file = tmp_path / "run.npz"
     arguments = {"source": PROBLEMS["dense"](), "algorithm": ALGORITHMS["ucb2-h"], "episodes": 100, "machines": 7, "checkpoint": file}
@@ -350,6 +497,16 @@ def test_a_damaged_checkpoint(tmp_path):
     storage.write(file, "concurrent checkpoint", facts, {name: array for name, array in arrays.items() if name != "tables_rows"})
     with pytest.raises(ValueError, match="no whole checkpoint.*delete it to begin anew"):
         concurrent.run(**arguments)
+    for name, array in (
+        ("log_changes", arrays["log_changes"][:-1]),
+        ("rounds_stamps", arrays["rounds_stamps"][:-1]),
+        ("tables_rows", arrays["tables_rows"][:1]),
+        ("window_states", arrays["window_states"] + 0.5),
+        ("window_states", arrays["window_states"] + np.int32(100)),
+    ):
+        storage.write(file, "concurrent checkpoint", facts, arrays | {name: array})
+        with pytest.raises(ValueError, match="no whole checkpoint .*(states from|is .* of).*delete it to begin anew"):
+            concurrent.run(**arguments)
     file.write_bytes(b"nonsense")
     with pytest.raises(ValueError, match="not a lowswitch file"):
         concurrent.run(**arguments)
@@ -448,14 +605,30 @@ def test_nothing_recompiles():
             for fleet in (InProcess(), Here()):
                 concurrent.run(make(), ALGORITHMS["ucb2-b"], 20, machines=3, rule=rule, fleet=fleet)
             concurrent.run(system_of(make(), replayable=True), ALGORITHMS["ucb2-h"], 20, machines=3, rule=rule)
-    for kernel in (kernels.play_rounds, kernels.plan_round, kernels.receive_round, kernels.learn_round):
+    for kernel in (kernels.play_rounds, kernels.plan_round, kernels.end_round):
         assert len(kernel.signatures) == 1
+
+
+@pytest.mark.parametrize("bad", [7, gymnasium.make("FrozenLake-v1"), lambda: 5])
+def test_what_is_no_environment(bad):
+    with pytest.raises(ValueError, match="an environment is a registered name|is no Gymnasium environment"):
+        Gymnasium(bad, horizon=5)
+
+
+@pytest.mark.parametrize("reward_range", [("0", "1"), (0, 1, 2), 5, (1, 0), (0, float("nan"))])
+def test_what_is_no_reward_range(reward_range):
+    for make in (
+        lambda **range_: Gymnasium("FrozenLake-v1", horizon=5, **range_),
+        lambda **range_: system_of(PROBLEMS["dense"](), **range_),
+    ):
+        with pytest.raises(ValueError, match="reward_range must be two numbers|a reward range needs finite numbers low < high"):
+            make(reward_range=reward_range)
 
 
 def test_environments_that_cannot_be_played():
     with pytest.raises(ValueError, match="observations must be Discrete, not Box"):
         Gymnasium("CartPole-v1", horizon=10)
-    with pytest.raises(ValueError, match="there is no environment 'NoLake-v1'"):
+    with pytest.raises(ValueError, match="cannot make the environment 'NoLake-v1' with options {}.*doesn't exist"):
         Gymnasium("NoLake-v1", horizon=10)
     with pytest.raises(ValueError, match="truncates after 100 steps"):
         Gymnasium("FrozenLake-v1", horizon=101)
@@ -563,7 +736,7 @@ def test_an_environment_that_raises_names_the_place_and_the_run_goes_on(fleet, t
     whole = concurrent.run(source, ALGORITHMS["ucb2-h"], 40, machines=3)
     same_rounds(run, whole)
     assert run.history[0].changes.tolist() == whole.history[0].changes.tolist()
-    assert multiprocessing.active_children() == before
+    assert set(multiprocessing.active_children()) == set(before)
 
 
 def test_a_system_may_raise_its_own_play_error():
@@ -666,3 +839,24 @@ def test_the_command_passes_options_to_gymnasium(capsys):
     assert said["regret"] == {"mean": None, "sd": None, "per_seed": [None]}
     assert cli.main([*COMMAND, "--horizon", "5"]) == 2
     assert "are for --gymnasium" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("name", "named"),
+    [
+        ("FrozenLake-v1:horizon=4", "give --horizon and --reward-range"),
+        ("FrozenLake-v1:nope=3", "cannot make the environment 'FrozenLake-v1'"),
+        ("FrozenLake-v1:map_name=99x99", "cannot make the environment 'FrozenLake-v1'"),
+        ("FrozenLake-v1:is_slippery", "is not of the form key=value"),
+    ],
+)
+def test_the_command_refuses_environments_clearly(name, named, capsys):
+    rest = ["--algorithm", "ucb2-h:c=0.05", "--episodes", "5", "--machines", "2", "--horizon", "10"]
+    assert cli.main(["concurrent", "--gymnasium", name, *rest]) == 2
+    assert named in capsys.readouterr().err
+
+
+def test_the_command_plays_the_library_s_own_environments(capsys):
+    rest = ["--algorithm", "ucb2-h:c=0.05", "--episodes", "5", "--machines", "2", "--horizon", "4"]
+    assert cli.main(["concurrent", "--gymnasium", "lowswitch.envs.gymnasium:lowswitch/Riverswim-v0:states=4", *rest]) == 0
+    assert "S = 5" in capsys.readouterr().out

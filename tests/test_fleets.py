@@ -1,6 +1,7 @@
 """Processes play what one process plays, whatever happens to them."""
 
 import contextlib
+import ctypes
 import multiprocessing
 import os
 import pathlib
@@ -15,14 +16,15 @@ import numpy as np
 import pytest
 
 from lowswitch.concurrent import crew as crew_module
-from lowswitch.concurrent.crew import Deployed, Team, piece_size
+from lowswitch.concurrent.crew import Deployed, Round, Team, WorkerLostError, piece_size
 from lowswitch.concurrent.fleets import FleetError, InProcess
-from lowswitch.concurrent.processes import Processes
+from lowswitch.concurrent.processes import ProcessEngine, Processes, _limit
 from lowswitch.concurrent.sources import PlayError, Tabular, Trajectories
-from lowswitch.concurrent.station import Station
+from lowswitch.concurrent.station import Answer, Order, Station
 from lowswitch.mdp import Scale
 
 H, S, A = 10, 20, 4
+NONE = np.empty((0, 3), dtype=int)  # changes
 DEADLINE = 20.0  # seconds, for what takes far less
 
 
@@ -83,8 +85,20 @@ def hang(episode):
     time.sleep(1000)
 
 
+def hang_with_the_gil(episode):
+    ctypes.PyDLL(None).sleep(1000)
+
+
 def raise_error(episode):
     raise PlayError("the valve is stuck", episode, 3) from OSError("no contact")
+
+
+def raise_error_nowhere(episode):
+    raise PlayError("the valve is stuck", None)
+
+
+def raise_error_elsewhere(episode):
+    raise PlayError("the valve is stuck", 999)
 
 
 class LocalError(Exception):
@@ -158,7 +172,7 @@ def until(condition):
 
 def everybody_up(team):
     """Play until the last worker is there, so that none of them is idle by being late."""
-    until(lambda: team.play(np.empty((0, 3), dtype=int), np.arange(9)) and all(seat.worker.up for seat in team.seats))
+    until(lambda: team.play(NONE, np.arange(9)) and all(seat.worker.up for seat in team.seats))
     return team
 
 
@@ -196,12 +210,44 @@ def test_pieces_are_half_shares_between_2_and_50_ms(remaining, seconds, size):
 def test_changes_are_kept_as_long_as_they_are_shorter_than_the_policy():
     deployed = Deployed(np.zeros((2, 4), dtype=int))
     deployed.change(np.array([[0, 1, 2]]))
-    deployed.change(np.empty((0, 3), dtype=int))
+    deployed.change(NONE)
     deployed.change(np.array([[0, 1, 3]]))
     assert [deployed.since(version)[1].tolist() for version in (0, 1, 2)] == [[[0, 1, 2], [0, 1, 3]], [[0, 1, 3]], []]
     deployed.change(np.array([[1, 3, 1]]))  # nine numbers of changes, eight of policy
     assert [deployed.since(version)[0] is None for version in (None, 0, 1, 2, 3)] == [False, False, True, True, True]
     assert deployed.policy.tolist() == [[0, 3, 0, 0], [0, 0, 0, 1]]
+
+
+def test_a_lost_piece_is_handed_out_again_in_halves_until_one_episode_is_to_blame():
+    job = Round(1, np.arange(40, 45), H)
+    lost = job.next_piece(workers=1, seconds=0.0)
+    reached = [(lost.low, lost.high)]
+    with pytest.raises(FleetError, match="episode 44 took 4 workers with it, the last one: it fell; raise the fleet's patience"):
+        while True:
+            job.replay(lost, "it fell")
+            halves = [job.next_piece(workers=1, seconds=0.0) for _ in range(len(job.left))]
+            lost = halves[-1]
+            reached += [(piece.low, piece.high) for piece in halves]
+    assert reached == [(0, 5), (0, 2), (2, 5), (2, 3), (3, 5), (3, 4), (4, 5)]
+
+
+def test_a_lost_piece_is_cut_to_the_pace_of_the_day():
+    job = Round(1, np.arange(100), H)
+    job.replay(job.next_piece(workers=1, seconds=0.0), "it fell")
+    pieces = [job.next_piece(workers=1, seconds=seconds) for seconds in (None, 0.01, 0.0, 0.0)]
+    assert [(piece.low, piece.high, piece.losses) for piece in pieces] == [(0, 1, 1), (1, 6, 1), (6, 50, 1), (50, 100, 1)]
+    assert not job.open
+
+
+def test_a_station_changes_a_policy_that_arrives_read_only():
+    policy, station, solo = zeros(), Station(pickle.dumps((Toy(), 5))), InProcess().open(Toy(), 5, zeros())
+    policy.setflags(write=False)
+    generator, episodes = np.random.default_rng(4), np.arange(9)
+    for told in (policy, None):
+        changes = some_changes(generator)
+        answer = station.play(Order((1, 0), told, changes, episodes))
+        same((answer.states, answer.rewards), solo.play(changes, episodes))
+    assert not policy.any()
 
 
 class Echo:
@@ -245,6 +291,148 @@ def test_a_repeated_answer_is_ignored():
     assert team.lost == 0
 
 
+def opened_here(fleet, source):
+    if fleet == "solo":
+        return InProcess().open(source, 1, zeros())
+    team = Team(Echo(source), zeros(), workers=1, patience=1.0)
+    team.muster()
+    return team
+
+
+@pytest.mark.parametrize("fleet", ["solo", "team"])
+@pytest.mark.parametrize(
+    ("trouble", "episode", "machine", "message"),
+    [
+        (raise_error, 10, 1, "episode 10, step 3, machine 1: the valve is stuck"),
+        (raise_error_nowhere, 12, 0, "machine 0: the valve is stuck"),
+        (raise_error_elsewhere, 12, 0, "episode 999, machine 0: the valve is stuck"),
+    ],
+)
+def test_the_machine_is_the_place_in_the_round(fleet, trouble, episode, machine, message):
+    with pytest.raises(PlayError) as failed:
+        opened_here(fleet, Trouble(trouble, episode)).play(NONE, np.array([12, 10, 11]))
+    assert (failed.value.machine, str(failed.value)) == (machine, message)
+
+
+# ---- time, as it is written down -------------------------------------------------------------------------------------
+
+
+class Stage:
+    """An engine and a clock that moves only while it waits; the workers come up, answer and die at the times of their parts."""
+
+    advice = "read the play"
+
+    def __init__(self, monkeypatch, source, parts, *, pace=lambda policy: 1.0, fatal=None):
+        monkeypatch.setattr(crew_module, "time", self)
+        self.source, self.parts, self.pace, self.fatal = source, list(parts), pace, fatal
+        self.now, self.killed = 0.0, []
+
+    def monotonic(self):
+        return self.now
+
+    def start(self):
+        return StageWorker(self, **(self.parts.pop(0) if self.parts else {})), 0
+
+    def wait(self, workers, seconds):
+        self.now = max(self.now, min([self.now + seconds, *(worker.acts for worker in workers)]))
+        return [worker for worker in workers if worker.acts <= self.now]
+
+    def close(self, workers):
+        pass
+
+
+class StageWorker:
+    def __init__(self, stage, comes=1.0, slowness=1.0, dies=float("inf")):
+        self.stage, self.slowness, self.dies = stage, slowness, dies
+        self.station, self.answer, self.up = Station(pickle.dumps((stage.source, 1))), None, False
+        self.due = stage.now + comes
+
+    @property
+    def acts(self):
+        return min(self.due, self.dies)
+
+    def hand(self, order):
+        answer = self.station.play(order)
+        seconds = len(order.episodes) * self.slowness * self.stage.pace(self.station.policy)
+        self.answer = answer._replace(seconds=seconds) if isinstance(answer, Answer) else answer
+        self.due = self.stage.now + seconds
+        if self.stage.fatal in order.episodes:
+            self.dies = self.due
+        return 0
+
+    def take(self):
+        if self.dies <= self.stage.now:
+            raise WorkerLostError("it fell off the stage")
+        answer, self.up, self.due = self.answer, True, float("inf")
+        return answer, 0
+
+    def kill(self):
+        self.stage.killed.append(self)
+
+
+NEVER = {"comes": float("inf")}
+
+
+def staged(stage, workers, patience):
+    team = Team(stage, zeros(), workers=workers, patience=patience)
+    team.muster()
+    return team
+
+
+def test_the_others_play_on_when_one_does_not_come_up(monkeypatch):
+    stage = Stage(monkeypatch, Toy(), [{}, NEVER, NEVER, NEVER])
+    team = staged(stage, workers=2, patience=20.0)
+    same(team.play(NONE, np.arange(80)), InProcess().open(Toy(), 1, zeros()).play(NONE, np.arange(80)))
+    assert len(stage.killed) == 2  # after 30 and 60 of the 81 seconds
+    assert (stage.now, team.lost, team.failed_starts) == (81.0, 0, 0)
+
+
+def test_who_is_starting_has_time_again_when_the_only_worker_dies(monkeypatch):
+    stage = Stage(monkeypatch, Toy(), [{"dies": 25.5}, {"comes": 50.0}, NEVER, NEVER])
+    team = staged(stage, workers=2, patience=20.0)
+    same(team.play(NONE, np.arange(40)), InProcess().open(Toy(), 1, zeros()).play(NONE, np.arange(40)))
+    assert (stage.now, team.lost) == (66.0, 1)  # 24 episodes until 25 s, and 16 from 50 s on
+
+
+def test_nobody_has_time_forever(monkeypatch):
+    stage = Stage(monkeypatch, Toy(), [{"dies": 25.5}, NEVER, NEVER])
+    team = staged(stage, workers=2, patience=20.0)
+    with pytest.raises(FleetError, match="no worker became available within 30 s; read the play"):
+        team.play(NONE, np.arange(40))
+    assert stage.now == 55.5
+
+
+class AllFail(Toy):
+    def befall(self, episodes):
+        raise_error(int(episodes[0]))
+
+
+@pytest.mark.parametrize("slowness", [(1.0, 2.0), (2.0, 1.0)])
+def test_of_several_failures_that_of_the_first_machine_is_reported(monkeypatch, slowness):
+    stage = Stage(monkeypatch, AllFail(), [{"slowness": seconds} for seconds in slowness])
+    with pytest.raises(PlayError, match="episode 20, step 3, machine 0: the valve is stuck"):
+        staged(stage, workers=2, patience=20.0).play(NONE, np.arange(20, 30))
+    assert stage.now == 3.0  # both were heard
+
+
+def test_episodes_that_become_slow_are_played_in_small_pieces(monkeypatch):
+    stage = Stage(monkeypatch, Toy(), [], pace=lambda policy: 0.05 if policy[0, 0] else 0.0)
+    team, solo = staged(stage, workers=2, patience=2.0), InProcess().open(Toy(), 1, zeros())
+    for changes in (NONE, np.array([[0, 0, 1]])):
+        same(team.play(changes, np.arange(1000)), solo.play(changes, np.arange(1000)))
+    assert team.lost == 2  # each of them with half of the round in its hands
+    assert stage.now == pytest.approx(1 + 2 + 1 + 1000 * 0.05 / 2)
+
+
+def test_the_one_episode_in_a_long_piece_that_kills_is_named(monkeypatch):
+    stage = Stage(monkeypatch, Toy(), [], pace=lambda policy: 0.0, fatal=1337)
+    team = staged(stage, workers=2, patience=2.0)
+    team.play(NONE, np.arange(1000))
+    with pytest.raises(FleetError, match="episode 1337 took .* workers with it, the last one: it fell off the stage"):
+        team.play(NONE, np.arange(1000, 2000))
+    assert team.lost <= 10  # 500 episodes, 250, 125, ..., 1
+
+
 # ---- equality --------------------------------------------------------------------------------------------------------
 
 
@@ -266,7 +454,7 @@ def teams():
         team.close()
         assert not any(map(lives, workers))
         with pytest.raises(FleetError, match="the crew is closed; open another one"):
-            team.play(np.empty((0, 3), dtype=int), np.arange(3))
+            team.play(NONE, np.arange(3))
 
 
 @pytest.mark.parametrize("workers", [1, 2, 3])
@@ -283,9 +471,8 @@ def test_processes_play_what_one_process_plays(teams, workers, batch):
 
 def test_a_round_carries_only_what_changed(teams):
     team, solo = teams(2)
-    none = np.empty((0, 3), dtype=int)
     sent = []
-    for changes in (none, none, some_changes(np.random.default_rng(2), 1), none):
+    for changes in (NONE, NONE, some_changes(np.random.default_rng(2), 1), NONE):
         before = team.bytes_sent, team.bytes_received
         same(team.play(changes, np.arange(64)), solo.play(changes, np.arange(64)))
         sent.append(team.bytes_sent - before[0])
@@ -296,9 +483,9 @@ def test_a_round_carries_only_what_changed(teams):
 def test_the_tables_play_as_they_do_here(mdp):
     generator = np.random.default_rng(3)
     policy = np.zeros((mdp.horizon, mdp.states), dtype=np.int64) + mdp.actions_allowed.argmax(axis=2)
-    episodes, none = generator.integers(0, 4000, 300), np.empty((0, 3), dtype=int)
+    episodes = generator.integers(0, 4000, 300)
     with contextlib.closing(Processes(workers=1).open(Tabular(mdp), 5, policy)) as team:
-        same(team.play(none, episodes), InProcess().open(Tabular(mdp), 5, policy).play(none, episodes))
+        same(team.play(NONE, episodes), InProcess().open(Tabular(mdp), 5, policy).play(NONE, episodes))
 
 
 def test_a_worker_imports_nothing_heavy():
@@ -326,23 +513,54 @@ def test_what_a_lost_worker_left_is_played_by_others(tmp_path, trouble, patience
 
 
 def test_workers_that_die_between_rounds_are_replaced():
-    solo, none = InProcess().open(Toy(), 5, zeros()), np.empty((0, 3), dtype=int)
+    solo = InProcess().open(Toy(), 5, zeros())
     with contextlib.closing(Processes(workers=4).open(Toy(), 5, zeros())) as team:
-        everybody_up(team).play(none, np.arange(1000))
+        everybody_up(team).play(NONE, np.arange(1000))
         for seat in team.seats:  # more than a piece may take with it
             seat.worker.process.kill()
             seat.worker.process.join(DEADLINE)
-        same(team.play(none, np.arange(50)), solo.play(none, np.arange(50)))
+        same(team.play(NONE, np.arange(50)), solo.play(NONE, np.arange(50)))
         assert team.lost == 4
 
 
 def test_episodes_that_always_kill_are_named():
     with contextlib.closing(Processes(workers=2).open(Trouble(die, 10), 5, zeros())) as team:
         with pytest.raises(
-            FleetError, match=r"episodes 10 to 10 took 3 workers .* killed by SIGKILL; raise the fleet's patience .* InProcess"
+            FleetError, match=r"episode 10 took 3 workers with it, .* killed by SIGKILL; raise the fleet's patience .* InProcess"
         ):
-            team.play(np.empty((0, 3), dtype=int), np.arange(10, 14))
+            team.play(NONE, np.arange(10, 14))
         assert team.lost == 3
+
+
+@pytest.fixture
+def worker():
+    """One that is up, with half a second of patience."""
+    engine = ProcessEngine(pickle.dumps((Toy(), 5)), 0.5)
+    worker, _ = engine.start()
+    try:
+        while not worker.up:
+            assert engine.wait([worker], DEADLINE)
+            worker.take()
+        yield worker
+    finally:
+        worker.kill()
+
+
+MEGABYTES = np.arange(10**5)  # episodes: more than the buffer of a pipe holds, in an order and still more in an answer
+
+
+def test_a_worker_that_stops_in_the_middle_of_its_answer_is_lost(worker):
+    worker.hand(Order((1, 0), zeros(), NONE, MEGABYTES))
+    assert worker.connection.poll(DEADLINE)
+    os.kill(worker.process.pid, signal.SIGSTOP)
+    with pytest.raises(WorkerLostError, match="it lives, but its pipe is broken"):
+        worker.take()
+
+
+def test_a_worker_that_stops_in_the_middle_of_its_order_is_lost(worker):
+    os.kill(worker.process.pid, signal.SIGSTOP)
+    with pytest.raises(WorkerLostError, match="it lives, but its pipe is broken"):
+        worker.hand(Order((1, 0), zeros(), NONE, MEGABYTES))
 
 
 def test_a_worker_that_never_comes_up_is_not_waited_for(monkeypatch):
@@ -372,14 +590,14 @@ def test_workers_that_cannot_start_say_why(source, reason):
 def test_a_failing_environment_is_a_play_error_with_the_workers_traceback(source, machine, message, seen_there):
     with contextlib.closing(Processes(workers=2).open(source, 5, zeros())) as team:
         with pytest.raises(PlayError, match=message) as failed:
-            team.play(np.empty((0, 3), dtype=int), np.arange(10, 20))
+            team.play(NONE, np.arange(10, 20))
         assert failed.value.machine == machine
         assert seen_there in str(failed.value.__cause__)
         assert not any(seat.piece for seat in team.seats)
         workers = pids(team)
         if not isinstance(source, Misshapen):  # the crew can go on with other episodes
-            others, none = np.arange(30, 40), np.empty((0, 3), dtype=int)
-            same(team.play(none, others), InProcess().open(Toy(), 5, zeros()).play(none, others))
+            others = np.arange(30, 40)
+            same(team.play(NONE, others), InProcess().open(Toy(), 5, zeros()).play(NONE, others))
         assert pids(team) == workers
     assert not any(map(lives, workers))
 
@@ -397,10 +615,17 @@ def test_workers_are_counted(workers):
         Processes(workers=workers)
 
 
-@pytest.mark.parametrize("patience", [0, -1.0, float("nan"), float("inf"), None, True])
+@pytest.mark.parametrize("patience", [0, -1.0, float("nan"), float("inf"), 1e30, 10**400, 10**6 + 1, None, True])
 def test_patience_is_a_time(patience):
-    with pytest.raises(ValueError, match="patience must be a positive number of seconds"):
+    with pytest.raises(ValueError, match="patience must be a positive number of seconds, at most 1000000, not "):
         Processes(patience=patience)
+
+
+@pytest.mark.parametrize("patience", [10**6, 1e-9])
+def test_a_pipe_can_hold_every_patience(patience):
+    mine, theirs = multiprocessing.Pipe()
+    with mine, theirs:
+        _limit(mine, Processes(patience=patience).patience)
 
 
 # ---- drivers that go -------------------------------------------------------------------------------------------------
@@ -408,44 +633,82 @@ def test_patience_is_a_time(patience):
 
 def test_an_interrupt_leaves_a_crew_that_plays_and_closes(tmp_path, interruptible):
     marker = tmp_path / "hangs"
-    none, episodes = np.empty((0, 3), dtype=int), np.arange(10)
+    episodes = np.arange(10)
     with contextlib.closing(Processes(workers=2).open(Trouble(hang, 4, marker), 5, zeros())) as team:
         interrupter = threading.Thread(target=lambda: (until(marker.exists), os.kill(os.getpid(), signal.SIGINT)))
         interrupter.start()
         with pytest.raises(KeyboardInterrupt):
-            team.play(none, episodes)
+            team.play(NONE, episodes)
         interrupter.join()
-        same(team.play(none, episodes), InProcess().open(Toy(), 5, zeros()).play(none, episodes))
+        same(team.play(NONE, episodes), InProcess().open(Toy(), 5, zeros()).play(NONE, episodes))
+        until(lambda: not lives(int(marker.read_text())))  # who hung is not waited for, and not kept either
         workers = pids(team)
     assert not any(map(lives, workers))
-    until(lambda: not lives(int(marker.read_text())))
+
+
+def test_a_second_interrupt_leaves_nobody_behind(monkeypatch):
+    team = Processes(workers=2).open(Toy(), 5, zeros())
+    workers, process, interrupts = pids(team), team.seats[0].worker.process, [KeyboardInterrupt]
+    join = process.join
+
+    def interrupted_join(timeout):
+        if interrupts:
+            raise interrupts.pop()
+        join(timeout)
+
+    monkeypatch.setattr(process, "join", interrupted_join)
+    for pid in workers:
+        os.kill(pid, signal.SIGSTOP)  # they do not end by themselves
+    with pytest.raises(KeyboardInterrupt):
+        team.close()
+    until(lambda: not any(map(lives, workers)))
+    team.close()
+    assert team.seats == []
 
 
 DRIVER = """
-import pathlib, sys
+import os, signal, sys
 sys.path.insert(0, {tests!r})
 import numpy as np
+import test_fleets
 from lowswitch.concurrent.processes import Processes
-from test_fleets import Toy, Trouble, hang, zeros
 
+def play(source):
+    team = Processes(workers=2).open(source, 5, test_fleets.zeros())
+    team.play(test_fleets.NONE, np.arange(10))
+    return team
+"""
+
+PLAY = """
 if {guard}:
-    team = Processes(workers=2).open(Trouble(hang, 4, {marker!r}), 5, zeros())
-    team.play(np.empty((0, 3), dtype=int), np.arange(10))
+    play(test_fleets.Trouble(test_fleets.{trouble}, 4, {marker!r}))
+"""
+
+INTERRUPT = """
+if __name__ == "__mp_main__":
+    os.killpg(0, signal.SIGINT)
+if __name__ == "__main__":
+    signal.signal(signal.SIGINT, lambda number, frame: None)
+    team = play(test_fleets.Toy())
+    print(team.lost, team.failed_starts)
+    team.close()
 """
 
 
-def driver(tmp_path, guard):
+def driver(tmp_path, script, **settings):
     path = tmp_path / "driver.py"
-    path.write_text(DRIVER.format(tests=str(pathlib.Path(__file__).parent), guard=guard, marker=str(tmp_path / "hangs")))
-    return subprocess.Popen([sys.executable, str(path)], stderr=subprocess.PIPE, text=True)
+    path.write_text((DRIVER + script).format(tests=str(pathlib.Path(__file__).parent), marker=str(tmp_path / "hangs"), **settings))
+    command = [sys.executable, str(path)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True)
 
 
 def children(pid):
     return [int(child) for child in pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
-def test_workers_end_with_a_driver_that_is_killed(tmp_path):
-    with driver(tmp_path, '__name__ == "__main__"') as process:
+@pytest.mark.parametrize("trouble", ["hang", "hang_with_the_gil"])
+def test_workers_end_with_a_driver_that_is_killed(tmp_path, trouble):
+    with driver(tmp_path, PLAY, guard='__name__ == "__main__"', trouble=trouble) as process:
         until(lambda: (tmp_path / "hangs").exists() and (tmp_path / "hangs").read_text())
         workers = children(process.pid)
         assert int((tmp_path / "hangs").read_text()) in workers
@@ -454,7 +717,13 @@ def test_workers_end_with_a_driver_that_is_killed(tmp_path):
 
 
 def test_a_script_without_a_guard_is_told_so(tmp_path):
-    with driver(tmp_path, "True") as process:
+    with driver(tmp_path, PLAY, guard="True", trouble="hang") as process:
         _, errors = process.communicate(timeout=DEADLINE)
     assert process.returncode == 1
     assert 'open the fleet under `if __name__ == "__main__":`' in errors.splitlines()[-1]
+
+
+def test_an_interrupt_does_not_reach_workers_that_are_importing(tmp_path, interruptible):
+    with driver(tmp_path, INTERRUPT) as process:
+        output, errors = process.communicate(timeout=DEADLINE)
+    assert (process.returncode, output, errors) == (0, "0 0\n", "")

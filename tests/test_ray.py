@@ -21,9 +21,8 @@ from lowswitch.concurrent import crew as crew_module
 from lowswitch.concurrent.cluster import Ray
 from lowswitch.concurrent.fleets import FleetError, InProcess
 from lowswitch.concurrent.sources import PlayError, Tabular
-from test_fleets import H, Toy, Trouble, children, die, everybody_up, hang, lives, raise_error, same, some_changes, until, zeros
+from test_fleets import H, NONE, Toy, Trouble, children, die, everybody_up, hang, lives, raise_error, same, some_changes, until, zeros
 
-NONE = np.empty((0, 3), dtype=int)
 CPUS = 4
 TESTS = str(pathlib.Path(__file__).parent)
 
@@ -79,15 +78,26 @@ def test_without_ray_the_message_says_how_to_get_it(monkeypatch):
         Ray().open(Toy(), 5, zeros())
 
 
-def test_a_cluster_of_its_own_ends_with_the_crew(monkeypatch):
+@pytest.mark.parametrize("interrupted", [False, True])
+def test_a_cluster_of_its_own_ends_with_the_crew(monkeypatch, interrupted):
     monkeypatch.setenv("PYTHONPATH", TESTS, prepend=os.pathsep)
     before = set(children(os.getpid()))
     with contextlib.closing(Ray("local", workers=1).open(Toy(), 5, zeros())) as team:
         same(team.play(NONE, np.arange(9)), InProcess().open(Toy(), 5, zeros()).play(NONE, np.arange(9)))
         started = set(children(os.getpid())) - before
-    assert started
+        assert started
+        if interrupted:
+            monkeypatch.setattr(ray, "wait", interrupt)
+            with pytest.raises(KeyboardInterrupt):
+                team.close()
+            assert not ray.is_initialized()
     assert not any(map(lives, started))
     assert not ray.is_initialized()
+
+
+def interrupt(*_, **__):
+    """What a second Ctrl-C does to whoever waits."""
+    raise KeyboardInterrupt
 
 
 # ---- a cluster -------------------------------------------------------------------------------------------------------
@@ -194,6 +204,16 @@ def test_a_failing_environment_is_a_play_error_with_the_actors_traceback(opened)
 class FailsAtStart(Toy):
     def player(self, seed):
         raise OSError("no licence for the simulator")
+
+
+def test_a_second_interrupt_leaves_no_actor_behind(opened, monkeypatch):
+    team = everybody_up(opened(Ray(workers=2), Toy()))
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(ray, "wait", interrupt)
+        team.close()
+    assert ray.is_initialized()  # it is not the crew's own
+    assert len(team.seats) == 2  # so that nobody ended for want of a handle
+    until(lambda: ray.available_resources().get("CPU", 0) >= CPUS)
 
 
 def test_actors_that_cannot_start_say_why(opened):

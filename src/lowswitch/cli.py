@@ -10,13 +10,13 @@ import sys
 import time
 import warnings
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 import lowswitch
 from lowswitch import envs, report, storage
 from lowswitch.algorithms import RECIPES
-from lowswitch.concurrent import FleetError, PlayError
-from lowswitch.naming import build, literal
+from lowswitch.concurrent import FleetError, PlayError, RoundRule
+from lowswitch.naming import build, options_of
 
 if TYPE_CHECKING:
     from lowswitch.simulate import Runs
@@ -43,7 +43,8 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"lowswitch: this needs {error.name}, which is not installed; pip install 'lowswitch[all]'", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
-        print("lowswitch: interrupted, no file is half written", file=sys.stderr)
+        kept = f"; the same command goes on from {options.checkpoint}" if getattr(options, "checkpoint", None) else ""
+        print(f"lowswitch: interrupted, no file is half written{kept}", file=sys.stderr)
         return 130
     except MemoryError as error:
         print(f"lowswitch: the problem does not fit into memory ({error}); make it smaller", file=sys.stderr)
@@ -85,7 +86,7 @@ def _parser() -> argparse.ArgumentParser:
     fleet.add_argument("--algorithm", required=True, help="such as ucb2-b:c=0.05; see 'lowswitch algorithms'")
     fleet.add_argument("--episodes", required=True, type=_whole, help="an episode is H steps")
     fleet.add_argument("--machines", required=True, type=_whole, help="episodes a round; may exceed the workers of the fleet")
-    fleet.add_argument("--rule", default="switch", choices=("trigger", "switch", "speculate"), help="where rounds are cut (default switch)")
+    fleet.add_argument("--rule", default="switch", choices=get_args(RoundRule), help="where rounds are cut (default switch)")
     fleet.add_argument("--fleet", default="in-process", help="in-process (default), processes:workers=4 or ray:address=...,workers=4")
     fleet.add_argument("--seed", type=_whole, default=0, help="default 0")
     fleet.add_argument("--stop-policy", type=float, metavar="EPS", help="stop when the deployed policy is so close to the optimum")
@@ -185,10 +186,14 @@ def _source(options: argparse.Namespace) -> Any:
         return envs.make(options.env)
     if options.horizon is None:
         raise ValueError("a Gymnasium environment has no horizon of its own here; give --horizon")
-    name, _, rest = options.gymnasium.partition(":")
-    settings = dict(part.partition("=")[::2] for part in filter(None, rest.split(",")))
-    reward_range = options.reward_range or (0.0, 1.0)
-    return Gymnasium(name, horizon=options.horizon, reward_range=reward_range, **{key: literal(value) for key, value in settings.items()})
+    name, colon, rest = options.gymnasium.rpartition(":")
+    if "/" in rest or not colon:  # the colon of a module's name, or none
+        name, rest = options.gymnasium, ""
+    settings = options_of(rest, name, "environment")
+    clash = settings.keys() & {"horizon", "reward_range"}
+    if clash:
+        raise ValueError(f"{clash.pop()} is no option of the environment here; give --horizon and --reward-range")
+    return Gymnasium(name, horizon=options.horizon, reward_range=options.reward_range or (0.0, 1.0), **settings)
 
 
 def concurrent(options: argparse.Namespace) -> None:

@@ -727,7 +727,7 @@ def receive(window, rounds, policy, A, slot):
     window.ready[slot] = True
 
 
-@entry
+@inline
 def receive_round(window, rounds, policy, A, episodes, states, rewards):
     """Take the episodes [n] of a round as machines played them, states and rewards [n, H]."""
     for i in range(len(episodes)):
@@ -814,8 +814,9 @@ def last_episode(account, rounds):
     if gap <= rounds.policy_gap or (told > 0 and regret <= rounds.mixture_gap * told):
         last = told
     elif gap < rounds.mixture_gap:
-        more = math.ceil((regret - rounds.mixture_gap * told) / (rounds.mixture_gap - gap))
-        last = min(last, told + max(1, np.int64(more)))
+        more = (regret - rounds.mixture_gap * told) / (rounds.mixture_gap - gap)
+        if more < last - told:  # else it may be more than integers hold
+            last = told + max(1, np.int64(math.ceil(more)))
     return last
 
 
@@ -837,13 +838,21 @@ def learn_round(rule, tables, model, evaluation, log, account, window, rounds):
 
 
 @entry
+def end_round(rule, tables, model, evaluation, log, account, window, rounds, policy, episodes, states, rewards):
+    """Take and learn what machines played in a round by a policy [H, S]: one call, so that no interrupt falls between the two."""
+    receive_round(window, rounds, policy, rule.A, episodes, states, rewards)
+    learn_round(rule, tables, model, evaluation, log, account, window, rounds)
+
+
+@entry
 def play_rounds(rule, tables, model, evaluation, log, account, window, rounds, policy, key, episodes, most):
-    """Play and learn up to `most` rounds, or as many as the log has room for; `policy` and `episodes` are room to work in."""
+    """Play and learn up to `most` rounds, or as many as the log has room for.
+
+    `policy` [H, S] is the deployed one, and stays so; `episodes` is room to work in.
+    """
     counts, played = rounds.counts, 0
     while played < most and counts[2] < counts[3] and log.counts[2] + rounds.room <= len(log.changes):
-        for h in range(rule.H):
-            for x in range(rule.S):
-                policy[h, x] = tables.rows[h * rule.S + x]["action"]
+        known = log.counts[2]
         planned = plan_round(window, rounds, episodes)
         for i in range(planned):
             slot = episodes[i] % len(window.ready)
@@ -852,6 +861,8 @@ def play_rounds(rule, tables, model, evaluation, log, account, window, rounds, p
         counts[0] += 1
         counts[1] += planned
         learn_round(rule, tables, model, evaluation, log, account, window, rounds)
+        for i in range(known, log.counts[2]):
+            policy[log.changes[i, 1], log.changes[i, 2]] = log.changes[i, 3]
         played += 1
 
 

@@ -9,6 +9,7 @@ from typing import Any, Literal
 import numpy as np
 
 from lowswitch.arrays import COLUMN, LANES, Model
+from lowswitch.schedules import is_number
 
 RewardLaw = Literal["deterministic", "bernoulli"]
 ROW_SUM_TOLERANCE = 1e-8
@@ -22,8 +23,10 @@ class Scale:
     high: float = 1.0
 
     def __post_init__(self) -> None:
-        if not (-np.inf < self.low < self.high < np.inf):
-            raise ValueError(f"a reward range needs finite low < high, not [{self.low:g}, {self.high:g}]")
+        if not (is_number(self.low) and is_number(self.high) and -np.inf < self.low < self.high < np.inf):
+            raise ValueError(f"a reward range needs finite numbers low < high, not [{self.low}, {self.high}]")
+        object.__setattr__(self, "low", float(self.low))
+        object.__setattr__(self, "high", float(self.high))
 
     def to_unit(self, rewards: Any) -> np.ndarray:
         """Rewards in [0, 1]; one outside the range is an error."""

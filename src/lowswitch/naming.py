@@ -24,20 +24,27 @@ def build(text: str, known: Mapping[str, Callable[..., Any]], what: str) -> Any:
     if name not in known:
         raise ValueError(f"unknown {what} {name!r}; {nearest(name, known)}")
     parameters = inspect.signature(known[name]).parameters
-    options: dict[str, Any] = {}
-    for part in filter(None, rest.split(",")):
-        key, equals, value = part.partition("=")
-        if not equals:
-            raise ValueError(f"{what} option {part!r} is not of the form key=value; write {name}:key=value,key=value")
+    options = options_of(rest, name, what)
+    for key in options:
         if key not in parameters:
             raise ValueError(f"{name} has no option {key!r}; {nearest(key, parameters)}")
-        if key in options:
-            raise ValueError(f"{name} has its option {key!r} twice; give it once")
-        options[key] = literal(value)
     missing = [key for key, parameter in parameters.items() if parameter.default is parameter.empty and key not in options]
     if missing:
         raise ValueError(f"{name} needs {', '.join(missing)}; write {name}:{','.join(f'{key}=...' for key in missing)}")
     return known[name](**options)
+
+
+def options_of(text: str, name: str, what: str) -> dict[str, Any]:
+    """What `key=value,key=value` says of a thing of this name."""
+    options: dict[str, Any] = {}
+    for part in filter(None, text.split(",")):
+        key, equals, value = part.partition("=")
+        if not equals:
+            raise ValueError(f"{what} option {part!r} is not of the form key=value; write {name}:key=value,key=value")
+        if key in options:
+            raise ValueError(f"{name} has its option {key!r} twice; give it once")
+        options[key] = literal(value)
+    return options
 
 
 def literal(text: str) -> Any:

@@ -163,17 +163,23 @@ class RayEngine:
         return [by_answer[answer] for answer in ready]
 
     def close(self, workers: Sequence[RayWorker]) -> None:
-        ray, ours = _ray(), self.ours
+        ray = _ray()
+        if ray.is_initialized():
+            try:
+                closing = [worker.actor.close.remote() for worker in workers if worker.up]
+                if closing:
+                    ray.wait(closing, num_returns=len(closing), timeout=_CLOSING_SECONDS)
+            finally:  # also when a second Ctrl-C cuts the waiting short
+                self._end(workers)
         self.ours = False
-        if not ray.is_initialized():
-            return
-        closing = [worker.actor.close.remote() for worker in workers if worker.up]
-        if closing:
-            ray.wait(closing, num_returns=len(closing), timeout=_CLOSING_SECONDS)
-        for worker in workers:
-            worker.kill()
-        if ours:
-            ray.shutdown()
+
+    def _end(self, workers: Sequence[RayWorker]) -> None:
+        try:
+            for worker in workers:
+                worker.kill()
+        finally:
+            if self.ours:
+                _ray().shutdown()
 
 
 class RayWorker:

@@ -11,13 +11,13 @@ from typing import Generic, Protocol, TypeVar
 
 import numpy as np
 
-from lowswitch.concurrent.fleets import FleetError
+from lowswitch.concurrent.fleets import FleetError, machine_of
 from lowswitch.concurrent.sources import PlayError, Trajectories
 from lowswitch.concurrent.station import Answer, Failure, Order
 
 START_SECONDS = 30.0  # a worker may take so long to come up, however small the patience
 SHORTEST_PIECE, LONGEST_PIECE = 0.002, 0.05  # seconds: hides a round trip; keeps the workers evenly busy
-LIVES = 3  # workers that a piece may take with it, or that may die in a row while starting
+LIVES = 3  # workers that an episode may take with it, or that may die in a row while starting
 
 
 class WorkerLostError(Exception):
@@ -85,41 +85,48 @@ class Round:
         self.number, self.episodes = number, episodes
         shape = len(episodes), horizon
         self.played = Trajectories(np.empty(shape, dtype=np.int32), np.empty(shape))
-        self.handed_out = 0
-        self.again: list[Piece] = []
+        self.left = [self._piece(0, len(episodes))] if len(episodes) else []  # to be handed out, from the end
         self.failure: tuple[int, Failure] | None = None  # and the machine; the first one if there are several
 
     def next_piece(self, workers: int, seconds: float | None) -> Piece:
-        if self.again:
-            return self.again.pop()
-        low, batch = self.handed_out, len(self.episodes)
-        self.handed_out = min(batch, low + piece_size(batch - low, batch, workers, seconds))
-        return Piece((self.number, low), low, self.handed_out)
+        remaining = sum(piece.high - piece.low for piece in self.left)
+        piece = self.left.pop()
+        middle = piece.low + piece_size(remaining, len(self.episodes), workers, seconds)
+        if middle >= piece.high:
+            return piece
+        self.left.append(self._piece(middle, piece.high, piece.losses))
+        return self._piece(piece.low, middle, piece.losses)
 
     @property
     def open(self) -> bool:
         """Whether there is something to hand out."""
-        return self.failure is None and (bool(self.again) or self.handed_out < len(self.episodes))
+        return self.failure is None and bool(self.left)
 
     def take(self, piece: Piece, answer: Answer | Failure) -> None:
         if isinstance(answer, Answer):
             self.played.states[piece.low : piece.high] = answer.states
             self.played.rewards[piece.low : piece.high] = answer.rewards
             return
-        places = np.flatnonzero(self.episodes == answer.episode)
-        machine = int(places[0]) if len(places) else piece.low
+        machine = machine_of(answer.episode, self.episodes, piece.low)
         if self.failure is None or machine < self.failure[0]:
             self.failure = machine, answer
 
     def replay(self, piece: Piece, reason: str) -> None:
-        piece.losses += 1
-        if piece.losses == LIVES:
-            first, last = self.episodes[[piece.low, piece.high - 1]]
+        """Hand it out again, in halves: they take less time, and in the end the one episode that is to blame is alone."""
+        low, high, losses = piece.low, piece.high, piece.losses + 1
+        if high - low > 1:
+            middle = (low + high) // 2
+            self.left += [self._piece(middle, high, losses), self._piece(low, middle, losses)]
+        elif losses < LIVES:
+            self.left.append(self._piece(low, high, losses))
+        else:
             raise FleetError(
-                f"episodes {first} to {last} took {LIVES} workers with them, the last one: {reason}; "
-                "raise the fleet's patience if they are slow, or play them with InProcess() to see what they do"
+                f"episode {self.episodes[low]} took {losses} workers with it, the last one: {reason}; "
+                "raise the fleet's patience if it is slow, or play it with InProcess() to see what it does"
             )
-        self.again.append(piece)
+
+    def _piece(self, low: int, high: int, losses: int = 0) -> Piece:
+        return Piece((self.number, low), low, high, losses)
 
     def result(self) -> Trajectories:
         if self.failure is None:
@@ -225,8 +232,9 @@ class Team(Generic[W]):
         return job.result()
 
     def close(self) -> None:
-        seats, self.seats, self.closed = self.seats, [], True
-        self.engine.close([seat.worker for seat in seats])
+        self.closed = True
+        self.engine.close([seat.worker for seat in self.seats])
+        self.seats = []  # not before: who interrupts this can close again
 
     def _hand_out(self, job: Round) -> bool:
         """Give idle workers something to do; whether there is an answer to wait for."""
@@ -245,7 +253,7 @@ class Team(Generic[W]):
         except WorkerLostError as loss:
             if has_played:  # it died while it was idle, this piece is not to blame
                 seat.piece = None
-                job.again.append(piece)
+                job.left.append(piece)
             self._lose(seat, str(loss), job)
 
     def _look_up(self, job: Round) -> None:
@@ -285,6 +293,7 @@ class Team(Generic[W]):
 
     def _overdue(self, seat: Seat[W], job: Round) -> None:
         if seat.worker.up:
+            self.seconds = None  # the episodes of this round are slower than those that were measured
             self._lose(seat, f"no answer within patience = {self.patience:g} s", job)
         elif self._somebody_is_up():
             self._dismiss(seat)  # the others go on; another one may find a place

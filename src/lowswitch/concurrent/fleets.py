@@ -33,6 +33,12 @@ class Fleet(Protocol):
         """Start workers that know a policy [H, S]."""
 
 
+def machine_of(episode: int, episodes: np.ndarray, low: int = 0) -> int:
+    """The place of an episode in its round; `low`, where the piece began, if a player names none or one that is not there."""
+    places = np.flatnonzero(episodes == episode)
+    return int(places[0]) if len(places) else low
+
+
 @dataclass(frozen=True)
 class InProcess:
     """Everything in this process, one episode after the other."""
@@ -55,7 +61,7 @@ class Solo:
         try:
             return self.player.play(self.policy, episodes)
         except PlayError as error:
-            raise error.on(int(np.searchsorted(episodes, error.episode))) from error.__cause__
+            raise error.on(machine_of(error.episode, episodes)) from error.__cause__
 
     def close(self) -> None:
         self.player.close()

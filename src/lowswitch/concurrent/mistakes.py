@@ -18,7 +18,7 @@ def mistakes(mdp: TabularMDP, history: History, initial: Any, played_under: Any,
     argument: that counts whole episodes. played_under: [deployments + 1], the episodes that all machines played under the policy `initial`
     [H, S] and under the one after each deployment. eps is in the user's reward units.
     """
-    _require_eps(eps)
+    require_eps(eps)
     gaps = deployment_gaps(mdp, history, initial=initial)
     episodes = np.asarray(played_under)
     if episodes.shape != gaps.shape or not np.issubdtype(episodes.dtype, np.integer):
@@ -35,7 +35,7 @@ def suboptimal_actions(mdp: TabularMDP, plays: Any, eps: float) -> int:
     An action may be counted here though its policy is within eps, for a state that the policy hardly meets; and not counted though its
     policy is poor, if every single action is poor by less. eps is in the user's reward units.
     """
-    _require_eps(eps)
+    require_eps(eps)
     counts = np.asarray(plays)
     shape = (mdp.horizon, mdp.states, mdp.actions)
     if counts.shape != shape or not np.issubdtype(counts.dtype, np.integer):
@@ -44,6 +44,6 @@ def suboptimal_actions(mdp: TabularMDP, plays: Any, eps: float) -> int:
     return int(counts[gaps > eps].sum())
 
 
-def _require_eps(eps: float) -> None:
+def require_eps(eps: float) -> None:
     if not 0 < eps < np.inf:
         raise ValueError(f"eps must be a positive number, not {eps!r}; at 0 rounding would decide what is optimal")

@@ -8,6 +8,7 @@ import pickle
 import signal
 import socket
 import struct
+import sys
 import threading
 import time
 import traceback
@@ -28,13 +29,15 @@ from lowswitch.threads import cores
 
 _CLOSING_SECONDS = 3.0  # for players to close what they have open
 _REAPING_SECONDS = 1.0  # from a signal to the exit code
+_LONGEST_PATIENCE = 10**6  # seconds, eleven days: a socket's time limit and a wait can hold it
+_PR_SET_PDEATHSIG = 1  # linux/prctl.h
 _HELLO, _READY, _UNABLE = b"hello", b"ready", b"unable: "
 
 
 def require_patience(patience: float) -> float:
     """A positive number of seconds."""
-    if isinstance(patience, bool) or not isinstance(patience, int | float) or not 0 < patience < float("inf"):
-        raise ValueError(f"patience must be a positive number of seconds, not {patience!r}")
+    if isinstance(patience, bool) or not isinstance(patience, int | float) or not 0 < patience <= _LONGEST_PATIENCE:
+        raise ValueError(f"patience must be a positive number of seconds, at most {_LONGEST_PATIENCE}, not {patience!r}")
     return float(patience)
 
 
@@ -43,7 +46,8 @@ class Processes:
     """Processes of this machine, one player in each; `workers` is the number of cores unless given.
 
     A worker that does not answer within `patience` seconds counts as hung: it is killed and its episodes are played elsewhere. Every worker
-    imports the main script, so a script opens its fleets under `if __name__ == "__main__":`.
+    imports the main script, so a script opens its fleets under `if __name__ == "__main__":`. Workers are daemonic and end with the driver,
+    so an environment cannot start `multiprocessing` children of its own.
     """
 
     workers: int | None = None
@@ -90,12 +94,16 @@ class ProcessEngine:
 
     def close(self, workers: Sequence[ProcessWorker]) -> None:
         deadline = time.monotonic() + _CLOSING_SECONDS
-        for worker in workers:
-            worker.connection.close()  # that is its signal to end
-        for worker in workers:
-            worker.process.join(max(0.0, deadline - time.monotonic()))
-        for worker in workers:
-            worker.kill()
+        try:
+            for worker in workers:
+                worker.connection.close()  # that is its signal to end
+            for worker in workers:
+                worker.process.join(max(0.0, deadline - time.monotonic()))
+        finally:  # also when a second Ctrl-C cuts the waiting short
+            for worker in workers:
+                worker.process.kill()  # all of them, before any is waited for
+            for worker in workers:
+                worker.kill()
 
 
 class ProcessWorker:
@@ -179,6 +187,7 @@ def _interrupts_held_back() -> Iterator[None]:
 def serve(connection: Connection) -> None:
     """Play what comes through the pipe until it closes."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    _die_with_the_driver()
     threading.Thread(target=_follow_the_driver, daemon=True).start()
     with suppress(EOFError, OSError):  # the driver has closed the pipe: time to go
         connection.send_bytes(_HELLO)
@@ -195,8 +204,23 @@ def serve(connection: Connection) -> None:
             station.close()
 
 
+def _die_with_the_driver() -> None:
+    """Let the kernel end this process with the thread that started it: a player that hangs may hold the GIL, and then no thread here runs.
+
+    A crew lives within one call, so that thread does not end before the crew does.
+    """
+    driver = multiprocessing.parent_process()
+    if sys.platform != "linux" or driver is None:
+        return
+    import ctypes
+
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, ctypes.c_ulong(signal.SIGKILL))
+    if os.getppid() != driver.pid:  # it was gone before that
+        os._exit(1)
+
+
 def _follow_the_driver() -> None:
-    """End this process when the driver is gone, even when the player hangs: nobody else would."""
+    """End this process when the driver is gone, wherever the system does not: nobody else would."""
     driver = multiprocessing.parent_process()
     if driver is not None:
         driver.join()

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from lowswitch import storage
-from lowswitch.concurrent.mistakes import mistakes, suboptimal_actions
+from lowswitch.concurrent.mistakes import mistakes, require_eps, suboptimal_actions
 from lowswitch.mdp import TabularMDP
 from lowswitch.regret import deployment_gaps
 from lowswitch.simulate import Runs, fields_of_runs
@@ -65,6 +65,7 @@ class ConcurrentRun(Runs):
 
     def rounds_to(self, mdp: TabularMDP, eps: float) -> int | None:
         """Rounds before the first policy within eps of the optimum was deployed; None if none was."""
+        require_eps(eps)
         good = np.flatnonzero(self._gaps(mdp) <= eps)
         return int(np.append(0, self.rounds_at)[good[0]]) if len(good) else None
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import time
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 
@@ -24,6 +26,7 @@ from lowswitch.mdp import TabularMDP, require_count
 from lowswitch.parts import Algorithm
 from lowswitch.progress import LOADING, Progress, needs_loading
 from lowswitch.regret import require_starts
+from lowswitch.schedules import is_number
 from lowswitch.simulate import Curves, checked_seeds, optimal_value_of
 from lowswitch.streams import stream_key
 from lowswitch.threads import Pace
@@ -62,7 +65,7 @@ def run(
     crew_of = InProcess() if fleet is None else fleet
     if isinstance(crew_of, type) or not hasattr(crew_of, "open"):
         raise ValueError(f"fleet must be InProcess(), Processes(workers=...) or Ray(...) of lowswitch.concurrent, not {fleet!r}")
-    if not save_every >= 0:
+    if not (is_number(save_every) and save_every >= 0):
         raise ValueError(f"save_every must be a number of seconds, 0 or more, not {save_every!r}")
     resumed = checkpoint is not None and Path(checkpoint).exists()
     if checkpoint is not None:
@@ -82,7 +85,7 @@ def run(
 
 def _checked_plan(source: Any, algorithm: Algorithm, episodes: int, machines: int, rule: str, seed: int, regret: bool) -> Plan:
     given = source_of(source)
-    if rule not in ("trigger", "switch", "speculate"):
+    if rule not in get_args(RoundRule):
         raise ValueError(f'rule must be "trigger", "switch" or "speculate", not {rule!r}')
     if rule == "speculate" and not given.replayable:
         raise ValueError(
@@ -97,7 +100,7 @@ def _checked_plan(source: Any, algorithm: Algorithm, episodes: int, machines: in
         machines=require_count("machines", machines),
         rule=rule,
         seed=checked_seeds([seed])[0],
-        regret=regret,
+        regret=bool(regret),
     )
     if isinstance(given, Tabular):
         require_starts(given.mdp, plan.episodes)
@@ -123,8 +126,8 @@ class _Driver:
     ) -> None:
         self.plan, self.stop, self.state, self.bar = plan, stop, state, bar
         self.checkpoint, self.save_every = checkpoint, save_every
-        self.whole = True  # the state is that between two rounds
         self.begin = self.saved = self.drawn = time.perf_counter()
+        self.saved_at = -1  # rounds
 
     def drive(self, fleet: Fleet) -> str:
         """Play to the end; return what ended the run."""
@@ -133,17 +136,28 @@ class _Driver:
                 self._play_here(self.plan.source.mdp)
             else:
                 self._play_with(fleet)
-        finally:
-            if self.checkpoint is not None and self.whole:
+        except BaseException as error:
+            try:
                 self._save()
+            except Exception as failure:
+                error.add_note(f"what was reached since the last checkpoint is lost: {failure}")
+            raise
+        self._save_at_the_end()
         return self._reason()
+
+    def _save_at_the_end(self) -> None:
+        """Write the checkpoint; a disk that is full must not cost a result."""
+        try:
+            self._save()
+        except Exception as failure:
+            warnings.warn(f"the last checkpoint was not written: {failure}", RuntimeWarning, stacklevel=4)
 
     def _play_here(self, mdp: TabularMDP) -> None:
         """Tables in this process: whole stretches of rounds are compiled."""
         from lowswitch import kernels
 
-        state, pace = self.state, Pace(16)
-        policy, episodes = state.policy(), np.zeros(self.plan.machines, dtype=np.int64)
+        state, pace = self.state, Pace(10**5 // (self.plan.machines * self.plan.source.horizon))
+        policy, episodes = state.policy(), self._room_for_a_round()
         key = stream_key(self.plan.seed)
 
         def play(most: int) -> None:
@@ -185,14 +199,16 @@ class _Driver:
 
         state = self.state
         state.make_room()
-        episodes = np.zeros(self.plan.machines, dtype=np.int64)
-        episodes = episodes[: kernels.plan_round(state.window, state.rounds, episodes)]
+        with self._timed("learn"):
+            episodes = self._room_for_a_round()
+            episodes = episodes[: kernels.plan_round(state.window, state.rounds, episodes)]
         with self._timed("play"):
             played = crew.play(changes, episodes)
         with self._timed("learn"):
-            self.whole = False
             _learn(state, policy, episodes, played)
-            self.whole = True
+
+    def _room_for_a_round(self) -> np.ndarray:
+        return np.zeros(min(self.plan.machines, len(self.state.window.ready)), dtype=np.int64)
 
     def _ended(self) -> bool:
         return self._reason() != ""
@@ -220,10 +236,10 @@ class _Driver:
             self._save()
 
     def _save(self) -> None:
-        if self.checkpoint is not None:
+        if self.checkpoint is not None and self.saved_at != self.state.rounds.counts[0]:
             with self._timed("save"):
                 save_state(self.checkpoint, self.plan, self.stop, self.state)
-            self.saved = time.perf_counter()
+            self.saved, self.saved_at = time.perf_counter(), int(self.state.rounds.counts[0])
 
     @contextmanager
     def _timed(self, part: str) -> Iterator[None]:
@@ -238,14 +254,18 @@ def _learn(state: State, policy: np.ndarray, episodes: np.ndarray, played: Traje
     """Take in the episodes of a round, and learn as many as its rule keeps."""
     from lowswitch import kernels
 
-    kernels.receive_round(state.window, state.rounds, policy, state.rule.A, episodes, played.states, played.rewards)
-    kernels.learn_round(state.rule, state.tables, state.model, state.evaluation, state.log, state.account, state.window, state.rounds)
+    learning = state.rule, state.tables, state.model, state.evaluation, state.log, state.account, state.window, state.rounds
+    kernels.end_round(*learning, policy, episodes, played.states, played.rewards)
 
 
 def _compile(plan: Plan, stop: Stop) -> None:
-    """Load the kernels of a round, with a state that is thrown away."""
-    state, shape = fresh_state(plan, stop), (0, plan.source.horizon)
-    _learn(state, state.policy(), np.zeros(0, dtype=np.int64), Trajectories(np.zeros(shape, dtype=np.int32), np.zeros(shape)))
+    """Load the kernels of a round, with a small state that is thrown away."""
+    from lowswitch import kernels
+
+    state, shape = fresh_state(replace(plan, episodes=1, machines=1), stop), (0, plan.source.horizon)
+    nobody = np.zeros(0, dtype=np.int64)
+    kernels.plan_round(state.window, state.rounds, nobody)
+    _learn(state, state.policy(), nobody, Trajectories(np.zeros(shape, dtype=np.int32), np.zeros(shape)))
 
 
 # ---- the result ------------------------------------------------------------------------------------------------------
@@ -267,7 +287,7 @@ def _gather(plan: Plan, state: State, reason: str) -> ConcurrentRun:
         episodes=told,
         seeds=np.array([plan.seed], dtype=np.int64),
         optimal_value=optimal_value_of(source.mdp, told) if isinstance(source, Tabular) else np.nan,
-        regret=curves.regret[:, -1] if told else np.zeros(1),
+        regret=curves.regret[:, -1] if told else np.where(state.evaluation.wanted, np.zeros(1), np.nan),
         local_switches=np.array([len(changes)]),
         deployments=state.log.counts[1:2].copy(),
         triggers=np.array([count_triggers(state.rule, state.tables)]),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
@@ -90,6 +91,7 @@ class TabularPlayer:
 
     def __init__(self, mdp: TabularMDP, seed: int) -> None:
         self.mdp, self.key = mdp, stream_key(seed)
+        self.play(mdp.actions_allowed.argmax(axis=-1), np.zeros(0, dtype=np.int64))  # compiles while the worker is still starting
 
     def play(self, policy: np.ndarray, episodes: np.ndarray) -> Trajectories:
         from lowswitch import kernels
@@ -138,20 +140,26 @@ class Gymnasium:
         """The environment."""
         import gymnasium
 
-        if callable(self.environment):
-            return self.environment(**self.options)
+        if not isinstance(self.environment, str) and not callable(self.environment):
+            raise ValueError(f"an environment is a registered name or a function that makes one, not {self.environment!r}")
         try:
-            return gymnasium.make(self.environment, **self.options)
-        except gymnasium.error.Error as error:
-            raise ValueError(f"there is no environment {self.environment!r} with options {self.options} ({error})") from error
+            made = (
+                gymnasium.make(self.environment, **self.options) if isinstance(self.environment, str) else self.environment(**self.options)
+            )
+        except Exception as error:  # whatever its constructor raises
+            raise ValueError(
+                f"cannot make the environment {name_of(self.environment)} with options {self.options} ({type(error).__name__}: {error})"
+            ) from error
+        if not isinstance(made, gymnasium.Env):
+            raise ValueError(f"{name_of(self.environment)} made {made!r}, which is no Gymnasium environment")
+        return made
 
     def player(self, seed: int) -> GymnasiumPlayer:
         return GymnasiumPlayer(self, seed)
 
     def facts(self) -> dict[str, Any]:
-        made_by = self.environment
-        name = made_by if isinstance(made_by, str) else f"{made_by.__module__}.{getattr(made_by, '__qualname__', made_by)}"
-        return {"environment": name, "options": repr(sorted(self.options.items())), "rewards": [self.scale.low, self.scale.high]}
+        options = {key: name_of(value) for key, value in self.options.items()}
+        return {"environment": name_of(self.environment), "options": options, "rewards": [self.scale.low, self.scale.high]}
 
 
 class GymnasiumPlayer:
@@ -215,6 +223,8 @@ class System:
     ) -> None:
         if not callable(play):
             raise ValueError(f"play must be a function play(policy, episodes) -> (states, actions, rewards), not {play!r}")
+        if not (isinstance(reward_range, tuple | list) and len(reward_range) == 2):
+            raise ValueError(f"reward_range must be two numbers (low, high), not {reward_range!r}")
         self.play, self.replayable, self.scale = play, replayable, Scale(*reward_range)
         self.horizon, self.states = require_count("horizon", horizon), require_count("states", states)
         self.actions = require_count("actions", actions)
@@ -225,7 +235,7 @@ class System:
 
     def facts(self) -> dict[str, Any]:
         return {
-            "system": [self.horizon, self.states, self.actions],
+            "system": name_of(self.play),
             "allowed": hashlib.sha256(self.actions_allowed.tobytes()).hexdigest(),
             "rewards": [self.scale.low, self.scale.high],
         }
@@ -264,6 +274,17 @@ class SystemPlayer:
 
     def close(self) -> None:
         pass
+
+
+def name_of(thing: Any) -> str:
+    """What tells functions and options apart and is the same in the next process: no address in memory."""
+    if isinstance(thing, functools.partial):
+        given = [name_of(value) for value in thing.args] + [f"{key}={name_of(value)}" for key, value in thing.keywords.items()]
+        return f"{name_of(thing.func)}({', '.join(given)})"
+    if isinstance(thing, str | int | float | bool | None | tuple | list | dict):
+        return repr(thing)
+    named = thing if hasattr(thing, "__qualname__") else type(thing)
+    return f"{named.__module__}.{named.__qualname__}"
 
 
 def source_of(given: Any) -> Source:

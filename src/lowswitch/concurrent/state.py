@@ -110,9 +110,9 @@ class State:
         """Let the log hold what one more round may change."""
         size = len(self.log.changes)
         if self.log.counts[2] + self.rounds.room > size:
-            more = max(size, self.rounds.room)
-            self.rounds = self.rounds._replace(stamps=_longer(self.rounds.stamps, more))
-            self.log = self.log._replace(changes=_longer(self.log.changes, more))
+            used, more = int(self.log.counts[2]), size + max(size, self.rounds.room)
+            self.rounds = self.rounds._replace(stamps=_longer(self.rounds.stamps[:used], more))
+            self.log = self.log._replace(changes=_longer(self.log.changes[:used], more))
 
     def arrays(self) -> dict[str, np.ndarray]:
         """What changes as the run goes on, by name."""
@@ -128,8 +128,11 @@ class State:
         }
 
 
-def _longer(array: np.ndarray, more: int) -> np.ndarray:
-    return np.concatenate([array, np.zeros((more, array.shape[1]), dtype=array.dtype)])
+def _longer(array: np.ndarray, size: int) -> np.ndarray:
+    """The array at the beginning of a longer one; pages that are not touched cost nothing."""
+    longer = np.zeros((size, *array.shape[1:]), dtype=array.dtype)
+    longer[: len(array)] = array
+    return longer
 
 
 def fresh_state(plan: Plan, stop: Stop) -> State:
@@ -195,6 +198,7 @@ def _unit_gap(mdp: TabularMDP, eps: float | None) -> float:
 # ---- checkpoints -----------------------------------------------------------------------------------------------------
 
 _KIND = "concurrent checkpoint"
+_GROWING = {"log_changes", "rounds_stamps"}  # written as far as they are used
 
 
 def save_state(path: str | os.PathLike[str], plan: Plan, stop: Stop, state: State) -> None:
@@ -213,19 +217,24 @@ def load_state(path: str | os.PathLike[str], plan: Plan, stop: Stop) -> State:
     facts, arrays = storage.read(path, _KIND)
     state = fresh_state(plan, stop)
     try:
-        _require_same_plan(path, facts["plan"], plan.facts())
-        used = len(arrays["log_changes"])
-        state.rounds = state.rounds._replace(stamps=_longer(arrays.pop("rounds_stamps"), len(state.rounds.stamps)))
-        state.log = state.log._replace(changes=_longer(arrays.pop("log_changes"), len(state.log.changes)))
-        for name, array in state.arrays().items():
-            if name not in ("rounds_stamps", "log_changes"):
-                array[...] = arrays[name]
-        if used != state.log.counts[2]:
-            raise ValueError(f"{used} row changes for {state.log.counts[2]}")
-        state.seconds, state.traffic = facts["seconds"], facts["traffic"]
-        same_stop = all(facts["stop"][name] == getattr(stop, name) for name in ("policy", "mixture"))
-    except (KeyError, TypeError, IndexError) as error:
+        differs = _difference(facts["plan"], plan.facts())
+        if not differs:
+            used = int(arrays["log_counts"][2])
+            for name, array in state.arrays().items():
+                shape = (used, *array.shape[1:]) if name in _GROWING else array.shape
+                if arrays[name].shape != shape or arrays[name].dtype != array.dtype:
+                    raise ValueError(f"{name} is {arrays[name].dtype} of {arrays[name].shape}")
+            state.rounds = state.rounds._replace(stamps=_longer(arrays["rounds_stamps"], used + len(state.rounds.stamps)))
+            state.log = state.log._replace(changes=_longer(arrays["log_changes"], used + len(state.log.changes)))
+            for name in state.arrays().keys() - _GROWING:
+                state.arrays()[name][...] = arrays[name]
+            _require_in_range(state)
+            state.seconds, state.traffic = facts["seconds"], facts["traffic"]
+            same_stop = all(facts["stop"][name] == getattr(stop, name) for name in ("policy", "mixture"))
+    except (KeyError, TypeError, IndexError, ValueError) as error:
         raise ValueError(f"{str(path)!r} is no whole checkpoint ({error}); delete it to begin anew") from error
+    if differs:
+        raise ValueError(f"{str(path)!r} is a checkpoint of another configuration: {differs}; ask for that, or name another file")
     if state.evaluation.wanted and isinstance(plan.source, Tabular):
         state.evaluation, _ = evaluation_of(plan.source.mdp, state.policy()[None])
     if not same_stop:
@@ -234,10 +243,13 @@ def load_state(path: str | os.PathLike[str], plan: Plan, stop: Stop) -> State:
     return state
 
 
-def _require_same_plan(path: str | os.PathLike[str], saved: dict[str, Any], asked: dict[str, Any]) -> None:
-    for name, value in asked.items():
-        if saved[name] != value:
-            raise ValueError(
-                f"{str(path)!r} is a checkpoint of another configuration: its {name} is {saved[name]!r}, not {value!r}; "
-                "ask for that, or name another file"
-            )
+def _difference(saved: dict[str, Any], asked: dict[str, Any]) -> str:
+    """What tells two plans apart, in words; nothing if nothing does."""
+    return next((f"its {name} is {saved[name]!r}, not {value!r}" for name, value in asked.items() if saved[name] != value), "")
+
+
+def _require_in_range(state: State) -> None:
+    """The kernels trust states and actions."""
+    for name, array, size in (("states", state.window.states, state.rule.S), ("actions", state.window.actions, state.rule.A)):
+        if array.size and not (array.min() >= 0 and array.max() < size):
+            raise ValueError(f"{name} from {array.min()} to {array.max()}")

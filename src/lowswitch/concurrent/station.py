@@ -51,7 +51,7 @@ class Station:
         try:
             states, rewards = self._played(order)
         except PlayError as error:
-            return Failure(order.key, error.message, error.episode, error.step, traceback.format_exc())
+            return Failure(order.key, str(error.message), error.episode, error.step, traceback.format_exc())
         except BaseException as error:  # also an environment that calls exit(): the driver must hear of it
             return Failure(order.key, repr(error), int(order.episodes[0]), None, traceback.format_exc())
         return Answer(order.key, time.perf_counter() - begin, states, rewards)

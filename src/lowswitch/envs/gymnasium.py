@@ -238,8 +238,10 @@ def sizes(env: gymnasium.Env[Any, Any], horizon: int) -> Sizes:
 
 def reward_scale(reward_range: tuple[float, float]) -> Scale:
     """The least and the largest reward an environment can pay, 0 included."""
-    low, high = reward_range
-    scale = Scale(low, high)
+    if not (isinstance(reward_range, tuple | list) and len(reward_range) == 2):
+        raise ValueError(f"reward_range must be two numbers (low, high), not {reward_range!r}")
+    scale = Scale(*reward_range)
+    low, high = scale.low, scale.high
     if not low <= 0 <= high:
         raise ValueError(f"reward_range must contain 0, which the steps after termination pay, not [{low:g}, {high:g}]; widen it")
     return scale
