@@ -21,7 +21,7 @@ from lowswitch.concurrent import crew as crew_module
 from lowswitch.concurrent.cluster import Ray
 from lowswitch.concurrent.fleets import FleetError, InProcess
 from lowswitch.concurrent.sources import PlayError, Tabular
-from test_fleets import H, NONE, Toy, Trouble, children, die, everybody_up, hang, lives, raise_error, same, some_changes, until, zeros
+from test_fleets import NONE, H, Toy, Trouble, children, die, everybody_up, hang, lives, raise_error, same, some_changes, until, zeros
 
 CPUS = 4
 TESTS = str(pathlib.Path(__file__).parent)
