@@ -1,4 +1,4 @@
-"""Mixtures of policies on a fleet: each episode is played by its own member, and the machines with the same one play together."""
+"""Mixtures of policies on a fleet: each episode is played by its own member, and the machines with the same policy play together."""
 
 from __future__ import annotations
 
@@ -24,17 +24,20 @@ class Mixed:
 
 
 class MixedCrew:
-    """Calls a crew once for each member that plays in a round, after the rows in which that differs from the member before."""
+    """Calls a crew once for each policy that plays in a round, with the rows in which it differs from the one before."""
 
     def __init__(self, crew: Crew, family: Family, mixture: np.ndarray) -> None:
         self.crew, self.family = crew, family
         self.mixture, self.known = mixture.copy(), mixture[0].copy()  # [members, H, S], and what the crew has [H, S]
+        self.alike = _alike(self.mixture)
 
     def play(self, changes: np.ndarray, episodes: np.ndarray) -> Trajectories:
         """As any crew; the changes [n, 2 + members] have an action for each member."""
-        steps, states, *actions = changes.T
-        self.mixture[:, steps, states] = actions
-        shape, members = (len(episodes), self.mixture.shape[1]), self.family.drawn(episodes)
+        if len(changes):
+            steps, states, *actions = changes.T
+            self.mixture[:, steps, states] = actions
+            self.alike = _alike(self.mixture)
+        shape, members = (len(episodes), self.mixture.shape[1]), self.alike[self.family.drawn(episodes)]
         played = Trajectories(np.empty(shape, dtype=np.int32), np.empty(shape))
         for member in np.unique(members):
             places = np.flatnonzero(members == member)
@@ -63,3 +66,9 @@ class MixedCrew:
 
     def close(self) -> None:
         self.crew.close()
+
+
+def _alike(mixture: np.ndarray) -> np.ndarray:  # [members]
+    """For each member the first that has the same policy."""
+    _, first, which = np.unique(mixture.reshape(len(mixture), -1), axis=0, return_index=True, return_inverse=True)
+    return first[which.reshape(-1)]
