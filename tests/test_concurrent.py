@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 import lowswitch as ls
-from conftest import ALGORITHMS, PROBLEMS, learner_for, random_tables
+from conftest import ALGORITHMS, FIELD, PROBLEMS, learner_for, random_tables
 from exam import MACHINES, RULES, Kept, same_rounds, same_run, sequential
 from lowswitch import cli, concurrent, kernels, storage
 from lowswitch.concurrent import Gymnasium, InProcess, PlayError, Processes, Stop, System
@@ -29,6 +29,7 @@ from lowswitch.reproduce.rounds import count_rounds
 from lowswitch.streams import stream_key
 
 EPISODES = 1500
+TOLD = {name: algorithm for name, algorithm in ALGORITHMS.items() if not isinstance(algorithm.estimator, ls.QLearning)}
 
 
 class Here:
@@ -42,16 +43,27 @@ class Here:
 
 
 @pytest.mark.parametrize("rule", RULES)
-def test_every_number_of_machines_is_the_sequential_run(mdp, algorithm, rule):
-    expected = sequential(mdp, algorithm, EPISODES, seed=5)
+def test_every_number_of_machines_is_the_sequential_run(mdp, paper_algorithm, rule):
+    sits_the_exam(mdp, paper_algorithm, rule, EPISODES)
+
+
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("problem", ["sparse-bernoulli", "masked-sequence"])
+@pytest.mark.parametrize("name", FIELD)
+def test_every_number_of_machines_is_the_sequential_run_of_every_family(problem, name, rule):
+    sits_the_exam(PROBLEMS[problem](), FIELD[name], rule, 120)
+
+
+def sits_the_exam(mdp, algorithm, rule, episodes):
+    expected = sequential(mdp, algorithm, episodes, seed=5)
     for machines in MACHINES:
-        run = concurrent.run(mdp, algorithm, EPISODES, machines=machines, rule=rule, seed=5)
+        run = concurrent.run(mdp, algorithm, episodes, machines=machines, rule=rule, seed=5)
         same_run(run, expected)
         assert run.kept + run.thrown_away == run.played == run.played_under.sum()
         assert run.plays.sum() == run.played * mdp.horizon
         assert run.rounds_curve[-1] == run.rounds
         if machines == 1:
-            assert run.rounds == run.played == EPISODES
+            assert run.rounds == run.played == episodes
 
 
 @pytest.mark.parametrize("rule", RULES)
@@ -74,10 +86,20 @@ def two_processes():
 @pytest.mark.parametrize("rule", RULES)
 @pytest.mark.parametrize("machines", MACHINES)
 def test_processes_play_the_same(two_processes, name, rule, machines):
-    mdp, algorithm = PROBLEMS["sparse-bernoulli"](), ALGORITHMS[name]
-    run = concurrent.run(mdp, algorithm, 300, machines=machines, rule=rule, fleet=two_processes)
-    same_run(run, sequential(mdp, algorithm, 300))
-    same_rounds(run, concurrent.run(mdp, algorithm, 300, machines=machines, rule=rule))
+    same_in_processes(two_processes, ALGORITHMS[name], 300, rule, machines)
+
+
+@pytest.mark.parametrize("name", TOLD)
+@pytest.mark.parametrize("rule", RULES)
+def test_processes_play_every_family(two_processes, name, rule):
+    same_in_processes(two_processes, TOLD[name], 100, rule, 13)
+
+
+def same_in_processes(fleet, algorithm, episodes, rule, machines):
+    mdp = PROBLEMS["sparse-bernoulli"]()
+    run = concurrent.run(mdp, algorithm, episodes, machines=machines, rule=rule, fleet=fleet)
+    same_run(run, sequential(mdp, algorithm, episodes))
+    same_rounds(run, concurrent.run(mdp, algorithm, episodes, machines=machines, rule=rule))
 
 
 LAKE, LAKE_EPISODES = {"environment": "FrozenLake-v1", "horizon": 8, "is_slippery": True}, 80
@@ -100,7 +122,7 @@ def lake_processes():
     kept.crew.close()
 
 
-@pytest.mark.parametrize("name", ["ucb2-h", "ucb2-b"])
+@pytest.mark.parametrize("name", ["ucb2-h", "ucb2-b", "stage-q", "mvp", "mixture"])
 @pytest.mark.parametrize("rule", RULES)
 def test_a_gymnasium_environment_is_played_as_one_by_one(lake_processes, name, rule):
     expected = told_one_by_one(ALGORITHMS[name])
@@ -167,29 +189,35 @@ def test_the_interpreter_plays_the_same_rounds(rule):
 # ---- rounds ----------------------------------------------------------------------------------------------------------
 
 
+def counts_triggers(mdp, algorithm, episodes):
+    """A function that says how many triggers a learner has met: visits that are some by the schedule, or the plans of a planner."""
+    if algorithm.replans:
+        return lambda learner: learner._family.triggers()
+    due = algorithm.schedule.triggers(horizon=mdp.horizon, limit=episodes)
+    triggers = sorted({*range(1, due.every_until + 1), *due.later})
+    return lambda learner: np.searchsorted(triggers, learner.visits, side="right").sum()
+
+
 def plain_rounds(mdp, algorithm, episodes, machines, rule):
     """Rounds and episodes played, with lists and ask and tell: paper-notes A.4 and A.5, an episode at a time."""
-    learner, player = learner_for(mdp, algorithm, episodes), Tabular(mdp).player(0)
-    due = algorithm.schedule.triggers(horizon=mdp.horizon, limit=episodes)
-    triggers = set(range(1, due.every_until + 1)) | set(due.later)
+    learner, player, triggers = learner_for(mdp, algorithm, episodes), Tabular(mdp).player(0), counts_triggers(mdp, algorithm, episodes)
     steps, ahead, rounds, played = np.arange(mdp.horizon), {}, 0, 0
     while learner.told < episodes:
         window = range(learner.told, min(episodes, learner.told + machines * (2 if rule == "speculate" else 1)))
         wanted = [k for k in window if k not in ahead][:machines]
-        trajectories = player.play(learner.policy.copy(), np.array(wanted))
-        for k, states, rewards in zip(wanted, *trajectories, strict=True):
-            ahead[k] = states, learner.policy[steps, states], rewards
+        for k in wanted:
+            (states,), (rewards,) = player.play(learner.policy_for(k).copy(), np.array([k]))
+            ahead[k] = states, learner.policy_for(k)[steps, states], rewards
         rounds, played, cut = rounds + 1, played + len(wanted), False
         while not cut and learner.told in ahead:
             states, actions, rewards = ahead[learner.told]
             if (actions != learner.policy[steps, states]).any():
                 break
             del ahead[learner.told]
-            switch = learner.tell(states, actions, rewards)
-            triggered = any(n in triggers for n in learner.visits[steps, states, actions])
-            cut = (rule == "switch" and switch is not None) or (rule == "trigger" and triggered)
+            before, switch = triggers(learner), learner.tell(states, actions, rewards)
+            cut = (rule == "switch" and switch is not None) or (rule == "trigger" and triggers(learner) > before)
         if rule == "speculate":
-            ahead = {k: t for k, t in ahead.items() if (t[1] == learner.policy[steps, t[0]]).all()}
+            ahead = {k: t for k, t in ahead.items() if (t[1] == learner.policy_for(k)[steps, t[0]]).all()}
         elif cut:
             ahead = {}
     return rounds, played
@@ -203,9 +231,17 @@ def test_rounds_are_those_of_plain_lists(mdp, rule, machines):
     assert (run.rounds, run.played) == plain_rounds(mdp, algorithm, 300, machines, rule)
 
 
-def test_rounds_of_switch_keep_the_bound_and_are_counted_by_the_history(mdp, algorithm):
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("name", [name for name in TOLD if not name.endswith("budget")])
+def test_rounds_of_every_family_are_those_of_plain_lists(name, rule):
+    mdp = PROBLEMS["dense"]()
+    run = concurrent.run(mdp, TOLD[name], 200, machines=9, rule=rule)
+    assert (run.rounds, run.played) == plain_rounds(mdp, TOLD[name], 200, 9, rule)
+
+
+def test_rounds_of_switch_keep_the_bound_and_are_counted_by_the_history(mdp, paper_algorithm):
     for machines in (*MACHINES, EPISODES, 10**5):
-        run = concurrent.run(mdp, algorithm, EPISODES, machines=machines)
+        run = concurrent.run(mdp, paper_algorithm, EPISODES, machines=machines)
         assert run.rounds == count_rounds(run.history[0], EPISODES, machines)
         assert run.rounds <= ls.theory.rounds_bound(K=EPISODES, M=machines, deployments=int(run.deployments[0]))
         assert run.rounds_at.tolist() == sorted(set(run.rounds_at.tolist()))  # a round has one deployment at most
@@ -218,10 +254,17 @@ def test_each_rule_keeps_more_than_the_one_before(mdp):
         assert speculate <= switch <= trigger
 
 
-def test_a_round_is_cut_by_hand():
-    """One state, one step, two actions; three machines. eta = 0.9, r* = 1: triggers at visits 1, 2, 4, 7, 14 of an action."""
+@pytest.mark.parametrize(
+    "algorithm",
+    [
+        ls.ucb2_hoeffding(c=1e-9, eta=0.9, r_star=1),  # triggers at visits 1, 2, 4, 7, 14 of an action
+        ls.stage_q(c=1e-9, schedule=ls.Visits((1, 2, 4, 7))),
+        ls.ucbvi(c=1e-9, schedule=ls.Visits((1, 2, 4, 7))),
+    ],
+)
+def test_a_round_is_cut_by_hand(algorithm):
+    """One state, one step, two actions; three machines."""
     mdp = ls.TabularMDP(np.ones((1, 2, 1)), np.array([[0.2, 0.9]]), horizon=1)
-    algorithm = ls.ucb2_hoeffding(c=1e-9, eta=0.9, r_star=1)
     # episode 0 plays action 0: 0.2 < 1, so action 1 comes; episodes 1, 2, 4 and 7 are triggers of action 1, and nothing changes any more
     switch = concurrent.run(mdp, algorithm, 9, machines=3)
     assert switch.history[0].changes.tolist() == [[0, 0, 0, 1]]
@@ -314,6 +357,27 @@ def test_a_run_of_no_episodes_has_no_regret_that_is_known():
     assert run.to_dict()["steps_per_second"] == 0
 
 
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("name", ["stage-q", "mvp", "mixture"])
+def test_every_family_stops_at_values(name, rule):
+    mdp, algorithm, episodes, eps = PROBLEMS["dense"](), TOLD[name], 2000, 0.1
+    whole = sequential(mdp, algorithm, episodes)
+    gaps = deployment_gaps(mdp, whole.history[0], initial=whole.initial)
+    ends = np.unique(whole.history[0].episode)[np.flatnonzero(gaps <= eps)[0] - 1] + 1
+    regret = [exact_regret(mdp, part, episodes=k, initial=whole.initial) for k, part in histories(whole.history[0], episodes)]
+    mixed = 1 + int(np.flatnonzero(np.array(regret) <= eps * np.arange(1, episodes + 1))[0])
+    for machines in (7, 64):
+        run = concurrent.run(mdp, algorithm, episodes, machines=machines, rule=rule, stop=Stop(policy=eps))
+        assert (run.stopped, run.episodes) == ("policy", ends)
+        run = concurrent.run(mdp, algorithm, episodes, machines=machines, rule=rule, stop=Stop(mixture=eps))
+        assert (run.stopped, run.episodes) == ("mixture", mixed)
+
+
+def histories(history, episodes):
+    """Every number of episodes with the history up to there."""
+    return [(k, ls.History(history.changes[history.episode < k])) for k in range(1, episodes + 1)]
+
+
 def test_a_policy_that_is_good_from_the_beginning():
     mdp = ls.TabularMDP(np.ones((1, 2, 1)), np.array([[0.9, 0.2]]), horizon=1)
     run = concurrent.run(mdp, ALGORITHMS["ucb2-h"], 100, machines=3, stop=Stop(policy=0.1))
@@ -351,6 +415,17 @@ def test_a_run_in_pieces_is_the_whole_run(mdp, rule, fleet, tmp_path):
     again = concurrent.run(mdp, algorithm, EPISODES, machines=13, rule=rule, checkpoint=file)
     same_rounds(again, whole)
     assert list(tmp_path.iterdir()) == [file]
+
+
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("name", TOLD)
+def test_a_run_of_every_family_in_pieces_is_the_whole_run(name, rule, tmp_path):
+    mdp, file = PROBLEMS["per-step"](), tmp_path / "run.npz"
+    whole = concurrent.run(mdp, TOLD[name], 200, machines=7, rule=rule)
+    for rounds in (1, 2, 5, 13, 10**6):
+        run = concurrent.run(mdp, TOLD[name], 200, machines=7, rule=rule, checkpoint=file, stop=Stop(rounds=rounds))
+    same_run(run, whole)
+    same_rounds(run, whole)
 
 
 def test_a_stop_at_values_may_change_between_pieces(tmp_path):
@@ -737,6 +812,22 @@ def test_an_environment_that_raises_names_the_place_and_the_run_goes_on(fleet, t
     same_rounds(run, whole)
     assert run.history[0].changes.tolist() == whole.history[0].changes.tolist()
     assert set(multiprocessing.active_children()) == set(before)
+
+
+def test_an_error_in_a_mixture_names_the_machine_of_the_round():
+    mdp, calls = PROBLEMS["dense"](), []
+
+    def play(policy, episodes):
+        calls.append(episodes.tolist())
+        if 33 in episodes:
+            raise PlayError("the pump stopped", 33, 1)
+        return system_of(mdp).play(policy, episodes)
+
+    source = System(play, horizon=3, states=4, actions=3)
+    with pytest.raises(PlayError, match="^episode 33, step 1, machine 3: the pump stopped$"):
+        concurrent.run(source, ls.psrl(members=5, schedule=ls.Grid((30, 100))), 100, machines=10)
+    assert [len(group) for group in calls[:3]] == [10, 10, 10]  # all members begin alike
+    assert len(calls[3]) < 10
 
 
 def test_a_system_may_raise_its_own_play_error():

@@ -271,7 +271,7 @@ def test_each_episode_plays_a_member_of_the_mixture():
     learner, played = learner_for(mdp, algorithm, 2000), []
     for k in range(300):
         assert (learner.policy == learner.policy_for(k)).all()
-        played.append(learner._family.member(k))
+        played.append(learner._member(k))
         learner.tell(*play_episode(mdp, learner.policy, 0, k))
     assert learner.mixture.shape == (4, 3, 4)
     assert np.bincount(played, minlength=4).min() > 40  # 75 are expected of each

@@ -40,14 +40,21 @@ class History:
     @property
     def local_switches(self) -> int:
         """N_sw: the number of row changes; of mixtures those that changed how often each action is played."""
+        return int(np.count_nonzero(self.switched))
+
+    @property
+    def switched(self) -> np.ndarray:  # [n]
+        """Which row changes are local switches."""
         if self.members == 1:
-            return len(self.changes)
+            return np.ones(len(self.changes), dtype=bool)
         laws = np.sort(self.changes[:, 3:], axis=1)  # how many members play each action, and not which
         order = np.lexsort((np.arange(len(laws)), self.state, self.step))
         rows, laws = self.changes[order, 1:3], laws[order]
         first = np.append(True, (rows[1:] != rows[:-1]).any(axis=1))[: len(rows)]  # the first change of a row parts its members
         moved = np.append(True, (laws[1:] != laws[:-1]).any(axis=1))[: len(rows)]
-        return int(np.count_nonzero(first | moved))
+        switched = np.zeros(len(rows), dtype=bool)
+        switched[order] = first | moved
+        return switched
 
     @property
     def deployments(self) -> int:

@@ -659,9 +659,18 @@ def simulate(rule, tables, model, evaluation, log, account, key, first, last):
     return first
 
 
+@inline
+def is_cut(cut, triggered, switches):
+    """Whether what follows an episode waits for the next round."""
+    return (cut == AT_TRIGGER and triggered) or (cut == AT_SWITCH and switches > 0)
+
+
 @entry
-def digest_batch(rule, tables, states, actions, rewards, off_policy, first, changes):
-    """Learn episodes [B, H] in order; return (row changes logged, episode and step of the first off-policy action or -1, -1)."""
+def digest_batch(rule, tables, states, actions, rewards, off_policy, cut, first, changes):
+    """Learn episodes [B, H] in order up to the cut; return row changes, episodes learned, and the step of an off-policy action or -1.
+
+    With AT_MISMATCH only an episode that the deployed policy would play otherwise ends it.
+    """
     logged = 0
     for b in range(states.shape[0]):
         for h in range(rule.H):
@@ -677,8 +686,11 @@ def digest_batch(rule, tables, states, actions, rewards, off_policy, first, chan
                 log_switch(changes, logged + switches, first + b, h, x, tables.rows[h * rule.S + x]["action"])
                 switches += 1
                 spend_switch(rule.pace, tables.cells, tables.clock)
-        logged += end_episode(rule, tables, changes, logged + switches, first + b, switches, triggered)
-    return logged, -1, -1
+        switches = end_episode(rule, tables, changes, logged + switches, first + b, switches, triggered)
+        logged += switches
+        if is_cut(cut, triggered or switches > 0, switches):
+            return logged, b + 1, -1
+    return logged, states.shape[0], -1
 
 
 # ---- many machines, one policy a round -------------------------------------------------------------------------------
@@ -1480,25 +1492,29 @@ def simulate_stages(rule, tables, model, evaluation, log, account, key, first, l
 
 
 @entry
-def digest_stage_batch(rule, tables, states, actions, rewards, off_policy, first, changes):
+def digest_stage_batch(rule, tables, states, actions, rewards, off_policy, cut, first, changes):
     """As `digest_batch`, by stages."""
     logged = 0
     for b in range(states.shape[0]):
         for h in range(rule.H):
             if not off_policy and actions[b, h] != tables.rows[h * rule.S + states[b, h]]["action"]:
                 return logged, b, h
-        switches = 0
+        switches, triggered = 0, False
         for h in range(rule.H):
             y = states[b, h + 1] if h + 1 < rule.H else 0
             x, a = states[b, h], actions[b, h]
-            if digest_stage(rule, tables, h, x, a, rewards[b, h], y) == SWITCHED:
+            outcome = digest_stage(rule, tables, h, x, a, rewards[b, h], y)
+            triggered |= outcome != QUIET
+            if outcome == SWITCHED:
                 log_switch(changes, logged + switches, first + b, h, x, tables.rows[h * rule.S + x]["action"])
                 switches += 1
                 spend_switch(rule.pace, tables.cells, tables.clock)
         if switches > 0:
             spend_deployment(rule.pace, tables.cells, tables.clock)
         logged += switches
-    return logged, -1, -1
+        if is_cut(cut, triggered, switches):
+            return logged, b + 1, -1
+    return logged, states.shape[0], -1
 
 
 # ---- planning: counts --------------------------------------------------------------------------------------------------
@@ -1951,6 +1967,13 @@ def member_for(rule, tables, k):
     return np.int64(uniform(noise(tables.keys[1], np.uint64(k))) * rule.members)
 
 
+@entry
+def fill_members(rule, tables, episodes, members):
+    """Which of the deployed policies play these episodes [B]."""
+    for i in range(len(episodes)):
+        members[i] = member_for(rule, tables, episodes[i])
+
+
 @inline
 def pool_is_full(rule, tables):
     """Whether an episode might not find room for its successors."""
@@ -1993,10 +2016,13 @@ def simulate_planned(rule, tables, model, evaluation, log, account, key, first, 
 
 
 @entry
-def note_batch(rule, tables, states, actions, rewards, off_policy, first, changes):
-    """As `digest_batch`, for planners; the pool has room for the whole batch."""
+def note_batch(rule, tables, states, actions, rewards, off_policy, cut, first, changes):
+    """As `digest_batch`, for planners, whose triggers are the episodes after which they plan; ends early also where the pool is full."""
     logged = 0
     for b in range(states.shape[0]):
+        if pool_is_full(rule, tables):
+            return logged, b, -1
+        plans = tables.clock[3]
         policy = member_for(rule, tables, first + b) * rule.H * rule.S
         for h in range(rule.H):
             if not off_policy and actions[b, h] != tables.policy[policy + h * rule.S + states[b, h]]:
@@ -2005,5 +2031,8 @@ def note_batch(rule, tables, states, actions, rewards, off_policy, first, change
         for h in range(rule.H):
             y = states[b, h + 1] if h + 1 < rule.H else 0
             triggered |= note_visit(rule, tables, h, states[b, h], actions[b, h], rewards[b, h], y)
-        logged += end_planned_episode(rule, tables, changes, logged, first + b, triggered)[0]
-    return logged, -1, -1
+        changed = end_planned_episode(rule, tables, changes, logged, first + b, triggered)[0]
+        logged += changed
+        if is_cut(cut, tables.clock[3] > plans, changed):
+            return logged, b + 1, -1
+    return logged, states.shape[0], -1

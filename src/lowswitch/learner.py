@@ -58,8 +58,11 @@ class Learner:
 
     def policy_for(self, episode: int) -> np.ndarray:
         """The policy [H, S] that must play an episode, if nothing is deployed until then."""
-        policy: np.ndarray = self._mixture[self._family.member(episode)]
+        policy: np.ndarray = self._mixture[self._member(episode)]
         return policy
+
+    def _member(self, episode: int) -> int:
+        return int(self._family.drawn(np.array([episode]))[0])
 
     @property
     def mixture(self) -> np.ndarray:
@@ -111,12 +114,14 @@ class Learner:
         return switch
 
     def _learn(self, states: np.ndarray, actions: np.ndarray, rewards: np.ndarray, off_policy: bool) -> History | None:
+        from lowswitch import kernels
+
         family = self._family
         changes = np.zeros((len(states) * family.rule.pace.room, 3 + family.members), dtype=np.int64)
-        used, episode, step = family.learn(states, actions, rewards, off_policy, self.told, changes)
-        if episode >= 0:
+        used, episode, step = family.learn(states, actions, rewards, off_policy, kernels.AT_MISMATCH, self.told, changes)
+        if step >= 0:
             state, action = states[episode, step], actions[episode, step]
-            planned = family.policies()[family.member(self.told + episode), step, state]
+            planned = family.policies()[self._member(self.told + episode), step, state]
             hint = f"; the policy changed after episode {changes[0, 0] - self.told} of this batch, tell it up to there" if used else ""
             raise ValueError(
                 f"episode {episode} of the batch plays action {action} at step {step} in state {state} where the policy plays {planned}"

@@ -17,9 +17,15 @@ class FleetError(RuntimeError):
 class Crew(Protocol):
     """Workers that know the deployed policy; whoever plays an episode, it comes back at its place."""
 
-    bytes_sent: int
-    bytes_received: int
-    lost: int  # workers that died or hung and were replaced
+    @property
+    def bytes_sent(self) -> int: ...
+
+    @property
+    def bytes_received(self) -> int: ...
+
+    @property
+    def lost(self) -> int:
+        """Workers that died or hung and were replaced."""
 
     def play(self, changes: np.ndarray, episodes: np.ndarray) -> Trajectories:
         """Take over row changes [n, 3] (step, state, action) of the policy, then play these episodes [B], in any order and place."""

@@ -16,10 +16,11 @@ import numpy as np
 from lowswitch import storage
 from lowswitch.arrays import Account
 from lowswitch.concurrent.fleets import Crew, Fleet, InProcess
+from lowswitch.concurrent.mixtures import Mixed
 from lowswitch.concurrent.results import ConcurrentRun
 from lowswitch.concurrent.sources import Tabular, Trajectories, source_of
 from lowswitch.concurrent.state import Plan, State, Stop, fresh_state, load_state, save_state
-from lowswitch.families.rows import count_triggers
+from lowswitch.concurrent.told import learn_round
 from lowswitch.history import History
 from lowswitch.learner import require_algorithm, warn_if_loud
 from lowswitch.mdp import TabularMDP, require_count
@@ -128,17 +129,19 @@ class _Driver:
         self.checkpoint, self.save_every = checkpoint, save_every
         self.begin = self.saved = self.drawn = time.perf_counter()
         self.saved_at = -1  # rounds
+        self.whole = True  # the state is that between two rounds
 
     def drive(self, fleet: Fleet) -> str:
         """Play to the end; return what ended the run."""
         try:
-            if isinstance(fleet, InProcess) and isinstance(self.plan.source, Tabular):
+            if self.state.compiled and isinstance(fleet, InProcess) and isinstance(self.plan.source, Tabular):
                 self._play_here(self.plan.source.mdp)
             else:
                 self._play_with(fleet)
         except BaseException as error:
             try:
-                self._save()
+                if self.whole:
+                    self._save()
             except Exception as failure:
                 error.add_note(f"what was reached since the last checkpoint is lost: {failure}")
             raise
@@ -181,13 +184,14 @@ class _Driver:
             return
         with self._timed("start"):
             _compile(self.plan, self.stop)
-            crew = fleet.open(source, self.plan.seed, policy)
+            mixing: Fleet = Mixed(fleet, state.family) if state.family.members > 1 else fleet
+            crew = mixing.open(source, self.plan.seed, policy)
         traffic = dict(state.traffic)
         try:
             known = len(state.changes)  # row changes that the crew has
             while not self._ended():
                 fresh, known = state.changes[known:, 1:], len(state.changes)
-                policy[fresh[:, 0], fresh[:, 1]] = fresh[:, 2]
+                policy[..., fresh[:, 0], fresh[:, 1]] = fresh[:, 2:].T
                 self._round(crew, policy, fresh)
                 state.traffic = {name: before + getattr(crew, name) for name, before in traffic.items()}
                 self._look_up()
@@ -205,7 +209,9 @@ class _Driver:
         with self._timed("play"):
             played = crew.play(changes, episodes)
         with self._timed("learn"):
+            self.whole = state.compiled  # a single kernel is not interrupted
             _learn(state, policy, episodes, played)
+            self.whole = True
 
     def _room_for_a_round(self) -> np.ndarray:
         return np.zeros(min(self.plan.machines, len(self.state.window.ready)), dtype=np.int64)
@@ -254,6 +260,9 @@ def _learn(state: State, policy: np.ndarray, episodes: np.ndarray, played: Traje
     """Take in the episodes of a round, and learn as many as its rule keeps."""
     from lowswitch import kernels
 
+    if not state.compiled:
+        learn_round(state, policy, episodes, played)
+        return
     learning = state.rule, state.tables, state.model, state.evaluation, state.log, state.account, state.window, state.rounds
     kernels.end_round(*learning, policy, episodes, played.states, played.rewards)
 
@@ -274,10 +283,10 @@ def _compile(plan: Plan, stop: Stop) -> None:
 def _gather(plan: Plan, state: State, reason: str) -> ConcurrentRun:
     source, told = plan.source, state.told
     H, S, A = source.horizon, source.states, source.actions
-    changes = state.changes.copy()
-    first = np.flatnonzero(np.diff(changes[:, 0], prepend=-1))  # of each deployment
+    history = History(state.changes.copy())
+    first = np.flatnonzero(np.diff(history.episode, prepend=-1))  # of each deployment
     stamps = state.rounds.stamps[first]
-    curves, rounds_curve, earned_curve = _curves(plan, state)
+    curves, rounds_curve, earned_curve = _curves(plan, state, history)
     steps = told * H
     return ConcurrentRun(
         algorithm=plan.algorithm,
@@ -288,14 +297,14 @@ def _gather(plan: Plan, state: State, reason: str) -> ConcurrentRun:
         seeds=np.array([plan.seed], dtype=np.int64),
         optimal_value=optimal_value_of(source.mdp, told) if isinstance(source, Tabular) else np.nan,
         regret=curves.regret[:, -1] if told else np.where(state.evaluation.wanted, np.zeros(1), np.nan),
-        local_switches=np.array([len(changes)]),
+        local_switches=np.array([history.local_switches]),
         deployments=state.log.counts[1:2].copy(),
-        triggers=np.array([count_triggers(state.rule, state.tables)]),
+        triggers=np.array([state.family.triggers()]),
         loud_share=np.array([float(state.tables.loud[0]) / max(1, steps)]),
         curves=curves,
         initial=state.initial,
         policy=state.policy()[None],
-        history=(History(changes),),
+        history=(history,),
         seconds=max(sum(state.seconds.values()), 1e-9),
         machines=plan.machines,
         rule=plan.rule,
@@ -314,7 +323,7 @@ def _gather(plan: Plan, state: State, reason: str) -> ConcurrentRun:
     )
 
 
-def _curves(plan: Plan, state: State) -> tuple[Curves, np.ndarray, np.ndarray]:
+def _curves(plan: Plan, state: State, history: History) -> tuple[Curves, np.ndarray, np.ndarray]:
     """The curves as far as the run came, with a last point where it ended; and those of rounds and rewards."""
     told, source, log, rounds = state.told, plan.source, state.log, state.rounds
     reached = log.checkpoints <= told
@@ -322,12 +331,11 @@ def _curves(plan: Plan, state: State) -> tuple[Curves, np.ndarray, np.ndarray]:
     here = slice(0, len(ended))
     marks = np.append(log.checkpoints[reached], ended)
     regret = np.append(state.account.curve[reached], _final_regret(state, ended))
-    changed = state.changes[:, 0]
     curves = Curves(
         marks,
         source.scale.to_regret(regret)[None],
-        np.searchsorted(changed, marks)[None],
-        np.searchsorted(np.unique(changed), marks)[None],
+        np.searchsorted(history.episode[history.switched], marks)[None],
+        np.searchsorted(np.unique(history.episode), marks)[None],
     )
     earned = np.append(rounds.earned_curve[reached], rounds.earned[here])
     return curves, np.append(rounds.curve[reached], rounds.counts[0:1][here]), source.scale.to_value(earned, marks * source.horizon)

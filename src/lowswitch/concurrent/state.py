@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from lowswitch import storage
-from lowswitch.arrays import Account, Evaluation, Log, Model, Rounds, Rule, Tables, Window
+from lowswitch.arrays import Account, Evaluation, Log, Model, Rounds, Rule, Window
 from lowswitch.concurrent.sources import Source, Tabular
-from lowswitch.families.rows import compile_rule, fresh_tables
+from lowswitch.families import Family, Size, family_of
 from lowswitch.mdp import TabularMDP
 from lowswitch.parts import Algorithm
 from lowswitch.regret import evaluation_of, fresh_account
@@ -77,8 +77,7 @@ class Plan:
 class State:
     """A run between two rounds. The kernels write into its arrays."""
 
-    rule: Rule
-    tables: Tables
+    family: Family  # what learns
     model: Model
     evaluation: Evaluation
     log: Log
@@ -90,6 +89,19 @@ class State:
     traffic: dict[str, int] = field(default_factory=lambda: {"lost": 0, "bytes_sent": 0, "bytes_received": 0})
 
     @property
+    def rule(self) -> Any:
+        return self.family.rule
+
+    @property
+    def tables(self) -> Any:
+        return self.family.tables
+
+    @property
+    def compiled(self) -> bool:
+        """Whether kernels play and learn whole rounds, as they do of Q-learning; other families are told of them."""
+        return isinstance(self.family.rule, Rule)
+
+    @property
     def told(self) -> int:
         return int(self.rounds.counts[2])
 
@@ -99,12 +111,12 @@ class State:
         return int(self.rounds.counts[3])
 
     @property
-    def changes(self) -> np.ndarray:  # [n, 4]
+    def changes(self) -> np.ndarray:  # [n, 3 + members]
         return self.log.changes[: self.log.counts[2]]
 
-    def policy(self) -> np.ndarray:  # [H, S]
-        H, S = self.rule.H, self.rule.S
-        return self.tables.rows["action"][: H * S].reshape(H, S).copy()
+    def policy(self) -> np.ndarray:  # [H, S], or [members, H, S]
+        policies = self.family.policies()
+        return policies if self.family.members > 1 else policies[0]
 
     def make_room(self) -> None:
         """Let the log hold what one more round may change."""
@@ -141,16 +153,15 @@ def fresh_state(plan: Plan, stop: Stop) -> State:
 
     source = plan.source
     H, S, A = source.horizon, source.states, source.actions
-    rule = compile_rule(plan.algorithm, horizon=H, states=S, actions=A, episodes=plan.episodes)
-    tables = fresh_tables(rule, source.actions_allowed)
+    family = family_of(plan.algorithm, Size(H, S, A, plan.episodes), source.actions_allowed).fresh(plan.seed)
     initial = source.actions_allowed.argmax(axis=-1)
     wanted = plan.regret and isinstance(source, Tabular)
     mdp = source.mdp if isinstance(source, Tabular) else _no_tables()
-    evaluation, gap = evaluation_of(mdp, initial[None], wanted=wanted)
+    evaluation, gap = evaluation_of(mdp, family.policies(), wanted=wanted)
     marks = checkpoints(plan.episodes)
     cut = {"trigger": kernels.AT_TRIGGER, "switch": kernels.AT_SWITCH, "speculate": kernels.AT_MISMATCH}[plan.rule]
     slots = min(plan.episodes, plan.machines * (AHEAD if plan.rule == "speculate" else 1))
-    room = rule.pace.room * (slots if plan.rule == "speculate" else 1)
+    room = family.rule.pace.room * (slots if plan.rule == "speculate" and isinstance(family.rule, Rule) else 1)
     rounds = Rounds(
         episodes=plan.episodes,
         cut=cut,
@@ -168,7 +179,7 @@ def fresh_state(plan: Plan, stop: Stop) -> State:
     log = Log(
         keep=True,
         counts=np.zeros(3, dtype=np.int64),
-        changes=np.zeros((max(_CHANGES, room), 4), dtype=np.int64),
+        changes=np.zeros((max(_CHANGES, room), 3 + family.members), dtype=np.int64),
         checkpoints=marks,
         switches=np.zeros(0, dtype=np.int64),  # the changes say it
         deployments=np.zeros(0, dtype=np.int64),
@@ -179,7 +190,7 @@ def fresh_state(plan: Plan, stop: Stop) -> State:
         actions=np.zeros((slots, H), dtype=np.int32),
         rewards=np.zeros((slots, H)),
     )
-    state = State(rule, tables, mdp.model, evaluation, log, fresh_account(gap, marks), window, rounds, initial)
+    state = State(family, mdp.model, evaluation, log, fresh_account(gap, marks), window, rounds, initial)
     if rounds.pause:
         rounds.counts[3] = kernels.last_episode(state.account, rounds)
     return state
@@ -221,13 +232,17 @@ def load_state(path: str | os.PathLike[str], plan: Plan, stop: Stop) -> State:
         if not differs:
             used = int(arrays["log_counts"][2])
             for name, array in state.arrays().items():
+                if name.startswith("tables_"):
+                    continue
                 shape = (used, *array.shape[1:]) if name in _GROWING else array.shape
                 if arrays[name].shape != shape or arrays[name].dtype != array.dtype:
                     raise ValueError(f"{name} is {arrays[name].dtype} of {arrays[name].shape}")
             state.rounds = state.rounds._replace(stamps=_longer(arrays["rounds_stamps"], used + len(state.rounds.stamps)))
             state.log = state.log._replace(changes=_longer(arrays["log_changes"], used + len(state.log.changes)))
-            for name in state.arrays().keys() - _GROWING:
-                state.arrays()[name][...] = arrays[name]
+            state.family.restore({name.removeprefix("tables_"): array for name, array in arrays.items() if name.startswith("tables_")})
+            for name, array in state.arrays().items():
+                if name not in _GROWING and not name.startswith("tables_"):
+                    array[...] = arrays[name]
             _require_in_range(state)
             state.seconds, state.traffic = facts["seconds"], facts["traffic"]
             same_stop = all(facts["stop"][name] == getattr(stop, name) for name in ("policy", "mixture"))
@@ -236,7 +251,7 @@ def load_state(path: str | os.PathLike[str], plan: Plan, stop: Stop) -> State:
     if differs:
         raise ValueError(f"{str(path)!r} is a checkpoint of another configuration: {differs}; ask for that, or name another file")
     if state.evaluation.wanted and isinstance(plan.source, Tabular):
-        state.evaluation, _ = evaluation_of(plan.source.mdp, state.policy()[None])
+        state.evaluation, _ = evaluation_of(plan.source.mdp, state.family.policies())
     if not same_stop:
         last = kernels.last_episode(state.account, state.rounds) if stop.looks_at_values else plan.episodes
         state.rounds.counts[3] = max(last, state.told)

@@ -44,9 +44,12 @@ class Family(Protocol):
         """Play, learn and charge episodes first .. last - 1; return the next episode, before `last` where a kept log is full."""
 
     def learn(
-        self, states: np.ndarray, actions: np.ndarray, rewards: np.ndarray, off_policy: bool, first: int, changes: np.ndarray
+        self, states: np.ndarray, actions: np.ndarray, rewards: np.ndarray, off_policy: bool, cut: int, first: int, changes: np.ndarray
     ) -> tuple[int, int, int]:
-        """Learn episodes [B, H]; return (row changes logged, episode and step of the first off-policy action or -1, -1)."""
+        """Learn episodes [B, H] in order up to the cut; return row changes, episodes learned, and the step of an off-policy action or -1.
+
+        cut: AT_TRIGGER, AT_SWITCH or AT_MISMATCH of `kernels.py`.
+        """
 
     def undo(self, states: np.ndarray, actions: np.ndarray) -> Callable[[], None]:
         """Remember everything that a batch can touch; the result puts it back."""
@@ -57,8 +60,8 @@ class Family(Protocol):
     def policies(self) -> np.ndarray:  # [members, H, S]
         """What is deployed."""
 
-    def member(self, episode: int) -> int:
-        """Which of the deployed policies plays an episode."""
+    def drawn(self, episodes: np.ndarray) -> np.ndarray:  # [B]
+        """Which of the deployed policies play these episodes [B]."""
 
     def q(self) -> np.ndarray:  # [H, S, A]
         """The running estimates; -inf where an action is forbidden."""

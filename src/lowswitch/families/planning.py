@@ -58,13 +58,18 @@ class Planner:
         return done
 
     def learn(
-        self, states: np.ndarray, actions: np.ndarray, rewards: np.ndarray, off_policy: bool, first: int, changes: np.ndarray
+        self, states: np.ndarray, actions: np.ndarray, rewards: np.ndarray, off_policy: bool, cut: int, first: int, changes: np.ndarray
     ) -> tuple[int, int, int]:
         from lowswitch import kernels
 
-        self._make_room(len(states) * self.rule.spare)
-        answer: tuple[int, int, int] = kernels.note_batch(self.rule, self.tables, states, actions, rewards, off_policy, first, changes)
-        return answer
+        used = done = 0
+        while True:
+            self._make_room(self.rule.spare)
+            rest, plans = (states[done:], actions[done:], rewards[done:]), int(self.tables.clock[3])
+            logged, learned, step = kernels.note_batch(self.rule, self.tables, *rest, off_policy, cut, first + done, changes[used:])
+            used, done = used + logged, done + learned
+            if step >= 0 or done == len(states) or kernels.is_cut(cut, self.tables.clock[3] > plans, logged):
+                return used, done, step
 
     def _make_room(self, entries: int) -> None:
         """Let the pool grow by half where it might not hold so many entries more."""
@@ -96,10 +101,13 @@ class Planner:
     def policies(self) -> np.ndarray:
         return self.tables.policy.reshape(self.members, self.rule.H, self.rule.S).copy()
 
-    def member(self, episode: int) -> int:
+    def drawn(self, episodes: np.ndarray) -> np.ndarray:
         from lowswitch import kernels
 
-        return int(kernels.member_for(self.rule, self.tables, episode))
+        members = np.zeros(len(episodes), dtype=np.int64)
+        if self.members > 1:
+            kernels.fill_members(self.rule, self.tables, episodes, members)
+        return members
 
     def q(self) -> np.ndarray:
         return self.tables.q.reshape(self.rule.H, self.rule.S, self.rule.A).copy()

@@ -43,11 +43,13 @@ class Rows:
         return int(self.kernel()(self.rule, self.tables, model, evaluation, log, account, key, first, last))
 
     def learn(
-        self, states: np.ndarray, actions: np.ndarray, rewards: np.ndarray, off_policy: bool, first: int, changes: np.ndarray
+        self, states: np.ndarray, actions: np.ndarray, rewards: np.ndarray, off_policy: bool, cut: int, first: int, changes: np.ndarray
     ) -> tuple[int, int, int]:
         from lowswitch import kernels
 
-        answer: tuple[int, int, int] = kernels.digest_batch(self.rule, self.tables, states, actions, rewards, off_policy, first, changes)
+        answer: tuple[int, int, int] = kernels.digest_batch(
+            self.rule, self.tables, states, actions, rewards, off_policy, cut, first, changes
+        )
         return answer
 
     def undo(self, states: np.ndarray, actions: np.ndarray) -> Callable[[], None]:
@@ -75,8 +77,8 @@ class Rows:
         actions: np.ndarray = self.tables.rows["action"][: H * S].reshape(1, H, S).copy()
         return actions
 
-    def member(self, episode: int) -> int:
-        return 0
+    def drawn(self, episodes: np.ndarray) -> np.ndarray:
+        return np.zeros(len(episodes), dtype=np.int64)
 
     def q(self) -> np.ndarray:
         return self._by_cell("q")

@@ -29,12 +29,12 @@ class StagedRows(Rows):
         return kernels.simulate_stages
 
     def learn(
-        self, states: np.ndarray, actions: np.ndarray, rewards: np.ndarray, off_policy: bool, first: int, changes: np.ndarray
+        self, states: np.ndarray, actions: np.ndarray, rewards: np.ndarray, off_policy: bool, cut: int, first: int, changes: np.ndarray
     ) -> tuple[int, int, int]:
         from lowswitch import kernels
 
         answer: tuple[int, int, int] = kernels.digest_stage_batch(
-            self.rule, self.tables, states, actions, rewards, off_policy, first, changes
+            self.rule, self.tables, states, actions, rewards, off_policy, cut, first, changes
         )
         return answer
 
