@@ -1524,8 +1524,10 @@ def gamma(shape, key, counter):
 
 
 @inline
-def sampled_reward(record, key, counter):
-    """A mean reward from the posterior Beta(1 + total, 1 + n - total), as a ratio of gammas."""
+def sampled_reward(rule, record, key, counter):
+    """A mean reward from the posterior Beta(1 + total, 1 + n - total), as a ratio of gammas; or that seen, where one visit tells it."""
+    if rule.told and record["n"] > 0:
+        return record["total"] / record["n"]
     success = gamma(1.0 + record["total"], key, counter)
     failure = gamma(1.0 + max(0.0, record["n"] - record["total"]), key, counter)
     return success / (success + failure)
@@ -1562,7 +1564,7 @@ def sample_plan(rule, tables, m):
                 if rule.allowed[place]:
                     key = noise(refresh_key, np.uint64(i))
                     tables.counter[0] = _0
-                    q = sampled_reward(tables.records[i], key, tables.counter)
+                    q = sampled_reward(rule, tables.records[i], key, tables.counter)
                     if h + 1 < rule.H:
                         q += sampled_mean(rule, tables, tables.records[i], (h + 1) * rule.S, key, tables.counter)
                     tables.q[place] = q
