@@ -257,7 +257,7 @@ class _Track:
         self.problem = _fingerprint(mdp)
         self.folder = None if folder is None else Path(folder) / "kept"
         if self.folder:
-            make_folder(self.folder)
+            storage.make_folder(self.folder)
 
     def run(self, algorithms: Sequence[Algorithm], seeds: Sequence[int], label: str) -> dict[Algorithm, Costs]:
         """The costs of each algorithm on these seeds."""
@@ -288,14 +288,6 @@ class _Track:
             costs = self._simulate(algorithm, seeds)
         _write(path, {"algorithm": str(algorithm)} | costs.to_dict())
         return costs
-
-
-def make_folder(path: Path) -> None:
-    """Make a folder with its parents, or say that it cannot be."""
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise ValueError(f"cannot make the folder {str(path)!r}: {error.strerror}; name another") from None
 
 
 def _write(path: str | os.PathLike[str], data: dict[str, Any]) -> None:

@@ -65,11 +65,10 @@ def _fronts(frontier: Frontier) -> str:
                 report.mean_and_interval(costs.deployments),
                 f"{point.most_deployments:,}",
                 report.mean_and_interval(costs.local_switches),
-                f"{costs.seconds.mean():.2f}",
                 " ".join("*" if point in front else " " for front in fronts.values()),
             ]
         )
-    header = ["algorithm", "regret", "per episode", "deployments", "at most", "local switches", "s/seed", "D L"]
+    header = ["algorithm", "regret", "per episode", "deployments", "at most", "local switches", "D L"]
     return report.table(header, rows) + "\n\n* on the front of regret against deployments (D), local switches (L)"
 
 
@@ -78,15 +77,15 @@ def _limits(frontier: Frontier) -> str:
     least = best[None].mean("regret")
     rows = [
         [
+            str(point.algorithm),
             "no limit" if limit is None else f"at most {limit}",
             f"{point.mean('regret') / frontier.episodes:.5f}",
             f"{point.mean('regret') / least:.2f} x" if least > 0 else "-",
             f"{point.most_deployments:,}",
-            str(point.algorithm),
         ]
         for limit, point in best.items()
     ]
-    return report.table(["deployments", "per episode", "of no limit", "most", "use"], rows)
+    return report.table(["use", "deployments", "per episode", "of no limit", "most"], rows)
 
 
 # ---- the figure --------------------------------------------------------------------------------------------------------
