@@ -130,7 +130,7 @@ def test_finalists_are_reported_on_the_seeds_of_simulate_and_chosen_on_others(tm
             assert best.most_deployments >= max(one["deployments"])
 
 
-class Pulled(Exception):
+class PulledError(Exception):
     pass
 
 
@@ -140,12 +140,12 @@ def test_an_interrupted_race_leaves_whole_files_and_goes_on(tmp_path, monkeypatc
 
     def interrupted(*arguments, **options):
         if len(simulated) == 4:
-            raise Pulled
+            raise PulledError
         simulated.append(arguments)
         return ls.simulate(*arguments, **options)
 
     monkeypatch.setattr(MODULE, "simulate", interrupted)
-    with pytest.raises(Pulled):
+    with pytest.raises(PulledError):
         frontier(RIVER, **SMALL, folder=tmp_path)
     kept = list((tmp_path / "kept").iterdir())
     assert len(kept) == 4

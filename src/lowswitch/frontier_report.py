@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -21,9 +22,10 @@ Axis = Literal["deployments", "local_switches"]
 AXES: tuple[Axis, ...] = ("deployments", "local_switches")
 LIMITS = (10, 30, 100)  # deployments
 
-KINDS = ("Q-learning", "stages", "UCBVI", "MVP", "UCRL2", "R-max", "PSRL")  # one of report.COLOURS each
+KINDS = ("PSRL", "UCRL2", "UCBVI", "MVP", "Q-learning", "stages", "R-max")  # one of report.COLOURS each
 _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 _LINE = 0.16  # inches
+_MOST = 7  # letters in a panel
 _APART = 0.05  # of a panel's width or height: nearer points of a front share a letter's place
 
 
@@ -104,7 +106,7 @@ def plot(frontier: Frontier, *, path: str | os.PathLike[str] | None = None) -> F
     panels.axes[0].set_ylabel("regret an episode")
     panels.suptitle(f"{frontier.name}: {frontier.episodes:,} episodes" if frontier.name else "", fontsize=11)
     panels.legend(*panels.axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=len(KINDS), frameon=False, fontsize=8)
-    heights = (4.3, 0.25 + _LINE * (len(letters) + 1))  # inches
+    heights = (4.3, 0.1 + _LINE * (len(letters) + 1))  # inches
     grid.set_height_ratios(heights)
     figure.set_size_inches(11, sum(heights))
     _write_notes(figure.add_subfigure(grid[1]), frontier, letters)
@@ -114,43 +116,41 @@ def plot(frontier: Frontier, *, path: str | os.PathLike[str] | None = None) -> F
 
 
 def _draw_panel(axes: Axes, frontier: Frontier, axis: Axis, letters: dict[Point, str]) -> None:
-    for kind, colour in zip(KINDS, report.COLOURS, strict=True):
-        points = [point for point in frontier.points if kind_of(point.algorithm) == kind]
-        for finalist, size, alpha in ((False, 9, 0.25), (True, 18, 0.75)):
-            some = np.array([_place(frontier, axis, point) for point in points if point.finalist == finalist]).reshape(-1, 2)
-            axes.scatter(some[:, 0], some[:, 1], s=size, alpha=alpha, linewidths=0, color=colour)
-        if points:
-            axes.scatter([], [], s=18, linewidths=0, color=colour, label=kind)
-    front = frontier.front(axis)
-    x, y = zip(*(_place(frontier, axis, point) for point in front), strict=True)
     report.dress(axes, log="xy")
-    axes.step(x, y, where="post", color="black", linewidth=1.2, zorder=3)
-    axes.plot(x, y, "o", color="black", markersize=3, zorder=3)
+    for kind, colour in zip(KINDS, report.COLOURS, strict=True):
+        for finalist, size, alpha in ((False, 9, 0.3), (True, 18, 0.8)):
+            some = [point for point in frontier.points if kind_of(point.algorithm) == kind and point.finalist == finalist]
+            places = _places(frontier, axis, some)
+            axes.scatter(places[:, 0], places[:, 1], s=size, alpha=alpha, linewidths=0, color=colour)
+        axes.scatter([], [], s=18, linewidths=0, color=colour, label=kind)
+    line = _places(frontier, axis, frontier.front(axis))
+    axes.step(line[:, 0], line[:, 1], where="post", color="black", linewidth=1.2, zorder=3)
+    axes.plot(line[:, 0], line[:, 1], "o", color="black", markersize=3, zorder=3)
     axes.set_xlabel(axis.replace("_", " "))
     if axis == "deployments":
         for mark in LIMITS:
             axes.axvline(mark, color="grey", linewidth=0.8, linestyle=":", zorder=0)
     for point in _main_points(axes, frontier, axis):
         letter = letters.setdefault(point, _LETTERS[len(letters)])
-        place = _place(frontier, axis, point)
+        place = _places(frontier, axis, [point])[0]
         axes.annotate(letter, place, xytext=(4, 5), textcoords="offset points", fontsize=10, fontweight="bold", zorder=4)
 
 
-def _place(frontier: Frontier, axis: Axis, point: Point) -> tuple[float, float]:
-    """Where a point lies; no regret and no switch are moved onto the logarithmic axes."""
-    return max(point.mean(axis), 0.5), max(point.mean("regret") / frontier.episodes, 1e-9)
+def _places(frontier: Frontier, axis: Axis, points: Sequence[Point]) -> np.ndarray:  # [points, 2]
+    """Where points lie on logarithmic axes; those that never changed anything, or lost nothing, lie nowhere."""
+    places = np.array([(point.mean(axis), point.mean("regret") / frontier.episodes) for point in points]).reshape(-1, 2)
+    return places[(places > 0).all(axis=1)]
 
 
 def _main_points(axes: Axes, frontier: Frontier, axis: Axis) -> list[Point]:
     """The points of a front that get a letter: the best for each limit first, then any that lies apart from those that have one."""
-    front = frontier.front(axis)
+    front = [point for point in frontier.front(axis) if len(_places(frontier, axis, [point]))]
     first = [point for point in front if point in frontier.limits().values()]
     to_panel = axes.transData + axes.transAxes.inverted()
     chosen: list[Point] = []
-    for point in [*first, front[0], front[-1], *front]:
-        here = to_panel.transform(_place(frontier, axis, point))
-        there = [to_panel.transform(_place(frontier, axis, other)) for other in chosen]
-        if all(math.dist(here, place) > _APART for place in there) and len(chosen) < 7:
+    for point in [*first, *front[-1:], *front]:
+        here, *others = to_panel.transform(_places(frontier, axis, [point, *chosen]))
+        if all(math.dist(here, place) > _APART for place in others) and len(chosen) < _MOST:
             chosen.append(point)
     return sorted(chosen, key=front.index)
 
