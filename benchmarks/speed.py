@@ -39,6 +39,9 @@ REGRET_STATES = 20
 MOST_GROWTH = 1.25  # time per step at a number of episodes / the least at fewer
 MOST_MEGABYTES = 200
 LEAST_SPEED_UP = 1.7  # two threads
+PLANNERS = ("ucbvi", "ucbvi-bf", "mvp")
+LEAST_PLANNED = 300_000  # steps a second
+MOST_OF_UCB2 = 1.5  # time per step of a stage-based learner / that of ucb2-h
 MOST_SECONDS = {"import lowswitch": 0.2, "lowswitch --help": 0.4, "first simulate, warm cache": 2.0, "first simulate, cold cache": 20.0}
 
 # ---- tables ----------------------------------------------------------------------------------------------------------
@@ -176,6 +179,24 @@ def compare(function: Callable[..., None], problem: str, mdp: ls.TabularMDP, nam
     }
 
 
+def the_field(rounds: int) -> Table:
+    """Planners against 300 times what rlberry's UCBVI does (1,000 steps a second), stage-based learners against ucb2-h."""
+    columns = {"algorithm": "<36", "K": ">9,d", "ns": ">8.1f", "steps/s": ">12,.0f", "target": "<22", "verdict": "<7"}
+    table = Table("The field: random MDP (20, 4, 10), one thread, without regret", columns)
+    mdp = random_mdp(20, 4, 10)
+    learners = {name: (ls.algorithms.RECIPES[name](c=0.05), 10**5) for name in ("ucb2-h", "stage-q", "ucb-advantage")}
+    learners |= {f"{name}, doubling": (ls.algorithms.RECIPES[name](c=0.001, schedule="growth/2"), 3 * 10**4) for name in PLANNERS}
+    works = [library_run(mdp, algorithm, K, regret=False) for algorithm, K in learners.values()]
+    medians = np.median(interleaved(rounds, *works), axis=1)
+    times = [float(median) / (K * mdp.horizon) * 1e9 for median, (_, K) in zip(medians, learners.values(), strict=True)]
+    for time_per_step, (name, (_, K)) in zip(times, learners.items(), strict=True):
+        planner = "doubling" in name
+        target = f">= {LEAST_PLANNED:,} steps/s" if planner else f"<= {MOST_OF_UCB2} x ucb2-h"
+        kept = 1e9 / time_per_step >= LEAST_PLANNED if planner else time_per_step <= MOST_OF_UCB2 * times[0]
+        table.add(algorithm=name, episodes=K, ns=time_per_step, speed=1e9 / time_per_step, target=target, verdict=verdict(kept))
+    return table
+
+
 def flat_in_episodes(rounds: int, most: int) -> Table:
     """The shortest runs carry the fixed cost of a call, so the verdict is that time does not grow with K."""
     title = f"Time per step against K: ucb2-h, riverswim(6), H = 10, without regret; target: at most {MOST_GROWTH} times any shorter run's"
@@ -277,7 +298,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         function = compile_reference(folder)
         speeds = against_c(function, rounds)
-    tables = [speeds, flat_in_episodes(rounds, exponent), memory(exponent), two_threads(rounds), start_up(rounds)]
+    tables = [speeds, the_field(rounds), flat_in_episodes(rounds, exponent), memory(exponent), two_threads(rounds), start_up(rounds)]
     if options.json:
         options.json.write_text(json.dumps({table.title: table.rows for table in tables}, indent=2) + "\n")
     if any(row["equal"] == "NO" for row in speeds.rows):

@@ -1,4 +1,4 @@
-"""Make the published frontiers anew: docs/frontier/*.json and *.png, and the tables of docs/choosing.md. A folder given as argument keeps what is finished.
+"""Make docs/frontier/*.json and *.png and the tables of docs/choosing.md anew; a folder given as argument keeps what is finished.
 
 Three problems, each without and with the knowledge that all its steps are alike. The best for each limit are also run on seeds that had no
 part in choosing them at all (check.json).

@@ -144,5 +144,5 @@ def test_posterior_samples_take_a_mean_reward_for_the_true_one_where_they_are_to
     learner.tell([[0]] * 2, [[0]] * 2, [[0.25], [0.75]], off_policy=True)
     assert learner.q[0, 0, 0] == 0.5
     assert learner.q[0, 0, 1] not in (0, 1)
-    with pytest.raises(ValueError, match='rewards must be "beta" or "mean", not \'known\''):
+    with pytest.raises(ValueError, match='rewards must be "bootstrap" or "mean", not \'known\''):
         ls.psrl(rewards="known")

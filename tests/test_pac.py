@@ -11,8 +11,8 @@ EPISODES = 300
 def test_the_mixture_is_worth_the_average_of_its_policies(mdp, algorithm):
     runs = ls.simulate(mdp, algorithm, episodes=EPISODES, seeds=[4, 7], history=True)
     mixture = runs.pac_policy(7)
-    played = [policy.copy() for policy in policies_of(runs.history[1], runs.initial, EPISODES)]
-    assert mixture.evaluate(mdp) == pytest.approx(np.mean([mdp.evaluate(policy) for policy in played]), rel=1e-10)
+    played = [policies.copy() for policies in policies_of(runs.history[1], runs.initial, EPISODES)]
+    assert mixture.evaluate(mdp) == pytest.approx(np.mean([mdp.evaluate(policy) for policies in played for policy in policies]), rel=1e-10)
     assert all((mixture.policy(k) == played[k]).all() for k in (0, 1, 17, EPISODES - 1))
     assert mixture.weights.sum() == pytest.approx(1)
     assert len(mixture.weights) == runs.deployments[1] + 1

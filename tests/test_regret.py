@@ -9,24 +9,24 @@ from lowswitch.regret import deployment_gaps
 
 
 def policies_of(history, initial, episodes):
-    """The policy of each episode, from the history."""
-    policy, i = initial.copy(), 0
+    """The policies [members, H, S] of each episode, from the history."""
+    mixture, i = np.repeat(initial[None], history.members, axis=0), 0
     for k in range(episodes):
-        yield policy
+        yield mixture
         while i < len(history) and history.episode[i] == k:
-            policy[history.step[i], history.state[i]] = history.action[i]
+            mixture[:, history.step[i], history.state[i]] = history.action[i]
             i += 1
 
 
 def regret_episode_by_episode(mdp, history, initial, episodes):
     """sum_k V*(x_k) - V^{pi_k}(x_k), or under the start law, by full backward induction each time."""
     total = np.zeros(episodes)
-    for k, policy in enumerate(policies_of(history, initial, episodes)):
+    for k, mixture in enumerate(policies_of(history, initial, episodes)):
         if len(mdp.start_sequence):
             x = mdp.start_sequence[k]
-            total[k] = mdp.optimal_values[0, x] - mdp.policy_values(policy)[0, x]
+            total[k] = mdp.optimal_values[0, x] - np.mean([mdp.policy_values(policy)[0, x] for policy in mixture])
         else:
-            total[k] = mdp.optimal_value() - mdp.evaluate(policy)
+            total[k] = mdp.optimal_value() - np.mean([mdp.evaluate(policy) for policy in mixture])
     return np.cumsum(total)
 
 

@@ -5,7 +5,7 @@ from fractions import Fraction
 
 import pytest
 
-from lowswitch import UCB2, EveryVisit
+from lowswitch import UCB2, Budget, EveryVisit, Grid, Growth, Stages, Visits, WholePolicy
 from lowswitch.schedules import distinct_powers
 
 
@@ -93,3 +93,73 @@ def test_eta_outside_the_unit_interval_is_refused(eta):
 def test_r_star_below_one_is_refused(r_star):
     with pytest.raises(ValueError, match=f"r_star must be an integer of at least 1.*{r_star}"):
         UCB2(r_star=r_star)
+
+
+# ---- the field -------------------------------------------------------------------------------------------------------
+
+
+def test_doubling_and_tripling_written_out():
+    assert Growth(2).triggers(horizon=3, limit=20).first(9) == [1, 2, 4, 8, 16]
+    assert Growth(3).triggers(horizon=3, limit=100).first(9) == [1, 3, 9, 27, 81]
+    assert Growth(1.5).triggers(horizon=3, limit=30).first(9) == [1, 2, 3, 4, 6, 8, 12, 18, 26]  # 1, 1.5, 2.25, 3.4, 5.1, 7.6, ...
+
+
+def test_stages_grow_by_half_when_the_horizon_is_two():
+    assert Stages().triggers(horizon=2, limit=30).first(9) == [2, 5, 9, 15, 24]  # 2 visits, then 3, 4, 6, 9 more
+    assert Stages().triggers(horizon=1, limit=40).first(9) == [1, 3, 7, 15, 31]
+    assert Stages().triggers(horizon=5, limit=4) == (0, ())
+
+
+def test_visits_are_the_counts_given():
+    assert Visits((3, 7, 50)).triggers(horizon=1, limit=20).first(9) == [3, 7]
+
+
+def test_grids_written_out():
+    assert Grid("equal", 4).grid(100) == (25, 50, 75)
+    assert Grid("geometric", 3).grid(1000) == (10, 100)
+    # minimax, 3 batches: a = K^(1 / (2 - 1/4)) = K^(4/7); u_2 = a^(3/2) = K^(6/7)
+    assert Grid("minimax", 3).grid(10**7) == (10**4, 10**6)
+    assert Grid("geometric", 50).grid(20) == (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18)  # ends that fall together
+    assert Grid((5, 50, 500)).grid(500) == (5, 50)
+    assert Grid((5, 50, 500)).grid(40) == (5,)
+    assert Grid("equal", 1).grid(10) == ()
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: Grid((5, 50)).grid(51), "the grid ends at episode 50, before the last of 51; add 51 as the last end"),
+        (lambda: Grid((5, 5)), r"the ends of a grid must increase, .* not \(5, 5\)"),
+        (lambda: Grid((5, 3)), "must increase"),
+        (lambda: Grid(()), "at least one"),
+        (lambda: Grid((0, 3)), "whole number of at least 1, not 0"),
+        (lambda: Grid(7), "must be whole numbers in increasing order, not 7"),
+        (lambda: Grid("even", 3), 'a grid is "equal", "geometric", "minimax" or the ends of its batches, not \'even\''),
+        (lambda: Grid("equal"), "the size of a grid must be a whole number of at least 1, not None"),
+        (lambda: Grid((3, 4), 2), "a grid given by its ends has no other size"),
+        (lambda: Budget(schedule=Growth(2), deployments=0), "a budget of deployments must be a whole number of at least 1, not 0"),
+        (lambda: Budget(schedule=Growth(2), switches=-3), "a budget of switches must be a whole number of at least 1, not -3"),
+        (lambda: Budget(schedule=Growth(2)), "a budget needs a number of deployments or of switches"),
+        (lambda: Budget(schedule="growth", switches=3), "a budget is put on a schedule such as Growth"),
+        (lambda: Growth(1), "a growth factor must be a number above 1, not 1"),
+        (lambda: WholePolicy(math.nan), "a growth factor must be a number above 1, not nan"),
+        (lambda: WholePolicy(2, least=0), "least must be a whole number of at least 1, not 0"),
+        (lambda: Visits((2.5,)), "counts must be a whole number"),
+    ],
+)
+def test_bad_schedules_are_refused(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()
+
+
+def test_bounds_of_the_field_by_hand():
+    size = {"horizon": 2, "states": 3, "actions": 4, "episodes": 1000}
+    assert Growth(2).refresh_bound(**size) == 24 * 10  # 1, 2, ..., 512
+    assert WholePolicy(2).refresh_bound(**size) == 24 * 10
+    assert WholePolicy(10, least=10).refresh_bound(**size) == 24 * 3  # 10, 100, 1000
+    assert Grid("equal", 5).refresh_bound(**size) == 4
+    assert Grid("equal", 5).switch_bound(**size) == 2 * 3 * 4
+    assert Budget(schedule=Growth(2), deployments=7).refresh_bound(**size) == 7
+    assert Budget(schedule=Growth(2), deployments=7).switch_bound(**size) == 7 * 6
+    assert Budget(schedule=Growth(2), switches=5).switch_bound(**size) == 5
+    assert EveryVisit().refresh_bound(**size) == 1000

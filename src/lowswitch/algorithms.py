@@ -232,7 +232,7 @@ def rmax(
 def psrl(
     *,
     prior: float = 1.0,
-    rewards: Literal["beta", "mean"] = "beta",
+    rewards: Literal["bootstrap", "mean"] = "bootstrap",
     members: int = 1,
     pooled: bool = False,
     schedule: str | PlainSchedule | Budget = "every",

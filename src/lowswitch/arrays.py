@@ -28,22 +28,29 @@ MOMENTS = np.dtype(
         ("width", "f8"),  # beta after the last visit
     ]
 )
-STAGE = np.dtype(
+STAGE_ROW = np.dtype(
     [
-        ("total", "f8"),  # sum of reward and next value over the stage
-        ("begin", "i8"),  # visits before the stage
+        ("value", "f8"),  # these as in ROW
+        ("rival", "f8"),
+        ("action", "i8"),
+        ("reference", "f8"),  # value that those of successors are compared with
+        ("visits", "i8"),  # up to which it is fixed; counted only where there is a reference
     ]
 )
-SUMS = np.dtype(
+STAGE_CELL = np.dtype(
     [
-        ("reward", "f8"),  # over all visits
-        ("reference", "f8"),  # of the reference values of the successors, over all visits
+        ("q", "f8"),  # these as in CELL
+        ("visits", "i4"),
+        ("due", "i4"),
+        ("total", "f8"),  # sum of reward and next value over the stage
+        ("begin", "i8"),  # visits before the stage
+        ("reward", "f8"),  # the rest only where there is a reference: sum over all visits
+        ("reference", "f8"),  # sum of the reference values of the successors, over all visits
         ("reference_squares", "f8"),
-        ("advantage", "f8"),  # of value less reference of the successors, over the stage
+        ("advantage", "f8"),  # sum of value less reference of the successors, over the stage
         ("advantage_squares", "f8"),
     ]
 )
-REFERENCE = np.dtype([("value", "f8"), ("visits", "i8")])  # of a row
 PLANNED = np.dtype([("visits", "i8"), ("due", "i8")])  # of a cell: (h, x, a), or (x, a) where the counts of all steps are pooled
 RECORD = np.dtype(
     [
@@ -69,6 +76,7 @@ class Pace(NamedTuple):
     deployments: int  # after so many deployments the policy stays
     switches: int  # after so many local switches the policy stays
     room: int  # row changes that one episode may make
+    watched: bool  # there is more to do at the end of an episode than what triggers did
 
 
 class Rule(NamedTuple):
@@ -108,7 +116,7 @@ class StageRule(NamedTuple):
     caps: np.ndarray  # [H]  largest value that step h can have
     c: float  # scale of the bonus
     iota: float
-    reference: int  # visits to a row after which its reference value is fixed; 0: there is none
+    reference: int  # visits to a row after which its reference value is fixed; -1: there is none
     every_until: int  # each visit count up to here ends a stage
     later: np.ndarray  # [n]  and these after that, sorted; the last is NEVER
     pace: Pace
@@ -117,11 +125,8 @@ class StageRule(NamedTuple):
 class StageTables(NamedTuple):
     """What one stage-based learner knows, and in `rows` what it has deployed."""
 
-    rows: np.ndarray  # [(H + 1) * S]  ROW; the last S are the zero after the last step
-    cells: np.ndarray  # [H * S * A]  CELL
-    stages: np.ndarray  # [H * S * A]  STAGE
-    sums: np.ndarray  # [H * S * A]  SUMS, or [0] where there is no reference
-    references: np.ndarray  # [(H + 1) * S]  REFERENCE, or [0]
+    rows: np.ndarray  # [(H + 1) * S]  STAGE_ROW; the last S are the zero after the last step
+    cells: np.ndarray  # [H * S * A]  STAGE_CELL
     loud: np.ndarray  # [1]  visits of stages whose bonus was above H
     clock: np.ndarray  # [4]  deployments and local switches so far; the rest is zero
 

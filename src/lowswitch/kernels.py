@@ -227,7 +227,7 @@ def freeze(pace, cells, clock):
     clock[2] = len(pace.grid) - 1
 
 
-@inline
+@entry
 def spend_switch(pace, cells, clock):
     """Count a local switch; the last of a budget freezes the policy at once."""
     clock[1] += 1
@@ -235,13 +235,12 @@ def spend_switch(pace, cells, clock):
         freeze(pace, cells, clock)
 
 
-@inline
-def spend_deployment(pace, cells, clock, switches):
-    """Count the deployment of an episode that switched so many rows; the last of a budget freezes the policy."""
-    if switches > 0:
-        clock[0] += 1
-        if clock[0] == pace.deployments:
-            freeze(pace, cells, clock)
+@entry
+def spend_deployment(pace, cells, clock):
+    """Count a deployment; the last of a budget freezes the policy."""
+    clock[0] += 1
+    if clock[0] == pace.deployments:
+        freeze(pace, cells, clock)
 
 
 @inline
@@ -281,7 +280,8 @@ def end_episode(rule, tables, changes, logged, k, switches, triggered):
     """Do what schedule and budget say after episode k, whose switches are the last in the log; return how many it has now."""
     if refresh_is_due(rule.pace, tables.clock, triggered, k):
         switches += refresh(rule, tables, changes, logged, k)
-    spend_deployment(rule.pace, tables.cells, tables.clock, switches)
+    if switches > 0:
+        spend_deployment(rule.pace, tables.cells, tables.clock)
     return switches
 
 
@@ -591,19 +591,15 @@ def outcome_of(model, key, k, H, A, h, x, a):
 @inline
 def play_episode(rule, tables, model, log, key, k, x):
     """Play and learn episode k from state x; return how many rows switched."""
-    switches, triggered = 0, False
+    switches = 0
     for h in range(rule.H):
         a = tables.rows[h * rule.S + x]["action"]
         reward, y = outcome_of(model, key, k, rule.H, rule.A, h, x, a)
-        outcome = digest(rule, tables, h, x, a, reward, y)
-        if outcome != QUIET:
-            triggered = True
-            if outcome == SWITCHED:
-                log_switch(log.changes, log.counts[2] + switches, k, h, x, tables.rows[h * rule.S + x]["action"])
-                switches += 1
-                spend_switch(rule.pace, tables.cells, tables.clock)
+        if digest(rule, tables, h, x, a, reward, y) == SWITCHED:
+            log_switch(log.changes, log.counts[2] + switches, k, h, x, tables.rows[h * rule.S + x]["action"])
+            switches += 1
         x = y
-    return end_episode(rule, tables, log.changes, log.counts[2] + switches, k, switches, triggered)
+    return switches
 
 
 @entry
@@ -611,9 +607,38 @@ def play(rule, tables, model, log, key, first, last):
     """Play episodes first .. last - 1, or as many as the log has room for; return the next episode."""
     mark = np.searchsorted(log.checkpoints, first, side="right")
     for k in range(first, last):
-        if log.counts[2] + rule.pace.room > len(log.changes):
+        if log.counts[2] + rule.H > len(log.changes):
             return k
         switches = play_episode(rule, tables, model, log, key, k, start_state(model, rule.H, key, k))
+        log.counts[0] += switches
+        log.counts[1] += switches > 0
+        log.counts[2] += switches
+        if log.checkpoints[mark] == k + 1:
+            log.switches[mark] = log.counts[0]
+            log.deployments[mark] = log.counts[1]
+            mark += 1
+    return last
+
+
+@entry
+def play_watched(rule, tables, model, log, key, first, last):
+    """As `play`, where a schedule changes all rows at once or a budget is to be kept; apart from it because the watching takes time."""
+    mark = np.searchsorted(log.checkpoints, first, side="right")
+    for k in range(first, last):
+        if log.counts[2] + rule.pace.room > len(log.changes):
+            return k
+        x, switches, triggered = start_state(model, rule.H, key, k), 0, False
+        for h in range(rule.H):
+            a = tables.rows[h * rule.S + x]["action"]
+            reward, y = outcome_of(model, key, k, rule.H, rule.A, h, x, a)
+            outcome = digest(rule, tables, h, x, a, reward, y)
+            triggered |= outcome != QUIET
+            if outcome == SWITCHED:
+                log_switch(log.changes, log.counts[2] + switches, k, h, x, tables.rows[h * rule.S + x]["action"])
+                switches += 1
+                spend_switch(rule.pace, tables.cells, tables.clock)
+            x = y
+        switches = end_episode(rule, tables, log.changes, log.counts[2] + switches, k, switches, triggered)
         mark = close_episode(log, k, switches, mark)
     return last
 
@@ -622,7 +647,10 @@ def play(rule, tables, model, log, key, first, last):
 def simulate(rule, tables, model, evaluation, log, account, key, first, last):
     """Play episodes first .. last - 1 and charge them; return the next episode, before `last` where a kept log is full."""
     while first < last:
-        first = play(rule, tables, model, log, key, first, last)
+        if rule.pace.watched:
+            first = play_watched(rule, tables, model, log, key, first, last)
+        else:
+            first = play(rule, tables, model, log, key, first, last)
         if evaluation.wanted:
             settle(model, evaluation, account, log.changes, log.counts[2], first)
         if log.keep:
@@ -1106,40 +1134,55 @@ def advantage_bonus(H, iota, n, count, reference_spread, advantage_spread):
 
 
 @inline
-def note_reference(tables, i, there, reward, next_value):
-    """Add a visit to the sums over a stage and over all visits that the second estimate of UCB-Advantage is made of."""
-    sums, reference = tables.sums[i], tables.references[there]["value"]
+def note_reference(rule, tables, here, i, there, reward, next_value):
+    """Add a visit to the sums that the second estimate of UCB-Advantage is made of, and to its row, whose reference may come to be fixed.
+
+    Zhang, Zhou, Ji 2020, Algorithm 1, lines 7, 8 and 17 to 19.
+    """
+    cell, reference = tables.cells[i], tables.rows[there]["reference"]
     advantage = next_value - reference
-    sums["reward"] += reward
-    sums["reference"] += reference
-    sums["reference_squares"] += reference * reference
-    sums["advantage"] += advantage
-    sums["advantage_squares"] += advantage * advantage
+    cell["reward"] = cell["reward"] + reward
+    cell["reference"] = cell["reference"] + reference
+    cell["reference_squares"] = cell["reference_squares"] + reference * reference
+    cell["advantage"] = cell["advantage"] + advantage
+    cell["advantage_squares"] = cell["advantage_squares"] + advantage * advantage
+    tables.rows[here]["visits"] = tables.rows[here]["visits"] + 1
 
 
 @entry
-def end_stage(rule, tables, i, n):
+def stage_estimate(rule, cell, loud, n):
     """The estimate of a cell at the end of its stage, which never grows: Zhang, Zhou, Ji 2020, Algorithm 1, lines 11 to 15."""
-    stage = tables.stages[i]
-    count = n - stage["begin"]
+    count = n - cell["begin"]
     bonus = rule.c * stage_bonus(rule.H, rule.iota, count)
-    q = min(tables.cells[i]["q"], stage["total"] / count + bonus)
+    q = min(cell["q"], cell["total"] / count + bonus)
     if rule.reference > 0:
-        sums = tables.sums[i]
-        spreads = (
-            variance(sums["reference"], sums["reference_squares"], 1.0 / n),
-            variance(sums["advantage"], sums["advantage_squares"], 1.0 / count),
-        )
-        second = rule.c * advantage_bonus(rule.H, rule.iota, n, count, spreads[0], spreads[1])
-        q = min(q, sums["reward"] / n + sums["reference"] / n + sums["advantage"] / count + second)
-        sums["advantage"] = sums["advantage_squares"] = 0.0
+        reference_spread = variance(cell["reference"], cell["reference_squares"], 1.0 / n)
+        advantage_spread = variance(cell["advantage"], cell["advantage_squares"], 1.0 / count)
+        second = rule.c * advantage_bonus(rule.H, rule.iota, n, count, reference_spread, advantage_spread)
+        q = min(q, cell["reward"] / n + cell["reference"] / n + cell["advantage"] / count + second)
         bonus = min(bonus, second)
     if bonus > rule.H:
-        tables.loud[0] += count
-    stage["total"] = 0.0
-    stage["begin"] = n
-    tables.cells[i]["q"] = q
-    tables.cells[i]["due"] = next_trigger(rule, n)
+        loud[0] += count
+    return q
+
+
+@entry
+def end_stage(rule, tables, h, x, a, n):
+    """End the stage of (h, x, a) at its visit n; return what that did to row (h, x)."""
+    here = h * rule.S + x
+    cell, row = tables.cells[here * rule.A + a], tables.rows[here]
+    cell["q"] = stage_estimate(rule, cell, tables.loud, n)
+    cell["total"] = cell["advantage"] = cell["advantage_squares"] = 0.0
+    cell["begin"] = n
+    cell["due"] = next_trigger(rule, n)
+    if a != row["action"]:  # told off-policy
+        row["rival"] = best_rival(rule, tables, here, row["action"])
+    q = tables.cells[here * rule.A + row["action"]]["q"]
+    row["value"] = min(rule.caps[h], max(q, row["rival"]))
+    if q < row["rival"]:
+        deploy(rule, tables, here)
+        return SWITCHED
+    return TRIGGERED
 
 
 @inline
@@ -1147,30 +1190,34 @@ def digest_stage(rule, tables, h, x, a, reward, y):
     """Learn one transition; return what it did to row (h, x). Zhang, Zhou, Ji 2020, Algorithm 1, with or without its reference part."""
     here = h * rule.S + x
     i, there = here * rule.A + a, here - x + rule.S + y
-    row, cell = tables.rows[here], tables.cells[i]
+    cell = tables.cells[i]
     n = cell["visits"] + 1
     cell["visits"] = n
     next_value = tables.rows[there]["value"]
-    tables.stages[i]["total"] += reward + next_value
+    cell["total"] = cell["total"] + (reward + next_value)
     if rule.reference > 0:
-        note_reference(tables, i, there, reward, next_value)
+        note_reference(rule, tables, here, i, there, reward, next_value)
     outcome = QUIET
     if n == cell["due"]:
-        outcome = TRIGGERED
-        end_stage(rule, tables, i, n)
-        if a != row["action"]:  # told off-policy
-            row["rival"] = best_rival(rule, tables, here, row["action"])
-        q = tables.cells[here * rule.A + row["action"]]["q"]
-        row["value"] = min(rule.caps[h], max(q, row["rival"]))
-        if q < row["rival"]:
-            deploy(rule, tables, here)
-            outcome = SWITCHED
-    if rule.reference > 0:
-        reference = tables.references[here]
-        reference["visits"] += 1
-        if reference["visits"] == rule.reference:
-            reference["value"] = row["value"]
+        outcome = end_stage(rule, tables, h, x, a, n)
+    if tables.rows[here]["visits"] == rule.reference:
+        tables.rows[here]["reference"] = tables.rows[here]["value"]
     return outcome
+
+
+@inline
+def play_stage_episode(rule, tables, model, log, key, k, x):
+    """As `play_episode`, by stages."""
+    switches = 0
+    for h in range(rule.H):
+        a = tables.rows[h * rule.S + x]["action"]
+        reward, y = outcome_of(model, key, k, rule.H, rule.A, h, x, a)
+        if digest_stage(rule, tables, h, x, a, reward, y) == SWITCHED:
+            log_switch(log.changes, log.counts[2] + switches, k, h, x, tables.rows[h * rule.S + x]["action"])
+            switches += 1
+            spend_switch(rule.pace, tables.cells, tables.clock)
+        x = y
+    return switches
 
 
 @entry
@@ -1178,19 +1225,18 @@ def play_stages(rule, tables, model, log, key, first, last):
     """As `play`, by stages."""
     mark = np.searchsorted(log.checkpoints, first, side="right")
     for k in range(first, last):
-        if log.counts[2] + rule.pace.room > len(log.changes):
+        if log.counts[2] + rule.H > len(log.changes):
             return k
-        x, switches = start_state(model, rule.H, key, k), 0
-        for h in range(rule.H):
-            a = tables.rows[h * rule.S + x]["action"]
-            reward, y = outcome_of(model, key, k, rule.H, rule.A, h, x, a)
-            if digest_stage(rule, tables, h, x, a, reward, y) == SWITCHED:
-                log_switch(log.changes, log.counts[2] + switches, k, h, x, tables.rows[h * rule.S + x]["action"])
-                switches += 1
-                spend_switch(rule.pace, tables.cells, tables.clock)
-            x = y
-        spend_deployment(rule.pace, tables.cells, tables.clock, switches)
-        mark = close_episode(log, k, switches, mark)
+        switches = play_stage_episode(rule, tables, model, log, key, k, start_state(model, rule.H, key, k))
+        if switches > 0:
+            spend_deployment(rule.pace, tables.cells, tables.clock)
+        log.counts[0] += switches
+        log.counts[1] += switches > 0
+        log.counts[2] += switches
+        if log.checkpoints[mark] == k + 1:
+            log.switches[mark] = log.counts[0]
+            log.deployments[mark] = log.counts[1]
+            mark += 1
     return last
 
 
@@ -1223,7 +1269,8 @@ def digest_stage_batch(rule, tables, states, actions, rewards, off_policy, first
                 log_switch(changes, logged + switches, first + b, h, x, tables.rows[h * rule.S + x]["action"])
                 switches += 1
                 spend_switch(rule.pace, tables.cells, tables.clock)
-        spend_deployment(rule.pace, tables.cells, tables.clock, switches)
+        if switches > 0:
+            spend_deployment(rule.pace, tables.cells, tables.clock)
         logged += switches
     return logged, -1, -1
 
@@ -1476,7 +1523,7 @@ def plan(rule, tables):
                 value = best_value(rule, tables, h, x)
                 moving = moving or value != tables.values[h * rule.S + x]
                 tables.values[h * rule.S + x] = value
-        moved = moving
+        moved = moving or rule.kind == FREEDMAN  # whose bonus also depends on the visits to the successors
     tables.dirty[:] = False
 
 
@@ -1524,13 +1571,28 @@ def gamma(shape, key, counter):
 
 
 @inline
-def sampled_reward(rule, record, key, counter):
-    """A mean reward from the posterior Beta(1 + total, 1 + n - total), as a ratio of gammas; or that seen, where one visit tells it."""
-    if rule.told and record["n"] > 0:
-        return record["total"] / record["n"]
-    success = gamma(1.0 + record["total"], key, counter)
-    failure = gamma(1.0 + max(0.0, record["n"] - record["total"]), key, counter)
-    return success / (success + failure)
+def random_share(record):
+    """The share of the rewards that were as uncertain as 0 or 1 with their mean; the rest is as good as always the same."""
+    mean = record["total"] / record["n"]
+    spread = record["squares"] / record["n"] - mean * mean
+    most = mean * (1.0 - mean)
+    if spread < 1e-12 or most <= 0.0:  # of equal rewards there may be rounding left
+        return 0.0
+    return min(1.0, spread / most)
+
+
+@entry
+def sampled_reward(record, key, counter):
+    """A mean reward from the Bayesian bootstrap (Rubin 1981) with a 0 and a 1 for prior, on rewards of the record's mean and variance.
+
+    Of rewards 0 and 1 this is the posterior Beta(1 + ones, 1 + zeros); of equal rewards its spread falls like 1 / n.
+    """
+    n = float(record["n"])
+    mean, share = (record["total"] / n, random_share(record)) if n > 0 else (0.0, 0.0)
+    one = gamma(1.0 + share * n * mean, key, counter)
+    zero = gamma(1.0 + share * n * (1.0 - mean), key, counter)
+    sure = gamma((1.0 - share) * n, key, counter) if share < 1.0 and n > 0 else 0.0
+    return (one + mean * sure) / (one + zero + sure)
 
 
 @entry
@@ -1564,7 +1626,10 @@ def sample_plan(rule, tables, m):
                 if rule.allowed[place]:
                     key = noise(refresh_key, np.uint64(i))
                     tables.counter[0] = _0
-                    q = sampled_reward(rule, tables.records[i], key, tables.counter)
+                    if rule.told and tables.records[i]["n"] > 0:
+                        q = tables.records[i]["total"] / tables.records[i]["n"]
+                    else:
+                        q = sampled_reward(tables.records[i], key, tables.counter)
                     if h + 1 < rule.H:
                         q += sampled_mean(rule, tables, tables.records[i], (h + 1) * rule.S, key, tables.counter)
                     tables.q[place] = q

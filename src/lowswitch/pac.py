@@ -31,18 +31,19 @@ class PacPolicy:
         ends = np.append(np.unique(self.history.episode) + 1, self.episodes)
         return np.diff(ends, prepend=0) / self.episodes
 
-    def policy(self, episode: int) -> np.ndarray:  # [H, S]
-        """The policy that played an episode."""
+    def policy(self, episode: int) -> np.ndarray:  # [H, S], or [members, H, S]
+        """The policy, or the mixture of policies, that played an episode."""
         if not 0 <= episode < self.episodes:
             raise ValueError(f"episode must be 0 to {self.episodes - 1}, not {episode!r}")
-        policy = self.initial.copy()
-        _, steps, states, actions = self.history.changes[self.history.episode < episode].T
-        policy[steps, states] = actions  # of several changes of a row the last one stays
-        return policy
+        mixture = np.repeat(self.initial[None], self.history.members, axis=0)
+        _, steps, states, *actions = self.history.changes[self.history.episode < episode].T
+        mixture[:, steps, states] = actions  # of several changes of a row the last one stays
+        return mixture[0] if self.history.members == 1 else mixture
 
     def sample(self, generator: np.random.Generator) -> np.ndarray:  # [H, S]
         """A policy to play for one episode."""
-        return self.policy(int(generator.integers(self.episodes)))
+        policy = self.policy(int(generator.integers(self.episodes)))
+        return policy if policy.ndim == 2 else np.asarray(policy[generator.integers(len(policy))])
 
     def evaluate(self, mdp: TabularMDP) -> float:
         """The exact value under the start law."""

@@ -31,7 +31,7 @@ MODELS = (  # learners of models, which may pool the steps of a stationary probl
     f"ucbvi-bf:c=0.001,schedule={{{_OTHER_GRIDS}}}",
     "{ucbvi-bf:c=0.0003|ucrl2:c=0.01|ucrl2:c=0.003},schedule=whole/2,deployments={10|30|100}",
     "rmax:known={1|3|10|30}",
-    "psrl:rewards={beta|mean}",
+    "psrl:rewards={bootstrap|mean}",
     f"psrl:{{prior=1|rewards=mean|rewards=mean,prior=0.1|rewards=mean,prior=0.02}},schedule={{growth/2|{_WHOLE}}}",
     f"psrl:{{prior=1|rewards=mean|rewards=mean,prior=0.1}},members={{8|32}},schedule={{{_MIXED}}}",
     "psrl:rewards=mean,prior=0.02,members={8|32},schedule={whole/2/10|whole/4/10|grid/geometric/31}",

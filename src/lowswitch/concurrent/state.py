@@ -111,7 +111,13 @@ class State:
 
     def arrays(self) -> dict[str, np.ndarray]:
         """What changes as the run goes on, by name."""
-        parts: dict[str, Any] = {"tables": self.tables, "log": self.log, "account": self.account, "window": self.window, "rounds": self.rounds}
+        parts: dict[str, Any] = {
+            "tables": self.tables,
+            "log": self.log,
+            "account": self.account,
+            "window": self.window,
+            "rounds": self.rounds,
+        }
         return {
             f"{part}_{name}": array
             for part, values in parts.items()

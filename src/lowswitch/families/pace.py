@@ -21,6 +21,7 @@ def compile_pace(schedule: Schedule, *, horizon: int, states: int, episodes: int
         deployments=deployments,
         switches=switches,
         room=horizon if plain.by_row and not replans else horizon * states,
+        watched=not plain.by_row or isinstance(schedule, Budget),
     )
 
 

@@ -132,19 +132,19 @@ def fresh_tables(rule: Rule, allowed: np.ndarray) -> Tables:
     """Optimism everywhere, and the lowest allowed action deployed."""
     from lowswitch import kernels
 
-    rows, cells = fresh_rows(rule, allowed)
+    rows, cells = fresh_rows(rule, allowed, ROW, CELL)
     moments = np.zeros(len(cells) if rule.bonus == kernels.BERNSTEIN else 0, dtype=MOMENTS)
     return Tables(rows, cells, moments, loud=np.zeros(1, dtype=np.int64), clock=np.zeros(4, dtype=np.int64))
 
 
-def fresh_rows(rule: Any, allowed: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def fresh_rows(rule: Any, allowed: np.ndarray, row: np.dtype, cell: np.dtype) -> tuple[np.ndarray, np.ndarray]:
     """Rows and cells of a learner that knows nothing."""
     H, S, A = allowed.shape
     caps = np.broadcast_to(rule.caps[:, None, None], (H, S, A))
-    cells = np.zeros(H * S * A, dtype=CELL)
+    cells = np.zeros(H * S * A, dtype=cell)
     cells["q"] = np.where(allowed, caps, -np.inf).reshape(-1)
     cells["due"] = first_due(rule.every_until, rule.later, rule.pace)
-    rows = np.zeros((H + 1) * S, dtype=ROW)
+    rows = np.zeros((H + 1) * S, dtype=row)
     deployed = rows[: H * S]
     deployed["value"] = caps[..., 0].reshape(-1)
     deployed["rival"] = np.where(allowed.sum(axis=-1) > 1, caps[..., 0], -np.inf).reshape(-1)

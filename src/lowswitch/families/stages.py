@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from lowswitch.arrays import REFERENCE, STAGE, SUMS, StageRule, StageTables
+from lowswitch.arrays import STAGE_CELL, STAGE_ROW, StageRule, StageTables
 from lowswitch.families import Size
 from lowswitch.families.pace import compile_pace, compile_triggers
 from lowswitch.families.rows import Rows, fresh_rows
@@ -53,7 +53,7 @@ def compile_stage_rule(algorithm: Algorithm, size: Size) -> StageRule:
         caps=estimator.caps(H),
         c=bonus.c,
         iota=algorithm.iota(**size._asdict()),
-        reference=estimator.reference if isinstance(estimator, Advantage) else 0,
+        reference=estimator.reference if isinstance(estimator, Advantage) else -1,
         every_until=every_until,
         later=later,
         pace=compile_pace(algorithm.schedule, horizon=H, states=S, episodes=K, replans=False),
@@ -62,15 +62,6 @@ def compile_stage_rule(algorithm: Algorithm, size: Size) -> StageRule:
 
 def fresh_stage_tables(rule: StageRule, allowed: np.ndarray) -> StageTables:
     """Optimism everywhere, the lowest allowed action deployed, and H for reference."""
-    rows, cells = fresh_rows(rule, allowed)
-    references = np.zeros(len(rows) if rule.reference else 0, dtype=REFERENCE)
-    references["value"][: rule.H * rule.S] = rule.H
-    return StageTables(
-        rows=rows,
-        cells=cells,
-        stages=np.zeros(len(cells), dtype=STAGE),
-        sums=np.zeros(len(cells) if rule.reference else 0, dtype=SUMS),
-        references=references,
-        loud=np.zeros(1, dtype=np.int64),
-        clock=np.zeros(4, dtype=np.int64),
-    )
+    rows, cells = fresh_rows(rule, allowed, STAGE_ROW, STAGE_CELL)
+    rows["reference"][: rule.H * rule.S] = rule.H
+    return StageTables(rows, cells, loud=np.zeros(1, dtype=np.int64), clock=np.zeros(4, dtype=np.int64))
