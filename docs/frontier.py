@@ -69,7 +69,7 @@ def limits_table(result: Frontier, answers: dict[str, Any]) -> str:
         cells = [
             f"{limit or 'any number of'} times",
             f"`{point.algorithm}`",
-            f"{point.mean('regret') / result.episodes:.5f} ± {report.half_width(point.costs.regret) / result.episodes:.5f}",
+            f"{point.mean('regret') / result.episodes:.5f} ± {point.interval('regret') / result.episodes:.5f}",
             f"{point.mean('regret') / least:.1f} x",
             f"{answer['regret']:.5f} ± {answer['interval']:.5f}",
             f"{max(point.most_deployments, answer['most_deployments']):,}",

@@ -199,9 +199,12 @@ def test_bad_input(given, message):
         frontier(RIVER, **SMALL | given)
 
 
-def test_the_problem_must_be_one():
+def test_the_problem_must_be_one_and_stationary_where_that_is_said():
     with pytest.raises(ValueError, match="the problem must be a TabularMDP"):
         frontier("riverswim", **SMALL)
+    by_step = ls.TabularMDP(np.ones((1, 2, 1)), np.zeros((3, 1, 2)), horizon=3)
+    with pytest.raises(ValueError, match="the steps of this problem differ"):
+        frontier(by_step, **SMALL, stationary=True)
 
 
 # ---- the portfolio -----------------------------------------------------------------------------------------------------

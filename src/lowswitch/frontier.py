@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import numpy as np
 
 import lowswitch
-from lowswitch import frontier_report, storage
+from lowswitch import frontier_report, report, storage
 from lowswitch.algorithms import RECIPES, text_of
 from lowswitch.frontier_report import AXES, LIMITS, Axis
 from lowswitch.learner import BonusWarning, require_algorithm
@@ -70,9 +70,13 @@ class Point:
     finalist: bool
     most_deployments: int  # in any seed, those of the selection too
 
-    def mean(self, name: Axis | Literal["regret"]) -> float:
+    def mean(self, name: Axis | Literal["regret", "seconds"]) -> float:
         """The mean over the seeds."""
         return float(getattr(self.costs, name).mean())
+
+    def interval(self, name: Axis | Literal["regret", "seconds"]) -> float:
+        """Half the width of the 95 % confidence interval of the mean."""
+        return report.half_width(getattr(self.costs, name))
 
     def to_dict(self) -> dict[str, Any]:
         """The point as JSON can hold it, with the text of its algorithm."""
@@ -186,6 +190,8 @@ def frontier(
     """
     if not isinstance(mdp, TabularMDP):
         raise ValueError(f"the problem must be a TabularMDP such as lowswitch.envs.riverswim(), not {mdp!r}")
+    if stationary and not (mdp.stationary and mdp.rewards.ndim == 2):
+        raise ValueError("the steps of this problem differ, so that nothing can be pooled; leave stationary out")
     episodes, seeds = require_count("episodes", episodes), require_count("seeds", seeds)
     entrants = _checked(default_portfolio(stationary=stationary) if portfolio is None else portfolio, budget)
     track = _Track(mdp, episodes, folder, require_count("threads", cores() if threads is None else threads), progress)
