@@ -26,7 +26,7 @@ KINDS = ("PSRL", "UCRL2", "UCBVI", "MVP", "Q-learning", "stages", "R-max")  # on
 _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 _LINE = 0.16  # inches
 _MOST = 7  # letters in a panel
-_APART = 0.05  # of a panel's width or height: nearer points of a front share a letter's place
+_APART = 0.04  # of a panel's width or height: nearer points of a front share a letter's place
 
 
 def kind_of(algorithm: Algorithm) -> str:
