@@ -24,17 +24,17 @@ CHECK_SEEDS = range(1000, 1016)
 
 
 def main(folder: Path) -> None:
-    checks = {}
-    for file, (env, episodes) in PROBLEMS.items():
-        for stationary in (False, True):
+    checks: dict[str, Any] = {}
+    for stationary in (False, True):
+        for file, (env, episodes) in PROBLEMS.items():
             result = frontier(envs.make(env), episodes=episodes, stationary=stationary, folder=folder, name=env)
             name = f"{file}-stationary" if stationary else file
             result.save(TARGET / f"{name}.json")
             result.plot(TARGET / f"{name}.png")
             checks[name] = check(result)
-            print(f"{name}\n{result.table()}\n{checks[name]}\n", flush=True)
-    (TARGET / "check.json").write_text(json.dumps(checks, indent=1) + "\n", encoding="utf-8")
-    PAGE.write_text(with_tables(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
+            (TARGET / "check.json").write_text(json.dumps(checks, indent=1) + "\n", encoding="utf-8")
+            PAGE.write_text(with_tables(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
+            print(f"{name}\n{result.table()}\n", flush=True)
 
 
 def check(result: Frontier) -> dict[str, Any]:
