@@ -57,7 +57,8 @@ def heading(frontier: Frontier) -> str:
 def _fronts(frontier: Frontier) -> str:
     fronts = {axis: frontier.front(axis) for axis in AXES}
     rows = []
-    for point in sorted({*fronts["deployments"], *fronts["local_switches"]}, key=lambda point: point.mean("deployments")):
+    shown = {*fronts["deployments"], *fronts["local_switches"]}
+    for point in sorted(shown, key=lambda point: (point.mean("deployments"), point.mean("regret"))):
         costs = point.costs
         rows.append(
             [
