@@ -172,7 +172,7 @@ def test_the_published_report_is_of_a_full_run():
 
 # ---- the frontiers -----------------------------------------------------------------------------------------------------
 
-PUBLISHED = ["riverswim", "riverswim-stationary", "random-5", "random-5-stationary", "random-20", "random-20-stationary"]
+PUBLISHED = ["riverswim", "random-5", "random-20"]
 
 
 def test_the_tables_of_the_choosing_page_are_those_of_its_files():
@@ -193,4 +193,3 @@ def test_few_deployments_cost_little_regret(name):
     for limit, times in most.items():
         assert result.best(deployments=limit).mean("regret") <= times * result.best().mean("regret")
         assert check[str(limit)]["regret"] <= times * check["none"]["regret"]
-        assert check[str(limit)]["most_deployments"] <= limit
