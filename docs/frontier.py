@@ -53,7 +53,7 @@ def with_tables(page: str) -> str:
     checks = json.loads((TARGET / "check.json").read_text(encoding="utf-8"))
     for name, answers in checks.items():
         table = limits_table(Frontier.load(TARGET / f"{name}.json"), answers)
-        page = re.sub(rf"(<!-- {name} -->\n)(\|[^\n]*\n)*", lambda mark, table=table: mark[1] + table, page)
+        page = re.sub(rf"(<!-- {name} -->\n)\n?(\|[^\n]*\n)*", lambda mark, table=table: f"{mark[1]}\n{table}", page)
     return page
 
 

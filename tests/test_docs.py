@@ -181,7 +181,7 @@ def test_the_tables_of_the_choosing_page_are_those_of_its_files():
     specification.loader.exec_module(script)
     text = page("docs/choosing.md")
     assert script.with_tables(text) == text
-    assert re.findall(r"<!-- ([\w-]+) -->\n\| may deploy", text) == PUBLISHED
+    assert re.findall(r"<!-- ([\w-]+) -->\n\n\| may deploy", text) == PUBLISHED
 
 
 @pytest.mark.parametrize("name", PUBLISHED)
