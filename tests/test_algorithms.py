@@ -137,3 +137,12 @@ def test_unknown_parts_in_a_file():
     data = ls.ucb_hoeffding().to_dict() | {"bonus": {"kind": "Hofding", "c": 1.0}}
     with pytest.raises(ValueError, match="unknown bonus 'Hofding'; did you mean 'Hoeffding'"):
         Algorithm.from_dict(data)
+
+
+def test_posterior_samples_take_a_mean_reward_for_the_true_one_where_they_are_told_to():
+    learner = ls.Learner(ls.psrl(rewards="mean"), horizon=1, states=1, actions=2, episodes=9)
+    learner.tell([[0]] * 2, [[0]] * 2, [[0.25], [0.75]], off_policy=True)
+    assert learner.q[0, 0, 0] == 0.5
+    assert learner.q[0, 0, 1] not in (0, 1)
+    with pytest.raises(ValueError, match='rewards must be "bootstrap" or "mean", not \'known\''):
+        ls.psrl(rewards="known")

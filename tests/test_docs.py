@@ -2,7 +2,7 @@
 
 import ast
 import contextlib
-import importlib
+import importlib.util
 import json
 import re
 import shlex
@@ -198,3 +198,28 @@ def test_the_published_report_is_of_a_full_run():
     numbers = [number for cell in shown for number in re.findall(r"[\d,]{5,}", cell)]
     assert len(numbers) == 12
     assert all(f"<td>{number}" in report for number in numbers)
+
+
+# ---- the frontiers -----------------------------------------------------------------------------------------------------
+
+PUBLISHED = ["riverswim", "random-5", "random-20"]
+
+
+def test_the_tables_of_the_choosing_page_are_those_of_its_files():
+    specification = importlib.util.spec_from_file_location("docs_frontier", DOCS / "frontier.py")
+    script = importlib.util.module_from_spec(specification)
+    specification.loader.exec_module(script)
+    text = page("docs/choosing.md")
+    assert script.with_tables(text) == text
+    assert re.findall(r"<!-- ([\w-]+) -->\n\n\| may deploy", text) == PUBLISHED
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_few_deployments_cost_little_regret(name):
+    result = lowswitch.Frontier.load(DOCS / "frontier" / f"{name}.json")
+    assert min(len(point.costs.seeds) for point in result.finalists) >= 8
+    most = {10: 3.0, 30: 10.0, 100: 2.0} if name.startswith("random") else {30: 10.0, 100: 2.0}
+    check = json.loads((DOCS / "frontier" / "check.json").read_text(encoding="utf-8"))[name]
+    for limit, times in most.items():
+        assert result.best(deployments=limit).mean("regret") <= times * result.best().mean("regret")
+        assert check[str(limit)]["regret"] <= times * check["none"]["regret"]

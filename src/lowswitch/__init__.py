@@ -21,6 +21,7 @@ from lowswitch.algorithms import (
     ucbvi_bernstein,
     ucrl2,
 )
+from lowswitch.frontier import Frontier, frontier
 from lowswitch.history import History
 from lowswitch.learner import BonusWarning, Learner
 from lowswitch.mdp import TabularMDP, rescale
@@ -63,6 +64,7 @@ __all__ = [
     "Budget",
     "ChernoffHoeffding",
     "EveryVisit",
+    "Frontier",
     "Grid",
     "Growth",
     "History",
@@ -88,6 +90,7 @@ __all__ = [
     "envs",
     "exact_regret",
     "from_gymnasium",
+    "frontier",
     "load",
     "mvp",
     "plot",

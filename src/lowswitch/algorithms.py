@@ -232,6 +232,7 @@ def rmax(
 def psrl(
     *,
     prior: float = 1.0,
+    rewards: Literal["bootstrap", "mean"] = "bootstrap",
     members: int = 1,
     pooled: bool = False,
     schedule: str | PlainSchedule | Budget = "every",
@@ -240,7 +241,8 @@ def psrl(
 ) -> Algorithm:
     """PSRL: Osband, Russo, Van Roy 2013, Algorithm 1; lazy by its schedule, a mixture of samples with more than one member."""
     when = as_schedule(schedule, deployments, switches)
-    return Algorithm(estimator=Posterior(prior=prior, members=members, pooled=pooled), bonus=NoBonus(), schedule=when)
+    estimator = Posterior(prior=prior, rewards=rewards, members=members, pooled=pooled)
+    return Algorithm(estimator=estimator, bonus=NoBonus(), schedule=when)
 
 
 RECIPES: dict[str, Callable[..., Algorithm]] = {

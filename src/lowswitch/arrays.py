@@ -148,6 +148,7 @@ class PlanRule(NamedTuple):
     law_log: float  # that of the width of an L1 ball
     known: int  # visits from which a cell is known
     prior: float  # of each successor
+    told: bool  # the mean reward of a cell is known from its first visit on
     members: int  # L, policies in a deployed mixture
     spare: int  # entries of the pool that one episode may need
     every_until: int  # each visit count up to here is a trigger

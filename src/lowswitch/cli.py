@@ -10,6 +10,7 @@ import sys
 import time
 import warnings
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
 import lowswitch
@@ -97,6 +98,18 @@ def _parser() -> argparse.ArgumentParser:
     fleet.add_argument("--save", metavar="FILE", help="write the result, for lowswitch.concurrent.load")
     fleet.add_argument("--json", action="store_true", help="print one JSON object")
     fleet.set_defaults(command=concurrent)
+
+    race = commands.add_parser("frontier", help="which algorithm has the least regret for how many deployments: a table and a figure")
+    race.add_argument("--env", required=True, help="such as riverswim:states=6,horizon=10; see 'lowswitch envs'")
+    race.add_argument("--episodes", required=True, type=_whole, help="episodes a seed; an episode is H steps")
+    race.add_argument("--seeds", type=_whole, default=8, help="how many fresh ones the finalists are reported on (default 8)")
+    race.add_argument("--budget", type=_whole, metavar="N", help="no algorithm may deploy more often")
+    race.add_argument("--stationary", action="store_true", help="learners of models may know that all steps are alike")
+    race.add_argument("--algorithm", action="append", help="race these instead of the portfolio; give it several times")
+    race.add_argument("--threads", type=_whole, help="default: all cores")
+    race.add_argument("--out", default="lowswitch-frontier", metavar="DIR", help="the folder (default lowswitch-frontier)")
+    race.add_argument("--json", action="store_true", help="print one JSON object")
+    race.set_defaults(command=frontier)
 
     for name, what in (("envs", "the named problems"), ("algorithms", "the named algorithms")):
         listing = commands.add_parser(name, help=what)
@@ -218,6 +231,27 @@ def concurrent(options: argparse.Namespace) -> None:
         print(json.dumps({"env": options.env or options.gymnasium} | result.to_dict(), allow_nan=False))
     else:
         result.summary()
+
+
+def frontier(options: argparse.Namespace) -> None:
+    folder, mdp = Path(options.out), envs.make(options.env)
+    storage.make_folder(folder)
+    report.require_figure_path(folder / "frontier.png")
+    result = lowswitch.frontier(
+        mdp,
+        episodes=options.episodes,
+        seeds=options.seeds,
+        portfolio=[build(text, RECIPES, "algorithm") for text in options.algorithm] if options.algorithm else None,
+        stationary=options.stationary,
+        budget=options.budget,
+        folder=folder,
+        threads=options.threads,
+        name=options.env,
+    )
+    for ending in ("png", "svg"):
+        result.plot(folder / f"frontier.{ending}")
+    result.save(folder / "frontier.json")
+    print(json.dumps(result.to_dict()) if options.json else f"{options.env}: {result.table()}\n\nfigure: {folder / 'frontier.png'}")
 
 
 def list_envs(_: argparse.Namespace) -> None:

@@ -1868,7 +1868,10 @@ def sample_plan(rule, tables, m):
                 if rule.allowed[place]:
                     key = noise(refresh_key, np.uint64(i))
                     tables.counter[0] = _0
-                    q = sampled_reward(tables.records[i], key, tables.counter)
+                    if rule.told and tables.records[i]["n"] > 0:
+                        q = tables.records[i]["total"] / tables.records[i]["n"]
+                    else:
+                        q = sampled_reward(tables.records[i], key, tables.counter)
                     if h + 1 < rule.H:
                         q += sampled_mean(rule, tables, tables.records[i], (h + 1) * rule.S, key, tables.counter)
                     tables.q[place] = q

@@ -95,10 +95,12 @@ class Posterior:
     """Policies optimal for models drawn from the posterior; `members` of them are deployed together, and each episode plays one.
 
     Transitions have the prior Dirichlet(prior, ..., prior) over all S states, mean rewards Beta(1, 1); rewards that are not 0 or 1 enter by
-    a Bayesian bootstrap of their mean and variance.
+    a Bayesian bootstrap of their mean and variance. `rewards="mean"` takes the mean seen for the true one from the first visit on, as UCBVI
+    does: the exact posterior where the reward of an (h, x, a) is always the same.
     """
 
     prior: float = 1.0
+    rewards: Literal["bootstrap", "mean"] = "bootstrap"
     members: int = 1
     pooled: bool = False
 
@@ -106,6 +108,8 @@ class Posterior:
         if not (is_number(self.prior) and self.prior > 0):
             raise ValueError(f"prior must be a positive number, not {self.prior!r}; 1 is the uniform law over all laws")
         object.__setattr__(self, "prior", float(self.prior))
+        if self.rewards not in ("bootstrap", "mean"):
+            raise ValueError(f'rewards must be "bootstrap" or "mean", not {self.rewards!r}')
         object.__setattr__(self, "members", whole_number("members", self.members))
         require_truth("pooled", self.pooled)
 

@@ -48,6 +48,14 @@ def require_writable(path: str | os.PathLike[str]) -> Path:
     return target
 
 
+def make_folder(path: Path) -> None:
+    """Make a folder with its parents, or say that it cannot be."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ValueError(f"cannot make the folder {str(path)!r}: {error.strerror}; name another") from None
+
+
 def write(path: str | os.PathLike[str], kind: str, facts: dict[str, Any], arrays: dict[str, Any]) -> None:
     """Write facts and arrays as one file."""
     members = arrays | {_HEADER: np.array(json.dumps({"version": _VERSION, "kind": kind, **facts}))}

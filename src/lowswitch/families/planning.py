@@ -161,6 +161,7 @@ def compile_plan_rule(algorithm: Algorithm, size: Size, allowed: np.ndarray) -> 
         law_log=math.log(2 * A * K * H / algorithm.p),
         known=bonus.known if isinstance(bonus, Unknown) else 0,
         prior=estimator.prior if isinstance(estimator, Posterior) else 0.0,
+        told=isinstance(estimator, Posterior) and estimator.rewards == "mean",
         members=estimator.members if isinstance(estimator, Posterior) else 1,
         spare=H * S if planning.data == "current" else 2 * H * S,
         every_until=every_until,

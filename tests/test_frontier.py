@@ -1,0 +1,269 @@
+"""The frontier: its fronts by hand, its race on small problems, and what it keeps."""
+
+import importlib
+import json
+import signal
+
+import numpy as np
+import pytest
+
+import lowswitch as ls
+from lowswitch import frontier_report, storage
+from lowswitch.algorithms import RECIPES
+from lowswitch.cli import main
+from lowswitch.frontier import Costs, Frontier, Point, frontier
+from lowswitch.naming import build
+from lowswitch.portfolio import alternatives, portfolio
+
+MODULE = importlib.import_module("lowswitch.frontier")  # the package has a function of this name
+RIVER = ls.envs.riverswim(states=3, horizon=4)
+FEW = [
+    ls.ucb2_hoeffding(c=0.05),
+    ls.ucrl2(c=0.01),
+    ls.ucrl2(c=0.01, schedule="whole/4/10"),
+    ls.psrl(rewards="mean", members=4, schedule="grid/geometric/6"),
+    ls.ucb_hoeffding(c=5),
+]
+SMALL = {"episodes": 300, "seeds": 3, "portfolio": FEW, "progress": False}
+
+
+def point(i, regret, deployments, switches=None, *, finalist=True, most=None):
+    """Point number i with so much regret and so many deployments, one for each seed."""
+    deployments = np.array(deployments)
+    local = deployments if switches is None else np.array(switches)
+    costs = Costs(np.arange(len(regret)), np.array(regret, dtype=float), deployments, local, np.ones(len(regret)))
+    return Point(algorithm=ls.rmax(known=i + 1), costs=costs, finalist=finalist, most_deployments=most or int(deployments.max()))
+
+
+def toy(*points):
+    return Frontier(name="toy", horizon=1, states=1, actions=2, episodes=1000, optimal_value=1.0, points=points)
+
+
+def known(points):
+    """The numbers of toy points."""
+    return [point.algorithm.bonus.known - 1 for point in points]
+
+
+def without_seconds(result):
+    data = result.to_dict()
+    for one in data["points"]:
+        del one["seconds"]
+    return data
+
+
+# ---- fronts by hand ----------------------------------------------------------------------------------------------------
+
+
+def test_a_front_has_the_points_that_no_other_beats():
+    result = toy(
+        point(0, [10, 12], [5, 5]),
+        point(1, [6, 8], [20, 22]),
+        point(2, [9, 9], [30, 30]),  # more than point 1 in both
+        point(3, [1, 3], [90, 90]),
+        point(4, [0, 0], [1, 1], finalist=False),  # the luck of the selection
+    )
+    assert known(result.front("deployments")) == [0, 1, 3]
+
+
+def test_of_equal_points_the_first_is_on_the_front_and_of_equal_deployments_the_better():
+    result = toy(point(0, [4], [7]), point(1, [4], [7]), point(2, [5], [7]), point(3, [4], [9]))
+    assert known(result.front()) == [0]
+
+
+def test_the_front_against_local_switches_is_another():
+    result = toy(point(0, [4], [7], [100]), point(1, [5], [9], [10]))
+    assert known(result.front("deployments")) == [0]
+    assert known(result.front("local_switches")) == [1, 0]
+    with pytest.raises(ValueError, match="deployments or local_switches, not 'regret'"):
+        result.front("regret")
+
+
+def test_the_best_never_exceeded_its_limit_in_any_seed():
+    result = toy(
+        point(0, [9, 9], [10, 10]),
+        point(1, [5, 5], [8, 31]),  # once more than 30, though 19.5 in the mean
+        point(2, [7, 7], [30, 29]),
+        point(3, [1, 1], [12, 12], most=31),  # while it was selected
+        point(4, [0, 0], [2, 2], finalist=False),
+    )
+    assert known([result.best(deployments=limit) for limit in (10, 29, 30, 31)]) == [0, 0, 2, 3]
+    assert known([result.best()]) == [3]
+    with pytest.raises(ValueError, match="no algorithm kept to 9 deployments, the least were 10; give budget=9"):
+        result.best(deployments=9)
+    with pytest.raises(ValueError, match="deployments must be a whole number from 1"):
+        result.best(deployments=0)
+    assert list(result.limits()) == [10, 30, 100, None]
+
+
+def test_the_table_names_what_to_use_and_the_figure_has_a_letter_for_each_line():
+    result = toy(point(0, [10, 12], [5, 5]), point(1, [6, 8], [20, 22]), point(2, [1, 3], [90, 90]))
+    lines = result.table().splitlines()
+    assert lines[0].startswith("S = 1, A = 2, H = 1; 1,000 episodes, optimal value 1.0000; 3 algorithms, 3 of them finalists on 2 fresh")
+    assert [line.split() for line in lines[-4:]] == [
+        ["rmax:known=1", "at", "most", "10", "0.01100", "5.50", "x", "5"],
+        ["rmax:known=2", "at", "most", "30", "0.00700", "3.50", "x", "22"],
+        ["rmax:known=3", "at", "most", "100", "0.00200", "1.00", "x", "90"],
+        ["rmax:known=3", "no", "limit", "0.00200", "1.00", "x", "90"],
+    ]
+    figure = result.plot()
+    letters = [text.get_text() for text in figure.subfigs[0].axes[0].texts]
+    assert letters == ["A", "B", "C"]
+    assert all(f"{letter}  rmax" in figure.subfigs[1].texts[0].get_text() for letter in letters)
+
+
+# ---- the race ----------------------------------------------------------------------------------------------------------
+
+
+def test_finalists_are_reported_on_the_seeds_of_simulate_and_chosen_on_others(tmp_path):
+    result = frontier(RIVER, **SMALL, folder=tmp_path)
+    assert 1 <= len(result.finalists) < len(FEW)
+    for one in result.points:
+        assert one.finalist == (one.costs.seeds.tolist() == [0, 1, 2])
+    best = result.best()
+    assert best.costs.regret.tolist() == ls.simulate(RIVER, best.algorithm, episodes=300, seeds=3).regret.tolist()
+    kept = [json.loads(path.read_text()) for path in (tmp_path / "kept").iterdir()]
+    seeds = {tuple(one["seeds"]) for one in kept}
+    assert len(seeds) == 3
+    assert len(set().union(*seeds)) == sum(map(len, seeds))  # disjoint
+    for one in kept:
+        if one["algorithm"] == str(best.algorithm):
+            assert best.most_deployments >= max(one["deployments"])
+
+
+class PulledError(Exception):
+    pass
+
+
+def test_an_interrupted_race_leaves_whole_files_and_goes_on(tmp_path, monkeypatch):
+    straight = frontier(RIVER, **SMALL)
+    simulated = []
+
+    def interrupted(*arguments, **options):
+        if len(simulated) == 4:
+            raise PulledError
+        simulated.append(arguments)
+        return ls.simulate(*arguments, **options)
+
+    monkeypatch.setattr(MODULE, "simulate", interrupted)
+    with pytest.raises(PulledError):
+        frontier(RIVER, **SMALL, folder=tmp_path)
+    kept = list((tmp_path / "kept").iterdir())
+    assert len(kept) == 4
+    assert all(json.loads(path.read_text())["regret"] for path in kept)
+    kept[0].write_text("{")  # damaged: computed again
+    monkeypatch.setattr(MODULE, "simulate", ls.simulate)
+    assert without_seconds(frontier(RIVER, **SMALL, folder=tmp_path)) == without_seconds(straight)
+    monkeypatch.setattr(MODULE, "simulate", None)  # nothing is left to do
+    assert without_seconds(frontier(RIVER, **SMALL, folder=tmp_path)) == without_seconds(straight)
+
+
+def test_what_was_kept_for_another_problem_is_not_taken(tmp_path):
+    frontier(RIVER, **SMALL, folder=tmp_path)
+    other = ls.envs.riverswim(states=3, horizon=4, reward_law="bernoulli")
+    assert without_seconds(frontier(other, **SMALL, folder=tmp_path)) == without_seconds(frontier(other, **SMALL))
+
+
+def test_a_budget_is_kept_by_all_and_an_own_smaller_one_stays():
+    algorithms = [*FEW, ls.ucrl2(c=0.01, deployments=3), ls.ucrl2(c=0.01, deployments=50)]
+    result = frontier(RIVER, episodes=300, seeds=2, portfolio=algorithms, budget=7, progress=False)
+    assert len(result.points) == len(FEW) + 1  # the last is the second by this budget
+    assert [one.algorithm.schedule.deployments for one in result.points] == [7, 7, 7, 7, 7, 3]
+    assert max(one.most_deployments for one in result.points) == 7
+    assert result.best(deployments=7).mean("regret") == result.best().mean("regret")
+
+
+def test_save_and_load(tmp_path):
+    result = frontier(RIVER, **SMALL, name="river")
+    result.save(tmp_path / "frontier.json")
+    assert Frontier.load(tmp_path / "frontier.json").to_dict() == result.to_dict()
+    with pytest.raises(ValueError, match="cannot read"):
+        Frontier.load(tmp_path / "none.json")
+    (tmp_path / "frontier.json").write_text('{"name": "river"}')
+    with pytest.raises(ValueError, match="holds no whole frontier"):
+        Frontier.load(tmp_path / "frontier.json")
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"budget": 0}, "budget must be a whole number from 1"),
+        ({"episodes": 0}, "episodes must be a whole number from 1"),
+        ({"seeds": 0}, "seeds must be a whole number from 1"),
+        ({"portfolio": []}, "the portfolio is empty"),
+        ({"portfolio": ["ucb-h"]}, "algorithm must be an Algorithm"),
+        ({"portfolio": [ls.Algorithm(estimator=ls.Posterior(), bonus=ls.NoBonus(), schedule=ls.UCB2(), p=0.3)]}, "no recipe makes"),
+    ],
+)
+def test_bad_input(given, message):
+    with pytest.raises(ValueError, match=message):
+        frontier(RIVER, **SMALL | given)
+
+
+def test_the_problem_must_be_one_and_stationary_where_that_is_said():
+    with pytest.raises(ValueError, match="the problem must be a TabularMDP"):
+        frontier("riverswim", **SMALL)
+    by_step = ls.TabularMDP(np.ones((1, 2, 1)), np.zeros((3, 1, 2)), horizon=3)
+    with pytest.raises(ValueError, match="the steps of this problem differ"):
+        frontier(by_step, **SMALL, stationary=True)
+
+
+# ---- the portfolio -----------------------------------------------------------------------------------------------------
+
+
+def test_a_pattern_stands_for_all_alternatives():
+    assert alternatives("{a|b}:c={1|2},p=3") == ["a:c=1,p=3", "a:c=2,p=3", "b:c=1,p=3", "b:c=2,p=3"]
+
+
+def test_the_portfolio_is_named_each_algorithm_once_and_by_a_text_that_makes_it():
+    algorithms = portfolio(stationary=True)
+    texts = [str(algorithm) for algorithm in algorithms]
+    assert len(set(texts)) == len(algorithms)
+    assert [build(text, RECIPES, "algorithm") for text in texts] == algorithms
+    assert {text.partition(":")[0] for text in texts} == set(RECIPES)
+    assert {frontier_report.kind_of(algorithm) for algorithm in algorithms} == set(frontier_report.KINDS)
+    assert algorithms[: len(portfolio())] == portfolio()
+    assert not any("pooled" in str(algorithm) for algorithm in portfolio())
+    scales = {getattr(algorithm.bonus, "c", None) for algorithm in portfolio()}
+    assert {1, 0.1, 0.01, 0.001} <= scales
+
+
+# ---- the command -------------------------------------------------------------------------------------------------------
+
+COMMAND = ["frontier", "--env", "riverswim:states=3,horizon=4", "--episodes", "300", "--seeds", "2"]
+
+
+def test_the_command_prints_a_table_and_writes_its_files(tmp_path, capsys):
+    chosen = [part for algorithm in FEW for part in ("--algorithm", str(algorithm))]
+    assert main([*COMMAND, *chosen, "--out", str(tmp_path / "out")]) == 0
+    text = capsys.readouterr().out
+    assert text.startswith("riverswim:states=3,horizon=4: S = 3, A = 2, H = 4; 300 episodes")
+    assert f"figure: {tmp_path}/out/frontier.png" in text
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["frontier.json", "frontier.png", "frontier.svg", "kept"]
+    assert main([*COMMAND, *chosen, "--out", str(tmp_path / "out"), "--json"]) == 0
+    printed = json.loads(capsys.readouterr().out)
+    assert printed == Frontier.load(tmp_path / "out" / "frontier.json").to_dict()
+    assert printed["best"]["none"] in printed["fronts"]["deployments"]
+
+
+@pytest.mark.usefixtures("interruptible")
+def test_the_interrupted_command_leaves_only_whole_files(tmp_path, capsys, monkeypatch):
+    written = storage.replacing
+
+    def then_a_signal(path):
+        if len(list((tmp_path / "kept").iterdir())) == 2:
+            signal.raise_signal(signal.SIGINT)
+        return written(path)
+
+    monkeypatch.setattr("lowswitch.storage.replacing", then_a_signal)
+    assert main([*COMMAND, "--algorithm", "ucrl2", "--algorithm", "psrl", "--algorithm", "rmax", "--out", str(tmp_path)]) == 130
+    assert "interrupted" in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["kept"]
+    assert all(json.loads(path.read_text())["regret"] for path in (tmp_path / "kept").iterdir())
+
+
+def test_bad_input_is_one_line(capsys, tmp_path):
+    assert main([*COMMAND, "--budget", "0", "--out", str(tmp_path)]) == 2
+    assert capsys.readouterr().err == "lowswitch: budget must be a whole number from 1 to 2,147,483,646, not 0\n"
+    (tmp_path / "file").touch()
+    assert main([*COMMAND, "--out", str(tmp_path / "file")]) == 2
+    assert "cannot make the folder" in capsys.readouterr().err
