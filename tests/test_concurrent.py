@@ -636,7 +636,7 @@ def test_an_environment_that_raises_names_the_place_and_the_run_goes_on(fleet, t
     whole = concurrent.run(source, ALGORITHMS["ucb2-h"], 40, machines=3)
     same_rounds(run, whole)
     assert run.history[0].changes.tolist() == whole.history[0].changes.tolist()
-    assert multiprocessing.active_children() == before
+    assert set(multiprocessing.active_children()) == set(before)  # listed in no order
 
 
 def test_an_error_in_a_mixture_names_the_machine_of_the_round():
