@@ -54,10 +54,10 @@ def run(
     """Run an algorithm for `episodes` episodes, of which M machines play one each in every round, all by the same policy.
 
     source: a TabularMDP, a `Gymnasium` or a `System`. fleet: who plays, by default this process; M may exceed its workers.
-    rule: where a round is cut and the rest of it thrown away. "trigger": after the first episode with a trigger, as in the paper. "switch":
-    after the first episode that changed the policy. "speculate": only what the new policy would have played otherwise is thrown away,
-    which needs a source that can be replayed. For a simulated source the policy history is that of the sequential run whatever the
-    machines, rule and fleet are.
+    rule: where a round is cut and the rest of it thrown away. "trigger": after the first episode with a trigger, as in the paper; of a
+    planner, after which it plans. "switch": after the first episode that changed the policy. "speculate": only what the new policy would
+    have played otherwise is thrown away, which needs a source that can be replayed. For a simulated source the policy history is that of
+    the sequential run whatever the machines, rule and fleet are.
     stop: when to end before the last episode. checkpoint: a file that is written every `save_every` seconds, at the end, and when something
     goes wrong; where it exists, the run goes on from it. regret: False leaves it out where it could be known.
     """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from dataclasses import dataclass, field
 from typing import Any
@@ -63,14 +64,15 @@ class Plan:
     regret: bool
 
     def facts(self) -> dict[str, Any]:
-        """The plan as JSON can hold it."""
+        """The plan as JSON gives it back, which has no tuples."""
         source = self.source
-        return {
+        facts = {
             "source": source.facts(),
             "size": [source.horizon, source.states, source.actions],
             "algorithm": self.algorithm.to_dict(),
             **{name: getattr(self, name) for name in ("episodes", "machines", "rule", "seed", "regret")},
         }
+        return dict(json.loads(json.dumps(facts)))
 
 
 @dataclass
