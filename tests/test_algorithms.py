@@ -137,3 +137,9 @@ def test_unknown_parts_in_a_file():
     data = ls.ucb_hoeffding().to_dict() | {"bonus": {"kind": "Hofding", "c": 1.0}}
     with pytest.raises(ValueError, match="unknown bonus 'Hofding'; did you mean 'Hoeffding'"):
         Algorithm.from_dict(data)
+
+
+def test_a_schedule_that_is_not_imported_is_named():
+    data = ls.q_hoeffding().to_dict() | {"schedule": {"kind": "mine.rules.Squares", "first": 3}}
+    with pytest.raises(ValueError, match=r"unknown schedule 'mine.rules.Squares'; import mine.rules first"):
+        Algorithm.from_dict(data)
