@@ -1,6 +1,6 @@
 """How fast the library is, against the same algorithms in plain C (reference.c) and against its targets.
 
-    python benchmarks/speed.py [--quick] [--json FILE]
+    python benchmarks/speed.py [--quick] [--json FILE] [--rlberry PYTHON]
 
 What is compared runs in turn within a round (library, C, library with regret, ...), and a ratio is the median of the ratios within the
 rounds, so that a machine that slows down for a while does not touch it; times are medians too. Library times are those of the whole
@@ -42,7 +42,8 @@ MOST_GROWTH = 1.25  # time per step at a number of episodes / the least at fewer
 MOST_MEGABYTES = 200
 LEAST_SPEED_UP = 1.7  # two threads
 PLANNERS = ("ucbvi", "ucbvi-bf", "mvp")
-LEAST_PLANNED = 300_000  # steps a second
+TIMES_RLBERRY = 300  # steps a second of a planner / those of rlberry-scool's UCBVI
+ASSUMED_RLBERRY = 1_000  # where it is not timed
 MOST_OF_UCB2 = 1.5  # time per step of a stage-based learner / that of ucb2-h
 MOST_SECONDS = {"import lowswitch": 0.2, "lowswitch --help": 0.4, "first simulate, warm cache": 2.0, "first simulate, cold cache": 20.0}
 
@@ -73,10 +74,15 @@ def verdict(passed: bool) -> str:
 # ---- the problems ----------------------------------------------------------------------------------------------------
 
 
-def random_mdp(states: int, actions: int, horizon: int) -> ls.TabularMDP:
+def random_tables(states: int, actions: int) -> tuple[np.ndarray, np.ndarray]:
+    """Transitions and rewards."""
     generator = np.random.default_rng(0)
     transitions = generator.dirichlet(np.ones(states), size=(states, actions))
-    return ls.TabularMDP(transitions, generator.random((states, actions)), horizon=horizon)
+    return transitions, generator.random((states, actions))
+
+
+def random_mdp(states: int, actions: int, horizon: int) -> ls.TabularMDP:
+    return ls.TabularMDP(*random_tables(states, actions), horizon=horizon)
 
 
 # ---- the clock -------------------------------------------------------------------------------------------------------
@@ -181,10 +187,36 @@ def compare(function: Callable[..., None], problem: str, mdp: ls.TabularMDP, nam
     }
 
 
-def the_field(rounds: int) -> Table:
-    """Planners against 300 times what rlberry's UCBVI does (1,000 steps a second), stage-based learners against ucb2-h."""
+RLBERRY = """
+import sys, time
+import numpy as np
+from rlberry.envs.finite_mdp import FiniteMDP
+from rlberry_scool.agents import UCBVIAgent
+tables = np.load(sys.argv[1])
+speeds = []
+for _ in range(3):
+    agent = UCBVIAgent(FiniteMDP(tables["rewards"], tables["transitions"]), horizon=10, stage_dependent=True)
+    begin = time.perf_counter()
+    agent.fit(100)
+    speeds.append(100 * 10 / (time.perf_counter() - begin))
+print("steps a second", max(speeds))
+"""
+
+
+def rlberry_speed(python: str, folder: str) -> float:
+    """Steps a second of rlberry-scool's UCBVI, the best of three times 100 episodes on the tables of random_mdp(20, 4, 10)."""
+    path, (transitions, rewards) = Path(folder) / "tables.npz", random_tables(20, 4)
+    np.savez(path, transitions=transitions, rewards=rewards)
+    printed = subprocess.run([python, "-I", "-c", RLBERRY, str(path)], check=True, capture_output=True, text=True).stdout
+    return float(printed.split("steps a second")[-1])
+
+
+def the_field(rounds: int, rlberry: float | None) -> Table:
+    """Planners against 300 times what rlberry's UCBVI does, stage-based learners against ucb2-h."""
+    peer = f"{rlberry:,.0f} steps/s, timed" if rlberry else f"assumed at {ASSUMED_RLBERRY:,} steps/s; time it with --rlberry"
+    least = TIMES_RLBERRY * (rlberry or ASSUMED_RLBERRY)
     columns = {"algorithm": "<36", "K": ">9,d", "ns": ">8.1f", "steps/s": ">12,.0f", "target": "<22", "verdict": "<7"}
-    table = Table("The field: random MDP (20, 4, 10), one thread, without regret", columns)
+    table = Table(f"The field: random MDP (20, 4, 10), one thread, without regret; rlberry-scool's UCBVI {peer}", columns)
     mdp = random_mdp(20, 4, 10)
     learners = {name: (ls.algorithms.RECIPES[name](c=0.05), 10**5) for name in ("ucb2-h", "stage-q", "ucb-advantage")}
     learners |= {f"{name}, doubling": (ls.algorithms.RECIPES[name](c=0.001, schedule="growth/2"), 3 * 10**4) for name in PLANNERS}
@@ -193,8 +225,8 @@ def the_field(rounds: int) -> Table:
     times = [float(median) / (K * mdp.horizon) * 1e9 for median, (_, K) in zip(medians, learners.values(), strict=True)]
     for time_per_step, (name, (_, K)) in zip(times, learners.items(), strict=True):
         planner = "doubling" in name
-        target = f">= {LEAST_PLANNED:,} steps/s" if planner else f"<= {MOST_OF_UCB2} x ucb2-h"
-        kept = 1e9 / time_per_step >= LEAST_PLANNED if planner else time_per_step <= MOST_OF_UCB2 * times[0]
+        target = f">= {least:,.0f} steps/s" if planner else f"<= {MOST_OF_UCB2} x ucb2-h"
+        kept = 1e9 / time_per_step >= least if planner else time_per_step <= MOST_OF_UCB2 * times[0]
         table.add(algorithm=name, episodes=K, ns=time_per_step, speed=1e9 / time_per_step, target=target, verdict=verdict(kept))
     return table
 
@@ -295,12 +327,21 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="2 rounds instead of 7, and no run of 10^7 episodes")
     parser.add_argument("--json", metavar="FILE", type=Path, help="write all numbers to a file")
+    parser.add_argument("--rlberry", metavar="PYTHON", help="an interpreter that has rlberry-scool, whose UCBVI is timed too")
     options = parser.parse_args()
     rounds, exponent = (2, 6) if options.quick else (7, 7)
     with tempfile.TemporaryDirectory() as folder:
         function = compile_reference(folder)
         speeds = against_c(function, rounds)
-    tables = [speeds, the_field(rounds), flat_in_episodes(rounds, exponent), memory(exponent), two_threads(rounds), start_up(rounds)]
+        rlberry = rlberry_speed(options.rlberry, folder) if options.rlberry else None
+    tables = [
+        speeds,
+        the_field(rounds, rlberry),
+        flat_in_episodes(rounds, exponent),
+        memory(exponent),
+        two_threads(rounds),
+        start_up(rounds),
+    ]
     if options.json:
         options.json.write_text(json.dumps({table.title: table.rows for table in tables}, indent=2) + "\n")
     if any(row["equal"] == "NO" for row in speeds.rows):

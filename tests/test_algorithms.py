@@ -146,3 +146,9 @@ def test_posterior_samples_take_a_mean_reward_for_the_true_one_where_they_are_to
     assert learner.q[0, 0, 1] not in (0, 1)
     with pytest.raises(ValueError, match='rewards must be "bootstrap" or "mean", not \'known\''):
         ls.psrl(rewards="known")
+
+
+def test_a_schedule_that_is_not_imported_is_named():
+    data = ls.q_hoeffding().to_dict() | {"schedule": {"kind": "mine.rules.Squares", "first": 3}}
+    with pytest.raises(ValueError, match=r"unknown schedule 'mine.rules.Squares'; import mine.rules first"):
+        Algorithm.from_dict(data)

@@ -50,7 +50,7 @@ def assert_prints(printed, shown):
         assert values == pytest.approx(claims, rel=0.02)
 
 
-@pytest.mark.parametrize("name", ["README.md", "docs/index.md", "docs/tutorial.md", "docs/concurrent.md"])
+@pytest.mark.parametrize("name", ["README.md", "docs/index.md", "docs/tutorial.md", "docs/concurrent.md", "docs/adding.md"])
 def test_the_python_of_a_page_runs_and_prints_what_it_shows(name, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     namespace, printed = {"__name__": name}, None

@@ -307,9 +307,11 @@ def _numbers(text: str) -> Any:
     return tuple(map(int, text.split("-"))) if text.replace("-", "").isdigit() and "-" in text.strip("-") else literal(text)
 
 
-def schedule_text(schedule: PlainSchedule) -> str:
-    """A schedule in the words of `as_schedule`."""
-    name = next(name for name, kind in SCHEDULES.items() if kind is type(schedule))
+def schedule_text(schedule: PlainSchedule) -> str | PlainSchedule:
+    """A schedule in the words of `as_schedule`, or as it is where there are none for it."""
+    name = next((name for name, kind in SCHEDULES.items() if kind is type(schedule)), None)
+    if name is None:
+        return schedule
     values = [getattr(schedule, field.name) for field in dataclasses.fields(schedule)]
     words = ["-".join(map(str, value)) if isinstance(value, tuple) else str(value) for value in values if value is not None]
     return "/".join([name, *words])

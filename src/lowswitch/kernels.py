@@ -156,8 +156,8 @@ def next_trigger(rule, n):
 def best_rival(rule, tables, here, action):
     best = -np.inf
     for a in range(rule.A):
-        if a != action:
-            best = max(best, tables.cells[here * rule.A + a]["q"])
+        q = tables.cells[here * rule.A + a]["q"]
+        best = max(best, -np.inf if a == action else q)
     return best
 
 
@@ -167,10 +167,9 @@ def deploy(rule, tables, here):
     action, best, rival = 0, -np.inf, -np.inf
     for a in range(rule.A):
         q = tables.cells[here * rule.A + a]["q"]
-        if q > best:
-            action, best, rival = a, q, best
-        elif q > rival:
-            rival = q
+        rival = max(rival, min(q, best))
+        action = a if q > best else action
+        best = max(best, q)
     tables.rows[here]["action"] = action
     tables.rows[here]["rival"] = rival
 
@@ -1352,6 +1351,9 @@ def explore(intervals, tables, model, changes, key, machines, first, last):
 
 
 # ---- stages ------------------------------------------------------------------------------------------------------------
+#
+# Numba drops the reference counts of a loop only while few paths lead through it: about a thousand, those of unrolled loops included. So
+# what is rare here has as few branches as possible, and so have `best_rival` and `deploy`: with the counts a step takes 3 times as long.
 
 
 @inline
@@ -1372,6 +1374,13 @@ def advantage_bonus(H, iota, n, count, reference_spread, advantage_spread):
 
 
 @inline
+def fix_reference(rule, tables, here):
+    """Fix the reference value of a row at its visit `reference`; without a branch, which would cost more than the assignment."""
+    row = tables.rows[here]
+    row["reference"] = row["value"] if row["visits"] == rule.reference else row["reference"]
+
+
+@inline
 def note_reference(rule, tables, here, i, there, reward, next_value):
     """Add a visit to the sums that the second estimate of UCB-Advantage is made of, and to its row, whose reference may come to be fixed.
 
@@ -1385,47 +1394,52 @@ def note_reference(rule, tables, here, i, there, reward, next_value):
     cell["advantage"] = cell["advantage"] + advantage
     cell["advantage_squares"] = cell["advantage_squares"] + advantage * advantage
     tables.rows[here]["visits"] = tables.rows[here]["visits"] + 1
+    fix_reference(rule, tables, here)
 
 
 @entry
-def stage_estimate(rule, cell, loud, n):
-    """The estimate of a cell at the end of its stage, which never grows: Zhang, Zhou, Ji 2020, Algorithm 1, lines 11 to 15."""
+def advantage_estimate(c, H, iota, n, count, reward, reference, reference_squares, advantage, advantage_squares):
+    """The second estimate, from references and advantages, and its bonus: Zhang, Zhou, Ji 2020, Algorithm 1, lines 11 to 15."""
+    reference_spread = variance(reference, reference_squares, 1.0 / n)
+    advantage_spread = variance(advantage, advantage_squares, 1.0 / count)
+    bonus = c * advantage_bonus(H, iota, n, count, reference_spread, advantage_spread)
+    return reward / n + reference / n + advantage / count + bonus, bonus
+
+
+@inline
+def end_stage(rule, tables, i, n):
+    """Estimate cell i, never higher than before, at the last visit n of its stage: Zhang, Zhou, Ji 2020, Algorithm 1, lines 11 to 15."""
+    cell = tables.cells[i]
     count = n - cell["begin"]
     bonus = rule.c * stage_bonus(rule.H, rule.iota, count)
     q = min(cell["q"], cell["total"] / count + bonus)
     if rule.reference > 0:
-        reference_spread = variance(cell["reference"], cell["reference_squares"], 1.0 / n)
-        advantage_spread = variance(cell["advantage"], cell["advantage_squares"], 1.0 / count)
-        second = rule.c * advantage_bonus(rule.H, rule.iota, n, count, reference_spread, advantage_spread)
-        q = min(q, cell["reward"] / n + cell["reference"] / n + cell["advantage"] / count + second)
-        bonus = min(bonus, second)
-    if bonus > rule.H:
-        loud[0] += count
-    return q
-
-
-@entry
-def end_stage(rule, tables, h, x, a, n):
-    """End the stage of (h, x, a) at its visit n; return what that did to row (h, x)."""
-    here = h * rule.S + x
-    cell, row = tables.cells[here * rule.A + a], tables.rows[here]
-    cell["q"] = stage_estimate(rule, cell, tables.loud, n)
+        second, second_bonus = advantage_estimate(
+            rule.c,
+            rule.H,
+            rule.iota,
+            n,
+            count,
+            cell["reward"],
+            cell["reference"],
+            cell["reference_squares"],
+            cell["advantage"],
+            cell["advantage_squares"],
+        )
+        q = min(q, second)
+        bonus = min(bonus, second_bonus)
+    tables.loud[0] += count * (bonus > rule.H)
+    cell["q"] = q
     cell["total"] = cell["advantage"] = cell["advantage_squares"] = 0.0
     cell["begin"] = n
-    cell["due"] = next_trigger(rule, n)
-    if a != row["action"]:  # told off-policy
-        row["rival"] = best_rival(rule, tables, here, row["action"])
-    q = tables.cells[here * rule.A + row["action"]]["q"]
-    row["value"] = min(rule.caps[h], max(q, row["rival"]))
-    if q < row["rival"]:
-        deploy(rule, tables, here)
-        return SWITCHED
-    return TRIGGERED
 
 
 @inline
-def digest_stage(rule, tables, h, x, a, reward, y):
-    """Learn one transition; return what it did to row (h, x). Zhang, Zhou, Ji 2020, Algorithm 1, with or without its reference part."""
+def digest_stage(rule, tables, h, x, a, action, reward, y):
+    """Learn one transition in a row whose deployed action is `action`; return what it did to row (h, x).
+
+    Zhang, Zhou, Ji 2020, Algorithm 1, with or without its reference part.
+    """
     here = h * rule.S + x
     i, there = here * rule.A + a, here - x + rule.S + y
     cell = tables.cells[i]
@@ -1435,12 +1449,20 @@ def digest_stage(rule, tables, h, x, a, reward, y):
     cell["total"] = cell["total"] + (reward + next_value)
     if rule.reference > 0:
         note_reference(rule, tables, here, i, there, reward, next_value)
-    outcome = QUIET
-    if n == cell["due"]:
-        outcome = end_stage(rule, tables, h, x, a, n)
-    if tables.rows[here]["visits"] == rule.reference:
-        tables.rows[here]["reference"] = tables.rows[here]["value"]
-    return outcome
+    if n != cell["due"]:
+        return QUIET
+    row = tables.rows[here]
+    end_stage(rule, tables, i, n)
+    cell["due"] = next_trigger(rule, n)
+    if a != action:  # told off-policy
+        row["rival"] = best_rival(rule, tables, here, action)
+    q = tables.cells[here * rule.A + action]["q"]
+    row["value"] = min(rule.caps[h], max(q, row["rival"]))
+    fix_reference(rule, tables, here)
+    if q < row["rival"]:
+        deploy(rule, tables, here)
+        return SWITCHED
+    return TRIGGERED
 
 
 @inline
@@ -1450,7 +1472,7 @@ def play_stage_episode(rule, tables, model, log, key, k, x):
     for h in range(rule.H):
         a = tables.rows[h * rule.S + x]["action"]
         reward, y = outcome_of(model, key, k, rule.H, rule.A, h, x, a)
-        if digest_stage(rule, tables, h, x, a, reward, y) == SWITCHED:
+        if digest_stage(rule, tables, h, x, a, a, reward, y) == SWITCHED:
             log_switch(log.changes, log.counts[2] + switches, k, h, x, tables.rows[h * rule.S + x]["action"])
             switches += 1
             spend_switch(rule.pace, tables.cells, tables.clock)
@@ -1503,7 +1525,7 @@ def digest_stage_batch(rule, tables, states, actions, rewards, off_policy, cut, 
         for h in range(rule.H):
             y = states[b, h + 1] if h + 1 < rule.H else 0
             x, a = states[b, h], actions[b, h]
-            outcome = digest_stage(rule, tables, h, x, a, rewards[b, h], y)
+            outcome = digest_stage(rule, tables, h, x, a, a, rewards[b, h], y)
             triggered |= outcome != QUIET
             if outcome == SWITCHED:
                 log_switch(changes, logged + switches, first + b, h, x, tables.rows[h * rule.S + x]["action"])

@@ -10,7 +10,7 @@ import numpy as np
 
 from lowswitch import theory
 from lowswitch.naming import nearest
-from lowswitch.schedules import PLAIN, Budget, PlainSchedule, is_number, whole_number
+from lowswitch.schedules import Budget, ByVisits, PlainSchedule, Whole, is_number, whole_number
 
 Clip = Literal["horizon", "remaining"]
 Data = Literal["current", "all", "newest"]
@@ -272,24 +272,35 @@ class Algorithm:
         return text_of(self) or repr(self)
 
 
-PARTS: dict[str, tuple[type, ...]] = {
+PARTS: dict[str, tuple[type, ...]] = {  # and whatever is derived from them
     "estimator": tuple(BONUSES),
     "bonus": tuple({kind: None for kinds in BONUSES.values() for kind in kinds}),
-    "schedule": (*PLAIN, Budget),
+    "schedule": (ByVisits, Whole, Budget),
 }
+
+
+def kind_name(kind: type) -> str:
+    """The name of a part in JSON: with its module if it is not the library's own."""
+    return kind.__name__ if kind.__module__.startswith("lowswitch.") else f"{kind.__module__}.{kind.__qualname__}"
+
+
+def all_kinds(kinds: tuple[type, ...]) -> tuple[type, ...]:
+    """The kinds and everything derived from them so far, so that one of your own is known once its module is imported."""
+    return tuple(other for kind in kinds for other in (kind, *all_kinds(tuple(kind.__subclasses__()))))
 
 
 def _part_to_dict(part: Any) -> dict[str, Any]:
     fields = {field.name: getattr(part, field.name) for field in dataclasses.fields(part)}
-    return {"kind": type(part).__name__} | {
+    return {"kind": kind_name(type(part))} | {
         name: _part_to_dict(value) if dataclasses.is_dataclass(value) else value for name, value in fields.items()
     }
 
 
 def _part_from_dict(name: str, data: dict[str, Any]) -> Any:
-    kinds = {kind.__name__: kind for kind in PARTS[name]}
+    kinds = {kind_name(kind): kind for kind in all_kinds(PARTS[name])}
     fields = {key: _part_from_dict(name, value) if isinstance(value, dict) else value for key, value in data.items()}
     kind = fields.pop("kind")
     if kind not in kinds:
-        raise ValueError(f"unknown {name} {kind!r}; {nearest(kind, kinds)}")
+        hint = f"import {kind.rpartition('.')[0]} first" if "." in kind else nearest(kind, kinds)
+        raise ValueError(f"unknown {name} {kind!r}; {hint}")
     return kinds[kind](**fields)

@@ -55,8 +55,9 @@ class Schedule(Protocol):
         """The most local switches of a learner of whose rows only those may change that had a trigger."""
 
 
-class _ByVisits:
-    """A schedule whose triggers depend on nothing but the visits to their (h, x, a)."""
+@dataclass(frozen=True)
+class ByVisits:
+    """A schedule whose triggers depend on nothing but the visits to their (h, x, a); one of your own gives `triggers`."""
 
     by_row = True
 
@@ -77,7 +78,7 @@ class _ByVisits:
 
 
 @dataclass(frozen=True, kw_only=True)
-class EveryVisit(_ByVisits):
+class EveryVisit(ByVisits):
     """A row may change at every visit: the fully adaptive learners, Jin et al. 2018 and every planner as first published."""
 
     def triggers(self, *, horizon: int, limit: int) -> Triggers:
@@ -90,7 +91,7 @@ class EveryVisit(_ByVisits):
 
 
 @dataclass(frozen=True, kw_only=True)
-class UCB2(_ByVisits):
+class UCB2(ByVisits):
     """Every visit up to tau(r_star), then at tau(r) = ceil((1 + eta)^r): Bai et al. 2019, eq. (2).
 
     "theory" stands for eta = 1 / (2 H (H + 1)) and r_star = ceil(log(10 H^2) / log(1 + eta)), the values of Theorem 2. `r_star=1` is
@@ -138,7 +139,7 @@ class UCB2(_ByVisits):
 
 
 @dataclass(frozen=True)
-class Growth(_ByVisits):
+class Growth(ByVisits):
     """At the distinct values of ceil(factor^r), r = 0, 1, ...: 2 is doubling, the rule of UCRL2's and MVP's descendants."""
 
     factor: float = 2.0
@@ -152,7 +153,7 @@ class Growth(_ByVisits):
 
 
 @dataclass(frozen=True)
-class Stages(_ByVisits):
+class Stages(ByVisits):
     """At the ends of stages of e_1 = H and e_{i+1} = floor((1 + 1/H) e_i) visits: Zhang, Zhou, Ji 2020, Algorithm 1 (UCB-Advantage)."""
 
     def triggers(self, *, horizon: int, limit: int) -> Triggers:
@@ -166,7 +167,7 @@ class Stages(_ByVisits):
 
 
 @dataclass(frozen=True)
-class Visits(_ByVisits):
+class Visits(ByVisits):
     """At exactly these visit counts of each (h, x, a); R-max has one, the count from which it is known."""
 
     counts: tuple[int, ...]
@@ -179,8 +180,9 @@ class Visits(_ByVisits):
         return Triggers(0, tuple(count for count in self.counts if count <= limit))
 
 
-class _Whole:
-    """A schedule by which all rows may change at once."""
+@dataclass(frozen=True)
+class Whole:
+    """A schedule by which all rows may change at once; one of your own gives `grid` and `refresh_bound`."""
 
     by_row = False
 
@@ -200,7 +202,7 @@ class _Whole:
 
 
 @dataclass(frozen=True)
-class WholePolicy(_Whole):
+class WholePolicy(Whole):
     """All rows, after an episode in which some count has grown by the factor, and by `least` visits, since they last might change.
 
     A factor of 2 with least = 1 are the epochs of UCRL2 (Jaksch, Ortner, Auer 2010). `least` spares the many early refreshes, in which
@@ -224,7 +226,7 @@ GridKind = Literal["equal", "geometric", "minimax"]
 
 
 @dataclass(frozen=True)
-class Grid(_Whole):
+class Grid(Whole):
     """All rows, after episodes fixed in advance: the ends of batches, of which the last ends with the run.
 
     "equal": K m / size; "geometric": K^(m / size); "minimax": u_1 = a, u_m = a sqrt(u_{m-1}) with a = K^(1 / (2 - 2^(1 - size))), the
@@ -279,7 +281,7 @@ class Budget:
     switches: int | None = None
 
     def __post_init__(self) -> None:
-        if isinstance(self.schedule, Budget) or not isinstance(self.schedule, PLAIN):
+        if not isinstance(self.schedule, PlainSchedule):
             raise ValueError(f"a budget is put on a schedule such as Growth(2), not on {self.schedule!r}")
         if self.deployments is None and self.switches is None:
             raise ValueError("a budget needs a number of deployments or of switches; leave the Budget out for none")
@@ -314,8 +316,7 @@ class Budget:
         return min(bounds)
 
 
-PLAIN = (EveryVisit, UCB2, Growth, Stages, Visits, WholePolicy, Grid)
-PlainSchedule = EveryVisit | UCB2 | Growth | Stages | Visits | WholePolicy | Grid
+PlainSchedule = ByVisits | Whole
 
 
 # ---- numbers ---------------------------------------------------------------------------------------------------------

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 
 from lowswitch.arrays import NEVER, Pace
@@ -28,6 +30,8 @@ def compile_pace(schedule: Schedule, *, horizon: int, states: int, episodes: int
 def compile_triggers(schedule: Schedule, *, horizon: int, limit: int) -> tuple[int, np.ndarray]:
     """Each visit count up to the first result is a trigger, and then those of the second; its last is NEVER."""
     triggers = schedule.triggers(horizon=horizon, limit=limit)
+    if any(after <= before for before, after in itertools.pairwise([triggers.every_until, *triggers.later])):
+        raise ValueError(f"the triggers of a schedule must increase, not {triggers.first(20)} as those of {schedule!r}")
     return triggers.every_until, np.array([*triggers.later, NEVER], dtype=np.int64)
 
 
