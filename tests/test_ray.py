@@ -36,6 +36,11 @@ def test_a_malformed_address_is_refused(address):
         Ray(address)
 
 
+def test_a_number_of_workers_is_no_address():
+    with pytest.raises(ValueError, match="not 2; for two workers write Ray.workers=2."):
+        Ray(2)
+
+
 def test_the_ray_client_is_refused():
     with pytest.raises(ValueError, match="address 'ray://head:10001' is one of the Ray Client, .* submit the script as a Ray job"):
         Ray("ray://head:10001")

@@ -46,7 +46,9 @@ class Progress:
         filled = _BAR * done // self.total
         left = elapsed * (self.total - done) / done
         bar = "#" * filled + "." * (_BAR - filled)
-        self._draw(f"{self.label}  [{bar}] {done / self.total:4.0%}  {short(done / elapsed)} {self.unit}/s  {left:.0f} s left{also}")
+        body = f"[{bar}] {done / self.total:4.0%}  {short(done / elapsed)} {self.unit}/s  {duration(left)} left{also}"
+        wide = len(self.label) + 2 + len(body) >= shutil.get_terminal_size().columns
+        self._draw(body if wide else f"{self.label}  {body}")
 
     def _draw(self, text: str) -> None:
         if self.show:
@@ -58,4 +60,13 @@ class Progress:
 
 def short(rate: float) -> str:
     """A rate to two or three digits."""
+    if rate < 100:
+        return f"{rate:.1f}"
     return f"{rate / 1e6:.1f} M" if rate >= 1e6 else f"{rate / 1e3:.1f} k"
+
+
+def duration(seconds: float) -> str:
+    """A time in its natural unit."""
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"

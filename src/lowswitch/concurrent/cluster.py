@@ -77,6 +77,8 @@ def _ray() -> Any:
 
 
 def _require_address(address: str) -> None:
+    if not isinstance(address, str):
+        raise ValueError(f'address must be "host:port", "auto" or "local", not {address!r}; for two workers write Ray(workers=2)')
     if address.startswith("ray://"):
         raise ValueError(
             f"address {address!r} is one of the Ray Client, which cannot carry a crew; "

@@ -184,6 +184,7 @@ class _Driver:
             return
         with self._timed("start"):
             _compile(self.plan, self.stop)
+            self.bar.note("starting the workers ...")
             mixing: Fleet = Mixed(fleet, state.family) if state.family.members > 1 else fleet
             crew = mixing.open(source, self.plan.seed, policy)
         traffic = dict(state.traffic)
@@ -243,6 +244,7 @@ class _Driver:
 
     def _save(self) -> None:
         if self.checkpoint is not None and self.saved_at != self.state.rounds.counts[0]:
+            self.bar.note("saving the checkpoint ...")
             with self._timed("save"):
                 save_state(self.checkpoint, self.plan, self.stop, self.state)
             self.saved, self.saved_at = time.perf_counter(), int(self.state.rounds.counts[0])
@@ -331,11 +333,12 @@ def _curves(plan: Plan, state: State, history: History) -> tuple[Curves, np.ndar
     here = slice(0, len(ended))
     marks = np.append(log.checkpoints[reached], ended)
     regret = np.append(state.account.curve[reached], _final_regret(state, ended))
+    deployed = history.episode[np.diff(history.episode, prepend=-1) > 0]
     curves = Curves(
         marks,
         source.scale.to_regret(regret)[None],
         np.searchsorted(history.episode[history.switched], marks)[None],
-        np.searchsorted(np.unique(history.episode), marks)[None],
+        np.searchsorted(deployed, marks)[None],
     )
     earned = np.append(rounds.earned_curve[reached], rounds.earned[here])
     return curves, np.append(rounds.curve[reached], rounds.counts[0:1][here]), source.scale.to_value(earned, marks * source.horizon)
