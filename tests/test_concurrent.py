@@ -698,7 +698,7 @@ def test_what_is_no_reward_range(reward_range):
         lambda **range_: Gymnasium("FrozenLake-v1", horizon=5, **range_),
         lambda **range_: system_of(PROBLEMS["dense"](), **range_),
     ):
-        with pytest.raises(ValueError, match="reward_range must be two numbers|a reward range needs finite numbers low < high"):
+        with pytest.raises(ValueError, match="reward_range must be two numbers|a reward range needs finite low < high"):
             make(reward_range=reward_range)
 
 

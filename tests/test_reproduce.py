@@ -71,7 +71,7 @@ BREAKS = {
     },
     "ties away from the incumbent": {
         "if q < rival:": "if q <= rival:",
-        "        if q > best:\n            action, best, rival": "        if q >= best:\n            action, best, rival",
+        "        action = a if q > best else action": "        action = a if q >= best else action",
     },
 }
 

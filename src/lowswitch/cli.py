@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any, get_args
 import lowswitch
 from lowswitch import envs, report, storage
 from lowswitch.algorithms import RECIPES
-from lowswitch.concurrent import FleetError, PlayError, RoundRule
+from lowswitch.concurrent import FleetError, PlayError
+from lowswitch.concurrent.runner import RoundRule
 from lowswitch.naming import build, options_of
 
 if TYPE_CHECKING:

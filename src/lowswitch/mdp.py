@@ -24,7 +24,7 @@ class Scale:
 
     def __post_init__(self) -> None:
         if not (is_number(self.low) and is_number(self.high) and -np.inf < self.low < self.high < np.inf):
-            raise ValueError(f"a reward range needs finite numbers low < high, not [{self.low}, {self.high}]")
+            raise ValueError(f"a reward range needs finite low < high, not [{self.low}, {self.high}]")
         object.__setattr__(self, "low", float(self.low))
         object.__setattr__(self, "high", float(self.high))
 

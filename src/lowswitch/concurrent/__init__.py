@@ -9,7 +9,7 @@ from lowswitch.concurrent.fleets import Fleet, FleetError, InProcess
 from lowswitch.concurrent.mbie import MbieRun, mbie
 from lowswitch.concurrent.processes import Processes
 from lowswitch.concurrent.results import ConcurrentRun, load
-from lowswitch.concurrent.runner import RoundRule, run
+from lowswitch.concurrent.runner import run
 from lowswitch.concurrent.sources import Gymnasium, PlayError, System
 from lowswitch.concurrent.state import Stop
 
@@ -23,7 +23,6 @@ __all__ = [
     "PlayError",
     "Processes",
     "Ray",
-    "RoundRule",
     "Stop",
     "System",
     "load",
