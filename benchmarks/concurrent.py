@@ -18,6 +18,7 @@ sys.path = [folder for folder in sys.path if folder != str(Path(__file__).resolv
 
 import gymnasium
 import numpy as np
+import ray
 
 import lowswitch as ls
 from lowswitch.concurrent import Gymnasium, InProcess, Processes, Ray, System
@@ -77,7 +78,7 @@ def speed_ups(rounds: int) -> list[dict[str, Any]]:
     for name, one, many, workers in (
         ("2 processes", Processes(workers=1), Processes(workers=2), 2),
         ("16 processes", Processes(workers=1), Processes(workers=16), 16),
-        ("Ray, 4 workers", Ray("local", workers=1), Ray("local", workers=4), 4),
+        ("Ray, 4 workers", Ray(workers=1), Ray(workers=4), 4),
     ):
         ratios, here = [], []
         for _ in range(rounds):
@@ -150,6 +151,7 @@ def main() -> int:
     parser.add_argument("--json", metavar="FILE", type=Path, help="write all numbers to a file")
     options = parser.parse_args()
     rounds = 1 if options.quick else 3
+    ray.init(num_cpus=4, include_dashboard=False, logging_level="ERROR", log_to_driver=False)  # its workers sleep, whatever the cores
     tables = {}
     for title, rows in (
         ("speed-up on an environment whose step takes 1 ms", lambda: speed_ups(rounds)),
