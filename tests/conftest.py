@@ -1,12 +1,14 @@
 """Small problems that every driver is tried on."""
 
 import signal
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
 from scipy import sparse
 
 import lowswitch as ls
+from lowswitch.parts import FromCounts
 
 
 def random_tables(states, actions, seed, *steps):
@@ -65,6 +67,30 @@ def mdp(request):
     return PROBLEMS[request.param]()
 
 
+@dataclass(frozen=True)
+class Shy(FromCounts):
+    """An estimator of one's own: the reward of this step only, for an action less often seen a little more."""
+
+    bonus: float = 0.2
+
+    def plan(self, counts):
+        n = np.maximum(counts.visits, 1)
+        return counts.greedy(counts.rewards / n + self.bonus / np.sqrt(n))
+
+
+@dataclass(frozen=True)
+class Guesses(FromCounts):
+    """Random policies, which make a mixture, and at the end the best first action."""
+
+    members: int = 3
+
+    def plan(self, counts):
+        if counts.last:
+            return np.stack([counts.greedy(counts.rewards - counts.squares)] * self.members)
+        noise = counts.generator.random((self.members, *counts.visits.shape))
+        return np.stack([counts.greedy(q, member) for member, q in enumerate(noise)])
+
+
 PAPERS = {  # those of `reproduce.plain`, whose rows change one by one
     "ucb-h": ls.ucb_hoeffding(c=0.1),
     "ucb-b": ls.ucb_bernstein(c=0.1),
@@ -94,6 +120,19 @@ FIELD = {
     "pooled-psrl": ls.psrl(prior=0.2, pooled=True, schedule="whole/2/3"),
     "mixture": ls.psrl(members=5, schedule="grid/geometric/9"),
     "mixture-budget": ls.psrl(members=3, schedule="growth/2", switches=30),
+    "greedy-mixture": ls.psrl(members=3, schedule="grid/geometric/7", deployments=6, last="greedy"),
+    "mixed-q": ls.ucb2_bernstein(c=0.1, scales=(1, 0.3, 0)),
+    "mixed-q-whole-budget": ls.q_hoeffding(c=0.05, scales=(1, 0.1), schedule="whole/1.5", switches=40),
+    "mixed-stages": ls.stage_q(c=0.05, scales=(1, 0.1)),
+    "mixed-advantage-budget": ls.ucb_advantage(c=0.05, reference=9, scales=(1, 0.1), deployments=15),
+    "mixed-ucbvi": ls.ucbvi(c=0.01, scales=(1, 0.3, 0.1), schedule="growth/2"),
+    "mixed-mvp-budget": ls.mvp(c=0.001, scales=(1, 0), deployments=12, last="greedy"),
+    "mixed-ucrl2": ls.ucrl2(c=0.05, scales=(1, 0.1)),
+    "mixed-rmax": ls.rmax(known=6, scales=(1, 0.5)),
+    "own": ls.Algorithm(estimator=Shy(), bonus=ls.NoBonus(), schedule=ls.Growth(2)),
+    "own-mixture-budget": ls.Algorithm(
+        estimator=Guesses(3), bonus=ls.NoBonus(), schedule=ls.Budget(schedule=ls.Grid("geometric", 9), deployments=6)
+    ),
 }
 ALGORITHMS = PAPERS | FIELD
 

@@ -22,7 +22,8 @@ EXAMPLES = [
     ls.mvp(c=0.01, data="all", schedule=ls.Visits((1, 5, 25))),
     ls.ucrl2(c=0.1, pooled=True, schedule="whole/3"),
     ls.rmax(known=4, pooled=True, switches=5),
-    ls.psrl(prior=0.25, members=8, schedule="grid/equal/10"),
+    ls.psrl(prior=0.25, members=8, schedule="grid/equal/10", deployments=4, last="greedy"),
+    ls.ucb2_hoeffding(c=0.05, scales=(1, 0.3, 1e-5, 0)),
 ]
 
 

@@ -40,8 +40,11 @@ def budgeted(draw):
     estimator, bonus, any_schedule = draw(st.sampled_from(PARTS))
     plain = draw(st.one_of(PLAIN, WHOLE) if any_schedule else PLAIN)
     limits = draw(st.sampled_from([("deployments",), ("switches",), ("deployments", "switches")]))
-    budget = ls.Budget(schedule=plain, **{name: draw(st.integers(1, 12)) for name in limits})
-    return ls.Algorithm(estimator=estimator, bonus=bonus, schedule=budget)
+    plans = isinstance(estimator, ls.Planning | ls.Posterior)
+    last = draw(st.sampled_from(["usual", "greedy"])) if plans and "deployments" in limits else "usual"
+    budget = ls.Budget(schedule=plain, **{name: draw(st.integers(1, 12)) for name in limits}, last=last)
+    scales = (1.0,) if isinstance(bonus, ls.NoBonus) else draw(st.sampled_from([(1.0,), (1.0, 0.3), (0.5, 0.1, 0.0)]))
+    return ls.Algorithm(estimator=estimator, bonus=bonus, schedule=budget, scales=scales)
 
 
 @st.composite

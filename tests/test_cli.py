@@ -59,7 +59,9 @@ def test_lists(capsys):
     assert main(["envs"]) == 0
     assert "riverswim:states=6,horizon=20" in capsys.readouterr().out
     assert main(["algorithms"]) == 0
-    assert "ucb2-b:c=1.0,p=0.05,clip=horizon,eta=theory,r_star=theory" in capsys.readouterr().out
+    text = capsys.readouterr().out
+    assert "ucb2-b:c=1.0,c1=...,c2=...,clip=horizon,eta=theory,r_star=theory\n" in text
+    assert "every algorithm: p=0.05,deployments=...,switches=...,last=usual,scales=1.0\n" in text
 
 
 def test_demo(capsys, tmp_path):

@@ -31,7 +31,9 @@ from lowswitch.streams import stream_key
 pytestmark = pytest.mark.filterwarnings("ignore::lowswitch.BonusWarning")  # in short runs of wide bonuses
 
 EPISODES = 1500
-TOLD = {name: algorithm for name, algorithm in ALGORITHMS.items() if not isinstance(algorithm.estimator, ls.QLearning)}
+TOLD = {
+    name: algorithm for name, algorithm in ALGORITHMS.items() if algorithm.members > 1 or not isinstance(algorithm.estimator, ls.QLearning)
+}
 
 
 class Here:

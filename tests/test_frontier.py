@@ -191,7 +191,7 @@ def test_save_and_load(tmp_path):
         ({"seeds": 0}, "seeds must be a whole number from 1"),
         ({"portfolio": []}, "the portfolio is empty"),
         ({"portfolio": ["ucb-h"]}, "algorithm must be an Algorithm"),
-        ({"portfolio": [ls.Algorithm(estimator=ls.Posterior(), bonus=ls.NoBonus(), schedule=ls.UCB2(), p=0.3)]}, "no recipe makes"),
+        ({"portfolio": [ls.Algorithm(estimator=ls.Planning(monotone=True), bonus=ls.L1Ball(), schedule=ls.UCB2())]}, "no recipe makes"),
     ],
 )
 def test_bad_input(given, message):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
-from collections.abc import Callable
-from typing import Any, Literal
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, TypedDict, TypeVar, Unpack
 
 from lowswitch.naming import literal, nearest
 from lowswitch.parts import (
@@ -14,8 +14,10 @@ from lowswitch.parts import (
     Algorithm,
     Bernstein,
     BernsteinFreedman,
+    Bonus,
     ChernoffHoeffding,
     Clip,
+    Estimator,
     Hoeffding,
     L1Ball,
     MonotonicBernstein,
@@ -27,64 +29,91 @@ from lowswitch.parts import (
     Unknown,
     positive,
 )
-from lowswitch.schedules import UCB2, Budget, EveryVisit, Grid, Growth, PlainSchedule, Stages, Visits, WholePolicy
+from lowswitch.schedules import UCB2, Budget, EveryVisit, Grid, Growth, Last, PlainSchedule, Stages, Visits, WholePolicy
+
+# ---- what every recipe shares ------------------------------------------------------------------------------------------
+
+
+class Shared(TypedDict, total=False):
+    """Options of every recipe: the failure probability, a hard budget with its last deployment, and the scales of a mixture."""
+
+    p: float
+    deployments: int | None
+    switches: int | None
+    last: Last
+    scales: str | float | Sequence[float]
+
+
+def assemble(
+    estimator: Estimator,
+    bonus: Bonus,
+    schedule: str | PlainSchedule | Budget,
+    *,
+    p: float = 0.05,
+    deployments: int | None = None,
+    switches: int | None = None,
+    last: Last = "usual",
+    scales: str | float | Sequence[float] = "1.0",
+) -> Algorithm:
+    """An algorithm of its parts."""
+    when = as_schedule(schedule, deployments, switches, last)
+    return Algorithm(estimator=estimator, bonus=bonus, schedule=when, p=p, scales=as_scales(scales))
+
+
+Recipe = TypeVar("Recipe", bound=Callable[..., Algorithm])
+
+
+def recipe(function: Recipe) -> Recipe:
+    """Show the shared options in the signature, where `help`, the command line and `text_of` look for them."""
+    own = [parameter for parameter in inspect.signature(function).parameters.values() if parameter.name != "shared"]
+    shared = [parameter for parameter in inspect.signature(assemble).parameters.values() if parameter.name in Shared.__annotations__]
+    function.__signature__ = inspect.Signature([*own, *shared], return_annotation="Algorithm")  # type: ignore[attr-defined]
+    return function
+
 
 # ---- Q-learning --------------------------------------------------------------------------------------------------------
 
 
-def ucb_hoeffding(
-    *, c: float = 1.0, p: float = 0.05, clip: Clip = "horizon", deployments: int | None = None, switches: int | None = None
-) -> Algorithm:
+@recipe
+def ucb_hoeffding(*, c: float = 1.0, clip: Clip = "horizon", **shared: Unpack[Shared]) -> Algorithm:
     """Q-learning with UCB-Hoeffding: Jin, Allen-Zhu, Bubeck, Jordan 2018, Algorithm 1."""
-    schedule = under_budget(EveryVisit(), deployments, switches)
-    return Algorithm(estimator=QLearning(clip=clip), bonus=Hoeffding(c=c), schedule=schedule, p=p)
+    return assemble(QLearning(clip=clip), Hoeffding(c=c), EveryVisit(), **shared)
 
 
+@recipe
 def ucb_bernstein(
-    *,
-    c: float = 1.0,
-    c1: float | None = None,
-    c2: float | None = None,
-    p: float = 0.05,
-    clip: Clip = "horizon",
-    deployments: int | None = None,
-    switches: int | None = None,
+    *, c: float = 1.0, c1: float | None = None, c2: float | None = None, clip: Clip = "horizon", **shared: Unpack[Shared]
 ) -> Algorithm:
     """Q-learning with UCB-Bernstein: Jin et al. 2018, Algorithm 2, with W_n a variance as its eq. (C.1) says. c is both c1 and c2."""
-    schedule = under_budget(EveryVisit(), deployments, switches)
-    return Algorithm(estimator=QLearning(clip=clip), bonus=_bernstein(c, c1, c2), schedule=schedule, p=p)
+    return assemble(QLearning(clip=clip), _bernstein(c, c1, c2), EveryVisit(), **shared)
 
 
+@recipe
 def ucb2_hoeffding(
     *,
     c: float = 1.0,
-    p: float = 0.05,
     clip: Clip = "horizon",
     eta: float | Literal["theory"] = "theory",
     r_star: int | Literal["theory"] = "theory",
-    deployments: int | None = None,
-    switches: int | None = None,
+    **shared: Unpack[Shared],
 ) -> Algorithm:
     """Q-learning with UCB2-Hoeffding: Bai, Xie, Jiang, Wang 2019, Algorithm 2."""
-    schedule = under_budget(UCB2(eta=eta, r_star=r_star), deployments, switches)
-    return Algorithm(estimator=QLearning(clip=clip), bonus=Hoeffding(c=c), schedule=schedule, p=p)
+    return assemble(QLearning(clip=clip), Hoeffding(c=c), UCB2(eta=eta, r_star=r_star), **shared)
 
 
+@recipe
 def ucb2_bernstein(
     *,
     c: float = 1.0,
     c1: float | None = None,
     c2: float | None = None,
-    p: float = 0.05,
     clip: Clip = "horizon",
     eta: float | Literal["theory"] = "theory",
     r_star: int | Literal["theory"] = "theory",
-    deployments: int | None = None,
-    switches: int | None = None,
+    **shared: Unpack[Shared],
 ) -> Algorithm:
     """Q-learning with UCB2-Bernstein: Bai et al. 2019, Algorithm UCB2B, with W_n a variance. c is both c1 and c2."""
-    schedule = under_budget(UCB2(eta=eta, r_star=r_star), deployments, switches)
-    return Algorithm(estimator=QLearning(clip=clip), bonus=_bernstein(c, c1, c2), schedule=schedule, p=p)
+    return assemble(QLearning(clip=clip), _bernstein(c, c1, c2), UCB2(eta=eta, r_star=r_star), **shared)
 
 
 def _bernstein(c: float, c1: float | None, c2: float | None) -> Bernstein:
@@ -92,143 +121,111 @@ def _bernstein(c: float, c1: float | None, c2: float | None) -> Bernstein:
     return Bernstein(c1=c if c1 is None else c1, c2=c if c2 is None else c2)
 
 
+@recipe
 def q_hoeffding(
-    *,
-    c: float = 1.0,
-    p: float = 0.05,
-    clip: Clip = "horizon",
-    schedule: str | PlainSchedule | Budget = "growth/2.0",
-    deployments: int | None = None,
-    switches: int | None = None,
+    *, c: float = 1.0, clip: Clip = "horizon", schedule: str | PlainSchedule | Budget = "growth/2.0", **shared: Unpack[Shared]
 ) -> Algorithm:
     """Q-learning with the Hoeffding bonus of Jin et al. 2018, Algorithm 1, under any schedule; doubling by default."""
-    when = as_schedule(schedule, deployments, switches)
-    return Algorithm(estimator=QLearning(clip=clip), bonus=Hoeffding(c=c), schedule=when, p=p)
+    return assemble(QLearning(clip=clip), Hoeffding(c=c), schedule, **shared)
 
 
+@recipe
 def q_bernstein(
     *,
     c: float = 1.0,
     c1: float | None = None,
     c2: float | None = None,
-    p: float = 0.05,
     clip: Clip = "horizon",
     schedule: str | PlainSchedule | Budget = "growth/2.0",
-    deployments: int | None = None,
-    switches: int | None = None,
+    **shared: Unpack[Shared],
 ) -> Algorithm:
     """Q-learning with the Bernstein bonus of Jin et al. 2018, Algorithm 2, under any schedule; doubling by default."""
-    when = as_schedule(schedule, deployments, switches)
-    return Algorithm(estimator=QLearning(clip=clip), bonus=_bernstein(c, c1, c2), schedule=when, p=p)
+    return assemble(QLearning(clip=clip), _bernstein(c, c1, c2), schedule, **shared)
 
 
+@recipe
 def stage_q(
-    *,
-    c: float = 1.0,
-    p: float = 0.05,
-    clip: Clip = "remaining",
-    schedule: str | PlainSchedule | Budget = "stages",
-    deployments: int | None = None,
-    switches: int | None = None,
+    *, c: float = 1.0, clip: Clip = "remaining", schedule: str | PlainSchedule | Budget = "stages", **shared: Unpack[Shared]
 ) -> Algorithm:
     """Stage-based Q-learning: Zhang, Zhou, Ji 2020, Algorithm 1, without its reference part; c scales the bonus 2 sqrt(H^2 iota / n)."""
-    when = as_schedule(schedule, deployments, switches)
-    return Algorithm(estimator=StageQLearning(clip=clip), bonus=Hoeffding(c=c), schedule=when, p=p)
+    return assemble(StageQLearning(clip=clip), Hoeffding(c=c), schedule, **shared)
 
 
+@recipe
 def ucb_advantage(
     *,
     c: float = 1.0,
-    p: float = 0.05,
     clip: Clip = "remaining",
     reference: int = 100,
     schedule: str | PlainSchedule | Budget = "stages",
-    deployments: int | None = None,
-    switches: int | None = None,
+    **shared: Unpack[Shared],
 ) -> Algorithm:
     """UCB-Advantage: Zhang, Zhou, Ji 2020, Algorithm 1, with the reference fixed after `reference` visits; c scales both bonuses."""
-    when = as_schedule(schedule, deployments, switches)
-    return Algorithm(estimator=Advantage(clip=clip, reference=reference), bonus=AdvantageBonus(c=c), schedule=when, p=p)
+    return assemble(Advantage(clip=clip, reference=reference), AdvantageBonus(c=c), schedule, **shared)
 
 
 # ---- planning ----------------------------------------------------------------------------------------------------------
 
 
+@recipe
 def ucbvi(
     *,
     c: float = 1.0,
-    p: float = 0.05,
     clip: Clip = "horizon",
     pooled: bool = False,
     schedule: str | PlainSchedule | Budget = "every",
-    deployments: int | None = None,
-    switches: int | None = None,
+    **shared: Unpack[Shared],
 ) -> Algorithm:
     """UCBVI-CH: Azar, Osband, Munos 2017, Algorithms 1 to 3, with counts for each step and mean rewards for known ones. c scales it."""
-    when = as_schedule(schedule, deployments, switches)
-    estimator = Planning(clip=clip, monotone=True, pooled=pooled)
-    return Algorithm(estimator=estimator, bonus=ChernoffHoeffding(c=c), schedule=when, p=p)
+    return assemble(Planning(clip=clip, monotone=True, pooled=pooled), ChernoffHoeffding(c=c), schedule, **shared)
 
 
+@recipe
 def ucbvi_bernstein(
     *,
     c: float = 1.0,
-    p: float = 0.05,
     clip: Clip = "horizon",
     pooled: bool = False,
     schedule: str | PlainSchedule | Budget = "every",
-    deployments: int | None = None,
-    switches: int | None = None,
+    **shared: Unpack[Shared],
 ) -> Algorithm:
     """UCBVI-BF: Azar et al. 2017, Algorithms 1, 2 and 4, with counts for each step and mean rewards for known ones; c scales the bonus."""
-    when = as_schedule(schedule, deployments, switches)
-    estimator = Planning(clip=clip, monotone=True, pooled=pooled)
-    return Algorithm(estimator=estimator, bonus=BernsteinFreedman(c=c), schedule=when, p=p)
+    return assemble(Planning(clip=clip, monotone=True, pooled=pooled), BernsteinFreedman(c=c), schedule, **shared)
 
 
+@recipe
 def mvp(
     *,
     c: float = 1.0,
-    p: float = 0.05,
     clip: Clip = "horizon",
     data: Literal["newest", "all"] = "newest",
     schedule: str | PlainSchedule | Budget = "growth/2.0",
-    deployments: int | None = None,
-    switches: int | None = None,
+    **shared: Unpack[Shared],
 ) -> Algorithm:
     """MVP: Zhang, Chen, Lee, Du 2024, Algorithm 1; data="all" as in Zhang, Ji, Du 2021. c scales the bonus with its constants."""
-    when = as_schedule(schedule, deployments, switches)
-    return Algorithm(estimator=Planning(clip=clip, data=data), bonus=MonotonicBernstein(c=c), schedule=when, p=p)
+    return assemble(Planning(clip=clip, data=data), MonotonicBernstein(c=c), schedule, **shared)
 
 
+@recipe
 def ucrl2(
     *,
     c: float = 1.0,
-    p: float = 0.05,
     clip: Clip = "remaining",
     pooled: bool = False,
     schedule: str | PlainSchedule | Budget = "whole/2.0/1",
-    deployments: int | None = None,
-    switches: int | None = None,
+    **shared: Unpack[Shared],
 ) -> Algorithm:
     """UCRL2 for a finite horizon: Jaksch, Ortner, Auer 2010, Figure 1, with backward induction; c scales both confidence widths."""
-    when = as_schedule(schedule, deployments, switches)
-    return Algorithm(estimator=Planning(clip=clip, pooled=pooled), bonus=L1Ball(c=c), schedule=when, p=p)
+    return assemble(Planning(clip=clip, pooled=pooled), L1Ball(c=c), schedule, **shared)
 
 
-def rmax(
-    *,
-    known: int = 10,
-    clip: Clip = "remaining",
-    pooled: bool = False,
-    deployments: int | None = None,
-    switches: int | None = None,
-) -> Algorithm:
+@recipe
+def rmax(*, known: int = 10, clip: Clip = "remaining", pooled: bool = False, **shared: Unpack[Shared]) -> Algorithm:
     """R-max for a finite horizon: Brafman, Tennenholtz 2002; an (h, x, a) is known from `known` visits on, and then it replans."""
-    when = under_budget(Visits((known,)), deployments, switches)
-    return Algorithm(estimator=Planning(clip=clip, pooled=pooled), bonus=Unknown(known=known), schedule=when)
+    return assemble(Planning(clip=clip, pooled=pooled), Unknown(known=known), Visits((known,)), **shared)
 
 
+@recipe
 def psrl(
     *,
     prior: float = 1.0,
@@ -236,13 +233,10 @@ def psrl(
     members: int = 1,
     pooled: bool = False,
     schedule: str | PlainSchedule | Budget = "every",
-    deployments: int | None = None,
-    switches: int | None = None,
+    **shared: Unpack[Shared],
 ) -> Algorithm:
     """PSRL: Osband, Russo, Van Roy 2013, Algorithm 1; lazy by its schedule, a mixture of samples with more than one member."""
-    when = as_schedule(schedule, deployments, switches)
-    estimator = Posterior(prior=prior, rewards=rewards, members=members, pooled=pooled)
-    return Algorithm(estimator=estimator, bonus=NoBonus(), schedule=when)
+    return assemble(Posterior(prior=prior, rewards=rewards, members=members, pooled=pooled), NoBonus(), schedule, **shared)
 
 
 RECIPES: dict[str, Callable[..., Algorithm]] = {
@@ -276,14 +270,14 @@ SCHEDULES: dict[str, type] = {
 
 
 def as_schedule(
-    schedule: str | PlainSchedule | Budget, deployments: int | None = None, switches: int | None = None
+    schedule: str | PlainSchedule | Budget, deployments: int | None = None, switches: int | None = None, last: Last = "usual"
 ) -> PlainSchedule | Budget:
     """A schedule, or its text such as growth/2, whole/2/10, grid/geometric/30 or grid/10-100-1000, under a budget where one is given.
 
     The parts of a text after its name are the fields of the schedule in order, or key=value.
     """
     if not isinstance(schedule, str):
-        return under_budget(schedule, deployments, switches)
+        return under_budget(schedule, deployments, switches, last)
     name, *parts = schedule.split("/")
     if name not in SCHEDULES:
         raise ValueError(f"unknown schedule {name!r}; {nearest(name, SCHEDULES)}")
@@ -297,9 +291,10 @@ def as_schedule(
             raise ValueError(f"the schedule {name} has no option {key!r}, or has it twice; {nearest(key, fields)}")
         options[key] = _numbers(value)
     try:
-        return under_budget(SCHEDULES[name](**options), deployments, switches)
+        plain = SCHEDULES[name](**options)
     except TypeError:
         raise ValueError(f"the schedule {name} needs {', '.join(fields)}; write {'/'.join([name, *fields])}") from None
+    return under_budget(plain, deployments, switches, last)
 
 
 def _numbers(text: str) -> Any:
@@ -317,13 +312,23 @@ def schedule_text(schedule: PlainSchedule) -> str | PlainSchedule:
     return "/".join([name, *words])
 
 
-def under_budget(schedule: PlainSchedule | Budget, deployments: int | None, switches: int | None) -> PlainSchedule | Budget:
+def under_budget(schedule: PlainSchedule | Budget, deployments: int | None, switches: int | None, last: Last) -> PlainSchedule | Budget:
     """The schedule under a hard budget, where one is given."""
-    if deployments is None and switches is None:
+    if deployments is None and switches is None and last == "usual":
         return schedule
     if isinstance(schedule, Budget):
         raise ValueError(f"there is a budget already: {schedule!r}; give it once")
-    return Budget(schedule=schedule, deployments=deployments, switches=switches)
+    return Budget(schedule=schedule, deployments=deployments, switches=switches, last=last)
+
+
+# ---- scales in text ----------------------------------------------------------------------------------------------------
+
+
+def as_scales(scales: str | float | Sequence[float]) -> tuple[float, ...]:
+    """The scales of a mixture, or their text such as 1/0.3/0.1."""
+    if isinstance(scales, str):
+        return tuple(literal(part) for part in scales.split("/"))
+    return (scales,) if isinstance(scales, int | float) else tuple(scales)
 
 
 # ---- algorithms in text ------------------------------------------------------------------------------------------------
@@ -348,7 +353,7 @@ def _options(algorithm: Algorithm) -> dict[str, Any]:
     """Every number as a keyword of the recipes; c stands for equal c1 and c2."""
     schedule, budget = algorithm.schedule, {}
     if isinstance(schedule, Budget):
-        budget = {"deployments": schedule.deployments, "switches": schedule.switches}
+        budget = {"deployments": schedule.deployments, "switches": schedule.switches, "last": schedule.last}
         schedule = schedule.schedule
     options: dict[str, Any] = {}
     for part in (algorithm.estimator, algorithm.bonus, schedule):
@@ -356,4 +361,5 @@ def _options(algorithm: Algorithm) -> dict[str, Any]:
     if "c1" in options and options["c1"] == options["c2"]:
         options["c"] = options.pop("c1")
         del options["c2"]
-    return options | {"schedule": schedule_text(schedule), "p": algorithm.p} | budget
+    scales = "/".join(map(str, algorithm.scales))
+    return options | {"schedule": schedule_text(schedule), "p": algorithm.p, "scales": scales} | budget

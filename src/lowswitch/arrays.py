@@ -64,6 +64,7 @@ RECORD = np.dtype(
     ]
 )
 SUCCESSOR = np.dtype([("state", "i4"), ("count", "i4")])
+STEP = np.dtype([("state", "i8"), ("action", "i8"), ("reward", "f8")])  # of an episode
 COLUMN = np.dtype([("threshold", "i8"), ("own", "i4"), ("other", "i4")])  # of an alias table
 
 
@@ -77,6 +78,7 @@ class Pace(NamedTuple):
     switches: int  # after so many local switches the policy stays
     room: int  # row changes that one episode may make
     watched: bool  # there is more to do at the end of an episode than what triggers did
+    greedy_last: bool  # the last deployment is planned without a bonus
 
 
 class Rule(NamedTuple):
@@ -140,7 +142,7 @@ class PlanRule(NamedTuple):
     stride: int  # cells from one step to the next: 0 if the counts of all steps are pooled
     allowed: np.ndarray  # [H * S * A]
     caps: np.ndarray  # [H]  largest value that step h can have
-    kind: int  # CHERNOFF, FREEDMAN, MONOTONIC, L1_BALL, UNKNOWN or SAMPLED
+    kind: int  # CHERNOFF, FREEDMAN, MONOTONIC, L1_BALL, UNKNOWN, SAMPLED or OWN
     data: int  # CURRENT, ALL or NEWEST
     monotone: bool  # estimates never grow
     c: float  # scale of the bonus
@@ -150,6 +152,7 @@ class PlanRule(NamedTuple):
     prior: float  # of each successor
     told: bool  # the mean reward of a cell is known from its first visit on
     members: int  # L, policies in a deployed mixture
+    scales: np.ndarray  # [L]  of the bonus, on top of c
     spare: int  # entries of the pool that one episode may need
     every_until: int  # each visit count up to here is a trigger
     later: np.ndarray  # [n]  the triggers after that, sorted; the last is NEVER
@@ -160,22 +163,50 @@ class PlanTables(NamedTuple):
     """What one planner has counted, and in `policy` what it has deployed."""
 
     policy: np.ndarray  # [L * H * S]
-    q: np.ndarray  # [H * S * A]  -inf where the action is forbidden
-    values: np.ndarray  # [(H + 1) * S]  the last S are the zero after the last step
+    q: np.ndarray  # [L * H * S * A]  -inf where the action is forbidden
+    values: np.ndarray  # [L * (H + 1) * S]  the last S of each member are the zero after the last step
     visits: np.ndarray  # [H * S * A]
-    drowned: np.ndarray  # [H * S * A]  whether the bonus was above H when it was last worked out
+    drowned: np.ndarray  # [H * S * A]  whether the first member's bonus was above H when it was last worked out
     cells: np.ndarray  # [cells]  PLANNED
     records: np.ndarray  # [cells]  RECORD, what plans are made from
     fresh: np.ndarray  # [cells]  RECORD not taken over yet, or [0] where all are taken over at once
     dirty: np.ndarray  # [cells]  whether the record changed since the last plan
     pool: np.ndarray  # [n]  SUCCESSOR, the blocks of all records
     loud: np.ndarray  # [1]  visits whose bonus was above H
-    clock: np.ndarray  # [5]  deployments, local switches, the next point of the grid, plans made, the end of the used part of the pool
+    clock: np.ndarray  # [6]  deployments, local switches, the next point of the grid, plans made, used part of the pool, Python's turn
     keys: np.ndarray  # [2]  noise streams of posterior samples and of the members that play
     counter: np.ndarray  # [1]  position in the stream of a posterior sample
     proposal: np.ndarray  # [L * H * S]  the policies about to be deployed
     order: np.ndarray  # [S]  the states by their next value
     scratch: np.ndarray  # [S]  zero between calls
+    tally: np.ndarray  # [A]  zero between calls
+
+
+class MixtureRule(NamedTuple):
+    """A mixture of Q-learners that differ in the scale of their bonus."""
+
+    H: int
+    S: int
+    A: int
+    members: int  # L
+    scales: np.ndarray  # [L]  of the bonus, on top of c
+    whole: bool  # all rows may change, and not only those that had a trigger
+    each: Rule | StageRule  # of every member
+    pace: Pace
+
+
+class MixtureTables(NamedTuple):
+    """What a mixture of Q-learners knows, each member for itself, and in `policy` what it has deployed."""
+
+    policy: np.ndarray  # [L * H * S]
+    proposal: np.ndarray  # [L * H * S]  the policies about to be deployed
+    rows: np.ndarray  # [L * (H + 1) * S]  ROW or STAGE_ROW, with the action that each member would play
+    cells: np.ndarray  # [L * (H + 1) * S * A]  CELL or STAGE_CELL; the last S * A of each member are not used
+    moments: np.ndarray  # [L * (H + 1) * S * A]  MOMENTS, or [0]
+    loud: np.ndarray  # [1]  visits whose bonus was above H for the first member
+    path: np.ndarray  # [H]  STEP of the episode that is being played
+    clock: np.ndarray  # [6]  as in PlanTables
+    keys: np.ndarray  # [2]  as in PlanTables
     tally: np.ndarray  # [A]  zero between calls
 
 

@@ -9,13 +9,13 @@ import math
 import sys
 import time
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
 import lowswitch
 from lowswitch import envs, report, storage
-from lowswitch.algorithms import RECIPES
+from lowswitch.algorithms import RECIPES, Shared, assemble
 from lowswitch.concurrent import FleetError, PlayError
 from lowswitch.concurrent.runner import RoundRule
 from lowswitch.naming import build, options_of
@@ -260,20 +260,26 @@ def list_envs(_: argparse.Namespace) -> None:
 
 
 def list_algorithms(_: argparse.Namespace) -> None:
-    print(_listing(RECIPES))
+    print(_listing(RECIPES, hidden=Shared.__annotations__))
+    print(f"every algorithm: {_options(assemble, Shared.__annotations__)}")
+    print("    p: the failure probability; a budget of deployments or switches, and its last deployment: usual or greedy;")
+    print("    scales: those of the bonus in a mixture, such as 1/0.3/0.1 (of psrl: members).")
 
 
-def _listing(known: Mapping[str, Callable[..., Any]]) -> str:
-    """Each name with its options and the first line of its docstring."""
+def _listing(known: Mapping[str, Callable[..., Any]], hidden: Collection[str] = ()) -> str:
+    """Each name with its options but the hidden ones, and the first line of its docstring."""
     lines = []
     for name, function in known.items():
-        options = ",".join(
-            key if parameter.default is parameter.empty else f"{key}={parameter.default}"
-            for key, parameter in inspect.signature(function).parameters.items()
-            if parameter.default is not None
-        )
-        lines += [f"{name}:{options}", f"    {(inspect.getdoc(function) or '').splitlines()[0]}"]
+        shown = inspect.signature(function).parameters.keys() - hidden
+        lines += [f"{name}:{_options(function, shown)}", f"    {(inspect.getdoc(function) or '').splitlines()[0]}"]
     return "\n".join(lines)
+
+
+def _options(function: Callable[..., Any], shown: Collection[str]) -> str:
+    """The options of a function, with their defaults where these say something."""
+    texts = {inspect.Parameter.empty: "", None: "=..."}
+    parameters = {key: parameter.default for key, parameter in inspect.signature(function).parameters.items() if key in shown}
+    return ",".join(f"{key}{texts.get(default, f'={default}')}" for key, default in parameters.items())
 
 
 DEMO_PROBLEMS = {"RiverSwim": "riverswim:states=6,horizon=10", "random MDP": "random-mdp:states=5,actions=3,horizon=5"}

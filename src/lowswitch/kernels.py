@@ -4,14 +4,17 @@ They live in one file because numba's cache does not notice an edit in a callee 
 """
 
 import math
+from typing import Any
 
 import numpy as np
 from numba import njit
+from numba.extending import overload
 
-from lowswitch.arrays import NEVER, Evaluation
+from lowswitch.arrays import NEVER, Evaluation, PlanRule, Rule
 
 entry = njit(cache=True, nogil=True, error_model="numpy")  # called from Python, or too rare to inline
 inline = njit(cache=True, nogil=True, error_model="numpy", forceinline=True)  # part of a hot loop
+_INLINED: Any = {"nogil": True, "error_model": "numpy", "forceinline": True}  # the same of a function that depends on the kind of rule
 
 HOEFFDING, BERNSTEIN = 0, 1
 QUIET, TRIGGERED, SWITCHED = 0, 1, 2  # what a transition did to its row
@@ -175,20 +178,21 @@ def deploy(rule, tables, here):
 
 
 @inline
-def digest(rule, tables, h, x, a, reward, y):
-    """Learn one transition; return what it did to row (h, x). Bai et al. 2019, Algorithms 2 and UCB2B.
+def digest_as(rule, tables, scale, base, h, x, a, reward, y):
+    """Learn one transition with the bonus times `scale`, in the rows from `base` on; return what it did to row (h, x).
 
-    The deployed copy of Q is needed only through its argmax, and between two triggers only the deployed action's estimate moves. So a
-    row keeps the best of its other estimates, and the maximum over all actions is looked for only when the action changes.
+    Bai et al. 2019, Algorithms 2 and UCB2B. The deployed copy of Q is needed only through its argmax, and between two triggers only the
+    deployed action's estimate moves. So a row keeps the best of its other estimates, and the maximum over all actions is looked for only
+    when the action changes.
     """
-    here = h * rule.S + x
+    here = base + h * rule.S + x
     i = here * rule.A + a
     row, cell = tables.rows[here], tables.cells[i]
     n = cell["visits"] + 1
     alpha = learning_rate(n, rule.H)
     next_value = tables.rows[here - x + rule.S + y]["value"]
-    bonus = weighted_bonus(rule, tables, i, n, alpha, next_value)
-    if bonus > alpha * rule.H:
+    bonus = scale * weighted_bonus(rule, tables, i, n, alpha, next_value)
+    if base == 0 and bonus > alpha * rule.H:
         tables.loud[0] += 1
     q = (1 - alpha) * cell["q"] + alpha * (reward + next_value) + bonus
     cell["q"] = q
@@ -207,6 +211,12 @@ def digest(rule, tables, h, x, a, reward, y):
             return SWITCHED
         return TRIGGERED
     return QUIET
+
+
+@inline
+def digest(rule, tables, h, x, a, reward, y):
+    """Learn one transition; return what it did to row (h, x)."""
+    return digest_as(rule, tables, 1.0, 0, h, x, a, reward, y)
 
 
 # ---- all rows at once, and budgets -------------------------------------------------------------------------------------
@@ -254,6 +264,12 @@ def refresh_is_due(pace, clock, triggered, k):
 @inline
 def budget_left(pace, clock):
     return clock[0] < pace.deployments and clock[1] < pace.switches
+
+
+@entry
+def is_last(pace, clock):
+    """Whether the next deployment is the last one that the budget or the grid allow."""
+    return clock[0] + 1 == pace.deployments or (len(pace.grid) > 1 and pace.grid[clock[2]] == NEVER)
 
 
 @entry
@@ -1407,15 +1423,15 @@ def advantage_estimate(c, H, iota, n, count, reward, reference, reference_square
 
 
 @inline
-def end_stage(rule, tables, i, n):
+def end_stage(rule, tables, scale, base, i, n):
     """Estimate cell i, never higher than before, at the last visit n of its stage: Zhang, Zhou, Ji 2020, Algorithm 1, lines 11 to 15."""
     cell = tables.cells[i]
     count = n - cell["begin"]
-    bonus = rule.c * stage_bonus(rule.H, rule.iota, count)
+    bonus = scale * rule.c * stage_bonus(rule.H, rule.iota, count)
     q = min(cell["q"], cell["total"] / count + bonus)
     if rule.reference > 0:
         second, second_bonus = advantage_estimate(
-            rule.c,
+            scale * rule.c,
             rule.H,
             rule.iota,
             n,
@@ -1428,19 +1444,19 @@ def end_stage(rule, tables, i, n):
         )
         q = min(q, second)
         bonus = min(bonus, second_bonus)
-    tables.loud[0] += count * (bonus > rule.H)
+    tables.loud[0] += count * (base == 0 and bonus > rule.H)
     cell["q"] = q
     cell["total"] = cell["advantage"] = cell["advantage_squares"] = 0.0
     cell["begin"] = n
 
 
 @inline
-def digest_stage(rule, tables, h, x, a, action, reward, y):
-    """Learn one transition in a row whose deployed action is `action`; return what it did to row (h, x).
+def digest_stage_as(rule, tables, scale, base, h, x, a, action, reward, y):
+    """Learn one transition with the bonus times `scale`, in the rows from `base` on; return what it did to row (h, x).
 
-    Zhang, Zhou, Ji 2020, Algorithm 1, with or without its reference part.
+    Zhang, Zhou, Ji 2020, Algorithm 1, with or without its reference part. `action` is the one deployed in the row.
     """
-    here = h * rule.S + x
+    here = base + h * rule.S + x
     i, there = here * rule.A + a, here - x + rule.S + y
     cell = tables.cells[i]
     n = cell["visits"] + 1
@@ -1451,8 +1467,15 @@ def digest_stage(rule, tables, h, x, a, action, reward, y):
         note_reference(rule, tables, here, i, there, reward, next_value)
     if n != cell["due"]:
         return QUIET
-    row = tables.rows[here]
-    end_stage(rule, tables, i, n)
+    return turn_over(rule, tables, scale, base, h, here, a, action)
+
+
+@entry
+def turn_over(rule, tables, scale, base, h, here, a, action):
+    """End the stage of an (h, x, a); return what that did to its row `here`."""
+    row, cell = tables.rows[here], tables.cells[here * rule.A + a]
+    n = cell["visits"]
+    end_stage(rule, tables, scale, base, here * rule.A + a, n)
     cell["due"] = next_trigger(rule, n)
     if a != action:  # told off-policy
         row["rival"] = best_rival(rule, tables, here, action)
@@ -1463,6 +1486,12 @@ def digest_stage(rule, tables, h, x, a, action, reward, y):
         deploy(rule, tables, here)
         return SWITCHED
     return TRIGGERED
+
+
+@inline
+def digest_stage(rule, tables, h, x, a, action, reward, y):
+    """Learn one transition in a row whose deployed action is `action`; return what it did to row (h, x)."""
+    return digest_stage_as(rule, tables, 1.0, 0, h, x, a, action, reward, y)
 
 
 @inline
@@ -1525,7 +1554,7 @@ def digest_stage_batch(rule, tables, states, actions, rewards, off_policy, cut, 
         for h in range(rule.H):
             y = states[b, h + 1] if h + 1 < rule.H else 0
             x, a = states[b, h], actions[b, h]
-            outcome = digest_stage(rule, tables, h, x, a, a, rewards[b, h], y)
+            outcome = digest_stage(rule, tables, h, x, a, tables.rows[h * rule.S + x]["action"], rewards[b, h], y)
             triggered |= outcome != QUIET
             if outcome == SWITCHED:
                 log_switch(changes, logged + switches, first + b, h, x, tables.rows[h * rule.S + x]["action"])
@@ -1541,7 +1570,7 @@ def digest_stage_batch(rule, tables, states, actions, rewards, off_policy, cut, 
 
 # ---- planning: counts --------------------------------------------------------------------------------------------------
 
-CHERNOFF, FREEDMAN, MONOTONIC, L1_BALL, UNKNOWN, SAMPLED = 0, 1, 2, 3, 4, 5  # how a planner is made to explore
+CHERNOFF, FREEDMAN, MONOTONIC, L1_BALL, UNKNOWN, SAMPLED, OWN = 0, 1, 2, 3, 4, 5, 6  # how a planner is made to explore
 CURRENT, ALL, NEWEST = 0, 1, 2  # when the data of an (h, x, a) are taken over
 
 
@@ -1554,6 +1583,12 @@ def move_block(tables, record, room):
     tables.clock[4] = start + room
     record["start"] = start
     record["room"] = room
+
+
+@inline
+def block_is_lacking(rule, tables):
+    """Whether the pool might not hold the successors of an episode more."""
+    return tables.clock[4] + rule.spare > len(tables.pool)
 
 
 @inline
@@ -1727,19 +1762,21 @@ def favourable(rule, tables, record, following, width):
 
 
 @inline
-def optimistic(rule, tables, h, i):
-    """The optimistic estimate of a cell at step h, and its bonus."""
+def optimistic(rule, tables, scale, h, i, following):
+    """The estimate of a cell at step h with the bonus times `scale`, and this bonus; without any where the scale is 0.
+
+    Without a bonus there is no optimism at all: what was never seen is worth nothing.
+    """
     record, cap = tables.records[i], rule.caps[h]
     last = h + 1 == rule.H
     n = record["n"] if last else record["followed"]
-    if n == 0 or (rule.kind == UNKNOWN and tables.cells[i]["visits"] < rule.known):
-        return cap, 0.0
+    if n == 0 or (rule.kind == UNKNOWN and tables.cells[i]["visits"] < scale * rule.known):
+        return cap if scale > 0.0 else 0.0, 0.0
     reward = record["total"] / record["n"]
-    following = (h + 1) * rule.S
     mean, spread, bonus = 0.0, 0.0, 0.0
     if rule.kind == L1_BALL:
-        optimum = min(1.0, reward + rule.c * l1_reward_width(rule.log, record["n"]))
-        width = rule.c * l1_width(rule.S, rule.law_log, n)
+        optimum = min(1.0, reward + scale * rule.c * l1_reward_width(rule.log, record["n"]))
+        width = scale * rule.c * l1_width(rule.S, rule.law_log, n)
         ahead = 0.0 if last else favourable(rule, tables, record, following, width)
         return min(cap, optimum + ahead), width
     if not last:
@@ -1751,44 +1788,46 @@ def optimistic(rule, tables, h, i):
     elif rule.kind == MONOTONIC:
         reward_spread = max(0.0, record["squares"] / record["n"] - reward * reward)
         bonus = monotonic_bonus(rule.H, rule.log, n, spread, reward_spread)
-    bonus *= rule.c
+    bonus *= scale * rule.c
     return min(cap, reward + mean + bonus), bonus
 
 
 @inline
-def best_value(rule, tables, h, x):
-    """The value of a state: the best estimate of its row, capped."""
+def best_value(rule, tables, m, h, x):
+    """The value of a state for member m: the best estimate of its row, capped."""
     best = -np.inf
     for a in range(rule.A):
-        best = max(best, tables.q[(h * rule.S + x) * rule.A + a])
+        best = max(best, tables.q[((m * rule.H + h) * rule.S + x) * rule.A + a])
     return min(rule.caps[h], best)
 
 
 @entry
-def plan(rule, tables):
-    """Backward induction; a cell is worked out again only if its data or a next value changed."""
+def plan(rule, tables, m, scale):
+    """Backward induction for member m, its bonus times `scale`; a cell is worked out again only if its data or a next value changed."""
     moved = False  # whether any value of the next step changed
     for h in range(rule.H - 1, -1, -1):
+        row, following = (m * (rule.H + 1) + h) * rule.S, (m * (rule.H + 1) + h + 1) * rule.S
         if rule.kind == L1_BALL and h + 1 < rule.H:
-            order_by_value(rule, tables, (h + 1) * rule.S)
+            order_by_value(rule, tables, following)
         moving = False
         for x in range(rule.S):
             changed = False
             for a in range(rule.A):
                 i, place = h * rule.stride + x * rule.A + a, (h * rule.S + x) * rule.A + a
                 if rule.allowed[place] and (tables.dirty[i] or (moved and tables.records[i]["n"] > 0)):
-                    q, bonus = optimistic(rule, tables, h, i)
-                    tables.drowned[place] = bonus > rule.H
+                    mine = m * rule.H * rule.S * rule.A + place
+                    q, bonus = optimistic(rule, tables, scale, h, i, following)
+                    if m == 0:
+                        tables.drowned[place] = bonus > rule.H
                     if rule.monotone:
-                        q = min(q, tables.q[place])
-                    changed = changed or q != tables.q[place]
-                    tables.q[place] = q
+                        q = min(q, tables.q[mine])
+                    changed = changed or q != tables.q[mine]
+                    tables.q[mine] = q
             if changed:
-                value = best_value(rule, tables, h, x)
-                moving = moving or value != tables.values[h * rule.S + x]
-                tables.values[h * rule.S + x] = value
+                value = best_value(rule, tables, m, h, x)
+                moving = moving or value != tables.values[row + x]
+                tables.values[row + x] = value
         moved = moving or rule.kind == FREEDMAN  # whose bonus also depends on the visits to the successors
-    tables.dirty[:] = False
 
 
 # ---- planning: posterior samples ---------------------------------------------------------------------------------------
@@ -1875,32 +1914,54 @@ def sampled_mean(rule, tables, record, following, key, counter):
     return mean / total
 
 
+@inline
+def sampled_estimate(rule, tables, h, i, key, following):
+    """The value of a cell in a model drawn from the posterior."""
+    record = tables.records[i]
+    tables.counter[0] = _0
+    known = rule.told and record["n"] > 0
+    q = record["total"] / record["n"] if known else sampled_reward(record, key, tables.counter)
+    if h + 1 < rule.H:
+        q += sampled_mean(rule, tables, record, following, key, tables.counter)
+    return q
+
+
+@inline
+def expected_estimate(rule, tables, h, i, following):
+    """The value of a cell in the mean of the posterior: rewards (1 + total) / (2 + n), laws (prior + count) / (prior S + n)."""
+    record = tables.records[i]
+    known = rule.told and record["n"] > 0
+    q = record["total"] / record["n"] if known else (1.0 + record["total"]) / (2.0 + record["n"])
+    if h + 1 < rule.H:
+        mean = 0.0
+        for y in range(rule.S):
+            mean += rule.prior * tables.values[following + y]
+        for j in range(record["start"], record["start"] + record["size"]):
+            mean += tables.pool[j]["count"] * tables.values[following + tables.pool[j]["state"]]
+        q += mean / (rule.prior * rule.S + record["followed"])
+    return q
+
+
 @entry
-def sample_plan(rule, tables, m):
-    """Backward induction on a model drawn from the posterior: Osband, Russo, Van Roy 2013, Algorithm 1.
+def sample_plan(rule, tables, m, greedy):
+    """Backward induction on a model drawn from the posterior, or on its mean: Osband, Russo, Van Roy 2013, Algorithm 1.
 
     Sample m of refresh number i of a run draws its row j, counted (h, x, a), from the stream noise(noise(stream of samples, i L + m), j); a
     row of pooled counts is counted (x, a), so that each step draws the same.
     """
     refresh_key = noise(tables.keys[0], np.uint64(tables.clock[3] * rule.members + m))
     for h in range(rule.H - 1, -1, -1):
+        row, following = (m * (rule.H + 1) + h) * rule.S, (m * (rule.H + 1) + h + 1) * rule.S
         for x in range(rule.S):
             for a in range(rule.A):
                 i, place = h * rule.stride + x * rule.A + a, (h * rule.S + x) * rule.A + a
                 if rule.allowed[place]:
-                    key = noise(refresh_key, np.uint64(i))
-                    tables.counter[0] = _0
-                    if rule.told and tables.records[i]["n"] > 0:
-                        q = tables.records[i]["total"] / tables.records[i]["n"]
+                    if greedy:
+                        q = expected_estimate(rule, tables, h, i, following)
                     else:
-                        q = sampled_reward(tables.records[i], key, tables.counter)
-                    if h + 1 < rule.H:
-                        q += sampled_mean(rule, tables, tables.records[i], (h + 1) * rule.S, key, tables.counter)
-                    tables.q[place] = q
-            tables.values[h * rule.S + x] = best_value(rule, tables, h, x)
-
-
-# ---- planning: deployments ---------------------------------------------------------------------------------------------
+                        q = sampled_estimate(rule, tables, h, i, noise(refresh_key, np.uint64(i)), following)
+                    tables.q[m * rule.H * rule.S * rule.A + place] = q
+            tables.values[row + x] = best_value(rule, tables, m, h, x)
 
 
 @entry
@@ -1909,11 +1970,156 @@ def propose(rule, tables, m):
     for here in range(rule.H * rule.S):
         place = m * rule.H * rule.S + here
         action = tables.policy[place]
-        best = tables.q[here * rule.A + action]
+        best = tables.q[place * rule.A + action]
         for a in range(rule.A):
-            if tables.q[here * rule.A + a] > best:
-                action, best = a, tables.q[here * rule.A + a]
+            if tables.q[place * rule.A + a] > best:
+                action, best = a, tables.q[place * rule.A + a]
         tables.proposal[place] = action
+
+
+@entry
+def plan_proposal(rule, tables):
+    """Plan for every member, with neither bonus nor sample where the last deployment is to be greedy; return whether it is done here."""
+    if rule.kind == OWN:
+        return False
+    greedy = rule.pace.greedy_last and is_last(rule.pace, tables.clock)
+    if greedy:
+        tables.dirty[:] = True
+    for m in range(rule.members):
+        if rule.kind == SAMPLED:
+            sample_plan(rule, tables, m, greedy)
+        else:
+            plan(rule, tables, m, 0.0 if greedy else rule.scales[m])
+        propose(rule, tables, m)
+    tables.dirty[:] = False
+    return True
+
+
+# ---- mixtures of Q-learners --------------------------------------------------------------------------------------------
+
+
+@inline
+def note_step(rule, tables, h, x, a, reward, y):
+    """Write one transition down; return False, since nothing is learned before the episode is over."""
+    step = tables.path[h]
+    step["state"], step["action"], step["reward"] = x, a, reward
+    return False
+
+
+@inline
+def next_state(rule, tables, h):
+    """Where step h of the episode that was written down led; the last one is not known."""
+    return tables.path[h + 1]["state"] if h + 1 < rule.H else 0
+
+
+@entry
+def learn_path_by_visits(rule, tables, scale, base):
+    triggered = False
+    for h in range(rule.H):
+        step = tables.path[h]
+        y = next_state(rule, tables, h)
+        triggered |= digest_as(rule, tables, scale, base, h, step["state"], step["action"], step["reward"], y) != QUIET
+    return triggered
+
+
+@entry
+def learn_path_by_stages(rule, tables, scale, base):
+    triggered = False
+    for h in range(rule.H):
+        step = tables.path[h]
+        y, action = next_state(rule, tables, h), tables.rows[base + h * rule.S + step["state"]]["action"]
+        outcome = digest_stage_as(rule, tables, scale, base, h, step["state"], step["action"], action, step["reward"], y)
+        triggered |= outcome != QUIET
+    return triggered
+
+
+def learn_path(rule, tables, scale, base):
+    """Let the member whose rows begin at `base` learn the episode that was written down; return whether it had a trigger."""
+    return (learn_path_by_visits if isinstance(rule, Rule) else learn_path_by_stages)(rule, tables, scale, base)
+
+
+@overload(learn_path, jit_options=_INLINED)
+def _learn_path(rule, tables, scale, base):
+    if rule.instance_class is Rule:
+        return lambda rule, tables, scale, base: learn_path_by_visits(rule, tables, scale, base)
+    return lambda rule, tables, scale, base: learn_path_by_stages(rule, tables, scale, base)
+
+
+@entry
+def learn_together(rule, tables):
+    """Let every member learn the episode, whoever played it; return whether it had a trigger. All have the same counts."""
+    triggered = False
+    for m in range(rule.members):
+        triggered |= learn_path(rule.each, tables, rule.scales[m], m * (rule.H + 1) * rule.S)
+    return triggered
+
+
+@entry
+def gather_proposal(rule, tables):
+    """Write down the action of every row of every member, where all rows may change the best one; return True."""
+    rows = rule.H * rule.S
+    for m in range(rule.members):
+        for here in range(rows):
+            mine = m * (rows + rule.S) + here
+            row = tables.rows[mine]
+            if rule.whole and tables.cells[mine * rule.A + row["action"]]["q"] < row["rival"]:
+                deploy(rule, tables, mine)
+            tables.proposal[m * rows + here] = row["action"]
+    return True
+
+
+# ---- learners that propose L policies ----------------------------------------------------------------------------------
+#
+# Planners and mixtures have the same drivers. What differs is chosen by the kind of rule, once when a driver is compiled: each function
+# below says in Python what it does, and its overload the same to the compiler.
+
+
+def take_in(rule, tables, h, x, a, reward, y):
+    """Take in one transition; return whether it was a trigger."""
+    return (note_visit if isinstance(rule, PlanRule) else note_step)(rule, tables, h, x, a, reward, y)
+
+
+@overload(take_in, jit_options=_INLINED)
+def _take_in(rule, tables, h, x, a, reward, y):
+    if rule.instance_class is PlanRule:
+        return lambda rule, tables, h, x, a, reward, y: note_visit(rule, tables, h, x, a, reward, y)
+    return lambda rule, tables, h, x, a, reward, y: note_step(rule, tables, h, x, a, reward, y)
+
+
+def conclude(rule, tables):
+    """Learn what is learned only after an episode; return whether there was a trigger in it."""
+    return not isinstance(rule, PlanRule) and learn_together(rule, tables)
+
+
+@overload(conclude, jit_options=_INLINED)
+def _conclude(rule, tables):
+    if rule.instance_class is PlanRule:
+        return lambda rule, tables: False
+    return lambda rule, tables: learn_together(rule, tables)
+
+
+def make_proposal(rule, tables):
+    """Write down the policies to deploy next; return whether that could be done here, and not by a planner of one's own."""
+    return (plan_proposal if isinstance(rule, PlanRule) else gather_proposal)(rule, tables)
+
+
+@overload(make_proposal, jit_options=_INLINED)
+def _make_proposal(rule, tables):
+    if rule.instance_class is PlanRule:
+        return lambda rule, tables: plan_proposal(rule, tables)
+    return lambda rule, tables: gather_proposal(rule, tables)
+
+
+def pool_is_full(rule, tables):
+    """Whether an episode might not find room for its successors."""
+    return isinstance(rule, PlanRule) and block_is_lacking(rule, tables)
+
+
+@overload(pool_is_full, jit_options=_INLINED)
+def _pool_is_full(rule, tables):
+    if rule.instance_class is PlanRule:
+        return lambda rule, tables: block_is_lacking(rule, tables)
+    return lambda rule, tables: False
 
 
 @inline
@@ -1955,15 +2161,8 @@ def deploy_proposal(rule, tables, changes, logged, k):
 
 
 @entry
-def plan_and_deploy(rule, tables, changes, logged, k):
-    """Plan and deploy after episode k; return the rows that changed, and in how many the law of actions did."""
-    if rule.kind == SAMPLED:
-        for m in range(rule.members):
-            sample_plan(rule, tables, m)
-            propose(rule, tables, m)
-    else:
-        plan(rule, tables)
-        propose(rule, tables, 0)
+def carry_out(rule, tables, changes, logged, k):
+    """Deploy the proposal after episode k and do what schedule and budget say; return what `deploy_proposal` does."""
     tables.clock[3] += 1
     changed, switches = deploy_proposal(rule, tables, changes, logged, k)
     if rule.pace.factor > 0:
@@ -1977,10 +2176,16 @@ def plan_and_deploy(rule, tables, changes, logged, k):
 
 
 @inline
-def end_planned_episode(rule, tables, changes, logged, k, triggered):
-    """Do what schedule and budget say after episode k; return the rows that changed, and in how many the law of actions did."""
+def end_proposing_episode(rule, tables, changes, logged, k, triggered):
+    """Propose and deploy after episode k if it is time; return the rows that changed, and in how many the law of actions did.
+
+    Where Python makes the proposal, its turn is marked in the clock, and the caller stops.
+    """
+    triggered |= conclude(rule, tables)
     if refresh_is_due(rule.pace, tables.clock, triggered, k) or triggered:
-        return plan_and_deploy(rule, tables, changes, logged, k)
+        if make_proposal(rule, tables):
+            return carry_out(rule, tables, changes, logged, k)
+        tables.clock[5] = 1
     return 0, 0
 
 
@@ -2000,13 +2205,14 @@ def fill_members(rule, tables, episodes, members):
 
 
 @inline
-def pool_is_full(rule, tables):
-    """Whether an episode might not find room for its successors."""
-    return tables.clock[4] + rule.spare > len(tables.pool)
+def close_proposing_episode(log, k, changed, switches, mark):
+    """As `close_episode`; rows whose members traded places have changed and not switched."""
+    log.counts[0] += switches - changed
+    return close_episode(log, k, changed, mark)
 
 
 @entry
-def play_planned(rule, tables, model, log, key, first, last):
+def play_proposed(rule, tables, model, log, key, first, last):
     """Play episodes first .. last - 1, or as many as log and pool have room for; return the next episode."""
     mark = np.searchsorted(log.checkpoints, first, side="right")
     for k in range(first, last):
@@ -2017,37 +2223,53 @@ def play_planned(rule, tables, model, log, key, first, last):
         for h in range(rule.H):
             a = tables.policy[policy + h * rule.S + x]
             reward, y = outcome_of(model, key, k, rule.H, rule.A, h, x, a)
-            triggered |= note_visit(rule, tables, h, x, a, reward, y)
+            triggered |= take_in(rule, tables, h, x, a, reward, y)
             x = y
-        changed, switches = end_planned_episode(rule, tables, log.changes, log.counts[2], k, triggered)
-        log.counts[0] += switches - changed  # rows whose members traded places have changed and not switched
-        mark = close_episode(log, k, changed, mark)
+        changed, switches = end_proposing_episode(rule, tables, log.changes, log.counts[2], k, triggered)
+        if tables.clock[5] > 0:
+            return k + 1
+        mark = close_proposing_episode(log, k, changed, switches, mark)
     return last
 
 
 @entry
-def simulate_planned(rule, tables, model, evaluation, log, account, key, first, last):
-    """As `simulate`, for planners; returns early also where the pool is full."""
+def simulate_proposed(rule, tables, model, evaluation, log, account, key, first, last):
+    """As `simulate`, for learners that propose; returns early also where the pool is full, and where it is Python's turn."""
     while first < last:
-        first = play_planned(rule, tables, model, log, key, first, last)
+        first = play_proposed(rule, tables, model, log, key, first, last)
         if evaluation.wanted:
             settle(model, evaluation, account, log.changes, log.counts[2], first)
         if log.keep:
             break
         log.counts[2] = 0
-        if pool_is_full(rule, tables):
+        if pool_is_full(rule, tables) or tables.clock[5] > 0:
             break
     return first
 
 
 @entry
-def note_batch(rule, tables, states, actions, rewards, off_policy, cut, first, changes):
-    """As `digest_batch`, for planners, whose triggers are the episodes after which they plan; ends early also where the pool is full."""
+def carry_out_simulated(rule, tables, model, evaluation, log, account, k):
+    """Deploy the proposal that Python made after episode k, with which `simulate_proposed` stopped, and close the episode."""
+    tables.clock[5], logged = 0, log.counts[2]
+    changed, switches = carry_out(rule, tables, log.changes, logged, k)
+    close_proposing_episode(log, k, changed, switches, np.searchsorted(log.checkpoints, k, side="right"))
+    if evaluation.wanted:
+        settle(model, evaluation, account, log.changes[logged:], changed, k + 1)
+    if not log.keep:
+        log.counts[2] = 0
+
+
+@entry
+def propose_batch(rule, tables, states, actions, rewards, off_policy, cut, first, changes):
+    """As `digest_batch`, for learners that propose; ends early also where the pool is full, and where it is Python's turn.
+
+    Their triggers are the episodes after which they propose.
+    """
     logged = 0
     for b in range(states.shape[0]):
         if pool_is_full(rule, tables):
             return logged, b, -1
-        plans = tables.clock[3]
+        proposals = tables.clock[3]
         policy = member_for(rule, tables, first + b) * rule.H * rule.S
         for h in range(rule.H):
             if not off_policy and actions[b, h] != tables.policy[policy + h * rule.S + states[b, h]]:
@@ -2055,9 +2277,21 @@ def note_batch(rule, tables, states, actions, rewards, off_policy, cut, first, c
         triggered = False
         for h in range(rule.H):
             y = states[b, h + 1] if h + 1 < rule.H else 0
-            triggered |= note_visit(rule, tables, h, states[b, h], actions[b, h], rewards[b, h], y)
-        changed = end_planned_episode(rule, tables, changes, logged, first + b, triggered)[0]
+            triggered |= take_in(rule, tables, h, states[b, h], actions[b, h], rewards[b, h], y)
+        changed = end_proposing_episode(rule, tables, changes, logged, first + b, triggered)[0]
         logged += changed
-        if is_cut(cut, tables.clock[3] > plans, changed):
+        if tables.clock[5] > 0 or is_cut(cut, tables.clock[3] > proposals, changed):
             return logged, b + 1, -1
     return logged, states.shape[0], -1
+
+
+# ---- counts for planners of one's own ----------------------------------------------------------------------------------
+
+
+@entry
+def spread_successors(rule, tables, successors):
+    """Write how often each state came next into successors [cells, S]."""
+    for i in range(len(tables.records)):
+        record = tables.records[i]
+        for j in range(record["start"], record["start"] + record["size"]):
+            successors[i, tables.pool[j]["state"]] = tables.pool[j]["count"]

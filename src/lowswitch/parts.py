@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -114,6 +115,38 @@ class Posterior:
         require_truth("pooled", self.pooled)
 
 
+class Counts(NamedTuple):
+    """What was seen so far, as a planner of one's own reads it."""
+
+    visits: np.ndarray  # [H, S, A]
+    rewards: np.ndarray  # [H, S, A]  their sums
+    squares: np.ndarray  # [H, S, A]  the sums of their squares
+    successors: np.ndarray  # [H, S, A, S]  how often each state came next; of the last step nobody knows
+    allowed: np.ndarray  # [H, S, A]
+    deployed: np.ndarray  # [members, H, S]
+    episodes: int  # learned so far
+    last: bool  # this deployment is the last one that the budget or the grid allow
+    generator: np.random.Generator  # the same for the same seed and number of plans, whatever the driver
+
+    def greedy(self, q: np.ndarray, member: int = 0) -> np.ndarray:  # [H, S]
+        """The best allowed actions for estimates [H, S, A]: the deployed one if it is among them, else the lowest index."""
+        masked = np.where(self.allowed, q, -np.inf)
+        incumbent = np.take_along_axis(masked, self.deployed[member][..., None], axis=-1)[..., 0]
+        best: np.ndarray = np.where(incumbent >= masked.max(axis=-1), self.deployed[member], masked.argmax(axis=-1))
+        return best
+
+
+@dataclass(frozen=True)
+class FromCounts:
+    """Derive an estimator of your own from it that gives `plan`, and `members` where it deploys mixtures; the library does the rest."""
+
+    members = 1
+
+    def plan(self, counts: Counts) -> np.ndarray:  # [H, S], or [members, H, S]
+        """The policies to deploy now."""
+        raise NotImplementedError
+
+
 def require_truth(name: str, value: object) -> None:
     if not isinstance(value, bool):
         raise ValueError(f"{name} must be True or False, not {value!r}")
@@ -184,10 +217,10 @@ class Unknown:
 
 @dataclass(frozen=True, kw_only=True)
 class NoBonus:
-    """Nothing is added: the spread of the posterior explores."""
+    """Nothing is added: the spread of the posterior explores, or a planner of one's own."""
 
 
-Estimator = QLearning | StageQLearning | Advantage | Planning | Posterior
+Estimator = QLearning | StageQLearning | Advantage | Planning | Posterior | FromCounts
 Bonus = Hoeffding | Bernstein | AdvantageBonus | ChernoffHoeffding | BernsteinFreedman | MonotonicBernstein | L1Ball | Unknown | NoBonus
 BONUSES: dict[type, tuple[type, ...]] = {  # which go with which estimator
     QLearning: (Hoeffding, Bernstein),
@@ -195,6 +228,7 @@ BONUSES: dict[type, tuple[type, ...]] = {  # which go with which estimator
     Advantage: (AdvantageBonus,),
     Planning: (ChernoffHoeffding, BernsteinFreedman, MonotonicBernstein, L1Ball, Unknown),
     Posterior: (NoBonus,),
+    FromCounts: (NoBonus,),
 }
 
 
@@ -203,19 +237,24 @@ BONUSES: dict[type, tuple[type, ...]] = {  # which go with which estimator
 
 @dataclass(frozen=True, kw_only=True)
 class Algorithm:
-    """A learner's recipe. p is the failure probability in iota = log(S A T / p), T = K H."""
+    """A learner's recipe. p is the failure probability in iota = log(S A T / p), T = K H.
+
+    More than one scale deploys a mixture: member m has scales[m] times the bonus, all learn from every episode, and each episode plays one
+    of them. 0 is a member that does not explore. R-max takes fewer visits for enough, `known` times the scale.
+    """
 
     estimator: Estimator
     bonus: Bonus
     schedule: PlainSchedule | Budget
     p: float = 0.05
+    scales: tuple[float, ...] = (1.0,)
 
     def __post_init__(self) -> None:
         for name, kinds in PARTS.items():
             if not isinstance(getattr(self, name), kinds):
                 words = " or ".join(kind.__name__ for kind in kinds)
                 raise ValueError(f"{name} must be a {words}, not {getattr(self, name)!r}")
-        fitting = BONUSES[type(self.estimator)]
+        fitting = next(bonuses for kind, bonuses in BONUSES.items() if isinstance(self.estimator, kind))
         if not isinstance(self.bonus, fitting):
             words = " or ".join(kind.__name__ for kind in fitting)
             raise ValueError(f"the bonus of {type(self.estimator).__name__} must be a {words}, not {self.bonus!r}")
@@ -230,6 +269,11 @@ class Algorithm:
         if not (is_number(self.p) and 0 < self.p < 1):
             raise ValueError(f"p must lie strictly between 0 and 1, not {self.p!r}; it is the probability that the guarantee may fail")
         object.__setattr__(self, "p", float(self.p))
+        object.__setattr__(self, "scales", checked_scales(self.scales, self.bonus))
+        if isinstance(self.schedule, Budget) and self.schedule.last == "greedy" and not self.replans:
+            raise ValueError(
+                f'last="greedy" needs estimates without a bonus, which {type(self.estimator).__name__} does not have; use a planner or psrl'
+            )
 
     def iota(self, *, horizon: int, states: int, actions: int, episodes: int) -> float:
         """log(S A T / p) with T = K H: Jin et al. 2018, Theorem 1."""
@@ -238,7 +282,12 @@ class Algorithm:
     @property
     def replans(self) -> bool:
         """Whether any trigger may change all rows: planners and posterior sampling."""
-        return isinstance(self.estimator, Planning | Posterior)
+        return isinstance(self.estimator, Planning | Posterior | FromCounts)
+
+    @property
+    def members(self) -> int:
+        """How many policies are deployed together."""
+        return self.estimator.members if isinstance(self.estimator, Posterior | FromCounts) else len(self.scales)
 
     def deployment_bound(self, *, horizon: int, states: int, actions: int, episodes: int) -> float:
         """The most deployments there can be, by the schedule and the budget alone."""
@@ -255,7 +304,7 @@ class Algorithm:
 
     def to_dict(self) -> dict[str, Any]:
         """The recipe as JSON can hold it."""
-        return {name: _part_to_dict(getattr(self, name)) for name in PARTS} | {"p": self.p}
+        return {name: _part_to_dict(getattr(self, name)) for name in PARTS} | {"p": self.p, "scales": list(self.scales)}
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Algorithm:
@@ -263,13 +312,30 @@ class Algorithm:
         missing = {*PARTS, "p"} - data.keys()
         if missing:
             raise ValueError(f"an algorithm needs {', '.join(sorted(missing))}; write it with to_dict")
-        return cls(**{name: _part_from_dict(name, data[name]) for name in PARTS}, p=data["p"])
+        parts = {name: _part_from_dict(name, data[name]) for name in PARTS}
+        return cls(**parts, p=data["p"], scales=data.get("scales", (1.0,)))
 
     def __str__(self) -> str:
         """The command line's way to write it, without what is default."""
         from lowswitch.algorithms import text_of
 
         return text_of(self) or repr(self)
+
+
+def checked_scales(scales: Sequence[float], bonus: Bonus) -> tuple[float, ...]:
+    """The scales of the members of a mixture as floats, or an error."""
+    try:
+        valid = len(scales) > 0 and all(is_number(scale) and scale >= 0 for scale in scales)
+    except TypeError:
+        valid = False
+    if not valid:
+        raise ValueError(f"scales must be numbers from 0 on, one for each member of the mixture, not {scales!r}")
+    numbers = tuple(float(scale) for scale in scales)
+    if len(numbers) == 1 and numbers != (1.0,):
+        raise ValueError(f"one scale alone must be 1, not {numbers[0]!r}; scale the bonus itself, by c")
+    if len(numbers) > 1 and isinstance(bonus, NoBonus):
+        raise ValueError("there is no bonus to scale; a mixture of posterior samples has members=L")
+    return numbers
 
 
 PARTS: dict[str, tuple[type, ...]] = {  # and whatever is derived from them

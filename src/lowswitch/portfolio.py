@@ -21,6 +21,7 @@ ROWS = (  # learners of rows, and learners of models that replan all the time
     "{stage-q|ucb-advantage}:c={1|0.1|0.01|0.001}",
     "mvp:c={1|0.1|0.01|0.001|0.0001|0.00001}",
     "mvp:data=all,c={0.0001|0.00001},schedule=growth/{1.5|2|4}",
+    "{ucb2-b:c=0.01|q-b:c=0.01|stage-q:c=0.01|mvp:c=0.0001},scales=1/0.3/0.1",
     "{ucbvi:c=0.0003|ucbvi-bf:c=0.001|psrl:rewards=bootstrap|psrl:rewards=mean}",
 )
 MODELS = (  # learners of models that replan now and then, which may pool the steps of a stationary problem
@@ -38,6 +39,11 @@ MODELS = (  # learners of models that replan now and then, which may pool the st
     f"psrl:rewards=mean,members=32,schedule={{{_OTHER_GRIDS}}}",
     "psrl:rewards=mean,prior={1|0.1},members=128,schedule={grid/geometric/11|grid/geometric/31}",
     "psrl:rewards=mean,members={1|32},schedule=whole/2/3,deployments={10|30|100}",
+    "{ucbvi:c=0.001|ucbvi-bf:c=0.003|ucrl2:c=0.003},scales=1/0.3/0.1,schedule={whole/2/3|whole/4/10|grid/geometric/31}",
+    "psrl:rewards=mean,prior={1|0.1},members={32|128},schedule={whole/4/10|grid/geometric/11},deployments=10,last=greedy",
+    "psrl:rewards=mean,prior={1|0.1},members={32|128},schedule={whole/4/3|whole/4/10|grid/geometric/31},deployments=30,last=greedy",
+    "psrl:rewards=mean,members=32,schedule={whole/2/3|grid/geometric/101},deployments=100,last=greedy",
+    "ucrl2:c={0.003|0.001},schedule={whole/4/3|whole/4/10},deployments={10|30},last=greedy",
 )
 
 

@@ -268,17 +268,25 @@ class Grid(Whole):
         return len(self.grid(episodes))
 
 
+Last = Literal["usual", "greedy"]
+
+
 @dataclass(frozen=True, kw_only=True)
 class Budget:
     """Another schedule until so many deployments, or so many local switches, are spent; then the policy stays as it is for good.
 
-    They are spent as they come, the last one like any other: a schedule that is too eager for its budget is frozen early. Where a refresh
-    would change more rows than are left, it changes the first ones in the order of step and state.
+    They are spent as they come: a schedule that is too eager for its budget is frozen early. Where a refresh would change more rows than
+    are left, it changes the first ones in the order of step and state.
+
+    last: the deployment after which nothing can change, because it is the last of the budget or at the last point of a grid. "usual"
+    makes it like any other. "greedy" leaves exploration out of it, which nobody would learn from: planners plan without a bonus, posterior
+    sampling on the posterior mean.
     """
 
     schedule: PlainSchedule
     deployments: int | None = None
     switches: int | None = None
+    last: Last = "usual"
 
     def __post_init__(self) -> None:
         if not isinstance(self.schedule, PlainSchedule):
@@ -288,6 +296,10 @@ class Budget:
         for name in ("deployments", "switches"):
             if getattr(self, name) is not None:
                 object.__setattr__(self, name, whole_number(f"a budget of {name}", getattr(self, name)))
+        if self.last not in ("usual", "greedy"):
+            raise ValueError(f'the last deployment is "usual" or "greedy", not {self.last!r}')
+        if self.last == "greedy" and self.deployments is None:
+            raise ValueError('last="greedy" needs a number of deployments: after how many switches the last one comes cannot be foretold')
 
     @property
     def by_row(self) -> bool:

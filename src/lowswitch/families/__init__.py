@@ -64,10 +64,10 @@ class Family(Protocol):
         """Which of the deployed policies play these episodes [B]."""
 
     def q(self) -> np.ndarray:  # [H, S, A]
-        """The running estimates; -inf where an action is forbidden."""
+        """The running estimates, of a mixture those of its first member; -inf where an action is forbidden."""
 
     def values(self) -> np.ndarray:  # [H + 1, S]
-        """The running values."""
+        """The running values, of a mixture those of its first member."""
 
     def visits(self) -> np.ndarray:  # [H, S, A]
         """How often each (h, x, a) was visited."""
@@ -78,17 +78,17 @@ class Family(Protocol):
 
 def family_of(algorithm: Algorithm, size: Size, allowed: np.ndarray) -> Family:
     """The rule of an algorithm for one problem size; `fresh` gives it tables."""
-    from lowswitch.families import planning, rows, stages
-    from lowswitch.parts import Advantage, Planning, Posterior, QLearning, StageQLearning
+    from lowswitch.families import mixed, planning, rows, stages
+    from lowswitch.parts import QLearning
 
-    families: dict[type, type[Family]] = {
-        QLearning: rows.Rows,
-        StageQLearning: stages.StagedRows,
-        Advantage: stages.StagedRows,
-        Planning: planning.Planner,
-        Posterior: planning.Planner,
-    }
-    return families[type(algorithm.estimator)].of(algorithm, size, allowed)
+    family: type[Family]
+    if algorithm.replans:
+        family = planning.Planner
+    elif algorithm.members > 1:
+        family = mixed.MixedRows
+    else:
+        family = rows.Rows if isinstance(algorithm.estimator, QLearning) else stages.StagedRows
+    return family.of(algorithm, size, allowed)
 
 
 def take_over(tables: Any, arrays: dict[str, np.ndarray]) -> None:

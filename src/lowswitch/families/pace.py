@@ -24,6 +24,7 @@ def compile_pace(schedule: Schedule, *, horizon: int, states: int, episodes: int
         switches=switches,
         room=horizon if plain.by_row and not replans else horizon * states,
         watched=not plain.by_row or isinstance(schedule, Budget),
+        greedy_last=isinstance(schedule, Budget) and schedule.last == "greedy",
     )
 
 

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from lowswitch.arrays import PLANNED, RECORD, SUCCESSOR, PlanRule, PlanTables
-from lowswitch.families import Size, take_over
+from lowswitch.families import Size
 from lowswitch.families.pace import compile_pace, compile_triggers, first_due
+from lowswitch.families.proposing import Proposing
 from lowswitch.parts import (
     Algorithm,
     BernsteinFreedman,
     ChernoffHoeffding,
+    Counts,
+    Estimator,
+    FromCounts,
     L1Ball,
     MonotonicBernstein,
     NoBonus,
@@ -26,94 +29,76 @@ from lowswitch.parts import (
 from lowswitch.streams import MEMBERS, SAMPLES, learner_stream
 
 
-class Planner:
-    """The learners of `note_visit` and `plan_and_deploy`."""
+class Planner(Proposing):
+    """The learners of `note_visit` and `plan_proposal`, and those that plan in Python."""
 
     tables: PlanTables
 
-    def __init__(self, rule: PlanRule, allowed: np.ndarray) -> None:
-        self.rule, self.allowed, self.members = rule, allowed, rule.members
+    def __init__(self, estimator: Estimator, rule: PlanRule, allowed: np.ndarray) -> None:
+        self.estimator, self.rule, self.allowed, self.members = estimator, rule, allowed, rule.members
 
     @classmethod
     def of(cls, algorithm: Algorithm, size: Size, allowed: np.ndarray) -> Planner:
-        return cls(compile_plan_rule(algorithm, size, allowed), allowed)
+        return cls(algorithm.estimator, compile_plan_rule(algorithm, size, allowed), allowed)
 
     def fresh(self, seed: int) -> Planner:
-        other = type(self)(self.rule, self.allowed)
+        other = type(self)(self.estimator, self.rule, self.allowed)
         other.tables = fresh_plan_tables(self.rule, self.allowed, seed)
         return other
 
-    def kernel(self) -> Any:
-        from lowswitch import kernels
-
-        return kernels.simulate_planned
-
-    def play(self, model: Any, evaluation: Any, log: Any, account: Any, key: np.uint64, first: int, last: int) -> int:
-        done = first
-        while done < last:
-            self._make_room(self.rule.spare)
-            done = int(self.kernel()(self.rule, self.tables, model, evaluation, log, account, key, done, last))
-            if log.keep:
-                break
-        return done
-
-    def learn(
-        self, states: np.ndarray, actions: np.ndarray, rewards: np.ndarray, off_policy: bool, cut: int, first: int, changes: np.ndarray
-    ) -> tuple[int, int, int]:
-        from lowswitch import kernels
-
-        used = done = 0
-        while True:
-            self._make_room(self.rule.spare)
-            rest, plans = (states[done:], actions[done:], rewards[done:]), int(self.tables.clock[3])
-            logged, learned, step = kernels.note_batch(self.rule, self.tables, *rest, off_policy, cut, first + done, changes[used:])
-            used, done = used + logged, done + learned
-            if step >= 0 or done == len(states) or kernels.is_cut(cut, self.tables.clock[3] > plans, logged):
-                return used, done, step
-
-    def _make_room(self, entries: int) -> None:
-        """Let the pool grow by half where it might not hold so many entries more."""
-        pool, used = self.tables.pool, int(self.tables.clock[4])
-        if used + entries > len(pool):
-            larger = max(used + entries, len(pool) * 3 // 2)
+    def _make_room(self) -> None:
+        """Let the pool grow by half where it might not hold the successors of an episode more."""
+        pool, used, spare = self.tables.pool, int(self.tables.clock[4]), self.rule.spare
+        if used + spare > len(pool):
+            larger = max(used + spare, len(pool) * 3 // 2)
             require_memory(larger * SUCCESSOR.itemsize, f"the {used:,} successors counted so far and those of the next episodes")
             grown = np.zeros(larger, dtype=SUCCESSOR)
             grown[:used] = pool[:used]
             self.tables = self.tables._replace(pool=grown)
 
-    def undo(self, states: np.ndarray, actions: np.ndarray) -> Callable[[], None]:
-        before = PlanTables(*(array.copy() for array in self.tables))
+    def _propose(self, episodes: int) -> None:
+        if not isinstance(self.estimator, FromCounts):
+            raise TypeError(f"{self.estimator!r} plans in compiled code")
+        policies = self.estimator.plan(self._counts(episodes))
+        self.tables.proposal[:] = checked_policies(policies, self.members, self.allowed).reshape(-1)
 
-        def put_back() -> None:
-            self.tables = before
+    def _counts(self, episodes: int) -> Counts:
+        """What was seen, for a planner of one's own."""
+        from lowswitch import kernels
 
-        return put_back
+        H, S, A = self.allowed.shape
+        records, clock = self.tables.records.reshape(H, S, A), self.tables.clock
+        require_memory(H * S * A * S * 8, f"the transitions of H = {H}, S = {S}, A = {A} in one table")
+        successors = np.zeros((H * S * A, S), dtype=np.int64)
+        kernels.spread_successors(self.rule, self.tables, successors)
+        return Counts(
+            visits=records["n"].copy(),
+            rewards=records["total"].copy(),
+            squares=records["squares"].copy(),
+            successors=successors.reshape(H, S, A, S),
+            allowed=self.allowed,
+            deployed=self.policies(),
+            episodes=episodes,
+            last=bool(kernels.is_last(self.rule.pace, clock)),
+            generator=np.random.default_rng([int(self.tables.keys[0]), int(clock[3])]),
+        )
 
     def restore(self, arrays: dict[str, np.ndarray]) -> None:
         pool = arrays["pool"]
         if pool.ndim == 1 and pool.dtype == SUCCESSOR:
             self.tables = self.tables._replace(pool=pool.copy())
-        take_over(self.tables, arrays)
+        super().restore(arrays)
         records = np.concatenate([self.tables.records, self.tables.fresh])
         if not (0 <= self.tables.clock[4] <= len(pool) and (records["start"] + records["room"] <= len(pool)).all()):
             raise ValueError("its successors lie outside their pool")
 
-    def policies(self) -> np.ndarray:
-        return self.tables.policy.reshape(self.members, self.rule.H, self.rule.S).copy()
-
-    def drawn(self, episodes: np.ndarray) -> np.ndarray:
-        from lowswitch import kernels
-
-        members = np.zeros(len(episodes), dtype=np.int64)
-        if self.members > 1:
-            kernels.fill_members(self.rule, self.tables, episodes, members)
-        return members
-
     def q(self) -> np.ndarray:
-        return self.tables.q.reshape(self.rule.H, self.rule.S, self.rule.A).copy()
+        H, S, A = self.allowed.shape
+        return self.tables.q[: H * S * A].reshape(H, S, A).copy()
 
     def values(self) -> np.ndarray:
-        return self.tables.values.reshape(self.rule.H + 1, self.rule.S).copy()
+        H, S, _ = self.allowed.shape
+        return self.tables.values[: (H + 1) * S].reshape(H + 1, S).copy()
 
     def visits(self) -> np.ndarray:
         return self.tables.visits.reshape(self.rule.H, self.rule.S, self.rule.A).copy()
@@ -129,9 +114,10 @@ def compile_plan_rule(algorithm: Algorithm, size: Size, allowed: np.ndarray) -> 
 
     H, S, A, K = size
     estimator, bonus = algorithm.estimator, algorithm.bonus
-    if not isinstance(estimator, Planning | Posterior):
+    if not isinstance(estimator, Planning | Posterior | FromCounts):
         raise ValueError(f"{algorithm} is no planner")
-    if estimator.pooled and K * H >= 2**31:
+    pooled = not isinstance(estimator, FromCounts) and estimator.pooled
+    if pooled and K * H >= 2**31:
         raise ValueError(
             f"pooled counts hold fewer than {2**31:,} steps, not {K:,} episodes of {H}; leave pooled out or play fewer episodes"
         )
@@ -141,16 +127,16 @@ def compile_plan_rule(algorithm: Algorithm, size: Size, allowed: np.ndarray) -> 
         MonotonicBernstein: (kernels.MONOTONIC, math.log(200 * S * A * H**2 * K**2 / algorithm.p)),
         L1Ball: (kernels.L1_BALL, math.log(2 * S * A * K * H / algorithm.p)),
         Unknown: (kernels.UNKNOWN, 0.0),
-        NoBonus: (kernels.SAMPLED, 0.0),
+        NoBonus: (kernels.SAMPLED if isinstance(estimator, Posterior) else kernels.OWN, 0.0),
     }
     kind, log = kinds[type(bonus)]
-    planning = estimator if isinstance(estimator, Planning) else Planning(clip="remaining", pooled=estimator.pooled)
-    every_until, later = compile_triggers(algorithm.schedule, horizon=H, limit=K * H if estimator.pooled else K)
+    planning = estimator if isinstance(estimator, Planning) else Planning(clip="remaining")
+    every_until, later = compile_triggers(algorithm.schedule, horizon=H, limit=K * H if pooled else K)
     return PlanRule(
         H=H,
         S=S,
         A=A,
-        stride=0 if estimator.pooled else S * A,
+        stride=0 if pooled else S * A,
         allowed=allowed.reshape(-1),
         caps=planning.caps(H),
         kind=kind,
@@ -162,7 +148,8 @@ def compile_plan_rule(algorithm: Algorithm, size: Size, allowed: np.ndarray) -> 
         known=bonus.known if isinstance(bonus, Unknown) else 0,
         prior=estimator.prior if isinstance(estimator, Posterior) else 0.0,
         told=isinstance(estimator, Posterior) and estimator.rewards == "mean",
-        members=estimator.members if isinstance(estimator, Posterior) else 1,
+        members=algorithm.members,
+        scales=np.array(algorithm.scales),
         spare=H * S if planning.data == "current" else 2 * H * S,
         every_until=every_until,
         later=later,
@@ -171,24 +158,27 @@ def compile_plan_rule(algorithm: Algorithm, size: Size, allowed: np.ndarray) -> 
 
 
 def fresh_plan_tables(rule: PlanRule, allowed: np.ndarray, seed: int) -> PlanTables:
-    """Nothing counted, optimism everywhere, and the lowest allowed action deployed by every member."""
+    """Nothing counted, optimism everywhere, and the lowest allowed action deployed by every member.
+
+    Planners in Python have no estimates, and NaN for them.
+    """
     from lowswitch import kernels
 
     entries, cells = rule.H * rule.S * rule.A, (rule.H if rule.stride else 1) * rule.S * rule.A
     late = cells if rule.data != kernels.CURRENT else 0
     policies = rule.members * rule.H * rule.S
-    need = entries * 18 + cells * (PLANNED.itemsize + RECORD.itemsize + 1) + late * RECORD.itemsize + policies * 16
+    need = entries * (9 + 8 * rule.members) + cells * (PLANNED.itemsize + RECORD.itemsize + 1) + late * RECORD.itemsize + policies * 24
     require_memory(need + rule.spare * SUCCESSOR.itemsize, f"counts of H = {rule.H}, S = {rule.S}, A = {rule.A}")
     caps = np.broadcast_to(rule.caps[:, None, None], allowed.shape)
     planned = np.zeros(cells, dtype=PLANNED)
     planned["due"] = first_due(rule.every_until, rule.later, rule.pace)
-    values = np.zeros((rule.H + 1) * rule.S)
-    values[: rule.H * rule.S] = caps[..., 0].reshape(-1)
+    hope = np.full_like(caps, np.nan) if rule.kind == kernels.OWN else caps
+    values = np.append(hope[..., 0].reshape(-1), np.zeros(rule.S))
     policy = np.tile(allowed.argmax(axis=-1).reshape(-1), rule.members)
     return PlanTables(
         policy=policy,
-        q=np.where(allowed, caps, -np.inf).reshape(-1),
-        values=values,
+        q=np.tile(np.where(allowed, hope, -np.inf).reshape(-1), rule.members),
+        values=np.tile(values, rule.members),
         visits=np.zeros(entries, dtype=np.int64),
         drowned=np.zeros(entries, dtype=bool),
         cells=planned,
@@ -197,7 +187,7 @@ def fresh_plan_tables(rule: PlanRule, allowed: np.ndarray, seed: int) -> PlanTab
         dirty=np.zeros(cells, dtype=bool),
         pool=np.zeros(rule.spare, dtype=SUCCESSOR),
         loud=np.zeros(1, dtype=np.int64),
-        clock=np.zeros(5, dtype=np.int64),
+        clock=np.zeros(6, dtype=np.int64),
         keys=np.array([learner_stream(seed, SAMPLES), learner_stream(seed, MEMBERS)], dtype=np.uint64),
         counter=np.zeros(1, dtype=np.uint64),
         proposal=policy.copy(),
@@ -205,6 +195,24 @@ def fresh_plan_tables(rule: PlanRule, allowed: np.ndarray, seed: int) -> PlanTab
         scratch=np.zeros(rule.S),
         tally=np.zeros(rule.A, dtype=np.int64),
     )
+
+
+def checked_policies(policies: Any, members: int, allowed: np.ndarray) -> np.ndarray:  # [members, H, S]
+    """What a planner of one's own gave, or an error."""
+    H, S, _ = allowed.shape
+    actions = np.asarray(policies)
+    if members == 1 and actions.shape == (H, S):
+        actions = actions[None]
+    if actions.shape != (members, H, S) or not np.issubdtype(actions.dtype, np.integer):
+        kind = f"{actions.dtype} of {np.shape(policies)}"
+        raise ValueError(f"plan must give a whole number for each of {(H, S) if members == 1 else (members, H, S)} rows, not {kind}")
+    if actions.min() < 0 or actions.max() >= allowed.shape[2]:
+        raise ValueError(f"plan must give actions 0 to {allowed.shape[2] - 1}, not {actions.min()} to {actions.max()}")
+    forbidden = np.argwhere(~allowed[np.arange(H)[:, None], np.arange(S), actions])
+    if len(forbidden):
+        m, h, x = forbidden[0]
+        raise ValueError(f"plan gives action {actions[m, h, x]} at step {h} in state {x}, which is not allowed; see counts.allowed")
+    return actions
 
 
 def require_memory(need: int, what: str) -> None:

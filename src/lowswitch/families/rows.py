@@ -95,13 +95,13 @@ class Rows:
         return table
 
     def triggers(self) -> int:
-        return count_triggers(self.rule, self.tables)
+        """How many visits were triggers, and how often all rows were refreshed."""
+        return count_triggers(self.rule, self.tables.cells["visits"]) + int(self.tables.clock[3])
 
 
-def count_triggers(rule: Any, tables: Any) -> int:
-    """How many visits to each (h, x, a) are triggers of the schedule, summed; and how often all rows were refreshed."""
-    visits, refreshes = tables.cells["visits"], tables.clock[3]
-    return int(np.minimum(visits, rule.every_until).sum() + np.searchsorted(rule.later, visits, side="right").sum() + refreshes)
+def count_triggers(rule: Any, visits: np.ndarray) -> int:
+    """How many visits to each (h, x, a) are triggers of the schedule, summed."""
+    return int(np.minimum(visits, rule.every_until).sum() + np.searchsorted(rule.later, visits, side="right").sum())
 
 
 def compile_rule(algorithm: Algorithm, *, horizon: int, states: int, actions: int, episodes: int) -> Rule:

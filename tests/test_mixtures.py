@@ -1,0 +1,174 @@
+"""Mixtures of members that differ in the scale of their bonus, and the last deployment of a budget."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+import lowswitch as ls
+from conftest import PROBLEMS, learner_for, random_tables
+from lowswitch.reproduce.plain import play_episode
+
+SCALES = (1.0, 0.5, 0.125)  # powers of two, by which every rounding is the same
+RECIPES = {
+    "ucb-h": ls.ucb_hoeffding(c=0.125),
+    "ucb2-b": ls.ucb2_bernstein(c=0.125),
+    "whole-q": ls.q_bernstein(c=0.125, schedule="whole/1.5"),
+    "grid-q": ls.q_hoeffding(c=0.125, schedule="grid/geometric/9"),
+    "stage-q": ls.stage_q(c=0.125),
+    "ucb-advantage": ls.ucb_advantage(c=0.125, reference=9),
+    "ucbvi": ls.ucbvi(c=0.0625, schedule="growth/1.5"),
+    "ucbvi-bf": ls.ucbvi_bernstein(c=0.0625),
+    "mvp": ls.mvp(c=0.0078125),
+    "ucrl2": ls.ucrl2(c=0.125),
+    "rmax": ls.rmax(known=8),
+}
+
+
+def scaled(algorithm, scale):
+    """The same algorithm with a bonus so many times as large."""
+    fields = {field.name: getattr(algorithm.bonus, field.name) * scale for field in dataclasses.fields(algorithm.bonus)}
+    return dataclasses.replace(algorithm, bonus=type(algorithm.bonus)(**fields))
+
+
+@pytest.mark.parametrize("recipe", RECIPES)
+def test_a_member_is_the_learner_of_its_scale(recipe, mdp):
+    """Told the same episodes, each member has the policies of an unmixed learner, and the first its estimates, to the bit."""
+    algorithm, episodes = RECIPES[recipe], 250
+    mixture = learner_for(mdp, dataclasses.replace(algorithm, scales=SCALES), episodes)
+    alone = [learner_for(mdp, scaled(algorithm, scale), episodes) for scale in SCALES]
+    for k in range(episodes):
+        played = play_episode(mdp, mixture.policy_for(k), 0, k)
+        mixture.tell(*played)
+        for learner in alone:
+            learner.tell(*played, off_policy=True)
+        assert mixture.mixture.tolist() == [learner.policy.tolist() for learner in alone]
+    assert mixture.q.tobytes() == alone[0].q.tobytes()
+    assert mixture.values.tobytes() == alone[0].values.tobytes()
+    assert (mixture.visits == alone[0].visits).all()
+    assert mixture.loud_share == alone[0].loud_share
+
+
+def test_members_of_different_scales_differ():
+    """Otherwise the test above says little."""
+    mdp = PROBLEMS["dense"]()
+    for algorithm in RECIPES.values():
+        runs = ls.simulate(mdp, dataclasses.replace(algorithm, scales=(1.0, 0.001)), episodes=500, seeds=4, history=True)
+        assert any((history.changes[:, 3] != history.changes[:, 4]).any() for history in runs.history), algorithm
+
+
+@pytest.mark.parametrize("recipe", ["stage-q", "ucb-advantage", "ucb2-b", "whole-q"])
+def test_values_are_the_maxima_of_their_rows_whoever_played(recipe, mdp):
+    """Episodes of random allowed actions, told off-policy; by rows the deployed action of a row that was due is one of the best."""
+    learner, generator = learner_for(mdp, RECIPES[recipe], 200), np.random.default_rng(3)
+    caps = RECIPES[recipe].estimator.caps(mdp.horizon)[:, None]
+    for k in range(200):
+        noise = generator.random(mdp.actions_allowed.shape)
+        policy = np.where(mdp.actions_allowed, noise, -1).argmax(axis=-1)
+        learner.tell(*play_episode(mdp, policy, 0, k), off_policy=True)
+        assert (learner.values[:-1] == np.minimum(learner.q.max(axis=-1), caps)).all()
+
+
+def test_a_switch_is_a_change_of_the_law_of_actions():
+    mdp = ls.TabularMDP(*random_tables(4, 3, 1), horizon=3)
+    runs = ls.simulate(mdp, ls.ucb_hoeffding(c=0.05, scales=(1, 0.5, 0)), episodes=500, seeds=[0], history=True)
+    policy, switches = np.zeros((3, 3, 4), dtype=int), 0
+    for _, h, x, *actions in runs.history[0].changes:
+        switches += sorted(policy[:, h, x]) != sorted(actions)
+        policy[:, h, x] = actions
+    assert 0 < switches == runs.local_switches[0] < len(runs.history[0].changes)
+
+
+# ---- the last deployment ---------------------------------------------------------------------------------------------
+
+
+def model_of(history_of_episodes, H, S, A):
+    """Counts, summed rewards and transitions of told episodes, by plain loops."""
+    n, total, moves = np.zeros((H, S, A)), np.zeros((H, S, A)), np.zeros((H, S, A, S))
+    for states, actions, rewards in history_of_episodes:
+        for h in range(H):
+            n[h, states[h], actions[h]] += 1
+            total[h, states[h], actions[h]] += rewards[h]
+            if h + 1 < H:
+                moves[h, states[h], actions[h], states[h + 1]] += 1
+    return n, total, moves
+
+
+def best_values(rewards, laws):
+    """Q-values of a model by plain backward induction; no law follows the last step."""
+    q, value = np.zeros(rewards.shape), np.zeros(rewards.shape[1])
+    for h in range(len(rewards) - 1, -1, -1):
+        q[h] = rewards[h] + (laws[h] @ value if h + 1 < len(rewards) else 0)
+        value = q[h].max(axis=-1)
+    return q
+
+
+def empirical(n, total, moves):
+    """Means of what was seen; what was not is worth nothing."""
+    return best_values(total / np.maximum(n, 1), moves / np.maximum(n, 1)[..., None])
+
+
+def posterior_mean(n, total, moves):
+    """Under Beta(1, 1) and Dirichlet(1/2, ..., 1/2)."""
+    return best_values((1 + total) / (2 + n), (moves + 0.5) / (n[..., None] + 0.5 * moves.shape[-1]))
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "estimates"),
+    [
+        (ls.ucbvi(c=0.05, schedule="grid/equal/5", deployments=4, last="greedy"), empirical),
+        (ls.ucbvi_bernstein(c=0.05, deployments=4, last="greedy", scales=(1, 0.3)), empirical),
+        (ls.ucrl2(c=0.5, deployments=4, last="greedy"), empirical),
+        (ls.psrl(prior=0.5, members=3, schedule="grid/equal/5", deployments=9, last="greedy"), posterior_mean),
+    ],
+)
+def test_a_greedy_last_deployment_by_plain_loops(algorithm, estimates):
+    """No bonus and no sample: every member plays the best policy of the plain estimates, at the last of the budget or of the grid."""
+    mdp = ls.TabularMDP(*random_tables(4, 3, 1), horizon=3, reward_law="bernoulli")
+    learner, told, last = learner_for(mdp, algorithm, 400), [], None
+    for k in range(400):
+        told.append(play_episode(mdp, learner.policy_for(k), 0, k))
+        if learner.tell(*told[-1]) is not None:
+            last = len(told)
+    q = estimates(*model_of(told[:last], 3, 4, 3))
+    visited = np.zeros((3, 4), dtype=bool)
+    for states, _, _ in told[:last]:
+        visited[np.arange(3), states] = True
+    for policy in learner.mixture:
+        chosen = np.take_along_axis(q, policy[..., None], axis=-1)[..., 0]
+        assert chosen[visited] == pytest.approx(q.max(axis=-1)[visited])
+
+
+def test_the_last_deployment_is_the_only_one_that_is_greedy():
+    mdp = ls.envs.riverswim(states=6, horizon=10)
+    usual, greedy = (
+        ls.simulate(mdp, ls.psrl(members=8, schedule="grid/geometric/11", deployments=10, last=last), episodes=3000, seeds=4, history=True)
+        for last in ("usual", "greedy")
+    )
+    for one, other in zip(usual.history, greedy.history, strict=True):
+        before = [history.changes[history.episode < history.episode[-1]].tolist() for history in (one, other)]
+        assert before[0] == before[1]
+        assert one.episode[-1] == other.episode[-1]
+        assert one.changes.tolist() != other.changes.tolist()
+
+
+# ---- bad input -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: ls.ucbvi(scales=()), r"scales must be numbers from 0 on, one for each member of the mixture, not \(\)"),
+        (lambda: ls.ucbvi(scales=(1, -0.5)), r"scales must be numbers from 0 on.*not \(1, -0.5\)"),
+        (lambda: ls.ucbvi(scales="1/x"), "scales must be numbers from 0 on.*'x'"),
+        (lambda: ls.ucbvi(scales=0.5), "one scale alone must be 1, not 0.5; scale the bonus itself, by c"),
+        (lambda: ls.psrl(scales=(1, 0.5)), "there is no bonus to scale; a mixture of posterior samples has members=L"),
+        (lambda: ls.ucbvi(deployments=3, last="best"), 'the last deployment is "usual" or "greedy", not \'best\''),
+        (lambda: ls.ucbvi(switches=3, last="greedy"), 'last="greedy" needs a number of deployments'),
+        (lambda: ls.ucbvi(last="greedy"), "a budget needs a number of deployments or of switches"),
+        (lambda: ls.stage_q(deployments=3, last="greedy"), 'last="greedy" needs estimates without a bonus.*use a planner or psrl'),
+    ],
+)
+def test_bad_input(make, message):
+    with pytest.raises(ValueError, match=message):
+        make()

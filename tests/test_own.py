@@ -1,0 +1,184 @@
+"""Estimators of one's own: the library's planners written anew in plain numpy give the same histories; bad plans lose nothing."""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+
+import lowswitch as ls
+from conftest import ALGORITHMS, PROBLEMS, Shy, learner_for
+from exam import RULES, same_run, sequential
+from lowswitch.parts import FromCounts
+from lowswitch.reproduce.plain import play_episode
+
+EPISODES = 150
+
+
+@dataclass(frozen=True)
+class PlainPlanner(FromCounts):
+    """Optimistic backward induction as the papers print it, with everything worked out at each plan."""
+
+    kind: str
+    c: float
+    p: float = 0.05
+
+    def plan(self, counts):
+        H, S, A = counts.visits.shape
+        T = EPISODES * H
+        q, value = np.zeros((H, S, A)), np.zeros(S)
+        for h in reversed(range(H)):
+            for x in range(S):
+                for a in range(A):
+                    q[h, x, a] = self.estimate(counts, h, x, a, value, S, A, H, T)
+            value = np.minimum(H - h, np.where(counts.allowed[h], q[h], -np.inf).max(axis=-1))
+        return counts.greedy(q)
+
+    def estimate(self, counts, h, x, a, value, S, A, H, T):
+        n, last = counts.visits[h, x, a], h + 1 == H
+        if n == 0 or (self.kind == "rmax" and n < 5):
+            return H - h
+        mean_reward, law = counts.rewards[h, x, a] / n, counts.successors[h, x, a] / n
+        mean = 0.0 if last else law @ value
+        spread = 0.0 if last else max(0.0, law @ value**2 - mean**2)
+        if self.kind == "rmax":
+            return min(H - h, mean_reward + mean)
+        if self.kind == "ucrl2":
+            reward = min(1, mean_reward + self.c * math.sqrt(7 * math.log(2 * S * A * T / self.p) / (2 * n)))
+            width = self.c * math.sqrt(14 * S * math.log(2 * A * T / self.p) / n)
+            return min(H - h, reward + (0.0 if last else self.most(law, value, width)))
+        L = math.log(5 * S * A * T / self.p)
+        if self.kind == "ucbvi":
+            bonus = 7 * H * L / math.sqrt(n)
+        elif self.kind == "ucbvi-bf":
+            seen = counts.visits[h + 1].sum(axis=-1) if not last else np.zeros(S)
+            doubt = np.minimum(100**2 * H**3 * S**2 * A * L**2 / np.maximum(seen, 1e-9), H**2)
+            bonus = math.sqrt(8 * L * spread / n) + 14 * H * L / (3 * n) + (0.0 if last else math.sqrt(8 * (law @ doubt) / n))
+        else:
+            log = math.log(200 * S * A * H**2 * EPISODES**2 / self.p)
+            reward_spread = max(0.0, counts.squares[h, x, a] / n - mean_reward**2)
+            bonus = 460 / 9 * math.sqrt(spread * log / n) + 2 * math.sqrt(2 * reward_spread * log / n) + 544 / 9 * H * log / n
+        return min(H - h, mean_reward + mean + self.c * bonus)
+
+    @staticmethod
+    def most(law, value, width):
+        """The largest mean of the next value within an L1 distance: mass moves from the worst states to the best one."""
+        law, best = law.copy(), value.argmax()
+        law[best] = min(1, law[best] + width / 2)
+        for y in value.argsort(kind="stable"):
+            if y != best:
+                law[y] = max(0, law[y] - max(0, law.sum() - 1))
+        return law @ value
+
+
+BONUSES = {
+    "ucbvi": ls.ChernoffHoeffding(c=0.01),
+    "ucbvi-bf": ls.BernsteinFreedman(c=0.01),
+    "mvp": ls.MonotonicBernstein(c=0.001),
+    "ucrl2": ls.L1Ball(c=0.01),
+    "rmax": ls.Unknown(known=5),
+}
+
+
+@pytest.mark.parametrize("problem", ["dense", "per-step", "masked-sequence", "reward-by-step", "transitions-by-step"])
+@pytest.mark.parametrize("kind", BONUSES)
+def test_the_library_s_planners_are_the_papers_in_plain_numpy(kind, problem):
+    """The same row changes after the same episodes, on problems without ties: they sum in another order, which would break some."""
+    mdp = PROBLEMS[problem]()
+    schedule = ls.WholePolicy(1.5) if kind != "rmax" else ls.Visits((5,))
+    built_in = ls.Algorithm(estimator=ls.Planning(clip="remaining"), bonus=BONUSES[kind], schedule=schedule)
+    own = ls.Algorithm(estimator=PlainPlanner(kind, c=getattr(BONUSES[kind], "c", 1.0)), bonus=ls.NoBonus(), schedule=schedule)
+    one, other = (ls.simulate(mdp, algorithm, episodes=EPISODES, seeds=[0], history=True) for algorithm in (built_in, own))
+    assert one.history[0].changes.tolist() == other.history[0].changes.tolist()
+    assert len(one.history[0]) > 0
+
+
+@pytest.mark.parametrize("name", ["own", "own-mixture-budget"])
+@pytest.mark.parametrize("rule", RULES)
+def test_own_estimators_on_many_machines(name, rule, mdp):
+    alone = sequential(mdp, ALGORITHMS[name], EPISODES)
+    for machines in (1, 7):
+        same_run(ls.concurrent.run(mdp, ALGORITHMS[name], episodes=EPISODES, machines=machines, rule=rule, seed=0), alone)
+
+
+def test_counts_are_what_was_told():
+    seen = []
+
+    @dataclass(frozen=True)
+    class Spy(FromCounts):
+        def plan(self, counts):
+            seen.append(counts)
+            return counts.deployed
+
+    algorithm = ls.Algorithm(estimator=Spy(), bonus=ls.NoBonus(), schedule=ls.Budget(schedule=ls.Grid((2, 3, 9)), deployments=9))
+    learner = ls.Learner(algorithm, horizon=2, states=3, actions=2, episodes=9)
+    for states, rewards in (([0, 2], [0.5, 1.0]), ([0, 1], [0.25, 0.0]), ([1, 1], [0.0, 0.0])):
+        learner.tell(states, [0, 0], rewards)
+    first, second = seen
+    assert (first.episodes, first.last, second.episodes, second.last) == (2, False, 3, True)
+    assert first.visits[0].tolist() == [[2, 0], [0, 0], [0, 0]]
+    assert (first.rewards[0, 0, 0], first.squares[0, 0, 0]) == (0.75, 0.3125)
+    assert first.successors[0, 0, 0].tolist() == [0, 1, 1]
+    assert first.successors[1].sum() == 0
+    assert second.visits[0].tolist() == [[2, 0], [1, 0], [0, 0]]
+    draws = [counts.generator.random() for counts in seen]
+    again = ls.Learner(algorithm, horizon=2, states=3, actions=2, episodes=9)
+    again.tell([[0, 2], [0, 1], [1, 1]], [[0, 0]] * 3, [[0.5, 1.0], [0.25, 0.0], [0.0, 0.0]])
+    assert [counts.generator.random() for counts in seen[2:]] == draws
+    assert draws[0] != draws[1]
+
+
+def test_the_deployed_action_stays_among_equals():
+    counts = learner_for(PROBLEMS["dense"](), ALGORITHMS["own"], 10)._family._counts(0)
+    q = np.zeros(counts.visits.shape)
+    assert (counts.greedy(q) == 0).all()
+    q[..., 1:] = 1.0
+    assert (counts.greedy(q) == 1).all()
+    deployed = counts._replace(deployed=np.full(counts.deployed.shape, 2))
+    assert (deployed.greedy(q) == 2).all()
+
+
+@pytest.mark.parametrize(
+    ("plan", "message"),
+    [
+        (lambda counts: counts.deployed[0] + 0.5, r"plan must give a whole number for each of \(2, 3\) rows, not float64 of \(2, 3\)"),
+        (lambda counts: counts.deployed[0, 0], r"plan must give a whole number for each of \(2, 3\) rows, not int64 of \(3,\)"),
+        (lambda counts: counts.deployed[0] + 7, "plan must give actions 0 to 1, not 7 to 7"),
+        (lambda counts: counts.deployed[0] + 1, "plan gives action 1 at step 1 in state 2, which is not allowed; see counts.allowed"),
+        (lambda counts: 1 / 0, "division by zero"),
+    ],
+)
+def test_a_bad_plan_loses_nothing(plan, message):
+    @dataclass(frozen=True)
+    class Bad(FromCounts):
+        def plan(self, counts):
+            return plan(counts) if counts.episodes == 2 else counts.deployed
+
+    allowed = np.ones((2, 3, 2), dtype=bool)
+    allowed[1, 2, 1] = False
+    algorithm = ls.Algorithm(estimator=Bad(), bonus=ls.NoBonus(), schedule=ls.EveryVisit())
+    learner = ls.Learner(algorithm, horizon=2, states=3, actions=2, episodes=9, actions_allowed=allowed)
+    learner.tell([0, 0], [0, 0], [0.0, 0.0])
+    before = learner.visits.copy()
+    with pytest.raises((ValueError, ZeroDivisionError), match=message):
+        learner.tell([1, 1], [0, 0], [0.0, 0.0])
+    assert learner.told == 1
+    assert (learner.visits == before).all()
+    with pytest.raises((ValueError, ZeroDivisionError), match=message):
+        ls.simulate(PROBLEMS["dense"]() if "3, 2" in message else mdp_of(allowed), algorithm, episodes=9, seeds=2)
+
+
+def mdp_of(allowed):
+    H, S, A = allowed.shape
+    return ls.TabularMDP(np.full((S, A, S), 1 / S), np.zeros((S, A)), horizon=H, actions_allowed=allowed)
+
+
+def test_an_own_estimator_goes_through_a_file(tmp_path):
+    mdp, algorithm = PROBLEMS["dense"](), ls.Algorithm(estimator=Shy(0.5), bonus=ls.NoBonus(), schedule=ls.Growth(3))
+    learner = learner_for(mdp, algorithm, 50)
+    learner.tell(*play_episode(mdp, learner.policy, 0, 0))
+    learner.save(tmp_path / "learner.npz")
+    assert ls.Learner.load(tmp_path / "learner.npz").algorithm == algorithm
+    runs = ls.simulate(mdp, algorithm, episodes=50, seeds=2)
+    runs.save(tmp_path / "runs.npz")
+    assert ls.load(tmp_path / "runs.npz").algorithm == algorithm
