@@ -205,12 +205,17 @@ def test_the_published_report_is_of_a_full_run():
 PUBLISHED = ["riverswim", "random-5", "random-20"]
 
 
-def test_the_tables_of_the_choosing_page_are_those_of_its_files():
-    specification = importlib.util.spec_from_file_location("docs_frontier", DOCS / "frontier.py")
+def script_of(name):
+    """The script that makes the tables of a page."""
+    specification = importlib.util.spec_from_file_location(f"docs_{name}", DOCS / f"{name}.py")
     script = importlib.util.module_from_spec(specification)
     specification.loader.exec_module(script)
+    return script
+
+
+def test_the_tables_of_the_choosing_page_are_those_of_its_files():
     text = page("docs/choosing.md")
-    assert script.with_tables(text) == text
+    assert script_of("frontier").with_tables(text) == text
     assert re.findall(r"<!-- ([\w-]+) -->\n\n\| may deploy", text) == PUBLISHED
 
 
@@ -223,3 +228,29 @@ def test_few_deployments_cost_little_regret(name):
     for limit, times in most.items():
         assert result.best(deployments=limit).mean("regret") <= times * result.best().mean("regret")
         assert check[str(limit)]["regret"] <= times * check["none"]["regret"]
+
+
+# ---- the orders --------------------------------------------------------------------------------------------------------
+
+
+def test_the_tables_of_the_orders_page_are_those_of_its_files():
+    script, text = script_of("orders"), page("docs/orders.md")
+    assert script.with_tables(text) == text
+    assert set(re.findall(r"<!-- ([\w-]+) -->\n\n\|", text)) == {"orders", "begin", "worst", *script.PROBLEMS}
+
+
+def test_the_orders_are_measured_for_every_recipe_on_every_problem():
+    script = script_of("orders")
+    for problem in script.PROBLEMS:
+        measured = script.load(problem)
+        assert measured["problem"] == script.PROBLEMS[problem]
+        expected = [
+            (name, scale, str(algorithm), K)
+            for name in algorithms.RECIPES
+            for scale, algorithm in script.scales(name).items()
+            for K in script.episodes(problem, name)
+        ]
+        assert [tuple(cell[key] for key in ("recipe", "scale", "algorithm", "episodes")) for cell in measured["runs"]] == expected
+        for cell in measured["runs"]:
+            assert len(cell["regret"]) == len(cell["local_switches"]) == len(cell["deployments"]) == len(script.SEEDS)
+            assert max(script.of_bound(measured, cell, cost) for cost in ("local_switches", "deployments")) <= 1
