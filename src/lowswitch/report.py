@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from lowswitch.concurrent import ConcurrentRun
+    from lowswitch.concurrent import ConcurrentRun, MbieRun
     from lowswitch.simulate import Runs
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")  # Okabe and Ito: told apart by all eyes
@@ -95,8 +95,7 @@ def rounds_summary(run: ConcurrentRun) -> str:
     bound = f", at most {rounds_bound(K=run.kept, M=run.machines, deployments=int(run.deployments[0])):,.0f} = N_gl + 1 + K/M"
     ended = "" if run.stopped == "episodes" else f" of {run.planned:,}, stopped by its {run.stopped}"
     lines = {
-        "problem": f"S = {run.states}, A = {run.actions}, H = {run.horizon}"
-        + ("" if math.isnan(run.optimal_value) else f", optimal value {run.optimal_value:.4f}"),
+        "problem": _problem(run),
         "algorithm": f"{run.algorithm}, seed {run.seeds[0]}",
         "machines": f"{run.machines:,}, rounds cut by the rule {run.rule!r}",
         "episodes": f"{run.kept:,} kept{ended}; {run.thrown_away:,} of {run.played:,} played were thrown away",
@@ -111,6 +110,32 @@ def rounds_summary(run: ConcurrentRun) -> str:
         lines["workers"] = f"{traffic}; {run.lost} lost"
     parts = ", ".join(f"{name} {seconds:.2f}" for name, seconds in run.parts.items() if seconds)
     lines["wall time"] = f"{run.seconds:.2f} s ({parts})"
+    return _lines(lines)
+
+
+def mbie_summary(run: MbieRun) -> str:
+    """What M machines played and what it cost, a line each."""
+    return _lines(
+        {
+            "problem": _problem(run),
+            "algorithm": f"{run.name}, seed {run.seed}",
+            "machines": f"{run.machines:,}, which plan anew after every round",
+            "episodes": f"{run.episodes:,}, all kept",
+            "rounds": f"{run.rounds:,}",
+            "regret": f"{run.regret:,.2f}",
+            "switches": f"{run.local_switches:,} local, {run.deployments:,} deployments",
+            "wall time": f"{run.seconds:.2f} s",
+        }
+    )
+
+
+def _problem(run: ConcurrentRun | MbieRun) -> str:
+    value = "" if math.isnan(run.optimal_value) else f", optimal value {run.optimal_value:.4f}"
+    return f"S = {run.states}, A = {run.actions}, H = {run.horizon}{value}"
+
+
+def _lines(lines: Mapping[str, str]) -> str:
+    """Names to the left of what there is to say of them."""
     return "\n".join(f"{name:11}{text}" for name, text in lines.items())
 
 

@@ -128,11 +128,8 @@ _ARRAYS = ("seeds", "regret", "local_switches", "deployments", "triggers", "loud
 
 def load(path: str | os.PathLike[str]) -> Runs:
     """The runs saved in a file."""
-    facts, arrays = storage.read(path, "runs")
-    try:
+    with storage.reading(path, "runs") as (facts, arrays):
         return Runs(**fields_of_runs(facts, arrays))
-    except (KeyError, TypeError, ValueError) as error:
-        raise ValueError(f"{str(path)!r} holds no whole runs ({error}); save them again") from error
 
 
 def fields_of_runs(facts: dict[str, Any], arrays: dict[str, Any]) -> dict[str, Any]:
