@@ -5,6 +5,7 @@ import json
 import multiprocessing
 import os
 import pickle
+import re
 import shutil
 import signal
 import subprocess
@@ -447,23 +448,48 @@ PLAN = {"machines": 7, "rule": "switch", "seed": 0, "regret": True}
 @pytest.mark.parametrize(
     ("other", "named"),
     [
-        ({"machines": 8}, "machines is 7, not 8"),
-        ({"rule": "trigger"}, "rule is 'switch', not 'trigger'"),
-        ({"seed": 1}, "seed is 0, not 1"),
-        ({"regret": False}, "regret is True, not False"),
-        ({"episodes": 200}, "episodes is 100, not 200"),
-        ({"algorithm": ls.ucb2_hoeffding(c=0.2)}, "its algorithm is"),
-        ({"source": PROBLEMS["dense"]()}, "its source is"),
+        ({"machines": 8}, "of 7 machines, this run has 8 machines; give another file or the same machines"),
+        ({"rule": "trigger"}, 'of rule "switch", this run has rule "trigger"; give another file or the same rule'),
+        ({"seed": 1}, "of seed 0, this run has seed 1; give another file or the same seed"),
+        ({"regret": False}, "of regret=True, this run has regret=False; give another file or the same regret"),
+        ({"episodes": 2000}, "of 100 episodes, this run has 2,000 episodes; give another file or the same episodes"),
+        ({"algorithm": ls.ucb2_hoeffding(c=0.2)}, "of ucb2-h:c=0.1, this run has ucb2-h:c=0.2; give another file or the same algorithm"),
+        (
+            {"machines": 8, "seed": 1},
+            "of 7 machines, this run has 8 machines; of seed 0, this run has seed 1; give another file or the same machines and seed",
+        ),
+        (
+            {"source": ls.TabularMDP(*random_tables(3, 2, 8), horizon=4)},
+            "of other tables (transitions, rewards, starts or allowed actions) than this run; give another file or the same tables",
+        ),
+        (
+            {"source": ls.TabularMDP(*random_tables(5, 2, 8), horizon=4)},
+            "of H = 4, S = 3, A = 2, this run has H = 4, S = 5, A = 2; give another file or the same size",
+        ),
+        (
+            {"source": Gymnasium("FrozenLake-v1", horizon=4)},
+            "of tables, this run has a Gymnasium environment; give another file or the same source",
+        ),
     ],
 )
 def test_a_checkpoint_of_another_configuration(other, named, tmp_path):
     file = tmp_path / "run.npz"
-    asked = {"source": PROBLEMS["per-step"](), "algorithm": ALGORITHMS["ucb2-h"], "episodes": 100} | PLAN
+    source = ls.TabularMDP(*random_tables(3, 2, 7), horizon=4)
+    asked = {"source": source, "algorithm": ls.ucb2_hoeffding(c=0.1), "episodes": 100} | PLAN
     concurrent.run(**asked, checkpoint=file)
     before = file.read_bytes()
-    with pytest.raises(ValueError, match=f"another configuration.*{named}.*name another file"):
+    with pytest.raises(ValueError, match=f"^{re.escape(f'the checkpoint {str(file)!r} is {named}')}$"):
         concurrent.run(**(asked | other), checkpoint=file)
     assert file.read_bytes() == before
+
+
+def test_everything_that_tells_runs_apart_has_words():
+    system = System(overwrites, horizon=3, states=4, actions=3)
+    for source in (Tabular(PROBLEMS["dense"]()), Gymnasium("FrozenLake-v1", horizon=4), system):
+        plan = state_module.Plan(source=source, algorithm=ALGORITHMS["ucb2-h"], episodes=1, machines=1, rule="switch", seed=0, regret=True)
+        facts = plan.facts()
+        told = state_module._WORDS.keys() | state_module._DIGESTS.keys()
+        assert (facts | facts.pop("source")).keys() <= told | {"source"}
 
 
 def overwrites(policy, episodes):
@@ -484,7 +510,9 @@ def test_sources_are_told_apart_by_their_functions(tmp_path):
 
     file, size = tmp_path / "run.npz", {"horizon": 3, "states": 4, "actions": 3}
     concurrent.run(System(overwrites, **size), ALGORITHMS["ucb2-h"], 50, machines=7, checkpoint=file)
-    with pytest.raises(ValueError, match="another configuration: its source is .*overwrites.*, not .*other"):
+    with pytest.raises(
+        ValueError, match="of the function .*overwrites, this run has the function .*other; give another file or the same system$"
+    ):
         concurrent.run(System(other, **size), ALGORITHMS["ucb2-h"], 50, machines=7, checkpoint=file)
     assert name_of(functools.partial(other, 3, policy=overwrites)).endswith("other(3, policy=test_concurrent.overwrites)")
     assert name_of(Here()) == "test_concurrent.Here"
