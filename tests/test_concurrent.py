@@ -1,6 +1,7 @@
 """Many machines: whatever plays, however many and by whichever rule, the run is the sequential one to the bit."""
 
 import functools
+import io
 import json
 import multiprocessing
 import os
@@ -22,6 +23,7 @@ from conftest import ALGORITHMS, FIELD, PROBLEMS, learner_for, random_tables
 from exam import MACHINES, RULES, Kept, same_rounds, same_run, sequential
 from lowswitch import cli, concurrent, kernels, storage
 from lowswitch.concurrent import Gymnasium, InProcess, PlayError, Processes, Stop, System
+from lowswitch.concurrent import runner as runner_module
 from lowswitch.concurrent import state as state_module
 from lowswitch.concurrent.sources import Tabular, episode_seed, name_of
 from lowswitch.envs import gymnasium as bridge
@@ -522,6 +524,30 @@ def test_numbers_of_numpy_are_saved(tmp_path):
     source = System(overwrites, horizon=3, states=4, actions=3, reward_range=(np.int64(0), np.float32(5)))
     for _ in range(2):
         concurrent.run(source, ALGORITHMS["ucb2-h"], 50, machines=np.int64(7), regret=np.bool_(True), checkpoint=tmp_path / "run.npz")
+
+
+def test_nothing_is_loading_while_a_round_is_played(monkeypatch):
+    screen, seen = io.StringIO(), []
+    monkeypatch.setattr(sys, "stderr", screen)
+    monkeypatch.setattr(runner_module, "needs_loading", lambda _: True)
+    play_rounds = kernels.play_rounds
+
+    def play(policy, episodes):
+        seen.append(screen.getvalue())
+        return overwrites(policy, episodes)
+
+    def watched(*arguments):
+        seen.extend([screen.getvalue()] * bool(arguments[-1]))  # the first call plays no round, it compiles
+        play_rounds(*arguments)
+
+    monkeypatch.setattr(kernels, "play_rounds", watched)
+    for source in (System(play, horizon=3, states=4, actions=3), PROBLEMS["dense"]()):
+        screen.truncate(0)
+        concurrent.run(source, ALGORITHMS["ucb2-h"], 50, machines=7, progress=True)
+        assert "loading the kernels" in seen[0]
+        assert "0%" in seen[0].split("\r")[-1]
+        assert "loading" not in seen[0].split("\r")[-1]
+        seen.clear()
 
 
 def test_a_save_that_fails_hides_nothing(tmp_path):

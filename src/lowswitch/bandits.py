@@ -183,8 +183,8 @@ def simulate(
     with Progress(runs * pulls, unit="pulls", show=progress, label=str(algorithm)) as bar:
         if needs_loading(kernels.play_bandits):
             bar.note(LOADING)
-        bar.update(0)
         kernels.play_bandits(bandit, tables, 0, 0, 0, 0)  # compiles
+        bar.start()
         begin = time.perf_counter()
         run_all([block.play for block in blocks], workers=workers, look_up=lambda: bar.update(sum(block.played for block in blocks)))
         seconds = time.perf_counter() - begin

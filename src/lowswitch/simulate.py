@@ -193,7 +193,7 @@ def _play_all(runs: list[_Run], workers: int, bar: Progress) -> float:
     if needs_loading(runs[0].family.kernel()):
         bar.note(LOADING)
     runs[0].first_episode().play(threading.Event())  # compiles, and fills what threads share
-    bar.update(0)
+    bar.start()
     begin = time.perf_counter()
     run_all([run.play for run in runs], workers=workers, look_up=lambda: bar.update(sum(run.done * run.mdp.horizon for run in runs)))
     return time.perf_counter() - begin

@@ -254,7 +254,7 @@ def _play(
     if needs_loading(kernels.explore):
         bar.note(LOADING)
     kernels.explore(intervals, tables, mdp.model, changes, key, machines, 0, 0)  # compiles
-    bar.update(0)
+    bar.start()
     begin, done, pace = time.perf_counter(), 0, Pace(100)
     while done < episodes:
         with pace:

@@ -75,7 +75,7 @@ def run(
     with Progress(plan.episodes, unit="episodes", show=progress, label=label) as bar:
         from lowswitch import kernels
 
-        if needs_loading(kernels.learn_round):
+        if needs_loading(kernels.play_rounds) and needs_loading(kernels.plan_round):
             bar.note(LOADING)
         state = load_state(checkpoint, plan, stop) if checkpoint is not None and resumed else fresh_state(plan, stop)
         reason = _Driver(plan, stop, state, checkpoint, save_every, bar).drive(crew_of)
@@ -170,6 +170,7 @@ class _Driver:
 
         with self._timed("start"):
             play(0)  # compiles
+        self.bar.start(state.told)
         while not self._ended():
             left = 2**31 if self.stop.rounds is None else self.stop.rounds - int(state.rounds.counts[0])
             with self._timed("play"), pace:
@@ -184,9 +185,11 @@ class _Driver:
             return
         with self._timed("start"):
             _compile(self.plan, self.stop)
-            self.bar.note("starting the workers ...")
+            if not isinstance(fleet, InProcess):
+                self.bar.note("starting the workers ...")
             mixing: Fleet = Mixed(fleet, state.family) if state.family.members > 1 else fleet
             crew = mixing.open(source, self.plan.seed, policy)
+        self.bar.start(state.told)
         traffic = dict(state.traffic)
         try:
             known = len(state.changes)  # row changes that the crew has
