@@ -300,14 +300,16 @@ def demo(options: argparse.Namespace) -> None:
 def reproduce(options: argparse.Namespace) -> None:
     from lowswitch import reproduce as claims
 
-    begin = time.perf_counter()
+    begin = before = time.perf_counter()
     sections = []
     for section in claims.reproduce(options.out, size=claims.FULL if options.full else claims.QUICK, only=options.only):
         sections.append(section)
-        print(f"{section.name:12} {section.verdict}  ({time.perf_counter() - begin:.0f} s)", flush=True)
+        now = time.perf_counter()
+        print(f"{section.name:12} {section.verdict}  ({now - before:.0f} s)", flush=True)
+        before = now
         for check in section.checks:
             if not check.holds:
                 print(f"    fails: {check.rule}: {check.measured}")
     checks = [check for section in sections for check in section.checks]
-    print(f"\n{sum(check.holds for check in checks)} of {len(checks)} rules kept")
+    print(f"\n{sum(check.holds for check in checks)} of {len(checks)} rules kept  ({time.perf_counter() - begin:.0f} s)")
     print(f"page: {options.out}/{claims.page_name(options.only)}")

@@ -175,15 +175,18 @@ def labelled(several: Any) -> dict[str, Runs]:
 
 
 def plot_grid(problems: Mapping[str, Mapping[str, Runs]], *, path: str | os.PathLike[str] | None = None) -> Figure:
-    """A row of panels for each problem, and one legend for all."""
+    """A row of panels for each problem, and one legend for all; a regret that no run knows has no panel."""
     if not problems or not all(problems.values()):
         raise ValueError("there is nothing to plot; give at least one run")
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(11, 0.8 + 3.1 * len(problems)), layout="constrained")
-    grid = figure.subplots(len(problems), len(PANELS), squeeze=False, sharex="row")
+    panels = {
+        name: words for name, words in PANELS.items() if any(_known(run, name) for runs in problems.values() for run in runs.values())
+    }
+    figure = Figure(figsize=(11 * len(panels) / len(PANELS), 0.8 + 3.1 * len(problems)), layout="constrained")
+    grid = figure.subplots(len(problems), len(panels), squeeze=False, sharex="row")
     for row, (title, runs) in zip(grid, problems.items(), strict=True):
-        for axes, (name, (words, unit)) in zip(row, PANELS.items(), strict=True):
+        for axes, (name, (words, unit)) in zip(row, panels.items(), strict=True):
             _draw_panel(axes, runs, name)
             axes.set_title(words if not title else f"{title}: {words}", fontsize=10)
             axes.set_xlabel("episodes")
@@ -193,6 +196,11 @@ def plot_grid(problems: Mapping[str, Mapping[str, Runs]], *, path: str | os.Path
     if path is not None:
         save_figure(figure, path)
     return figure
+
+
+def _known(run: Runs, name: str) -> bool:
+    """Whether a curve has anything to draw: nobody knows the regret where there are no tables."""
+    return name != "regret" or not np.isnan(run.curves.regret).all()
 
 
 def _draw_panel(axes: Axes, runs: Mapping[str, Runs], name: str) -> None:
@@ -212,6 +220,13 @@ def dress(axes: Axes, *, log: str = "") -> None:
         getattr(axes, f"set_{name}scale")("log")
     axes.grid(which="major", alpha=0.25)
     axes.spines[["top", "right"]].set_visible(False)
+
+
+def count_from_one(axes: Axes, name: str, most: int) -> None:
+    """Let a logarithmic axis, x or y, reach from 1 to the most, with powers of ten as plain numbers."""
+    ticks = [10**power for power in range(int(math.log10(most)) + 1)]
+    getattr(axes, f"set_{name}ticks")(ticks, [f"{tick:,}" for tick in ticks])
+    getattr(axes, f"set_{name}lim")(0.8, 1.25 * most)
 
 
 def save_figure(figure: Figure, path: str | os.PathLike[str]) -> None:
