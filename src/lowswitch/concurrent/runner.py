@@ -139,14 +139,22 @@ class _Driver:
             else:
                 self._play_with(fleet)
         except BaseException as error:
-            try:
-                if self.whole:
-                    self._save()
-            except Exception as failure:
-                error.add_note(f"what was reached since the last checkpoint is lost: {failure}")
+            self._keep(error)
             raise
         self._save_at_the_end()
         return self._reason()
+
+    def _keep(self, error: BaseException) -> None:
+        """Save what was reached before an error or an interrupt, and let its traceback end with what that is worth."""
+        if self.checkpoint is None:
+            return
+        try:
+            if self.whole:
+                self._save()
+        except Exception as failure:
+            error.add_note(f"what was reached since the last checkpoint is lost: {failure}")
+        if Path(self.checkpoint).exists():
+            error.add_note(f"the checkpoint {str(self.checkpoint)!r} is kept; the same call goes on from there")
 
     def _save_at_the_end(self) -> None:
         """Write the checkpoint; a disk that is full must not cost a result."""
