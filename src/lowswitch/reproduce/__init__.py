@@ -65,7 +65,8 @@ def reproduce(
         yield sections[-1]
     opening = None if only else headline(lab)
     if opening:
-        pictures |= _draw(out, opening)
+        with waiting("page: drawing ...", show=progress):
+            pictures |= _draw(out, opening)
     text = page.render(sections, pictures, opening=opening, mode=size.name, version=lowswitch.__version__)
     _write_text(out / page_name(only), text)
     _write_text((out / page_name(only)).with_suffix(".json"), json.dumps(_numbers(sections, size), indent=1) + "\n")
