@@ -124,7 +124,7 @@ def _parser() -> argparse.ArgumentParser:
 
     paper = commands.add_parser("reproduce", help="the paper claim by claim: one page with figures, numbers and verdicts")
     sizes = paper.add_mutually_exclusive_group()
-    sizes.add_argument("--quick", action="store_true", help="about a minute on two cores (default)")
+    sizes.add_argument("--quick", action="store_true", help="about two minutes on two cores (default)")
     sizes.add_argument("--full", action="store_true", help="about twelve minutes on two cores")
     paper.add_argument("--out", default="lowswitch-reproduce", metavar="DIR", help="the folder (default lowswitch-reproduce)")
     paper.add_argument("--only", action="append", default=[], metavar="CLAIM", help="one claim; may be given several times")
