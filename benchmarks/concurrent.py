@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import argparse
 import json
+import logging
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 sys.path = [folder for folder in sys.path if folder != str(Path(__file__).resolve().parent)]  # whose concurrent.py hides Python's own
 
@@ -23,6 +25,7 @@ import ray
 import lowswitch as ls
 from lowswitch.concurrent import Gymnasium, InProcess, Processes, Ray, System
 from lowswitch.concurrent.fleets import Fleet
+from lowswitch.concurrent.runner import RoundRule
 from lowswitch.report import table
 
 STEP_SECONDS, HORIZON = 0.001, 10
@@ -30,7 +33,7 @@ ALGORITHM = ls.q_hoeffding(c=0.05, schedule="grid/equal/4")  # three deployments
 TARGETS = {"2 processes": 1.85, "16 processes": 12.0, "Ray, 4 workers": 3.5, "overhead": 5.0}
 
 
-class Slow(gymnasium.Env[int, int]):
+class Slow(gymnasium.Env[Any, Any]):
     """A ring of five states whose every step takes a millisecond."""
 
     observation_space, action_space = gymnasium.spaces.Discrete(5), gymnasium.spaces.Discrete(2)
@@ -128,8 +131,7 @@ def rules(episodes: int) -> list[dict[str, Any]]:
     for env in ("riverswim:states=6,horizon=10", "random-mdp:states=5,actions=3,horizon=5", "random-mdp:states=20,actions=4,horizon=10"):
         for algorithm in (ls.ucb2_hoeffding(c=0.05), ls.ucb2_bernstein(c=0.05)):
             runs = {
-                rule: ls.concurrent.run(ls.envs.make(env), algorithm, episodes, machines=100, rule=rule)  # type: ignore[arg-type]
-                for rule in ("trigger", "switch", "speculate")
+                rule: ls.concurrent.run(ls.envs.make(env), algorithm, episodes, machines=100, rule=rule) for rule in get_args(RoundRule)
             }
             row = {"problem": env, "algorithm": str(algorithm)} | {rule: f"{run.speed_up:.1f}" for rule, run in runs.items()}
             for rule, least in (("switch", 1.25), ("speculate", 1.4)):
@@ -151,15 +153,16 @@ def main() -> int:
     parser.add_argument("--json", metavar="FILE", type=Path, help="write all numbers to a file")
     options = parser.parse_args()
     rounds = 1 if options.quick else 3
-    ray.init(num_cpus=4, include_dashboard=False, logging_level="ERROR", log_to_driver=False)  # its workers sleep, whatever the cores
+    ray.init(num_cpus=4, include_dashboard=False, logging_level=logging.ERROR, log_to_driver=False)  # its workers sleep, whatever the cores
     tables = {}
-    for title, rows in (
-        ("speed-up on an environment whose step takes 1 ms", lambda: speed_ups(rounds)),
-        ("overhead", lambda: overhead(rounds)),
-        ("episodes a round, M = 100", lambda: rules(10**5 if options.quick else 10**6)),
-    ):
+    measures: dict[str, Callable[[], list[dict[str, Any]]]] = {
+        "speed-up on an environment whose step takes 1 ms": lambda: speed_ups(rounds),
+        "overhead": lambda: overhead(rounds),
+        "episodes a round, M = 100": lambda: rules(10**5 if options.quick else 10**6),
+    }
+    for title, measure in measures.items():
         print(f"\n{title}", flush=True)
-        tables[title] = rows()
+        tables[title] = measure()
     if options.json:
         options.json.write_text(json.dumps(tables, indent=2) + "\n")
     return 0

@@ -17,7 +17,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 sys.path = [folder for folder in sys.path if folder != str(Path(__file__).resolve().parent)]  # whose concurrent.py hides Python's own
 
@@ -25,14 +25,16 @@ import gymnasium
 
 import lowswitch as ls
 from lowswitch.concurrent import ConcurrentRun, Gymnasium, Processes, Ray, load
+from lowswitch.concurrent.fleets import Fleet
+from lowswitch.concurrent.runner import RoundRule
 
 HORIZON, EPISODES, MACHINES, PATIENCE = 8, 500, 24, 2.0
-RULES = ("trigger", "switch", "speculate")
+RULES: tuple[RoundRule, ...] = get_args(RoundRule)
 WORKERS = {"processes": "multiprocessing.spawn", "ray": "ray::Station"}  # in the command line of a worker
 DEADLINE = 300.0  # seconds for a trial
 
 
-class Ring(gymnasium.Env[int, int]):
+class Ring(gymnasium.Env[Any, Any]):
     """Six states, two actions, a fifth of a millisecond a step."""
 
     observation_space, action_space = gymnasium.spaces.Discrete(6), gymnasium.spaces.Discrete(2)
@@ -50,16 +52,19 @@ class Ring(gymnasium.Env[int, int]):
 
 def drive(folder: Path, seed: int, kind: str) -> None:
     """Run to the end, from the checkpoint if there is one."""
-    fleet = {"processes": Processes(workers=2, patience=PATIENCE), "ray": Ray("local", workers=2, patience=PATIENCE)}.get(kind)
+    fleets: dict[str, Fleet] = {
+        "processes": Processes(workers=2, patience=PATIENCE),
+        "ray": Ray("local", workers=2, patience=PATIENCE),
+    }
     rule = RULES[seed % 3]
     run = ls.concurrent.run(
         Gymnasium(Ring, horizon=HORIZON),
         ls.ucb2_hoeffding(c=0.05, eta=0.3, r_star=1),
         EPISODES,
         machines=MACHINES,
-        rule=rule,  # type: ignore[arg-type]
+        rule=rule,
         seed=seed,
-        fleet=fleet,
+        fleet=fleets.get(kind),
         checkpoint=folder / "checkpoint.npz",
         save_every=0,
     )
@@ -94,7 +99,7 @@ def workers(pid: int, kind: str) -> list[int]:
 
 def trial(seed: int, kills: int, kind: str) -> tuple[ConcurrentRun, list[str]]:
     """A run that is disturbed so many times, and how."""
-    moments, done = random.Random(seed), []
+    moments, done = random.Random(seed), list[str]()
     deadline = time.monotonic() + DEADLINE
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)

@@ -143,6 +143,18 @@ def test_importing_and_helping_is_light():
     assert subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout == "[]\n"
 
 
+def test_bandits_and_machines_are_loaded_when_they_are_used():
+    script = (
+        "import sys, lowswitch as ls\n"
+        "heavy = {'lowswitch.bandits', 'lowswitch.concurrent'}\n"
+        "print(sorted(heavy & set(sys.modules)), {'bandits', 'concurrent', 'simulate', '__version__'} <= set(dir(ls)))\n"
+        "ls.concurrent.run, ls.bandits.simulate\n"
+        "print(sorted(heavy & set(sys.modules)), hasattr(ls, 'machines'))\n"
+    )
+    output = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout
+    assert output.splitlines() == ["[] True", "['lowswitch.bandits', 'lowswitch.concurrent'] False"]
+
+
 def test_whole_numbers_may_be_written_short(capsys):
     assert main(["run", *SMALL[:2], "--episodes", "1e2", "--seeds", "2", "--algorithm", "ucb-h:c=0.1", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["episodes"] == 100

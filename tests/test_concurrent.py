@@ -1,10 +1,12 @@
 """Many machines: whatever plays, however many and by whichever rule, the run is the sequential one to the bit."""
 
 import functools
+import io
 import json
 import multiprocessing
 import os
 import pickle
+import re
 import shutil
 import signal
 import subprocess
@@ -21,6 +23,7 @@ from conftest import ALGORITHMS, FIELD, PROBLEMS, learner_for, random_tables
 from exam import MACHINES, RULES, Kept, same_rounds, same_run, sequential
 from lowswitch import cli, concurrent, kernels, storage
 from lowswitch.concurrent import Gymnasium, InProcess, PlayError, Processes, Stop, System
+from lowswitch.concurrent import runner as runner_module
 from lowswitch.concurrent import state as state_module
 from lowswitch.concurrent.sources import Tabular, episode_seed, name_of
 from lowswitch.envs import gymnasium as bridge
@@ -449,23 +452,48 @@ PLAN = {"machines": 7, "rule": "switch", "seed": 0, "regret": True}
 @pytest.mark.parametrize(
     ("other", "named"),
     [
-        ({"machines": 8}, "machines is 7, not 8"),
-        ({"rule": "trigger"}, "rule is 'switch', not 'trigger'"),
-        ({"seed": 1}, "seed is 0, not 1"),
-        ({"regret": False}, "regret is True, not False"),
-        ({"episodes": 200}, "episodes is 100, not 200"),
-        ({"algorithm": ls.ucb2_hoeffding(c=0.2)}, "its algorithm is"),
-        ({"source": PROBLEMS["dense"]()}, "its source is"),
+        ({"machines": 8}, "of 7 machines, this run has 8 machines; give another file or the same machines"),
+        ({"rule": "trigger"}, 'of rule "switch", this run has rule "trigger"; give another file or the same rule'),
+        ({"seed": 1}, "of seed 0, this run has seed 1; give another file or the same seed"),
+        ({"regret": False}, "of regret=True, this run has regret=False; give another file or the same regret"),
+        ({"episodes": 2000}, "of 100 episodes, this run has 2,000 episodes; give another file or the same episodes"),
+        ({"algorithm": ls.ucb2_hoeffding(c=0.2)}, "of ucb2-h:c=0.1, this run has ucb2-h:c=0.2; give another file or the same algorithm"),
+        (
+            {"machines": 8, "seed": 1},
+            "of 7 machines, this run has 8 machines; of seed 0, this run has seed 1; give another file or the same machines and seed",
+        ),
+        (
+            {"source": ls.TabularMDP(*random_tables(3, 2, 8), horizon=4)},
+            "of other tables (transitions, rewards, starts or allowed actions) than this run; give another file or the same tables",
+        ),
+        (
+            {"source": ls.TabularMDP(*random_tables(5, 2, 8), horizon=4)},
+            "of H = 4, S = 3, A = 2, this run has H = 4, S = 5, A = 2; give another file or the same size",
+        ),
+        (
+            {"source": Gymnasium("FrozenLake-v1", horizon=4)},
+            "of tables, this run has a Gymnasium environment; give another file or the same source",
+        ),
     ],
 )
 def test_a_checkpoint_of_another_configuration(other, named, tmp_path):
     file = tmp_path / "run.npz"
-    asked = {"source": PROBLEMS["per-step"](), "algorithm": ALGORITHMS["ucb2-h"], "episodes": 100} | PLAN
+    source = ls.TabularMDP(*random_tables(3, 2, 7), horizon=4)
+    asked = {"source": source, "algorithm": ls.ucb2_hoeffding(c=0.1), "episodes": 100} | PLAN
     concurrent.run(**asked, checkpoint=file)
     before = file.read_bytes()
-    with pytest.raises(ValueError, match=f"another configuration.*{named}.*name another file"):
+    with pytest.raises(ValueError, match=f"^{re.escape(f'the checkpoint {str(file)!r} is {named}')}$"):
         concurrent.run(**(asked | other), checkpoint=file)
     assert file.read_bytes() == before
+
+
+def test_everything_that_tells_runs_apart_has_words():
+    system = System(overwrites, horizon=3, states=4, actions=3)
+    for source in (Tabular(PROBLEMS["dense"]()), Gymnasium("FrozenLake-v1", horizon=4), system):
+        plan = state_module.Plan(source=source, algorithm=ALGORITHMS["ucb2-h"], episodes=1, machines=1, rule="switch", seed=0, regret=True)
+        facts = plan.facts()
+        told = state_module._WORDS.keys() | state_module._DIGESTS.keys()
+        assert (facts | facts.pop("source")).keys() <= told | {"source"}
 
 
 def overwrites(policy, episodes):
@@ -486,7 +514,9 @@ def test_sources_are_told_apart_by_their_functions(tmp_path):
 
     file, size = tmp_path / "run.npz", {"horizon": 3, "states": 4, "actions": 3}
     concurrent.run(System(overwrites, **size), ALGORITHMS["ucb2-h"], 50, machines=7, checkpoint=file)
-    with pytest.raises(ValueError, match="another configuration: its source is .*overwrites.*, not .*other"):
+    with pytest.raises(
+        ValueError, match="of the function .*overwrites, this run has the function .*other; give another file or the same system$"
+    ):
         concurrent.run(System(other, **size), ALGORITHMS["ucb2-h"], 50, machines=7, checkpoint=file)
     assert name_of(functools.partial(other, 3, policy=overwrites)).endswith("other(3, policy=test_concurrent.overwrites)")
     assert name_of(Here()) == "test_concurrent.Here"
@@ -496,6 +526,30 @@ def test_numbers_of_numpy_are_saved(tmp_path):
     source = System(overwrites, horizon=3, states=4, actions=3, reward_range=(np.int64(0), np.float32(5)))
     for _ in range(2):
         concurrent.run(source, ALGORITHMS["ucb2-h"], 50, machines=np.int64(7), regret=np.bool_(True), checkpoint=tmp_path / "run.npz")
+
+
+def test_nothing_is_loading_while_a_round_is_played(monkeypatch):
+    screen, seen = io.StringIO(), []
+    monkeypatch.setattr(sys, "stderr", screen)
+    monkeypatch.setattr(runner_module, "needs_loading", lambda _: True)
+    play_rounds = kernels.play_rounds
+
+    def play(policy, episodes):
+        seen.append(screen.getvalue())
+        return overwrites(policy, episodes)
+
+    def watched(*arguments):
+        seen.extend([screen.getvalue()] * bool(arguments[-1]))  # the first call plays no round, it compiles
+        play_rounds(*arguments)
+
+    monkeypatch.setattr(kernels, "play_rounds", watched)
+    for source in (System(play, horizon=3, states=4, actions=3), PROBLEMS["dense"]()):
+        screen.truncate(0)
+        concurrent.run(source, ALGORITHMS["ucb2-h"], 50, machines=7, progress=True)
+        assert "loading the kernels" in seen[0]
+        assert "0%" in seen[0].split("\r")[-1]
+        assert "loading" not in seen[0].split("\r")[-1]
+        seen.clear()
 
 
 def test_a_save_that_fails_hides_nothing(tmp_path):
@@ -511,7 +565,8 @@ def test_a_save_that_fails_hides_nothing(tmp_path):
     limit = 10
     with pytest.raises(PlayError, match="no contact") as caught:
         concurrent.run(System(play, horizon=3, states=4, actions=3), ALGORITHMS["ucb2-h"], 50, machines=7, checkpoint=folder / "run.npz")
-    assert "what was reached since the last checkpoint is lost: cannot write" in caught.value.__notes__[0]
+    (note,) = caught.value.__notes__  # and no checkpoint is promised
+    assert "what was reached since the last checkpoint is lost: cannot write" in note
     folder.mkdir()
     limit = 1000
     with pytest.warns(RuntimeWarning, match="the last checkpoint was not written"):
@@ -596,8 +651,9 @@ def test_a_damaged_checkpoint(tmp_path):
 def test_an_interrupt_keeps_what_was_reached(tmp_path, interruptible):
     mdp, algorithm, file = PROBLEMS["dense"](), ALGORITHMS["ucb2-h"], tmp_path / "run.npz"
     threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(KeyboardInterrupt) as caught:
         concurrent.run(mdp, algorithm, 2 * 10**9, machines=7, checkpoint=file)
+    assert caught.value.__notes__ == [f"the checkpoint {str(file)!r} is kept; the same call goes on from there"]
     _, arrays = storage.read(file, "concurrent checkpoint")
     told = int(arrays["rounds_counts"][2])
     assert told > 0

@@ -222,8 +222,11 @@ def test_runs_without_regret_can_be_drawn_and_summed_up(mdp, tmp_path, capsys):
     runs = ls.simulate(mdp, ls.ucb_hoeffding(c=0.1), episodes=20, seeds=2, regret=False)
     runs.summary()
     assert "nan" not in capsys.readouterr().out
-    runs.plot(tmp_path / "runs.png")
+    figure = runs.plot(tmp_path / "runs.png")
     assert (tmp_path / "runs.png").exists()
+    assert [axes.get_title() for axes in figure.axes] == ["local switches", "deployments"]
+    known = ls.simulate(mdp, ls.ucb_hoeffding(c=0.1), episodes=20, seeds=2)
+    assert len(ls.plot({"known": known, "unknown": runs}).axes) == 3
 
 
 def test_one_seed_has_no_deviation(mdp):

@@ -724,7 +724,8 @@ def test_a_script_without_a_guard_is_told_so(tmp_path):
     with driver(tmp_path, PLAY, guard="True", trouble="hang") as process:
         _, errors = process.communicate(timeout=DEADLINE)
     assert process.returncode == 1
-    assert 'open the fleet under `if __name__ == "__main__":`' in errors.splitlines()[-1]
+    assert 'put what it does under `if __name__ == "__main__":`' in errors.splitlines()[-1]
+    assert errors.count("Traceback") == 1  # the driver's own, none of a worker
 
 
 def test_an_interrupt_does_not_reach_workers_that_are_importing(tmp_path, interruptible):

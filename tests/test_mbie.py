@@ -1,5 +1,6 @@
 """MBIE against its formulas, a linear program, a plain-Python twin, and the truth."""
 
+import json
 import math
 import sys
 from types import SimpleNamespace
@@ -10,9 +11,9 @@ from scipy.optimize import linprog
 
 import lowswitch as ls
 from conftest import PROBLEMS, random_tables
-from lowswitch import kernels
+from lowswitch import kernels, storage
 from lowswitch.arrays import Intervals
-from lowswitch.concurrent.mbie import compile_intervals, fresh_tables, interval_delta, mbie, transition_log
+from lowswitch.concurrent.mbie import MbieRun, compile_intervals, fresh_tables, interval_delta, mbie, transition_log
 from lowswitch.concurrent.mistakes import mistakes, suboptimal_actions
 from lowswitch.progress import Progress
 from lowswitch.regret import deployment_gaps
@@ -329,6 +330,36 @@ def test_nothing_recompiles():
         mbie(make(), episodes=10, machines=3)
         mbie(make(), episodes=10, c=1, most_visits=2)
     assert len(kernels.explore.signatures) == 1
+
+
+# ---- results ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_result_is_saved_whole(tmp_path):
+    file, run = tmp_path / "run.npz", mbie(two_steps(-5.0, 15.0), episodes=500, machines=10, c=0.1, most_visits=40, seed=3)
+    run.save(file)
+    back = MbieRun.load(file)
+    assert back.to_dict() == run.to_dict()
+    assert back.history.changes.tobytes() == run.history.changes.tobytes()
+    for name in ("plays", "initial", "policy", "played_under"):
+        assert getattr(back, name).tolist() == getattr(run, name).tolist()
+    with pytest.raises(ValueError, match="holds a 'MBIE run', not a 'concurrent run'"):
+        ls.concurrent.load(file)
+    facts, arrays = storage.read(file, "MBIE run")
+    storage.write(file, "MBIE run", {name: fact for name, fact in facts.items() if name != "regret"}, arrays)
+    with pytest.raises(ValueError, match="no whole MBIE run .'regret'"):
+        MbieRun.load(file)
+
+
+def test_a_result_says_in_a_few_lines_what_it_is(capsys):
+    run = mbie(two_steps(), episodes=1000, machines=10, c=0.1)
+    assert repr(run) == f"MbieRun(cmbie:c=0.1, 10 machines, 1,000 episodes in 100 rounds, {run.deployments} deployments)"
+    assert repr(mbie(two_steps(), episodes=10)).startswith("MbieRun(mbie:c=1, 1 machine, 10 episodes in 10 rounds, ")
+    assert json.loads(json.dumps(run.to_dict()))["regret"] == run.regret
+    run.summary()
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[:2] == ["problem    S = 2, A = 2, H = 2, optimal value 1.0000", "algorithm  cmbie:c=0.1, seed 0"]
+    assert f"regret     {run.regret:,.2f}" in lines
 
 
 # ---- mistakes --------------------------------------------------------------------------------------------------------

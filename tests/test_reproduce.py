@@ -150,6 +150,22 @@ def test_a_section_holds_only_if_every_rule_does():
     assert not section.holds
 
 
+def test_each_section_has_its_own_seconds(tmp_path, capsys, monkeypatch):
+    now = [0.0]
+
+    def two_claims(*_, **__):
+        for name, took in (("first", 10), ("second", 20)):
+            now[0] += took
+            yield Section(name=name, title="", claim="", method="", checks=[Check("rule", "so", True)])
+        now[0] += 5
+
+    monkeypatch.setattr(sys.modules["lowswitch.cli"].time, "perf_counter", lambda: now[0])
+    monkeypatch.setattr(sys.modules["lowswitch.reproduce"], "reproduce", two_claims)
+    assert main(["reproduce", "--out", str(tmp_path)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[:4] == ["first        holds  (10 s)", "second       holds  (20 s)", "", "2 of 2 rules kept  (35 s)"]
+
+
 def test_the_command_line(lab, tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(sys.modules["lowswitch.reproduce"], "QUICK", TINY)
     assert main(["reproduce", "--only", "errata", "--out", str(tmp_path / "out")]) == 0

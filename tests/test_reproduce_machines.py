@@ -11,7 +11,7 @@ from lowswitch.algorithms import ucb2_hoeffding
 from lowswitch.reproduce.lab import Lab, Size
 from lowswitch.reproduce.machines import count_rounds
 from lowswitch.reproduce.mistakes import losing_actions, mistakes
-from lowswitch.reproduce.rounds import rounds
+from lowswitch.reproduce.rounds import _seeds, rounds
 from lowswitch.reproduce.traffic import Traffic
 
 TINY = Size(name="tiny", episodes=100_000, seeds=1, pulls=1, bandit_runs=1, plain_episodes=1, plain_seeds=1, machines=(1, 2, 10, 100))
@@ -43,7 +43,21 @@ def broken(section):
 
 
 def test_sound_runs_keep_every_rule(lab):
-    assert broken(rounds(lab)) == ""
+    section = rounds(lab)
+    assert broken(section) == ""
+    assert "which a simulator can tell. Seed 0. Then one run" in section.method
+    legend = [text.get_text() for text in section.figures["rounds"].legends[0].get_texts()]
+    assert 'limit of "switch": K / (N_gl + 1)' in legend
+
+
+def test_the_seeds_are_told_in_words():
+    assert _seeds(1) == "Seed 0."
+    assert _seeds(2) == "Seed 0; at M = 100, 2 seeds."
+
+
+def test_every_panel_of_the_mistakes_says_what_it_shows(lab):
+    titles = [axes.get_title() for axes in mistakes(lab).figures["mistakes"].axes]
+    assert titles == ["RiverSwim, M = 10", "RiverSwim, eps = 0.1 V*"]
 
 
 def test_a_rule_that_cuts_at_triggers_is_found_out(lab, change_runs):
@@ -145,6 +159,23 @@ def test_each_keeps_the_order_and_computes_once(lab):
         found = lab.each("numbers", [["a"], ["b"], ["c"]], compute, episodes=1)
         assert [int(arrays["value"]) for arrays in found] == [0, 10, 20]
     assert sorted(calls) == [0, 1, 2]
+
+
+def test_a_wait_shows_a_sign_of_life(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(sys.modules["lowswitch.progress"], "_TICK_SECONDS", 0.001)
+    lab, seen = Lab(tmp_path, TINY, progress=True), []
+
+    def compute(place=0):
+        while not any(line.strip() for line in seen):
+            seen.extend(capsys.readouterr().err.split("\r"))
+        return {"value": np.array(place)}
+
+    lab.arrays("numbers", ["a"], compute)
+    assert "numbers ...  0 s" in seen
+    seen.clear()
+    capsys.readouterr()
+    lab.each("more", [["a"]], compute, episodes=1)
+    assert any(line.startswith("more  [........................]   0%  0 s  0 of 1 runs") for line in seen)
 
 
 def test_an_interrupted_part_goes_on(lab):

@@ -16,6 +16,7 @@ import pytest
 import lowswitch as ls
 from conftest import ALGORITHMS, PROBLEMS, random_tables
 from lowswitch import kernels
+from lowswitch import progress as progress_module
 from lowswitch.progress import Progress
 from lowswitch.reproduce.plain import play_plain
 from lowswitch.simulate import checkpoints
@@ -234,10 +235,35 @@ def test_progress_on_a_terminal_and_silence_elsewhere(capsys, monkeypatch):
     monkeypatch.setattr(sys, "stderr", screen)
     with Progress(200, unit="steps", show=True, label="x") as progress:
         progress.note("waiting for it")
-        progress.update(0)
+        progress.start()
         progress.update(100)
     assert "x  waiting for it" in screen.getvalue()
+    assert "x  [........................]   0%  0 s" in screen.getvalue()
     assert "50%" in screen.getvalue()
     assert " steps/s" in screen.getvalue()
     assert "s left" in screen.getvalue()
     assert screen.getvalue().endswith("\r")
+
+
+def test_the_pace_is_that_of_this_call(capsys, monkeypatch):
+    """Of 1,000 steps 600 were done before; 100 more in 10 seconds leave 300, which take 30."""
+    now = [0.0]
+    monkeypatch.setattr(progress_module.time, "perf_counter", lambda: now[0])
+    with Progress(1000, unit="steps", show=True) as progress:
+        progress.start(600)
+        now[0] = 10.0
+        progress.update(600)
+        assert capsys.readouterr().err.endswith(" 60%  10 s")
+        progress.update(700)
+        assert capsys.readouterr().err.endswith(" 70%  10.0 steps/s  30 s left")
+
+
+def test_waiting_counts_the_seconds(capsys, monkeypatch):
+    monkeypatch.setattr(progress_module, "_TICK_SECONDS", 0.001)
+    seen = ""
+    with progress_module.waiting("this", show=True):
+        while "this  0 s" not in seen:
+            seen += capsys.readouterr().err
+    with progress_module.waiting("that", show=False):
+        pass
+    assert capsys.readouterr().err.endswith("\r")

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
 from typing import TYPE_CHECKING, Any
 
-from lowswitch import bandits, concurrent, envs, theory
+from lowswitch import envs, theory
 from lowswitch.algorithms import (
     mvp,
     psrl,
@@ -50,6 +51,18 @@ from lowswitch.simulate import Runs, load, simulate
 
 if TYPE_CHECKING:
     import gymnasium
+
+    from lowswitch import bandits, concurrent
+else:  # both when they are first used: that keeps the import light
+
+    def __getattr__(name: str) -> Any:
+        if name in ("bandits", "concurrent"):
+            return importlib.import_module(f"lowswitch.{name}")
+        raise AttributeError(f"module 'lowswitch' has no attribute {name!r}")
+
+    def __dir__() -> list[str]:
+        return sorted({*globals(), *__all__})
+
 
 __version__ = "0.1.0"
 

@@ -141,16 +141,13 @@ _ARRAYS = ("means", "seeds", "arm_pulls")
 
 def load(path: str | os.PathLike[str]) -> BanditRuns:
     """The bandit runs saved in a file."""
-    facts, arrays = storage.read(path, "bandit runs")
-    try:
+    with storage.reading(path, "bandit runs") as (facts, arrays):
         return BanditRuns(
             algorithm=BanditAlgorithm.from_dict(facts["algorithm"]),
             curves=BanditCurves(*(arrays[f"curve_{name}"] for name in BanditCurves._fields)),
             **{name: facts[name] for name in _FACTS},
             **{name: arrays[name] for name in _ARRAYS},
         )
-    except (KeyError, TypeError, ValueError) as error:
-        raise ValueError(f"{str(path)!r} holds no whole bandit runs ({error}); save them again") from error
 
 
 # ---- simulation ------------------------------------------------------------------------------------------------------
@@ -186,8 +183,8 @@ def simulate(
     with Progress(runs * pulls, unit="pulls", show=progress, label=str(algorithm)) as bar:
         if needs_loading(kernels.play_bandits):
             bar.note(LOADING)
-        bar.update(0)
         kernels.play_bandits(bandit, tables, 0, 0, 0, 0)  # compiles
+        bar.start()
         begin = time.perf_counter()
         run_all([block.play for block in blocks], workers=workers, look_up=lambda: bar.update(sum(block.played for block in blocks)))
         seconds = time.perf_counter() - begin

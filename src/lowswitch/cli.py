@@ -124,7 +124,7 @@ def _parser() -> argparse.ArgumentParser:
 
     paper = commands.add_parser("reproduce", help="the paper claim by claim: one page with figures, numbers and verdicts")
     sizes = paper.add_mutually_exclusive_group()
-    sizes.add_argument("--quick", action="store_true", help="about a minute on two cores (default)")
+    sizes.add_argument("--quick", action="store_true", help="about two minutes on two cores (default)")
     sizes.add_argument("--full", action="store_true", help="about twelve minutes on two cores")
     paper.add_argument("--out", default="lowswitch-reproduce", metavar="DIR", help="the folder (default lowswitch-reproduce)")
     paper.add_argument("--only", action="append", default=[], metavar="CLAIM", help="one claim; may be given several times")
@@ -306,14 +306,16 @@ def demo(options: argparse.Namespace) -> None:
 def reproduce(options: argparse.Namespace) -> None:
     from lowswitch import reproduce as claims
 
-    begin = time.perf_counter()
+    begin = before = time.perf_counter()
     sections = []
     for section in claims.reproduce(options.out, size=claims.FULL if options.full else claims.QUICK, only=options.only):
         sections.append(section)
-        print(f"{section.name:12} {section.verdict}  ({time.perf_counter() - begin:.0f} s)", flush=True)
+        now = time.perf_counter()
+        print(f"{section.name:12} {section.verdict}  ({now - before:.0f} s)", flush=True)
+        before = now
         for check in section.checks:
             if not check.holds:
                 print(f"    fails: {check.rule}: {check.measured}")
     checks = [check for section in sections for check in section.checks]
-    print(f"\n{sum(check.holds for check in checks)} of {len(checks)} rules kept")
+    print(f"\n{sum(check.holds for check in checks)} of {len(checks)} rules kept  ({time.perf_counter() - begin:.0f} s)")
     print(f"page: {options.out}/{claims.page_name(options.only)}")

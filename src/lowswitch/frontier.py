@@ -271,7 +271,8 @@ class _Track:
         with Progress(len(algorithms) * each, unit="steps", show=self.progress, label=label) as bar:
             bar.note(LOADING)
             for i, algorithm in enumerate(algorithms):
-                bar.update(i * each, f"  {i + 1} of {len(algorithms)}: {algorithm}")
+                if i:
+                    bar.update(i * each, f"  {i + 1} of {len(algorithms)}: {algorithm}")
                 costs[algorithm] = self._kept(algorithm, seeds)
         return costs
 

@@ -56,11 +56,8 @@ class PacPolicy:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> PacPolicy:
-        facts, arrays = storage.read(path, "pac policy")
-        try:
+        with storage.reading(path, "pac policy") as (facts, arrays):
             return cls(initial=arrays["initial"], history=History(arrays["changes"]), episodes=facts["episodes"])
-        except KeyError as error:
-            raise ValueError(f"{str(path)!r} holds no whole PAC policy (no {error}); save it again") from error
 
     def __repr__(self) -> str:
         return f"PacPolicy(of {self.episodes:,} episodes, {self.history.deployments + 1:,} policies)"

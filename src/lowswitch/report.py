@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from lowswitch.concurrent import ConcurrentRun
+    from lowswitch.concurrent import ConcurrentRun, MbieRun
     from lowswitch.simulate import Runs
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")  # Okabe and Ito: told apart by all eyes
@@ -95,8 +95,7 @@ def rounds_summary(run: ConcurrentRun) -> str:
     bound = f", at most {rounds_bound(K=run.kept, M=run.machines, deployments=int(run.deployments[0])):,.0f} = N_gl + 1 + K/M"
     ended = "" if run.stopped == "episodes" else f" of {run.planned:,}, stopped by its {run.stopped}"
     lines = {
-        "problem": f"S = {run.states}, A = {run.actions}, H = {run.horizon}"
-        + ("" if math.isnan(run.optimal_value) else f", optimal value {run.optimal_value:.4f}"),
+        "problem": _problem(run),
         "algorithm": f"{run.algorithm}, seed {run.seeds[0]}",
         "machines": f"{run.machines:,}, rounds cut by the rule {run.rule!r}",
         "episodes": f"{run.kept:,} kept{ended}; {run.thrown_away:,} of {run.played:,} played were thrown away",
@@ -111,6 +110,32 @@ def rounds_summary(run: ConcurrentRun) -> str:
         lines["workers"] = f"{traffic}; {run.lost} lost"
     parts = ", ".join(f"{name} {seconds:.2f}" for name, seconds in run.parts.items() if seconds)
     lines["wall time"] = f"{run.seconds:.2f} s ({parts})"
+    return _lines(lines)
+
+
+def mbie_summary(run: MbieRun) -> str:
+    """What M machines played and what it cost, a line each."""
+    return _lines(
+        {
+            "problem": _problem(run),
+            "algorithm": f"{run.name}, seed {run.seed}",
+            "machines": f"{run.machines:,}, which plan anew after every round",
+            "episodes": f"{run.episodes:,}, all kept",
+            "rounds": f"{run.rounds:,}",
+            "regret": f"{run.regret:,.2f}",
+            "switches": f"{run.local_switches:,} local, {run.deployments:,} deployments",
+            "wall time": f"{run.seconds:.2f} s",
+        }
+    )
+
+
+def _problem(run: ConcurrentRun | MbieRun) -> str:
+    value = "" if math.isnan(run.optimal_value) else f", optimal value {run.optimal_value:.4f}"
+    return f"S = {run.states}, A = {run.actions}, H = {run.horizon}{value}"
+
+
+def _lines(lines: Mapping[str, str]) -> str:
+    """Names to the left of what there is to say of them."""
     return "\n".join(f"{name:11}{text}" for name, text in lines.items())
 
 
@@ -150,15 +175,18 @@ def labelled(several: Any) -> dict[str, Runs]:
 
 
 def plot_grid(problems: Mapping[str, Mapping[str, Runs]], *, path: str | os.PathLike[str] | None = None) -> Figure:
-    """A row of panels for each problem, and one legend for all."""
+    """A row of panels for each problem, and one legend for all; a regret that no run knows has no panel."""
     if not problems or not all(problems.values()):
         raise ValueError("there is nothing to plot; give at least one run")
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(11, 0.8 + 3.1 * len(problems)), layout="constrained")
-    grid = figure.subplots(len(problems), len(PANELS), squeeze=False, sharex="row")
+    panels = {
+        name: words for name, words in PANELS.items() if any(_known(run, name) for runs in problems.values() for run in runs.values())
+    }
+    figure = Figure(figsize=(11 * len(panels) / len(PANELS), 0.8 + 3.1 * len(problems)), layout="constrained")
+    grid = figure.subplots(len(problems), len(panels), squeeze=False, sharex="row")
     for row, (title, runs) in zip(grid, problems.items(), strict=True):
-        for axes, (name, (words, unit)) in zip(row, PANELS.items(), strict=True):
+        for axes, (name, (words, unit)) in zip(row, panels.items(), strict=True):
             _draw_panel(axes, runs, name)
             axes.set_title(words if not title else f"{title}: {words}", fontsize=10)
             axes.set_xlabel("episodes")
@@ -168,6 +196,11 @@ def plot_grid(problems: Mapping[str, Mapping[str, Runs]], *, path: str | os.Path
     if path is not None:
         save_figure(figure, path)
     return figure
+
+
+def _known(run: Runs, name: str) -> bool:
+    """Whether a curve has anything to draw: nobody knows the regret where there are no tables."""
+    return name != "regret" or not np.isnan(run.curves.regret).all()
 
 
 def _draw_panel(axes: Axes, runs: Mapping[str, Runs], name: str) -> None:
@@ -187,6 +220,13 @@ def dress(axes: Axes, *, log: str = "") -> None:
         getattr(axes, f"set_{name}scale")("log")
     axes.grid(which="major", alpha=0.25)
     axes.spines[["top", "right"]].set_visible(False)
+
+
+def count_from_one(axes: Axes, name: str, most: int) -> None:
+    """Let a logarithmic axis, x or y, reach from 1 to the most, with powers of ten as plain numbers."""
+    ticks = [10**power for power in range(int(math.log10(most)) + 1)]
+    getattr(axes, f"set_{name}ticks")(ticks, [f"{tick:,}" for tick in ticks])
+    getattr(axes, f"set_{name}lim")(0.8, 1.25 * most)
 
 
 def save_figure(figure: Figure, path: str | os.PathLike[str]) -> None:

@@ -128,11 +128,8 @@ _ARRAYS = ("seeds", "regret", "local_switches", "deployments", "triggers", "loud
 
 def load(path: str | os.PathLike[str]) -> Runs:
     """The runs saved in a file."""
-    facts, arrays = storage.read(path, "runs")
-    try:
+    with storage.reading(path, "runs") as (facts, arrays):
         return Runs(**fields_of_runs(facts, arrays))
-    except (KeyError, TypeError, ValueError) as error:
-        raise ValueError(f"{str(path)!r} holds no whole runs ({error}); save them again") from error
 
 
 def fields_of_runs(facts: dict[str, Any], arrays: dict[str, Any]) -> dict[str, Any]:
@@ -196,7 +193,7 @@ def _play_all(runs: list[_Run], workers: int, bar: Progress) -> float:
     if needs_loading(runs[0].family.kernel()):
         bar.note(LOADING)
     runs[0].first_episode().play(threading.Event())  # compiles, and fills what threads share
-    bar.update(0)
+    bar.start()
     begin = time.perf_counter()
     run_all([run.play for run in runs], workers=workers, look_up=lambda: bar.update(sum(run.done * run.mdp.horizon for run in runs)))
     return time.perf_counter() - begin

@@ -82,3 +82,13 @@ def read(path: str | os.PathLike[str], kind: str) -> tuple[dict[str, Any], dict[
     if facts.get("kind") != kind:
         raise ValueError(f"{str(path)!r} holds a {facts.get('kind')!r}, not a {kind!r}; load it with the class that saved it")
     return facts, arrays
+
+
+@contextmanager
+def reading(path: str | os.PathLike[str], kind: str) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
+    """The facts and the arrays of a file to make its object of; what they lack is an error that names the file."""
+    facts, arrays = read(path, kind)
+    try:
+        yield facts, arrays
+    except (KeyError, TypeError, ValueError) as error:
+        raise ValueError(f"{str(path)!r} holds no whole {kind} ({error}); write it again") from error

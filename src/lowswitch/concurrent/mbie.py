@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+import os
 import time
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from lowswitch import storage
 from lowswitch.arrays import Intervals, IntervalTables
 from lowswitch.concurrent.mistakes import mistakes, suboptimal_actions
 from lowswitch.history import History
@@ -17,6 +19,7 @@ from lowswitch.parts import positive
 from lowswitch.progress import LOADING, Progress, needs_loading
 from lowswitch.regret import exact_regret, require_starts
 from lowswitch.schedules import is_number
+from lowswitch.simulate import optimal_value_of
 from lowswitch.streams import stream_key
 from lowswitch.threads import Pace
 
@@ -94,12 +97,22 @@ class MbieRun:
     horizon: int
     states: int
     actions: int
+    optimal_value: float
     regret: float
     history: History  # a row changes after the last episode of a round
     plays: np.ndarray  # [H, S, A]  how often each action was played
     initial: np.ndarray  # [H, S]  deployed at the beginning
     policy: np.ndarray  # [H, S]  deployed at the end
     seconds: float
+
+    def __repr__(self) -> str:
+        played = f"{self.episodes:,} episodes in {self.rounds:,} rounds"
+        return f"MbieRun({self.name}, {self.machines} machine{'s' * (self.machines > 1)}, {played}, {self.deployments:,} deployments)"
+
+    @property
+    def name(self) -> str:
+        """The algorithm: `mbie` on one machine, `cmbie` on several."""
+        return name_of(self.machines, self.c)
 
     @property
     def local_switches(self) -> int:
@@ -128,6 +141,51 @@ class MbieRun:
     def suboptimal_actions(self, mdp: TabularMDP, eps: float) -> int:
         """The actions played that were worse than eps by themselves."""
         return suboptimal_actions(mdp, self.plays, eps)
+
+    def summary(self) -> None:
+        """Print what was played and what it cost."""
+        from lowswitch import report
+
+        print(report.mbie_summary(self))
+
+    def to_dict(self) -> dict[str, Any]:
+        """The numbers as JSON can hold them."""
+        return {name: getattr(self, name) for name in (*_FACTS, "name", "local_switches", "deployments", "steps_per_second")}
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the results with their configuration; `MbieRun.load` reads them back."""
+        arrays = {name: getattr(self, name) for name in _ARRAYS} | {"history": self.history.changes}
+        storage.write(path, _KIND, {name: getattr(self, name) for name in _FACTS}, arrays)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> MbieRun:
+        """The run saved in a file."""
+        with storage.reading(path, _KIND) as (facts, arrays):
+            own = {name: facts[name] for name in _FACTS} | {name: arrays[name] for name in _ARRAYS}
+            return cls(history=History(arrays["history"]), **own)
+
+
+_KIND = "MBIE run"
+_FACTS = (
+    "machines",
+    "rounds",
+    "episodes",
+    "seed",
+    "c",
+    "p",
+    "most_visits",
+    "horizon",
+    "states",
+    "actions",
+    "optimal_value",
+    "regret",
+    "seconds",
+)
+_ARRAYS = ("plays", "initial", "policy")
+
+
+def name_of(machines: int, c: float) -> str:
+    return f"{'mbie' if machines == 1 else 'cmbie'}:c={c:g}"
 
 
 def mbie(
@@ -161,7 +219,7 @@ def mbie(
     intervals = compile_intervals(mdp, episodes=episodes, c=c, p=p, most_visits=most_visits)
     tables = fresh_tables(intervals)
     initial = tables.policy.copy()
-    label = f"mbie:c={c:g}" if machines == 1 else f"cmbie:c={c:g},machines={machines}"
+    label = name_of(machines, c) + ("" if machines == 1 else f",machines={machines}")
     with Progress(episodes * mdp.horizon, unit="steps", show=progress, label=label) as bar:
         history, seconds = _play(mdp, intervals, tables, stream_key(int(seed)), machines, episodes, bar)
     return MbieRun(
@@ -175,6 +233,7 @@ def mbie(
         horizon=mdp.horizon,
         states=mdp.states,
         actions=mdp.actions,
+        optimal_value=optimal_value_of(mdp, episodes),
         regret=exact_regret(mdp, history, episodes=episodes, initial=initial),
         history=history,
         plays=tables.plays,
@@ -195,7 +254,7 @@ def _play(
     if needs_loading(kernels.explore):
         bar.note(LOADING)
     kernels.explore(intervals, tables, mdp.model, changes, key, machines, 0, 0)  # compiles
-    bar.update(0)
+    bar.start()
     begin, done, pace = time.perf_counter(), 0, Pace(100)
     while done < episodes:
         with pace:

@@ -22,6 +22,7 @@ from typing import cast
 import numpy as np
 
 from lowswitch.concurrent.crew import Team, WorkerLostError
+from lowswitch.concurrent.fleets import FleetError
 from lowswitch.concurrent.sources import Source
 from lowswitch.concurrent.station import Answer, Failure, Order, Station
 from lowswitch.mdp import require_count
@@ -31,6 +32,7 @@ _CLOSING_SECONDS = 3.0  # for players to close what they have open
 _REAPING_SECONDS = 1.0  # from a signal to the exit code
 _LONGEST_PATIENCE = 10**6  # seconds, eleven days: a socket's time limit and a wait can hold it
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
+_NAME, _UNGUARDED = "lowswitch worker", 77  # of a worker; its exit code where the script has no guard
 _HELLO, _READY, _UNABLE = b"hello", b"ready", b"unable: "
 
 
@@ -59,6 +61,9 @@ class Processes:
         require_patience(self.patience)
 
     def open(self, source: Source, seed: int, policy: np.ndarray) -> Team[ProcessWorker]:
+        this = multiprocessing.current_process()
+        if this.name == _NAME and getattr(this, "_inheriting", False):  # a worker that imports a script without a guard: tell the driver
+            os._exit(_UNGUARDED)
         try:
             pickled = pickle.dumps((source, seed), protocol=5)
         except Exception as error:  # pickle raises what the object's own methods raise
@@ -114,7 +119,7 @@ class ProcessWorker:
         self.source, self.up = source, False
         self.connection, theirs = context.Pipe()
         _limit(self.connection, patience)
-        self.process = context.Process(target=serve, args=(theirs,), name="lowswitch worker", daemon=True)
+        self.process = context.Process(target=serve, args=(theirs,), name=_NAME, daemon=True)
         with theirs, _interrupts_held_back():
             self.process.start()
 
@@ -152,6 +157,11 @@ class ProcessWorker:
     def _exit(self) -> str:
         self.process.join(_REAPING_SECONDS)
         code = self.process.exitcode
+        if code == _UNGUARDED:
+            raise FleetError(
+                "every worker imports the script that is run, and this one opens its fleet as soon as it is imported; "
+                'put what it does under `if __name__ == "__main__":`'
+            ) from None
         if code is None:
             return "it lives, but its pipe is broken"
         return f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"

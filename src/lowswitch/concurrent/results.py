@@ -109,9 +109,6 @@ _ARRAYS = ("plays", "rounds_at", "played_at", "rounds_curve", "earned_curve")
 
 def load(path: str | os.PathLike[str]) -> ConcurrentRun:
     """The run saved in a file."""
-    facts, arrays = storage.read(path, "concurrent run")
-    try:
+    with storage.reading(path, "concurrent run") as (facts, arrays):
         own = {name: facts[name] for name in _FACTS} | {name: arrays[name] for name in _ARRAYS}
         return ConcurrentRun(**fields_of_runs(facts, arrays), **own)
-    except (KeyError, TypeError, ValueError) as error:
-        raise ValueError(f"{str(path)!r} holds no whole concurrent run ({error}); save it again") from error

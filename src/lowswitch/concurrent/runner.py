@@ -75,7 +75,7 @@ def run(
     with Progress(plan.episodes, unit="episodes", show=progress, label=label) as bar:
         from lowswitch import kernels
 
-        if needs_loading(kernels.learn_round):
+        if needs_loading(kernels.play_rounds) and needs_loading(kernels.plan_round):
             bar.note(LOADING)
         state = load_state(checkpoint, plan, stop) if checkpoint is not None and resumed else fresh_state(plan, stop)
         reason = _Driver(plan, stop, state, checkpoint, save_every, bar).drive(crew_of)
@@ -139,14 +139,22 @@ class _Driver:
             else:
                 self._play_with(fleet)
         except BaseException as error:
-            try:
-                if self.whole:
-                    self._save()
-            except Exception as failure:
-                error.add_note(f"what was reached since the last checkpoint is lost: {failure}")
+            self._keep(error)
             raise
         self._save_at_the_end()
         return self._reason()
+
+    def _keep(self, error: BaseException) -> None:
+        """Save what was reached before an error or an interrupt, and let its traceback end with what that is worth."""
+        if self.checkpoint is None:
+            return
+        try:
+            if self.whole:
+                self._save()
+        except Exception as failure:
+            error.add_note(f"what was reached since the last checkpoint is lost: {failure}")
+        if Path(self.checkpoint).exists():
+            error.add_note(f"the checkpoint {str(self.checkpoint)!r} is kept; the same call goes on from there")
 
     def _save_at_the_end(self) -> None:
         """Write the checkpoint; a disk that is full must not cost a result."""
@@ -170,6 +178,7 @@ class _Driver:
 
         with self._timed("start"):
             play(0)  # compiles
+        self.bar.start(state.told)
         while not self._ended():
             left = 2**31 if self.stop.rounds is None else self.stop.rounds - int(state.rounds.counts[0])
             with self._timed("play"), pace:
@@ -184,9 +193,11 @@ class _Driver:
             return
         with self._timed("start"):
             _compile(self.plan, self.stop)
-            self.bar.note("starting the workers ...")
+            if not isinstance(fleet, InProcess):
+                self.bar.note("starting the workers ...")
             mixing: Fleet = Mixed(fleet, state.family) if state.family.members > 1 else fleet
             crew = mixing.open(source, self.plan.seed, policy)
+        self.bar.start(state.told)
         traffic = dict(state.traffic)
         try:
             known = len(state.changes)  # row changes that the crew has

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -251,7 +252,7 @@ def load_state(path: str | os.PathLike[str], plan: Plan, stop: Stop) -> State:
     except (KeyError, TypeError, IndexError, ValueError) as error:
         raise ValueError(f"{str(path)!r} is no whole checkpoint ({error}); delete it to begin anew") from error
     if differs:
-        raise ValueError(f"{str(path)!r} is a checkpoint of another configuration: {differs}; ask for that, or name another file")
+        raise ValueError(f"the checkpoint {str(path)!r} is of {differs}")
     if state.evaluation.wanted and isinstance(plan.source, Tabular):
         state.evaluation, _ = evaluation_of(plan.source.mdp, state.family.policies())
     if not same_stop:
@@ -260,9 +261,44 @@ def load_state(path: str | os.PathLike[str], plan: Plan, stop: Stop) -> State:
     return state
 
 
+def _recipe(data: dict[str, Any]) -> str:
+    try:
+        return str(Algorithm.from_dict(data))
+    except ValueError:
+        return "an algorithm that this program does not know"
+
+
+_KINDS = {"tables": "tables", "environment": "a Gymnasium environment", "system": "a System"}  # the first fact of a source
+_DIGESTS = {"tables": "tables (transitions, rewards, starts or allowed actions)", "allowed": "allowed actions"}
+_WORDS: dict[str, Callable[[Any], str]] = {  # of what a plan's facts hold, in the order in which they are told
+    "environment": "the environment {}".format,
+    "options": "the options {}".format,
+    "system": "the function {}".format,
+    "size": "H = {0[0]}, S = {0[1]}, A = {0[2]}".format,
+    "reward law": "{} rewards".format,
+    "rewards": "rewards from {0[0]:g} to {0[1]:g}".format,
+    "algorithm": _recipe,
+    "episodes": "{:,} episodes".format,
+    "machines": "{:,} machines".format,
+    "rule": 'rule "{}"'.format,
+    "seed": "seed {}".format,
+    "regret": "regret={}".format,
+}
+
+
 def _difference(saved: dict[str, Any], asked: dict[str, Any]) -> str:
-    """What tells two plans apart, in words; nothing if nothing does."""
-    return next((f"its {name} is {saved[name]!r}, not {value!r}" for name, value in asked.items() if saved[name] != value), "")
+    """What tells two plans apart, in words, and what to do about it; nothing if nothing does."""
+    if all(saved[name] == value for name, value in asked.items()):
+        return ""
+    kinds = [_KINDS[next(iter(plan["source"]))] for plan in (saved, asked)]
+    if kinds[0] != kinds[1]:
+        return f"{kinds[0]}, this run has {kinds[1]}; give another file or the same source"
+    was, now = saved | saved["source"], asked | asked["source"]
+    names = [name for name in _WORDS if name in now and was[name] != now[name]]
+    told = [f"{_WORDS[name](was[name])}, this run has {_WORDS[name](now[name])}" for name in names]
+    digests = [name for name in _DIGESTS if name in now and was[name] != now[name] and "size" not in names]
+    told += [f"other {_DIGESTS[name]} than this run" for name in digests]
+    return f"{'; of '.join(told)}; give another file or the same {' and '.join(names + digests)}"
 
 
 def _require_in_range(state: State) -> None:

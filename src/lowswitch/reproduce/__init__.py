@@ -11,6 +11,7 @@ from typing import Any
 import lowswitch
 from lowswitch import report, storage
 from lowswitch.naming import nearest
+from lowswitch.progress import waiting
 from lowswitch.reproduce import page
 from lowswitch.reproduce.bandit_claim import ucb2
 from lowswitch.reproduce.errata import errata
@@ -59,11 +60,13 @@ def reproduce(
     pictures: dict[str, bytes] = {}
     for name in only or CLAIMS:
         sections.append(CLAIMS[name](lab))
-        pictures |= _draw(out, sections[-1])
+        with waiting(f"{name}: drawing ...", show=progress):
+            pictures |= _draw(out, sections[-1])
         yield sections[-1]
     opening = None if only else headline(lab)
     if opening:
-        pictures |= _draw(out, opening)
+        with waiting("page: drawing ...", show=progress):
+            pictures |= _draw(out, opening)
     text = page.render(sections, pictures, opening=opening, mode=size.name, version=lowswitch.__version__)
     _write_text(out / page_name(only), text)
     _write_text((out / page_name(only)).with_suffix(".json"), json.dumps(_numbers(sections, size), indent=1) + "\n")

@@ -18,7 +18,7 @@ import lowswitch
 from lowswitch import bandits, envs, simulate, storage
 from lowswitch.learner import BonusWarning
 from lowswitch.parts import Algorithm
-from lowswitch.progress import Progress
+from lowswitch.progress import Progress, waiting
 from lowswitch.simulate import Runs, load
 from lowswitch.threads import cores, run_all
 
@@ -85,6 +85,10 @@ class Lab:
 
     def arrays(self, name: str, configuration: Any, compute: Callable[[], dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
         """Arrays worked out once for a configuration."""
+        with waiting(f"{name} ...", show=self.progress):
+            return self._arrays(name, configuration, compute)
+
+    def _arrays(self, name: str, configuration: Any, compute: Callable[[], dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
         return self._kept(
             name, configuration, lambda path: storage.write(path, name, {}, compute()), lambda path: storage.read(path, name)[1]
         )
@@ -97,13 +101,13 @@ class Lab:
 
         def work(place: int, stop: threading.Event) -> None:
             if not stop.is_set():
-                found[place] = self.arrays(name, configurations[place], partial(compute, place))
+                found[place] = self._arrays(name, configurations[place], partial(compute, place))
 
         works = [partial(work, place) for place in range(len(configurations))]
         total = len(works) * episodes
         with Progress(total, unit="episodes", show=self.progress, label=name) as bar, warnings.catch_warnings():
             warnings.simplefilter("ignore", BonusWarning)
-            run_all(works, workers=cores(), look_up=lambda: bar.update(len(found) * episodes))
+            run_all(works, workers=cores(), look_up=lambda: bar.update(len(found) * episodes, f"  {len(found)} of {len(works)} runs"))
         return [found[place] for place in range(len(works))]
 
     def _kept(self, kind: str, configuration: Any, compute: Callable[[Path], None], read: Callable[[Path], Kept]) -> Kept:

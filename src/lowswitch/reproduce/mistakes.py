@@ -70,7 +70,7 @@ def mistakes(lab: Lab) -> Section:
         figures={"mistakes": _figure(counts)},
         captions={
             "mistakes": f"Mistakes by episodes: above with {SOME} machines against eps / V*, below at eps = {SHARES[TYPICAL]} V* against "
-            "the number of machines. A count of 0 has no point."
+            "the number of machines. Dotted and hollow: the provable scale, c = 1. A count of 0 has no point."
         },
         remarks=_remarks(counts),
         numbers={
@@ -311,24 +311,31 @@ def _figure(counts: Mapping[Case, Counts]) -> Figure:
 
     figure = Figure(figsize=(10, 6.6), layout="constrained")
     panels = figure.subplots(2, len(PROBLEMS), sharey="col", squeeze=False)
-    for column, problem in enumerate(PROBLEMS):
-        above, below = panels[:, column]
-        for i, learner in enumerate(LEARNERS):
-            style = {"color": report.COLOURS[i], "marker": "os^vD"[i], "markersize": 4, "linestyle": report.DASHES[i % len(report.DASHES)]}
-            above.plot(SHARES, _positive(counts[Case(problem, learner, SOME)].mistakes), label=learner, **style)
+    for (above, below), problem in zip(panels.T, PROBLEMS, strict=True):
+        for learner in LEARNERS:
+            above.plot(SHARES, _positive(counts[Case(problem, learner, SOME)].mistakes), label=learner, **_style(learner))
             machines = [M for M in MACHINES if Case(problem, learner, M) in counts]
-            below.plot(machines, _positive([counts[Case(problem, learner, M)].mistakes[TYPICAL] for M in machines]), **style)
-        for axes, label in ((above, "eps / V*"), (below, "machines M")):
+            below.plot(machines, _positive([counts[Case(problem, learner, M)].mistakes[TYPICAL] for M in machines]), **_style(learner))
+        for axes, label, what in ((above, "eps / V*", f"M = {SOME}"), (below, "machines M", f"eps = {SHARES[TYPICAL]} V*")):
             report.dress(axes, log="xy")
             axes.set_xlabel(label)
+            axes.set_title(f"{problem}, {what}", fontsize=10)
         above.set_xticks(SHARES, [f"{share:g}" for share in SHARES])
         above.set_xticks([], minor=True)
         above.set_xlim(0.8 * min(SHARES), 1.25 * max(SHARES))
-        above.set_title(problem, fontsize=10)
+        report.count_from_one(below, "x", MACHINES[-1])
     for axes in panels[:, 0]:
         axes.set_ylabel("mistakes (actions)")
     figure.legend(*panels[0][0].get_legend_handles_labels(), loc="outside lower center", ncols=5, frameon=False)
     return figure
+
+
+def _style(learner: str) -> dict[str, Any]:
+    """A colour and a marker for each learner; at its provable scale it is dotted and hollow."""
+    name, _, provable = learner.partition(", ")
+    i = [label for label in LEARNERS if "," not in label].index(name)
+    line = {"color": report.COLOURS[i], "marker": "os^"[i], "markersize": 4, "linestyle": ":" if provable else report.DASHES[i]}
+    return line | {"markerfacecolor": "white" if provable else report.COLOURS[i]}
 
 
 def _positive(values: Any) -> np.ndarray:

@@ -9,6 +9,7 @@ import numpy as np
 from lowswitch import envs, report
 from lowswitch.algorithms import ucb2_bernstein, ucb2_hoeffding
 from lowswitch.mdp import TabularMDP
+from lowswitch.progress import waiting
 from lowswitch.regret import deployment_gaps
 from lowswitch.reproduce.lab import Lab
 from lowswitch.reproduce.qlearning import SCALE, exponent
@@ -30,7 +31,8 @@ def pac(lab: Lab) -> Section:
         label: lab.runs(PROBLEM, recipe(c=SCALE), episodes=episodes, seeds=SEEDS, history=True)
         for label, recipe in (("UCB2-H", ucb2_hoeffding), ("UCB2-B", ucb2_bernstein))
     }
-    curves = {label: _curves(mdp, runs) for label, runs in results.items()}
+    with waiting("values of the mixtures ...", show=lab.progress):
+        curves = {label: _curves(mdp, runs) for label, runs in results.items()}
     checks, rows, numbers = [], [], {}
     for label, runs in results.items():
         mixture, last, best = (curve.mean(axis=0) for curve in curves[label].values())

@@ -53,7 +53,7 @@ def rounds(lab: Lab) -> Section:
         method=f"{len(played)} concurrent runs of K = {some.episodes:,} kept episodes, c = {SCALE}; what a rule throws away was played as "
         'well. "trigger" cuts a round at the first trigger, as the paper does; "switch" where the policy really changed; '
         '"speculate" throws away only what the new policy would have played otherwise, which a simulator can tell. '
-        f"Seed 0, at M = {MANY} {len(some.seeds)} seed{'s' * (len(some.seeds) > 1)}. Then one run with worker processes.",
+        f"{_seeds(len(some.seeds))} Then one run with worker processes.",
         checks=[
             *_exact_checks(sequential, played, traffic),
             *(_gain_check(problem, sequential, played) for problem in PROBLEMS),
@@ -65,13 +65,18 @@ def rounds(lab: Lab) -> Section:
         tables=[_speed_table(some.episodes, played), _bound_table(sequential, played), _reached_table(reached), traffic.table()],
         figures={"rounds": _figure(sequential, played), "rounds-to-eps": _reached_figure(reached)},
         captions={
-            "rounds": 'Speed-up against the number of machines. Dotted: linear. Level: K / (N_gl + 1), which no M can pass under "switch".',
+            "rounds": "Speed-up against the number of machines, both on logarithmic axes. The broad line is K / (N_gl + 1), which no M can "
+            'pass under "switch".',
             "rounds-to-eps": 'Rounds under "switch" until the mixture of all policies played is within eps of the optimum, against the '
             "number of machines. Dotted: in proportion to 1 / M.",
         },
         remarks=_REMARKS,
         numbers=_numbers(some.episodes, played, reached, traffic),
     )
+
+
+def _seeds(most: int) -> str:
+    return "Seed 0." if most == 1 else f"Seed 0; at M = {MANY}, {most} seeds."
 
 
 _REMARKS = (
@@ -274,23 +279,40 @@ def _figure(sequential: Sequential, played: Rounds) -> Figure:
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(10, 6.4), layout="constrained")
-    panels = figure.subplots(len(LEARNERS), len(PROBLEMS), sharex=True, sharey=True, squeeze=False)
+    panels = figure.subplots(len(LEARNERS), len(PROBLEMS), sharex="col", sharey=True, squeeze=False)
     for row, learner in zip(panels, LEARNERS, strict=True):
         for axes, problem in zip(row, PROBLEMS, strict=True):
-            axes.plot((1, MANY), (1, MANY), ":", color="0.4", label="linear")
-            for i, rule in enumerate(RULES):
-                _draw_speed(axes, played, Case(problem, learner, rule, 1), i, rule)
-            runs = sequential[problem, learner]
-            axes.axhline(runs.episodes / (runs.deployments[0] + 1), linewidth=0.8, color=report.COLOURS[RULES.index("switch")])
-            if problem == RIVER:
-                _draw_speed(axes, played, Case(problem, BASELINE, "switch", 1), len(RULES), f"{BASELINE}, switch")
-            report.dress(axes, log="xy")
-            axes.set_title(f"{problem}, {learner}", fontsize=10)
+            _draw_problem(axes, problem, learner, sequential, played)
         row[0].set_ylabel("episodes kept a round")
     for axes in panels[-1]:
         axes.set_xlabel("machines M")
-    figure.legend(*panels[0][0].get_legend_handles_labels(), loc="outside lower center", ncols=5, frameon=False)
+    figure.legend(*panels[0][0].get_legend_handles_labels(), loc="outside lower center", ncols=3, frameon=False)
     return figure
+
+
+def _draw_problem(axes: Axes, problem: str, learner: str, sequential: Sequential, played: Rounds) -> None:
+    first, runs = Case(problem, learner, RULES[0], 1), sequential[problem, learner]
+    most = _over_machines(played, first)[-1].machines
+    axes.plot((1, MANY), (1, MANY), ":", color="0.4", label="linear: M")
+    for i, rule in enumerate(RULES):
+        _draw_speed(axes, played, first._replace(rule=rule), i, f'"{rule}"')
+    limit, colour = runs.episodes / (runs.deployments[0] + 1), report.COLOURS[RULES.index("switch")]
+    axes.plot(
+        (1, most),
+        (limit, limit),
+        color=colour,
+        linewidth=5,
+        solid_capstyle="butt",
+        alpha=0.25,
+        zorder=0,
+        label='limit of "switch": K / (N_gl + 1)',
+    )
+    if problem == RIVER:
+        _draw_speed(axes, played, Case(problem, BASELINE, "switch", 1), len(RULES), f'{BASELINE}, "switch"')
+    report.dress(axes, log="xy")
+    report.count_from_one(axes, "x", most)
+    report.count_from_one(axes, "y", MANY)
+    axes.set_title(f"{problem}, {learner}", fontsize=10)
 
 
 def _draw_speed(axes: Axes, played: Rounds, case: Case, i: int, label: str) -> None:
@@ -311,10 +333,12 @@ def _reached_figure(reached: Reaching) -> Figure:
                 at.machines, at.rounds, "os^v"[i] + report.DASHES[i], color=report.COLOURS[i], markersize=4, label=f"eps = {share} V*"
             )
             axes.plot(at.machines, at.episodes / np.array(at.machines), ":", linewidth=0.8, color=report.COLOURS[i])
+        axes.plot([], [], ":", color="0.4", linewidth=0.8, label="in proportion to 1 / M")
         report.dress(axes, log="xy")
+        report.count_from_one(axes, "x", MANY)
         axes.set_title(f"{RIVER}, {learner}", fontsize=10)
         axes.set_xlabel("machines M")
     panels[0].set_ylabel("rounds")
     panels[0].set_ylim(bottom=min((at.rounds.min() for at in reached.values()), default=1) / 4)
-    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=4, frameon=False)
+    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=5, frameon=False)
     return figure
