@@ -93,24 +93,29 @@ def test_twice_the_weighted_bernstein_bonuses_is_the_width(name, problem):
 # ---- one update ------------------------------------------------------------------------------------------------------
 
 
+def learn(rule, tables, h, x, a, reward, y):
+    """One transition by hand; return what it did to its row."""
+    return kernels.digest(rule, tables, 1.0, 0, h, x, a, tables.rows[h * rule.S + x]["action"], reward, y)
+
+
 def test_hoeffding_updates_by_hand():
     rule = rule_of(ls.ucb2_hoeffding(c=0.5))._replace(hoeffding_scale=4.0)
     tables = fresh_tables(rule, np.ones((2, 3, 2), dtype=bool))
     tables.rows[1 * 3 + 1]["value"] = 0.5
-    assert kernels.digest(rule, tables, 0, 0, 0, 0.125, 1) == kernels.SWITCHED
+    assert learn(rule, tables, 0, 0, 0, 0.125, 1) == kernels.SWITCHED
     assert tables.cells[0]["q"] == 0.125 + 0.5 + 0.5 * 2  # alpha_1 = 1
     assert tables.rows[0]["action"] == 1  # its 2 beats 1.625
     assert tables.rows[0]["rival"] == 1.625
     assert tables.rows[0]["value"] == 2
-    assert kernels.digest(rule, tables, 1, 2, 0, 1.0, 0) == kernels.TRIGGERED  # the last step: next value 0; 1 + 1 = 2 ties and stays
+    assert learn(rule, tables, 1, 2, 0, 1.0, 0) == kernels.TRIGGERED  # the last step: next value 0; 1 + 1 = 2 ties and stays
     assert tables.rows[1 * 3 + 2]["value"] == 2
 
 
 def test_a_second_visit_by_hand():
     rule = rule_of(ls.ucb_hoeffding(c=0.5))._replace(hoeffding_scale=8.0)
     tables = fresh_tables(rule, np.ones((2, 3, 2), dtype=bool))
-    kernels.digest(rule, tables, 1, 0, 0, 1.0, 0)
-    kernels.digest(rule, tables, 1, 0, 0, 0.0, 0)
+    learn(rule, tables, 1, 0, 0, 1.0, 0)
+    learn(rule, tables, 1, 0, 0, 0.0, 0)
     # alpha_2 = 3/4: q = 1/4 (1 + 0.5 sqrt 8) + 3/4 (0 + 0.5 sqrt(8/2))
     assert tables.cells[3 * 2]["q"] == pytest.approx(0.25 * (1 + math.sqrt(2)) + 0.75)
     assert tables.cells[3 * 2]["visits"] == 2
@@ -120,11 +125,11 @@ def test_bernstein_updates_by_hand():
     rule = rule_of(ls.ucb2_bernstein(c1=1, c2=1))._replace(variance_scale=6.0, lower_order=1.0, hoeffding_scale=400.0)
     tables = fresh_tables(rule, np.ones((2, 3, 2), dtype=bool))
     tables.rows[3]["value"], tables.rows[4]["value"] = 1.0, 2.0
-    kernels.digest(rule, tables, 0, 0, 0, 0.5, 0)
+    learn(rule, tables, 0, 0, 0, 0.5, 0)
     beta_1 = math.sqrt(6 * (0 + 2)) + 1
     q_1 = 0.5 + 1.0 + beta_1 / 2  # b_1 = beta_1 / 2
     assert tables.cells[0]["q"] == pytest.approx(q_1)
-    kernels.digest(rule, tables, 0, 0, 0, 0.5, 1)
+    learn(rule, tables, 0, 0, 0, 0.5, 1)
     beta_2 = math.sqrt(3 * (0.25 + 2)) + 0.5  # the variance of 1 and 2 is 1/4
     b_2 = (beta_2 - 0.25 * beta_1) / (2 * 0.75)
     assert tables.cells[0]["q"] == pytest.approx(0.25 * q_1 + 0.75 * (0.5 + 2.0 + b_2))

@@ -152,8 +152,7 @@ def test_nothing_recompiles():
         for algorithm in ALGORITHMS.values():
             ls.simulate(make(), algorithm, episodes=10, seeds=1)
             ls.simulate(make(), algorithm, episodes=10, seeds=1, history=True, regret=False)
-    for kernel in (kernels.simulate, kernels.simulate_stages):
-        assert len(kernel.signatures) == 1
+    assert len(kernels.simulate.signatures) == 2  # by visits, and by stages
     assert len(kernels.simulate_proposed.signatures) == 3  # planners, mixtures of Q-learners, and of those by stages
     assert len(kernels.optimal_values.signatures) == 1
     assert len(kernels.fill_aliases.signatures) == 1

@@ -178,12 +178,12 @@ def deploy(rule, tables, here):
 
 
 @inline
-def digest_as(rule, tables, scale, base, h, x, a, reward, y):
+def digest_visit(rule, tables, scale, base, h, x, a, action, reward, y):
     """Learn one transition with the bonus times `scale`, in the rows from `base` on; return what it did to row (h, x).
 
     Bai et al. 2019, Algorithms 2 and UCB2B. The deployed copy of Q is needed only through its argmax, and between two triggers only the
-    deployed action's estimate moves. So a row keeps the best of its other estimates, and the maximum over all actions is looked for only
-    when the action changes.
+    estimate of the deployed `action` moves. So a row keeps the best of its other estimates, and the maximum over all actions is looked for
+    only when the action changes.
     """
     here = base + h * rule.S + x
     i = here * rule.A + a
@@ -197,11 +197,11 @@ def digest_as(rule, tables, scale, base, h, x, a, reward, y):
     q = (1 - alpha) * cell["q"] + alpha * (reward + next_value) + bonus
     cell["q"] = q
     cell["visits"] = n
-    if a == row["action"]:
+    if a == action:
         rival = row["rival"]
     else:  # told off-policy
-        q = tables.cells[here * rule.A + row["action"]]["q"]
-        rival = best_rival(rule, tables, here, row["action"])
+        q = tables.cells[here * rule.A + action]["q"]
+        rival = best_rival(rule, tables, here, action)
         row["rival"] = rival
     row["value"] = min(rule.caps[h], max(q, rival))
     if n == cell["due"]:
@@ -213,10 +213,145 @@ def digest_as(rule, tables, scale, base, h, x, a, reward, y):
     return QUIET
 
 
+# ---- stages ------------------------------------------------------------------------------------------------------------
+#
+# Numba drops the reference counts of a loop only while few paths lead through it: about a thousand, those of unrolled loops included. So
+# what is rare here has as few branches as possible, and so have `best_rival` and `deploy`: with the counts a step takes 3 times as long.
+
+
 @inline
-def digest(rule, tables, h, x, a, reward, y):
-    """Learn one transition; return what it did to row (h, x)."""
-    return digest_as(rule, tables, 1.0, 0, h, x, a, reward, y)
+def stage_bonus(H, iota, count):
+    """2 sqrt(H^2 iota / n) of a stage of n visits: Zhang, Zhou, Ji 2020, eq. (6)."""
+    return 2.0 * math.sqrt(H * H * iota / count)
+
+
+@inline
+def advantage_bonus(H, iota, n, count, reference_spread, advantage_spread):
+    """2 sqrt(nu_ref i/n) + 2 sqrt(nu i/m) + 5 H (i/n + i/m + (i/n)^(3/4) + (i/m)^(3/4)), i = iota: Zhang, Zhou, Ji 2020, eq. (5).
+
+    n visits in all, m in the stage.
+    """
+    widths = 2.0 * math.sqrt(reference_spread * iota / n) + 2.0 * math.sqrt(advantage_spread * iota / count)
+    all_share, stage_share = iota / n, iota / count
+    return widths + 5.0 * H * (all_share + stage_share + all_share**0.75 + stage_share**0.75)
+
+
+@inline
+def fix_reference(rule, tables, here):
+    """Fix the reference value of a row at its visit `reference`; without a branch, which would cost more than the assignment."""
+    row = tables.rows[here]
+    row["reference"] = row["value"] if row["visits"] == rule.reference else row["reference"]
+
+
+@inline
+def note_reference(rule, tables, here, i, there, reward, next_value):
+    """Add a visit to the sums that the second estimate of UCB-Advantage is made of, and to its row, whose reference may come to be fixed.
+
+    Zhang, Zhou, Ji 2020, Algorithm 1, lines 7, 8 and 17 to 19.
+    """
+    cell, reference = tables.cells[i], tables.rows[there]["reference"]
+    advantage = next_value - reference
+    cell["reward"] = cell["reward"] + reward
+    cell["reference"] = cell["reference"] + reference
+    cell["reference_squares"] = cell["reference_squares"] + reference * reference
+    cell["advantage"] = cell["advantage"] + advantage
+    cell["advantage_squares"] = cell["advantage_squares"] + advantage * advantage
+    tables.rows[here]["visits"] = tables.rows[here]["visits"] + 1
+    fix_reference(rule, tables, here)
+
+
+@entry
+def advantage_estimate(c, H, iota, n, count, reward, reference, reference_squares, advantage, advantage_squares):
+    """The second estimate, from references and advantages, and its bonus: Zhang, Zhou, Ji 2020, Algorithm 1, lines 11 to 15."""
+    reference_spread = variance(reference, reference_squares, 1.0 / n)
+    advantage_spread = variance(advantage, advantage_squares, 1.0 / count)
+    bonus = c * advantage_bonus(H, iota, n, count, reference_spread, advantage_spread)
+    return reward / n + reference / n + advantage / count + bonus, bonus
+
+
+@inline
+def end_stage(rule, tables, scale, base, i, n):
+    """Estimate cell i, never higher than before, at the last visit n of its stage: Zhang, Zhou, Ji 2020, Algorithm 1, lines 11 to 15."""
+    cell = tables.cells[i]
+    count = n - cell["begin"]
+    bonus = scale * rule.c * stage_bonus(rule.H, rule.iota, count)
+    q = min(cell["q"], cell["total"] / count + bonus)
+    if rule.reference > 0:
+        second, second_bonus = advantage_estimate(
+            scale * rule.c,
+            rule.H,
+            rule.iota,
+            n,
+            count,
+            cell["reward"],
+            cell["reference"],
+            cell["reference_squares"],
+            cell["advantage"],
+            cell["advantage_squares"],
+        )
+        q = min(q, second)
+        bonus = min(bonus, second_bonus)
+    tables.loud[0] += count * (base == 0 and bonus > rule.H)
+    cell["q"] = q
+    cell["total"] = cell["advantage"] = cell["advantage_squares"] = 0.0
+    cell["begin"] = n
+
+
+@inline
+def digest_stage(rule, tables, scale, base, h, x, a, action, reward, y):
+    """Learn one transition with the bonus times `scale`, in the rows from `base` on; return what it did to row (h, x).
+
+    Zhang, Zhou, Ji 2020, Algorithm 1, with or without its reference part. `action` is the one deployed in the row.
+    """
+    here = base + h * rule.S + x
+    i, there = here * rule.A + a, here - x + rule.S + y
+    cell = tables.cells[i]
+    n = cell["visits"] + 1
+    cell["visits"] = n
+    next_value = tables.rows[there]["value"]
+    cell["total"] = cell["total"] + (reward + next_value)
+    if rule.reference > 0:
+        note_reference(rule, tables, here, i, there, reward, next_value)
+    if n != cell["due"]:
+        return QUIET
+    return turn_over(rule, tables, scale, base, h, here, a, action)
+
+
+@entry
+def turn_over(rule, tables, scale, base, h, here, a, action):
+    """End the stage of an (h, x, a); return what that did to its row `here`."""
+    row, cell = tables.rows[here], tables.cells[here * rule.A + a]
+    n = cell["visits"]
+    end_stage(rule, tables, scale, base, here * rule.A + a, n)
+    cell["due"] = next_trigger(rule, n)
+    if a != action:  # told off-policy
+        row["rival"] = best_rival(rule, tables, here, action)
+    q = tables.cells[here * rule.A + action]["q"]
+    row["value"] = min(rule.caps[h], max(q, row["rival"]))
+    fix_reference(rule, tables, here)
+    if q < row["rival"]:
+        deploy(rule, tables, here)
+        return SWITCHED
+    return TRIGGERED
+
+
+# ---- one update of either kind -----------------------------------------------------------------------------------------
+#
+# Drivers are the same for all kinds of rules. What differs is chosen by the kind, once when a driver is compiled: a function such as the
+# next says in Python what it does, and its overload says the same to the compiler.
+
+
+def digest(rule, tables, scale, base, h, x, a, action, reward, y):
+    """Learn one transition with the bonus times `scale`, in the rows from `base` on; return what it did to row (h, x).
+
+    `action` is the one deployed in the row, a the one that was played.
+    """
+    return (digest_visit if isinstance(rule, Rule) else digest_stage)(rule, tables, scale, base, h, x, a, action, reward, y)
+
+
+@overload(digest, jit_options=_INLINED)
+def _digest(rule, tables, scale, base, h, x, a, action, reward, y):
+    return (digest_visit if rule.instance_class is Rule else digest_stage).py_func
 
 
 # ---- all rows at once, and budgets -------------------------------------------------------------------------------------
@@ -610,7 +745,7 @@ def play_episode(rule, tables, model, log, key, k, x):
     for h in range(rule.H):
         a = tables.rows[h * rule.S + x]["action"]
         reward, y = outcome_of(model, key, k, rule.H, rule.A, h, x, a)
-        if digest(rule, tables, h, x, a, reward, y) == SWITCHED:
+        if digest(rule, tables, 1.0, 0, h, x, a, a, reward, y) == SWITCHED:
             log_switch(log.changes, log.counts[2] + switches, k, h, x, tables.rows[h * rule.S + x]["action"])
             switches += 1
         x = y
@@ -646,7 +781,7 @@ def play_watched(rule, tables, model, log, key, first, last):
         for h in range(rule.H):
             a = tables.rows[h * rule.S + x]["action"]
             reward, y = outcome_of(model, key, k, rule.H, rule.A, h, x, a)
-            outcome = digest(rule, tables, h, x, a, reward, y)
+            outcome = digest(rule, tables, 1.0, 0, h, x, a, a, reward, y)
             triggered |= outcome != QUIET
             if outcome == SWITCHED:
                 log_switch(log.changes, log.counts[2] + switches, k, h, x, tables.rows[h * rule.S + x]["action"])
@@ -695,7 +830,7 @@ def digest_batch(rule, tables, states, actions, rewards, off_policy, cut, first,
         for h in range(rule.H):
             y = states[b, h + 1] if h + 1 < rule.H else 0
             x, a = states[b, h], actions[b, h]
-            outcome = digest(rule, tables, h, x, a, rewards[b, h], y)
+            outcome = digest(rule, tables, 1.0, 0, h, x, a, tables.rows[h * rule.S + x]["action"], rewards[b, h], y)
             triggered |= outcome != QUIET
             if outcome == SWITCHED:
                 log_switch(changes, logged + switches, first + b, h, x, tables.rows[h * rule.S + x]["action"])
@@ -783,8 +918,8 @@ def learn_episode(rule, tables, log, rounds, window, slot, k):
     for h in range(rule.H):
         x = np.int64(window.states[slot, h])
         y = np.int64(window.states[slot, h + 1]) if h + 1 < rule.H else 0
-        reward = window.rewards[slot, h]
-        outcome = digest(rule, tables, h, x, np.int64(window.actions[slot, h]), reward, y)
+        a, reward = np.int64(window.actions[slot, h]), window.rewards[slot, h]
+        outcome = digest(rule, tables, 1.0, 0, h, x, a, a, reward, y)
         rounds.earned[0] += reward
         triggered |= outcome != QUIET
         if outcome == SWITCHED:
@@ -1366,208 +1501,6 @@ def explore(intervals, tables, model, changes, key, machines, first, last):
     return last, logged
 
 
-# ---- stages ------------------------------------------------------------------------------------------------------------
-#
-# Numba drops the reference counts of a loop only while few paths lead through it: about a thousand, those of unrolled loops included. So
-# what is rare here has as few branches as possible, and so have `best_rival` and `deploy`: with the counts a step takes 3 times as long.
-
-
-@inline
-def stage_bonus(H, iota, count):
-    """2 sqrt(H^2 iota / n) of a stage of n visits: Zhang, Zhou, Ji 2020, eq. (6)."""
-    return 2.0 * math.sqrt(H * H * iota / count)
-
-
-@inline
-def advantage_bonus(H, iota, n, count, reference_spread, advantage_spread):
-    """2 sqrt(nu_ref i/n) + 2 sqrt(nu i/m) + 5 H (i/n + i/m + (i/n)^(3/4) + (i/m)^(3/4)), i = iota: Zhang, Zhou, Ji 2020, eq. (5).
-
-    n visits in all, m in the stage.
-    """
-    widths = 2.0 * math.sqrt(reference_spread * iota / n) + 2.0 * math.sqrt(advantage_spread * iota / count)
-    all_share, stage_share = iota / n, iota / count
-    return widths + 5.0 * H * (all_share + stage_share + all_share**0.75 + stage_share**0.75)
-
-
-@inline
-def fix_reference(rule, tables, here):
-    """Fix the reference value of a row at its visit `reference`; without a branch, which would cost more than the assignment."""
-    row = tables.rows[here]
-    row["reference"] = row["value"] if row["visits"] == rule.reference else row["reference"]
-
-
-@inline
-def note_reference(rule, tables, here, i, there, reward, next_value):
-    """Add a visit to the sums that the second estimate of UCB-Advantage is made of, and to its row, whose reference may come to be fixed.
-
-    Zhang, Zhou, Ji 2020, Algorithm 1, lines 7, 8 and 17 to 19.
-    """
-    cell, reference = tables.cells[i], tables.rows[there]["reference"]
-    advantage = next_value - reference
-    cell["reward"] = cell["reward"] + reward
-    cell["reference"] = cell["reference"] + reference
-    cell["reference_squares"] = cell["reference_squares"] + reference * reference
-    cell["advantage"] = cell["advantage"] + advantage
-    cell["advantage_squares"] = cell["advantage_squares"] + advantage * advantage
-    tables.rows[here]["visits"] = tables.rows[here]["visits"] + 1
-    fix_reference(rule, tables, here)
-
-
-@entry
-def advantage_estimate(c, H, iota, n, count, reward, reference, reference_squares, advantage, advantage_squares):
-    """The second estimate, from references and advantages, and its bonus: Zhang, Zhou, Ji 2020, Algorithm 1, lines 11 to 15."""
-    reference_spread = variance(reference, reference_squares, 1.0 / n)
-    advantage_spread = variance(advantage, advantage_squares, 1.0 / count)
-    bonus = c * advantage_bonus(H, iota, n, count, reference_spread, advantage_spread)
-    return reward / n + reference / n + advantage / count + bonus, bonus
-
-
-@inline
-def end_stage(rule, tables, scale, base, i, n):
-    """Estimate cell i, never higher than before, at the last visit n of its stage: Zhang, Zhou, Ji 2020, Algorithm 1, lines 11 to 15."""
-    cell = tables.cells[i]
-    count = n - cell["begin"]
-    bonus = scale * rule.c * stage_bonus(rule.H, rule.iota, count)
-    q = min(cell["q"], cell["total"] / count + bonus)
-    if rule.reference > 0:
-        second, second_bonus = advantage_estimate(
-            scale * rule.c,
-            rule.H,
-            rule.iota,
-            n,
-            count,
-            cell["reward"],
-            cell["reference"],
-            cell["reference_squares"],
-            cell["advantage"],
-            cell["advantage_squares"],
-        )
-        q = min(q, second)
-        bonus = min(bonus, second_bonus)
-    tables.loud[0] += count * (base == 0 and bonus > rule.H)
-    cell["q"] = q
-    cell["total"] = cell["advantage"] = cell["advantage_squares"] = 0.0
-    cell["begin"] = n
-
-
-@inline
-def digest_stage_as(rule, tables, scale, base, h, x, a, action, reward, y):
-    """Learn one transition with the bonus times `scale`, in the rows from `base` on; return what it did to row (h, x).
-
-    Zhang, Zhou, Ji 2020, Algorithm 1, with or without its reference part. `action` is the one deployed in the row.
-    """
-    here = base + h * rule.S + x
-    i, there = here * rule.A + a, here - x + rule.S + y
-    cell = tables.cells[i]
-    n = cell["visits"] + 1
-    cell["visits"] = n
-    next_value = tables.rows[there]["value"]
-    cell["total"] = cell["total"] + (reward + next_value)
-    if rule.reference > 0:
-        note_reference(rule, tables, here, i, there, reward, next_value)
-    if n != cell["due"]:
-        return QUIET
-    return turn_over(rule, tables, scale, base, h, here, a, action)
-
-
-@entry
-def turn_over(rule, tables, scale, base, h, here, a, action):
-    """End the stage of an (h, x, a); return what that did to its row `here`."""
-    row, cell = tables.rows[here], tables.cells[here * rule.A + a]
-    n = cell["visits"]
-    end_stage(rule, tables, scale, base, here * rule.A + a, n)
-    cell["due"] = next_trigger(rule, n)
-    if a != action:  # told off-policy
-        row["rival"] = best_rival(rule, tables, here, action)
-    q = tables.cells[here * rule.A + action]["q"]
-    row["value"] = min(rule.caps[h], max(q, row["rival"]))
-    fix_reference(rule, tables, here)
-    if q < row["rival"]:
-        deploy(rule, tables, here)
-        return SWITCHED
-    return TRIGGERED
-
-
-@inline
-def digest_stage(rule, tables, h, x, a, action, reward, y):
-    """Learn one transition in a row whose deployed action is `action`; return what it did to row (h, x)."""
-    return digest_stage_as(rule, tables, 1.0, 0, h, x, a, action, reward, y)
-
-
-@inline
-def play_stage_episode(rule, tables, model, log, key, k, x):
-    """As `play_episode`, by stages."""
-    switches = 0
-    for h in range(rule.H):
-        a = tables.rows[h * rule.S + x]["action"]
-        reward, y = outcome_of(model, key, k, rule.H, rule.A, h, x, a)
-        if digest_stage(rule, tables, h, x, a, a, reward, y) == SWITCHED:
-            log_switch(log.changes, log.counts[2] + switches, k, h, x, tables.rows[h * rule.S + x]["action"])
-            switches += 1
-            spend_switch(rule.pace, tables.cells, tables.clock)
-        x = y
-    return switches
-
-
-@entry
-def play_stages(rule, tables, model, log, key, first, last):
-    """As `play`, by stages."""
-    mark = np.searchsorted(log.checkpoints, first, side="right")
-    for k in range(first, last):
-        if log.counts[2] + rule.H > len(log.changes):
-            return k
-        switches = play_stage_episode(rule, tables, model, log, key, k, start_state(model, rule.H, key, k))
-        if switches > 0:
-            spend_deployment(rule.pace, tables.cells, tables.clock)
-        log.counts[0] += switches
-        log.counts[1] += switches > 0
-        log.counts[2] += switches
-        if log.checkpoints[mark] == k + 1:
-            log.switches[mark] = log.counts[0]
-            log.deployments[mark] = log.counts[1]
-            mark += 1
-    return last
-
-
-@entry
-def simulate_stages(rule, tables, model, evaluation, log, account, key, first, last):
-    """As `simulate`, by stages."""
-    while first < last:
-        first = play_stages(rule, tables, model, log, key, first, last)
-        if evaluation.wanted:
-            settle(model, evaluation, account, log.changes, log.counts[2], first)
-        if log.keep:
-            break
-        log.counts[2] = 0
-    return first
-
-
-@entry
-def digest_stage_batch(rule, tables, states, actions, rewards, off_policy, cut, first, changes):
-    """As `digest_batch`, by stages."""
-    logged = 0
-    for b in range(states.shape[0]):
-        for h in range(rule.H):
-            if not off_policy and actions[b, h] != tables.rows[h * rule.S + states[b, h]]["action"]:
-                return logged, b, h
-        switches, triggered = 0, False
-        for h in range(rule.H):
-            y = states[b, h + 1] if h + 1 < rule.H else 0
-            x, a = states[b, h], actions[b, h]
-            outcome = digest_stage(rule, tables, h, x, a, tables.rows[h * rule.S + x]["action"], rewards[b, h], y)
-            triggered |= outcome != QUIET
-            if outcome == SWITCHED:
-                log_switch(changes, logged + switches, first + b, h, x, tables.rows[h * rule.S + x]["action"])
-                switches += 1
-                spend_switch(rule.pace, tables.cells, tables.clock)
-        if switches > 0:
-            spend_deployment(rule.pace, tables.cells, tables.clock)
-        logged += switches
-        if is_cut(cut, triggered, switches):
-            return logged, b + 1, -1
-    return logged, states.shape[0], -1
-
-
 # ---- planning: counts --------------------------------------------------------------------------------------------------
 
 CHERNOFF, FREEDMAN, MONOTONIC, L1_BALL, UNKNOWN, SAMPLED, OWN = 0, 1, 2, 3, 4, 5, 6  # how a planner is made to explore
@@ -2006,43 +1939,16 @@ def note_step(rule, tables, h, x, a, reward, y):
     return False
 
 
-@inline
-def next_state(rule, tables, h):
-    """Where step h of the episode that was written down led; the last one is not known."""
-    return tables.path[h + 1]["state"] if h + 1 < rule.H else 0
-
-
 @entry
-def learn_path_by_visits(rule, tables, scale, base):
-    triggered = False
-    for h in range(rule.H):
-        step = tables.path[h]
-        y = next_state(rule, tables, h)
-        triggered |= digest_as(rule, tables, scale, base, h, step["state"], step["action"], step["reward"], y) != QUIET
-    return triggered
-
-
-@entry
-def learn_path_by_stages(rule, tables, scale, base):
-    triggered = False
-    for h in range(rule.H):
-        step = tables.path[h]
-        y, action = next_state(rule, tables, h), tables.rows[base + h * rule.S + step["state"]]["action"]
-        outcome = digest_stage_as(rule, tables, scale, base, h, step["state"], step["action"], action, step["reward"], y)
-        triggered |= outcome != QUIET
-    return triggered
-
-
 def learn_path(rule, tables, scale, base):
     """Let the member whose rows begin at `base` learn the episode that was written down; return whether it had a trigger."""
-    return (learn_path_by_visits if isinstance(rule, Rule) else learn_path_by_stages)(rule, tables, scale, base)
-
-
-@overload(learn_path, jit_options=_INLINED)
-def _learn_path(rule, tables, scale, base):
-    if rule.instance_class is Rule:
-        return lambda rule, tables, scale, base: learn_path_by_visits(rule, tables, scale, base)
-    return lambda rule, tables, scale, base: learn_path_by_stages(rule, tables, scale, base)
+    triggered = False
+    for h in range(rule.H):
+        x, a, reward = tables.path[h]["state"], tables.path[h]["action"], tables.path[h]["reward"]
+        y = tables.path[h + 1]["state"] if h + 1 < rule.H else 0
+        action = tables.rows[base + h * rule.S + x]["action"]
+        triggered |= digest(rule, tables, scale, base, h, x, a, action, reward, y) != QUIET
+    return triggered
 
 
 @entry
@@ -2070,8 +1976,7 @@ def gather_proposal(rule, tables):
 
 # ---- learners that propose L policies ----------------------------------------------------------------------------------
 #
-# Planners and mixtures have the same drivers. What differs is chosen by the kind of rule, once when a driver is compiled: each function
-# below says in Python what it does, and its overload the same to the compiler.
+# Planners and mixtures of Q-learners have the same drivers; what differs is chosen as with `digest`.
 
 
 def take_in(rule, tables, h, x, a, reward, y):
@@ -2081,9 +1986,7 @@ def take_in(rule, tables, h, x, a, reward, y):
 
 @overload(take_in, jit_options=_INLINED)
 def _take_in(rule, tables, h, x, a, reward, y):
-    if rule.instance_class is PlanRule:
-        return lambda rule, tables, h, x, a, reward, y: note_visit(rule, tables, h, x, a, reward, y)
-    return lambda rule, tables, h, x, a, reward, y: note_step(rule, tables, h, x, a, reward, y)
+    return (note_visit if rule.instance_class is PlanRule else note_step).py_func
 
 
 def conclude(rule, tables):
@@ -2105,9 +2008,7 @@ def make_proposal(rule, tables):
 
 @overload(make_proposal, jit_options=_INLINED)
 def _make_proposal(rule, tables):
-    if rule.instance_class is PlanRule:
-        return lambda rule, tables: plan_proposal(rule, tables)
-    return lambda rule, tables: gather_proposal(rule, tables)
+    return (plan_proposal if rule.instance_class is PlanRule else gather_proposal).py_func
 
 
 def pool_is_full(rule, tables):

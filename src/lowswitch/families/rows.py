@@ -14,7 +14,7 @@ from lowswitch.parts import Algorithm, Bernstein, Hoeffding, QLearning
 
 
 class Rows:
-    """The learners of `digest`."""
+    """The learners of `digest_visit`."""
 
     members = 1
     tables: Any

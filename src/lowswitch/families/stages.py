@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from lowswitch.arrays import STAGE_CELL, STAGE_ROW, StageRule, StageTables
@@ -22,21 +20,6 @@ class StagedRows(Rows):
 
     def _fresh_tables(self) -> StageTables:
         return fresh_stage_tables(self.rule, self.allowed)
-
-    def kernel(self) -> Any:
-        from lowswitch import kernels
-
-        return kernels.simulate_stages
-
-    def learn(
-        self, states: np.ndarray, actions: np.ndarray, rewards: np.ndarray, off_policy: bool, cut: int, first: int, changes: np.ndarray
-    ) -> tuple[int, int, int]:
-        from lowswitch import kernels
-
-        answer: tuple[int, int, int] = kernels.digest_stage_batch(
-            self.rule, self.tables, states, actions, rewards, off_policy, cut, first, changes
-        )
-        return answer
 
 
 def compile_stage_rule(algorithm: Algorithm, size: Size) -> StageRule:
