@@ -2,7 +2,7 @@
 
 import ast
 import contextlib
-import importlib.util
+import importlib
 import json
 import re
 import shlex
@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 import lowswitch
+from conftest import module_of
 from lowswitch import algorithms, bandits, cli, concurrent, envs
 from lowswitch.reproduce import CLAIMS
 
@@ -207,10 +208,7 @@ PUBLISHED = ["riverswim", "random-5", "random-20"]
 
 def script_of(name):
     """The script that makes the tables of a page."""
-    specification = importlib.util.spec_from_file_location(f"docs_{name}", DOCS / f"{name}.py")
-    script = importlib.util.module_from_spec(specification)
-    specification.loader.exec_module(script)
-    return script
+    return module_of(DOCS / f"{name}.py")
 
 
 def test_the_tables_of_the_choosing_page_are_those_of_its_files():

@@ -1,11 +1,13 @@
 """Every published order by hand, and one measurement against them."""
 
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 import lowswitch as ls
+from conftest import module_of
 from lowswitch import orders
 from lowswitch.algorithms import RECIPES
 from lowswitch.orders import PUBLISHED, Sizes
@@ -88,20 +90,7 @@ def test_from_where_an_order_says_something():
 
 # ---- measured --------------------------------------------------------------------------------------------------------
 
-PRACTICAL = {
-    "ucb-h": 0.05,
-    "ucb-b": 0.05,
-    "ucb2-h": 0.05,
-    "ucb2-b": 0.05,
-    "q-h": 0.05,
-    "q-b": 0.05,
-    "stage-q": 0.05,
-    "ucb-advantage": 0.01,
-    "ucbvi": 0.001,
-    "ucbvi-bf": 0.005,
-    "mvp": 0.001,
-    "ucrl2": 0.05,
-}
+PRACTICAL = module_of(Path(__file__).parents[1] / "docs" / "orders.py").PRACTICAL  # the scales of the page
 
 
 @pytest.mark.slow

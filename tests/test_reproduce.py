@@ -1,6 +1,5 @@
 """The reproduction: resumable, whole, and its verdicts turn when the learner is broken on purpose."""
 
-import importlib.util
 import json
 import sys
 from pathlib import Path
@@ -9,6 +8,7 @@ import numpy as np
 import pytest
 
 import lowswitch
+from conftest import module_of
 from lowswitch import kernels
 from lowswitch.cli import main
 from lowswitch.reproduce import CLAIMS, reproduce
@@ -85,9 +85,7 @@ def broken(request, tmp_path, monkeypatch):
         source = source.replace(right, wrong)
     path = tmp_path / f"broken_{abs(hash(request.param))}.py"
     path.write_text(source.replace("cache=True", "cache=False"))
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    module = module_of(path)
     monkeypatch.setitem(sys.modules, "lowswitch.kernels", module)
     monkeypatch.setattr(lowswitch, "kernels", module)
 
