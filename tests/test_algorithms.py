@@ -60,6 +60,14 @@ def test_iota_by_hand():
     assert ls.ucb_hoeffding(p=0.5).iota(horizon=2, states=3, actions=5, episodes=7) == math.log(3 * 5 * 2 * 7 / 0.5)
 
 
+def test_every_recipe_shows_the_options_that_all_have():
+    for make in RECIPES.values():
+        assert inspect.signature(make).parameters.keys() >= {"p", "deployments", "switches", "last", "scales"}
+        assert "scales: those of the bonus in a mixture" in inspect.getdoc(make)
+    with pytest.raises(TypeError, match="ucbvi has no option 'deployment'; did you mean 'deployments'"):
+        ls.ucbvi(deployment=3)
+
+
 def test_caps():
     assert ls.QLearning().caps(3).tolist() == [3, 3, 3]
     assert ls.QLearning(clip="remaining").caps(3).tolist() == [3, 2, 1]

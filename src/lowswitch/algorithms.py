@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import inspect
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, TypedDict, TypeVar, Unpack
+from typing import Any, Literal, TypedDict, TypeVar, Unpack, cast
 
 from lowswitch.naming import literal, nearest
 from lowswitch.parts import (
@@ -35,7 +36,11 @@ from lowswitch.schedules import UCB2, Budget, EveryVisit, Grid, Growth, Last, Pl
 
 
 class Shared(TypedDict, total=False):
-    """Options of every recipe: the failure probability, a hard budget with its last deployment, and the scales of a mixture."""
+    """Options of every recipe.
+
+    p: the failure probability. deployments, switches: a hard budget. last: whether its last deployment is "usual" or "greedy", without
+    exploration. scales: those of the bonus in a mixture, one for each member, such as (1, 0.3, 0.1) or "1/0.3/0.1".
+    """
 
     p: float
     deployments: int | None
@@ -64,11 +69,20 @@ Recipe = TypeVar("Recipe", bound=Callable[..., Algorithm])
 
 
 def recipe(function: Recipe) -> Recipe:
-    """Show the shared options in the signature, where `help`, the command line and `text_of` look for them."""
+    """Show the shared options in signature and docstring, where `help`, the command line and `text_of` look for them."""
     own = [parameter for parameter in inspect.signature(function).parameters.values() if parameter.name != "shared"]
     shared = [parameter for parameter in inspect.signature(assemble).parameters.values() if parameter.name in Shared.__annotations__]
-    function.__signature__ = inspect.Signature([*own, *shared], return_annotation="Algorithm")  # type: ignore[attr-defined]
-    return function
+    signature = inspect.Signature([*own, *shared], return_annotation="Algorithm")
+
+    @functools.wraps(function)
+    def made(**options: Any) -> Algorithm:
+        for key in options.keys() - signature.parameters.keys():
+            raise TypeError(f"{function.__name__} has no option {key!r}; {nearest(key, signature.parameters)}")
+        return function(**options)
+
+    made.__doc__ = f"{function.__doc__}\n\n{inspect.getdoc(Shared)}"
+    made.__signature__ = signature  # type: ignore[attr-defined]
+    return cast(Recipe, made)
 
 
 # ---- Q-learning --------------------------------------------------------------------------------------------------------
