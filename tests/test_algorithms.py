@@ -30,7 +30,7 @@ EXAMPLES = [
 @pytest.mark.parametrize("algorithm", EXAMPLES, ids=str)
 def test_an_algorithm_survives_a_trip_through_json_and_through_text(algorithm):
     assert Algorithm.from_dict(json.loads(json.dumps(algorithm.to_dict()))) == algorithm
-    assert build(str(algorithm), RECIPES, "algorithm") == algorithm
+    assert Algorithm.from_text(str(algorithm)) == algorithm
 
 
 def test_every_recipe_is_an_example():

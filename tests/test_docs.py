@@ -51,7 +51,10 @@ def assert_prints(printed, shown):
         assert values == pytest.approx(claims, rel=0.02)
 
 
-@pytest.mark.parametrize("name", ["README.md", "docs/index.md", "docs/tutorial.md", "docs/concurrent.md", "docs/adding.md"])
+PROGRAMS = ["README.md", *(f"docs/{name}.md" for name in ("index", "tutorial", "concurrent", "choosing", "adding"))]
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
 def test_the_python_of_a_page_runs_and_prints_what_it_shows(name, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     namespace, printed = {"__name__": name}, None
@@ -226,6 +229,17 @@ def test_few_deployments_cost_little_regret(name):
     for limit, times in most.items():
         assert result.best(deployments=limit).mean("regret") <= times * result.best().mean("regret")
         assert check[str(limit)]["regret"] <= times * check["none"]["regret"]
+
+
+def test_the_readme_has_the_costs_of_the_frontiers():
+    results = [lowswitch.Frontier.load(DOCS / "frontier" / f"{name}.json") for name in PUBLISHED]
+    for limit in (10, 30, 100):
+        times = [result.best(deployments=limit).mean("regret") / result.best().mean("regret") for result in results]
+        assert f"| {limit} deployments | " + " | ".join(f"{ratio:.1f} times" for ratio in times) + " |" in page("README.md")
+    points = [next(point for point in result.points if str(point.algorithm) == "ucb2-b:c=0.01") for result in results]
+    assert "up to {:,}, {:,} and {:,} times, with".format(*(point.most_deployments for point in points)) in page("README.md")
+    ratios = [point.mean("regret") / result.best().mean("regret") for point, result in zip(points, results, strict=True)]
+    assert "with {:.0f}, {:.1f} and {:.0f} times its".format(*ratios) in page("README.md")
 
 
 # ---- the orders --------------------------------------------------------------------------------------------------------

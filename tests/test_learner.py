@@ -37,6 +37,19 @@ def test_ask_and_tell_is_the_simulator(mdp, algorithm):
     assert learner.visits.sum() == EPISODES * mdp.horizon
 
 
+def test_a_learner_says_what_is_spent_of_its_budget(mdp, algorithm):
+    learner, changes = learner_for(mdp, algorithm, EPISODES), []
+    budget = algorithm.schedule if isinstance(algorithm.schedule, ls.Budget) else None
+    for k in range(EPISODES):
+        switch = learner.tell(*play_episode(mdp, learner.policy, 0, k))
+        changes += [] if switch is None else switch.changes.tolist()
+        history = ls.History(np.array(changes).reshape(len(changes), -1)) if changes else None
+        spent = (history.deployments, history.local_switches) if history else (0, 0)
+        assert (learner.deployments, learner.local_switches) == spent
+        assert learner.frozen == (budget is not None and (budget.deployments == spent[0] or budget.switches == spent[1]))
+    assert f"{learner.deployments} deployments)" in repr(learner)
+
+
 def test_one_by_one_is_in_batches(mdp, algorithm):
     single, batched = learner_for(mdp, algorithm, EPISODES), learner_for(mdp, algorithm, EPISODES)
     trajectories, changes = converse(mdp, single, 0, EPISODES)

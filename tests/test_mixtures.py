@@ -165,7 +165,10 @@ def test_the_last_deployment_is_the_only_one_that_is_greedy():
         (lambda: ls.psrl(scales=(1, 0.5)), "there is no bonus to scale; a mixture of posterior samples has members=L"),
         (lambda: ls.ucbvi(deployments=3, last="best"), 'the last deployment is "usual" or "greedy", not \'best\''),
         (lambda: ls.ucbvi(switches=3, last="greedy"), 'last="greedy" needs a number of deployments'),
-        (lambda: ls.ucbvi(last="greedy"), "a budget needs a number of deployments or of switches"),
+        (
+            lambda: ls.ucbvi(last="greedy"),
+            r"last='greedy' is for a budget: give deployments=N beside it \(a grid of N \+ 1 batches has N\)",
+        ),
         (lambda: ls.stage_q(deployments=3, last="greedy"), 'last="greedy" needs estimates without a bonus.*use a planner or psrl'),
     ],
 )

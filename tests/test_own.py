@@ -11,6 +11,7 @@ from conftest import ALGORITHMS, PROBLEMS, Shy, learner_for
 from exam import RULES, same_run, sequential
 from lowswitch.parts import FromCounts
 from lowswitch.reproduce.plain import play_episode
+from lowswitch.schedules import ByVisits, Triggers, Whole
 
 EPISODES = 150
 
@@ -143,7 +144,7 @@ def test_the_deployed_action_stays_among_equals():
     [
         (lambda counts: counts.deployed[0] + 0.5, r"plan must give a whole number for each of \(2, 3\) rows, not float64 of \(2, 3\)"),
         (lambda counts: counts.deployed[0, 0], r"plan must give a whole number for each of \(2, 3\) rows, not int64 of \(3,\)"),
-        (lambda counts: counts.deployed[0] + 7, "plan must give actions 0 to 1, not 7 to 7"),
+        (lambda counts: counts.deployed[0] + 7, "plan gives action 7 at step 0 in state 0, which is not allowed; see counts.allowed"),
         (lambda counts: counts.deployed[0] + 1, "plan gives action 1 at step 1 in state 2, which is not allowed; see counts.allowed"),
         (lambda counts: 1 / 0, "division by zero"),
     ],
@@ -182,3 +183,79 @@ def test_an_own_estimator_goes_through_a_file(tmp_path):
     runs = ls.simulate(mdp, algorithm, episodes=50, seeds=2)
     runs.save(tmp_path / "runs.npz")
     assert ls.load(tmp_path / "runs.npz").algorithm == algorithm
+
+
+@pytest.mark.parametrize("members", [0, -1, 2.5, "a", None, True])
+def test_members_are_counted_in_whole_numbers(members):
+    @dataclass(frozen=True)
+    class Crowd(FromCounts):
+        members: int
+
+    with pytest.raises(ValueError, match=f"members must be a whole number of at least 1, not {members!r}"):
+        ls.Algorithm(estimator=Crowd(members), bonus=ls.NoBonus(), schedule=ls.Growth(2))
+
+
+def test_estimates_that_are_no_numbers_choose_nothing():
+    counts = learner_for(PROBLEMS["dense"](), ALGORITHMS["own"], 10)._family._counts(0)
+    with pytest.raises(ValueError, match=r"estimates must be numbers of shape \(3, 4, 3\), but some are NaN"):
+        counts.greedy(np.full((3, 4, 3), np.nan))
+    with pytest.raises(ValueError, match=r"of shape \(3, 4, 3\), but they are \(4, 3\)"):
+        counts.greedy(np.zeros((4, 3)))
+
+
+def test_what_one_s_own_class_lacks_is_named():
+    @dataclass(frozen=True)
+    class Nothing(FromCounts):
+        pass
+
+    @dataclass(frozen=True)
+    class Never(ByVisits):
+        pass
+
+    mdp = PROBLEMS["dense"]()
+    with pytest.raises(NotImplementedError, match=r"Nothing must define plan\(self, counts\)"):
+        ls.simulate(mdp, ls.Algorithm(estimator=Nothing(), bonus=ls.NoBonus(), schedule=ls.Growth(2)), episodes=9, seeds=1)
+    with pytest.raises(NotImplementedError, match=r"Never must define triggers\(self, \*, horizon, limit\)"):
+        ls.simulate(mdp, ls.q_hoeffding(schedule=Never()), episodes=9, seeds=1)
+
+
+@pytest.mark.parametrize("grid", [(30, 10, 40), (0, 10), (10.5,), ("a",)])
+def test_a_grid_of_one_s_own_is_checked(grid):
+    @dataclass(frozen=True)
+    class Own(Whole):
+        def grid(self, episodes):
+            return grid
+
+        def refresh_bound(self, **size):
+            return len(grid)
+
+    with pytest.raises(ValueError, match="the grid of .*Own.* must (increase|be a whole number)"):
+        learner_for(PROBLEMS["dense"](), ls.ucbvi(schedule=Own()), 50)
+
+
+@pytest.mark.parametrize("triggers", [[1, 2], Triggers(0, (1.5, 2.0))])
+def test_triggers_of_one_s_own_are_checked(triggers):
+    @dataclass(frozen=True)
+    class Own(ByVisits):
+        def triggers(self, *, horizon, limit):
+            return triggers
+
+    with pytest.raises(ValueError, match=r"a schedule gives its triggers as Triggers\(every_until, later\), all whole numbers, not"):
+        learner_for(PROBLEMS["dense"](), ls.ucbvi(schedule=Own()), 50)
+
+
+def test_a_problem_too_large_for_its_plans_is_refused_at_once():
+    large = {"horizon": 10, "states": 20_000, "actions": 4, "episodes": 100}
+    with pytest.raises(ValueError, match=r"4 samples of a posterior with H = 10, S = 20000, A = 4 are 64,000,000,000 draws for each"):
+        ls.Learner(ls.psrl(members=4), **large)
+    with pytest.raises(
+        ValueError, match=r"the transitions of H = 10, S = 200000, A = 4 in one table, which plan is given, need [\d,.]+ GiB"
+    ):
+        ls.Learner(ALGORITHMS["own"], **large | {"states": 200_000})
+
+
+def test_a_class_of_a_script_is_not_to_be_imported(tmp_path):
+    data = ls.Algorithm(estimator=Shy(), bonus=ls.NoBonus(), schedule=ls.Growth(2)).to_dict()
+    data["estimator"]["kind"] = "__main__.Shy"
+    with pytest.raises(ValueError, match=r"unknown estimator '__main__.Shy'; it was defined in a script; define it in a module"):
+        ls.Algorithm.from_dict(data)

@@ -328,7 +328,9 @@ def schedule_text(schedule: PlainSchedule) -> str | PlainSchedule:
 
 def under_budget(schedule: PlainSchedule | Budget, deployments: int | None, switches: int | None, last: Last) -> PlainSchedule | Budget:
     """The schedule under a hard budget, where one is given."""
-    if deployments is None and switches is None and last == "usual":
+    if deployments is None and switches is None:
+        if last != "usual":
+            raise ValueError(f"last={last!r} is for a budget: give deployments=N beside it (a grid of N + 1 batches has N)")
         return schedule
     if isinstance(schedule, Budget):
         raise ValueError(f"there is a budget already: {schedule!r}; give it once")

@@ -264,6 +264,7 @@ def list_algorithms(_: argparse.Namespace) -> None:
     print(f"every algorithm: {_options(assemble, Shared.__annotations__)}")
     print("    p: the failure probability; a budget of deployments or switches, and its last deployment: usual or greedy;")
     print("    scales: those of the bonus in a mixture, such as 1/0.3/0.1 (of psrl: members).")
+    print("schedules: every, ucb2, growth/2, stages, visits/1-5-25, whole/2/10, grid/geometric/30, grid/10-100-1000")
 
 
 def _listing(known: Mapping[str, Callable[..., Any]], hidden: Collection[str] = ()) -> str:

@@ -45,7 +45,7 @@ class Learner:
 
     def __repr__(self) -> str:
         size = f"horizon={self.horizon}, states={self.states}, actions={self.actions}"
-        return f"Learner({self.algorithm}, {size}, told {self.told:,} of {self.episodes:,} episodes)"
+        return f"Learner({self.algorithm}, {size}, told {self.told:,} of {self.episodes:,} episodes, {self.deployments:,} deployments)"
 
     @property
     def policy(self) -> np.ndarray:
@@ -83,6 +83,22 @@ class Learner:
     def visits(self) -> np.ndarray:
         """How often each (h, x, a) was visited [H, S, A], a copy."""
         return self._family.visits()
+
+    @property
+    def deployments(self) -> int:
+        """How often the policy has changed; of a budget, how much is spent."""
+        return int(self._family.tables.clock[0])
+
+    @property
+    def local_switches(self) -> int:
+        """In how many rows the policy has changed, summed over all deployments."""
+        return int(self._family.tables.clock[1])
+
+    @property
+    def frozen(self) -> bool:
+        """Whether a budget is spent, so that the policy stays as it is for good."""
+        pace = self._family.rule.pace
+        return bool(self.deployments >= pace.deployments or self.local_switches >= pace.switches)
 
     @property
     def loud_share(self) -> float:
@@ -189,7 +205,8 @@ def checked_batch(states: Any, actions: Any, rewards: Any, allowed: np.ndarray) 
 
 def require_algorithm(algorithm: Any) -> Algorithm:
     if not isinstance(algorithm, Algorithm):
-        raise ValueError(f"algorithm must be an Algorithm such as lowswitch.ucb2_bernstein(c=0.05), not {algorithm!r}")
+        hint = "; Algorithm.from_text reads a text" if isinstance(algorithm, str) else ""
+        raise ValueError(f"algorithm must be an Algorithm such as lowswitch.ucb2_bernstein(c=0.05), not {algorithm!r}{hint}")
     return algorithm
 
 

@@ -20,7 +20,10 @@ Data = Literal["current", "all", "newest"]
 def positive(name: str, value: float) -> float:
     """A scale as a float, or an error."""
     if not (is_number(value) and value > 0):
-        raise ValueError(f"{name} must be a positive number, not {value!r}; 1 is the provable scale, 0.01 to 0.1 the practical one")
+        raise ValueError(
+            f"{name} must be a positive number, not {value!r}; 1 is the provable scale, 0.01 to 0.1 are practical for Q-learners, "
+            "and 0.001 for planners"
+        )
     return float(value)
 
 
@@ -116,7 +119,12 @@ class Posterior:
 
 
 class Counts(NamedTuple):
-    """What was seen so far, as a planner of one's own reads it."""
+    """What was seen so far, as a planner of one's own reads it.
+
+    visits, rewards, squares [H, S, A]: how often each (h, x, a) was visited, and the sums of its rewards and of their squares. successors
+    [H, S, A, S]: how often each state came next; of the last step nobody knows. allowed [H, S, A]. deployed [members, H, S]. episodes:
+    learned so far. last: no deployment can follow this one. generator: noise that depends on the seed and the number of the plan alone.
+    """
 
     visits: np.ndarray  # [H, S, A]
     rewards: np.ndarray  # [H, S, A]  their sums
@@ -130,6 +138,9 @@ class Counts(NamedTuple):
 
     def greedy(self, q: np.ndarray, member: int = 0) -> np.ndarray:  # [H, S]
         """The best allowed actions for estimates [H, S, A]: the deployed one if it is among them, else the lowest index."""
+        if np.shape(q) != self.allowed.shape or np.isnan(q).any():
+            what = "some are NaN" if np.shape(q) == self.allowed.shape else f"they are {np.shape(q)}"
+            raise ValueError(f"estimates must be numbers of shape {self.allowed.shape}, but {what}")
         masked = np.where(self.allowed, q, -np.inf)
         incumbent = np.take_along_axis(masked, self.deployed[member][..., None], axis=-1)[..., 0]
         best: np.ndarray = np.where(incumbent >= masked.max(axis=-1), self.deployed[member], masked.argmax(axis=-1))
@@ -144,7 +155,7 @@ class FromCounts:
 
     def plan(self, counts: Counts) -> np.ndarray:  # [H, S], or [members, H, S]
         """The policies to deploy now."""
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__} must define plan(self, counts)")
 
 
 def require_truth(name: str, value: object) -> None:
@@ -270,6 +281,7 @@ class Algorithm:
             raise ValueError(f"p must lie strictly between 0 and 1, not {self.p!r}; it is the probability that the guarantee may fail")
         object.__setattr__(self, "p", float(self.p))
         object.__setattr__(self, "scales", checked_scales(self.scales, self.bonus))
+        whole_number("members", self.members)
         if isinstance(self.schedule, Budget) and self.schedule.last == "greedy" and not self.replans:
             raise ValueError(
                 f'last="greedy" needs estimates without a bonus, which {type(self.estimator).__name__} does not have; use a planner or psrl'
@@ -314,6 +326,15 @@ class Algorithm:
             raise ValueError(f"an algorithm needs {', '.join(sorted(missing))}; write it with to_dict")
         parts = {name: _part_from_dict(name, data[name]) for name in PARTS}
         return cls(**parts, p=data["p"], scales=data.get("scales", (1.0,)))
+
+    @classmethod
+    def from_text(cls, text: str) -> Algorithm:
+        """The recipe in the command line's words, such as ucb2-b:c=0.05; what `str` and the frontier's tables print."""
+        from lowswitch.algorithms import RECIPES
+        from lowswitch.naming import build
+
+        algorithm: Algorithm = build(text, RECIPES, "algorithm")
+        return algorithm
 
     def __str__(self) -> str:
         """The command line's way to write it, without what is default."""
@@ -367,6 +388,9 @@ def _part_from_dict(name: str, data: dict[str, Any]) -> Any:
     fields = {key: _part_from_dict(name, value) if isinstance(value, dict) else value for key, value in data.items()}
     kind = fields.pop("kind")
     if kind not in kinds:
-        hint = f"import {kind.rpartition('.')[0]} first" if "." in kind else nearest(kind, kinds)
+        module = kind.rpartition(".")[0]
+        hint = f"import {module} first" if module else nearest(kind, kinds)
+        if module == "__main__":
+            hint = "it was defined in a script; define it in a module that both who saves and who loads import"
         raise ValueError(f"unknown {name} {kind!r}; {hint}")
     return kinds[kind](**fields)

@@ -62,7 +62,7 @@ class ByVisits:
     by_row = True
 
     def triggers(self, *, horizon: int, limit: int) -> Triggers:
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__} must define triggers(self, *, horizon, limit)")
 
     def grid(self, episodes: int) -> tuple[int, ...]:
         return ()
@@ -193,7 +193,7 @@ class Whole:
         return ()
 
     def refresh_bound(self, *, horizon: int, states: int, actions: int, episodes: int) -> float:
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__} must define refresh_bound(self, *, horizon, states, actions, episodes)")
 
     def switch_bound(self, *, horizon: int, states: int, actions: int, episodes: int) -> float:
         """H S times the number of refreshes."""

@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 
 from lowswitch.arrays import NEVER, Pace
-from lowswitch.schedules import Budget, Schedule, WholePolicy
+from lowswitch.schedules import Budget, Schedule, Triggers, WholePolicy, increasing
 
 
 def compile_pace(schedule: Schedule, *, horizon: int, states: int, episodes: int, replans: bool) -> Pace:
@@ -15,11 +15,14 @@ def compile_pace(schedule: Schedule, *, horizon: int, states: int, episodes: int
     plain: Schedule = schedule.schedule if isinstance(schedule, Budget) else schedule
     whole = plain if isinstance(plain, WholePolicy) else None
     budgets = (schedule.deployments, schedule.switches) if isinstance(schedule, Budget) else (None, None)
+    grid = plain.grid(episodes)
+    if len(grid):
+        increasing(f"the grid of {plain!r}", grid)
     deployments, switches = (NEVER * NEVER if budget is None else budget for budget in budgets)
     return Pace(
         factor=whole.factor if whole else 0.0,
         least=whole.least if whole else 1,
-        grid=np.array([*plain.grid(episodes), NEVER], dtype=np.int64),
+        grid=np.array([*grid, NEVER], dtype=np.int64),
         deployments=deployments,
         switches=switches,
         room=horizon if plain.by_row and not replans else horizon * states,
@@ -31,6 +34,8 @@ def compile_pace(schedule: Schedule, *, horizon: int, states: int, episodes: int
 def compile_triggers(schedule: Schedule, *, horizon: int, limit: int) -> tuple[int, np.ndarray]:
     """Each visit count up to the first result is a trigger, and then those of the second; its last is NEVER."""
     triggers = schedule.triggers(horizon=horizon, limit=limit)
+    if not (isinstance(triggers, Triggers) and all(isinstance(count, int | np.integer) for count in triggers.later)):
+        raise ValueError(f"a schedule gives its triggers as Triggers(every_until, later), all whole numbers, not {triggers!r}")
     if any(after <= before for before, after in itertools.pairwise([triggers.every_until, *triggers.later])):
         raise ValueError(f"the triggers of a schedule must increase, not {triggers.first(20)} as those of {schedule!r}")
     return triggers.every_until, np.array([*triggers.later, NEVER], dtype=np.int64)

@@ -28,6 +28,8 @@ from lowswitch.parts import (
 )
 from lowswitch.streams import MEMBERS, SAMPLES, learner_stream
 
+_MOST_DRAWS = 10**10  # of gamma variates, about two minutes
+
 
 class Planner(Proposing):
     """The learners of `note_visit` and `plan_proposal`, and those that plan in Python."""
@@ -39,7 +41,9 @@ class Planner(Proposing):
 
     @classmethod
     def of(cls, algorithm: Algorithm, size: Size, allowed: np.ndarray) -> Planner:
-        return cls(algorithm.estimator, compile_plan_rule(algorithm, size, allowed), allowed)
+        rule = compile_plan_rule(algorithm, size, allowed)
+        require_feasible(rule)
+        return cls(algorithm.estimator, rule, allowed)
 
     def fresh(self, seed: int) -> Planner:
         other = type(self)(self.estimator, self.rule, self.allowed)
@@ -68,7 +72,6 @@ class Planner(Proposing):
 
         H, S, A = self.allowed.shape
         records, clock = self.tables.records.reshape(H, S, A), self.tables.clock
-        require_memory(H * S * A * S * 8, f"the transitions of H = {H}, S = {S}, A = {A} in one table")
         successors = np.zeros((H * S * A, S), dtype=np.int64)
         kernels.spread_successors(self.rule, self.tables, successors)
         return Counts(
@@ -206,13 +209,27 @@ def checked_policies(policies: Any, members: int, allowed: np.ndarray) -> np.nda
     if actions.shape != (members, H, S) or not np.issubdtype(actions.dtype, np.integer):
         kind = f"{actions.dtype} of {np.shape(policies)}"
         raise ValueError(f"plan must give a whole number for each of {(H, S) if members == 1 else (members, H, S)} rows, not {kind}")
-    if actions.min() < 0 or actions.max() >= allowed.shape[2]:
-        raise ValueError(f"plan must give actions 0 to {allowed.shape[2] - 1}, not {actions.min()} to {actions.max()}")
-    forbidden = np.argwhere(~allowed[np.arange(H)[:, None], np.arange(S), actions])
-    if len(forbidden):
-        m, h, x = forbidden[0]
+    known = (actions >= 0) & (actions < allowed.shape[2])
+    wrong = np.argwhere(~known | ~allowed[np.arange(H)[:, None], np.arange(S), np.where(known, actions, 0)])
+    if len(wrong):
+        m, h, x = wrong[0]
         raise ValueError(f"plan gives action {actions[m, h, x]} at step {h} in state {x}, which is not allowed; see counts.allowed")
     return actions
+
+
+def require_feasible(rule: PlanRule) -> None:
+    """Say before it begins that a plan cannot be made: it would not fit, or take minutes in which nothing can interrupt it."""
+    from lowswitch import kernels
+
+    H, S, A = rule.H, rule.S, rule.A
+    if rule.kind == kernels.OWN:
+        require_memory(H * S * A * S * 8, f"the transitions of H = {H}, S = {S}, A = {A} in one table, which plan is given,")
+    draws = rule.members * H * S * A * S
+    if rule.kind == kernels.SAMPLED and draws > _MOST_DRAWS:
+        raise ValueError(
+            f"{rule.members} samples of a posterior with H = {H}, S = {S}, A = {A} are {draws:,} draws for each deployment, "
+            f"and more than {_MOST_DRAWS:,} take too long; use fewer members or states, or another planner"
+        )
 
 
 def require_memory(need: int, what: str) -> None:
@@ -221,5 +238,5 @@ def require_memory(need: int, what: str) -> None:
     if need > have:
         raise ValueError(
             f"{what} need {need / 2**30:,.1f} GiB, and this machine has {have / 2**30:,.1f}; "
-            "use a smaller problem, pooled=True where it is stationary, or a Q-learner"
+            "use a smaller problem or a Q-learner, or of the library's planners pooled=True where all steps are alike"
         )
