@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import math
 import os
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,6 +26,10 @@ if TYPE_CHECKING:
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")  # Okabe and Ito: told apart by all eyes
 DASHES = ("-", "--", "-.", ":")
 BAND = (0.1, 0.9)  # quantiles over the seeds
+
+_CHARACTER, _HANDLE = 0.087, 0.7  # inches: a letter of 10 points, and the line before a name of the legend with the gap after it
+_PANEL = 36  # characters above a panel that stay clear of the next one
+_LINE = 0.22  # inches: a line of the legend or of a title
 
 FORMATS = (".png", ".svg", ".pdf")
 PANELS = {  # title and unit
@@ -175,7 +180,10 @@ def labelled(several: Any) -> dict[str, Runs]:
 
 
 def plot_grid(problems: Mapping[str, Mapping[str, Runs]], *, path: str | os.PathLike[str] | None = None) -> Figure:
-    """A row of panels for each problem, and one legend for all; a regret that no run knows has no panel."""
+    """A row of panels for each problem, and one legend for all, a name a line where they are long.
+
+    A regret that no run knows has no panel.
+    """
     if not problems or not all(problems.values()):
         raise ValueError("there is nothing to plot; give at least one run")
     from matplotlib.figure import Figure
@@ -183,19 +191,57 @@ def plot_grid(problems: Mapping[str, Mapping[str, Runs]], *, path: str | os.Path
     panels = {
         name: words for name, words in PANELS.items() if any(_known(run, name) for runs in problems.values() for run in runs.values())
     }
-    figure = Figure(figsize=(11 * len(panels) / len(PANELS), 0.8 + 3.1 * len(problems)), layout="constrained")
+    width = 11 * len(panels) / len(PANELS)  # inches
+    figure = Figure(layout="constrained")
     grid = figure.subplots(len(problems), len(panels), squeeze=False, sharex="row")
+    lines = 0  # that need room of their own
     for row, (title, runs) in zip(grid, problems.items(), strict=True):
+        before, more = _before_panel_names(figure, title, width, alone=len(problems) == 1)
+        lines += more
         for axes, (name, (words, unit)) in zip(row, panels.items(), strict=True):
             _draw_panel(axes, runs, name)
-            axes.set_title(words if not title else f"{title}: {words}", fontsize=10)
+            axes.set_title(before + words, fontsize=10)
             axes.set_xlabel("episodes")
             axes.set_ylabel(unit)
-    handles, labels = grid[0][0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=min(4, len(labels)), frameon=False)
+    lines += _draw_legend(figure, grid[0][0], width)
+    figure.set_size_inches(width, 0.8 + 3.1 * len(problems) + _LINE * lines)
     if path is not None:
         save_figure(figure, path)
     return figure
+
+
+def _before_panel_names(figure: Figure, title: str, width: float, *, alone: bool) -> tuple[str, int]:
+    """What stands before the names of a row's panels, and the lines it takes; a long title has its own, of a row alone once for all."""
+    longest = max(len(words) for words, _ in PANELS.values())
+    if not title or len(title) + 2 + longest <= _PANEL:
+        return f"{title}: " if title else "", 0
+    if alone:
+        text = wrapped(title, int(width / 1.1 / _CHARACTER))
+        figure.suptitle(text, fontsize=11)
+        return "", 1 + text.count("\n")
+    text = wrapped(title, _PANEL)
+    return f"{text}\n", 1 + text.count("\n")
+
+
+def _draw_legend(figure: Figure, axes: Axes, width: float) -> int:
+    """The legend below all panels, in up to four columns if that fits, else a name a line; return how many lines it has beyond two."""
+    handles, labels = axes.get_legend_handles_labels()
+    columns = min(4, len(labels))
+    if columns * (_HANDLE + _CHARACTER * max(map(len, labels))) > width:
+        columns, labels = 1, [wrapped(label, int((width - _HANDLE) / _CHARACTER)) for label in labels]
+    figure.legend(handles, labels, loc="outside lower center", ncols=columns, frameon=False)
+    lines: int = sum(1 + label.count("\n") for label in labels)
+    return max(0, math.ceil(lines / columns) - 2)
+
+
+def wrapped(text: str, width: int) -> str:
+    """The text on lines of about `width` characters, broken after commas and spaces, or anywhere in a longer word."""
+    lines = [""]
+    for piece in re.findall(rf"[^, ]{{1,{width}}}[, ]*|[, ]+", text):
+        if len(lines[-1]) + len(piece.rstrip()) > width and lines[-1]:
+            lines.append("")
+        lines[-1] += piece
+    return "\n".join(line.rstrip() for line in lines)
 
 
 def _known(run: Runs, name: str) -> bool:
