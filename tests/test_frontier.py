@@ -141,6 +141,13 @@ def test_what_never_changed_anything_has_a_place_in_the_figure(regret):
     assert 0 in axes.get_xticks()
 
 
+def test_a_frontier_prints_as_a_line():
+    result = toy(point(0, [9, 9], [10, 10]), point(1, [0, 0], [2, 2], finalist=False), budget=10)
+    best = "Point(rmax:known=1, finalist, 2 seeds, regret 9, deployments 10, local switches 10, at most 10 deployments)"
+    race = "2 algorithms within 10 deployments, 1 finalist"
+    assert repr(result) == f"Frontier(toy, horizon=1, states=1, actions=2, 1,000 episodes, {race}, best {best})"
+
+
 # ---- the race ----------------------------------------------------------------------------------------------------------
 
 

@@ -27,6 +27,12 @@ def test_means_are_printed_to_a_sensible_precision():
     assert report.mean_and_interval(np.array([7])) == "7"
 
 
+def test_means_in_words():
+    costs = {"regret": np.array([1795.5, 1796.5]), "local_switches": np.array([7, 8]), "deployments": np.array([3, 3])}
+    assert report.means(**costs) == "regret 1,796, local switches 7.50, deployments 3"
+    assert report.means(regret=np.array([math.nan])) == "regret unknown"
+
+
 def test_tables_align():
     assert report.table(["name", "n"], [["a", "10"], ["long name", "9,999"]]).splitlines() == [
         "name           n",

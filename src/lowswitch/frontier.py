@@ -70,6 +70,11 @@ class Point:
     finalist: bool
     most_deployments: int  # in any seed, those of the selection too
 
+    def __repr__(self) -> str:
+        kind, seeds = "finalist" if self.finalist else "ruled out", f"{len(self.costs.seeds)} seed{'s' * (len(self.costs.seeds) > 1)}"
+        costs = report.means(regret=self.costs.regret, deployments=self.costs.deployments, local_switches=self.costs.local_switches)
+        return f"Point({self.algorithm}, {kind}, {seeds}, {costs}, at most {self.most_deployments:,} deployments)"
+
     def mean(self, name: Axis | Literal["regret", "seconds"]) -> float:
         """The mean over the seeds."""
         return float(getattr(self.costs, name).mean())
@@ -106,6 +111,13 @@ class Frontier:
     optimal_value: float
     points: tuple[Point, ...]  # in the order of the portfolio
     budget: int | None = None  # deployments that all were kept to
+
+    def __repr__(self) -> str:
+        size = f"horizon={self.horizon}, states={self.states}, actions={self.actions}, {self.episodes:,} episodes"
+        within = "" if self.budget is None else f" within {self.budget:,} deployments"
+        race = f"{len(self.points)} algorithms{within}, {len(self.finalists)} finalist{'s' * (len(self.finalists) > 1)}"
+        best = f", best {self.best()!r}" if self.finalists else ""
+        return f"Frontier({f'{self.name}, ' if self.name else ''}{size}, {race}{best})"
 
     @property
     def finalists(self) -> tuple[Point, ...]:

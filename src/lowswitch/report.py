@@ -41,11 +41,11 @@ PANELS = {  # title and unit
 
 def half_width(values: np.ndarray, confidence: float = 0.95) -> float:
     """Half the width of Student's confidence interval for the mean."""
-    from scipy.special import stdtrit
-
     size = len(values)
     if size < 2:
         return math.nan
+    from scipy.special import stdtrit
+
     return float(stdtrit(size - 1, (1 + confidence) / 2) * values.std(ddof=1) / math.sqrt(size))
 
 
@@ -57,6 +57,12 @@ def mean_and_interval(values: np.ndarray) -> str:
     spread = 0.0 if math.isnan(half) else half
     digits = 0 if max(abs(mean), spread) >= 100 or (spread == 0 and mean.is_integer()) else 2
     return f"{mean:,.{digits}f}" + ("" if math.isnan(half) else f" ± {half:,.{digits}f}")
+
+
+def means(**costs: np.ndarray) -> str:
+    """`regret 1,796, local switches 7,008`: the means in words, for one line."""
+    texts = {name.replace("_", " "): mean_and_interval(np.array([values.mean()])) for name, values in costs.items()}
+    return ", ".join(f"{name} {'unknown' if text == '-' else text}" for name, text in texts.items())
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
