@@ -83,6 +83,10 @@ def test_figures_that_cannot_be_written(results, path, message):
         ls.plot(results, path=path)
 
 
+def test_a_figure_without_a_legend(results):
+    assert not ls.plot({"_hidden": results["ucb-h"]}).legends[0].get_texts()
+
+
 def test_nothing_to_plot():
     with pytest.raises(ValueError, match="nothing to plot"):
         ls.plot([])

@@ -232,8 +232,8 @@ def _before_panel_names(figure: Figure, title: str, width: float, *, alone: bool
 def _draw_legend(figure: Figure, axes: Axes, width: float) -> int:
     """The legend below all panels, in up to four columns if that fits, else a name a line; return how many lines it has beyond two."""
     handles, labels = axes.get_legend_handles_labels()
-    columns = min(4, len(labels))
-    if columns * (_HANDLE + _CHARACTER * max(map(len, labels))) > width:
+    columns = max(1, min(4, len(labels)))  # matplotlib leaves out a label that is empty or begins with _
+    if columns * (_HANDLE + _CHARACTER * max(map(len, labels), default=0)) > width:
         columns, labels = 1, [wrapped(label, int((width - _HANDLE) / _CHARACTER)) for label in labels]
     figure.legend(handles, labels, loc="outside lower center", ncols=columns, frameon=False)
     lines: int = sum(1 + label.count("\n") for label in labels)
