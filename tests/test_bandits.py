@@ -94,6 +94,13 @@ def test_results_count_the_paper_s_pulls(algorithm, means):
 # ---- formulas by hand ------------------------------------------------------------------------------------------------
 
 
+def test_runs_print_as_a_line():
+    runs = bandits.simulate([0.4, 0.6], bandits.ucb1(), pulls=1000, runs=1)
+    size = "arms=2, 1,000 pulls, 1 run"
+    assert repr(runs).startswith(f"BanditRuns({runs.algorithm}, {size}, regret ")
+    assert repr(runs).endswith(f", switches {runs.switches[0]:,}, batches {runs.batches[0]:,})")
+
+
 def test_widths_by_hand():
     assert kernels.ucb1_width(8, 3) == pytest.approx(math.sqrt(2 * math.log(2)))  # 2 ln 8 / 3
     assert kernels.ucb2_width(2, 2, 0.5) == pytest.approx(math.sqrt(3 / 8))  # ln e = 1

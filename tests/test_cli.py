@@ -143,6 +143,11 @@ def test_importing_and_helping_is_light():
     assert subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout == "[]\n"
 
 
+def test_completion_offers_the_public_names_only():
+    assert [name for name in dir(ls) if not name.startswith("__")] == sorted(ls.__all__)
+    assert "__version__" in dir(ls)
+
+
 def test_bandits_and_machines_are_loaded_when_they_are_used():
     script = (
         "import sys, lowswitch as ls\n"

@@ -913,6 +913,15 @@ def test_a_result_is_saved_whole(tmp_path):
         ls.load(tmp_path / "other.npz")
 
 
+def test_a_result_prints_as_a_line():
+    run = concurrent.run(PROBLEMS["dense"](), ALGORITHMS["ucb2-b"], 200, machines=7)
+    text = repr(run)
+    assert text.startswith(
+        f"ConcurrentRun({run.algorithm}, horizon=3, states=4, actions=3, 7 machines, rule 'switch', seed 0, 200 episodes"
+    )
+    assert text.endswith(f"local switches {run.local_switches[0]:,}, deployments {run.deployments[0]:,})")
+
+
 def test_the_summary_says_what_was_thrown_away(capsys):
     run = concurrent.run(PROBLEMS["dense"](), ALGORITHMS["ucb2-b"], 200, machines=7)
     run.summary()

@@ -6,6 +6,7 @@ import signal
 
 import numpy as np
 import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 import lowswitch as ls
 from lowswitch import frontier_report, storage
@@ -35,8 +36,8 @@ def point(i, regret, deployments, switches=None, *, finalist=True, most=None):
     return Point(algorithm=ls.rmax(known=i + 1), costs=costs, finalist=finalist, most_deployments=most or int(deployments.max()))
 
 
-def toy(*points):
-    return Frontier(name="toy", horizon=1, states=1, actions=2, episodes=1000, optimal_value=1.0, points=points)
+def toy(*points, budget=None):
+    return Frontier(name="toy", horizon=1, states=1, actions=2, episodes=1000, optimal_value=1.0, points=points, budget=budget)
 
 
 def known(points):
@@ -111,6 +112,42 @@ def test_the_table_names_what_to_use_and_the_figure_has_a_letter_for_each_line()
     assert all(f"{letter}  rmax" in figure.subfigs[1].texts[0].get_text() for letter in letters)
 
 
+def test_limits_end_with_the_budget():
+    points = point(0, [10, 12], [5, 5]), point(1, [6, 8], [20, 22]), point(2, [1, 3], [30, 30])
+    assert list(toy(*points, budget=30).limits()) == [10, 30]
+    assert list(toy(*points, budget=40).limits()) == [10, 30, 40]
+    assert list(toy(points[0], budget=10).limits()) == [10]
+    lines = toy(*points[:2], budget=25).table().splitlines()
+    assert lines[-4].split() == ["use", "deployments", "per", "episode", "of", "the", "budget", "most"]
+    assert [line.split() for line in lines[-2:]] == [
+        ["rmax:known=1", "at", "most", "10", "0.01100", "1.57", "x", "5"],
+        ["rmax:known=2", "budget", "of", "25", "0.00700", "1.00", "x", "22"],
+    ]
+
+
+def test_the_table_says_that_it_shows_the_fronts_only():
+    result = toy(point(0, [4], [7]), point(1, [5], [9]), point(2, [6], [9], finalist=False))
+    assert "3 algorithms, 2 of them finalists on 1 fresh seeds, 1 on a front and shown; means" in result.table()
+
+
+@pytest.mark.parametrize("regret", [[9, 9], [0, 0]])
+def test_what_never_changed_anything_has_a_place_in_the_figure(regret):
+    figure = toy(point(0, regret, [0, 0]), point(1, [6, 8], [20, 22]), point(2, [1, 3], [90, 90])).plot()
+    axes = figure.subfigs[0].axes[0]
+    FigureCanvasAgg(figure).draw()
+    assert "A" in [text.get_text() for text in axes.texts]
+    place = axes.transAxes.inverted().transform(axes.transData.transform((0, regret[0] / 1000)))
+    assert ((place > 0) & (place < 1)).all()
+    assert 0 in axes.get_xticks()
+
+
+def test_a_frontier_prints_as_a_line():
+    result = toy(point(0, [9, 9], [10, 10]), point(1, [0, 0], [2, 2], finalist=False), budget=10)
+    best = "Point(rmax:known=1, finalist, 2 seeds, regret 9, deployments 10, local switches 10, at most 10 deployments)"
+    race = "2 algorithms within 10 deployments, 1 finalist"
+    assert repr(result) == f"Frontier(toy, horizon=1, states=1, actions=2, 1,000 episodes, {race}, best {best})"
+
+
 # ---- the race ----------------------------------------------------------------------------------------------------------
 
 
@@ -169,7 +206,7 @@ def test_a_budget_is_kept_by_all_and_an_own_smaller_one_stays():
     assert len(result.points) == len(FEW) + 1  # the last is the second by this budget
     assert [one.algorithm.schedule.deployments for one in result.points] == [7, 7, 7, 7, 7, 3]
     assert max(one.most_deployments for one in result.points) == 7
-    assert result.best(deployments=7).mean("regret") == result.best().mean("regret")
+    assert result.limits() == {7: result.best()}
 
 
 def test_save_and_load(tmp_path):
@@ -178,9 +215,10 @@ def test_save_and_load(tmp_path):
     assert Frontier.load(tmp_path / "frontier.json").to_dict() == result.to_dict()
     with pytest.raises(ValueError, match="cannot read"):
         Frontier.load(tmp_path / "none.json")
-    (tmp_path / "frontier.json").write_text('{"name": "river"}')
-    with pytest.raises(ValueError, match="holds no whole frontier"):
-        Frontier.load(tmp_path / "frontier.json")
+    for text in ('{"name": "river"}', "[]"):
+        (tmp_path / "frontier.json").write_text(text)
+        with pytest.raises(ValueError, match="holds no whole frontier"):
+            Frontier.load(tmp_path / "frontier.json")
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@ import math
 
 import numpy as np
 import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 import lowswitch as ls
 from conftest import ALGORITHMS, PROBLEMS
@@ -24,6 +25,12 @@ def test_means_are_printed_to_a_sensible_precision():
     assert report.mean_and_interval(np.array([1000.0, 3000.0])) == "2,000 ± 12,706"
     assert report.mean_and_interval(np.array([0.5, 0.7])) == "0.60 ± 1.27"
     assert report.mean_and_interval(np.array([7])) == "7"
+
+
+def test_means_in_words():
+    costs = {"regret": np.array([1795.5, 1796.5]), "local_switches": np.array([7, 8]), "deployments": np.array([3, 3])}
+    assert report.means(**costs) == "regret 1,796, local switches 7.50, deployments 3"
+    assert report.means(regret=np.array([math.nan])) == "regret unknown"
 
 
 def test_tables_align():
@@ -76,6 +83,53 @@ def test_figures_that_cannot_be_written(results, path, message):
         ls.plot(results, path=path)
 
 
+def test_a_figure_without_a_legend(results):
+    assert not ls.plot({"_hidden": results["ucb-h"]}).legends[0].get_texts()
+
+
 def test_nothing_to_plot():
     with pytest.raises(ValueError, match="nothing to plot"):
         ls.plot([])
+
+
+# ---- long names --------------------------------------------------------------------------------------------------------
+
+LONG = "psrl:prior=0.1,rewards=mean,members=128,schedule=whole/4.0/10,deployments=10,last=greedy"
+PROBLEM = "random-mdp:states=4,actions=2,horizon=6"
+
+
+def test_lines_are_broken_after_commas_and_spaces_or_within_a_long_word():
+    assert report.wrapped("two words", 9) == "two words"
+    assert report.wrapped("two words", 8) == "two\nwords"
+    assert report.wrapped("a=1,b=2,c=3", 8) == "a=1,b=2,\nc=3"
+    assert report.wrapped("abcdefgh", 3) == "abc\ndef\ngh"
+    assert report.wrapped("", 3) == ""
+
+
+def boxes(figure):
+    """The corners of the legend and of all titles, as shares of the figure."""
+    FigureCanvasAgg(figure).draw()
+    parts = [*figure.legends, *figure.texts, *(axes.title for axes in figure.axes)]
+    return [figure.transFigure.inverted().transform(part.get_window_extent()) for part in parts]
+
+
+@pytest.mark.parametrize("names", [["ucb-h", "ucb2-h"], [f"{LONG},p=0.{i}" for i in range(1, 6)], [LONG + LONG]])
+@pytest.mark.parametrize("titles", [["dense"], [PROBLEM], [PROBLEM + "," + PROBLEM, "dense"]])
+def test_nothing_is_cut_off(results, names, titles):
+    run = results["ucb-h"]
+    figure = report.plot_grid({title: dict.fromkeys(names, run) for title in titles})
+    for corners in boxes(figure):
+        assert (corners >= 0).all()
+        assert (corners <= 1).all()
+
+
+def test_long_names_have_a_line_each_and_the_figure_grows(results):
+    run, names = results["ucb-h"], [f"{LONG},p=0.{i}" for i in range(1, 6)]
+    few, many = ls.plot(results, title="dense"), ls.plot(dict.fromkeys(names, run), title=PROBLEM)
+    assert few.get_size_inches().tolist() == pytest.approx([11, 3.9])
+    assert many.get_size_inches()[1] > 4.5
+    FigureCanvasAgg(many).draw()
+    tops = [text.get_window_extent().y1 for text in many.legends[0].get_texts()]
+    assert len({round(top) for top in tops}) == 5
+    assert many.get_suptitle() == PROBLEM
+    assert [axes.get_title() for axes in many.axes] == ["regret", "local switches", "deployments"]

@@ -164,6 +164,16 @@ def test_regret_may_be_left_out():
     assert (runs.local_switches > 0).all()
 
 
+def test_runs_print_as_a_line():
+    runs = ls.simulate(PROBLEMS["dense"](), ALGORITHMS["ucb2-h"], episodes=2000, seeds=2)
+    costs = (
+        f"regret {runs.regret.mean():,.0f}, local switches {runs.local_switches.mean():,.0f}, deployments {runs.deployments.mean():,.0f}"
+    )
+    assert repr(runs) == f"Runs({runs.algorithm}, horizon=3, states=4, actions=3, 2,000 episodes, 2 seeds, {costs})"
+    unknown = ls.simulate(PROBLEMS["dense"](), ALGORITHMS["ucb2-h"], episodes=100, seeds=1, regret=False)
+    assert "100 episodes, 1 seed, regret unknown, local switches " in repr(unknown)
+
+
 def test_save_and_load(tmp_path, mdp):
     runs = ls.simulate(mdp, ALGORITHMS["ucb2-b"], episodes=200, seeds=3, history=True)
     runs.save(tmp_path / "runs.npz")

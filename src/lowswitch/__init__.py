@@ -61,7 +61,7 @@ else:  # both when they are first used: that keeps the import light
         raise AttributeError(f"module 'lowswitch' has no attribute {name!r}")
 
     def __dir__() -> list[str]:
-        return sorted({*globals(), *__all__})
+        return sorted({*__all__, *(name for name in globals() if name.startswith("__"))})
 
 
 __version__ = "0.1.0"

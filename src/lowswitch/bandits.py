@@ -89,6 +89,12 @@ class BanditRuns:
     curves: BanditCurves
     seconds: float
 
+    def __repr__(self) -> str:
+        from lowswitch import report
+
+        size = f"arms={len(self.means)}, {self.pulls:,} pulls, {len(self.seeds):,} run{'s' * (len(self.seeds) > 1)}"
+        return f"BanditRuns({self.algorithm}, {size}, {report.means(regret=self.regret, switches=self.switches, batches=self.batches)})"
+
     @property
     def regret(self) -> np.ndarray:  # [runs]
         """Exact pseudo-regret, the sum over all pulls of the best mean less the mean of the arm played."""

@@ -70,6 +70,11 @@ class Point:
     finalist: bool
     most_deployments: int  # in any seed, those of the selection too
 
+    def __repr__(self) -> str:
+        kind, seeds = "finalist" if self.finalist else "ruled out", f"{len(self.costs.seeds)} seed{'s' * (len(self.costs.seeds) > 1)}"
+        costs = report.means(regret=self.costs.regret, deployments=self.costs.deployments, local_switches=self.costs.local_switches)
+        return f"Point({self.algorithm}, {kind}, {seeds}, {costs}, at most {self.most_deployments:,} deployments)"
+
     def mean(self, name: Axis | Literal["regret", "seconds"]) -> float:
         """The mean over the seeds."""
         return float(getattr(self.costs, name).mean())
@@ -105,6 +110,14 @@ class Frontier:
     episodes: int
     optimal_value: float
     points: tuple[Point, ...]  # in the order of the portfolio
+    budget: int | None = None  # deployments that all were kept to
+
+    def __repr__(self) -> str:
+        size = f"horizon={self.horizon}, states={self.states}, actions={self.actions}, {self.episodes:,} episodes"
+        within = "" if self.budget is None else f" within {self.budget:,} deployments"
+        race = f"{len(self.points)} algorithms{within}, {len(self.finalists)} finalist{'s' * (len(self.finalists) > 1)}"
+        best = f", best {self.best()!r}" if self.finalists else ""
+        return f"Frontier({f'{self.name}, ' if self.name else ''}{size}, {race}{best})"
 
     @property
     def finalists(self) -> tuple[Point, ...]:
@@ -122,7 +135,10 @@ class Frontier:
         return tuple(kept)
 
     def best(self, *, deployments: int | None = None) -> Point:
-        """The finalist with the least mean regret of those that never deployed more often than this, in any seed."""
+        """The finalist with the least mean regret of those that never exceeded a limit, in any seed.
+
+        deployments: the limit, the most deployments that it may make; any number by default.
+        """
         most = require_count("deployments", deployments) if deployments is not None else self.episodes
         within = [point for point in self.finalists if point.most_deployments <= most]
         if not within:
@@ -131,9 +147,10 @@ class Frontier:
         return min(within, key=lambda point: point.mean("regret"))
 
     def limits(self) -> dict[int | None, Point]:
-        """The best for each of the usual limits on deployments that something keeps to, and for none."""
+        """The best for each of the usual limits on deployments that something keeps to, and last for the budget, or for none."""
         least = min(point.most_deployments for point in self.finalists)
-        return {limit: self.best(deployments=limit) for limit in (*LIMITS, None) if limit is None or limit >= least}
+        usual = [limit for limit in LIMITS if limit >= least and (self.budget is None or limit < self.budget)]
+        return {limit: self.best(deployments=limit) for limit in (*usual, self.budget)}
 
     def table(self) -> str:
         """The fronts and the best for each limit, in words."""
@@ -158,7 +175,7 @@ class Frontier:
     def load(cls, path: str | os.PathLike[str]) -> Frontier:
         """The frontier that `save` wrote."""
         try:
-            data = json.loads(Path(path).read_text(encoding="utf-8"))
+            data = {"budget": None} | json.loads(Path(path).read_text(encoding="utf-8"))  # files of version 0.1.0 do not say
             return cls(**{name: data[name] for name in _FACTS}, points=tuple(map(Point.from_dict, data["points"])))
         except OSError as error:
             raise ValueError(f"cannot read {str(path)!r}: {error.strerror}") from None
@@ -166,7 +183,7 @@ class Frontier:
             raise ValueError(f"{str(path)!r} holds no whole frontier ({error}); save it again") from error
 
 
-_FACTS = ("name", "horizon", "states", "actions", "episodes", "optimal_value")
+_FACTS = ("name", "horizon", "states", "actions", "episodes", "optimal_value", "budget")
 
 
 def frontier(
@@ -210,6 +227,7 @@ def frontier(
         episodes=episodes,
         optimal_value=optimal_value_of(mdp, episodes),
         points=tuple(_point(algorithm, costs, final.get(algorithm)) for algorithm, costs in selection.items()),
+        budget=None if budget is None else int(budget),
     )
 
 

@@ -49,16 +49,21 @@ def table(frontier: Frontier) -> str:
 def heading(frontier: Frontier) -> str:
     """The size of the problem and of the race, in words."""
     size = f"S = {frontier.states}, A = {frontier.actions}, H = {frontier.horizon}; {frontier.episodes:,} episodes"
-    finalists, seeds = len(frontier.finalists), len(frontier.finalists[0].costs.seeds)
-    race = f"{len(frontier.points)} algorithms, {finalists} of them finalists on {seeds} fresh seeds"
+    finalists, shown, seeds = len(frontier.finalists), len(_on_a_front(frontier)), len(frontier.finalists[0].costs.seeds)
+    race = f"{len(frontier.points)} algorithms, {finalists} of them finalists on {seeds} fresh seeds, {shown} on a front and shown"
     return f"{size}, optimal value {frontier.optimal_value:.4f}; {race}; means with 95 % intervals"
+
+
+def _on_a_front(frontier: Frontier) -> list[Point]:
+    """The points of either front, by their deployments."""
+    points = {point for axis in AXES for point in frontier.front(axis)}
+    return sorted(points, key=lambda point: (point.mean("deployments"), point.mean("regret")))
 
 
 def _fronts(frontier: Frontier) -> str:
     fronts = {axis: frontier.front(axis) for axis in AXES}
     rows = []
-    shown = {*fronts["deployments"], *fronts["local_switches"]}
-    for point in sorted(shown, key=lambda point: (point.mean("deployments"), point.mean("regret"))):
+    for point in _on_a_front(frontier):
         costs = point.costs
         rows.append(
             [
@@ -76,19 +81,20 @@ def _fronts(frontier: Frontier) -> str:
 
 
 def _limits(frontier: Frontier) -> str:
-    best = frontier.limits()
-    least = best[None].mean("regret")
+    best, budget = frontier.limits(), frontier.budget
+    least = best[budget].mean("regret")
+    last, all_of_it = ("no limit", "of no limit") if budget is None else (f"budget of {budget:,}", "of the budget")
     rows = [
         [
             str(point.algorithm),
-            "no limit" if limit is None else f"at most {limit}",
+            last if limit == budget else f"at most {limit}",
             f"{point.mean('regret') / frontier.episodes:.5f}",
             f"{point.mean('regret') / least:.2f} x" if least > 0 else "-",
             f"{point.most_deployments:,}",
         ]
         for limit, point in best.items()
     ]
-    return report.table(["use", "deployments", "per episode", "of no limit", "most"], rows)
+    return report.table(["use", "deployments", "per episode", all_of_it, "most"], rows)
 
 
 # ---- the figure --------------------------------------------------------------------------------------------------------
@@ -117,7 +123,9 @@ def plot(frontier: Frontier, *, path: str | os.PathLike[str] | None = None) -> F
 
 
 def _draw_panel(axes: Axes, frontier: Frontier, axis: Axis, letters: dict[Point, str]) -> None:
-    report.dress(axes, log="xy")
+    report.dress(axes)
+    for name, places in zip("xy", _places(frontier, axis, frontier.points).T, strict=True):
+        _scale(axes, name, places)
     for kind, colour in zip(KINDS, report.COLOURS, strict=True):
         for finalist, size, alpha in ((False, 9, 0.3), (True, 18, 0.8)):
             some = [point for point in frontier.points if kind_of(point.algorithm) == kind and point.finalist == finalist]
@@ -138,14 +146,21 @@ def _draw_panel(axes: Axes, frontier: Frontier, axis: Axis, letters: dict[Point,
 
 
 def _places(frontier: Frontier, axis: Axis, points: Sequence[Point]) -> np.ndarray:  # [points, 2]
-    """Where points lie on logarithmic axes; those that never changed anything, or lost nothing, lie nowhere."""
-    places = np.array([(point.mean(axis), point.mean("regret") / frontier.episodes) for point in points]).reshape(-1, 2)
-    return places[(places > 0).all(axis=1)]
+    return np.array([(point.mean(axis), max(0.0, point.mean("regret")) / frontier.episodes) for point in points]).reshape(-1, 2)
+
+
+def _scale(axes: Axes, name: str, places: np.ndarray) -> None:
+    """Make an axis, x or y, logarithmic; where something never changed anything, or lost nothing, with a place for 0."""
+    if (places > 0).all():
+        getattr(axes, f"set_{name}scale")("log")
+    else:
+        least = 10 ** math.floor(math.log10(places[places > 0].min(initial=1)))  # a power of ten, so that no tick comes near that of 0
+        getattr(axes, f"set_{name}scale")("symlog", linthresh=least, linscale=0.5)
 
 
 def _main_points(axes: Axes, frontier: Frontier, axis: Axis) -> list[Point]:
     """The points of a front that get a letter: the best for each limit first, then any that lies apart from those that have one."""
-    front = [point for point in frontier.front(axis) if len(_places(frontier, axis, [point]))]
+    front = frontier.front(axis)
     first = [point for point in front if point in frontier.limits().values()]
     to_panel = axes.transData + axes.transAxes.inverted()
     chosen: list[Point] = []

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import math
 import os
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,6 +27,10 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#0
 DASHES = ("-", "--", "-.", ":")
 BAND = (0.1, 0.9)  # quantiles over the seeds
 
+_CHARACTER, _HANDLE = 0.087, 0.7  # inches: a letter of 10 points, and the line before a name of the legend with the gap after it
+_PANEL = 36  # characters above a panel that stay clear of the next one
+_LINE = 0.22  # inches: a line of the legend or of a title
+
 FORMATS = (".png", ".svg", ".pdf")
 PANELS = {  # title and unit
     "regret": ("regret", "reward lost so far"),
@@ -36,11 +41,11 @@ PANELS = {  # title and unit
 
 def half_width(values: np.ndarray, confidence: float = 0.95) -> float:
     """Half the width of Student's confidence interval for the mean."""
-    from scipy.special import stdtrit
-
     size = len(values)
     if size < 2:
         return math.nan
+    from scipy.special import stdtrit
+
     return float(stdtrit(size - 1, (1 + confidence) / 2) * values.std(ddof=1) / math.sqrt(size))
 
 
@@ -52,6 +57,12 @@ def mean_and_interval(values: np.ndarray) -> str:
     spread = 0.0 if math.isnan(half) else half
     digits = 0 if max(abs(mean), spread) >= 100 or (spread == 0 and mean.is_integer()) else 2
     return f"{mean:,.{digits}f}" + ("" if math.isnan(half) else f" ± {half:,.{digits}f}")
+
+
+def means(**costs: np.ndarray) -> str:
+    """`regret 1,796, local switches 7,008`: the means in words, for one line."""
+    texts = {name.replace("_", " "): mean_and_interval(np.array([values.mean()])) for name, values in costs.items()}
+    return ", ".join(f"{name} {'unknown' if text == '-' else text}" for name, text in texts.items())
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -175,7 +186,10 @@ def labelled(several: Any) -> dict[str, Runs]:
 
 
 def plot_grid(problems: Mapping[str, Mapping[str, Runs]], *, path: str | os.PathLike[str] | None = None) -> Figure:
-    """A row of panels for each problem, and one legend for all; a regret that no run knows has no panel."""
+    """A row of panels for each problem, and one legend for all, a name a line where they are long.
+
+    A regret that no run knows has no panel.
+    """
     if not problems or not all(problems.values()):
         raise ValueError("there is nothing to plot; give at least one run")
     from matplotlib.figure import Figure
@@ -183,19 +197,57 @@ def plot_grid(problems: Mapping[str, Mapping[str, Runs]], *, path: str | os.Path
     panels = {
         name: words for name, words in PANELS.items() if any(_known(run, name) for runs in problems.values() for run in runs.values())
     }
-    figure = Figure(figsize=(11 * len(panels) / len(PANELS), 0.8 + 3.1 * len(problems)), layout="constrained")
+    width = 11 * len(panels) / len(PANELS)  # inches
+    figure = Figure(layout="constrained")
     grid = figure.subplots(len(problems), len(panels), squeeze=False, sharex="row")
+    lines = 0  # that need room of their own
     for row, (title, runs) in zip(grid, problems.items(), strict=True):
+        before, more = _before_panel_names(figure, title, width, alone=len(problems) == 1)
+        lines += more
         for axes, (name, (words, unit)) in zip(row, panels.items(), strict=True):
             _draw_panel(axes, runs, name)
-            axes.set_title(words if not title else f"{title}: {words}", fontsize=10)
+            axes.set_title(before + words, fontsize=10)
             axes.set_xlabel("episodes")
             axes.set_ylabel(unit)
-    handles, labels = grid[0][0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=min(4, len(labels)), frameon=False)
+    lines += _draw_legend(figure, grid[0][0], width)
+    figure.set_size_inches(width, 0.8 + 3.1 * len(problems) + _LINE * lines)
     if path is not None:
         save_figure(figure, path)
     return figure
+
+
+def _before_panel_names(figure: Figure, title: str, width: float, *, alone: bool) -> tuple[str, int]:
+    """What stands before the names of a row's panels, and the lines it takes; a long title has its own, of a row alone once for all."""
+    longest = max(len(words) for words, _ in PANELS.values())
+    if not title or len(title) + 2 + longest <= _PANEL:
+        return f"{title}: " if title else "", 0
+    if alone:
+        text = wrapped(title, int(width / 1.1 / _CHARACTER))
+        figure.suptitle(text, fontsize=11)
+        return "", 1 + text.count("\n")
+    text = wrapped(title, _PANEL)
+    return f"{text}\n", 1 + text.count("\n")
+
+
+def _draw_legend(figure: Figure, axes: Axes, width: float) -> int:
+    """The legend below all panels, in up to four columns if that fits, else a name a line; return how many lines it has beyond two."""
+    handles, labels = axes.get_legend_handles_labels()
+    columns = max(1, min(4, len(labels)))  # matplotlib leaves out a label that is empty or begins with _
+    if columns * (_HANDLE + _CHARACTER * max(map(len, labels), default=0)) > width:
+        columns, labels = 1, [wrapped(label, int((width - _HANDLE) / _CHARACTER)) for label in labels]
+    figure.legend(handles, labels, loc="outside lower center", ncols=columns, frameon=False)
+    lines: int = sum(1 + label.count("\n") for label in labels)
+    return max(0, math.ceil(lines / columns) - 2)
+
+
+def wrapped(text: str, width: int) -> str:
+    """The text on lines of about `width` characters, broken after commas and spaces, or anywhere in a longer word."""
+    lines = [""]
+    for piece in re.findall(rf"[^, ]{{1,{width}}}[, ]*|[, ]+", text):
+        if len(lines[-1]) + len(piece.rstrip()) > width and lines[-1]:
+            lines.append("")
+        lines[-1] += piece
+    return "\n".join(line.rstrip() for line in lines)
 
 
 def _known(run: Runs, name: str) -> bool:

@@ -63,6 +63,20 @@ class Runs:
     history: tuple[History, ...] | None  # one for each seed, where it was asked for
     seconds: float
 
+    def __repr__(self) -> str:
+        seeds = f"{len(self.seeds):,} seed{'s' * (len(self.seeds) > 1)}"
+        return f"Runs({self.algorithm}, {self._size}, {self.episodes:,} episodes, {seeds}, {self._means})"
+
+    @property
+    def _size(self) -> str:
+        return f"horizon={self.horizon}, states={self.states}, actions={self.actions}"
+
+    @property
+    def _means(self) -> str:
+        from lowswitch import report
+
+        return report.means(regret=self.regret, local_switches=self.local_switches, deployments=self.deployments)
+
     @property
     def steps_per_second(self) -> float:
         """Of all threads together, compilation left out."""

@@ -40,8 +40,9 @@ class ConcurrentRun(Runs):
     earned_curve: np.ndarray  # [C]  rewards, likewise
 
     def __repr__(self) -> str:
+        machines = f"{self.machines:,} machine{'s' * (self.machines > 1)}, rule {self.rule!r}, seed {self.seeds[0]}"
         kept = f"{self.kept:,} episodes kept of {self.played:,} played in {self.rounds:,} rounds"
-        return f"ConcurrentRun({self.algorithm}, {self.machines} machines, rule {self.rule!r}, {kept})"
+        return f"ConcurrentRun({self.algorithm}, {self._size}, {machines}, {kept}, {self._means})"
 
     @property
     def kept(self) -> int:
