@@ -102,6 +102,12 @@ def test_the_deployed_action_stays_among_equals():
     assert learner.mixture.tolist() == [[[1]], [[1]]]
 
 
+def test_members_are_samples_of_their_own():
+    learner = ls.Learner(ls.psrl(members=8), horizon=3, states=4, actions=3, episodes=9)
+    learner.tell([0, 1, 2], [0, 0, 0], [0.0, 0.5, 1.0])
+    assert len({policy.tobytes() for policy in learner.mixture}) == 8
+
+
 # ---- the last deployment ---------------------------------------------------------------------------------------------
 
 
