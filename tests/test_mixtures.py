@@ -13,6 +13,7 @@ SCALES = (1.0, 0.5, 0.125)  # powers of two, by which every rounding is the same
 RECIPES = {
     "ucb-h": ls.ucb_hoeffding(c=0.125),
     "ucb2-b": ls.ucb2_bernstein(c=0.125),
+    "doubling-q": ls.q_hoeffding(c=0.125),
     "whole-q": ls.q_bernstein(c=0.125, schedule="whole/1.5"),
     "grid-q": ls.q_hoeffding(c=0.125, schedule="grid/geometric/9"),
     "stage-q": ls.stage_q(c=0.125),
@@ -35,18 +36,30 @@ def scaled(algorithm, scale):
 def test_a_member_is_the_learner_of_its_scale(recipe, mdp):
     """Told the same episodes, each member has the policies of an unmixed learner, and the first its estimates, to the bit."""
     algorithm, episodes = RECIPES[recipe], 250
-    mixture = learner_for(mdp, dataclasses.replace(algorithm, scales=SCALES), episodes)
+    mixture, reverse = (learner_for(mdp, dataclasses.replace(algorithm, scales=scales), episodes) for scales in (SCALES, SCALES[::-1]))
     alone = [learner_for(mdp, scaled(algorithm, scale), episodes) for scale in SCALES]
     for k in range(episodes):
         played = play_episode(mdp, mixture.policy_for(k), 0, k)
         mixture.tell(*played)
-        for learner in alone:
+        for learner in (*alone, reverse):
             learner.tell(*played, off_policy=True)
         assert mixture.mixture.tolist() == [learner.policy.tolist() for learner in alone]
-    assert mixture.q.tobytes() == alone[0].q.tobytes()
-    assert mixture.values.tobytes() == alone[0].values.tobytes()
-    assert (mixture.visits == alone[0].visits).all()
-    assert mixture.loud_share == alone[0].loud_share
+    for several, first in ((mixture, alone[0]), (reverse, alone[-1])):
+        assert several.q.tobytes() == first.q.tobytes()
+        assert several.values.tobytes() == first.values.tobytes()
+        assert (several.visits == first.visits).all()
+        assert several.loud_share == first.loud_share
+
+
+@pytest.mark.parametrize("recipe", [name for name in RECIPES if name != "rmax"])
+def test_a_bonus_is_loud_if_that_of_the_first_member_is(recipe):
+    mdp = PROBLEMS["dense"]()
+    quiet, loud = (learner_for(mdp, dataclasses.replace(scaled(RECIPES[recipe], 512), scales=scales), 50) for scales in ((0, 1), (1, 0)))
+    for k in range(50):
+        played = play_episode(mdp, quiet.policy_for(k), 0, k)
+        quiet.tell(*played)
+        loud.tell(*played, off_policy=True)
+    assert quiet.loud_share == 0 < loud.loud_share
 
 
 def test_members_of_different_scales_differ():
@@ -77,6 +90,22 @@ def test_a_switch_is_a_change_of_the_law_of_actions():
         switches += sorted(policy[:, h, x]) != sorted(actions)
         policy[:, h, x] = actions
     assert 0 < switches == runs.local_switches[0] < len(runs.history[0].changes)
+
+
+def test_the_deployed_action_stays_among_equals():
+    """Action 0 disappoints and action 1 is deployed; then it disappoints as much."""
+    learner = ls.Learner(ls.q_hoeffding(c=0.125, scales=(1, 0.5), schedule="grid/1-2-9"), horizon=1, states=1, actions=2, episodes=9)
+    learner.tell([0], [0], [0.0])
+    assert learner.mixture.tolist() == [[[1]], [[1]]]
+    assert learner.tell([0], [1], [0.0]) is None
+    assert learner.q[0, 0, 0] == learner.q[0, 0, 1]
+    assert learner.mixture.tolist() == [[[1]], [[1]]]
+
+
+def test_members_are_samples_of_their_own():
+    learner = ls.Learner(ls.psrl(members=8), horizon=3, states=4, actions=3, episodes=9)
+    learner.tell([0, 1, 2], [0, 0, 0], [0.0, 0.5, 1.0])
+    assert len({policy.tobytes() for policy in learner.mixture}) == 8
 
 
 # ---- the last deployment ---------------------------------------------------------------------------------------------
@@ -113,6 +142,17 @@ def posterior_mean(n, total, moves):
     return best_values((1 + total) / (2 + n), (moves + 0.5) / (n[..., None] + 0.5 * moves.shape[-1]))
 
 
+def mean_with_known_rewards(n, total, moves):
+    """The same laws, and the mean reward where there is one."""
+    return best_values(np.where(n > 0, total / np.maximum(n, 1), 0.5), (moves + 0.5) / (n[..., None] + 0.5 * moves.shape[-1]))
+
+
+def pooled_mean(n, total, moves):
+    """The posterior mean from the counts of all steps together; the last has no moves."""
+    seen, paid, moved = (np.broadcast_to(part.sum(axis=0), part.shape) for part in (n, total, moves))
+    return best_values((1 + paid) / (2 + seen), (moved + 0.5) / (moved.sum(axis=-1, keepdims=True) + 0.5 * moves.shape[-1]))
+
+
 @pytest.mark.parametrize(
     ("algorithm", "estimates"),
     [
@@ -120,6 +160,8 @@ def posterior_mean(n, total, moves):
         (ls.ucbvi_bernstein(c=0.05, deployments=4, last="greedy", scales=(1, 0.3)), empirical),
         (ls.ucrl2(c=0.5, deployments=4, last="greedy"), empirical),
         (ls.psrl(prior=0.5, members=3, schedule="grid/equal/5", deployments=9, last="greedy"), posterior_mean),
+        (ls.psrl(prior=0.5, rewards="mean", schedule="grid/equal/40", deployments=1, last="greedy"), mean_with_known_rewards),
+        (ls.psrl(prior=0.5, pooled=True, schedule="grid/equal/40", deployments=1, last="greedy"), pooled_mean),
     ],
 )
 def test_a_greedy_last_deployment_by_plain_loops(algorithm, estimates):
@@ -139,12 +181,22 @@ def test_a_greedy_last_deployment_by_plain_loops(algorithm, estimates):
         assert chosen[visited] == pytest.approx(q.max(axis=-1)[visited])
 
 
-def test_the_last_deployment_is_the_only_one_that_is_greedy():
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"schedule": "grid/geometric/11", "deployments": 10},
+        {"schedule": "grid/geometric/11", "deployments": 30},
+        {"schedule": "growth/2", "deployments": 10},
+        {"schedule": "whole/2/3", "deployments": 10},
+    ],
+)
+def test_the_last_deployment_is_the_only_one_that_is_greedy(options):
     mdp = ls.envs.riverswim(states=6, horizon=10)
     usual, greedy = (
-        ls.simulate(mdp, ls.psrl(members=8, schedule="grid/geometric/11", deployments=10, last=last), episodes=3000, seeds=4, history=True)
-        for last in ("usual", "greedy")
+        ls.simulate(mdp, ls.psrl(members=8, **options, last=last), episodes=3000, seeds=4, history=True) for last in ("usual", "greedy")
     )
+    assert (usual.deployments == 10).all()
+    assert (greedy.deployments == 10).all()
     for one, other in zip(usual.history, greedy.history, strict=True):
         before = [history.changes[history.episode < history.episode[-1]].tolist() for history in (one, other)]
         assert before[0] == before[1]

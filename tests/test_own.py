@@ -129,6 +129,23 @@ def test_counts_are_what_was_told():
     assert draws[0] != draws[1]
 
 
+def test_the_last_deployment_is_announced_until_it_is_made():
+    """Plans change something after episodes 1, 2 and 5; a plan that changes nothing is no deployment."""
+    announced = []
+
+    @dataclass(frozen=True)
+    class Spy(FromCounts):
+        def plan(self, counts):
+            announced.append(counts.last)
+            return 1 - counts.deployed if counts.episodes in (1, 2, 5) else counts.deployed
+
+    algorithm = ls.Algorithm(estimator=Spy(), bonus=ls.NoBonus(), schedule=ls.Budget(schedule=ls.EveryVisit(), deployments=3))
+    learner = ls.Learner(algorithm, horizon=1, states=1, actions=2, episodes=9)
+    for _ in range(9):
+        learner.tell([0], learner.policy[:, 0], [0.0])
+    assert announced == [False, False, True, True, True]
+
+
 def test_the_deployed_action_stays_among_equals():
     counts = learner_for(PROBLEMS["dense"](), ALGORITHMS["own"], 10)._family._counts(0)
     q = np.zeros(counts.visits.shape)
@@ -137,6 +154,42 @@ def test_the_deployed_action_stays_among_equals():
     assert (counts.greedy(q) == 1).all()
     deployed = counts._replace(deployed=np.full(counts.deployed.shape, 2))
     assert (deployed.greedy(q) == 2).all()
+
+
+@dataclass(frozen=True)
+class Traders(FromCounts):
+    """Two members that differ after the first episode, then trade places, but for a first row that `levels` after the second."""
+
+    levels: bool
+    members: int = 2
+
+    def plan(self, counts):
+        if counts.episodes == 1:
+            return np.array([[[0, 0]], [[1, 1]]])
+        traded = counts.deployed[::-1].copy()
+        if self.levels and counts.episodes == 2:
+            traded[:, 0, 0] = 1
+        return traded
+
+
+@pytest.mark.parametrize(
+    ("levels", "budget", "switches", "deployments"),
+    [
+        (False, {"deployments": 3}, 2, 3),
+        (False, {"switches": 9}, 2, 6),
+        (True, {"switches": 3}, 3, 2),
+    ],
+)
+def test_members_that_trade_places_are_deployed_without_a_switch(levels, budget, switches, deployments):
+    """Also beside the last switch of a budget."""
+    mdp = ls.TabularMDP(np.full((2, 2, 2), 0.5), np.zeros((2, 2)), horizon=1)
+    schedule = ls.Budget(schedule=ls.EveryVisit(), **budget)
+    algorithm = ls.Algorithm(estimator=Traders(levels), bonus=ls.NoBonus(), schedule=schedule)
+    runs = ls.simulate(mdp, algorithm, episodes=6, seeds=[0], history=True)
+    assert (runs.local_switches[0], runs.deployments[0]) == (switches, deployments)
+    assert runs.history[0].episode.tolist() == [k for k in range(deployments) for _ in range(2)]
+    if levels:
+        assert runs.policy[0].tolist() == [[[1, 1]], [[1, 0]]]
 
 
 @pytest.mark.parametrize(
