@@ -166,12 +166,20 @@ def pooled_mean(n, total, moves):
 )
 def test_a_greedy_last_deployment_by_plain_loops(algorithm, estimates):
     """No bonus and no sample: every member plays the best policy of the plain estimates, at the last of the budget or of the grid."""
-    mdp = ls.TabularMDP(*random_tables(4, 3, 1), horizon=3, reward_law="bernoulli")
+    assert_greedy_at_last(ls.TabularMDP(*random_tables(4, 3, 1), horizon=3, reward_law="bernoulli"), algorithm, estimates)
+
+
+def assert_greedy_at_last(mdp, algorithm, estimates):
+    """What is deployed in the end is best for the plain estimates of what was told up to the last plan, in every visited row."""
     learner, told, last = learner_for(mdp, algorithm, 400), [], None
     for k in range(400):
         told.append(play_episode(mdp, learner.policy_for(k), 0, k))
-        if learner.tell(*told[-1]) is not None:
+        plans = learner._family.triggers()
+        learner.tell(*told[-1])
+        if learner._family.triggers() > plans:
             last = len(told)
+    on_a_grid = isinstance(algorithm.schedule.schedule, ls.Grid)
+    assert on_a_grid or learner.deployments >= algorithm.schedule.deployments - 1  # else no plan was the last
     q = estimates(*model_of(told[:last], 3, 4, 3))
     visited = np.zeros((3, 4), dtype=bool)
     for states, _, _ in told[:last]:
@@ -227,3 +235,42 @@ def test_the_last_deployment_is_the_only_one_that_is_greedy(options):
 def test_bad_input(make, message):
     with pytest.raises(ValueError, match=message):
         make()
+
+
+def test_rmax_replans_at_the_counts_of_every_member():
+    assert ls.rmax(known=6, scales=(1, 0.5, 0)).schedule == ls.Visits((1, 3, 6))
+    mdp = ls.TabularMDP(np.ones((1, 2, 1)), np.array([[0.2, 0.9]]), horizon=1)
+    runs = ls.simulate(mdp, ls.rmax(known=6, scales=(2, 2)), episodes=200, seeds=1)
+    assert runs.policy[0].tolist() == [[[1]], [[1]]]
+    assert runs.regret[0] == pytest.approx(12 * 0.7)
+
+
+@pytest.mark.parametrize("c", [0.001, 0.0001])
+@pytest.mark.parametrize("schedule", ["every", "growth/1.5", "grid/equal/5"])
+def test_a_greedy_plan_is_not_held_down_by_older_ones(c, schedule):
+    """Estimates that never grow must not bind the last plan: on ten problems it is that of the plain estimates in every visited row."""
+    for seed in range(10):
+        mdp = ls.TabularMDP(*random_tables(4, 3, seed), horizon=3, reward_law="bernoulli")
+        algorithm = ls.ucbvi(c=c, schedule=schedule, deployments=4, last="greedy")
+        assert_greedy_at_last(mdp, algorithm, empirical)
+
+
+def test_what_a_pooled_member_without_a_bonus_saw_last_it_may_see_earlier():
+    """Action 1 is first seen at the last step: with a scale of 0, too, it is not held for worthless one step earlier."""
+    learner = ls.Learner(ls.ucbvi(c=1e-9, pooled=True, scales=(0, 1)), horizon=2, states=1, actions=2, episodes=50)
+    learner.tell([0, 0], [0, 1], [0.0, 1.0], off_policy=True)
+    for _ in range(20):
+        learner.tell([0, 0], [1, 1], [1.0, 1.0], off_policy=True)
+    assert learner.q[0, 0, 1] == pytest.approx(2, abs=1e-6)
+    assert learner.mixture[0].tolist() == [[1], [1]]
+
+
+@pytest.mark.parametrize("scales", [None, b"1/2", {1.0, 0.5}, 3 + 1j])
+def test_scales_of_another_kind(scales):
+    with pytest.raises(ValueError, match="scales must be numbers"):
+        ls.ucbvi(scales=scales)
+
+
+def test_scales_may_be_numpy_s():
+    assert ls.ucbvi(scales=np.array([1, 0.5])).scales == (1.0, 0.5)
+    assert ls.ucbvi(scales=np.float32(1)) == ls.ucbvi()

@@ -1,6 +1,7 @@
 """Estimators of one's own: the library's planners written anew in plain numpy give the same histories; bad plans lose nothing."""
 
 import math
+import threading
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,9 +10,11 @@ import pytest
 import lowswitch as ls
 from conftest import ALGORITHMS, PROBLEMS, Shy, learner_for
 from exam import RULES, same_run, sequential
+from lowswitch.families import Size, family_of
 from lowswitch.parts import FromCounts
 from lowswitch.reproduce.plain import play_episode
 from lowswitch.schedules import ByVisits, Triggers, Whole
+from lowswitch.simulate import _Run
 
 EPISODES = 150
 
@@ -312,3 +315,61 @@ def test_a_class_of_a_script_is_not_to_be_imported(tmp_path):
     data["estimator"]["kind"] = "__main__.Shy"
     with pytest.raises(ValueError, match=r"unknown estimator '__main__.Shy'; it was defined in a script; define it in a module"):
         ls.Algorithm.from_dict(data)
+
+
+@dataclass(frozen=True)
+class Fragile(FromCounts):
+    """Fails once, when it is told to."""
+
+    def plan(self, counts):
+        if counts.episodes == FAULTY["episode"]:
+            FAULTY["episode"] = -1
+            raise RuntimeError("the solver did not answer")
+        return counts.greedy(-counts.visits)
+
+
+FAULTY = {"episode": -1}
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_a_plan_that_fails_on_many_machines_costs_one_round(tmp_path, rule):
+    mdp, algorithm = PROBLEMS["dense"](), ls.Algorithm(estimator=Fragile(), bonus=ls.NoBonus(), schedule=ls.Growth(1.5))
+    alone = sequential(mdp, algorithm, EPISODES)
+    FAULTY["episode"] = int(alone.history[0].episode[-1]) + 1
+    run = {"episodes": EPISODES, "machines": 7, "rule": rule, "seed": 0, "checkpoint": tmp_path / "run.npz", "save_every": 60.0}
+    with pytest.raises(RuntimeError, match="the solver did not answer") as caught:
+        ls.concurrent.run(mdp, algorithm, **run)
+    assert "the same call goes on from there" in caught.value.__notes__[-1]
+    same_run(ls.concurrent.run(mdp, algorithm, **run), alone)
+
+
+def test_a_run_is_heard_between_two_plans():
+    stop = threading.Event()
+
+    @dataclass(frozen=True)
+    class Stopper(FromCounts):
+        def plan(self, counts):
+            stop.set()
+            return counts.deployed
+
+    mdp, episodes = PROBLEMS["dense"](), 1000
+    algorithm = ls.Algorithm(estimator=Stopper(), bonus=ls.NoBonus(), schedule=ls.Grid((3, 5, 1000)))
+    family = family_of(algorithm, Size(mdp.horizon, mdp.states, mdp.actions, episodes), mdp.actions_allowed)
+    run = _Run(mdp, family, 0, episodes, regret=True, history=False)
+    run.play(stop)
+    assert run.done == 3
+
+
+def test_a_plan_cannot_change_what_is_allowed():
+    counts = learner_for(PROBLEMS["dense"](), ALGORITHMS["own"], 10)._family._counts(0)
+    with pytest.raises(ValueError, match="read-only"):
+        counts.allowed[0, 0, 0] = False
+
+
+def test_an_own_estimator_may_have_any_fields():
+    @dataclass(frozen=True)
+    class Odd(FromCounts):
+        c1: float = 0.5
+        c: tuple[float, ...] = (1.0, 2.0)
+
+    assert "Odd" in str(ls.Algorithm(estimator=Odd(), bonus=ls.NoBonus(), schedule=ls.Growth(2)))

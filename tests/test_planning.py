@@ -113,7 +113,7 @@ def test_a_plan_by_hand():
     rule, tables = family(ls.ucbvi(clip="remaining"))
     rule = rule._replace(log=0.01, c=0.5)
     note(rule, tables, (1, 2, 0, 0.5, 0), (1, 2, 1, 0.0, 0), (0, 0, 0, 0.25, 2), (0, 0, 0, 0.25, 2), (0, 0, 0, 0.25, 1), (0, 0, 0, 0.25, 2))
-    kernels.plan(rule, tables, 0, 1.0)
+    kernels.plan(rule, tables, 0, 1.0, False)
     q = tables.q.reshape(2, 3, 2)
     bonus = 0.5 * 7 * 2 * 0.01
     assert q[1, 2].tolist() == pytest.approx([0.5 + bonus, bonus])
@@ -126,13 +126,13 @@ def test_a_plan_by_hand():
 def test_estimates_never_grow_where_they_are_monotone():
     rule, tables = family(ls.ucbvi())
     note(rule, tables, (1, 0, 0, 0.0, 0))
-    kernels.plan(rule._replace(c=1e-9), tables, 0, 1.0)
+    kernels.plan(rule._replace(c=1e-9), tables, 0, 1.0, False)
     assert tables.q[6] < 1e-6
     note(rule, tables, (1, 0, 0, 1.0, 0))
-    kernels.plan(rule._replace(c=1e-9), tables, 0, 1.0)
+    kernels.plan(rule._replace(c=1e-9), tables, 0, 1.0, False)
     assert tables.q[6] < 1e-6
     tables.dirty[:] = True
-    kernels.plan(rule._replace(c=1e-9, monotone=False), tables, 0, 1.0)
+    kernels.plan(rule._replace(c=1e-9, monotone=False), tables, 0, 1.0, False)
     assert tables.q[6] == pytest.approx(0.5, abs=1e-6)
 
 
@@ -147,7 +147,7 @@ def test_replanning_what_changed_is_replanning_everything(algorithm):
             continue
         rule, tables = learner._family.rule, type(learner._family.tables)(*(a.copy() for a in learner._family.tables))
         tables.dirty[:] = True
-        kernels.plan(rule, tables, 0, 1.0)
+        kernels.plan(rule, tables, 0, 1.0, False)
         assert tables.q.tobytes() == learner._family.tables.q.tobytes()
 
 
@@ -167,10 +167,10 @@ def test_the_most_favourable_law_by_hand():
 def test_rmax_knows_what_it_has_seen_often_enough():
     rule, tables = family(ls.rmax(known=2))
     note(rule, tables, (1, 0, 0, 0.25, 0))
-    kernels.plan(rule, tables, 0, 1.0)
+    kernels.plan(rule, tables, 0, 1.0, False)
     assert tables.q[6] == 1
     note(rule, tables, (1, 0, 0, 0.75, 0))
-    kernels.plan(rule, tables, 0, 1.0)
+    kernels.plan(rule, tables, 0, 1.0, False)
     assert tables.q[6] == 0.5
 
 

@@ -5,8 +5,12 @@ from __future__ import annotations
 import dataclasses
 import functools
 import inspect
+import math
 from collections.abc import Callable, Sequence
+from numbers import Real
 from typing import Any, Literal, TypedDict, TypeVar, Unpack, cast
+
+import numpy as np
 
 from lowswitch.naming import literal, nearest
 from lowswitch.parts import (
@@ -28,6 +32,8 @@ from lowswitch.parts import (
     QLearning,
     StageQLearning,
     Unknown,
+    checked_scales,
+    kind_name,
     positive,
 )
 from lowswitch.schedules import UCB2, Budget, EveryVisit, Grid, Growth, Last, PlainSchedule, Stages, Visits, WholePolicy
@@ -236,7 +242,10 @@ def ucrl2(
 @recipe
 def rmax(*, known: int = 10, clip: Clip = "remaining", pooled: bool = False, **shared: Unpack[Shared]) -> Algorithm:
     """R-max for a finite horizon: Brafman, Tennenholtz 2002; an (h, x, a) is known from `known` visits on, and then it replans."""
-    return assemble(Planning(clip=clip, pooled=pooled), Unknown(known=known), Visits((known,)), **shared)
+    unknown = Unknown(known=known)
+    scales = checked_scales(as_scales(shared.get("scales", 1.0)), unknown)
+    counts = sorted({max(1, math.ceil(scale * known)) for scale in scales})
+    return assemble(Planning(clip=clip, pooled=pooled), unknown, Visits(tuple(counts)), **shared)
 
 
 @recipe
@@ -340,11 +349,15 @@ def under_budget(schedule: PlainSchedule | Budget, deployments: int | None, swit
 # ---- scales in text ----------------------------------------------------------------------------------------------------
 
 
-def as_scales(scales: str | float | Sequence[float]) -> tuple[float, ...]:
+def as_scales(scales: Any) -> tuple[float, ...]:
     """The scales of a mixture, or their text such as 1/0.3/0.1."""
     if isinstance(scales, str):
         return tuple(literal(part) for part in scales.split("/"))
-    return (scales,) if isinstance(scales, int | float) else tuple(scales)
+    if isinstance(scales, Real):
+        return (float(scales),)
+    if isinstance(scales, bytes) or not isinstance(scales, Sequence | np.ndarray):
+        raise ValueError(f"scales must be numbers such as (1, 0.3, 0.1) or 1/0.3/0.1, not {scales!r}")
+    return tuple(scales)
 
 
 # ---- algorithms in text ------------------------------------------------------------------------------------------------
@@ -352,6 +365,8 @@ def as_scales(scales: str | float | Sequence[float]) -> tuple[float, ...]:
 
 def text_of(algorithm: Algorithm) -> str | None:
     """The first recipe that makes this algorithm, with the options that are not its defaults."""
+    if any("." in kind_name(type(part)) for part in (algorithm.estimator, algorithm.bonus)):
+        return None  # one's own
     options = _options(algorithm)
     for name, recipe in RECIPES.items():
         parameters = inspect.signature(recipe).parameters

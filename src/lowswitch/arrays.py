@@ -6,6 +6,7 @@ import numpy as np
 
 LANES = 8  # float64 in a cache line
 NEVER = 2**31 - 1  # a visit count that no run reaches
+PYTHONS_TURN = 5  # the place in a clock that says that a planner of one's own must plan now
 
 ROW = np.dtype(
     [

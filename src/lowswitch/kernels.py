@@ -10,7 +10,7 @@ import numpy as np
 from numba import njit
 from numba.extending import overload
 
-from lowswitch.arrays import NEVER, Evaluation, PlanRule, Rule
+from lowswitch.arrays import NEVER, PYTHONS_TURN, Evaluation, PlanRule, Rule
 
 entry = njit(cache=True, nogil=True, error_model="numpy")  # called from Python, or too rare to inline
 inline = njit(cache=True, nogil=True, error_model="numpy", forceinline=True)  # part of a hot loop
@@ -870,10 +870,10 @@ def plan_round(window, rounds, episodes):
     planned = 0
     for k in range(told, min(limit, told + len(window.ready))):
         if not window.ready[k % len(window.ready)]:
-            episodes[planned] = k
-            planned += 1
             if planned == len(episodes):
                 break
+            episodes[planned] = k
+            planned += 1
     return planned
 
 
@@ -1695,16 +1695,13 @@ def favourable(rule, tables, record, following, width):
 
 
 @inline
-def optimistic(rule, tables, scale, h, i, following):
-    """The estimate of a cell at step h with the bonus times `scale`, and this bonus; without any where the scale is 0.
-
-    Without a bonus there is no optimism at all: what was never seen is worth nothing.
-    """
+def optimistic(rule, tables, scale, greedy, h, i, following):
+    """The estimate of a cell at step h with the bonus times `scale`, and this bonus; greedy: what was never seen is worth nothing."""
     record, cap = tables.records[i], rule.caps[h]
     last = h + 1 == rule.H
     n = record["n"] if last else record["followed"]
-    if n == 0 or (rule.kind == UNKNOWN and tables.cells[i]["visits"] < scale * rule.known):
-        return cap if scale > 0.0 else 0.0, 0.0
+    if n == 0 or (rule.kind == UNKNOWN and not greedy and tables.cells[i]["visits"] < scale * rule.known):
+        return 0.0 if greedy else cap, 0.0
     reward = record["total"] / record["n"]
     mean, spread, bonus = 0.0, 0.0, 0.0
     if rule.kind == L1_BALL:
@@ -1735,8 +1732,11 @@ def best_value(rule, tables, m, h, x):
 
 
 @entry
-def plan(rule, tables, m, scale):
-    """Backward induction for member m, its bonus times `scale`; a cell is worked out again only if its data or a next value changed."""
+def plan(rule, tables, m, scale, greedy):
+    """Backward induction for member m, its bonus times `scale`; a cell is worked out again only if its data or a next value changed.
+
+    A greedy plan may lower what is unseen, and so is not monotone.
+    """
     moved = False  # whether any value of the next step changed
     for h in range(rule.H - 1, -1, -1):
         row, following = (m * (rule.H + 1) + h) * rule.S, (m * (rule.H + 1) + h + 1) * rule.S
@@ -1749,10 +1749,10 @@ def plan(rule, tables, m, scale):
                 i, place = h * rule.stride + x * rule.A + a, (h * rule.S + x) * rule.A + a
                 if rule.allowed[place] and (tables.dirty[i] or (moved and tables.records[i]["n"] > 0)):
                     mine = m * rule.H * rule.S * rule.A + place
-                    q, bonus = optimistic(rule, tables, scale, h, i, following)
+                    q, bonus = optimistic(rule, tables, scale, greedy, h, i, following)
                     if m == 0:
                         tables.drowned[place] = bonus > rule.H
-                    if rule.monotone:
+                    if rule.monotone and not greedy:
                         q = min(q, tables.q[mine])
                     changed = changed or q != tables.q[mine]
                     tables.q[mine] = q
@@ -1922,7 +1922,7 @@ def plan_proposal(rule, tables):
         if rule.kind == SAMPLED:
             sample_plan(rule, tables, m, greedy)
         else:
-            plan(rule, tables, m, 0.0 if greedy else rule.scales[m])
+            plan(rule, tables, m, 0.0 if greedy else rule.scales[m], greedy)
         propose(rule, tables, m)
     tables.dirty[:] = False
     return True
@@ -1960,12 +1960,37 @@ def learn_together(rule, tables):
     return triggered
 
 
+def rows_at_stake(rule):
+    """How many rows a proposal may change: all, or of a mixture whose rows change at their own triggers those of the episode."""
+    return rule.H * rule.S if isinstance(rule, PlanRule) or rule.whole else rule.H
+
+
+@overload(rows_at_stake, jit_options=_INLINED)
+def _rows_at_stake(rule):
+    if rule.instance_class is PlanRule:
+        return lambda rule: rule.H * rule.S
+    return lambda rule: rule.H * rule.S if rule.whole else rule.H
+
+
+def row_at_stake(rule, tables, i):
+    """The i-th of these rows, in the order of step and state."""
+    return i if isinstance(rule, PlanRule) or rule.whole else i * rule.S + tables.path[i]["state"]
+
+
+@overload(row_at_stake, jit_options=_INLINED)
+def _row_at_stake(rule, tables, i):
+    if rule.instance_class is PlanRule:
+        return lambda rule, tables, i: i
+    return lambda rule, tables, i: i if rule.whole else i * rule.S + tables.path[i]["state"]
+
+
 @entry
 def gather_proposal(rule, tables):
-    """Write down the action of every row of every member, where all rows may change the best one; return True."""
+    """Write down the action of every member in the rows at stake, the best one where all rows may change; return True."""
     rows = rule.H * rule.S
-    for m in range(rule.members):
-        for here in range(rows):
+    for i in range(rows_at_stake(rule)):
+        here = row_at_stake(rule, tables, i)
+        for m in range(rule.members):
             mine = m * (rows + rule.S) + here
             row = tables.rows[mine]
             if rule.whole and tables.cells[mine * rule.A + row["action"]]["q"] < row["rival"]:
@@ -2041,7 +2066,8 @@ def same_law(rule, tables, here):
 def deploy_proposal(rule, tables, changes, logged, k):
     """Deploy the proposal row by row, as far as the budget goes; return the rows that changed, and in how many the law of actions did."""
     rows, changed, switches = rule.H * rule.S, 0, 0
-    for here in range(rows):
+    for i in range(rows_at_stake(rule)):
+        here = row_at_stake(rule, tables, i)
         differs = False
         for m in range(rule.members):
             differs = differs or tables.policy[m * rows + here] != tables.proposal[m * rows + here]
@@ -2086,7 +2112,7 @@ def end_proposing_episode(rule, tables, changes, logged, k, triggered):
     if refresh_is_due(rule.pace, tables.clock, triggered, k) or triggered:
         if make_proposal(rule, tables):
             return carry_out(rule, tables, changes, logged, k)
-        tables.clock[5] = 1
+        tables.clock[PYTHONS_TURN] = 1
     return 0, 0
 
 
@@ -2127,7 +2153,7 @@ def play_proposed(rule, tables, model, log, key, first, last):
             triggered |= take_in(rule, tables, h, x, a, reward, y)
             x = y
         changed, switches = end_proposing_episode(rule, tables, log.changes, log.counts[2], k, triggered)
-        if tables.clock[5] > 0:
+        if tables.clock[PYTHONS_TURN] > 0:
             return k + 1
         mark = close_proposing_episode(log, k, changed, switches, mark)
     return last
@@ -2143,7 +2169,7 @@ def simulate_proposed(rule, tables, model, evaluation, log, account, key, first,
         if log.keep:
             break
         log.counts[2] = 0
-        if pool_is_full(rule, tables) or tables.clock[5] > 0:
+        if pool_is_full(rule, tables) or tables.clock[PYTHONS_TURN] > 0:
             break
     return first
 
@@ -2151,7 +2177,7 @@ def simulate_proposed(rule, tables, model, evaluation, log, account, key, first,
 @entry
 def carry_out_simulated(rule, tables, model, evaluation, log, account, k):
     """Deploy the proposal that Python made after episode k, with which `simulate_proposed` stopped, and close the episode."""
-    tables.clock[5], logged = 0, log.counts[2]
+    tables.clock[PYTHONS_TURN], logged = 0, log.counts[2]
     changed, switches = carry_out(rule, tables, log.changes, logged, k)
     close_proposing_episode(log, k, changed, switches, np.searchsorted(log.checkpoints, k, side="right"))
     if evaluation.wanted:
@@ -2181,7 +2207,7 @@ def propose_batch(rule, tables, states, actions, rewards, off_policy, cut, first
             triggered |= take_in(rule, tables, h, states[b, h], actions[b, h], rewards[b, h], y)
         changed = end_proposing_episode(rule, tables, changes, logged, first + b, triggered)[0]
         logged += changed
-        if tables.clock[5] > 0 or is_cut(cut, tables.clock[3] > proposals, changed):
+        if tables.clock[PYTHONS_TURN] > 0 or is_cut(cut, tables.clock[3] > proposals, changed):
             return logged, b + 1, -1
     return logged, states.shape[0], -1
 

@@ -251,7 +251,7 @@ class Algorithm:
     """A learner's recipe. p is the failure probability in iota = log(S A T / p), T = K H.
 
     More than one scale deploys a mixture: member m has scales[m] times the bonus, all learn from every episode, and each episode plays one
-    of them. 0 is a member that does not explore. R-max takes fewer visits for enough, `known` times the scale.
+    of them. 0 is a member that tries what it has never seen and adds nothing to the rest. R-max multiplies `known`.
     """
 
     estimator: Estimator

@@ -273,8 +273,10 @@ class _Run:
         key, pace = stream_key(self.seed), Pace(10**5 // mdp.horizon)
         while self.done < self.episodes and not stop.is_set():
             with pace:
-                last = min(self.episodes, self.done + pace.size)
-                self.done = family.play(mdp.model, evaluation, log, account, key, self.done, last)
+                first, last = self.done, min(self.episodes, self.done + pace.size)
+                self.done = family.play(mdp.model, evaluation, log, account, key, first, last)
+            if self.done < last:  # a piece that ended early says nothing of how long a larger one takes
+                pace.size = max(1, self.done - first)
             if self.wants_history:
                 kept.append(log.changes[: log.counts[2]].copy())
                 log.counts[2] = 0

@@ -129,7 +129,6 @@ class _Driver:
         self.checkpoint, self.save_every = checkpoint, save_every
         self.begin = self.saved = self.drawn = time.perf_counter()
         self.saved_at = -1  # rounds
-        self.whole = True  # the state is that between two rounds
 
     def drive(self, fleet: Fleet) -> str:
         """Play to the end; return what ended the run."""
@@ -149,8 +148,7 @@ class _Driver:
         if self.checkpoint is None:
             return
         try:
-            if self.whole:
-                self._save()
+            self._save()
         except Exception as failure:
             error.add_note(f"what was reached since the last checkpoint is lost: {failure}")
         if Path(self.checkpoint).exists():
@@ -221,9 +219,7 @@ class _Driver:
         with self._timed("play"):
             played = crew.play(changes, episodes)
         with self._timed("learn"):
-            self.whole = state.compiled  # a single kernel is not interrupted
             _learn(state, policy, episodes, played)
-            self.whole = True
 
     def _room_for_a_round(self) -> np.ndarray:
         return np.zeros(min(self.plan.machines, len(self.state.window.ready)), dtype=np.int64)
@@ -273,8 +269,13 @@ def _learn(state: State, policy: np.ndarray, episodes: np.ndarray, played: Traje
     """Take in the episodes of a round, and learn as many as its rule keeps."""
     from lowswitch import kernels
 
-    if not state.compiled:
-        learn_round(state, policy, episodes, played)
+    if not state.compiled:  # where it is, a single kernel is not interrupted
+        undo = state.undo()
+        try:
+            learn_round(state, policy, episodes, played)
+        except BaseException:  # of a planner of one's own, or an interrupt
+            undo()
+            raise
         return
     learning = state.rule, state.tables, state.model, state.evaluation, state.log, state.account, state.window, state.rounds
     kernels.end_round(*learning, policy, episodes, played.states, played.rewards)

@@ -142,6 +142,19 @@ class State:
             f"{part}_{name}": value for part, values in members.items() for name, value in values.items() if isinstance(value, np.ndarray)
         }
 
+    def undo(self) -> Callable[[], None]:
+        """Remember everything that learning a round can touch; the result puts it back. What lies beyond the counts of the log is free."""
+        tables = type(self.tables)(*(array.copy() for array in self.tables))
+        parts = [array for name, array in self.arrays().items() if name not in _GROWING and not name.startswith("tables_")]
+        before = [array.copy() for array in parts]
+
+        def put_back() -> None:
+            self.family.tables = tables
+            for array, old in zip(parts, before, strict=True):
+                array[...] = old
+
+        return put_back
+
 
 def _longer(array: np.ndarray, size: int) -> np.ndarray:
     """The array at the beginning of a longer one; pages that are not touched cost nothing."""

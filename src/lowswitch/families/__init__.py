@@ -41,7 +41,7 @@ class Family(Protocol):
         """The compiled function behind `play`."""
 
     def play(self, model: Any, evaluation: Any, log: Any, account: Any, key: np.uint64, first: int, last: int) -> int:
-        """Play, learn and charge episodes first .. last - 1; return the next episode, before `last` where a kept log is full."""
+        """Play, learn and charge episodes first .. last - 1; return the next one, before `last` where a log is full or Python plans."""
 
     def learn(
         self, states: np.ndarray, actions: np.ndarray, rewards: np.ndarray, off_policy: bool, cut: int, first: int, changes: np.ndarray

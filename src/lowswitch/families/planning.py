@@ -79,7 +79,7 @@ class Planner(Proposing):
             rewards=records["total"].copy(),
             squares=records["squares"].copy(),
             successors=successors.reshape(H, S, A, S),
-            allowed=self.allowed,
+            allowed=_read_only(self.allowed),
             deployed=self.policies(),
             episodes=episodes,
             last=bool(kernels.is_last(self.rule.pace, clock)),
@@ -132,7 +132,7 @@ def compile_plan_rule(algorithm: Algorithm, size: Size, allowed: np.ndarray) -> 
         Unknown: (kernels.UNKNOWN, 0.0),
         NoBonus: (kernels.SAMPLED if isinstance(estimator, Posterior) else kernels.OWN, 0.0),
     }
-    kind, log = kinds[type(bonus)]
+    kind, log = next(values for part, values in kinds.items() if isinstance(bonus, part))
     planning = estimator if isinstance(estimator, Planning) else Planning(clip="remaining")
     every_until, later = compile_triggers(algorithm.schedule, horizon=H, limit=K * H if pooled else K)
     return PlanRule(
@@ -198,6 +198,12 @@ def fresh_plan_tables(rule: PlanRule, allowed: np.ndarray, seed: int) -> PlanTab
         scratch=np.zeros(rule.S),
         tally=np.zeros(rule.A, dtype=np.int64),
     )
+
+
+def _read_only(array: np.ndarray) -> np.ndarray:
+    view = array.view()
+    view.flags.writeable = False
+    return view
 
 
 def checked_policies(policies: Any, members: int, allowed: np.ndarray) -> np.ndarray:  # [members, H, S]

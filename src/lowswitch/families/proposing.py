@@ -7,9 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from lowswitch.arrays import PYTHONS_TURN
 from lowswitch.families import take_over
-
-PYTHONS_TURN = 5  # its place in the clock
 
 
 class Proposing:
@@ -34,6 +33,7 @@ class Proposing:
             if self.tables.clock[PYTHONS_TURN]:
                 self._propose(done)
                 kernels.carry_out_simulated(self.rule, self.tables, model, evaluation, log, account, done - 1)
+                break  # so that an interrupt is heard between two plans
             if log.keep:
                 break
         return done
