@@ -17,7 +17,7 @@ RECIPES = {
     "whole-q": ls.q_bernstein(c=0.125, schedule="whole/1.5"),
     "grid-q": ls.q_hoeffding(c=0.125, schedule="grid/geometric/9"),
     "stage-q": ls.stage_q(c=0.125),
-    "ucb-advantage": ls.ucb_advantage(c=0.125, reference=9),
+    "ucb-advantage": ls.ucb_advantage(c=2**-10, reference=9),  # so small that the second estimate is often the smaller one
     "ucbvi": ls.ucbvi(c=0.0625, schedule="growth/1.5"),
     "ucbvi-bf": ls.ucbvi_bernstein(c=0.0625),
     "mvp": ls.mvp(c=0.0078125),
@@ -153,6 +153,12 @@ def pooled_mean(n, total, moves):
     return best_values((1 + paid) / (2 + seen), (moved + 0.5) / (moved.sum(axis=-1, keepdims=True) + 0.5 * moves.shape[-1]))
 
 
+def posterior_mean_told(n, total, moves):
+    """The same where the mean reward seen is taken for the true one."""
+    rewards = np.where(n > 0, total / np.maximum(n, 1), 0.5)
+    return best_values(rewards, (moves + 0.5) / (n[..., None] + 0.5 * moves.shape[-1]))
+
+
 @pytest.mark.parametrize(
     ("algorithm", "estimates"),
     [
@@ -160,6 +166,7 @@ def pooled_mean(n, total, moves):
         (ls.ucbvi_bernstein(c=0.05, deployments=4, last="greedy", scales=(1, 0.3)), empirical),
         (ls.ucrl2(c=0.5, deployments=4, last="greedy"), empirical),
         (ls.psrl(prior=0.5, members=3, schedule="grid/equal/5", deployments=9, last="greedy"), posterior_mean),
+        (ls.psrl(prior=0.5, rewards="mean", schedule="grid/equal/5", deployments=9, last="greedy"), posterior_mean_told),
         (ls.psrl(prior=0.5, rewards="mean", schedule="grid/equal/40", deployments=1, last="greedy"), mean_with_known_rewards),
         (ls.psrl(prior=0.5, pooled=True, schedule="grid/equal/40", deployments=1, last="greedy"), pooled_mean),
     ],
