@@ -126,15 +126,15 @@ class Counts(NamedTuple):
     learned so far. last: no deployment can follow this one. generator: noise that depends on the seed and the number of the plan alone.
     """
 
-    visits: np.ndarray  # [H, S, A]
-    rewards: np.ndarray  # [H, S, A]  their sums
-    squares: np.ndarray  # [H, S, A]  the sums of their squares
-    successors: np.ndarray  # [H, S, A, S]  how often each state came next; of the last step nobody knows
-    allowed: np.ndarray  # [H, S, A]
-    deployed: np.ndarray  # [members, H, S]
-    episodes: int  # learned so far
-    last: bool  # this deployment is the last one that the budget or the grid allow
-    generator: np.random.Generator  # the same for the same seed and number of plans, whatever the driver
+    visits: np.ndarray
+    rewards: np.ndarray
+    squares: np.ndarray
+    successors: np.ndarray
+    allowed: np.ndarray
+    deployed: np.ndarray
+    episodes: int
+    last: bool
+    generator: np.random.Generator
 
     def greedy(self, q: np.ndarray, member: int = 0) -> np.ndarray:  # [H, S]
         """The best allowed actions for estimates [H, S, A]: the deployed one if it is among them, else the lowest index."""
@@ -281,7 +281,8 @@ class Algorithm:
             raise ValueError(f"p must lie strictly between 0 and 1, not {self.p!r}; it is the probability that the guarantee may fail")
         object.__setattr__(self, "p", float(self.p))
         object.__setattr__(self, "scales", checked_scales(self.scales, self.bonus))
-        whole_number("members", self.members)
+        if isinstance(self.estimator, FromCounts):
+            whole_number("members", self.estimator.members)
         if isinstance(self.schedule, Budget) and self.schedule.last == "greedy" and not self.replans:
             raise ValueError(
                 f'last="greedy" needs estimates without a bonus, which {type(self.estimator).__name__} does not have; use a planner or psrl'
@@ -299,7 +300,7 @@ class Algorithm:
     @property
     def members(self) -> int:
         """How many policies are deployed together."""
-        return self.estimator.members if isinstance(self.estimator, Posterior | FromCounts) else len(self.scales)
+        return int(self.estimator.members) if isinstance(self.estimator, Posterior | FromCounts) else len(self.scales)
 
     def deployment_bound(self, *, horizon: int, states: int, actions: int, episodes: int) -> float:
         """The most deployments there can be, by the schedule and the budget alone."""
