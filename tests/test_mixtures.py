@@ -280,4 +280,11 @@ def test_scales_of_another_kind(scales):
 
 def test_scales_may_be_numpy_s():
     assert ls.ucbvi(scales=np.array([1, 0.5])).scales == (1.0, 0.5)
-    assert ls.ucbvi(scales=np.float32(1)) == ls.ucbvi()
+    assert ls.ucbvi(scales=np.float32(1)) == ls.ucbvi(scales=np.array(1.0)) == ls.ucbvi()
+
+
+def test_a_greedy_pooled_plan_knows_the_reward_of_what_it_saw_at_the_last_step():
+    algorithm = ls.ucbvi(c=0.001, pooled=True, deployments=1, last="greedy")
+    learner = ls.Learner(algorithm, horizon=2, states=1, actions=2, episodes=100)
+    learner.tell([0, 0], [0, 1], [0.125, 1.0], off_policy=True)
+    assert learner.q.tolist() == [[[1.125, 1.0]], [[0.125, 1.0]]]

@@ -1,5 +1,6 @@
 """Estimators of one's own: the library's planners written anew in plain numpy give the same histories; bad plans lose nothing."""
 
+import json
 import math
 import threading
 from dataclasses import dataclass
@@ -373,3 +374,27 @@ def test_an_own_estimator_may_have_any_fields():
         c: tuple[float, ...] = (1.0, 2.0)
 
     assert "Odd" in str(ls.Algorithm(estimator=Odd(), bonus=ls.NoBonus(), schedule=ls.Growth(2)))
+
+
+def test_what_cannot_be_saved_is_said_by_name(tmp_path):
+    @dataclass(frozen=True)
+    class Heavy(FromCounts):
+        weights: object
+
+        def plan(self, counts):
+            return counts.deployed
+
+    mdp = PROBLEMS["dense"]()
+    heavy = ls.Algorithm(estimator=Heavy(np.ones(2)), bonus=ls.NoBonus(), schedule=ls.Growth(2))
+    assert ls.simulate(mdp, heavy, episodes=20, seeds=1).deployments[0] == 0
+    for save in (
+        lambda: learner_for(mdp, heavy, 20).save(tmp_path / "learner.npz"),
+        lambda: ls.concurrent.run(mdp, heavy, episodes=20, machines=2, checkpoint=tmp_path / "run.npz"),
+    ):
+        with pytest.raises(
+            ValueError, match=r"weights=array\(\[1., 1.\]\) of Heavy cannot be saved; use numbers, texts, or tuples of them"
+        ):
+            save()
+    assert not list(tmp_path.iterdir())
+    light = ls.Algorithm(estimator=Heavy((1.0, (2, 3))), bonus=ls.NoBonus(), schedule=ls.Growth(2))
+    assert ls.Algorithm.from_dict(json.loads(json.dumps(light.to_dict()))) == light

@@ -351,11 +351,13 @@ def under_budget(schedule: PlainSchedule | Budget, deployments: int | None, swit
 
 def as_scales(scales: Any) -> tuple[float, ...]:
     """The scales of a mixture, or their text such as 1/0.3/0.1."""
+    if isinstance(scales, np.ndarray):
+        scales = scales.tolist()
     if isinstance(scales, str):
         return tuple(literal(part) for part in scales.split("/"))
     if isinstance(scales, Real):
         return (float(scales),)
-    if isinstance(scales, bytes) or not isinstance(scales, Sequence | np.ndarray):
+    if isinstance(scales, bytes) or not isinstance(scales, Sequence):
         raise ValueError(f"scales must be numbers such as (1, 0.3, 0.1) or 1/0.3/0.1, not {scales!r}")
     return tuple(scales)
 

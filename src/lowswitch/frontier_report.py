@@ -126,7 +126,10 @@ def _draw_panel(axes: Axes, frontier: Frontier, axis: Axis, letters: dict[Point,
     report.dress(axes)
     for name, places in zip("xy", _places(frontier, axis, frontier.points).T, strict=True):
         _scale(axes, name, places)
+    present = {kind_of(point.algorithm) for point in frontier.points}
     for kind, colour in zip(KINDS, report.COLOURS, strict=True):
+        if kind not in present:
+            continue
         for finalist, size, alpha in ((False, 9, 0.3), (True, 18, 0.8)):
             some = [point for point in frontier.points if kind_of(point.algorithm) == kind and point.finalist == finalist]
             places = _places(frontier, axis, some)
@@ -134,10 +137,10 @@ def _draw_panel(axes: Axes, frontier: Frontier, axis: Axis, letters: dict[Point,
         axes.scatter([], [], s=18, linewidths=0, color=colour, label=kind)
     line = _places(frontier, axis, frontier.front(axis))
     axes.step(line[:, 0], line[:, 1], where="post", color="black", linewidth=1.2, zorder=3)
-    axes.plot(line[:, 0], line[:, 1], "o", color="black", markersize=3, zorder=3)
+    axes.plot(line[:, 0], line[:, 1], "o", color="none", markeredgecolor="black", markersize=5, zorder=3)
     axes.set_xlabel(axis.replace("_", " "))
     if axis == "deployments":
-        for mark in LIMITS:
+        for mark in filter(None, frontier.limits()):
             axes.axvline(mark, color="grey", linewidth=0.8, linestyle=":", zorder=0)
     for point in _main_points(axes, frontier, axis):
         letter = letters.setdefault(point, _LETTERS[len(letters)])

@@ -1695,13 +1695,22 @@ def favourable(rule, tables, record, following, width):
 
 
 @inline
+def known_reward(record):
+    """The mean reward of a record, 0 if it has none."""
+    return record["total"] / max(1, record["n"])
+
+
+@inline
 def optimistic(rule, tables, scale, greedy, h, i, following):
-    """The estimate of a cell at step h with the bonus times `scale`, and this bonus; greedy: what was never seen is worth nothing."""
+    """The estimate of a cell at step h with the bonus times `scale`, and this bonus; greedy: what was never seen is worth nothing.
+
+    Of pooled counts, all visits of a cell may have been at the last step: then its reward is known, and what follows is not.
+    """
     record, cap = tables.records[i], rule.caps[h]
     last = h + 1 == rule.H
     n = record["n"] if last else record["followed"]
     if n == 0 or (rule.kind == UNKNOWN and not greedy and tables.cells[i]["visits"] < scale * rule.known):
-        return 0.0 if greedy else cap, 0.0
+        return known_reward(record) if greedy else cap, 0.0
     reward = record["total"] / record["n"]
     mean, spread, bonus = 0.0, 0.0, 0.0
     if rule.kind == L1_BALL:

@@ -379,14 +379,28 @@ def all_kinds(kinds: tuple[type, ...]) -> tuple[type, ...]:
 
 def _part_to_dict(part: Any) -> dict[str, Any]:
     fields = {field.name: getattr(part, field.name) for field in dataclasses.fields(part)}
+    for name, value in fields.items():
+        if not _fits_json(value):
+            raise ValueError(f"{name}={value!r} of {type(part).__name__} cannot be saved; use numbers, texts, or tuples of them")
     return {"kind": kind_name(type(part))} | {
         name: _part_to_dict(value) if dataclasses.is_dataclass(value) else value for name, value in fields.items()
     }
 
 
+def _fits_json(value: Any) -> bool:
+    if isinstance(value, tuple):
+        return all(_fits_json(item) for item in value)
+    return value is None or isinstance(value, str | int | float | bool) or dataclasses.is_dataclass(value)
+
+
+def _from_json(value: Any) -> Any:
+    """JSON has lists for tuples."""
+    return tuple(_from_json(item) for item in value) if isinstance(value, list) else value
+
+
 def _part_from_dict(name: str, data: dict[str, Any]) -> Any:
     kinds = {kind_name(kind): kind for kind in all_kinds(PARTS[name])}
-    fields = {key: _part_from_dict(name, value) if isinstance(value, dict) else value for key, value in data.items()}
+    fields = {key: _part_from_dict(name, value) if isinstance(value, dict) else _from_json(value) for key, value in data.items()}
     kind = fields.pop("kind")
     if kind not in kinds:
         module = kind.rpartition(".")[0]

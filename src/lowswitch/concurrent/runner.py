@@ -71,6 +71,7 @@ def run(
     resumed = checkpoint is not None and Path(checkpoint).exists()
     if checkpoint is not None:
         storage.require_writable(checkpoint)
+        plan.facts()  # fails here where something of it cannot be saved
     label = f"{plan.algorithm}  {plan.machines} machines"
     with Progress(plan.episodes, unit="episodes", show=progress, label=label) as bar:
         from lowswitch import kernels
