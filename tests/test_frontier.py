@@ -130,6 +130,14 @@ def test_the_table_says_that_it_shows_the_fronts_only():
     assert "3 algorithms, 2 of them finalists on 1 fresh seeds, 1 on a front and shown; means" in result.table()
 
 
+@pytest.mark.parametrize(("budget", "marks"), [(None, [10, 30, 100]), (25, [10, 25])])
+def test_the_figure_marks_the_limits_and_the_families_there_are(budget, marks):
+    panels = toy(point(1, [90, 90], [6, 6]), point(2, [6, 8], [20, 22]), budget=budget).plot().subfigs[0]
+    dotted = [line.get_xdata()[0] for line in panels.axes[0].lines if line.get_linestyle() == ":"]
+    assert dotted == marks
+    assert [text.get_text() for text in panels.legends[0].get_texts()] == ["R-max"]
+
+
 @pytest.mark.parametrize("regret", [[9, 9], [0, 0]])
 def test_what_never_changed_anything_has_a_place_in_the_figure(regret):
     figure = toy(point(0, regret, [0, 0]), point(1, [6, 8], [20, 22]), point(2, [1, 3], [90, 90])).plot()

@@ -10,7 +10,7 @@ import pytest
 
 import lowswitch as ls
 from conftest import ALGORITHMS, PROBLEMS, Shy, learner_for
-from exam import RULES, same_run, sequential
+from exam import RULES, same_rounds, same_run, sequential
 from lowswitch.families import Size, family_of
 from lowswitch.parts import FromCounts
 from lowswitch.reproduce.plain import play_episode
@@ -341,7 +341,9 @@ def test_a_plan_that_fails_on_many_machines_costs_one_round(tmp_path, rule):
     with pytest.raises(RuntimeError, match="the solver did not answer") as caught:
         ls.concurrent.run(mdp, algorithm, **run)
     assert "the same call goes on from there" in caught.value.__notes__[-1]
-    same_run(ls.concurrent.run(mdp, algorithm, **run), alone)
+    resumed = ls.concurrent.run(mdp, algorithm, **run)
+    same_run(resumed, alone)
+    same_rounds(resumed, ls.concurrent.run(mdp, algorithm, **run | {"checkpoint": None}))
 
 
 def test_a_run_is_heard_between_two_plans():

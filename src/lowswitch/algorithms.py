@@ -87,7 +87,7 @@ def recipe(function: Recipe) -> Recipe:
         return function(**options)
 
     made.__doc__ = f"{function.__doc__}\n\n{inspect.getdoc(Shared)}"
-    made.__signature__ = signature  # type: ignore[attr-defined]
+    vars(made)["__signature__"] = signature
     return cast(Recipe, made)
 
 
