@@ -1,7 +1,8 @@
 """What many machines gain in real time, and what they cost the driver.
 
-Speed-ups are wall times of the same run, rounds and all, on an environment whose step sleeps 1 ms: with few and with many workers, taken in
-turn. The overhead is the time of an episode of 10 steps that takes no time to play, in batches of 1,000.
+Speed-ups are wall times of the same run, rounds and all, on an environment whose step sleeps 1 ms:
+with few and with many workers, taken in turn. The overhead is the time of an episode of 10 steps
+that takes no time to play, in batches of 1,000.
 """
 
 from __future__ import annotations
@@ -16,7 +17,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_args
 
-sys.path = [folder for folder in sys.path if folder != str(Path(__file__).resolve().parent)]  # whose concurrent.py hides Python's own
+sys.path = [
+    folder for folder in sys.path if folder != str(Path(__file__).resolve().parent)
+]  # whose concurrent.py hides Python's own
 
 import gymnasium
 import numpy as np
@@ -24,8 +27,8 @@ import ray
 
 import lowswitch as ls
 from lowswitch.concurrent import Gymnasium, InProcess, Processes, Ray, System
-from lowswitch.concurrent.fleets import Fleet
-from lowswitch.concurrent.runner import RoundRule
+from lowswitch.machines.fleets import Fleet
+from lowswitch.machines.runner import RoundRule
 from lowswitch.report import table
 
 STEP_SECONDS, HORIZON = 0.001, 10
@@ -38,7 +41,9 @@ class Slow(gymnasium.Env[Any, Any]):
 
     observation_space, action_space = gymnasium.spaces.Discrete(5), gymnasium.spaces.Discrete(2)
 
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[int, dict[str, Any]]:
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[int, dict[str, Any]]:
         super().reset(seed=seed)
         self.state = 0
         return 0, {}
@@ -52,7 +57,9 @@ class Slow(gymnasium.Env[Any, Any]):
 
 @dataclass(frozen=True)
 class Awake:
-    """A fleet that opens only when all its workers are up: their start is not part of what is measured."""
+    """A fleet that opens only when all its workers are up: their start is not part of what is
+    measured.
+    """
 
     fleet: Processes | Ray
 
@@ -70,13 +77,19 @@ def at_once(policy: np.ndarray, episodes: np.ndarray) -> tuple[np.ndarray, np.nd
 
 
 def seconds(fleet: Fleet, episodes: int, machines: int) -> tuple[float, int]:
-    """Wall time of a run on the slow environment without the workers' start, and the episodes that were played."""
-    run = ls.concurrent.run(Gymnasium(Slow, horizon=HORIZON), ALGORITHM, episodes, machines=machines, fleet=fleet)
+    """Wall time of a run on the slow environment without the workers' start, and the episodes that
+    were played.
+    """
+    run = ls.concurrent.run(
+        Gymnasium(Slow, horizon=HORIZON), ALGORITHM, episodes, machines=machines, fleet=fleet
+    )
     return run.seconds - run.parts["start"], run.played
 
 
 def speed_ups(rounds: int) -> list[dict[str, Any]]:
-    """Each fleet against one worker of its kind, and against playing the same episodes here one after the other."""
+    """Each fleet against one worker of its kind, and against playing the same episodes here one
+    after the other.
+    """
     rows: list[dict[str, Any]] = []
     for name, one, many, workers in (
         ("2 processes", Processes(workers=1), Processes(workers=2), 2),
@@ -128,14 +141,25 @@ def overhead(rounds: int) -> list[dict[str, Any]]:
 def rules(episodes: int) -> list[dict[str, Any]]:
     """Episodes a round of the three rules, M = 100, c = 0.05."""
     rows: list[dict[str, Any]] = []
-    for env in ("riverswim:states=6,horizon=10", "random-mdp:states=5,actions=3,horizon=5", "random-mdp:states=20,actions=4,horizon=10"):
+    for env in (
+        "riverswim:states=6,horizon=10",
+        "random-mdp:states=5,actions=3,horizon=5",
+        "random-mdp:states=20,actions=4,horizon=10",
+    ):
         for algorithm in (ls.ucb2_hoeffding(c=0.05), ls.ucb2_bernstein(c=0.05)):
             runs = {
-                rule: ls.concurrent.run(ls.envs.make(env), algorithm, episodes, machines=100, rule=rule) for rule in get_args(RoundRule)
+                rule: ls.concurrent.run(
+                    ls.envs.make(env), algorithm, episodes, machines=100, rule=rule
+                )
+                for rule in get_args(RoundRule)
             }
-            row = {"problem": env, "algorithm": str(algorithm)} | {rule: f"{run.speed_up:.1f}" for rule, run in runs.items()}
+            row = {"problem": env, "algorithm": str(algorithm)} | {
+                rule: f"{run.speed_up:.1f}" for rule, run in runs.items()
+            }
             for rule, least in (("switch", 1.25), ("speculate", 1.4)):
-                row[f"{rule} / trigger (at least {least})"] = f"{runs[rule].speed_up / runs['trigger'].speed_up:.2f}"
+                row[f"{rule} / trigger (at least {least})"] = (
+                    f"{runs[rule].speed_up / runs['trigger'].speed_up:.2f}"
+                )
             show(rows, row)
     return rows
 
@@ -148,12 +172,18 @@ def show(rows: list[dict[str, Any]], row: dict[str, Any]) -> None:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="each thing once, and 10^5 episodes for the rules")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--quick", action="store_true", help="each thing once, and 10^5 episodes for the rules"
+    )
     parser.add_argument("--json", metavar="FILE", type=Path, help="write all numbers to a file")
     options = parser.parse_args()
     rounds = 1 if options.quick else 3
-    ray.init(num_cpus=4, include_dashboard=False, logging_level=logging.ERROR, log_to_driver=False)  # its workers sleep, whatever the cores
+    ray.init(
+        num_cpus=4, include_dashboard=False, logging_level=logging.ERROR, log_to_driver=False
+    )  # its workers sleep, whatever the cores
     tables = {}
     measures: dict[str, Callable[[], list[dict[str, Any]]]] = {
         "speed-up on an environment whose step takes 1 ms": lambda: speed_ups(rounds),

@@ -1,8 +1,10 @@
-"""Random kills: workers killed or stopped, and drivers killed with -9, in the middle of runs; every result must equal the undisturbed one.
+"""Random kills: workers killed or stopped, and drivers killed with -9, in the middle of runs; every
+result must equal the undisturbed one.
 
-Each trial is a driver in a process of its own with worker processes (or Ray actors), a checkpoint after every round, and a few kills at
-random moments drawn from the trial's seed. A killed driver is started again and goes on from its checkpoint. A kill counts only if the
-victim was alive and the run not yet saved.
+Each trial is a driver in a process of its own with worker processes (or Ray actors), a checkpoint
+after every round, and a few kills at random moments drawn from the trial's seed. A killed driver is
+started again and goes on from its checkpoint. A kill counts only if the victim was alive and the
+run not yet saved.
 """
 
 from __future__ import annotations
@@ -19,18 +21,23 @@ import time
 from pathlib import Path
 from typing import Any, get_args
 
-sys.path = [folder for folder in sys.path if folder != str(Path(__file__).resolve().parent)]  # whose concurrent.py hides Python's own
+sys.path = [
+    folder for folder in sys.path if folder != str(Path(__file__).resolve().parent)
+]  # whose concurrent.py hides Python's own
 
 import gymnasium
 
 import lowswitch as ls
 from lowswitch.concurrent import ConcurrentRun, Gymnasium, Processes, Ray, load
-from lowswitch.concurrent.fleets import Fleet
-from lowswitch.concurrent.runner import RoundRule
+from lowswitch.machines.fleets import Fleet
+from lowswitch.machines.runner import RoundRule
 
 HORIZON, EPISODES, MACHINES, PATIENCE = 8, 500, 24, 2.0
 RULES: tuple[RoundRule, ...] = get_args(RoundRule)
-WORKERS = {"processes": "multiprocessing.spawn", "ray": "ray::Station"}  # in the command line of a worker
+WORKERS = {
+    "processes": "multiprocessing.spawn",
+    "ray": "ray::Station",
+}  # in the command line of a worker
 DEADLINE = 300.0  # seconds for a trial
 
 
@@ -39,7 +46,9 @@ class Ring(gymnasium.Env[Any, Any]):
 
     observation_space, action_space = gymnasium.spaces.Discrete(6), gymnasium.spaces.Discrete(2)
 
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[int, dict[str, Any]]:
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[int, dict[str, Any]]:
         super().reset(seed=seed)
         self.state = int(self.np_random.integers(6))
         return self.state, {}
@@ -72,7 +81,9 @@ def drive(folder: Path, seed: int, kind: str) -> None:
 
 
 def start(folder: Path, seed: int, kind: str) -> subprocess.Popen[bytes]:
-    return subprocess.Popen([sys.executable, __file__, "--drive", str(folder), "--seeds", str(seed), "--fleet", kind])
+    return subprocess.Popen(
+        [sys.executable, __file__, "--drive", str(folder), "--seeds", str(seed), "--fleet", kind]
+    )
 
 
 def descendants(pid: int) -> list[int]:
@@ -90,7 +101,12 @@ def descendants(pid: int) -> list[int]:
 def workers(pid: int, kind: str) -> list[int]:
     def command(process: int) -> str:
         try:
-            return Path(f"/proc/{process}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+            return (
+                Path(f"/proc/{process}/cmdline")
+                .read_bytes()
+                .replace(b"\0", b" ")
+                .decode(errors="replace")
+            )
         except OSError:
             return ""
 
@@ -112,17 +128,25 @@ def trial(seed: int, kills: int, kind: str) -> tuple[ConcurrentRun, list[str]]:
                 driver = start(folder, seed, kind)
             before = progress(folder)
             pause = time.monotonic() + moments.uniform(0.0, 1.0)
-            while driver.poll() is None and (time.monotonic() < pause or progress(folder) == before) and not (folder / "run.npz").exists():
+            while (
+                driver.poll() is None
+                and (time.monotonic() < pause or progress(folder) == before)
+                and not (folder / "run.npz").exists()
+            ):
                 time.sleep(0.005)
             family |= set(descendants(driver.pid))
             if len(done) < kills and driver.poll() is None:
                 done += disturb(driver, folder, moments, kind)
         if driver.returncode:
-            raise RuntimeError(f"seed {seed}: the driver failed with exit code {driver.returncode} after {done}")
+            raise RuntimeError(
+                f"seed {seed}: the driver failed with exit code {driver.returncode} after {done}"
+            )
         run = load(folder / "run.npz")
     for pid in family:
         with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGCONT)  # one that was stopped when its driver was killed cannot even end
+            os.kill(
+                pid, signal.SIGCONT
+            )  # one that was stopped when its driver was killed cannot even end
     left = [pid for pid in family if alive(pid, time.monotonic() + 90)]
     if left:
         raise RuntimeError(f"seed {seed}: processes {left} are left behind")
@@ -130,21 +154,33 @@ def trial(seed: int, kills: int, kind: str) -> tuple[ConcurrentRun, list[str]]:
 
 
 def progress(folder: Path) -> float:
-    """Changes whenever the checkpoint does, so that every kill falls into a run that is under way."""
+    """Changes whenever the checkpoint does, so that every kill falls into a run that is under
+    way.
+    """
     try:
         return (folder / "checkpoint.npz").stat().st_mtime
     except FileNotFoundError:
         return 0.0
 
 
-def disturb(driver: subprocess.Popen[bytes], folder: Path, moments: random.Random, kind: str) -> list[str]:
-    """Kill the driver or a worker, or stop a worker so that it hangs; nothing if nobody is there or the run is saved."""
-    how, victims, saved = moments.choice(["driver", "worker", "hang"]), workers(driver.pid, kind), folder / "run.npz"
+def disturb(
+    driver: subprocess.Popen[bytes], folder: Path, moments: random.Random, kind: str
+) -> list[str]:
+    """Kill the driver or a worker, or stop a worker so that it hangs; nothing if nobody is there or
+    the run is saved.
+    """
+    how, victims, saved = (
+        moments.choice(["driver", "worker", "hang"]),
+        workers(driver.pid, kind),
+        folder / "run.npz",
+    )
     if saved.exists():
         return []
     if how == "driver":
         driver.kill()
-        return [how] if driver.wait() == -signal.SIGKILL and not saved.exists() else []  # it may have ended or saved just before
+        return (
+            [how] if driver.wait() == -signal.SIGKILL and not saved.exists() else []
+        )  # it may have ended or saved just before
     if not victims:
         return []
     try:
@@ -170,17 +206,25 @@ def alive(pid: int, deadline: float) -> bool:
 def same(one: ConcurrentRun, other: ConcurrentRun) -> bool:
     histories = [run.history[0].changes.tobytes() for run in (one, other) if run.history]
     arrays = all(
-        getattr(one, name).tobytes() == getattr(other, name).tobytes() for name in ("plays", "rounds_at", "played_at", "policy", "triggers")
+        getattr(one, name).tobytes() == getattr(other, name).tobytes()
+        for name in ("plays", "rounds_at", "played_at", "policy", "triggers")
     )
-    counts = all(getattr(one, name) == getattr(other, name) for name in ("rounds", "played", "episodes", "earned"))
+    counts = all(
+        getattr(one, name) == getattr(other, name)
+        for name in ("rounds", "played", "episodes", "earned")
+    )
     return histories[0] == histories[1] and arrays and counts
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--kills", type=int, default=100, help="in all (default 100)")
     parser.add_argument("--each", type=int, default=4, help="kills in one run (default 4)")
-    parser.add_argument("--seeds", type=int, default=0, help="the first seed; a trial has the next one (default 0)")
+    parser.add_argument(
+        "--seeds", type=int, default=0, help="the first seed; a trial has the next one (default 0)"
+    )
     parser.add_argument("--fleet", choices=("processes", "ray"), default="processes")
     parser.add_argument("--drive", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -194,12 +238,17 @@ def main() -> int:
             expected = load(Path(folder) / "run.npz")
         run, done = trial(seed, min(options.each, options.kills - kills), options.fleet)
         if not same(run, expected):
-            print(f"seed {seed}: after {done} the result differs from the undisturbed run", file=sys.stderr)
+            print(
+                f"seed {seed}: after {done} the result differs from the undisturbed run",
+                file=sys.stderr,
+            )
             return 1
         kills += len(done)
         for how in done:
             counts[how] += 1
-        what = f"{options.fleet}  seed {seed:3}  {run.rule:9}  {', '.join(done) or 'undisturbed':40}"
+        what = (
+            f"{options.fleet}  seed {seed:3}  {run.rule:9}  {', '.join(done) or 'undisturbed':40}"
+        )
         print(f"{what}  equal, {run.lost} lost  ({kills} of {options.kills})", flush=True)
         seed += 1
     runs = f"{seed - options.seeds} runs with {options.fleet}, seeds {options.seeds} to {seed - 1}"

@@ -1,11 +1,12 @@
-"""How fast the library is, against the same algorithms in plain C (reference.c) and against its targets.
+"""How fast the library is, against the same algorithms in plain C (reference.c) and against its
+targets.
 
     python benchmarks/speed.py [--quick] [--json FILE] [--rlberry PYTHON]
 
-What is compared runs in turn within a round (library, C, library with regret, ...), and a ratio is the median of the ratios within the
-rounds, so that a machine that slows down for a while does not touch it; times are medians too. Library times are those of the whole
-`simulate` call, its Python included.
-Exit code 1: the library and C disagree on a count. 2: there is no gcc.
+What is compared runs in turn within a round (library, C, library with regret, ...), and a ratio is
+the median of the ratios within the rounds, so that a machine that slows down for a while does not
+touch it; times are medians too. Library times are those of the whole `simulate` call, its Python
+included. Exit code 1: the library and C disagree on a count. 2: there is no gcc.
 """
 
 from __future__ import annotations
@@ -24,19 +25,29 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-sys.path = [folder for folder in sys.path if folder != str(Path(__file__).resolve().parent)]  # whose concurrent.py hides Python's own
+sys.path = [
+    folder for folder in sys.path if folder != str(Path(__file__).resolve().parent)
+]  # whose concurrent.py hides Python's own
 
 import numpy as np
 
 import lowswitch as ls
 from lowswitch import envs
-from lowswitch.families.rows import compile_rule
-from lowswitch.streams import stream_key
+from lowswitch.kernels.streams import stream_key
+from lowswitch.learners.rows import compile_rule
 
 SEED = 0
-ALGORITHMS = {"ucb2-h": ls.ucb2_hoeffding(c=0.05), "ucb2-b": ls.ucb2_bernstein(c=0.05), "ucb-h": ls.ucb_hoeffding(c=0.05)}
+ALGORITHMS = {
+    "ucb2-h": ls.ucb2_hoeffding(c=0.05),
+    "ucb2-b": ls.ucb2_bernstein(c=0.05),
+    "ucb-h": ls.ucb_hoeffding(c=0.05),
+}
 MOST_OF_C = 1.25  # library / C
-MOST_WITH_REGRET = {"ucb2-h": 1.3, "ucb2-b": 1.3, "ucb-h": 4.0}  # with exact regret / without, where S is at most the next line
+MOST_WITH_REGRET = {
+    "ucb2-h": 1.3,
+    "ucb2-b": 1.3,
+    "ucb-h": 4.0,
+}  # with exact regret / without, where S is at most the next line
 REGRET_STATES = 20
 MOST_GROWTH = 1.25  # time per step at a number of episodes / the least at fewer
 MOST_MEGABYTES = 200
@@ -45,9 +56,14 @@ PLANNERS = ("ucbvi", "ucbvi-bf", "mvp")
 TIMES_RLBERRY = 300  # steps a second of a planner / those of rlberry-scool's UCBVI
 ASSUMED_RLBERRY = 1_000  # where it is not timed
 MOST_OF_UCB2 = 1.5  # time per step of a stage-based learner / that of ucb2-h
-MOST_SECONDS = {"import lowswitch": 0.2, "lowswitch --help": 0.4, "first simulate, warm cache": 2.0, "first simulate, cold cache": 20.0}
+MOST_SECONDS = {
+    "import lowswitch": 0.2,
+    "lowswitch --help": 0.4,
+    "first simulate, warm cache": 2.0,
+    "first simulate, cold cache": 20.0,
+}
 
-# ---- tables ----------------------------------------------------------------------------------------------------------
+# ---- tables --------------------------------------------------------------------------------------
 
 
 class Table:
@@ -56,11 +72,21 @@ class Table:
     def __init__(self, title: str, columns: dict[str, str]) -> None:
         self.title, self.columns = title, columns  # format of each column; its width counts
         self.rows: list[dict[str, Any]] = []
-        print(f"\n{title}\n" + "  ".join(f"{name:{self._room(form)}}" for name, form in columns.items()), flush=True)
+        print(
+            f"\n{title}\n"
+            + "  ".join(f"{name:{self._room(form)}}" for name, form in columns.items()),
+            flush=True,
+        )
 
     def add(self, **row: Any) -> None:
         self.rows.append(row)
-        print("  ".join(f"{value:{form}}" for value, form in zip(row.values(), self.columns.values(), strict=True)), flush=True)
+        print(
+            "  ".join(
+                f"{value:{form}}"
+                for value, form in zip(row.values(), self.columns.values(), strict=True)
+            ),
+            flush=True,
+        )
 
     @staticmethod
     def _room(form: str) -> str:
@@ -71,7 +97,7 @@ def verdict(passed: bool) -> str:
     return "PASS" if passed else "MISS"
 
 
-# ---- the problems ----------------------------------------------------------------------------------------------------
+# ---- the problems --------------------------------------------------------------------------------
 
 
 def random_tables(states: int, actions: int) -> tuple[np.ndarray, np.ndarray]:
@@ -85,7 +111,7 @@ def random_mdp(states: int, actions: int, horizon: int) -> ls.TabularMDP:
     return ls.TabularMDP(*random_tables(states, actions), horizon=horizon)
 
 
-# ---- the clock -------------------------------------------------------------------------------------------------------
+# ---- the clock -----------------------------------------------------------------------------------
 
 
 def seconds(work: Callable[[], Any]) -> float:
@@ -101,50 +127,100 @@ def interleaved(rounds: int, *works: Callable[[], Any]) -> np.ndarray:  # [works
 
 def compile_reference(folder: str) -> Callable[..., None]:
     if shutil.which("gcc") is None:
-        print("speed.py compares the library with C and needs gcc; install it, for instance with `apt install gcc`", file=sys.stderr)
+        print(
+            "speed.py compares the library with C and needs gcc; install it, for instance with `apt"
+            " install gcc`",
+            file=sys.stderr,
+        )
         sys.exit(2)
     source, target = Path(__file__).with_name("reference.c"), Path(folder) / "reference.so"
-    # Without -ffp-contract=off gcc fuses a multiplication and an addition into one rounding: the estimates then differ from the library's
+    # Without -ffp-contract=off gcc fuses a multiplication and an addition into one rounding: the
+    # estimates then differ from the library's
     # in the last bit, and equal counts would be luck.
     flags = ["-O3", "-march=native", "-ffp-contract=off", "-shared", "-fPIC"]
     subprocess.run(["gcc", *flags, str(source), "-o", str(target), "-lm"], check=True)
     function = ctypes.CDLL(str(target)).reference
     whole, real, pointer = ctypes.c_int64, ctypes.c_double, ctypes.c_void_p
-    function.argtypes = [whole] * 5 + [real] * 5 + [whole] + [pointer] * 6 + [ctypes.c_uint64, pointer]
+    function.argtypes = (
+        [whole] * 5 + [real] * 5 + [whole] + [pointer] * 6 + [ctypes.c_uint64, pointer]
+    )
     function.restype = None
     return function
 
 
-def reference_run(function: Callable[..., None], mdp: ls.TabularMDP, algorithm: ls.Algorithm, K: int) -> Callable[[], list[int]]:
-    """A call of the C function with everything worked out beforehand; it returns local switches and deployments."""
-    rule = compile_rule(algorithm, horizon=mdp.horizon, states=mdp.states, actions=mdp.actions, episodes=K)
-    columns = [np.ascontiguousarray(mdp.model.columns[name]) for name in ("threshold", "own", "other")]
+def reference_run(
+    function: Callable[..., None], mdp: ls.TabularMDP, algorithm: ls.Algorithm, K: int
+) -> Callable[[], list[int]]:
+    """A call of the C function with everything worked out beforehand; it returns local switches and
+    deployments.
+    """
+    rule = compile_rule(
+        algorithm, horizon=mdp.horizon, states=mdp.states, actions=mdp.actions, episodes=K
+    )
+    columns = [
+        np.ascontiguousarray(mdp.model.columns[name]) for name in ("threshold", "own", "other")
+    ]
     counts = np.zeros(2, dtype=np.int64)
     arrays = [rule.later, mdp.model.heads, *columns, mdp.model.rewards]
-    numbers = (rule.c1, rule.c2, rule.variance_scale, rule.lower_order, rule.hoeffding_scale, rule.every_until)
+    numbers = (
+        rule.c1,
+        rule.c2,
+        rule.variance_scale,
+        rule.lower_order,
+        rule.hoeffding_scale,
+        rule.every_until,
+    )
 
     def run() -> list[int]:
         pointers = [array.ctypes.data for array in arrays]
-        function(rule.H, rule.S, rule.A, K, rule.bonus, *numbers, *pointers, int(stream_key(SEED)), counts.ctypes.data)
+        function(
+            rule.H,
+            rule.S,
+            rule.A,
+            K,
+            rule.bonus,
+            *numbers,
+            *pointers,
+            int(stream_key(SEED)),
+            counts.ctypes.data,
+        )
         return counts.tolist()
 
     return run
 
 
-def library_run(mdp: ls.TabularMDP, algorithm: ls.Algorithm, K: int, *, regret: bool) -> Callable[[], list[int]]:
+def library_run(
+    mdp: ls.TabularMDP, algorithm: ls.Algorithm, K: int, *, regret: bool
+) -> Callable[[], list[int]]:
     def run() -> list[int]:
-        runs = ls.simulate(mdp, algorithm, episodes=K, seeds=[SEED], threads=1, regret=regret, progress=False)
+        runs = ls.simulate(
+            mdp, algorithm, episodes=K, seeds=[SEED], threads=1, regret=regret, progress=False
+        )
         return [int(runs.local_switches[0]), int(runs.deployments[0])]
 
     return run
 
 
-# ---- sections --------------------------------------------------------------------------------------------------------
+# ---- sections ------------------------------------------------------------------------------------
 
 
 def against_c(function: Callable[..., None], rounds: int) -> Table:
-    columns = {"problem": "<9", "S, A, H": "<11", "K": ">9,d", "algorithm": "<9", "library ns": ">10.2f", "C ns": ">6.2f"}
-    columns |= {"library/C": ">9.3f", f"<= {MOST_OF_C}": "<7", "regret ns": ">9.2f", "regret/without": ">14.3f", "target": "<8", "is": "<4"}
+    columns = {
+        "problem": "<9",
+        "S, A, H": "<11",
+        "K": ">9,d",
+        "algorithm": "<9",
+        "library ns": ">10.2f",
+        "C ns": ">6.2f",
+    }
+    columns |= {
+        "library/C": ">9.3f",
+        f"<= {MOST_OF_C}": "<7",
+        "regret ns": ">9.2f",
+        "regret/without": ">14.3f",
+        "target": "<8",
+        "is": "<4",
+    }
     columns |= {"switches": ">9,d", "in C": ">9,d", "equal": "<5"}
     table = Table("Time per step against C, one thread", columns)
     problems = (
@@ -159,10 +235,15 @@ def against_c(function: Callable[..., None], rounds: int) -> Table:
     return table
 
 
-def compare(function: Callable[..., None], problem: str, mdp: ls.TabularMDP, name: str, K: int, rounds: int) -> dict[str, Any]:
+def compare(
+    function: Callable[..., None], problem: str, mdp: ls.TabularMDP, name: str, K: int, rounds: int
+) -> dict[str, Any]:
     """One row: the library, C and the library with exact regret."""
     algorithm = ALGORITHMS[name]
-    plain, in_c = library_run(mdp, algorithm, K, regret=False), reference_run(function, mdp, algorithm, K)
+    plain, in_c = (
+        library_run(mdp, algorithm, K, regret=False),
+        reference_run(function, mdp, algorithm, K),
+    )
     times = interleaved(rounds, plain, in_c, library_run(mdp, algorithm, K, regret=True))
     library_ns, c_ns, regret_ns = (np.median(times, axis=1) / (K * mdp.horizon) * 1e9).tolist()
     to_c, to_without = float(np.median(times[0] / times[1])), float(np.median(times[2] / times[0]))
@@ -195,7 +276,8 @@ from rlberry_scool.agents import UCBVIAgent
 tables = np.load(sys.argv[1])
 speeds = []
 for _ in range(3):
-    agent = UCBVIAgent(FiniteMDP(tables["rewards"], tables["transitions"]), horizon=10, stage_dependent=True)
+    problem = FiniteMDP(tables["rewards"], tables["transitions"])
+    agent = UCBVIAgent(problem, horizon=10, stage_dependent=True)
     begin = time.perf_counter()
     agent.fit(100)
     speeds.append(100 * 10 / (time.perf_counter() - begin))
@@ -204,41 +286,86 @@ print("steps a second", max(speeds))
 
 
 def rlberry_speed(python: str, folder: str) -> float:
-    """Steps a second of rlberry-scool's UCBVI, the best of three times 100 episodes on the tables of random_mdp(20, 4, 10)."""
+    """Steps a second of rlberry-scool's UCBVI, the best of three times 100 episodes on the tables
+    of random_mdp(20, 4, 10).
+    """
     path, (transitions, rewards) = Path(folder) / "tables.npz", random_tables(20, 4)
     np.savez(path, transitions=transitions, rewards=rewards)
-    printed = subprocess.run([python, "-I", "-c", RLBERRY, str(path)], check=True, capture_output=True, text=True).stdout
+    printed = subprocess.run(
+        [python, "-I", "-c", RLBERRY, str(path)], check=True, capture_output=True, text=True
+    ).stdout
     return float(printed.split("steps a second")[-1])
 
 
 def the_field(rounds: int, rlberry: float | None) -> Table:
     """Planners against 300 times what rlberry's UCBVI does, stage-based learners against ucb2-h."""
-    peer = f"{rlberry:,.0f} steps/s, timed" if rlberry else f"assumed at {ASSUMED_RLBERRY:,} steps/s; time it with --rlberry"
+    peer = (
+        f"{rlberry:,.0f} steps/s, timed"
+        if rlberry
+        else f"assumed at {ASSUMED_RLBERRY:,} steps/s; time it with --rlberry"
+    )
     least = TIMES_RLBERRY * (rlberry or ASSUMED_RLBERRY)
-    columns = {"algorithm": "<36", "K": ">9,d", "ns": ">8.1f", "steps/s": ">12,.0f", "target": "<22", "verdict": "<7"}
-    table = Table(f"The field: random MDP (20, 4, 10), one thread, without regret; rlberry-scool's UCBVI {peer}", columns)
+    columns = {
+        "algorithm": "<36",
+        "K": ">9,d",
+        "ns": ">8.1f",
+        "steps/s": ">12,.0f",
+        "target": "<22",
+        "verdict": "<7",
+    }
+    table = Table(
+        "The field: random MDP (20, 4, 10), one thread, without regret; rlberry-scool's UCBVI"
+        f" {peer}",
+        columns,
+    )
     mdp = random_mdp(20, 4, 10)
-    learners = {name: (ls.algorithms.RECIPES[name](c=0.05), 10**5) for name in ("ucb2-h", "stage-q", "ucb-advantage")}
-    learners |= {f"{name}, doubling": (ls.algorithms.RECIPES[name](c=0.001, schedule="growth/2"), 3 * 10**4) for name in PLANNERS}
+    learners = {
+        name: (ls.algorithms.RECIPES[name](c=0.05), 10**5)
+        for name in ("ucb2-h", "stage-q", "ucb-advantage")
+    }
+    learners |= {
+        f"{name}, doubling": (ls.algorithms.RECIPES[name](c=0.001, schedule="growth/2"), 3 * 10**4)
+        for name in PLANNERS
+    }
     works = [library_run(mdp, algorithm, K, regret=False) for algorithm, K in learners.values()]
     medians = np.median(interleaved(rounds, *works), axis=1)
-    times = [float(median) / (K * mdp.horizon) * 1e9 for median, (_, K) in zip(medians, learners.values(), strict=True)]
+    times = [
+        float(median) / (K * mdp.horizon) * 1e9
+        for median, (_, K) in zip(medians, learners.values(), strict=True)
+    ]
     for time_per_step, (name, (_, K)) in zip(times, learners.items(), strict=True):
         planner = "doubling" in name
         target = f">= {least:,.0f} steps/s" if planner else f"<= {MOST_OF_UCB2} x ucb2-h"
         kept = 1e9 / time_per_step >= least if planner else time_per_step <= MOST_OF_UCB2 * times[0]
-        table.add(algorithm=name, episodes=K, ns=time_per_step, speed=1e9 / time_per_step, target=target, verdict=verdict(kept))
+        table.add(
+            algorithm=name,
+            episodes=K,
+            ns=time_per_step,
+            speed=1e9 / time_per_step,
+            target=target,
+            verdict=verdict(kept),
+        )
     return table
 
 
 def flat_in_episodes(rounds: int, most: int) -> Table:
-    """The shortest runs carry the fixed cost of a call, so the verdict is that time does not grow with K."""
-    title = f"Time per step against K: ucb2-h, riverswim(6), H = 10, without regret; target: at most {MOST_GROWTH} times any shorter run's"
+    """The shortest runs carry the fixed cost of a call, so the verdict is that time does not grow
+    with K.
+    """
+    title = (
+        "Time per step against K: ucb2-h, riverswim(6), H = 10, without regret; target: at most"
+        f" {MOST_GROWTH} times any shorter run's"
+    )
     table = Table(title, {"K": ">11,d", "ns per step": ">11.2f", "verdict": "<7"})
     mdp, exponents = envs.riverswim(states=6, horizon=10), range(4, most + 1)
-    runs = [library_run(mdp, ALGORITHMS["ucb2-h"], 10**exponent, regret=False) for exponent in exponents]
+    runs = [
+        library_run(mdp, ALGORITHMS["ucb2-h"], 10**exponent, regret=False) for exponent in exponents
+    ]
     medians = np.median(interleaved(rounds, *runs), axis=1)
-    times = [float(median) / (10**exponent * mdp.horizon) * 1e9 for exponent, median in zip(exponents, medians, strict=True)]
+    times = [
+        float(median) / (10**exponent * mdp.horizon) * 1e9
+        for exponent, median in zip(exponents, medians, strict=True)
+    ]
     for i, exponent in enumerate(exponents):
         flat = i == 0 or times[i] <= MOST_GROWTH * min(times[:i])
         table.add(episodes=10**exponent, ns=times[i], verdict=verdict(flat))
@@ -251,7 +378,8 @@ from pathlib import Path
 sys.path.insert(0, {folder!r})
 import speed
 mdp, algorithm = speed.envs.riverswim(states=6, horizon=10), speed.ALGORITHMS["ucb2-h"]
-peak = lambda: int(re.search(r"VmHWM:\\s+(\\d+) kB", Path("/proc/self/status").read_text())[1]) / 1024
+status = lambda: Path("/proc/self/status").read_text()
+peak = lambda: int(re.search(r"VmHWM:\\s+(\\d+) kB", status())[1]) / 1024
 speed.ls.simulate(mdp, algorithm, episodes=10, seeds=1)
 Path("/proc/self/clear_refs").write_text("5")
 before = peak()
@@ -262,22 +390,43 @@ print(before, peak())
 
 
 def child(episodes: int, **environment: str) -> subprocess.CompletedProcess[str]:
-    """A new process that simulates ten episodes and then so many more; it prints its peak memory before and after these, in MB.
+    """A new process that simulates ten episodes and then so many more; it prints its peak memory
+    before and after these, in MB.
 
-    Linux's VmHWM, set back after the first ten: ru_maxrss cannot be set back and a child takes it over from its parent.
+    Linux's VmHWM, set back after the first ten: ru_maxrss cannot be set back and a child takes it
+    over from its parent.
     """
     code = CHILD.format(folder=str(Path(__file__).parent), episodes=episodes)
-    return subprocess.run([sys.executable, "-c", code], env=os.environ | environment, check=True, capture_output=True, text=True)
+    return subprocess.run(
+        [sys.executable, "-c", code],
+        env=os.environ | environment,
+        check=True,
+        capture_output=True,
+        text=True,
+    )
 
 
 def memory(exponent: int) -> Table:
     table = Table(
         f"Peak memory above the imports; target: below {MOST_MEGABYTES} MB",
-        {"K": ">11,d", "imports MB": ">10.1f", "peak MB": ">8.1f", "above MB": ">8.1f", "verdict": "<7"},
+        {
+            "K": ">11,d",
+            "imports MB": ">10.1f",
+            "peak MB": ">8.1f",
+            "above MB": ">8.1f",
+            "verdict": "<7",
+        },
     )
-    child(0)  # so that the next one finds its kernels compiled: what a compiler leaves behind would hide what a run needs
+    # the next one finds its kernels compiled: what a compiler leaves behind would hide a run's need
+    child(0)
     before, after = map(float, child(10**exponent).stdout.split())
-    table.add(episodes=10**exponent, imports=before, peak=after, above=after - before, verdict=verdict(after - before < MOST_MEGABYTES))
+    table.add(
+        episodes=10**exponent,
+        imports=before,
+        peak=after,
+        above=after - before,
+        verdict=verdict(after - before < MOST_MEGABYTES),
+    )
     return table
 
 
@@ -285,11 +434,17 @@ def two_threads(rounds: int) -> Table:
     K = 10**6
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     table = Table(
-        f"Two threads: ucb2-h, riverswim(6), H = 10, 8 seeds, {cores} cores; target: at least {LEAST_SPEED_UP} times as fast",
+        f"Two threads: ucb2-h, riverswim(6), H = 10, 8 seeds, {cores} cores; target: at least"
+        f" {LEAST_SPEED_UP} times as fast",
         {"K": ">11,d", "one s": ">7.3f", "two s": ">7.3f", "speed-up": ">8.2f", "verdict": "<7"},
     )
     mdp, algorithm = envs.riverswim(states=6, horizon=10), ALGORITHMS["ucb2-h"]
-    runs = [lambda n=n: ls.simulate(mdp, algorithm, episodes=K, seeds=8, threads=n, regret=False, progress=False) for n in (1, 2)]
+    runs = [
+        lambda n=n: ls.simulate(
+            mdp, algorithm, episodes=K, seeds=8, threads=n, regret=False, progress=False
+        )
+        for n in (1, 2)
+    ]
     one, two = interleaved(rounds, *runs)
     speed_up = float(np.median(one / two))
     medians = {"one": float(np.median(one)), "two": float(np.median(two))}
@@ -299,35 +454,70 @@ def two_threads(rounds: int) -> Table:
 
 def start_up(rounds: int) -> Table:
     """Whole processes on the clock, but for the import itself."""
-    table = Table("Start-up, seconds", {"what": "<27", "seconds": ">7.3f", "target": "<7", "verdict": "<7"})
+    table = Table(
+        "Start-up, seconds", {"what": "<27", "seconds": ">7.3f", "target": "<7", "verdict": "<7"}
+    )
 
     def add(what: str, times: list[float]) -> None:
         median = statistics.median(times)
-        table.add(what=what, seconds=median, target=f"< {MOST_SECONDS[what]:g}", verdict=verdict(median < MOST_SECONDS[what]))
+        table.add(
+            what=what,
+            seconds=median,
+            target=f"< {MOST_SECONDS[what]:g}",
+            verdict=verdict(median < MOST_SECONDS[what]),
+        )
 
-    timed_import = "import time; begin = time.perf_counter(); import lowswitch; print(time.perf_counter() - begin)"
+    timed_import = (
+        "import time; begin = time.perf_counter(); import lowswitch; print(time.perf_counter() -"
+        " begin)"
+    )
     command = [sys.executable, "-c", timed_import]
-    add("import lowswitch", [float(subprocess.run(command, check=True, capture_output=True).stdout) for _ in range(rounds)])
+    add(
+        "import lowswitch",
+        [
+            float(subprocess.run(command, check=True, capture_output=True).stdout)
+            for _ in range(rounds)
+        ],
+    )
     script = Path(sys.executable).with_name("lowswitch")
-    helped = script.exists() and subprocess.run([script, "--help"], capture_output=True).returncode == 0
+    helped = (
+        script.exists() and subprocess.run([script, "--help"], capture_output=True).returncode == 0
+    )
     if helped:
-        add("lowswitch --help", [seconds(lambda: subprocess.run([script, "--help"], capture_output=True)) for _ in range(rounds)])
+        add(
+            "lowswitch --help",
+            [
+                seconds(lambda: subprocess.run([script, "--help"], capture_output=True))
+                for _ in range(rounds)
+            ],
+        )
     else:
         print("lowswitch --help             skipped: there is no working command line", flush=True)
     with tempfile.TemporaryDirectory() as cache:
         add("first simulate, cold cache", [seconds(lambda: child(0, NUMBA_CACHE_DIR=cache))])
-        add("first simulate, warm cache", [seconds(lambda: child(0, NUMBA_CACHE_DIR=cache)) for _ in range(rounds)])
+        add(
+            "first simulate, warm cache",
+            [seconds(lambda: child(0, NUMBA_CACHE_DIR=cache)) for _ in range(rounds)],
+        )
     return table
 
 
-# ---- all of it -------------------------------------------------------------------------------------------------------
+# ---- all of it -----------------------------------------------------------------------------------
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="2 rounds instead of 7, and no run of 10^7 episodes")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--quick", action="store_true", help="2 rounds instead of 7, and no run of 10^7 episodes"
+    )
     parser.add_argument("--json", metavar="FILE", type=Path, help="write all numbers to a file")
-    parser.add_argument("--rlberry", metavar="PYTHON", help="an interpreter that has rlberry-scool, whose UCBVI is timed too")
+    parser.add_argument(
+        "--rlberry",
+        metavar="PYTHON",
+        help="an interpreter that has rlberry-scool, whose UCBVI is timed too",
+    )
     options = parser.parse_args()
     rounds, exponent = (2, 6) if options.quick else (7, 7)
     with tempfile.TemporaryDirectory() as folder:
@@ -343,9 +533,14 @@ def main() -> int:
         start_up(rounds),
     ]
     if options.json:
-        options.json.write_text(json.dumps({table.title: table.rows for table in tables}, indent=2) + "\n")
+        options.json.write_text(
+            json.dumps({table.title: table.rows for table in tables}, indent=2) + "\n"
+        )
     if any(row["equal"] == "NO" for row in speeds.rows):
-        print("\nthe library and C disagree on switches or deployments: one of them is wrong", file=sys.stderr)
+        print(
+            "\nthe library and C disagree on switches or deployments: one of them is wrong",
+            file=sys.stderr,
+        )
         return 1
     return 0
 

@@ -1,4 +1,5 @@
-"""Make docs/frontier/*.json and *.png and the tables of docs/choosing.md anew; a folder given as argument keeps what is finished.
+"""Make docs/frontier/*.json and *.png and the tables of docs/choosing.md anew; a folder given as
+argument keeps what is finished.
 
 The best for each limit are also run on seeds that had no part in choosing them at all (check.json).
 """
@@ -38,7 +39,9 @@ def check(result: Frontier) -> dict[str, Any]:
     """The best for each limit once more, on seeds that are new to all of it."""
     answers = {}
     for limit, point in result.limits().items():
-        runs = simulate(envs.make(result.name), point.algorithm, episodes=result.episodes, seeds=CHECK_SEEDS)
+        runs = simulate(
+            envs.make(result.name), point.algorithm, episodes=result.episodes, seeds=CHECK_SEEDS
+        )
         answers["none" if limit is None else str(limit)] = {
             "algorithm": str(point.algorithm),
             "regret": float(runs.regret.mean()) / result.episodes,
@@ -53,20 +56,30 @@ def with_tables(page: str) -> str:
     checks = json.loads((TARGET / "check.json").read_text(encoding="utf-8"))
     for name, answers in checks.items():
         table = limits_table(Frontier.load(TARGET / f"{name}.json"), answers)
-        page = re.sub(rf"(<!-- {name} -->\n)\n?(\|[^\n]*\n)*", lambda mark, table=table: f"{mark[1]}\n{table}", page)
+        page = re.sub(
+            rf"(<!-- {name} -->\n)\n?(\|[^\n]*\n)*",
+            lambda mark, table=table: f"{mark[1]}\n{table}",
+            page,
+        )
     return page
 
 
 def limits_table(result: Frontier, answers: dict[str, Any]) -> str:
     """The best for each limit in Markdown, with its regret an episode and that of the check."""
-    lines = ["| may deploy | use | regret an episode | of no limit | on 16 further seeds | most |", "|---|---|---:|---:|---:|---:|"]
+    lines = [
+        "| may deploy | use | regret an episode | of no limit | on 16 further seeds | most |",
+        "|---|---|---:|---:|---:|---:|",
+    ]
     least = result.best().mean("regret")
     for limit, point in result.limits().items():
         answer = answers[str(limit).lower()]
         cells = [
             f"{limit or 'any number of'} times",
             f"`{point.algorithm}`",
-            f"{point.mean('regret') / result.episodes:.5f} ± {point.interval('regret') / result.episodes:.5f}",
+            (
+                f"{point.mean('regret') / result.episodes:.5f} ±"
+                f" {point.interval('regret') / result.episodes:.5f}"
+            ),
             f"{point.mean('regret') / least:.1f} x",
             f"{answer['regret']:.5f} ± {answer['interval']:.5f}",
             f"{max(point.most_deployments, answer['most_deployments']):,}",

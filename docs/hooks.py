@@ -5,7 +5,12 @@ from typing import Any
 
 
 def on_page_content(html: str, **_: Any) -> str:
-    return re.sub(r"(?<=<td>).*?(?=</td>)", lambda cell: re.sub(r"<code>.*?</code>", breakable, cell[0]), html, flags=re.DOTALL)
+    return re.sub(
+        r"(?<=<td>).*?(?=</td>)",
+        lambda cell: re.sub(r"<code>.*?</code>", breakable, cell[0]),
+        html,
+        flags=re.DOTALL,
+    )
 
 
 def breakable(code: re.Match[str]) -> str:

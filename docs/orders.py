@@ -1,4 +1,6 @@
-"""Make docs/orders/*.json, its figure and the tables of docs/orders.md anew; problems given as arguments are all that is measured anew."""
+"""Make docs/orders/*.json, its figure and the tables of docs/orders.md anew; problems given as
+arguments are all that is measured anew.
+"""
 
 import itertools
 import json
@@ -11,10 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from lowswitch import BonusWarning, envs, orders, report, simulate
-from lowswitch.algorithms import RECIPES
-from lowswitch.orders import PUBLISHED, Sizes
-from lowswitch.parts import Algorithm
+from lowswitch import BonusWarning, envs, report, simulate
+from lowswitch.algorithms.parts import Algorithm
+from lowswitch.algorithms.recipes import RECIPES
+from lowswitch.theory import orders
+from lowswitch.theory.orders import PUBLISHED, Sizes
 
 TARGET = Path(__file__).parent / "orders"
 PAGE = Path(__file__).parent / "orders.md"
@@ -45,8 +48,12 @@ PRACTICAL = {  # one scale for all problems; posterior sampling and R-max have n
     "mvp": 0.001,
     "ucrl2": 0.05,
 }
-MOST = {"row": 6, "plan": 5}  # episodes, as powers of ten: of learners that update a row, and of those that plan
-MOST_HERE = {  # on a small problem there is time for more; a posterior sample is drawn for every episode
+MOST = {
+    "row": 6,
+    "plan": 5,
+}  # episodes, as powers of ten: of learners that update a row, and of those that plan
+# on a small problem there is time for more; a posterior sample is drawn for every episode
+MOST_HERE = {
     ("random-5", "row"): 7,
     ("random-5", "plan"): 6,
     ("random-5", "psrl"): 5,
@@ -67,14 +74,16 @@ def scales(name: str) -> dict[str, Algorithm]:
     return made | ({"practical": RECIPES[name](c=PRACTICAL[name])} if name in PRACTICAL else {})
 
 
-# ---- measuring ---------------------------------------------------------------------------------------------------------
+# ---- measuring -----------------------------------------------------------------------------------
 
 
 def main(problems: list[str]) -> None:
     TARGET.mkdir(exist_ok=True)
     for problem in problems:
         text = json.dumps(measure(problem), indent=1)
-        text = re.sub(r"\[[^\[\]{}]*\]", lambda numbers: " ".join(numbers[0].split()), text)  # the numbers of the seeds on one line
+        text = re.sub(
+            r"\[[^\[\]{}]*\]", lambda numbers: " ".join(numbers[0].split()), text
+        )  # the numbers of the seeds on one line
         (TARGET / f"{problem}.json").write_text(text + "\n", encoding="utf-8")
     if all((TARGET / f"{problem}.json").exists() for problem in PROBLEMS):
         draw(TARGET / "exponents.png")
@@ -82,8 +91,12 @@ def main(problems: list[str]) -> None:
 
 
 def measure(problem: str) -> dict[str, Any]:
-    """What every recipe costs on a problem: for each number of episodes runs of its own, since bonuses depend on it."""
-    warnings.simplefilter("ignore", BonusWarning)  # that c = 1 is too large for such runs is what is to be seen
+    """What every recipe costs on a problem: for each number of episodes runs of its own, since
+    bonuses depend on it.
+    """
+    warnings.simplefilter(
+        "ignore", BonusWarning
+    )  # that c = 1 is too large for such runs is what is to be seen
     mdp = envs.make(PROBLEMS[problem])
     cells = []
     for name in RECIPES:
@@ -92,14 +105,25 @@ def measure(problem: str) -> dict[str, Any]:
                 runs = simulate(mdp, algorithm, episodes=K, seeds=SEEDS, threads=1, progress=False)
                 cell = {"recipe": name, "scale": scale, "algorithm": str(algorithm), "episodes": K}
                 cell |= {"regret": [float(f"{regret:.7g}") for regret in runs.regret]}
-                cell |= {cost: getattr(runs, cost).tolist() for cost in ("local_switches", "deployments")}
+                cell |= {
+                    cost: getattr(runs, cost).tolist() for cost in ("local_switches", "deployments")
+                }
                 cells.append(cell)
-                print(f"{problem} {algorithm} {K:,}: regret {report.mean_and_interval(runs.regret)}, {runs.seconds:.1f} s", flush=True)
+                print(
+                    f"{problem} {algorithm} {K:,}: regret {report.mean_and_interval(runs.regret)},"
+                    f" {runs.seconds:.1f} s",
+                    flush=True,
+                )
     sizes = {"horizon": mdp.horizon, "states": mdp.states, "actions": mdp.actions}
-    return {"problem": PROBLEMS[problem], **sizes, "optimal_value": mdp.optimal_value(), "runs": cells}
+    return {
+        "problem": PROBLEMS[problem],
+        **sizes,
+        "optimal_value": mdp.optimal_value(),
+        "runs": cells,
+    }
 
 
-# ---- what follows from the numbers -------------------------------------------------------------------------------------
+# ---- what follows from the numbers ---------------------------------------------------------------
 
 
 def load(problem: str) -> dict[str, Any]:
@@ -131,28 +155,46 @@ def exponents(cells: list[dict[str, Any]]) -> list[float]:
 def of_order(measured: dict[str, Any], cell: dict[str, Any], cost: str) -> float:
     """The mean of a cost over its published order; NaN where there is none."""
     published = PUBLISHED[cell["recipe"]]
-    order = {"regret": published.regret, "local_switches": published.switches, "deployments": published.deployments}[cost]
-    return math.nan if order is None else mean(cell, cost) / order(sizes_of(measured, cell["episodes"]))
+    order = {
+        "regret": published.regret,
+        "local_switches": published.switches,
+        "deployments": published.deployments,
+    }[cost]
+    return (
+        math.nan
+        if order is None
+        else mean(cell, cost) / order(sizes_of(measured, cell["episodes"]))
+    )
 
 
 def of_bound(measured: dict[str, Any], cell: dict[str, Any], cost: str) -> float:
     """The most that a cost was in any seed over what the schedule allows."""
     algorithm = scales(cell["recipe"])[cell["scale"]]
-    bound = {"local_switches": algorithm.switch_bound, "deployments": algorithm.deployment_bound}[cost]
+    bound = {"local_switches": algorithm.switch_bound, "deployments": algorithm.deployment_bound}[
+        cost
+    ]
     size = {name: measured[name] for name in ("horizon", "states", "actions")}
     return max(cell[cost]) / bound(**size, episodes=cell["episodes"])
 
 
-# ---- tables ------------------------------------------------------------------------------------------------------------
+# ---- tables --------------------------------------------------------------------------------------
 
 
 def with_tables(page: str) -> str:
     """The page with each table under its mark, as in <!-- riverswim -->."""
     measured = {problem: load(problem) for problem in PROBLEMS}
-    tables = {"orders": orders_table(), "begin": begin_table(measured), "worst": worst_table(measured)}
+    tables = {
+        "orders": orders_table(),
+        "begin": begin_table(measured),
+        "worst": worst_table(measured),
+    }
     tables |= {problem: problem_table(numbers) for problem, numbers in measured.items()}
     for name, table in tables.items():
-        page = re.sub(rf"(<!-- {name} -->\n)\n?(\|[^\n]*\n)*", lambda mark, table=table: f"{mark[1]}\n{table}", page)
+        page = re.sub(
+            rf"(<!-- {name} -->\n)\n?(\|[^\n]*\n)*",
+            lambda mark, table=table: f"{mark[1]}\n{table}",
+            page,
+        )
     return page
 
 
@@ -167,8 +209,14 @@ def orders_table() -> str:
     rows = []
     for name, published in PUBLISHED.items():
         regret = "none" if published.regret is None else formula(published.regret)
-        deployments = "as switches" if published.deployments is published.switches else formula(published.deployments)
-        rows.append([f"`{name}`", regret, formula(published.switches), deployments, published.remark])
+        deployments = (
+            "as switches"
+            if published.deployments is published.switches
+            else formula(published.deployments)
+        )
+        rows.append(
+            [f"`{name}`", regret, formula(published.switches), deployments, published.remark]
+        )
     return markdown(["recipe", "regret", "local switches", "deployments", "remark"], rows, left=5)
 
 
@@ -190,15 +238,29 @@ def begin_table(measured: dict[str, dict[str, Any]]) -> str:
     for name, published in PUBLISHED.items():
         if published.regret is not None:
             least = [
-                orders.informative_from(published.regret, sizes_of(numbers, 1), numbers["optimal_value"]) for numbers in measured.values()
+                orders.informative_from(
+                    published.regret, sizes_of(numbers, 1), numbers["optimal_value"]
+                )
+                for numbers in measured.values()
             ]
             rows.append([f"`{name}`", *map(in_powers, least)])
     return markdown(["recipe", *measured], rows, left=1)
 
 
 def problem_table(measured: dict[str, Any]) -> str:
-    """Each recipe at each scale: what its longest run cost, how regret grew, and all of it against orders and bounds."""
-    header = ["algorithm", "K", "regret", "of K V*", "growth", "of its order", "local switches", "deployments"]
+    """Each recipe at each scale: what its longest run cost, how regret grew, and all of it against
+    orders and bounds.
+    """
+    header = [
+        "algorithm",
+        "K",
+        "regret",
+        "of K V*",
+        "growth",
+        "of its order",
+        "local switches",
+        "deployments",
+    ]
     rows = []
     for cells in lines(measured).values():
         first, last = cells[0], cells[-1]
@@ -219,12 +281,24 @@ def problem_table(measured: dict[str, Any]) -> str:
 
 
 def worst_table(measured: dict[str, dict[str, Any]]) -> str:
-    """The largest share of each order and bound that a recipe took on any problem, at any K, by scale."""
-    header = ["recipe", "regret / order", "switches / order", "deployments / order", "switches / bound", "deployments / bound"]
+    """The largest share of each order and bound that a recipe took on any problem, at any K, by
+    scale.
+    """
+    header = [
+        "recipe",
+        "regret / order",
+        "switches / order",
+        "deployments / order",
+        "switches / bound",
+        "deployments / bound",
+    ]
     rows = []
     for name in RECIPES:
         ratios = []
-        for kind, costs in ((of_order, ("regret", "local_switches", "deployments")), (of_bound, ("local_switches", "deployments"))):
+        for kind, costs in (
+            (of_order, ("regret", "local_switches", "deployments")),
+            (of_bound, ("local_switches", "deployments")),
+        ):
             for cost in costs:
                 most = [
                     max(
@@ -235,16 +309,20 @@ def worst_table(measured: dict[str, dict[str, Any]]) -> str:
                     )
                     for scale in scales(name)
                 ]
-                ratios.append("none" if math.isnan(most[0]) else ", ".join(f"{ratio:.2g}" for ratio in most))
+                ratios.append(
+                    "none" if math.isnan(most[0]) else ", ".join(f"{ratio:.2g}" for ratio in most)
+                )
         rows.append([f"`{name}`", *ratios])
     return markdown(header, rows, left=1)
 
 
-# ---- the figure --------------------------------------------------------------------------------------------------------
+# ---- the figure ----------------------------------------------------------------------------------
 
 
 def draw(path: Path) -> None:
-    """The exponent of regret over the last decade of K, a panel for each problem, a line for each recipe."""
+    """The exponent of regret over the last decade of K, a panel for each problem, a line for each
+    recipe.
+    """
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(11, 4.6), layout="constrained")
@@ -252,18 +330,47 @@ def draw(path: Path) -> None:
     for axes, problem in zip(figure.subplots(1, len(PROBLEMS), sharey=True), PROBLEMS, strict=True):
         report.dress(axes)
         for mark, words in ((0.5, "the order, 1/2"), (1.0, "linear")):
-            axes.axvline(mark, color="black", linewidth=1, linestyle="--" if mark < 1 else ":", label=words, zorder=1)
-        for scale, colour, shape in (("published", report.COLOURS[1], "s"), ("practical", report.COLOURS[0], "o")):
-            several = {name: cells for (name, kind), cells in lines(load(problem)).items() if kind == scale}
+            axes.axvline(
+                mark,
+                color="black",
+                linewidth=1,
+                linestyle="--" if mark < 1 else ":",
+                label=words,
+                zorder=1,
+            )
+        for scale, colour, shape in (
+            ("published", report.COLOURS[1], "s"),
+            ("practical", report.COLOURS[0], "o"),
+        ):
+            several = {
+                name: cells for (name, kind), cells in lines(load(problem)).items() if kind == scale
+            }
             last = [exponents(cells)[-1] for cells in several.values()]
-            words = {"published": "as published (c = 1 where there is a c)", "practical": "at a practical c"}[scale]
-            axes.plot(last, [places[name] for name in several], shape, color=colour, markersize=6, label=words, zorder=3)
+            words = {
+                "published": "as published (c = 1 where there is a c)",
+                "practical": "at a practical c",
+            }[scale]
+            axes.plot(
+                last,
+                [places[name] for name in several],
+                shape,
+                color=colour,
+                markersize=6,
+                label=words,
+                zorder=3,
+            )
         axes.set_title(TITLES[problem], fontsize=9)
         axes.set_xlabel("exponent of regret", fontsize=9)
         axes.set_xlim(-0.08, 1.12)
         axes.set_xticks([0, 0.5, 1], ["0", "1/2", "1"])
     figure.axes[0].set_yticks(list(places.values()), list(places))
-    figure.legend(*figure.axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=4, frameon=False, fontsize=9)
+    figure.legend(
+        *figure.axes[0].get_legend_handles_labels(),
+        loc="outside lower center",
+        ncols=4,
+        frameon=False,
+        fontsize=9,
+    )
     report.save_figure(figure, path)
 
 

@@ -1,4 +1,6 @@
-"""Make the published report anew: docs/reproduction/report.html of the full size, and the README's figure of the quick one."""
+"""Make the published report anew: docs/reproduction/report.html of the full size, and the README's
+figure of the quick one.
+"""
 
 import shutil
 import sys

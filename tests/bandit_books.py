@@ -1,14 +1,18 @@
-"""The bandit algorithms in plain Python, written from their papers: one pull at a time, counts in lists."""
+"""The bandit algorithms in plain Python, written from their papers: one pull at a time, counts in
+lists.
+"""
 
 import functools
 import math
 
-from lowswitch.streams import stream_key
+from lowswitch.kernels.streams import stream_key
 
 
 @functools.cache
 def powers(alpha, size):
-    """tau(0) .. tau(size - 1) in integers: alpha is a fraction whose denominator is a power of two."""
+    """tau(0) .. tau(size - 1) in integers: alpha is a fraction whose denominator is a power of
+    two.
+    """
     numerator, denominator = alpha.as_integer_ratio()
     bits, power = denominator.bit_length() - 1, 1
     taus = []
@@ -61,12 +65,20 @@ class Book:
                 self.play(j)
 
     def best(self, values):
-        """The arm with the largest value: the incumbent if it is among the best, else the lowest."""
+        """The arm with the largest value: the incumbent if it is among the best, else the
+        lowest.
+        """
         incumbent, most = self.played[-1], max(values.values())
-        return incumbent if values.get(incumbent) == most else min(j for j, value in values.items() if value == most)
+        return (
+            incumbent
+            if values.get(incumbent) == most
+            else min(j for j, value in values.items() if value == most)
+        )
 
     def best_index(self, widths):
-        return self.best({j: self.total[j] / self.count[j] + width for j, width in enumerate(widths)})
+        return self.best(
+            {j: self.total[j] / self.count[j] + width for j, width in enumerate(widths)}
+        )
 
 
 def ucb1_by_the_book(means, pulls, seed):
@@ -82,13 +94,19 @@ def ucb1_by_the_book(means, pulls, seed):
 
 
 def ucb2_by_the_book(means, pulls, seed, alpha):
-    tau, book, r = powers(alpha, 8000 if alpha < 0.01 else 80), Book(means, pulls, seed), [0] * len(means)
+    tau, book, r = (
+        powers(alpha, 8000 if alpha < 0.01 else 80),
+        Book(means, pulls, seed),
+        [0] * len(means),
+    )
     book.begin()
     for j in range(len(means)):
         book.play(j)
     while book.left:
         n = len(book.played)
-        j = book.best_index([math.sqrt((1 + alpha) * math.log(math.e * n / tau[r_j]) / (2 * tau[r_j])) for r_j in r])
+        j = book.best_index(
+            [math.sqrt((1 + alpha) * math.log(math.e * n / tau[r_j]) / (2 * tau[r_j])) for r_j in r]
+        )
         length = min(book.left, tau[r[j] + 1] - tau[r[j]])  # often none at all
         if length:
             book.begin()
@@ -107,7 +125,9 @@ def equal_quotas(count, active, size):
 
 
 def on_a_grid_by_the_book(means, pulls, seed, ends, dropped):
-    """Gao et al. 2019, Algorithm 1, with any rule for which of the active arms are dropped, given means and fewest pulls."""
+    """Gao et al. 2019, Algorithm 1, with any rule for which of the active arms are dropped, given
+    means and fewest pulls.
+    """
     book, active = Book(means, pulls, seed), list(range(len(means)))
     for end in ends[:-1]:
         book.begin()
@@ -115,7 +135,9 @@ def on_a_grid_by_the_book(means, pulls, seed, ends, dropped):
         fewest = min(book.count[j] for j in active)
         if fewest:
             means_seen = {j: book.total[j] / book.count[j] for j in active}
-            active = [j for j in active if not dropped(max(means_seen.values()) - means_seen[j], fewest)]
+            active = [
+                j for j in active if not dropped(max(means_seen.values()) - means_seen[j], fewest)
+            ]
         if len(active) == 1:
             break
     book.begin()
@@ -160,11 +182,15 @@ def log_log_by_the_book(means, pulls, seed, ends, p):
 
 
 def gamma(shape, stream):
-    """Marsaglia, Tsang 2000, section 3: (1) x normal, (2) v = (1 + c x)^3, (3) accept or try again."""
+    """Marsaglia, Tsang 2000, section 3: (1) x normal, (2) v = (1 + c x)^3, (3) accept or try
+    again.
+    """
     d = shape - 1 / 3
     c, i = 1 / math.sqrt(9 * d), 0
     while True:
-        x = math.sqrt(-2 * math.log(1 - stream.uniform(i))) * math.cos(2 * math.pi * stream.uniform(i + 1))
+        x = math.sqrt(-2 * math.log(1 - stream.uniform(i))) * math.cos(
+            2 * math.pi * stream.uniform(i + 1)
+        )
         v, u = (1 + c * x) * (1 + c * x) * (1 + c * x), 1 - stream.uniform(i + 2)
         if v > 0 and math.log(u) < x * x / 2 + d - d * v + d * math.log(v):
             return d * v
@@ -177,14 +203,23 @@ def beta(x, y, stream):
 
 
 def thompson_by_the_book(means, pulls, seed):
-    """Karbasi et al. 2021, Algorithm 1, its batch a list; the posterior is that of the last query."""
+    """Karbasi et al. 2021, Algorithm 1, its batch a list; the posterior is that of the last
+    query.
+    """
     book, arms, exponent = Book(means, pulls, seed), range(len(means)), [0] * len(means)
     draws, t = Stream(stream_key(seed + 2**63)), 0
     while t < pulls:
         book.begin()
         quotas, full = [0] * len(means), False
         while t < pulls and not full:
-            samples = [beta(1 + book.total[j], 1 + book.count[j] - book.total[j], draws.stream(t * len(means) + j)) for j in arms]
+            samples = [
+                beta(
+                    1 + book.total[j],
+                    1 + book.count[j] - book.total[j],
+                    draws.stream(t * len(means) + j),
+                )
+                for j in arms
+            ]
             arm = samples.index(max(samples))
             quotas[arm] += 1
             t += 1

@@ -9,12 +9,14 @@ import pytest
 from scipy import sparse
 
 import lowswitch as ls
-from lowswitch.parts import FromCounts
+from lowswitch.algorithms.parts import FromCounts
 
 
 def random_tables(states, actions, seed, *steps):
     generator = np.random.default_rng(seed)
-    return generator.dirichlet(np.ones(states), (*steps, states, actions)), generator.random((*steps, states, actions))
+    return generator.dirichlet(np.ones(states), (*steps, states, actions)), generator.random(
+        (*steps, states, actions)
+    )
 
 
 def _dense():
@@ -33,7 +35,9 @@ def _sparse_bernoulli():
         transitions[x, 1, min(x + 1, 8)] += 0.7
     rewards = np.zeros((9, 2))
     rewards[8, 1], rewards[0, 0] = 0.9, 0.1
-    return ls.TabularMDP(sparse.csr_array(transitions.reshape(18, 9)), rewards, horizon=12, reward_law="bernoulli")
+    return ls.TabularMDP(
+        sparse.csr_array(transitions.reshape(18, 9)), rewards, horizon=12, reward_law="bernoulli"
+    )
 
 
 def _masked_sequence():
@@ -46,11 +50,15 @@ def _masked_sequence():
 
 def _reward_by_step():
     transitions, _ = random_tables(3, 2, 6)
-    return ls.TabularMDP(transitions, random_tables(3, 2, 7, 5)[1], horizon=5, start=np.full(3, 1 / 3))
+    return ls.TabularMDP(
+        transitions, random_tables(3, 2, 7, 5)[1], horizon=5, start=np.full(3, 1 / 3)
+    )
 
 
 def _transitions_by_step():
-    return ls.TabularMDP(random_tables(4, 2, 9, 3)[0], random_tables(4, 2, 10)[1], horizon=3, start=np.full(4, 1 / 4))
+    return ls.TabularMDP(
+        random_tables(4, 2, 9, 3)[0], random_tables(4, 2, 10)[1], horizon=3, start=np.full(4, 1 / 4)
+    )
 
 
 PROBLEMS = {
@@ -70,7 +78,9 @@ def mdp(request):
 
 @dataclass(frozen=True)
 class Shy(FromCounts):
-    """An estimator of one's own: the reward of this step only, for an action less often seen a little more."""
+    """An estimator of one's own: the reward of this step only, for an action less often seen a
+    little more.
+    """
 
     bonus: float = 0.2
 
@@ -123,16 +133,22 @@ FIELD = {
     "mixture-budget": ls.psrl(members=3, schedule="growth/2", switches=30),
     "greedy-mixture": ls.psrl(members=3, schedule="grid/geometric/7", deployments=6, last="greedy"),
     "mixed-q": ls.ucb2_bernstein(c=0.1, scales=(1, 0.3, 0)),
-    "mixed-q-whole-budget": ls.q_hoeffding(c=0.05, scales=(1, 0.1), schedule="whole/1.5", switches=40),
+    "mixed-q-whole-budget": ls.q_hoeffding(
+        c=0.05, scales=(1, 0.1), schedule="whole/1.5", switches=40
+    ),
     "mixed-stages": ls.stage_q(c=0.05, scales=(1, 0.1)),
-    "mixed-advantage-budget": ls.ucb_advantage(c=0.05, reference=9, scales=(1, 0.1), deployments=15),
+    "mixed-advantage-budget": ls.ucb_advantage(
+        c=0.05, reference=9, scales=(1, 0.1), deployments=15
+    ),
     "mixed-ucbvi": ls.ucbvi(c=0.01, scales=(1, 0.3, 0.1), schedule="growth/2"),
     "mixed-mvp-budget": ls.mvp(c=0.001, scales=(1, 0), deployments=12, last="greedy"),
     "mixed-ucrl2": ls.ucrl2(c=0.05, scales=(1, 0.1)),
     "mixed-rmax": ls.rmax(known=6, scales=(1, 0.5)),
     "own": ls.Algorithm(estimator=Shy(), bonus=ls.NoBonus(), schedule=ls.Growth(2)),
     "own-mixture-budget": ls.Algorithm(
-        estimator=Guesses(3), bonus=ls.NoBonus(), schedule=ls.Budget(schedule=ls.Grid("geometric", 9), deployments=6)
+        estimator=Guesses(3),
+        bonus=ls.NoBonus(),
+        schedule=ls.Budget(schedule=ls.Grid("geometric", 9), deployments=6),
     ),
 }
 ALGORITHMS = PAPERS | FIELD
@@ -158,13 +174,22 @@ def module_of(path):
 
 def learner_for(mdp, algorithm, episodes):
     return ls.Learner(
-        algorithm, horizon=mdp.horizon, states=mdp.states, actions=mdp.actions, episodes=episodes, actions_allowed=mdp.actions_allowed
+        algorithm,
+        horizon=mdp.horizon,
+        states=mdp.states,
+        actions=mdp.actions,
+        episodes=episodes,
+        actions_allowed=mdp.actions_allowed,
     )
 
 
 @pytest.fixture
 def interruptible():
-    """Python's own SIGINT handler, here and in children, also where the parent ignores the signal (nohup, a shell's &)."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # exec resets a handler to the default, but keeps "ignore"
+    """Python's own SIGINT handler, here and in children, also where the parent ignores the signal
+    (nohup, a shell's &).
+    """
+    before = signal.signal(
+        signal.SIGINT, signal.default_int_handler
+    )  # exec resets a handler to the default, but keeps "ignore"
     yield
     signal.signal(signal.SIGINT, before)

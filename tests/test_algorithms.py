@@ -5,9 +5,9 @@ import math
 import pytest
 
 import lowswitch as ls
-from lowswitch.algorithms import RECIPES, as_schedule, schedule_text
-from lowswitch.naming import build
-from lowswitch.parts import Algorithm
+from lowswitch.algorithms.parts import Algorithm
+from lowswitch.algorithms.recipes import RECIPES, as_schedule, schedule_text
+from lowswitch.algorithms.text import build
 
 EXAMPLES = [
     *(recipe() for recipe in RECIPES.values()),
@@ -50,21 +50,35 @@ def test_equal_scales_are_written_as_one():
 
 
 def test_the_published_ones_differ_only_in_bonus_and_schedule():
-    assert ls.ucb_hoeffding() == Algorithm(estimator=ls.QLearning(), bonus=ls.Hoeffding(c=1.0), schedule=ls.EveryVisit(), p=0.05)
-    assert ls.ucb2_hoeffding() == Algorithm(estimator=ls.QLearning(), bonus=ls.Hoeffding(c=1.0), schedule=ls.UCB2(), p=0.05)
+    assert ls.ucb_hoeffding() == Algorithm(
+        estimator=ls.QLearning(), bonus=ls.Hoeffding(c=1.0), schedule=ls.EveryVisit(), p=0.05
+    )
+    assert ls.ucb2_hoeffding() == Algorithm(
+        estimator=ls.QLearning(), bonus=ls.Hoeffding(c=1.0), schedule=ls.UCB2(), p=0.05
+    )
     assert ls.ucb_bernstein(c=2).bonus == ls.Bernstein(c1=2, c2=2)
     assert ls.ucb2_bernstein(c=2, c2=3).bonus == ls.Bernstein(c1=2, c2=3)
 
 
 def test_iota_by_hand():
-    assert ls.ucb_hoeffding(p=0.5).iota(horizon=2, states=3, actions=5, episodes=7) == math.log(3 * 5 * 2 * 7 / 0.5)
+    assert ls.ucb_hoeffding(p=0.5).iota(horizon=2, states=3, actions=5, episodes=7) == math.log(
+        3 * 5 * 2 * 7 / 0.5
+    )
 
 
 def test_every_recipe_shows_the_options_that_all_have():
     for make in RECIPES.values():
-        assert inspect.signature(make).parameters.keys() >= {"p", "deployments", "switches", "last", "scales"}
+        assert inspect.signature(make).parameters.keys() >= {
+            "p",
+            "deployments",
+            "switches",
+            "last",
+            "scales",
+        }
         assert "scales: those of the bonus in a mixture" in inspect.getdoc(make)
-    with pytest.raises(TypeError, match="ucbvi has no option 'deployment'; did you mean 'deployments'"):
+    with pytest.raises(
+        TypeError, match="ucbvi has no option 'deployment'; did you mean 'deployments'"
+    ):
         ls.ucbvi(deployment=3)
 
 
@@ -74,7 +88,9 @@ def test_caps():
 
 
 @pytest.mark.parametrize("c", [0, -1, math.nan, math.inf, "big"])
-@pytest.mark.parametrize("recipe", [recipe for recipe in RECIPES.values() if "c" in inspect.signature(recipe).parameters])
+@pytest.mark.parametrize(
+    "recipe", [recipe for recipe in RECIPES.values() if "c" in inspect.signature(recipe).parameters]
+)
 def test_a_scale_that_is_not_positive_is_refused(recipe, c):
     with pytest.raises(ValueError, match=f"c must be a positive number, not {c!r}"):
         recipe(c=c)
@@ -97,7 +113,10 @@ def test_unknown_clip():
         ("ucb3-h", "unknown algorithm 'ucb3-h'; did you mean 'ucb"),
         (
             "zzz",
-            "unknown algorithm 'zzz'; known are mvp, psrl, q-b, q-h, rmax, stage-q, ucb-advantage, ucb-b, ucb-h, ucb2-b",
+            (
+                "unknown algorithm 'zzz'; known are mvp, psrl, q-b, q-h, rmax, stage-q,"
+                " ucb-advantage, ucb-b, ucb-h, ucb2-b"
+            ),
         ),
         ("ucb-h:c", "'c' is not of the form key=value"),
         ("ucb-h:d=1", "ucb-h has no option 'd'"),
@@ -114,9 +133,15 @@ def test_unknown_names_get_the_nearest_one(text, message):
     [
         (lambda: as_schedule("grwth/2"), "unknown schedule 'grwth'; did you mean 'growth'"),
         (lambda: as_schedule("growth/2/3"), "the schedule growth has no option '3'"),
-        (lambda: as_schedule("growth/facter=3"), "no option 'facter', or has it twice; did you mean 'factor'"),
+        (
+            lambda: as_schedule("growth/facter=3"),
+            "no option 'facter', or has it twice; did you mean 'factor'",
+        ),
         (lambda: as_schedule("grid"), "the schedule grid needs ends, size; write grid/ends/size"),
-        (lambda: as_schedule(ls.Budget(schedule=ls.Growth(2), switches=3), deployments=3), "there is a budget already"),
+        (
+            lambda: as_schedule(ls.Budget(schedule=ls.Growth(2), switches=3), deployments=3),
+            "there is a budget already",
+        ),
         (lambda: ls.stage_q(schedule="grid/equal/3"), "stages end at visit counts"),
         (lambda: ls.mvp(schedule="whole/2"), "data='newest' is taken over at visit counts"),
         (lambda: ls.psrl(members=0), "members must be a whole number of at least 1, not 0"),
@@ -124,7 +149,9 @@ def test_unknown_names_get_the_nearest_one(text, message):
         (lambda: ls.ucbvi(pooled=1), "pooled must be True or False, not 1"),
         (lambda: ls.mvp(data="some"), "data must be"),
         (
-            lambda: ls.Algorithm(estimator=ls.Planning(), bonus=ls.Hoeffding(), schedule=ls.Growth(2)),
+            lambda: ls.Algorithm(
+                estimator=ls.Planning(), bonus=ls.Hoeffding(), schedule=ls.Growth(2)
+            ),
             "the bonus of Planning must be a",
         ),
     ],
@@ -136,7 +163,9 @@ def test_parts_that_do_not_go_together_are_refused(call, message):
 
 def test_schedules_in_text():
     assert as_schedule("growth/3") == ls.Growth(3)
-    assert as_schedule("whole/2/least=5", deployments=4) == ls.Budget(schedule=ls.WholePolicy(2, least=5), deployments=4)
+    assert as_schedule("whole/2/least=5", deployments=4) == ls.Budget(
+        schedule=ls.WholePolicy(2, least=5), deployments=4
+    )
     assert as_schedule("grid/10-100") == ls.Grid((10, 100))
     assert schedule_text(ls.Grid("minimax", 4)) == "grid/minimax/4"
     assert schedule_text(ls.Stages()) == "stages"
@@ -159,5 +188,7 @@ def test_posterior_samples_take_a_mean_reward_for_the_true_one_where_they_are_to
 
 def test_a_schedule_that_is_not_imported_is_named():
     data = ls.q_hoeffding().to_dict() | {"schedule": {"kind": "mine.rules.Squares", "first": 3}}
-    with pytest.raises(ValueError, match=r"unknown schedule 'mine.rules.Squares'; import mine.rules first"):
+    with pytest.raises(
+        ValueError, match=r"unknown schedule 'mine.rules.Squares'; import mine.rules first"
+    ):
         Algorithm.from_dict(data)

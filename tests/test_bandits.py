@@ -9,7 +9,8 @@ import pytest
 
 import lowswitch as ls
 from bandit_books import by_the_book, powers
-from lowswitch import bandits, kernels
+from lowswitch import bandits
+from lowswitch.kernels import core as kernels
 
 INDEX = {
     "ucb1": bandits.ucb1(),
@@ -54,18 +55,26 @@ def fitting(algorithm, means):
     return means[:2] if algorithm.name == "explore-then-commit" else means
 
 
-# ---- the papers, word for word ---------------------------------------------------------------------------------------
+# ---- the papers, word for word -------------------------------------------------------------------
 
 
 def traced(algorithm, means, pulls, seed):
-    """The arm of every pull: a checkpoint after each, and gaps 0, 1, 2, ... so that what a pull adds to the regret is its arm."""
+    """The arm of every pull: a checkpoint after each, and gaps 0, 1, 2, ... so that what a pull
+    adds to the regret is its arm.
+    """
     bandit = bandits.compile_bandit(algorithm, np.array(means), pulls)
-    bandit = bandit._replace(checkpoints=np.arange(1, pulls + 1), gaps=np.arange(len(means), dtype=float))
+    bandit = bandit._replace(
+        checkpoints=np.arange(1, pulls + 1), gaps=np.arange(len(means), dtype=float)
+    )
     tables = bandits.fresh_tables(np.array([seed]), len(means), pulls)
     counts = np.zeros((2, 1, pulls), dtype=np.int64)
     tables = tables._replace(regret=np.zeros((1, pulls)), switches=counts[0], batches=counts[1])
     kernels.play_bandits(bandit, tables, 0, 1, 0, pulls)
-    return np.diff(tables.regret[0], prepend=0.0).astype(int).tolist(), tables.switches[0].tolist(), tables.batches[0].tolist()
+    return (
+        np.diff(tables.regret[0], prepend=0.0).astype(int).tolist(),
+        tables.switches[0].tolist(),
+        tables.batches[0].tolist(),
+    )
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -83,7 +92,9 @@ def test_results_count_the_paper_s_pulls(algorithm, means):
     runs = bandits.simulate(means, algorithm, pulls=600, runs=3)
     for run in range(3):
         book = by_the_book(algorithm, means, 600, seed=run)
-        assert runs.arm_pulls[run].tolist() == np.bincount(book.played, minlength=len(means)).tolist()
+        assert (
+            runs.arm_pulls[run].tolist() == np.bincount(book.played, minlength=len(means)).tolist()
+        )
         assert runs.switches[run] == (np.diff(book.played) != 0).sum()
         assert runs.batches[run] == len(book.begins)
         gaps = max(means) - np.array(means)[book.played]
@@ -91,7 +102,7 @@ def test_results_count_the_paper_s_pulls(algorithm, means):
         assert runs.regret[run] == runs.curves.regret[run, -1]
 
 
-# ---- formulas by hand ------------------------------------------------------------------------------------------------
+# ---- formulas by hand ----------------------------------------------------------------------------
 
 
 def test_runs_print_as_a_line():
@@ -115,12 +126,27 @@ def test_the_index_is_the_mean_plus_the_width():
 
 
 def test_epochs_grow_by_half_when_alpha_is_one_half():
-    assert bandits.ucb2(alpha=0.5).triggers(50).first(20) == [1, 2, 3, 4, 6, 8, 12, 18, 26, 39]  # 1.5^r = 1, 1.5, 2.25, 3.375, 5.06, ...
+    assert bandits.ucb2(alpha=0.5).triggers(50).first(20) == [
+        1,
+        2,
+        3,
+        4,
+        6,
+        8,
+        12,
+        18,
+        26,
+        39,
+    ]  # 1.5^r = 1, 1.5, 2.25, 3.375, 5.06, ...
 
 
 def test_epochs_are_single_pulls_up_to_a_thousand_when_alpha_is_a_thousandth():
     assert powers(0.001, 695)[1:] == [2] * 693 + [3]  # 692 epochs of length zero
-    assert bandits.ucb2().triggers(1054).first(2000) == [*range(1, 1022), *range(1023, 1051), *range(1052, 1055)]
+    assert bandits.ucb2().triggers(1054).first(2000) == [
+        *range(1, 1022),
+        *range(1023, 1051),
+        *range(1052, 1055),
+    ]
 
 
 @pytest.mark.parametrize("alpha", [0.99, 0.7, 0.5, 0.3, 0.1, 0.05, 0.01, 0.001])
@@ -143,14 +169,20 @@ def test_switch_bound_by_hand():
 
 
 def test_regret_bounds_by_hand():
-    assert bandits.ucb2(alpha=0.5).lower_order == pytest.approx(191.66765, abs=1e-5)  # 1 + 6 e + 3^1.5 (1 + 13.2 / ln 1.5)
+    assert bandits.ucb2(alpha=0.5).lower_order == pytest.approx(
+        191.66765, abs=1e-5
+    )  # 1 + 6 e + 3^1.5 (1 + 13.2 / ln 1.5)
     leading = 1.5 * 3 * math.log(2 * math.e * 0.25 * 100) / 2
-    assert bandits.ucb2(alpha=0.5).regret_bound([0.9, 0.4], pulls=100) == pytest.approx((leading + 191.66765) / 0.5)
-    assert bandits.ucb1().regret_bound([0.9, 0.4], pulls=100) == pytest.approx(16 * math.log(100) + (1 + math.pi**2 / 3) / 2)
+    assert bandits.ucb2(alpha=0.5).regret_bound([0.9, 0.4], pulls=100) == pytest.approx(
+        (leading + 191.66765) / 0.5
+    )
+    assert bandits.ucb1().regret_bound([0.9, 0.4], pulls=100) == pytest.approx(
+        16 * math.log(100) + (1 + math.pi**2 / 3) / 2
+    )
     assert bandits.ucb2().regret_bound([0.5, 0.5], pulls=100) == 0
 
 
-# ---- the driver ------------------------------------------------------------------------------------------------------
+# ---- the driver ----------------------------------------------------------------------------------
 
 
 def assert_same(left, right):
@@ -161,7 +193,10 @@ def assert_same(left, right):
 
 def test_threads_do_not_matter(algorithm):
     means = fitting(algorithm, [0.4, 0.6, 0.5])
-    one, three = (bandits.simulate(means, algorithm, pulls=5000, runs=30, threads=threads) for threads in (1, 3))
+    one, three = (
+        bandits.simulate(means, algorithm, pulls=5000, runs=30, threads=threads)
+        for threads in (1, 3)
+    )
     assert_same(one, three)
 
 
@@ -236,14 +271,18 @@ def assert_bounds_hold(algorithm, means, pulls):
     assert runs.batches.min() >= 1
 
 
-# ---- what the paper promises -----------------------------------------------------------------------------------------
+# ---- what the paper promises ---------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("algorithm", "pulls", "runs"), [(bandits.ucb1(), 10**4, 200), (bandits.ucb2(alpha=0.09), 10**6, 100)], ids=["theorem 1", "theorem 2"]
+    ("algorithm", "pulls", "runs"),
+    [(bandits.ucb1(), 10**4, 200), (bandits.ucb2(alpha=0.09), 10**6, 100)],
+    ids=["theorem 1", "theorem 2"],
 )
 def test_the_mean_regret_stays_below_the_theorem(algorithm, pulls, runs):
-    """The bound is below the largest possible regret, so it says something, and at least 4 times the mean, so chance plays no part."""
+    """The bound is below the largest possible regret, so it says something, and at least 4 times
+    the mean, so chance plays no part.
+    """
     means = [0.9, 0.1]
     bound = algorithm.regret_bound(means, pulls=pulls)
     assert bound < 0.8 * pulls
@@ -251,9 +290,11 @@ def test_the_mean_regret_stays_below_the_theorem(algorithm, pulls, runs):
 
 
 def test_regret_grows_like_the_logarithm_that_theorem_2_says():
-    """From about 10^3 to 10^6 pulls it grows by 10.8; the 200 seeds are fixed, and both sides are some 10 standard errors away.
+    """From about 10^3 to 10^6 pulls it grows by 10.8; the 200 seeds are fixed, and both sides are
+    some 10 standard errors away.
 
-    Above, the theorem's leading term; below, what no consistent algorithm can undercut (Lai, Robbins 1985).
+    Above, the theorem's leading term; below, what no consistent algorithm can undercut (Lai,
+    Robbins 1985).
     """
     runs = bandits.simulate([0.9, 0.6], bandits.ucb2(alpha=0.05), pulls=10**6, runs=200)
     early = np.searchsorted(runs.curves.pulls, 1000)
@@ -265,25 +306,34 @@ def test_regret_grows_like_the_logarithm_that_theorem_2_says():
 
 @pytest.mark.parametrize(("alpha", "factor"), [(0.001, 4), (0.1, 8), (0.5, 16)])
 def test_ucb2_switches_far_less_than_ucb1(alpha, factor):
-    """The 200 seeds are fixed; the measured factors are 4.5, 8.9 and 18.6, each with a standard error of at most 1 %."""
+    """The 200 seeds are fixed; the measured factors are 4.5, 8.9 and 18.6, each with a standard
+    error of at most 1 %.
+    """
     means = [0.9] + [0.8] * 9
     often, seldom = (
-        bandits.simulate(means, algorithm, pulls=30_000, runs=200) for algorithm in (bandits.ucb1(), bandits.ucb2(alpha=alpha))
+        bandits.simulate(means, algorithm, pulls=30_000, runs=200)
+        for algorithm in (bandits.ucb1(), bandits.ucb2(alpha=alpha))
     )
     assert often.switches.mean() > factor * seldom.switches.mean()
 
 
-# ---- values, files, words --------------------------------------------------------------------------------------------
+# ---- values, files, words ------------------------------------------------------------------------
 
 
 def test_an_algorithm_survives_json(algorithm):
-    assert bandits.BanditAlgorithm.from_dict(json.loads(json.dumps(algorithm.to_dict()))) == algorithm
+    assert (
+        bandits.BanditAlgorithm.from_dict(json.loads(json.dumps(algorithm.to_dict()))) == algorithm
+    )
 
 
 def test_an_algorithm_is_written_as_on_the_command_line():
     assert list(map(str, ALGORITHMS.values())) == [
         *("ucb1", "ucb2", "ucb2:alpha=0.1", "ucb2:alpha=0.5", "log-log:p=0.9", "batched-thompson"),
-        *("base:gamma=0.5", "base:grid=geometric,batches=6,gamma=0.2", "explore-then-commit:batches=4,c=0.1"),
+        *(
+            "base:gamma=0.5",
+            "base:grid=geometric,batches=6,gamma=0.2",
+            "explore-then-commit:batches=4,c=0.1",
+        ),
     ]
     assert str(bandits.base(grid=(10, 100), batches=2)) == "base:grid=10/100,batches=2"
 
@@ -299,7 +349,9 @@ def test_results_survive_a_file(algorithm, tmp_path):
 
 
 def test_other_files_are_no_bandit_runs(tmp_path):
-    ls.Learner(ls.ucb_hoeffding(), horizon=1, states=1, actions=2, episodes=3).save(tmp_path / "learner.npz")
+    ls.Learner(ls.ucb_hoeffding(), horizon=1, states=1, actions=2, episodes=3).save(
+        tmp_path / "learner.npz"
+    )
     with pytest.raises(ValueError, match="holds a 'learner', not a 'bandit runs'"):
         bandits.load(tmp_path / "learner.npz")
 
@@ -314,7 +366,9 @@ def test_the_summary_has_intervals(capsys):
 
 @pytest.mark.parametrize("means", [[0.5, 1.2], [-0.1, 0.5], [0.5, math.nan]])
 def test_means_are_probabilities(means):
-    with pytest.raises(ValueError, match=r"means must lie in \[0, 1\], not .*; rescale the rewards"):
+    with pytest.raises(
+        ValueError, match=r"means must lie in \[0, 1\], not .*; rescale the rewards"
+    ):
         bandits.simulate(means, bandits.ucb1(), pulls=10)
 
 
@@ -326,7 +380,10 @@ def test_a_bandit_has_two_arms_at_least(means):
 
 @pytest.mark.parametrize("alpha", [0, 1, 0.0, 1.0, -0.1, math.nan, "0.1"])
 def test_alpha_lies_between_0_and_1(alpha):
-    with pytest.raises(ValueError, match=r"alpha must lie strictly between 0 and 1, not .*; 0.001 for little regret"):
+    with pytest.raises(
+        ValueError,
+        match=r"alpha must lie strictly between 0 and 1, not .*; 0.001 for little regret",
+    ):
         bandits.ucb2(alpha=alpha)
 
 
@@ -340,7 +397,9 @@ def test_other_mistakes_are_named():
         bandits.simulate(arms, bandits.ucb1(), pulls=10, first_seed=-1)
     with pytest.raises(ValueError, match=r"use bandits\.ucb2\(\) or another of bandits\.RECIPES"):
         bandits.simulate(arms, ls.ucb_hoeffding(), pulls=10)
-    with pytest.raises(ValueError, match="Theorem 2 needs at least 5,000 pulls for a gap of 0.01, not 100"):
+    with pytest.raises(
+        ValueError, match="Theorem 2 needs at least 5,000 pulls for a gap of 0.01, not 100"
+    ):
         bandits.ucb2().regret_bound([0.5, 0.51], pulls=100)
     with pytest.raises(ValueError, match="unknown bandit algorithm 'ucb3'; did you mean"):
         bandits.BanditAlgorithm.from_dict({"name": "ucb3"})

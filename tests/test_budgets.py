@@ -41,21 +41,36 @@ def budgeted(draw):
     plain = draw(st.one_of(PLAIN, WHOLE) if any_schedule else PLAIN)
     limits = draw(st.sampled_from([("deployments",), ("switches",), ("deployments", "switches")]))
     plans = isinstance(estimator, ls.Planning | ls.Posterior)
-    last = draw(st.sampled_from(["usual", "greedy"])) if plans and "deployments" in limits else "usual"
-    budget = ls.Budget(schedule=plain, **{name: draw(st.integers(1, 12)) for name in limits}, last=last)
-    scales = (1.0,) if isinstance(bonus, ls.NoBonus) else draw(st.sampled_from([(1.0,), (1.0, 0.3), (0.5, 0.1, 0.0)]))
+    last = (
+        draw(st.sampled_from(["usual", "greedy"])) if plans and "deployments" in limits else "usual"
+    )
+    budget = ls.Budget(
+        schedule=plain, **{name: draw(st.integers(1, 12)) for name in limits}, last=last
+    )
+    scales = (
+        (1.0,)
+        if isinstance(bonus, ls.NoBonus)
+        else draw(st.sampled_from([(1.0,), (1.0, 0.3), (0.5, 0.1, 0.0)]))
+    )
     return ls.Algorithm(estimator=estimator, bonus=bonus, schedule=budget, scales=scales)
 
 
 @st.composite
 def problems(draw):
-    H, S, A, seed = draw(st.integers(1, 4)), draw(st.integers(1, 5)), draw(st.integers(1, 4)), draw(st.integers(0, 10**6))
+    H, S, A, seed = (
+        draw(st.integers(1, 4)),
+        draw(st.integers(1, 5)),
+        draw(st.integers(1, 4)),
+        draw(st.integers(0, 10**6)),
+    )
     steps = draw(st.sampled_from([(), (H,)]))
     generator = np.random.default_rng(seed)
     allowed = generator.random((H, S, A)) < 0.8
     allowed[..., 0] = True
     law = draw(st.sampled_from(["bernoulli", "deterministic"]))
-    return ls.TabularMDP(*random_tables(S, A, seed, *steps), horizon=H, reward_law=law, actions_allowed=allowed)
+    return ls.TabularMDP(
+        *random_tables(S, A, seed, *steps), horizon=H, reward_law=law, actions_allowed=allowed
+    )
 
 
 def within(history, budget):
@@ -81,32 +96,45 @@ def test_a_budget_is_never_exceeded(tmp_path_factory, mdp, algorithm, episodes, 
             learner = ls.Learner.load(path)
         switch = learner.tell(*play_episode(mdp, learner.policy, 0, k))
         parts += [] if switch is None else [switch.changes]
-    told = np.concatenate(parts) if parts else np.zeros((0, runs.history[0].changes.shape[1]), dtype=np.int64)
+    told = (
+        np.concatenate(parts)
+        if parts
+        else np.zeros((0, runs.history[0].changes.shape[1]), dtype=np.int64)
+    )
     assert told.tolist() == runs.history[0].changes.tolist()
 
 
 def test_an_eager_schedule_spends_its_budget_and_then_keeps_its_policy():
     mdp = ls.TabularMDP(*random_tables(4, 3, 1), horizon=3)
-    runs = ls.simulate(mdp, ls.ucb_hoeffding(c=0.1, deployments=5), episodes=2000, seeds=4, history=True)
+    runs = ls.simulate(
+        mdp, ls.ucb_hoeffding(c=0.1, deployments=5), episodes=2000, seeds=4, history=True
+    )
     assert runs.deployments.tolist() == [5] * 4
     free = ls.simulate(mdp, ls.ucb_hoeffding(c=0.1), episodes=2000, seeds=4, history=True)
     for mine, other in zip(runs.history, free.history, strict=True):
         last = mine.episode[-1]
-        assert mine.changes.tolist() == other.changes[other.episode <= last].tolist()  # up to there the budget changes nothing
+        assert (
+            mine.changes.tolist() == other.changes[other.episode <= last].tolist()
+        )  # up to there the budget changes nothing
 
 
 def test_switches_are_spent_row_by_row():
     mdp = ls.TabularMDP(*random_tables(4, 3, 1), horizon=3)
     algorithm = ls.ucbvi(c=0.001, schedule=ls.Grid((50, 500)), switches=3)
     runs = ls.simulate(mdp, algorithm, episodes=500, seeds=1, history=True)
-    free = ls.simulate(mdp, ls.ucbvi(c=0.001, schedule=ls.Grid((50, 500))), episodes=500, seeds=1, history=True)
+    free = ls.simulate(
+        mdp, ls.ucbvi(c=0.001, schedule=ls.Grid((50, 500))), episodes=500, seeds=1, history=True
+    )
     assert free.local_switches[0] > 3
     assert runs.history[0].changes.tolist() == free.history[0].changes[:3].tolist()
 
 
 def test_the_concurrent_runner_keeps_budgets_too():
     mdp = ls.TabularMDP(*random_tables(4, 3, 1), horizon=3)
-    for algorithm in (ls.ucb_hoeffding(c=0.1, deployments=5), ls.q_hoeffding(c=0.05, schedule="whole/1.3", switches=20)):
+    for algorithm in (
+        ls.ucb_hoeffding(c=0.1, deployments=5),
+        ls.q_hoeffding(c=0.05, schedule="whole/1.3", switches=20),
+    ):
         alone = ls.simulate(mdp, algorithm, episodes=500, seeds=[0], history=True)
         for rule in ("trigger", "switch", "speculate"):
             run = ls.concurrent.run(mdp, algorithm, episodes=500, machines=8, rule=rule, seed=0)

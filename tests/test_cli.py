@@ -18,35 +18,72 @@ SMALL = ["--env", "riverswim:states=4,horizon=5", "--episodes", "500", "--seeds"
 def test_run_prints_the_librarys_numbers_as_json(capsys):
     assert main(["run", *SMALL, "--algorithm", "ucb2-b:c=0.05", "--json"]) == 0
     printed = json.loads(capsys.readouterr().out)
-    runs = ls.simulate(ls.envs.riverswim(states=4, horizon=5), ls.ucb2_bernstein(c=0.05), episodes=500, seeds=3)
+    runs = ls.simulate(
+        ls.envs.riverswim(states=4, horizon=5), ls.ucb2_bernstein(c=0.05), episodes=500, seeds=3
+    )
     assert list(printed) == [
         *("env", "horizon", "states", "actions", "episodes", "seeds", "algorithm", "optimal_value"),
         *("regret", "local_switches", "deployments", "steps_per_second"),
     ]
     assert printed["env"] == "riverswim:states=4,horizon=5"
-    assert (printed["horizon"], printed["states"], printed["actions"], printed["episodes"], printed["seeds"]) == (5, 4, 2, 500, 3)
+    assert (
+        printed["horizon"],
+        printed["states"],
+        printed["actions"],
+        printed["episodes"],
+        printed["seeds"],
+    ) == (5, 4, 2, 500, 3)
     assert printed["algorithm"] == "ucb2-b:c=0.05"
     assert printed["optimal_value"] == runs.optimal_value
     for name in ("regret", "local_switches", "deployments"):
         values = getattr(runs, name)
-        assert printed[name] == {"mean": values.mean(), "sd": values.std(ddof=1), "per_seed": values.tolist()}
+        assert printed[name] == {
+            "mean": values.mean(),
+            "sd": values.std(ddof=1),
+            "per_seed": values.tolist(),
+        }
 
 
 def test_run_prints_a_table_and_saves(capsys, tmp_path):
-    arguments = ["--algorithm", "ucb2-h:c=0.05", "--save", str(tmp_path / "runs.npz"), "--plot", str(tmp_path / "runs.svg")]
+    arguments = [
+        "--algorithm",
+        "ucb2-h:c=0.05",
+        "--save",
+        str(tmp_path / "runs.npz"),
+        "--plot",
+        str(tmp_path / "runs.svg"),
+    ]
     assert main(["run", *SMALL, *arguments]) == 0
     text = capsys.readouterr().out
-    assert text.startswith("riverswim:states=4,horizon=5: S = 4, A = 2, H = 5; 500 episodes, 3 seeds")
+    assert text.startswith(
+        "riverswim:states=4,horizon=5: S = 4, A = 2, H = 5; 500 episodes, 3 seeds"
+    )
     assert "ucb2-h:c=0.05" in text
     assert len(ls.load(tmp_path / "runs.npz").seeds) == 3
     assert (tmp_path / "runs.svg").exists()
 
 
 def test_compare(capsys):
-    assert main(["compare", *SMALL, "--algorithm", "ucb-h:c=0.05", "--algorithm", "ucb2-h:c=0.05", "--json"]) == 0
+    assert (
+        main(
+            [
+                "compare",
+                *SMALL,
+                "--algorithm",
+                "ucb-h:c=0.05",
+                "--algorithm",
+                "ucb2-h:c=0.05",
+                "--json",
+            ]
+        )
+        == 0
+    )
     printed = json.loads(capsys.readouterr().out)
     assert [run["algorithm"] for run in printed["runs"]] == ["ucb-h:c=0.05", "ucb2-h:c=0.05"]
-    assert main(["compare", *SMALL, "--algorithm", "ucb-h:c=0.05", "--algorithm", "ucb2-h:c=0.05"]) == 0
+    assert (
+        main(["compare", *SMALL, "--algorithm", "ucb-h:c=0.05", "--algorithm", "ucb2-h:c=0.05"])
+        == 0
+    )
     assert capsys.readouterr().out.count("c=0.05") == 2
 
 
@@ -65,7 +102,10 @@ def test_lists(capsys):
 
 
 def test_demo(capsys, tmp_path):
-    assert main(["demo", "--episodes", "1e3", "--seeds", "2", "--out", str(tmp_path / "demo.png")]) == 0
+    assert (
+        main(["demo", "--episodes", "1e3", "--seeds", "2", "--out", str(tmp_path / "demo.png")])
+        == 0
+    )
     text = capsys.readouterr().out
     assert text.count("x fewer") == 8
     assert "RiverSwim" in text
@@ -105,7 +145,9 @@ def test_without_a_command_it_shows_what_there_is(capsys):
     assert "reproduce" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("arguments", [["fly"], ["run"], ["run", *SMALL, "--algorithm", "ucb-h", "--episodes", "many"]])
+@pytest.mark.parametrize(
+    "arguments", [["fly"], ["run"], ["run", *SMALL, "--algorithm", "ucb-h", "--episodes", "many"]]
+)
 def test_wrong_usage_exits_with_2(arguments, capsys):
     with pytest.raises(SystemExit) as caught:
         main(arguments)
@@ -115,14 +157,30 @@ def test_wrong_usage_exits_with_2(arguments, capsys):
 
 def test_a_drowning_bonus_is_a_note(capsys):
     assert main(["run", *SMALL, "--algorithm", "ucb2-h:c=5"]) == 0
-    assert capsys.readouterr().err.startswith("note: 100% of the visits had a bonus above the horizon")
+    assert capsys.readouterr().err.startswith(
+        "note: 100% of the visits had a bonus above the horizon"
+    )
 
 
 @pytest.mark.usefixtures("interruptible")
 def test_a_run_on_a_terminal_shows_progress_and_an_interrupt_leaves_nothing_behind(tmp_path):
-    arguments = ["run", "--env", "riverswim", "--algorithm", "ucb2-h", "--episodes", "1e9", "--save", "runs.npz", "--plot", "runs.png"]
+    arguments = [
+        "run",
+        "--env",
+        "riverswim",
+        "--algorithm",
+        "ucb2-h",
+        "--episodes",
+        "1e9",
+        "--save",
+        "runs.npz",
+        "--plot",
+        "runs.png",
+    ]
     ours, theirs = pty.openpty()
-    process = subprocess.Popen([sys.executable, "-m", "lowswitch", *arguments], cwd=tmp_path, stderr=theirs)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "lowswitch", *arguments], cwd=tmp_path, stderr=theirs
+    )
     os.close(theirs)
     seen = b""
     while b"steps/s" not in seen:
@@ -139,8 +197,16 @@ def test_a_run_on_a_terminal_shows_progress_and_an_interrupt_leaves_nothing_behi
 
 
 def test_importing_and_helping_is_light():
-    script = "import sys, lowswitch, lowswitch.cli; print([m for m in sys.modules if m in ('numba', 'scipy', 'matplotlib', 'gymnasium')])"
-    assert subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout == "[]\n"
+    script = (
+        "import sys, lowswitch, lowswitch.cli; print([m for m in sys.modules if m in ('numba',"
+        " 'scipy', 'matplotlib', 'gymnasium')])"
+    )
+    assert (
+        subprocess.run(
+            [sys.executable, "-c", script], capture_output=True, text=True, check=True
+        ).stdout
+        == "[]\n"
+    )
 
 
 def test_completion_offers_the_public_names_only():
@@ -150,16 +216,32 @@ def test_completion_offers_the_public_names_only():
 
 def test_bandits_and_machines_are_loaded_when_they_are_used():
     script = (
-        "import sys, lowswitch as ls\n"
-        "heavy = {'lowswitch.bandits', 'lowswitch.concurrent'}\n"
-        "print(sorted(heavy & set(sys.modules)), {'bandits', 'concurrent', 'simulate', '__version__'} <= set(dir(ls)))\n"
-        "ls.concurrent.run, ls.bandits.simulate\n"
-        "print(sorted(heavy & set(sys.modules)), hasattr(ls, 'machines'))\n"
+        "import sys, lowswitch as ls\nheavy = {'lowswitch.bandits',"
+        " 'lowswitch.concurrent'}\nprint(sorted(heavy & set(sys.modules)), {'bandits',"
+        " 'concurrent', 'simulate', '__version__'} <= set(dir(ls)))\nls.concurrent.run,"
+        " ls.bandits.simulate\nprint(sorted(heavy & set(sys.modules)), hasattr(ls, 'machines'))\n"
     )
-    output = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout
+    output = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    ).stdout
     assert output.splitlines() == ["[] True", "['lowswitch.bandits', 'lowswitch.concurrent'] False"]
 
 
 def test_whole_numbers_may_be_written_short(capsys):
-    assert main(["run", *SMALL[:2], "--episodes", "1e2", "--seeds", "2", "--algorithm", "ucb-h:c=0.1", "--json"]) == 0
+    assert (
+        main(
+            [
+                "run",
+                *SMALL[:2],
+                "--episodes",
+                "1e2",
+                "--seeds",
+                "2",
+                "--algorithm",
+                "ucb-h:c=0.1",
+                "--json",
+            ]
+        )
+        == 0
+    )
     assert json.loads(capsys.readouterr().out)["episodes"] == 100

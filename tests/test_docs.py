@@ -1,4 +1,6 @@
-"""Documentation that fails when it lies: its code runs and prints what the pages say, and whatever it names exists."""
+"""Documentation that fails when it lies: its code runs and prints what the pages say, and whatever
+it names exists.
+"""
 
 import ast
 import contextlib
@@ -14,7 +16,8 @@ import pytest
 
 import lowswitch
 from conftest import module_of
-from lowswitch import algorithms, bandits, cli, concurrent, envs
+from lowswitch import bandits, cli, concurrent, envs
+from lowswitch.algorithms import recipes as algorithms
 from lowswitch.reproduce import CLAIMS
 
 ROOT = Path(__file__).parents[1]
@@ -31,8 +34,15 @@ def blocks(text):
 
 
 def normal(text):
-    """Words and numbers, without spacing, rules of tables, speeds, times and what workers send while they wait for each other."""
-    for measured in (r"-{3,}", r"[\d.,]+ (?:[kM]|seconds)\b", r"(?<=^wall time ).*", r"(?<=^workers ).*"):
+    """Words and numbers, without spacing, rules of tables, speeds, times and what workers send
+    while they wait for each other.
+    """
+    for measured in (
+        r"-{3,}",
+        r"[\d.,]+ (?:[kM]|seconds)\b",
+        r"(?<=^wall time ).*",
+        r"(?<=^workers ).*",
+    ):
         text = re.sub(measured, "", text, flags=re.MULTILINE)
     return text.split()
 
@@ -47,11 +57,17 @@ def assert_prints(printed, shown):
     number = r"-?\d[\d,]*(?:\.\d+)?"
     for word, claim in zip(said, claimed, strict=True):
         assert re.sub(number, "#", word) == re.sub(number, "#", claim)
-        values, claims = ([float(part.replace(",", "")) for part in re.findall(number, text)] for text in (word, claim))
+        values, claims = (
+            [float(part.replace(",", "")) for part in re.findall(number, text)]
+            for text in (word, claim)
+        )
         assert values == pytest.approx(claims, rel=0.02)
 
 
-PROGRAMS = ["README.md", *(f"docs/{name}.md" for name in ("index", "tutorial", "concurrent", "choosing", "adding"))]
+PROGRAMS = [
+    "README.md",
+    *(f"docs/{name}.md" for name in ("index", "tutorial", "concurrent", "choosing", "adding")),
+]
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
@@ -72,7 +88,9 @@ def test_the_python_of_a_page_runs_and_prints_what_it_shows(name, tmp_path, monk
 def run_script(text):
     """What a block prints that is a script of its own: processes import it."""
     Path("script.py").write_text(text, encoding="utf-8")
-    return subprocess.run([sys.executable, "script.py"], capture_output=True, text=True, check=True).stdout
+    return subprocess.run(
+        [sys.executable, "script.py"], capture_output=True, text=True, check=True
+    ).stdout
 
 
 def test_the_commands_print_what_their_page_shows(tmp_path, monkeypatch, capsys):
@@ -104,10 +122,12 @@ def assert_same_object(said, claimed):
         if isinstance(value, dict):
             assert_same_object(said[key], value)
         elif key != "steps_per_second":
-            assert said[key] == (value if isinstance(value, str) else pytest.approx(value, rel=0.02))
+            assert said[key] == (
+                value if isinstance(value, str) else pytest.approx(value, rel=0.02)
+            )
 
 
-# ---- whatever there is, is on its page ---------------------------------------------------------------------------------
+# ---- whatever there is, is on its page -----------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", [*algorithms.RECIPES, *bandits.RECIPES])
@@ -121,7 +141,9 @@ def test_every_problem_has_a_section_with_its_defaults_and_value(name, capsys):
     text = page("docs/problems.md")
     assert f"\n### `{name}`\n\n`{name}:" in text
     cli.main(["envs"])
-    listed = next(line for line in capsys.readouterr().out.splitlines() if line.startswith(f"{name}:"))
+    listed = next(
+        line for line in capsys.readouterr().out.splitlines() if line.startswith(f"{name}:")
+    )
     assert f"`{listed.lower()}`" in text.lower()
     mdp = envs.make(name)
     row = next(line for line in text.splitlines() if line.startswith(f"| [`{name}`]"))
@@ -148,32 +170,70 @@ def test_every_option_is_on_the_page(capsys):
 
 
 def test_every_number_of_a_concurrent_run_is_on_the_page(capsys):
-    cli.main(["concurrent", "--env", "riverswim", "--algorithm", "ucb2-h:c=0.05", "--episodes", "10", "--machines", "2", "--json"])
-    fields = {name for line in page("docs/cli.md").splitlines() if line.startswith("| `") for name in re.findall(r"`(\w+)`", line)}
+    cli.main(
+        [
+            "concurrent",
+            "--env",
+            "riverswim",
+            "--algorithm",
+            "ucb2-h:c=0.05",
+            "--episodes",
+            "10",
+            "--machines",
+            "2",
+            "--json",
+        ]
+    )
+    fields = {
+        name
+        for line in page("docs/cli.md").splitlines()
+        if line.startswith("| `")
+        for name in re.findall(r"`(\w+)`", line)
+    }
     assert set(json.loads(capsys.readouterr().out)) <= fields
 
 
 def test_every_public_name_is_on_the_api_page():
-    named, rendered = (set(re.findall(pattern, page("docs/api.md"))) for pattern in (r"`(\w+)`", r"::: lowswitch\.(?:\w+\.)*(\w+)"))
+    named, rendered = (
+        set(re.findall(pattern, page("docs/api.md")))
+        for pattern in (r"`(\w+)`", r"::: lowswitch\.(?:\w+\.)*(\w+)")
+    )
     assert set(lowswitch.__all__) <= named
-    assert {name for name in lowswitch.__all__ if name not in ("envs", "from_gymnasium", "plot", "bandits", "concurrent")} <= rendered
+    assert {
+        name
+        for name in lowswitch.__all__
+        if name not in ("envs", "from_gymnasium", "plot", "bandits", "concurrent")
+    } <= rendered
     assert set(concurrent.__all__) <= named
     assert set(concurrent.__all__) - {"FLEETS"} <= rendered
 
 
 def test_the_installation_is_that_of_the_readme():
-    commands = [text for name in ("README.md", "docs/index.md") for _, text in blocks(page(name)) if text.startswith("python3 -m venv")]
+    commands = [
+        text
+        for name in ("README.md", "docs/index.md")
+        for _, text in blocks(page(name))
+        if text.startswith("python3 -m venv")
+    ]
     assert len(commands) == 4
     assert commands[:2] == commands[2:]
 
 
-# ---- whatever is named, exists -----------------------------------------------------------------------------------------
+# ---- whatever is named, exists -------------------------------------------------------------------
 
-NAMED = [(path.name, name) for path in sorted(DOCS.glob("*.md")) for name in re.findall(r"`([\w/]+\.py::[\w.]+)`", page(path))]
+NAMED = [
+    (path.name, name)
+    for path in sorted(DOCS.glob("*.md"))
+    for name in re.findall(r"`([\w/]+\.py::[\w.]+)`", page(path))
+]
 
 
 def test_the_map_has_a_function_and_a_test_in_every_row():
-    rows = [line for line in page("docs/algorithms.md").splitlines() if line.startswith("|") and ".py::" in line]
+    rows = [
+        line
+        for line in page("docs/algorithms.md").splitlines()
+        if line.startswith("|") and ".py::" in line
+    ]
     assert len(rows) >= 30
     for row in rows:
         function, test = row.split(" | ")[-2:]
@@ -198,13 +258,18 @@ def test_the_published_report_is_of_a_full_run():
     assert "full mode" in report
     assert all(f'id="{claim}"' in report for claim in CLAIMS)
     assert "does not hold" not in report.replace("proof does not hold", "")
-    shown = [cell.strip() for line in page("docs/reproduction.md").splitlines() if "±" in line for cell in line.split("|")]
+    shown = [
+        cell.strip()
+        for line in page("docs/reproduction.md").splitlines()
+        if "±" in line
+        for cell in line.split("|")
+    ]
     numbers = [number for cell in shown for number in re.findall(r"[\d,]{5,}", cell)]
     assert len(numbers) == 12
     assert all(f"<td>{number}" in report for number in numbers)
 
 
-# ---- the frontiers -----------------------------------------------------------------------------------------------------
+# ---- the frontiers -------------------------------------------------------------------------------
 
 PUBLISHED = ["riverswim", "random-5", "random-20"]
 
@@ -234,21 +299,39 @@ def test_few_deployments_cost_little_regret(name):
 def test_the_readme_has_the_costs_of_the_frontiers():
     results = [lowswitch.Frontier.load(DOCS / "frontier" / f"{name}.json") for name in PUBLISHED]
     for limit in (10, 30, 100):
-        times = [result.best(deployments=limit).mean("regret") / result.best().mean("regret") for result in results]
-        assert f"| {limit} deployments | " + " | ".join(f"{ratio:.1f} times" for ratio in times) + " |" in page("README.md")
-    points = [next(point for point in result.points if str(point.algorithm) == "ucb2-b:c=0.01") for result in results]
-    assert "up to {:,}, {:,} and {:,} times, with".format(*(point.most_deployments for point in points)) in page("README.md")
-    ratios = [point.mean("regret") / result.best().mean("regret") for point, result in zip(points, results, strict=True)]
+        times = [
+            result.best(deployments=limit).mean("regret") / result.best().mean("regret")
+            for result in results
+        ]
+        assert f"| {limit} deployments | " + " | ".join(
+            f"{ratio:.1f} times" for ratio in times
+        ) + " |" in page("README.md")
+    points = [
+        next(point for point in result.points if str(point.algorithm) == "ucb2-b:c=0.01")
+        for result in results
+    ]
+    assert "up to {:,}, {:,} and {:,} times, with".format(
+        *(point.most_deployments for point in points)
+    ) in page("README.md")
+    ratios = [
+        point.mean("regret") / result.best().mean("regret")
+        for point, result in zip(points, results, strict=True)
+    ]
     assert "with {:.0f}, {:.1f} and {:.0f} times its".format(*ratios) in page("README.md")
 
 
-# ---- the orders --------------------------------------------------------------------------------------------------------
+# ---- the orders ----------------------------------------------------------------------------------
 
 
 def test_the_tables_of_the_orders_page_are_those_of_its_files():
     script, text = script_of("orders"), page("docs/orders.md")
     assert script.with_tables(text) == text
-    assert set(re.findall(r"<!-- ([\w-]+) -->\n\n\|", text)) == {"orders", "begin", "worst", *script.PROBLEMS}
+    assert set(re.findall(r"<!-- ([\w-]+) -->\n\n\|", text)) == {
+        "orders",
+        "begin",
+        "worst",
+        *script.PROBLEMS,
+    }
 
 
 def test_the_orders_are_measured_for_every_recipe_on_every_problem():
@@ -262,7 +345,21 @@ def test_the_orders_are_measured_for_every_recipe_on_every_problem():
             for scale, algorithm in script.scales(name).items()
             for K in script.episodes(problem, name)
         ]
-        assert [tuple(cell[key] for key in ("recipe", "scale", "algorithm", "episodes")) for cell in measured["runs"]] == expected
+        assert [
+            tuple(cell[key] for key in ("recipe", "scale", "algorithm", "episodes"))
+            for cell in measured["runs"]
+        ] == expected
         for cell in measured["runs"]:
-            assert len(cell["regret"]) == len(cell["local_switches"]) == len(cell["deployments"]) == len(script.SEEDS)
-            assert max(script.of_bound(measured, cell, cost) for cost in ("local_switches", "deployments")) <= 1
+            assert (
+                len(cell["regret"])
+                == len(cell["local_switches"])
+                == len(cell["deployments"])
+                == len(script.SEEDS)
+            )
+            assert (
+                max(
+                    script.of_bound(measured, cell, cost)
+                    for cost in ("local_switches", "deployments")
+                )
+                <= 1
+            )

@@ -9,8 +9,8 @@ import pytest
 import lowswitch as ls
 from conftest import random_tables
 from lowswitch import report, storage, theory
+from lowswitch.algorithms.text import build
 from lowswitch.cli import main
-from lowswitch.naming import build
 
 
 @pytest.fixture
@@ -53,19 +53,26 @@ def test_the_regret_of_an_optimal_policy_under_a_start_sequence_is_rounding():
 def test_numpy_integers_are_integers(kind, mdp, tmp_path):
     runs = ls.simulate(mdp, ls.ucb2_bernstein(c=0.1), episodes=kind(100), seeds=kind(2))
     runs.save(tmp_path / "runs.npz")
-    assert runs.regret.tolist() == ls.simulate(mdp, ls.ucb2_bernstein(c=0.1), episodes=100, seeds=2).regret.tolist()
-    small = ls.Learner(ls.ucb2_bernstein(), horizon=kind(100), states=kind(3), actions=kind(2), episodes=kind(10))
+    assert (
+        runs.regret.tolist()
+        == ls.simulate(mdp, ls.ucb2_bernstein(c=0.1), episodes=100, seeds=2).regret.tolist()
+    )
+    small = ls.Learner(
+        ls.ucb2_bernstein(), horizon=kind(100), states=kind(3), actions=kind(2), episodes=kind(10)
+    )
     assert (
         small._family.rule.lower_order
-        == ls.Learner(ls.ucb2_bernstein(), horizon=100, states=3, actions=2, episodes=10)._family.rule.lower_order
+        == ls.Learner(
+            ls.ucb2_bernstein(), horizon=100, states=3, actions=2, episodes=10
+        )._family.rule.lower_order
     )
     small.save(tmp_path / "learner.npz")
 
 
 def test_numpy_floats_are_numbers():
-    assert ls.ucb2_hoeffding(c=np.float32(0.5), eta=np.float64(0.25), r_star=np.int64(3), p=np.float64(0.5)).to_dict() == (
-        ls.ucb2_hoeffding(c=0.5, eta=0.25, r_star=3, p=0.5).to_dict()
-    )
+    assert ls.ucb2_hoeffding(
+        c=np.float32(0.5), eta=np.float64(0.25), r_star=np.int64(3), p=np.float64(0.5)
+    ).to_dict() == (ls.ucb2_hoeffding(c=0.5, eta=0.25, r_star=3, p=0.5).to_dict())
 
 
 def test_an_interrupt_in_the_middle_of_a_tell_changes_nothing(monkeypatch):
@@ -75,7 +82,9 @@ def test_an_interrupt_in_the_middle_of_a_tell_changes_nothing(monkeypatch):
     def interrupted(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(sys.modules["lowswitch.learner"], "History", interrupted)  # after the kernel has learned
+    monkeypatch.setattr(
+        sys.modules["lowswitch.learner"], "History", interrupted
+    )  # after the kernel has learned
     with pytest.raises(KeyboardInterrupt):
         learner.tell([0, 1], [0, 0], [0.0, 0.0])
     assert [learner.told, *(array.tobytes() for array in learner._family.tables)] == before
@@ -103,22 +112,46 @@ def test_the_optimal_value_is_that_of_the_starts_played():
     ("call", "message"),
     [
         (lambda mdp: ls.simulate(None, ls.ucb_hoeffding(), episodes=5), "must be a TabularMDP"),
-        (lambda mdp: ls.simulate(mdp, "ucb2-b", episodes=5), "must be an Algorithm such as .* not 'ucb2-b'"),
-        (lambda mdp: ls.Learner("ucb2-b", horizon=1, states=1, actions=1, episodes=1), "must be an Algorithm"),
+        (
+            lambda mdp: ls.simulate(mdp, "ucb2-b", episodes=5),
+            "must be an Algorithm such as .* not 'ucb2-b'",
+        ),
+        (
+            lambda mdp: ls.Learner("ucb2-b", horizon=1, states=1, actions=1, episodes=1),
+            "must be an Algorithm",
+        ),
         (
             lambda mdp: ls.Algorithm(estimator=None, bonus=ls.Hoeffding(), schedule=ls.UCB2()),
             "estimator must be a QLearning or",
         ),
-        (lambda mdp: ls.Algorithm.from_dict({}), "an algorithm needs bonus, estimator, p, schedule"),
-        (lambda mdp: ls.simulate(mdp, ls.ucb_hoeffding(), episodes=5, seeds=[1.7]), "distinct whole numbers"),
-        (lambda mdp: ls.simulate(mdp, ls.ucb_hoeffding(), episodes=5, seeds="12"), "distinct whole numbers"),
-        (lambda mdp: ls.simulate(mdp, ls.ucb_hoeffding(), episodes=5, seeds=[True, False]), "distinct whole numbers"),
+        (
+            lambda mdp: ls.Algorithm.from_dict({}),
+            "an algorithm needs bonus, estimator, p, schedule",
+        ),
+        (
+            lambda mdp: ls.simulate(mdp, ls.ucb_hoeffding(), episodes=5, seeds=[1.7]),
+            "distinct whole numbers",
+        ),
+        (
+            lambda mdp: ls.simulate(mdp, ls.ucb_hoeffding(), episodes=5, seeds="12"),
+            "distinct whole numbers",
+        ),
+        (
+            lambda mdp: ls.simulate(mdp, ls.ucb_hoeffding(), episodes=5, seeds=[True, False]),
+            "distinct whole numbers",
+        ),
         (lambda mdp: ls.ucb_hoeffding(c=True), "c must be a positive number, not True"),
         (lambda mdp: ls.ucb2_hoeffding(r_star=True), "r_star must be an integer"),
         (lambda mdp: ls.envs.make(5), "a problem is named by a text"),
         (lambda mdp: ls.plot(5), "give runs of simulate"),
-        (lambda mdp: theory.regret_order(H=1, S=1, A=1, K=1, p=0.5, bonus="hoeffding"), 'bonus must be "H"'),
-        (lambda mdp: build("riverswim:states=3,states=4", ls.envs.PROBLEMS, "problem"), "has its option 'states' twice"),
+        (
+            lambda mdp: theory.regret_order(H=1, S=1, A=1, K=1, p=0.5, bonus="hoeffding"),
+            'bonus must be "H"',
+        ),
+        (
+            lambda mdp: build("riverswim:states=3,states=4", ls.envs.PROBLEMS, "problem"),
+            "has its option 'states' twice",
+        ),
     ],
 )
 def test_wrong_types_are_named(mdp, call, message):
@@ -132,11 +165,16 @@ def test_off_policy_is_a_truth_value():
         learner.tell([0], [1], [0.0], off_policy="no")
 
 
-@pytest.mark.parametrize(("eta", "r_star"), [(1e-9, 1), (1e-70, 1), (1e-70, "theory"), (0.5, 10**7), (1e-6, 10**8)])
+@pytest.mark.parametrize(
+    ("eta", "r_star"), [(1e-9, 1), (1e-70, 1), (1e-70, "theory"), (0.5, 10**7), (1e-6, 10**8)]
+)
 def test_extreme_schedules_are_worked_out_at_once(eta, r_star):
     triggers = ls.UCB2(eta=eta, r_star=r_star).triggers(horizon=5, limit=10**6)
     assert triggers.every_until == 10**6 or (eta == 1e-6 and triggers.every_until > 9 * 10**5)
-    assert ls.UCB2(eta=eta, r_star=r_star).switch_bound(horizon=5, states=2, actions=2, episodes=10**6) > 10**6
+    assert (
+        ls.UCB2(eta=eta, r_star=r_star).switch_bound(horizon=5, states=2, actions=2, episodes=10**6)
+        > 10**6
+    )
 
 
 def test_a_growth_below_one_over_eta_hides_no_trigger():
@@ -146,7 +184,7 @@ def test_a_growth_below_one_over_eta_hides_no_trigger():
     assert {*range(1, triggers.every_until + 1), *triggers.later} == plain
 
 
-# ---- files -----------------------------------------------------------------------------------------------------------
+# ---- files ---------------------------------------------------------------------------------------
 
 
 def test_a_link_stays_a_link_and_a_pipe_is_refused(tmp_path):
@@ -164,7 +202,9 @@ def test_a_link_stays_a_link_and_a_pipe_is_refused(tmp_path):
 def test_saved_files_follow_the_umask(tmp_path):
     before = os.umask(0o022)
     try:
-        ls.Learner(ls.ucb_hoeffding(), horizon=1, states=1, actions=2, episodes=5).save(tmp_path / "x.npz")
+        ls.Learner(ls.ucb_hoeffding(), horizon=1, states=1, actions=2, episodes=5).save(
+            tmp_path / "x.npz"
+        )
     finally:
         os.umask(before)
     assert (tmp_path / "x.npz").stat().st_mode & 0o777 == 0o644
@@ -173,8 +213,17 @@ def test_saved_files_follow_the_umask(tmp_path):
 @pytest.mark.parametrize("told", ["x", -5, None, 11, 1.5])
 def test_an_impossible_number_of_episodes_told_is_refused(told, tmp_path):
     learner = ls.Learner(ls.ucb_hoeffding(), horizon=1, states=1, actions=2, episodes=10)
-    facts = {"algorithm": learner.algorithm.to_dict(), "size": {"horizon": 1, "states": 1, "actions": 2, "episodes": 10}, "told": told}
-    storage.write(tmp_path / "x.npz", "learner", facts, {"allowed": np.ones((1, 1, 2), dtype=bool), **learner._family.tables._asdict()})
+    facts = {
+        "algorithm": learner.algorithm.to_dict(),
+        "size": {"horizon": 1, "states": 1, "actions": 2, "episodes": 10},
+        "told": told,
+    }
+    storage.write(
+        tmp_path / "x.npz",
+        "learner",
+        facts,
+        {"allowed": np.ones((1, 1, 2), dtype=bool), **learner._family.tables._asdict()},
+    )
     with pytest.raises(ValueError, match="no whole learner"):
         ls.Learner.load(tmp_path / "x.npz")
 
@@ -199,10 +248,12 @@ def test_flipped_bytes_are_an_error_or_harmless(tmp_path):
             loaded = ls.Learner.load(path)
         except ValueError:
             continue
-        assert [array.tobytes() for array in loaded._family.tables] == [array.tobytes() for array in learner._family.tables]
+        assert [array.tobytes() for array in loaded._family.tables] == [
+            array.tobytes() for array in learner._family.tables
+        ]
 
 
-# ---- reports and the command line ------------------------------------------------------------------------------------
+# ---- reports and the command line ----------------------------------------------------------------
 
 
 def test_small_means_keep_their_digits():
@@ -230,7 +281,10 @@ def test_runs_without_regret_can_be_drawn_and_summed_up(mdp, tmp_path, capsys):
 
 
 def test_one_seed_has_no_deviation(mdp):
-    assert ls.simulate(mdp, ls.ucb_hoeffding(c=0.1), episodes=20, seeds=1).to_dict()["regret"]["sd"] is None
+    assert (
+        ls.simulate(mdp, ls.ucb_hoeffding(c=0.1), episodes=20, seeds=1).to_dict()["regret"]["sd"]
+        is None
+    )
 
 
 @pytest.mark.parametrize("episodes", ["inf", "nan", "1.5", "x"])

@@ -21,11 +21,13 @@ def dense(mdp: TabularMDP) -> np.ndarray:
     return table.reshape(shape if mdp.stationary else (mdp.horizon, *shape))
 
 
-# ---- rivers ----------------------------------------------------------------------------------------------------------
+# ---- rivers --------------------------------------------------------------------------------------
 
 
 def swum(start: int, S: int, H: int, law, last_mean: float, first_mean: float) -> float:
-    """V* of a river by plain recursion over its published right-hand law: (first stay, up), (down, stay, up), (last down, stay)."""
+    """V* of a river by plain recursion over its published right-hand law: (first stay, up), (down,
+    stay, up), (last down, stay).
+    """
     (first_stay, first_up), (down, stay, up), (last_down, last_stay) = law
 
     @cache
@@ -59,24 +61,36 @@ def test_riverswim_of_three_states_by_hand():
 
 def test_the_river_of_strehl_and_littman_by_hand():
     mdp = envs.riverswim_strehl(states=3)
-    np.testing.assert_allclose(dense(mdp)[:, 1], [[0.7, 0.3, 0], [0.1, 0.6, 0.3], [0, 0.7, 0.3]], atol=1e-15)
-    assert mdp.rewards.tolist() == [[5 / 10_000, 0], [0, 0], [0, 0.3]]  # 10000 / 10000, paid with probability 0.3
+    np.testing.assert_allclose(
+        dense(mdp)[:, 1], [[0.7, 0.3, 0], [0.1, 0.6, 0.3], [0, 0.7, 0.3]], atol=1e-15
+    )
+    assert mdp.rewards.tolist() == [
+        [5 / 10_000, 0],
+        [0, 0],
+        [0, 0.3],
+    ]  # 10000 / 10000, paid with probability 0.3
     assert mdp.start_law.tolist() == [0, 0.5, 0.5]
 
 
 @pytest.mark.parametrize(("states", "horizon"), [(6, 20), (3, 7), (12, 40), (2, 3)])
 def test_riverswims_optimal_value_is_that_of_a_plain_recursion(states, horizon):
     expected = swum(0, states, horizon, OSBAND, last_mean=1, first_mean=0.005)
-    assert envs.riverswim(states=states, horizon=horizon).optimal_value() == pytest.approx(expected, rel=1e-12)
+    assert envs.riverswim(states=states, horizon=horizon).optimal_value() == pytest.approx(
+        expected, rel=1e-12
+    )
 
 
 @pytest.mark.parametrize(("states", "horizon"), [(6, 20), (3, 7), (12, 40)])
 def test_strehls_optimal_value_is_that_of_a_plain_recursion(states, horizon):
-    expected = np.mean([swum(x, states, horizon, STREHL, last_mean=0.3, first_mean=0.0005) for x in (1, 2)])
-    assert envs.riverswim_strehl(states=states, horizon=horizon).optimal_value() == pytest.approx(expected, rel=1e-12)
+    expected = np.mean(
+        [swum(x, states, horizon, STREHL, last_mean=0.3, first_mean=0.0005) for x in (1, 2)]
+    )
+    assert envs.riverswim_strehl(states=states, horizon=horizon).optimal_value() == pytest.approx(
+        expected, rel=1e-12
+    )
 
 
-# ---- chains ----------------------------------------------------------------------------------------------------------
+# ---- chains --------------------------------------------------------------------------------------
 
 
 def test_the_chain_walks_to_its_end():
@@ -94,7 +108,12 @@ def test_the_chains_optimal_value(states, horizon):
 
 def test_the_stochastic_chain_falls_back():
     right = dense(envs.stochastic_chain(states=4))[:, 1]
-    assert right.tolist() == [[0.25, 0.75, 0, 0], [0.25, 0, 0.75, 0], [0, 0.25, 0, 0.75], [0, 0, 0.25, 0.75]]
+    assert right.tolist() == [
+        [0.25, 0.75, 0, 0],
+        [0.25, 0, 0.75, 0],
+        [0, 0.25, 0, 0.75],
+        [0, 0, 0.25, 0.75],
+    ]
 
 
 @pytest.mark.parametrize("states", [2, 5, 20])
@@ -109,7 +128,9 @@ def test_rlberrys_chain_by_hand():
     np.testing.assert_allclose(dense(mdp)[:, 0], [[0.9, 0.1, 0], [0.9, 0, 0.1], [0, 0.9, 0.1]])
     np.testing.assert_allclose(dense(mdp)[:, 1], [[0.1, 0.9, 0], [0.1, 0, 0.9], [0, 0.1, 0.9]])
     assert mdp.rewards.tolist() == [[0.05, 0.05], [0, 0], [1, 1]]
-    assert mdp.optimal_value() == pytest.approx(0.05 + 0.9 * 0.05)  # two steps do not reach the end: stay
+    assert mdp.optimal_value() == pytest.approx(
+        0.05 + 0.9 * 0.05
+    )  # two steps do not reach the end: stay
 
 
 def test_the_chain_of_bootstrapped_dqn_by_hand():
@@ -121,7 +142,7 @@ def test_the_chain_of_bootstrapped_dqn_by_hand():
     assert mdp.optimal_value() == pytest.approx(0.5 * (0.5 * 1 + 0.5 * 0.01) + 0.5 * 0.02)
 
 
-# ---- deep exploration ------------------------------------------------------------------------------------------------
+# ---- deep exploration ----------------------------------------------------------------------------
 
 
 def right_everywhere(size: int) -> np.ndarray:
@@ -141,7 +162,9 @@ def test_the_deep_sea_is_worth_99_hundredths(size):
 def test_the_stochastic_deep_sea(size):
     mdp = envs.deep_sea(size=size, stochastic=True)
     q = 1 - 1 / size
-    assert mdp.evaluate(right_everywhere(size)) == pytest.approx(q ** (size - 1) - 0.01, abs=1e-12)  # what bsuite calls optimal
+    assert mdp.evaluate(right_everywhere(size)) == pytest.approx(
+        q ** (size - 1) - 0.01, abs=1e-12
+    )  # what bsuite calls optimal
     assert mdp.optimal_value() == pytest.approx(q ** (size - 1) - 0.01 * (1 - q**size), abs=1e-12)
 
 
@@ -159,7 +182,9 @@ def test_a_deep_sea_of_two_by_hand():
 
 
 def test_the_seed_of_the_deep_sea_is_its_map():
-    assert not np.array_equal(envs.deep_sea(seed=1).optimal_policy, envs.deep_sea(seed=2).optimal_policy)
+    assert not np.array_equal(
+        envs.deep_sea(seed=1).optimal_policy, envs.deep_sea(seed=2).optimal_policy
+    )
 
 
 def test_a_combination_lock_by_hand():
@@ -201,11 +226,14 @@ def test_a_homogeneous_lock_by_hand():
     assert mdp.rewards[2].tolist() == [1, 1]
 
 
-# ---- random problems -------------------------------------------------------------------------------------------------
+# ---- random problems -----------------------------------------------------------------------------
 
 
 def test_random_problems_are_stationary_unless_asked():
-    shared, per_step = envs.random_mdp(states=4, actions=2, horizon=3), envs.random_mdp(states=4, actions=2, horizon=3, per_step=True)
+    shared, per_step = (
+        envs.random_mdp(states=4, actions=2, horizon=3),
+        envs.random_mdp(states=4, actions=2, horizon=3, per_step=True),
+    )
     assert dense(shared).shape == (4, 2, 4)
     assert shared.rewards.shape == (4, 2)
     assert dense(per_step).shape == (3, 4, 2, 4)
@@ -215,7 +243,8 @@ def test_random_problems_are_stationary_unless_asked():
 
 
 def test_rows_of_random_problems_are_uniform_on_the_simplex():
-    # a coordinate of Dirichlet(1) on 3 points has mean 1/3 and variance 1/18; 4 sigma, false alarm below 1e-4
+    # a coordinate of Dirichlet(1) on 3 points has mean 1/3 and variance 1/18; 4 sigma, false alarm
+    # below 1e-4
     table = dense(envs.random_mdp(states=3, actions=4000, horizon=1, seed=1)).reshape(-1, 3)[:, 0]
     assert abs(table.mean() - 1 / 3) < 4 * np.sqrt(1 / 18 / len(table))
     assert table.var() == pytest.approx(1 / 18, rel=0.1)
@@ -233,7 +262,9 @@ def test_a_garnet_with_one_successor_is_deterministic():
     assert set(dense(envs.garnet(states=5, branching=1)).reshape(-1)) == {0, 1}
 
 
-@pytest.mark.parametrize("name", ["random-mdp", "garnet", "switching-lower-bound", "homogeneous-lock", "deep-sea"])
+@pytest.mark.parametrize(
+    "name", ["random-mdp", "garnet", "switching-lower-bound", "homogeneous-lock", "deep-sea"]
+)
 def test_the_seed_decides_the_instance(name):
     first, again, other = (envs.make(f"{name}:seed={seed}") for seed in (1, 1, 2))
     assert first.rewards.tolist() == again.rewards.tolist()
@@ -251,7 +282,7 @@ def test_the_lower_bound_counts_the_right_rows():
     assert mdp.rewards[np.arange(5)[:, None], np.arange(4), mdp.optimal_policy].all()
 
 
-# ---- the door --------------------------------------------------------------------------------------------------------
+# ---- the door ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", envs.PROBLEMS)
@@ -270,7 +301,13 @@ def test_every_problem_is_a_documented_function_with_defaults(name):
         ("riverswim:reward_law=gaussian", "reward_law must be"),
         ("riverswim-strehl:states=2", "states must be at least 3"),
         ("chain:states=1", "states must be at least 2"),
-        ("chain:states=20", "horizon must be at least states = 20 to reach the reward, not 10; pass horizon=20 or more"),
+        (
+            "chain:states=20",
+            (
+                "horizon must be at least states = 20 to reach the reward, not 10; pass horizon=20"
+                " or more"
+            ),
+        ),
         ("stochastic-chain:states=1", "states must be at least 2"),
         ("chain-rlberry:states=1", "states must be at least 2"),
         ("chain-rlberry:fail=1.5", "fail must be a probability from 0 to 1, not 1.5"),
@@ -284,8 +321,14 @@ def test_every_problem_is_a_documented_function_with_defaults(name):
         ("combination-lock:horizon=1", "horizon must be at least 2"),
         ("homogeneous-lock:length=0", "length must be a whole number"),
         ("homogeneous-lock:actions=1", "actions must be at least 2"),
-        ("homogeneous-lock:length=9", "horizon must be above length = 9 for the lock to pay, not 9; pass horizon=10 or more"),
-        ("garnet:states=5,branching=6", "branching must be at most states = 5, not 6; pass branching=5 or less"),
+        (
+            "homogeneous-lock:length=9",
+            "horizon must be above length = 9 for the lock to pay, not 9; pass horizon=10 or more",
+        ),
+        (
+            "garnet:states=5,branching=6",
+            "branching must be at most states = 5, not 6; pass branching=5 or less",
+        ),
         ("garnet:branching=0", "branching must be a whole number"),
         ("random-mdp:actions=0", "actions must be a whole number"),
         ("random-mdp:per_step=1", "per_step must be true or false, not 1"),
@@ -303,11 +346,22 @@ def test_bad_sizes_and_names_say_the_way_out(text, message):
 
 
 def test_a_text_makes_what_the_function_makes():
-    made, called = envs.make("riverswim:states=7,horizon=9,reward_law=bernoulli"), envs.riverswim(states=7, horizon=9)
+    made, called = (
+        envs.make("riverswim:states=7,horizon=9,reward_law=bernoulli"),
+        envs.riverswim(states=7, horizon=9),
+    )
     assert (made.states, made.horizon, made.reward_law) == (7, 9, "bernoulli")
     assert dense(made).tolist() == dense(called).tolist()
 
 
 def test_importing_the_problems_imports_nothing_heavy():
-    code = "import sys, lowswitch.envs; print([name for name in ('numba', 'scipy', 'gymnasium', 'matplotlib') if name in sys.modules])"
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
+    code = (
+        "import sys, lowswitch.envs; print([name for name in ('numba', 'scipy', 'gymnasium',"
+        " 'matplotlib') if name in sys.modules])"
+    )
+    assert (
+        subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, check=True
+        ).stdout
+        == "[]\n"
+    )

@@ -15,13 +15,13 @@ import time
 import numpy as np
 import pytest
 
-from lowswitch.concurrent import crew as crew_module
-from lowswitch.concurrent.crew import Deployed, Round, Team, WorkerLostError, piece_size
-from lowswitch.concurrent.fleets import FleetError, InProcess
-from lowswitch.concurrent.processes import ProcessEngine, Processes, _limit
-from lowswitch.concurrent.sources import PlayError, Tabular, Trajectories
-from lowswitch.concurrent.station import Answer, Order, Station
-from lowswitch.mdp import Scale
+from lowswitch.machines import crew as crew_module
+from lowswitch.machines.crew import Deployed, Round, Team, WorkerLostError, piece_size
+from lowswitch.machines.fleets import FleetError, InProcess
+from lowswitch.machines.processes import ProcessEngine, Processes, _limit
+from lowswitch.machines.sources import PlayError, Tabular, Trajectories
+from lowswitch.machines.station import Answer, Order, Station
+from lowswitch.problems.mdp import Scale
 
 H, S, A = 10, 20, 4
 NONE = np.empty((0, 3), dtype=int)  # changes
@@ -59,7 +59,9 @@ class ToyPlayer:
 
 
 class Trouble(Toy):
-    """Something happens whenever an episode is played, or only the first time anybody does it: then a file keeps the worker's pid."""
+    """Something happens whenever an episode is played, or only the first time anybody does it: then
+    a file keeps the worker's pid.
+    """
 
     def __init__(self, trouble, episode, once_in=None):
         self.trouble, self.episode, self.once_in = trouble, episode, once_in
@@ -129,13 +131,15 @@ class Misshapen(Toy):
         return self
 
     def play(self, policy, episodes):
-        return Trajectories(np.zeros((len(episodes), 1), dtype=np.int32), np.zeros((len(episodes), 1)))
+        return Trajectories(
+            np.zeros((len(episodes), 1), dtype=np.int32), np.zeros((len(episodes), 1))
+        )
 
     def close(self):
         pass
 
 
-# ---- small helpers ---------------------------------------------------------------------------------------------------
+# ---- small helpers -------------------------------------------------------------------------------
 
 
 def some_changes(generator, n=5):
@@ -185,7 +189,7 @@ def _nobody_stays(request):
         assert set(multiprocessing.active_children()) <= before
 
 
-# ---- rules -----------------------------------------------------------------------------------------------------------
+# ---- rules ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -212,9 +216,19 @@ def test_changes_are_kept_as_long_as_they_are_shorter_than_the_policy():
     deployed.change(np.array([[0, 1, 2]]))
     deployed.change(NONE)
     deployed.change(np.array([[0, 1, 3]]))
-    assert [deployed.since(version)[1].tolist() for version in (0, 1, 2)] == [[[0, 1, 2], [0, 1, 3]], [[0, 1, 3]], []]
+    assert [deployed.since(version)[1].tolist() for version in (0, 1, 2)] == [
+        [[0, 1, 2], [0, 1, 3]],
+        [[0, 1, 3]],
+        [],
+    ]
     deployed.change(np.array([[1, 3, 1]]))  # nine numbers of changes, eight of policy
-    assert [deployed.since(version)[0] is None for version in (None, 0, 1, 2, 3)] == [False, False, True, True, True]
+    assert [deployed.since(version)[0] is None for version in (None, 0, 1, 2, 3)] == [
+        False,
+        False,
+        True,
+        True,
+        True,
+    ]
     assert deployed.policy.tolist() == [[0, 3, 0, 0], [0, 0, 0, 1]]
 
 
@@ -222,7 +236,12 @@ def test_a_lost_piece_is_handed_out_again_in_halves_until_one_episode_is_to_blam
     job = Round(1, np.arange(40, 45), H)
     lost = job.next_piece(workers=1, seconds=0.0)
     reached = [(lost.low, lost.high)]
-    with pytest.raises(FleetError, match="episode 44 took 4 workers with it, the last one: it fell; raise the fleet's patience"):
+    with pytest.raises(
+        FleetError,
+        match=(
+            "episode 44 took 4 workers with it, the last one: it fell; raise the fleet's patience"
+        ),
+    ):
         while True:
             job.replay(lost, "it fell")
             halves = [job.next_piece(workers=1, seconds=0.0) for _ in range(len(job.left))]
@@ -235,12 +254,21 @@ def test_a_lost_piece_is_cut_to_the_pace_of_the_day():
     job = Round(1, np.arange(100), H)
     job.replay(job.next_piece(workers=1, seconds=0.0), "it fell")
     pieces = [job.next_piece(workers=1, seconds=seconds) for seconds in (None, 0.01, 0.0, 0.0)]
-    assert [(piece.low, piece.high, piece.losses) for piece in pieces] == [(0, 1, 1), (1, 6, 1), (6, 50, 1), (50, 100, 1)]
+    assert [(piece.low, piece.high, piece.losses) for piece in pieces] == [
+        (0, 1, 1),
+        (1, 6, 1),
+        (6, 50, 1),
+        (50, 100, 1),
+    ]
     assert not job.open
 
 
 def test_a_station_changes_a_policy_that_arrives_read_only():
-    policy, station, solo = zeros(), Station(pickle.dumps((Toy(), 5))), InProcess().open(Toy(), 5, zeros())
+    policy, station, solo = (
+        zeros(),
+        Station(pickle.dumps((Toy(), 5))),
+        InProcess().open(Toy(), 5, zeros()),
+    )
     policy.setflags(write=False)
     generator, episodes = np.random.default_rng(4), np.arange(9)
     for told in (policy, None):
@@ -314,11 +342,13 @@ def test_the_machine_is_the_place_in_the_round(fleet, trouble, episode, machine,
     assert (failed.value.machine, str(failed.value)) == (machine, message)
 
 
-# ---- time, as it is written down -------------------------------------------------------------------------------------
+# ---- time, as it is written down -----------------------------------------------------------------
 
 
 class Stage:
-    """An engine and a clock that moves only while it waits; the workers come up, answer and die at the times of their parts."""
+    """An engine and a clock that moves only while it waits; the workers come up, answer and die at
+    the times of their parts.
+    """
 
     advice = "read the play"
 
@@ -382,7 +412,10 @@ def staged(stage, workers, patience):
 def test_the_others_play_on_when_one_does_not_come_up(monkeypatch):
     stage = Stage(monkeypatch, Toy(), [{}, NEVER, NEVER, NEVER])
     team = staged(stage, workers=2, patience=20.0)
-    same(team.play(NONE, np.arange(80)), InProcess().open(Toy(), 1, zeros()).play(NONE, np.arange(80)))
+    same(
+        team.play(NONE, np.arange(80)),
+        InProcess().open(Toy(), 1, zeros()).play(NONE, np.arange(80)),
+    )
     assert len(stage.killed) == 2  # after 30 and 60 of the 81 seconds
     assert (stage.now, team.lost, team.failed_starts) == (81.0, 0, 0)
 
@@ -390,7 +423,10 @@ def test_the_others_play_on_when_one_does_not_come_up(monkeypatch):
 def test_who_is_starting_has_time_again_when_the_only_worker_dies(monkeypatch):
     stage = Stage(monkeypatch, Toy(), [{"dies": 25.5}, {"comes": 50.0}, NEVER, NEVER])
     team = staged(stage, workers=2, patience=20.0)
-    same(team.play(NONE, np.arange(40)), InProcess().open(Toy(), 1, zeros()).play(NONE, np.arange(40)))
+    same(
+        team.play(NONE, np.arange(40)),
+        InProcess().open(Toy(), 1, zeros()).play(NONE, np.arange(40)),
+    )
     assert (stage.now, team.lost) == (66.0, 1)  # 24 episodes until 25 s, and 16 from 50 s on
 
 
@@ -428,22 +464,29 @@ def test_the_one_episode_in_a_long_piece_that_kills_is_named(monkeypatch):
     stage = Stage(monkeypatch, Toy(), [], pace=lambda policy: 0.0, fatal=1337)
     team = staged(stage, workers=2, patience=2.0)
     team.play(NONE, np.arange(1000))
-    with pytest.raises(FleetError, match="episode 1337 took .* workers with it, the last one: it fell off the stage"):
+    with pytest.raises(
+        FleetError,
+        match="episode 1337 took .* workers with it, the last one: it fell off the stage",
+    ):
         team.play(NONE, np.arange(1000, 2000))
     assert team.lost <= 10  # 500 episodes, 250, 125, ..., 1
 
 
-# ---- equality --------------------------------------------------------------------------------------------------------
+# ---- equality ------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
 def teams():
-    """Crews by their number of workers, opened when first asked for, each with a crew of one beside it."""
+    """Crews by their number of workers, opened when first asked for, each with a crew of one beside
+    it.
+    """
     opened = {}
 
     def of(workers):
         if workers not in opened:
-            opened[workers] = tuple(fleet.open(Toy(), 5, zeros()) for fleet in (Processes(workers=workers), InProcess()))
+            opened[workers] = tuple(
+                fleet.open(Toy(), 5, zeros()) for fleet in (Processes(workers=workers), InProcess())
+            )
             everybody_up(opened[workers][0])
         return opened[workers]
 
@@ -482,18 +525,31 @@ def test_a_round_carries_only_what_changed(teams):
 
 def test_the_tables_play_as_they_do_here(mdp):
     generator = np.random.default_rng(3)
-    policy = np.zeros((mdp.horizon, mdp.states), dtype=np.int64) + mdp.actions_allowed.argmax(axis=2)
+    policy = np.zeros((mdp.horizon, mdp.states), dtype=np.int64) + mdp.actions_allowed.argmax(
+        axis=2
+    )
     episodes = generator.integers(0, 4000, 300)
     with contextlib.closing(Processes(workers=1).open(Tabular(mdp), 5, policy)) as team:
-        same(team.play(NONE, episodes), InProcess().open(Tabular(mdp), 5, policy).play(NONE, episodes))
+        same(
+            team.play(NONE, episodes),
+            InProcess().open(Tabular(mdp), 5, policy).play(NONE, episodes),
+        )
 
 
 def test_a_worker_imports_nothing_heavy():
-    script = "import sys, lowswitch.concurrent.processes; print({'numba', 'ray', 'gymnasium', 'matplotlib'} & set(sys.modules))"
-    assert subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout == "set()\n"
+    script = (
+        "import sys, lowswitch.concurrent.processes; print({'numba', 'ray', 'gymnasium',"
+        " 'matplotlib'} & set(sys.modules))"
+    )
+    assert (
+        subprocess.run(
+            [sys.executable, "-c", script], capture_output=True, text=True, check=True
+        ).stdout
+        == "set()\n"
+    )
 
 
-# ---- workers that die or hang ----------------------------------------------------------------------------------------
+# ---- workers that die or hang --------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("trouble", "patience"), [(die, 60.0), (hang, 0.5)])
@@ -501,7 +557,9 @@ def test_what_a_lost_worker_left_is_played_by_others(tmp_path, trouble, patience
     marker = tmp_path / "happened"
     source, solo = Trouble(trouble, 130, marker), InProcess().open(Toy(), 5, zeros())
     generator = np.random.default_rng(6)
-    with contextlib.closing(Processes(workers=2, patience=patience).open(source, 5, zeros())) as team:
+    with contextlib.closing(
+        Processes(workers=2, patience=patience).open(source, 5, zeros())
+    ) as team:
         everybody_up(team)
         for first in range(0, 300, 50):  # the replacement has missed some changes
             changes, episodes = some_changes(generator), np.arange(first, first + 50)
@@ -526,7 +584,11 @@ def test_workers_that_die_between_rounds_are_replaced():
 def test_episodes_that_always_kill_are_named():
     with contextlib.closing(Processes(workers=2).open(Trouble(die, 10), 5, zeros())) as team:
         with pytest.raises(
-            FleetError, match=r"episode 10 took 3 workers with it, .* killed by SIGKILL; raise the fleet's patience .* InProcess"
+            FleetError,
+            match=(
+                r"episode 10 took 3 workers with it, .* killed by SIGKILL; raise the fleet's"
+                r" patience .* InProcess"
+            ),
         ):
             team.play(NONE, np.arange(10, 14))
         assert team.lost == 3
@@ -549,7 +611,9 @@ def worker():
         worker.kill()
 
 
-MEGABYTES = np.arange(10**5)  # episodes: more than the buffer of a pipe holds, in an order and still more in an answer
+MEGABYTES = np.arange(
+    10**5
+)  # episodes: more than the buffer of a pipe holds, in an order and still more in an answer
 
 
 def test_a_worker_that_stops_in_the_middle_of_its_answer_is_lost(worker):
@@ -572,25 +636,45 @@ def test_a_worker_that_never_comes_up_is_not_waited_for(monkeypatch):
         Processes(workers=1, patience=0.05).open(Toy(), 5, zeros())
 
 
-@pytest.mark.parametrize(("source", "reason"), [(DiesAtStart(), "exit code 9"), (FailsAtStart(), "no licence for the simulator")])
+@pytest.mark.parametrize(
+    ("source", "reason"),
+    [(DiesAtStart(), "exit code 9"), (FailsAtStart(), "no licence for the simulator")],
+)
 def test_workers_that_cannot_start_say_why(source, reason):
     with pytest.raises(FleetError, match=f"(?s)3 workers in a row died while starting, .*{reason}"):
         Processes(workers=2).open(source, 5, zeros())
 
 
-# ---- environments that fail ------------------------------------------------------------------------------------------
+# ---- environments that fail ----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     ("source", "machine", "message", "seen_there"),
     [
-        (Trouble(raise_error, 12), 2, r"episode 12, step 3, machine 2: the valve is stuck", "OSError: no contact"),
-        (Trouble(raise_unpicklable, 10), 0, r"episode 10, machine 0: LocalError", "in raise_unpicklable"),
+        (
+            Trouble(raise_error, 12),
+            2,
+            r"episode 12, step 3, machine 2: the valve is stuck",
+            "OSError: no contact",
+        ),
+        (
+            Trouble(raise_unpicklable, 10),
+            0,
+            r"episode 10, machine 0: LocalError",
+            "in raise_unpicklable",
+        ),
         (Trouble(leave, 10), 0, r"episode 10, machine 0: SystemExit\(7\)", "in leave"),
-        (Misshapen(), 0, r"episode 10, machine 0: ValueError.* not \[b, H\] = \(1, 10\)", "in _played"),
+        (
+            Misshapen(),
+            0,
+            r"episode 10, machine 0: ValueError.* not \[b, H\] = \(1, 10\)",
+            "in _played",
+        ),
     ],
 )
-def test_a_failing_environment_is_a_play_error_with_the_workers_traceback(source, machine, message, seen_there):
+def test_a_failing_environment_is_a_play_error_with_the_workers_traceback(
+    source, machine, message, seen_there
+):
     with contextlib.closing(Processes(workers=2).open(source, 5, zeros())) as team:
         with pytest.raises(PlayError, match=message) as failed:
             team.play(NONE, np.arange(10, 20))
@@ -607,7 +691,11 @@ def test_a_failing_environment_is_a_play_error_with_the_workers_traceback(source
 
 def test_a_source_that_cannot_be_pickled_is_refused():
     with pytest.raises(
-        ValueError, match="Trouble cannot be sent to another process .*lambda.* top level of a module, or play with InProcess"
+        ValueError,
+        match=(
+            "Trouble cannot be sent to another process .*lambda.* top level of a module, or play"
+            " with InProcess"
+        ),
     ):
         Processes(workers=1).open(Trouble(lambda episode: None, 0), 5, zeros())
 
@@ -618,9 +706,13 @@ def test_workers_are_counted(workers):
         Processes(workers=workers)
 
 
-@pytest.mark.parametrize("patience", [0, -1.0, float("nan"), float("inf"), 1e30, 10**400, 10**6 + 1, None, True])
+@pytest.mark.parametrize(
+    "patience", [0, -1.0, float("nan"), float("inf"), 1e30, 10**400, 10**6 + 1, None, True]
+)
 def test_patience_is_a_time(patience):
-    with pytest.raises(ValueError, match="patience must be a positive number of seconds, at most 1000000, not "):
+    with pytest.raises(
+        ValueError, match="patience must be a positive number of seconds, at most 1000000, not "
+    ):
         Processes(patience=patience)
 
 
@@ -631,14 +723,18 @@ def test_a_pipe_can_hold_every_patience(patience):
         _limit(mine, Processes(patience=patience).patience)
 
 
-# ---- drivers that go -------------------------------------------------------------------------------------------------
+# ---- drivers that go -----------------------------------------------------------------------------
 
 
 def test_an_interrupt_leaves_a_crew_that_plays_and_closes(tmp_path, interruptible):
     marker = tmp_path / "hangs"
     episodes = np.arange(10)
-    with contextlib.closing(Processes(workers=2).open(Trouble(hang, 4, marker), 5, zeros())) as team:
-        interrupter = threading.Thread(target=lambda: (until(marker.exists), os.kill(os.getpid(), signal.SIGINT)))
+    with contextlib.closing(
+        Processes(workers=2).open(Trouble(hang, 4, marker), 5, zeros())
+    ) as team:
+        interrupter = threading.Thread(
+            target=lambda: (until(marker.exists), os.kill(os.getpid(), signal.SIGINT))
+        )
         interrupter.start()
         with pytest.raises(KeyboardInterrupt):
             team.play(NONE, episodes)
@@ -675,7 +771,7 @@ import os, signal, sys
 sys.path.insert(0, {tests!r})
 import numpy as np
 import test_fleets
-from lowswitch.concurrent.processes import Processes
+from lowswitch.machines.processes import Processes
 
 def play(source):
     team = Processes(workers=2).open(source, 5, test_fleets.zeros())
@@ -701,13 +797,21 @@ if __name__ == "__main__":
 
 def driver(tmp_path, script, **settings):
     path = tmp_path / "driver.py"
-    path.write_text((DRIVER + script).format(tests=str(pathlib.Path(__file__).parent), marker=str(tmp_path / "hangs"), **settings))
+    path.write_text(
+        (DRIVER + script).format(
+            tests=str(pathlib.Path(__file__).parent), marker=str(tmp_path / "hangs"), **settings
+        )
+    )
     command = [sys.executable, str(path)]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    return subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
 
 
 def children(pid):
-    return [int(child) for child in pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    return [
+        int(child) for child in pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    ]
 
 
 @pytest.mark.parametrize("trouble", ["hang", "hang_with_the_gil"])

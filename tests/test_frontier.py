@@ -9,14 +9,17 @@ import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 import lowswitch as ls
-from lowswitch import frontier_report, storage
-from lowswitch.algorithms import RECIPES
+from lowswitch import storage
+from lowswitch.algorithms.recipes import RECIPES
+from lowswitch.algorithms.text import build
 from lowswitch.cli import main
-from lowswitch.frontier import Costs, Frontier, Point, frontier
-from lowswitch.naming import build
-from lowswitch.portfolio import alternatives, portfolio
+from lowswitch.frontier import report as frontier_report
+from lowswitch.frontier.portfolio import alternatives, portfolio
+from lowswitch.frontier.race import Costs, Frontier, Point, frontier
 
-MODULE = importlib.import_module("lowswitch.frontier")  # the package has a function of this name
+MODULE = importlib.import_module(
+    "lowswitch.frontier.race"
+)  # the package has a function of this name
 RIVER = ls.envs.riverswim(states=3, horizon=4)
 FEW = [
     ls.ucb2_hoeffding(c=0.05),
@@ -32,12 +35,32 @@ def point(i, regret, deployments, switches=None, *, finalist=True, most=None):
     """Point number i with so much regret and so many deployments, one for each seed."""
     deployments = np.array(deployments)
     local = deployments if switches is None else np.array(switches)
-    costs = Costs(np.arange(len(regret)), np.array(regret, dtype=float), deployments, local, np.ones(len(regret)))
-    return Point(algorithm=ls.rmax(known=i + 1), costs=costs, finalist=finalist, most_deployments=most or int(deployments.max()))
+    costs = Costs(
+        np.arange(len(regret)),
+        np.array(regret, dtype=float),
+        deployments,
+        local,
+        np.ones(len(regret)),
+    )
+    return Point(
+        algorithm=ls.rmax(known=i + 1),
+        costs=costs,
+        finalist=finalist,
+        most_deployments=most or int(deployments.max()),
+    )
 
 
 def toy(*points, budget=None):
-    return Frontier(name="toy", horizon=1, states=1, actions=2, episodes=1000, optimal_value=1.0, points=points, budget=budget)
+    return Frontier(
+        name="toy",
+        horizon=1,
+        states=1,
+        actions=2,
+        episodes=1000,
+        optimal_value=1.0,
+        points=points,
+        budget=budget,
+    )
 
 
 def known(points):
@@ -52,7 +75,7 @@ def without_seconds(result):
     return data
 
 
-# ---- fronts by hand ----------------------------------------------------------------------------------------------------
+# ---- fronts by hand ------------------------------------------------------------------------------
 
 
 def test_a_front_has_the_points_that_no_other_beats():
@@ -89,7 +112,9 @@ def test_the_best_never_exceeded_its_limit_in_any_seed():
     )
     assert known([result.best(deployments=limit) for limit in (10, 29, 30, 31)]) == [0, 0, 2, 3]
     assert known([result.best()]) == [3]
-    with pytest.raises(ValueError, match="no algorithm kept to 9 deployments, the least were 10; give budget=9"):
+    with pytest.raises(
+        ValueError, match="no algorithm kept to 9 deployments, the least were 10; give budget=9"
+    ):
         result.best(deployments=9)
     with pytest.raises(ValueError, match="deployments must be a whole number from 1"):
         result.best(deployments=0)
@@ -99,7 +124,10 @@ def test_the_best_never_exceeded_its_limit_in_any_seed():
 def test_the_table_names_what_to_use_and_the_figure_has_a_letter_for_each_line():
     result = toy(point(0, [10, 12], [5, 5]), point(1, [6, 8], [20, 22]), point(2, [1, 3], [90, 90]))
     lines = result.table().splitlines()
-    assert lines[0].startswith("S = 1, A = 2, H = 1; 1,000 episodes, optimal value 1.0000; 3 algorithms, 3 of them finalists on 2 fresh")
+    assert lines[0].startswith(
+        "S = 1, A = 2, H = 1; 1,000 episodes, optimal value 1.0000; 3 algorithms, 3 of them"
+        " finalists on 2 fresh"
+    )
     assert [line.split() for line in lines[-4:]] == [
         ["rmax:known=1", "at", "most", "10", "0.01100", "5.50", "x", "5"],
         ["rmax:known=2", "at", "most", "30", "0.00700", "3.50", "x", "22"],
@@ -118,7 +146,16 @@ def test_limits_end_with_the_budget():
     assert list(toy(*points, budget=40).limits()) == [10, 30, 40]
     assert list(toy(points[0], budget=10).limits()) == [10]
     lines = toy(*points[:2], budget=25).table().splitlines()
-    assert lines[-4].split() == ["use", "deployments", "per", "episode", "of", "the", "budget", "most"]
+    assert lines[-4].split() == [
+        "use",
+        "deployments",
+        "per",
+        "episode",
+        "of",
+        "the",
+        "budget",
+        "most",
+    ]
     assert [line.split() for line in lines[-2:]] == [
         ["rmax:known=1", "at", "most", "10", "0.01100", "1.57", "x", "5"],
         ["rmax:known=2", "budget", "of", "25", "0.00700", "1.00", "x", "22"],
@@ -127,12 +164,17 @@ def test_limits_end_with_the_budget():
 
 def test_the_table_says_that_it_shows_the_fronts_only():
     result = toy(point(0, [4], [7]), point(1, [5], [9]), point(2, [6], [9], finalist=False))
-    assert "3 algorithms, 2 of them finalists on 1 fresh seeds, 1 on a front and shown; means" in result.table()
+    assert (
+        "3 algorithms, 2 of them finalists on 1 fresh seeds, 1 on a front and shown; means"
+        in result.table()
+    )
 
 
 @pytest.mark.parametrize(("budget", "marks"), [(None, [10, 30, 100]), (25, [10, 25])])
 def test_the_figure_marks_the_limits_and_the_families_there_are(budget, marks):
-    panels = toy(point(1, [90, 90], [6, 6]), point(2, [6, 8], [20, 22]), budget=budget).plot().subfigs[0]
+    panels = (
+        toy(point(1, [90, 90], [6, 6]), point(2, [6, 8], [20, 22]), budget=budget).plot().subfigs[0]
+    )
     dotted = [line.get_xdata()[0] for line in panels.axes[0].lines if line.get_linestyle() == ":"]
     assert dotted == marks
     assert [text.get_text() for text in panels.legends[0].get_texts()] == ["R-max"]
@@ -140,7 +182,9 @@ def test_the_figure_marks_the_limits_and_the_families_there_are(budget, marks):
 
 @pytest.mark.parametrize("regret", [[9, 9], [0, 0]])
 def test_what_never_changed_anything_has_a_place_in_the_figure(regret):
-    figure = toy(point(0, regret, [0, 0]), point(1, [6, 8], [20, 22]), point(2, [1, 3], [90, 90])).plot()
+    figure = toy(
+        point(0, regret, [0, 0]), point(1, [6, 8], [20, 22]), point(2, [1, 3], [90, 90])
+    ).plot()
     axes = figure.subfigs[0].axes[0]
     FigureCanvasAgg(figure).draw()
     assert "A" in [text.get_text() for text in axes.texts]
@@ -151,12 +195,18 @@ def test_what_never_changed_anything_has_a_place_in_the_figure(regret):
 
 def test_a_frontier_prints_as_a_line():
     result = toy(point(0, [9, 9], [10, 10]), point(1, [0, 0], [2, 2], finalist=False), budget=10)
-    best = "Point(rmax:known=1, finalist, 2 seeds, regret 9, deployments 10, local switches 10, at most 10 deployments)"
+    best = (
+        "Point(rmax:known=1, finalist, 2 seeds, regret 9, deployments 10, local switches 10, at"
+        " most 10 deployments)"
+    )
     race = "2 algorithms within 10 deployments, 1 finalist"
-    assert repr(result) == f"Frontier(toy, horizon=1, states=1, actions=2, 1,000 episodes, {race}, best {best})"
+    assert (
+        repr(result)
+        == f"Frontier(toy, horizon=1, states=1, actions=2, 1,000 episodes, {race}, best {best})"
+    )
 
 
-# ---- the race ----------------------------------------------------------------------------------------------------------
+# ---- the race ------------------------------------------------------------------------------------
 
 
 def test_finalists_are_reported_on_the_seeds_of_simulate_and_chosen_on_others(tmp_path):
@@ -165,7 +215,10 @@ def test_finalists_are_reported_on_the_seeds_of_simulate_and_chosen_on_others(tm
     for one in result.points:
         assert one.finalist == (one.costs.seeds.tolist() == [0, 1, 2])
     best = result.best()
-    assert best.costs.regret.tolist() == ls.simulate(RIVER, best.algorithm, episodes=300, seeds=3).regret.tolist()
+    assert (
+        best.costs.regret.tolist()
+        == ls.simulate(RIVER, best.algorithm, episodes=300, seeds=3).regret.tolist()
+    )
     kept = [json.loads(path.read_text()) for path in (tmp_path / "kept").iterdir()]
     seeds = {tuple(one["seeds"]) for one in kept}
     assert len(seeds) == 3
@@ -205,7 +258,9 @@ def test_an_interrupted_race_leaves_whole_files_and_goes_on(tmp_path, monkeypatc
 def test_what_was_kept_for_another_problem_is_not_taken(tmp_path):
     frontier(RIVER, **SMALL, folder=tmp_path)
     other = ls.envs.riverswim(states=3, horizon=4, reward_law="bernoulli")
-    assert without_seconds(frontier(other, **SMALL, folder=tmp_path)) == without_seconds(frontier(other, **SMALL))
+    assert without_seconds(frontier(other, **SMALL, folder=tmp_path)) == without_seconds(
+        frontier(other, **SMALL)
+    )
 
 
 def test_a_budget_is_kept_by_all_and_an_own_smaller_one_stays():
@@ -237,7 +292,16 @@ def test_save_and_load(tmp_path):
         ({"seeds": 0}, "seeds must be a whole number from 1"),
         ({"portfolio": []}, "the portfolio is empty"),
         ({"portfolio": ["ucb-h"]}, "algorithm must be an Algorithm"),
-        ({"portfolio": [ls.Algorithm(estimator=ls.Planning(monotone=True), bonus=ls.L1Ball(), schedule=ls.UCB2())]}, "no recipe makes"),
+        (
+            {
+                "portfolio": [
+                    ls.Algorithm(
+                        estimator=ls.Planning(monotone=True), bonus=ls.L1Ball(), schedule=ls.UCB2()
+                    )
+                ]
+            },
+            "no recipe makes",
+        ),
     ],
 )
 def test_bad_input(given, message):
@@ -253,7 +317,7 @@ def test_the_problem_must_be_one_and_stationary_where_that_is_said():
         frontier(by_step, **SMALL, stationary=True)
 
 
-# ---- the portfolio -----------------------------------------------------------------------------------------------------
+# ---- the portfolio -------------------------------------------------------------------------------
 
 
 def test_a_pattern_stands_for_all_alternatives():
@@ -266,14 +330,16 @@ def test_the_portfolio_is_named_each_algorithm_once_and_by_a_text_that_makes_it(
     assert len(set(texts)) == len(algorithms)
     assert [build(text, RECIPES, "algorithm") for text in texts] == algorithms
     assert {text.partition(":")[0] for text in texts} == set(RECIPES)
-    assert {frontier_report.kind_of(algorithm) for algorithm in algorithms} == set(frontier_report.KINDS)
+    assert {frontier_report.kind_of(algorithm) for algorithm in algorithms} == set(
+        frontier_report.KINDS
+    )
     assert algorithms[: len(portfolio())] == portfolio()
     assert not any("pooled" in str(algorithm) for algorithm in portfolio())
     scales = {getattr(algorithm.bonus, "c", None) for algorithm in portfolio()}
     assert {1, 0.1, 0.01, 0.001} <= scales
 
 
-# ---- the command -------------------------------------------------------------------------------------------------------
+# ---- the command ---------------------------------------------------------------------------------
 
 COMMAND = ["frontier", "--env", "riverswim:states=3,horizon=4", "--episodes", "300", "--seeds", "2"]
 
@@ -284,7 +350,12 @@ def test_the_command_prints_a_table_and_writes_its_files(tmp_path, capsys):
     text = capsys.readouterr().out
     assert text.startswith("riverswim:states=3,horizon=4: S = 3, A = 2, H = 4; 300 episodes")
     assert f"figure: {tmp_path}/out/frontier.png" in text
-    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["frontier.json", "frontier.png", "frontier.svg", "kept"]
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [
+        "frontier.json",
+        "frontier.png",
+        "frontier.svg",
+        "kept",
+    ]
     assert main([*COMMAND, *chosen, "--out", str(tmp_path / "out"), "--json"]) == 0
     printed = json.loads(capsys.readouterr().out)
     assert printed == Frontier.load(tmp_path / "out" / "frontier.json").to_dict()
@@ -301,7 +372,22 @@ def test_the_interrupted_command_leaves_only_whole_files(tmp_path, capsys, monke
         return written(path)
 
     monkeypatch.setattr("lowswitch.storage.replacing", then_a_signal)
-    assert main([*COMMAND, "--algorithm", "ucrl2", "--algorithm", "psrl", "--algorithm", "rmax", "--out", str(tmp_path)]) == 130
+    assert (
+        main(
+            [
+                *COMMAND,
+                "--algorithm",
+                "ucrl2",
+                "--algorithm",
+                "psrl",
+                "--algorithm",
+                "rmax",
+                "--out",
+                str(tmp_path),
+            ]
+        )
+        == 130
+    )
     assert "interrupted" in capsys.readouterr().err
     assert [path.name for path in tmp_path.iterdir()] == ["kept"]
     assert all(json.loads(path.read_text())["regret"] for path in (tmp_path / "kept").iterdir())
@@ -309,7 +395,10 @@ def test_the_interrupted_command_leaves_only_whole_files(tmp_path, capsys, monke
 
 def test_bad_input_is_one_line(capsys, tmp_path):
     assert main([*COMMAND, "--budget", "0", "--out", str(tmp_path)]) == 2
-    assert capsys.readouterr().err == "lowswitch: budget must be a whole number from 1 to 2,147,483,646, not 0\n"
+    assert (
+        capsys.readouterr().err
+        == "lowswitch: budget must be a whole number from 1 to 2,147,483,646, not 0\n"
+    )
     (tmp_path / "file").touch()
     assert main([*COMMAND, "--out", str(tmp_path / "file")]) == 2
     assert "cannot make the folder" in capsys.readouterr().err

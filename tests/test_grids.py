@@ -8,7 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lowswitch.grids import checked_grid, floor_power, geometric_grid, grid_ends, log_log_grid, minimax_grid
+from lowswitch.algorithms.grids import (
+    checked_grid,
+    floor_power,
+    geometric_grid,
+    grid_ends,
+    log_log_grid,
+    minimax_grid,
+)
 
 
 def test_the_minimax_grid_by_hand():
@@ -26,7 +33,13 @@ def test_the_geometric_grid_by_hand():
 
 def test_the_log_log_grid_by_hand():
     assert log_log_grid(256) == (16, 80, 208, 256)  # 2^4, 2^6 and 2^7 pulls, and what is left
-    assert log_log_grid(10**6) == (1000, 32_622, 210_449, 632_145, 10**6)  # 10^3, 10^4.5, 10^5.25, 10^5.625
+    assert log_log_grid(10**6) == (
+        1000,
+        32_622,
+        210_449,
+        632_145,
+        10**6,
+    )  # 10^3, 10^4.5, 10^5.25, 10^5.625
     assert log_log_grid(2) == (1, 2)
     assert log_log_grid(1) == (1,)
 
@@ -61,14 +74,42 @@ def test_a_grid_of_ones_own():
 @pytest.mark.parametrize(
     ("grid", "batches", "message"),
     [
-        ("minimax", 1, "batches must be a whole number from 2 on, not 1; what is seen in one batch has no use but in a next"),
+        (
+            "minimax",
+            1,
+            (
+                "batches must be a whole number from 2 on, not 1; what is seen in one batch has no"
+                " use but in a next"
+            ),
+        ),
         ("minimax", 2.5, "batches must be a whole number from 2 on, not 2.5"),
         ("minimax", True, "batches must be a whole number from 2 on, not True"),
-        ("minmax", 3, "unknown grid 'minmax'; give the pull counts at which batches end, or a name: did you mean 'minimax'?"),
+        (
+            "minmax",
+            3,
+            (
+                "unknown grid 'minmax'; give the pull counts at which batches end, or a name: did"
+                " you mean 'minimax'?"
+            ),
+        ),
         ((10, 10, 20), 3, r"a grid must increase from 1 on, not \(10, 10, 20\); sort it"),
         ((0, 10), 2, r"a grid must increase from 1 on, not \(0, 10\)"),
-        ((10, 20.5), 2, r"grid must be one of minimax, geometric or whole pull counts at which batches end, not \(10, 20.5\)"),
-        (7, 2, "grid must be one of minimax, geometric or whole pull counts at which batches end, not 7"),
+        (
+            (10, 20.5),
+            2,
+            (
+                r"grid must be one of minimax, geometric or whole pull counts at which batches end,"
+                r" not \(10, 20.5\)"
+            ),
+        ),
+        (
+            7,
+            2,
+            (
+                "grid must be one of minimax, geometric or whole pull counts at which batches end,"
+                " not 7"
+            ),
+        ),
         ((), 2, r"grid must be one of .*, not \(\)"),
         ((10, 20, 30), 2, "the grid has 3 batches, not 2; give batches=3"),
     ],
@@ -79,11 +120,23 @@ def test_what_is_no_grid_is_refused(grid, batches, message):
 
 
 def test_a_grid_that_does_not_fit_the_pulls_is_refused():
-    with pytest.raises(ValueError, match="the grid ends at 90, not at 100, the number of pulls; end it there"):
+    with pytest.raises(
+        ValueError, match="the grid ends at 90, not at 100, the number of pulls; end it there"
+    ):
         grid_ends((10, 90), 100, 2)
-    with pytest.raises(ValueError, match="batches must be at most the number of pulls, 10, not 11; take fewer batches or more pulls"):
+    with pytest.raises(
+        ValueError,
+        match=(
+            "batches must be at most the number of pulls, 10, not 11; take fewer batches or more"
+            " pulls"
+        ),
+    ):
         grid_ends("minimax", 10, 11)
     with pytest.raises(
-        ValueError, match="20 batches are too many for 1,000 pulls: batches 1 and 2 of the geometric grid would both end at 1"
+        ValueError,
+        match=(
+            "20 batches are too many for 1,000 pulls: batches 1 and 2 of the geometric grid would"
+            " both end at 1"
+        ),
     ):
         grid_ends("geometric", 1000, 20)

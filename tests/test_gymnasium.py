@@ -1,4 +1,6 @@
-"""The bridge to Gymnasium: tables against a plain recursion over P, problems as environments, learners on environments."""
+"""The bridge to Gymnasium: tables against a plain recursion over P, problems as environments,
+learners on environments.
+"""
 
 from __future__ import annotations
 
@@ -13,12 +15,19 @@ from gymnasium.utils.env_checker import check_env
 
 import lowswitch as ls
 from lowswitch import TabularMDP, envs
-from lowswitch.envs.gymnasium import TabularEnv, from_gymnasium, learn, learner_for, play_episode, problem_env
+from lowswitch.problems.gymnasium import (
+    TabularEnv,
+    from_gymnasium,
+    learn,
+    learner_for,
+    play_episode,
+    problem_env,
+)
 
 ALGORITHM = ls.ucb2_bernstein(c=0.005)
 
 
-# ---- tables of an environment ----------------------------------------------------------------------------------------
+# ---- tables of an environment --------------------------------------------------------------------
 
 
 def optimum(env, horizon: int) -> float:
@@ -30,7 +39,10 @@ def optimum(env, horizon: int) -> float:
         if h == horizon:
             return 0.0
         return max(
-            sum(p * (reward + (0.0 if terminated else value(int(y), h + 1))) for p, y, reward, terminated in outcomes)
+            sum(
+                p * (reward + (0.0 if terminated else value(int(y), h + 1)))
+                for p, y, reward, terminated in outcomes
+            )
             for outcomes in env.P[x].values()
         )
 
@@ -61,20 +73,31 @@ def test_optimal_values_are_those_of_the_published_tables(name, options, horizon
 def test_values_are_in_the_environments_units():
     cliff = from_gymnasium(gymnasium.make("CliffWalking-v1"), horizon=30)
     assert (cliff.scale.low, cliff.scale.high) == (-100, 0)
-    assert cliff.optimal_value() == pytest.approx(-13)  # the shortest way has 13 steps, and nothing is paid after it
+    assert cliff.optimal_value() == pytest.approx(
+        -13
+    )  # the shortest way has 13 steps, and nothing is paid after it
     lake = from_gymnasium(gymnasium.make("FrozenLake-v1", is_slippery=False), horizon=6)
     assert (lake.scale.low, lake.scale.high) == (0, 1)
     assert lake.optimal_value() == 1
 
 
 class Listed(gymnasium.Env):
-    """Tables in which a successor is listed twice, with rewards by successor, states from 10 and actions from 3."""
+    """Tables in which a successor is listed twice, with rewards by successor, states from 10 and
+    actions from 3.
+    """
 
     observation_space = gymnasium.spaces.Discrete(2, start=10)
     action_space = gymnasium.spaces.Discrete(1, start=3)
     initial_state_distrib = np.array([0.25, 0.75])
     P: ClassVar = {
-        10: {3: [(0.25, 11, 4.0, False), (0.5, 11, -2.0, False), (0.25, 10, 0.0, True), (0.0, 10, 1e9, False)]},
+        10: {
+            3: [
+                (0.25, 11, 4.0, False),
+                (0.5, 11, -2.0, False),
+                (0.25, 10, 0.0, True),
+                (0.0, 10, 1e9, False),
+            ]
+        },
         11: {3: [(1.0, 11, 1.0, True)]},
     }
 
@@ -83,7 +106,9 @@ def test_successors_add_up_and_rewards_are_expected():
     mdp = from_gymnasium(Listed(), horizon=2)
     assert mdp.successors.tolist() == [1, 2, 2, 2]
     assert mdp.probabilities.tolist() == [0.75, 0.25, 1, 1]
-    assert (mdp.rewards * 6 - 2).tolist() == pytest.approx(np.array([[0.25 * 4 - 0.5 * 2], [1], [0]]))
+    assert (mdp.rewards * 6 - 2).tolist() == pytest.approx(
+        np.array([[0.25 * 4 - 0.5 * 2], [1], [0]])
+    )
     assert mdp.start_law.tolist() == [0.25, 0.75, 0]
     assert mdp.optimal_value() == pytest.approx(0.25 * (0.75 * 1) + 0.75 * 1)
 
@@ -122,11 +147,21 @@ class Continuous(Untabled):
     action_space = gymnasium.spaces.Box(-1, 1)
 
 
-@pytest.mark.parametrize("use", [lambda env: from_gymnasium(env, horizon=3), lambda env: learn(env, ALGORITHM, horizon=3, episodes=2)])
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda env: from_gymnasium(env, horizon=3),
+        lambda env: learn(env, ALGORITHM, horizon=3, episodes=2),
+    ],
+)
 def test_other_spaces_and_vectors_are_refused(use):
-    with pytest.raises(ValueError, match=r"observations must be Discrete, not Box.*; wrap the environment"):
+    with pytest.raises(
+        ValueError, match=r"observations must be Discrete, not Box.*; wrap the environment"
+    ):
         use(gymnasium.make("CartPole-v1"))
-    with pytest.raises(ValueError, match=r"actions must be Discrete, not Box.*; wrap the environment"):
+    with pytest.raises(
+        ValueError, match=r"actions must be Discrete, not Box.*; wrap the environment"
+    ):
         use(Continuous())
     vector = gymnasium.make_vec("FrozenLake-v1", num_envs=2, vectorization_mode="sync")
     with pytest.raises(ValueError, match="pass a single environment"):
@@ -134,7 +169,7 @@ def test_other_spaces_and_vectors_are_refused(use):
     vector.close()
 
 
-# ---- a problem as an environment -------------------------------------------------------------------------------------
+# ---- a problem as an environment -----------------------------------------------------------------
 
 REGISTERED = sorted(name for name in gymnasium.registry if name.startswith("lowswitch/"))
 
@@ -175,31 +210,48 @@ def test_the_optimal_policy_earns_the_optimal_value(name):
     assert returns(env, env.mdp.optimal_policy, seed=1) == pytest.approx(env.mdp.optimal_value())
 
 
-@pytest.mark.parametrize("name", ["riverswim-strehl", "random-mdp:per_step=true,reward_law=bernoulli", "deep-sea:size=4,stochastic=true"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "riverswim-strehl",
+        "random-mdp:per_step=true,reward_law=bernoulli",
+        "deep-sea:size=4,stochastic=true",
+    ],
+)
 def test_returns_have_the_exact_value_as_their_mean(name):
     # 1,000 episodes, 4.5 standard errors: a false alarm in 1e5
     mdp = envs.make(name)
     env = TabularEnv(mdp)
     sample = [returns(env, mdp.optimal_policy, seed) for seed in range(1000)]
-    assert abs(np.mean(sample) - mdp.optimal_value()) < 4.5 * np.std(sample) / math.sqrt(len(sample))
+    assert abs(np.mean(sample) - mdp.optimal_value()) < 4.5 * np.std(sample) / math.sqrt(
+        len(sample)
+    )
 
 
 def test_steps_follow_the_tables():
     # each frequency of 2,000 draws within 4.5 standard errors; 8 comparisons, a false alarm in 1e4
     mdp = envs.random_mdp(states=4, seed=3)
     env = TabularEnv(mdp)
-    pairs = np.array([(env.reset(seed=None if draw else 7)[0], env.step(1)[0]) for draw in range(2000)])
+    pairs = np.array(
+        [(env.reset(seed=None if draw else 7)[0], env.step(1)[0]) for draw in range(2000)]
+    )
     first, second = (np.bincount(column, minlength=4) / len(pairs) for column in pairs.T)
-    rows = np.stack([mdp.probabilities[mdp.offsets[x * 3 + 1] : mdp.offsets[x * 3 + 2]] for x in range(4)])
+    rows = np.stack(
+        [mdp.probabilities[mdp.offsets[x * 3 + 1] : mdp.offsets[x * 3 + 2]] for x in range(4)]
+    )
     for frequency, law in ((first, np.full(4, 0.25)), (second, rows.mean(axis=0))):
         assert (np.abs(frequency - law) < 4.5 * np.sqrt(law * (1 - law) / len(pairs))).all()
 
 
 def test_a_forbidden_action_is_an_error_that_names_the_allowed_ones():
-    mdp = TabularMDP(np.ones((1, 3, 1)), np.zeros((1, 3)), horizon=2, actions_allowed=[[True, False, True]])
+    mdp = TabularMDP(
+        np.ones((1, 3, 1)), np.zeros((1, 3)), horizon=2, actions_allowed=[[True, False, True]]
+    )
     env = TabularEnv(mdp)
     env.reset(seed=0)
-    with pytest.raises(ValueError, match=r"action 1 is not allowed at step 0 in state 0; choose among \[0, 2\]"):
+    with pytest.raises(
+        ValueError, match=r"action 1 is not allowed at step 0 in state 0; choose among \[0, 2\]"
+    ):
         env.step(1)
     with pytest.raises(ValueError, match=r"action 3 is not allowed"):
         env.step(3)
@@ -217,14 +269,16 @@ def test_a_step_needs_an_episode():
 
 
 def test_a_start_sequence_is_followed_to_its_end():
-    env = TabularEnv(TabularMDP(np.full((3, 1, 3), 1 / 3), np.zeros((3, 1)), start=[2, 0, 1], horizon=2))
+    env = TabularEnv(
+        TabularMDP(np.full((3, 1, 3), 1 / 3), np.zeros((3, 1)), start=[2, 0, 1], horizon=2)
+    )
     assert [env.reset(seed=seed)[0] for seed in (5, None, None)] == [2, 0, 1]
     with pytest.raises(ValueError, match="the start sequence ends after 3 episodes; lengthen it"):
         env.reset()
     assert env.reset(seed=6)[0] == 2
 
 
-# ---- a learner on an environment -------------------------------------------------------------------------------------
+# ---- a learner on an environment -----------------------------------------------------------------
 
 
 def lake():
@@ -239,18 +293,27 @@ def test_a_learner_learns_the_lake():
     assert played.returns[-500:].mean() > 0.95
     # the lake is deterministic, so the exact regret of the history is the shortfall of the returns
     initial = np.zeros((H, 17), dtype=int)
-    assert ls.exact_regret(mdp, played.history, episodes=K, initial=initial) == pytest.approx(K - played.returns.sum())
+    assert ls.exact_regret(mdp, played.history, episodes=K, initial=initial) == pytest.approx(
+        K - played.returns.sum()
+    )
 
 
 def test_learning_is_telling_what_was_played():
     H, K, S = 10, 60, 48
     played = learn(
-        gymnasium.make("CliffWalking-v1", max_episode_steps=50), ALGORITHM, horizon=H, episodes=K, seed=3, reward_range=(-100, 0)
+        gymnasium.make("CliffWalking-v1", max_episode_steps=50),
+        ALGORITHM,
+        horizon=H,
+        episodes=K,
+        seed=3,
+        reward_range=(-100, 0),
     )
     env = gymnasium.make("CliffWalking-v1")
     allowed = np.ones((S + 1, 4), dtype=bool)
     allowed[S, 1:] = False
-    learner = ls.Learner(ALGORITHM, horizon=H, states=S + 1, actions=4, episodes=K, actions_allowed=allowed)
+    learner = ls.Learner(
+        ALGORITHM, horizon=H, states=S + 1, actions=4, episodes=K, actions_allowed=allowed
+    )
     changes = []
     for k in range(K):
         x, _ = env.reset(seed=3 if k == 0 else None)
@@ -320,9 +383,18 @@ def test_no_switch_is_counted_after_the_end():
     [
         (
             {"horizon": 101},
-            "the environment truncates after 100 steps, before the horizon 101; ask for horizon=100 or less, or make it with",
+            (
+                "the environment truncates after 100 steps, before the horizon 101; ask for"
+                " horizon=100 or less, or make it with"
+            ),
         ),
-        ({"reward_range": (0.5, 1)}, "reward_range must contain 0, which the steps after termination pay, not \\[0.5, 1\\]; widen it"),
+        (
+            {"reward_range": (0.5, 1)},
+            (
+                "reward_range must contain 0, which the steps after termination pay, not \\[0.5,"
+                " 1\\]; widen it"
+            ),
+        ),
         ({"reward_range": (0, 0)}, "low < high"),
         ({"episodes": 0}, "episodes must be a whole number"),
         ({"horizon": 0}, "horizon must be a whole number"),
@@ -334,14 +406,23 @@ def test_what_cannot_be_learned_says_why(options, message):
 
 
 def test_a_reward_out_of_its_range_is_an_error():
-    with pytest.raises(ValueError, match=r"rewards must lie in \[0, 1\], not \[-1, -1\]; give the true range"):
+    with pytest.raises(
+        ValueError, match=r"rewards must lie in \[0, 1\], not \[-1, -1\]; give the true range"
+    ):
         learn(gymnasium.make("CliffWalking-v1"), ALGORITHM, horizon=6, episodes=400)
 
 
 def test_a_truncated_episode_is_no_data():
-    env = gymnasium.wrappers.TimeLimit(gymnasium.make("CliffWalking-v1").unwrapped, max_episode_steps=4)
+    env = gymnasium.wrappers.TimeLimit(
+        gymnasium.make("CliffWalking-v1").unwrapped, max_episode_steps=4
+    )
     assert len(play_episode(env, np.zeros((4, 49), dtype=int)).rewards) == 4
-    with pytest.raises(ValueError, match="truncated the episode after 4 steps, before the horizon 5; ask for horizon=4 or less"):
+    with pytest.raises(
+        ValueError,
+        match=(
+            "truncated the episode after 4 steps, before the horizon 5; ask for horizon=4 or less"
+        ),
+    ):
         play_episode(env, np.zeros((5, 49), dtype=int))
 
 

@@ -10,13 +10,13 @@ from scipy.special import chdtrc
 
 import lowswitch as ls
 from conftest import PAPERS, PROBLEMS, learner_for, random_tables
-from lowswitch import kernels
-from lowswitch.arrays import NEVER
-from lowswitch.families.rows import compile_rule, fresh_tables
+from lowswitch.kernels import core as kernels
+from lowswitch.kernels.arrays import NEVER
+from lowswitch.learners.rows import compile_rule, fresh_tables
 from lowswitch.reproduce import plain
 from lowswitch.reproduce.plain import noise, play_episode, play_plain
 
-# ---- the learning rate -----------------------------------------------------------------------------------------------
+# ---- the learning rate ---------------------------------------------------------------------------
 
 
 def weights(t, H):
@@ -51,7 +51,7 @@ def test_each_visit_is_used_one_plus_one_over_h_times(i, H):
     assert total == pytest.approx(1 + 1 / H, rel=1e-4)
 
 
-# ---- bonuses ---------------------------------------------------------------------------------------------------------
+# ---- bonuses -------------------------------------------------------------------------------------
 
 
 def rule_of(algorithm, H=2, S=3, A=2, K=100):
@@ -65,12 +65,16 @@ def test_hoeffding_width_by_hand():
 
 def test_variance_by_hand():
     values = [2.0, 3.0, 5.0, 5.0]
-    assert kernels.variance(sum(values), sum(v * v for v in values), 1 / 4) == pytest.approx(np.var(values))
+    assert kernels.variance(sum(values), sum(v * v for v in values), 1 / 4) == pytest.approx(
+        np.var(values)
+    )
     assert kernels.variance(3 * 0.1, 3 * 0.1**2 - 1e-18, 1 / 3) == 0.0
 
 
 def test_bernstein_width_by_hand():
-    rule = rule_of(ls.ucb_bernstein(c1=1, c2=1))._replace(variance_scale=6.0, lower_order=10.0, hoeffding_scale=400.0)
+    rule = rule_of(ls.ucb_bernstein(c1=1, c2=1))._replace(
+        variance_scale=6.0, lower_order=10.0, hoeffding_scale=400.0
+    )
     # min{sqrt(6/4 (1 + 2)) + 10/4, sqrt(400/4)} = 2.1213 + 2.5
     assert kernels.bernstein_width(rule, 1 / 4, 1.0) == pytest.approx(math.sqrt(4.5) + 2.5)
     assert kernels.bernstein_width(rule._replace(hoeffding_scale=16.0), 1 / 4, 1.0) == 2.0
@@ -87,15 +91,19 @@ def test_twice_the_weighted_bernstein_bonuses_is_the_width(name, problem):
     learner, _ = play_plain(mdp, PAPERS[name], 300, seed=0)
     assert len(learner.bonuses) > 5
     for here, bonuses in learner.bonuses.items():
-        assert 2 * weights(len(bonuses), mdp.horizon) @ bonuses == pytest.approx(learner.beta[here], rel=1e-9)
+        assert 2 * weights(len(bonuses), mdp.horizon) @ bonuses == pytest.approx(
+            learner.beta[here], rel=1e-9
+        )
 
 
-# ---- one update ------------------------------------------------------------------------------------------------------
+# ---- one update ----------------------------------------------------------------------------------
 
 
 def learn(rule, tables, h, x, a, reward, y):
     """One transition by hand; return what it did to its row."""
-    return kernels.digest(rule, tables, 1.0, 0, h, x, a, tables.rows[h * rule.S + x]["action"], reward, y)
+    return kernels.digest(
+        rule, tables, 1.0, 0, h, x, a, tables.rows[h * rule.S + x]["action"], reward, y
+    )
 
 
 def test_hoeffding_updates_by_hand():
@@ -107,7 +115,9 @@ def test_hoeffding_updates_by_hand():
     assert tables.rows[0]["action"] == 1  # its 2 beats 1.625
     assert tables.rows[0]["rival"] == 1.625
     assert tables.rows[0]["value"] == 2
-    assert learn(rule, tables, 1, 2, 0, 1.0, 0) == kernels.TRIGGERED  # the last step: next value 0; 1 + 1 = 2 ties and stays
+    assert (
+        learn(rule, tables, 1, 2, 0, 1.0, 0) == kernels.TRIGGERED
+    )  # the last step: next value 0; 1 + 1 = 2 ties and stays
     assert tables.rows[1 * 3 + 2]["value"] == 2
 
 
@@ -122,7 +132,9 @@ def test_a_second_visit_by_hand():
 
 
 def test_bernstein_updates_by_hand():
-    rule = rule_of(ls.ucb2_bernstein(c1=1, c2=1))._replace(variance_scale=6.0, lower_order=1.0, hoeffding_scale=400.0)
+    rule = rule_of(ls.ucb2_bernstein(c1=1, c2=1))._replace(
+        variance_scale=6.0, lower_order=1.0, hoeffding_scale=400.0
+    )
     tables = fresh_tables(rule, np.ones((2, 3, 2), dtype=bool))
     tables.rows[3]["value"], tables.rows[4]["value"] = 1.0, 2.0
     learn(rule, tables, 0, 0, 0, 0.5, 0)
@@ -141,13 +153,17 @@ def test_ties_keep_the_incumbent_and_else_take_the_lowest_index():
     tables.cells["q"][:3] = 1.0, 5.0, 5.0
     kernels.deploy(rule, tables, 0)
     assert tables.rows[0]["action"] == 1
-    assert tables.rows[0]["rival"] == 5.0  # an equal rival does not displace the incumbent: q < rival is false
+    assert (
+        tables.rows[0]["rival"] == 5.0
+    )  # an equal rival does not displace the incumbent: q < rival is false
 
 
 @pytest.mark.parametrize("name", PAPERS)
 @pytest.mark.parametrize("problem", PROBLEMS)
 def test_the_kernel_is_the_papers_pseudo_code(name, problem):
-    """Row copy equals single-entry copy, the policy is constant inside an episode, and both equal the kernel bit for bit."""
+    """Row copy equals single-entry copy, the policy is constant inside an episode, and both equal
+    the kernel bit for bit.
+    """
     mdp, algorithm = PROBLEMS[problem](), PAPERS[name]
     paper, rows = play_plain(mdp, algorithm, 400, seed=3)
     _, entries = play_plain(mdp, algorithm, 400, seed=3, copy="entry")
@@ -172,7 +188,7 @@ def test_triggers_are_found_by_bisection():
     assert seen == [1, 2, 3, 4, 6, 8, 12, 18, 26]
 
 
-# ---- noise and sampling ----------------------------------------------------------------------------------------------
+# ---- noise and sampling --------------------------------------------------------------------------
 
 
 def test_noise_is_splitmix64():
@@ -182,9 +198,13 @@ def test_noise_is_splitmix64():
 
 
 def test_every_draw_has_an_address_of_its_own(monkeypatch):
-    """An episode of H steps takes 2 H + 1 numbers of its stream: the start, and a successor and a reward for each step."""
+    """An episode of H steps takes 2 H + 1 numbers of its stream: the start, and a successor and a
+    reward for each step.
+    """
     mdp, seen = PROBLEMS["sparse-bernoulli"](), []
-    monkeypatch.setattr(plain, "noise", lambda seed, address: seen.append(int(address)) or noise(seed, address))
+    monkeypatch.setattr(
+        plain, "noise", lambda seed, address: seen.append(int(address)) or noise(seed, address)
+    )
     for k in range(5):
         play_episode(mdp, np.ones((12, 9), dtype=int), 0, k)
     assert seen == list(range(5 * (2 * 12 + 1)))
@@ -200,7 +220,11 @@ def alias_law(mdp, row):
     return law
 
 
-@given(st.lists(st.sampled_from([0.0, 0.0, 1e-12, 0.3, 1.0, 2.0, 7.0]), min_size=1, max_size=9).filter(any))
+@given(
+    st.lists(st.sampled_from([0.0, 0.0, 1e-12, 0.3, 1.0, 2.0, 7.0]), min_size=1, max_size=9).filter(
+        any
+    )
+)
 def test_alias_tables_stand_for_the_law(parts):
     law = np.array(parts) / sum(parts)
     S = len(law)
@@ -210,11 +234,18 @@ def test_alias_tables_stand_for_the_law(parts):
 
 
 def test_draws_follow_the_law():
-    """Chi-square over 10 rows of 7 successors, seed 1, 10^5 draws each; false-alarm rate 10 x 10^-4."""
+    """Chi-square over 10 rows of 7 successors, seed 1, 10^5 draws each; false-alarm rate 10 x
+    10^-4.
+    """
     transitions, rewards = random_tables(7, 10, 0)
     mdp = ls.TabularMDP(transitions, rewards, horizon=1)
     for row in range(10):
-        draws = [kernels.draw(mdp.model.heads, mdp.model.columns, row, noise(seed=1, address=row * 10**5 + i)) for i in range(10**5)]
+        draws = [
+            kernels.draw(
+                mdp.model.heads, mdp.model.columns, row, noise(seed=1, address=row * 10**5 + i)
+            )
+            for i in range(10**5)
+        ]
         expected = transitions[0, row] * 10**5
         statistic = ((np.bincount(draws, minlength=7) - expected) ** 2 / expected).sum()
         assert chdtrc(6, statistic) > 1e-4

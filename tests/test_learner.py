@@ -1,4 +1,6 @@
-"""Ask and tell: the same history as the simulator, nothing lost on bad input, resumed bit for bit."""
+"""Ask and tell: the same history as the simulator, nothing lost on bad input, resumed bit for
+bit.
+"""
 
 import numpy as np
 import pytest
@@ -23,7 +25,9 @@ def converse(mdp, learner, first, last, seed=0):
 def state_of(learner):
     tables = learner._family.tables._asdict()
     if "pool" in tables:
-        tables["pool"] = tables["pool"][: tables["clock"][4]]  # how much room there is beyond may differ
+        tables["pool"] = tables["pool"][
+            : tables["clock"][4]
+        ]  # how much room there is beyond may differ
     return [learner.told, learner.mixture.tolist(), *(array.tobytes() for array in tables.values())]
 
 
@@ -46,7 +50,9 @@ def test_a_learner_says_what_is_spent_of_its_budget(mdp, algorithm):
         history = ls.History(np.array(changes).reshape(len(changes), -1)) if changes else None
         spent = (history.deployments, history.local_switches) if history else (0, 0)
         assert (learner.deployments, learner.local_switches) == spent
-        assert learner.frozen == (budget is not None and (budget.deployments == spent[0] or budget.switches == spent[1]))
+        assert learner.frozen == (
+            budget is not None and (budget.deployments == spent[0] or budget.switches == spent[1])
+        )
     assert f"{learner.deployments} deployments)" in repr(learner)
 
 
@@ -83,7 +89,9 @@ def test_the_policy_is_read_only_and_a_snapshot():
     with pytest.raises(ValueError, match="read-only"):
         before[0, 0] = 1
     switch = learner.tell([0, 0], [0, 0], [0.0, 0.0])
-    assert switch.changes.tolist() == [[0, 1, 0, 1]]  # bonus 0.75: at step 0 the estimate is 2.75, at step 1 it falls below 2
+    assert switch.changes.tolist() == [
+        [0, 1, 0, 1]
+    ]  # bonus 0.75: at step 0 the estimate is 2.75, at step 1 it falls below 2
     assert (switch.local_switches, switch.deployments) == (1, 1)
     assert before.tolist() == [[0, 0, 0], [0, 0, 0]]
     assert learner.policy.tolist() == [[0, 0, 0], [1, 0, 0]]
@@ -109,21 +117,31 @@ def test_off_policy_actions_are_learned_when_meant():
     plain = ls.Learner(ls.ucb_hoeffding(c=0.1), horizon=1, states=1, actions=3, episodes=100)
     for a, reward in ((0, 0.0), (1, 1.0), (2, 0.4), (1, 0.9), (0, 0.1), (2, 0.5)):
         plain.tell([0], [a], [reward], off_policy=True)
-        assert plain.policy[0, 0] == plain.q[0, 0].argmax()  # every visit is a trigger: greedy throughout
+        assert (
+            plain.policy[0, 0] == plain.q[0, 0].argmax()
+        )  # every visit is a trigger: greedy throughout
         assert plain.values[0, 0] == min(1.0, plain.q[0, 0].max())
 
 
 @pytest.mark.parametrize("recipe", [ls.ucb2_hoeffding, ls.ucb2_bernstein])
 def test_off_policy_is_the_papers_pseudo_code(recipe, mdp):
-    """Half the episodes play at random; triggers are few, so most visits must leave the policy alone whoever's action they took."""
+    """Half the episodes play at random; triggers are few, so most visits must leave the policy
+    alone whoever's action they took.
+    """
     algorithm, generator = recipe(c=0.05, eta=0.3, r_star=1), np.random.default_rng(0)
     learner, paper = learner_for(mdp, algorithm, EPISODES), PlainLearner(algorithm, mdp, EPISODES)
     for k in range(EPISODES):
-        wild = np.where(mdp.actions_allowed, generator.random(mdp.actions_allowed.shape), -1.0).argmax(axis=-1)
-        states, actions, rewards = play_episode(mdp, wild if generator.random() < 0.5 else learner.policy, 0, k)
+        wild = np.where(
+            mdp.actions_allowed, generator.random(mdp.actions_allowed.shape), -1.0
+        ).argmax(axis=-1)
+        states, actions, rewards = play_episode(
+            mdp, wild if generator.random() < 0.5 else learner.policy, 0, k
+        )
         learner.tell(states, actions, rewards, off_policy=True)
         for h in range(mdp.horizon):
-            paper.digest(h, states[h], actions[h], rewards[h], states[h + 1] if h + 1 < mdp.horizon else 0)
+            paper.digest(
+                h, states[h], actions[h], rewards[h], states[h + 1] if h + 1 < mdp.horizon else 0
+            )
         assert (learner.q == paper.running).all()
         assert (learner.values == paper.V).all()
         assert (learner.visits == paper.N).all()
@@ -133,7 +151,13 @@ def test_off_policy_is_the_papers_pseudo_code(recipe, mdp):
 @pytest.mark.parametrize(
     ("told", "message"),
     [
-        (([0], [0], [0.0]), r"an episode is 2 states, actions and rewards .* not arrays of shapes \(1,\), \(1,\) and \(1,\)"),
+        (
+            ([0], [0], [0.0]),
+            (
+                r"an episode is 2 states, actions and rewards .* not arrays of shapes \(1,\),"
+                r" \(1,\) and \(1,\)"
+            ),
+        ),
         (([0, 0, 0, 0], [0, 0], [0.0, 0.0]), r"shapes \(4,\)"),
         (([0, 0], [0, 0], [0.0]), r"shapes \(2,\), \(2,\) and \(1,\)"),
         (([0, 3], [0, 0], [0.0, 0.0]), "states must be 0 to 2, not 0 to 3"),
@@ -142,8 +166,14 @@ def test_off_policy_is_the_papers_pseudo_code(recipe, mdp):
         (([0.5, 0.0], [0, 0], [0.0, 0.0]), "states must be integers, not float64"),
         (([0, 0], [0, 0], [0.0, 1.5]), r"rewards must lie in \[0, 1\], not \[0, 1.5\]"),
         (([0, 0], [0, 0], [0.0, np.nan]), r"rewards must lie in \[0, 1\]"),
-        (([0, 0], [0, 1], [0.0, 0.0]), "plays action 1 at step 1 in state 0 where the policy plays 0.*off_policy=True"),
-        (([[0, 0]] * 11, [[0, 0]] * 11, [[0.0, 0.0]] * 11), "made for 10 episodes and has been told 0"),
+        (
+            ([0, 0], [0, 1], [0.0, 0.0]),
+            "plays action 1 at step 1 in state 0 where the policy plays 0.*off_policy=True",
+        ),
+        (
+            ([[0, 0]] * 11, [[0, 0]] * 11, [[0.0, 0.0]] * 11),
+            "made for 10 episodes and has been told 0",
+        ),
     ],
 )
 def test_a_failed_tell_changes_nothing(told, message):
@@ -157,7 +187,10 @@ def test_a_failed_tell_changes_nothing(told, message):
 def test_a_batch_that_goes_off_policy_in_the_middle_changes_nothing():
     learner = small()
     before = state_of(learner)
-    with pytest.raises(ValueError, match="episode 2 of the batch .* the policy changed after episode 0 of this batch"):
+    with pytest.raises(
+        ValueError,
+        match="episode 2 of the batch .* the policy changed after episode 0 of this batch",
+    ):
         learner.tell([[0, 0], [1, 1], [0, 0]], [[0, 0]] * 3, [[0.0, 0.0]] * 3)
     assert state_of(learner) == before
 

@@ -11,17 +11,25 @@ from scipy.optimize import linprog
 
 import lowswitch as ls
 from conftest import PROBLEMS, random_tables
-from lowswitch import kernels, storage
-from lowswitch.arrays import Intervals
-from lowswitch.concurrent.mbie import MbieRun, compile_intervals, fresh_tables, interval_delta, mbie, transition_log
-from lowswitch.concurrent.mistakes import mistakes, suboptimal_actions
+from lowswitch import storage
+from lowswitch.kernels import core as kernels
+from lowswitch.kernels.arrays import Intervals
+from lowswitch.kernels.streams import stream_key
+from lowswitch.machines.mbie import (
+    MbieRun,
+    compile_intervals,
+    fresh_tables,
+    interval_delta,
+    mbie,
+    transition_log,
+)
+from lowswitch.machines.mistakes import mistakes, suboptimal_actions
 from lowswitch.progress import Progress
 from lowswitch.regret import deployment_gaps
 from lowswitch.reproduce.plain import sample, start
-from lowswitch.streams import stream_key
 from lowswitch.threads import Pace
 
-# ---- formulas by hand ------------------------------------------------------------------------------------------------
+# ---- formulas by hand ----------------------------------------------------------------------------
 
 
 def intervals(c=1.0, reward_log=8.0, transition_log=18.0):
@@ -29,7 +37,9 @@ def intervals(c=1.0, reward_log=8.0, transition_log=18.0):
 
 
 def test_widths_by_hand():
-    """With ln(2 / delta_R) = 8 the reward's width is sqrt(4 / n); with ln(2^S - 2) - ln delta_T = 18 the law's is sqrt(36 / n)."""
+    """With ln(2 / delta_R) = 8 the reward's width is sqrt(4 / n); with ln(2^S - 2) - ln delta_T =
+    18 the law's is sqrt(36 / n).
+    """
     assert [kernels.reward_width(intervals(), n) for n in (1, 4, 16)] == [2, 1, 0.5]
     assert [kernels.transition_width(intervals(), n) for n in (1, 9, 36)] == [6, 2, 1]
     assert kernels.reward_width(intervals(c=0.05), 4) == 0.05
@@ -53,7 +63,9 @@ def test_the_number_of_sets_of_states_by_hand():
     assert transition_log(1, delta) == 0  # the successor is known
     for S, sets in [(2, 2), (3, 6), (4, 14), (30, 2**30 - 2)]:
         assert transition_log(S, delta) == pytest.approx(math.log(sets / delta), rel=1e-14)
-    assert transition_log(5000, delta) == pytest.approx(5000 * math.log(2) - math.log(delta), rel=1e-14)  # 2^5000 is no float
+    assert transition_log(5000, delta) == pytest.approx(
+        5000 * math.log(2) - math.log(delta), rel=1e-14
+    )  # 2^5000 is no float
 
 
 def best_law(successors, values, width):
@@ -90,8 +102,12 @@ def test_states_are_sorted_by_falling_value_and_equals_by_index():
         order = np.array(order)
         kernels.sort_states(order, np.array([2.0, 3.0, 3.0, 2.0, 7.0]))
         assert order.tolist() == [4, 1, 2, 0, 3]
-    np.testing.assert_allclose(best_law([1, 1, 1, 1], [2, 3, 3, 2], 0.2), [0.25, 0.35, 0.25, 0.15])  # state 1 from state 3
-    np.testing.assert_allclose(best_law([1, 1, 2], [1, 1, 1], 0.5), [0.5, 0.25, 0.25])  # worth the same
+    np.testing.assert_allclose(
+        best_law([1, 1, 1, 1], [2, 3, 3, 2], 0.2), [0.25, 0.35, 0.25, 0.15]
+    )  # state 1 from state 3
+    np.testing.assert_allclose(
+        best_law([1, 1, 2], [1, 1, 1], 0.5), [0.5, 0.25, 0.25]
+    )  # worth the same
 
 
 def test_the_optimistic_law_solves_the_linear_program():
@@ -117,28 +133,44 @@ def test_the_optimistic_law_solves_the_linear_program():
 
 
 def test_one_entry_by_hand():
-    """Two visits paid 1 and 0 and led to states 0 and 1; widths 0.1 and 0.4: 0.5 + 0.1 + 0.7 * 0.5 + 0.3 * 0.25."""
+    """Two visits paid 1 and 0 and led to states 0 and 1; widths 0.1 and 0.4: 0.5 + 0.1 + 0.7 * 0.5
+    + 0.3 * 0.25.
+    """
     mdp = ls.TabularMDP(np.full((2, 1, 2), 0.5), np.full((2, 1), 0.5), horizon=2)
-    rule = compile_intervals(mdp, episodes=9, c=1.0, p=0.05, most_visits=None)._replace(reward_log=0.04, transition_log=0.16)
+    rule = compile_intervals(mdp, episodes=9, c=1.0, p=0.05, most_visits=None)._replace(
+        reward_log=0.04, transition_log=0.16
+    )
     tables = fresh_tables(rule)
     tables.v[1] = 0.5, 0.25
     for reward, y in [(1.0, 0), (0.0, 1)]:
         kernels.observe(rule, tables, 0, 0, 0, reward, y)
-    assert kernels.optimistic_q(rule, tables, 0, 0, 0) == pytest.approx(0.6 + 0.7 * 0.5 + 0.3 * 0.25, rel=1e-15)
-    assert kernels.optimistic_q(rule, tables, 0, 1, 0) == 2  # never visited: all that two steps can pay
+    assert kernels.optimistic_q(rule, tables, 0, 0, 0) == pytest.approx(
+        0.6 + 0.7 * 0.5 + 0.3 * 0.25, rel=1e-15
+    )
+    assert (
+        kernels.optimistic_q(rule, tables, 0, 1, 0) == 2
+    )  # never visited: all that two steps can pay
     assert kernels.optimistic_q(rule._replace(reward_log=100.0), tables, 0, 0, 0) == 2
 
 
-# ---- the whole algorithm, in plain Python ----------------------------------------------------------------------------
+# ---- the whole algorithm, in plain Python --------------------------------------------------------
 
 
 class PlainMbie:
-    """Everything planned from scratch each time; `share` says when machines that go in step pool their data."""
+    """Everything planned from scratch each time; `share` says when machines that go in step pool
+    their data.
+    """
 
     def __init__(self, mdp, rule, seed, machines, share="round"):
         self.mdp, self.rule, self.seed, self.machines, self.share = mdp, rule, seed, machines, share
         H, S, A = mdp.horizon, mdp.states, mdp.actions
-        self.data = {(h, x, a): [] for h in range(H) for x in range(S) for a in range(A) if mdp.actions_allowed[h, x, a]}
+        self.data = {
+            (h, x, a): []
+            for h in range(H)
+            for x in range(S)
+            for a in range(A)
+            if mdp.actions_allowed[h, x, a]
+        }
         self.q = {(h, x, a): float(H - h) for h, x, a in self.data}
         self.policy = mdp.actions_allowed.argmax(axis=-1)
         self.plays = np.zeros((H, S, A), dtype=int)
@@ -151,7 +183,10 @@ class PlainMbie:
             for entry in self.data:
                 if entry[0] == h:
                     self.q[entry] = self.value(entry, V, order)
-            V = [max(q for entry, q in self.q.items() if entry[:2] == (h, x)) for x in range(self.mdp.states)]
+            V = [
+                max(q for entry, q in self.q.items() if entry[:2] == (h, x))
+                for x in range(self.mdp.states)
+            ]
 
     def value(self, entry, V, order):
         data, cap, rule = self.data[entry], float(self.mdp.horizon - entry[0]), self.rule
@@ -196,12 +231,16 @@ class PlainMbie:
                 self.choose(h + 1)  # for the steps that are still to come
         self.plan()
         self.choose()
-        self.changes += [(episodes[-1], h, x, self.policy[h, x]) for h, x in np.argwhere(self.policy != before)]
+        self.changes += [
+            (episodes[-1], h, x, self.policy[h, x]) for h, x in np.argwhere(self.policy != before)
+        ]
 
 
 def assert_twins(mdp, machines, rounds, seed, share="round", **options):
     run = mbie(mdp, episodes=rounds * machines, machines=machines, seed=seed, **options)
-    rule = compile_intervals(mdp, episodes=run.episodes, c=run.c, p=run.p, most_visits=run.most_visits)
+    rule = compile_intervals(
+        mdp, episodes=run.episodes, c=run.c, p=run.p, most_visits=run.most_visits
+    )
     plain = PlainMbie(mdp, rule, seed, machines, share)
     for r in range(rounds):
         plain.play_round(r)
@@ -211,7 +250,9 @@ def assert_twins(mdp, machines, rounds, seed, share="round", **options):
     return run
 
 
-@pytest.mark.parametrize(("machines", "rounds", "c"), [(1, 250, 0.05), (1, 60, 0.3), (7, 40, 0.05), (50, 12, 0.2)])
+@pytest.mark.parametrize(
+    ("machines", "rounds", "c"), [(1, 250, 0.05), (1, 60, 0.3), (7, 40, 0.05), (50, 12, 0.2)]
+)
 def test_the_kernel_is_its_plain_twin(mdp, machines, rounds, c):
     run = assert_twins(mdp, machines, rounds, 3, c=c)
     assert run.deployments > 1
@@ -238,27 +279,41 @@ def test_data_beyond_most_visits_are_ignored(mdp):
     assert few.plays.sum() == few.episodes * mdp.horizon
 
 
-# ---- promises --------------------------------------------------------------------------------------------------------
+# ---- promises ------------------------------------------------------------------------------------
 
 
 def slack_of_every_plan(mdp, c, seed, machines=100, rounds=200):
-    """The smallest Q~ - Q* over all (h, x, a) after each round, and the largest H - h - Q~ at the end."""
+    """The smallest Q~ - Q* over all (h, x, a) after each round, and the largest H - h - Q~ at the
+    end.
+    """
     rule = compile_intervals(mdp, episodes=rounds * machines, c=c, p=0.001, most_visits=None)
     tables, changes = fresh_tables(rule), np.zeros((mdp.horizon * mdp.states, 4), dtype=np.int64)
     allowed = mdp.actions_allowed
     truth, slack = mdp.optimal_q[allowed], np.zeros(rounds)
     caps = tables.q[allowed].copy()
     for r in range(rounds):
-        kernels.explore(rule, tables, mdp.model, changes, stream_key(seed), machines, r * machines, (r + 1) * machines)
+        kernels.explore(
+            rule,
+            tables,
+            mdp.model,
+            changes,
+            stream_key(seed),
+            machines,
+            r * machines,
+            (r + 1) * machines,
+        )
         slack[r] = (tables.q[allowed] - truth).min()
     return slack.min(), (caps - tables.q[allowed]).max()
 
 
-@pytest.mark.parametrize("problem", ["dense", "per-step", "masked-sequence", "reward-by-step", "transitions-by-step"])
+@pytest.mark.parametrize(
+    "problem", ["dense", "per-step", "masked-sequence", "reward-by-step", "transitions-by-step"]
+)
 def test_the_provable_scale_is_optimistic(problem):
     """Q~ >= Q* for every (h, x, a) after each of 200 rounds at c = 1.
 
-    p = 0.001 in each of 15 runs: seeds drawn anew would raise a false alarm with probability 0.015 at most. At c = 0.02 the test fails.
+    p = 0.001 in each of 15 runs: seeds drawn anew would raise a false alarm with probability 0.015
+    at most. At c = 0.02 the test fails.
     """
     mdp = PROBLEMS[problem]()
     machines = 100 if not len(mdp.start_sequence) else len(mdp.start_sequence) // 200
@@ -290,25 +345,31 @@ def test_a_run_adds_up(mdp, machines):
     if not len(mdp.start_sequence):
         gaps = deployment_gaps(mdp, run.history, initial=run.initial)
         assert run.regret == pytest.approx(gaps @ run.played_under, rel=1e-9)
-    assert run.regret == ls.exact_regret(mdp, run.history, episodes=run.episodes, initial=run.initial)
+    assert run.regret == ls.exact_regret(
+        mdp, run.history, episodes=run.episodes, initial=run.initial
+    )
 
 
 def test_the_pieces_of_a_run_do_not_matter(mdp, monkeypatch):
     whole = mbie(mdp, episodes=300, machines=4, c=0.05, seed=7)
     monkeypatch.setattr(Pace, "__init__", lambda pace, _: setattr(pace, "size", 7))
     monkeypatch.setattr(Pace, "__exit__", lambda *_: None)
-    monkeypatch.setattr(sys.modules["lowswitch.concurrent.mbie"], "_KEPT_CHANGES", 1)
+    monkeypatch.setattr(sys.modules["lowswitch.machines.mbie"], "_KEPT_CHANGES", 1)
     pieces = mbie(mdp, episodes=300, machines=4, c=0.05, seed=7)
     assert whole.history.changes.tobytes() == pieces.history.changes.tobytes()
     assert (whole.plays == pieces.plays).all()
     assert whole.regret == pieces.regret
-    assert mbie(mdp, episodes=300, machines=4, c=0.05, seed=8).plays.tolist() != whole.plays.tolist()
+    assert (
+        mbie(mdp, episodes=300, machines=4, c=0.05, seed=8).plays.tolist() != whole.plays.tolist()
+    )
 
 
 def test_it_learns_and_more_machines_need_fewer_rounds():
     mdp = ls.envs.riverswim(states=6, horizon=10)
     eps = 0.1 * mdp.optimal_value()
-    runs = {machines: mbie(mdp, episodes=20_000, machines=machines, c=0.05) for machines in (1, 10, 100)}
+    runs = {
+        machines: mbie(mdp, episodes=20_000, machines=machines, c=0.05) for machines in (1, 10, 100)
+    }
     for machines, run in runs.items():
         assert mdp.evaluate(run.policy) > mdp.optimal_value() - eps
         assert run.mistakes(mdp, eps) < 0.2 * run.episodes * mdp.horizon
@@ -332,11 +393,14 @@ def test_nothing_recompiles():
     assert len(kernels.explore.signatures) == 1
 
 
-# ---- results ---------------------------------------------------------------------------------------------------------
+# ---- results -------------------------------------------------------------------------------------
 
 
 def test_a_result_is_saved_whole(tmp_path):
-    file, run = tmp_path / "run.npz", mbie(two_steps(-5.0, 15.0), episodes=500, machines=10, c=0.1, most_visits=40, seed=3)
+    file, run = (
+        tmp_path / "run.npz",
+        mbie(two_steps(-5.0, 15.0), episodes=500, machines=10, c=0.1, most_visits=40, seed=3),
+    )
     run.save(file)
     back = MbieRun.load(file)
     assert back.to_dict() == run.to_dict()
@@ -346,27 +410,40 @@ def test_a_result_is_saved_whole(tmp_path):
     with pytest.raises(ValueError, match="holds a 'MBIE run', not a 'concurrent run'"):
         ls.concurrent.load(file)
     facts, arrays = storage.read(file, "MBIE run")
-    storage.write(file, "MBIE run", {name: fact for name, fact in facts.items() if name != "regret"}, arrays)
+    storage.write(
+        file, "MBIE run", {name: fact for name, fact in facts.items() if name != "regret"}, arrays
+    )
     with pytest.raises(ValueError, match="no whole MBIE run .'regret'"):
         MbieRun.load(file)
 
 
 def test_a_result_says_in_a_few_lines_what_it_is(capsys):
     run = mbie(two_steps(), episodes=1000, machines=10, c=0.1)
-    assert repr(run) == f"MbieRun(cmbie:c=0.1, 10 machines, 1,000 episodes in 100 rounds, {run.deployments} deployments)"
-    assert repr(mbie(two_steps(), episodes=10)).startswith("MbieRun(mbie:c=1, 1 machine, 10 episodes in 10 rounds, ")
+    assert (
+        repr(run)
+        == f"MbieRun(cmbie:c=0.1, 10 machines, 1,000 episodes in 100 rounds, {run.deployments}"
+        " deployments)"
+    )
+    assert repr(mbie(two_steps(), episodes=10)).startswith(
+        "MbieRun(mbie:c=1, 1 machine, 10 episodes in 10 rounds, "
+    )
     assert json.loads(json.dumps(run.to_dict()))["regret"] == run.regret
     run.summary()
     lines = capsys.readouterr().out.splitlines()
-    assert lines[:2] == ["problem    S = 2, A = 2, H = 2, optimal value 1.0000", "algorithm  cmbie:c=0.1, seed 0"]
+    assert lines[:2] == [
+        "problem    S = 2, A = 2, H = 2, optimal value 1.0000",
+        "algorithm  cmbie:c=0.1, seed 0",
+    ]
     assert f"regret     {run.regret:,.2f}" in lines
 
 
-# ---- mistakes --------------------------------------------------------------------------------------------------------
+# ---- mistakes ------------------------------------------------------------------------------------
 
 
 def two_steps(low=0.0, high=1.0):
-    """From state 0 action a leads to state a for certain; a step pays 0.1, 0 in state 0 and 1, 0.2 in state 1, or that rescaled."""
+    """From state 0 action a leads to state a for certain; a step pays 0.1, 0 in state 0 and 1, 0.2
+    in state 1, or that rescaled.
+    """
     transitions = np.zeros((2, 2, 2))
     transitions[:, 0, 0] = transitions[:, 1, 1] = 1
     rewards = low + (high - low) * np.array([[0.1, 0.0], [1.0, 0.2]])
@@ -374,7 +451,9 @@ def two_steps(low=0.0, high=1.0):
 
 
 def test_mistakes_by_hand():
-    """V* = 1 by action 1, then 0. The first policy, always 0, is worth 0.2; always 1 is worth 0.2; the last one is optimal."""
+    """V* = 1 by action 1, then 0. The first policy, always 0, is worth 0.2; always 1 is worth 0.2;
+    the last one is optimal.
+    """
     mdp, initial = two_steps(), np.zeros((2, 2), dtype=int)
     history = ls.History(np.array([[9, 0, 0, 1], [9, 1, 1, 1], [14, 1, 1, 0]]))
     assert deployment_gaps(mdp, history, initial=initial) == pytest.approx([0.8, 0.8, 0])
@@ -392,7 +471,9 @@ def test_eps_is_in_the_users_units():
     history = ls.History(np.array([[9, 0, 0, 1], [9, 1, 1, 1], [14, 1, 1, 0]]))
     plays = np.array([[[10, 90], [0, 0]], [[7, 3], [85, 5]]])
     for eps in (0.05, 0.5, 0.9):
-        assert mistakes(scaled, history, initial, [10, 5, 85], 20 * eps) == mistakes(plain, history, initial, [10, 5, 85], eps)
+        assert mistakes(scaled, history, initial, [10, 5, 85], 20 * eps) == mistakes(
+            plain, history, initial, [10, 5, 85], eps
+        )
         assert suboptimal_actions(scaled, plays, 20 * eps) == suboptimal_actions(plain, plays, eps)
     runs = [mbie(mdp, episodes=500, c=0.1) for mdp in (plain, scaled)]
     assert runs[1].regret == pytest.approx(20 * runs[0].regret)
@@ -406,7 +487,7 @@ def test_a_forbidden_action_is_no_mistake():
     assert suboptimal_actions(mdp, run.plays, 100.0) == 0
 
 
-# ---- doors -----------------------------------------------------------------------------------------------------------
+# ---- doors ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -436,13 +517,21 @@ def test_bad_problems():
         mbie(SimpleNamespace(horizon=3), episodes=10)
     sequence = ls.TabularMDP(*random_tables(3, 2, 0), horizon=2, start=[0, 1, 2, 0])
     mbie(sequence, episodes=4, machines=2)
-    with pytest.raises(ValueError, match="the start sequence has 4 states for 6 episodes; lengthen it"):
+    with pytest.raises(
+        ValueError, match="the start sequence has 4 states for 6 episodes; lengthen it"
+    ):
         mbie(sequence, episodes=4, machines=3)
 
 
 def test_absurd_memory_is_refused_before_it_is_asked_for(monkeypatch):
-    monkeypatch.setattr(sys.modules["lowswitch.concurrent.mbie"], "_MOST_BYTES", 100)
-    with pytest.raises(ValueError, match=r"H = 2, S = 2, A = 2 would need .* GiB, more than .*; use a smaller problem, or a Q-learner"):
+    monkeypatch.setattr(sys.modules["lowswitch.machines.mbie"], "_MOST_BYTES", 100)
+    with pytest.raises(
+        ValueError,
+        match=(
+            r"H = 2, S = 2, A = 2 would need .* GiB, more than .*; use a smaller problem, or a"
+            r" Q-learner"
+        ),
+    ):
         mbie(two_steps(), episodes=10)
 
 
@@ -458,7 +547,10 @@ def test_bad_eps(eps):
 def test_counts_of_another_problem():
     mdp, other = two_steps(), ls.TabularMDP(*random_tables(3, 2, 0), horizon=2)
     run = mbie(mdp, episodes=10)
-    with pytest.raises(ValueError, match=r"plays must be integers \[H, S, A\] = \(2, 3, 2\), not int64 of \(2, 2, 2\)"):
+    with pytest.raises(
+        ValueError,
+        match=r"plays must be integers \[H, S, A\] = \(2, 3, 2\), not int64 of \(2, 2, 2\)",
+    ):
         run.suboptimal_actions(other, 0.1)
     with pytest.raises(ValueError, match=r"played_under must be integers \[deployments \+ 1\]"):
         mistakes(mdp, run.history, run.initial, [10] * 99, 0.1)

@@ -9,7 +9,9 @@ from conftest import random_tables
 
 
 def backward_induction(transitions, rewards, horizon, choose):
-    """Values [H + 1, S] from dense tables [H, S, A, S] and [H, S, A], written without the library."""
+    """Values [H + 1, S] from dense tables [H, S, A, S] and [H, S, A], written without the
+    library.
+    """
     values = np.zeros((horizon + 1, transitions.shape[1]))
     for h in reversed(range(horizon)):
         q = rewards[h] + np.einsum("xay,y->xa", transitions[h], values[h + 1])
@@ -18,10 +20,14 @@ def backward_induction(transitions, rewards, horizon, choose):
 
 
 def per_step(table, horizon, stationary_ndim):
-    return np.broadcast_to(table, (horizon, *table.shape)) if table.ndim == stationary_ndim else table
+    return (
+        np.broadcast_to(table, (horizon, *table.shape)) if table.ndim == stationary_ndim else table
+    )
 
 
-@pytest.mark.parametrize(("transition_steps", "reward_steps"), [((), ()), ((4,), (4,)), ((4,), ()), ((), (4,))])
+@pytest.mark.parametrize(
+    ("transition_steps", "reward_steps"), [((), ()), ((4,), (4,)), ((4,), ()), ((), (4,))]
+)
 @pytest.mark.parametrize("form", ["dense", "sparse"])
 def test_values_against_an_independent_computation(transition_steps, reward_steps, form):
     transitions, _ = random_tables(5, 3, 1, *transition_steps)
@@ -50,7 +56,9 @@ def test_a_stationary_model_is_not_copied_for_each_step():
 
 def test_forbidden_actions_do_not_count():
     transitions = np.ones((1, 2, 1))
-    mdp = ls.TabularMDP(transitions, [[0.25, 1.0]], horizon=3, actions_allowed=np.array([[True, False]]))
+    mdp = ls.TabularMDP(
+        transitions, [[0.25, 1.0]], horizon=3, actions_allowed=np.array([[True, False]])
+    )
     assert mdp.optimal_value() == 0.75
     assert mdp.optimal_policy.tolist() == [[0], [0], [0]]
 
@@ -75,7 +83,10 @@ def test_rescaled_values_come_back_in_the_users_units():
     assert mdp.optimal_value() == pytest.approx(12 * plain.optimal_value() - 5 * 3)
     np.testing.assert_allclose(mdp.optimal_values[1], 12 * plain.optimal_values[1] - 5 * 2)
     assert ls.rescale([[-1.0, 3.0]]).rewards.tolist() == [[0.0, 1.0]]
-    runs = [ls.simulate(problem, ls.ucb2_hoeffding(c=0.1), episodes=500, seeds=2) for problem in (plain, mdp)]
+    runs = [
+        ls.simulate(problem, ls.ucb2_hoeffding(c=0.1), episodes=500, seeds=2)
+        for problem in (plain, mdp)
+    ]
     np.testing.assert_allclose(runs[1].regret, 12 * runs[0].regret, rtol=1e-9)
 
 
@@ -83,15 +94,24 @@ def test_rescaled_values_come_back_in_the_users_units():
     ("change", "message"),
     [
         (lambda P, r: (P * 0.99, r), r"must sum to 1, not 0.99 \(state 0, action 0\)"),
-        (lambda P, r: (np.where(P[1, 0, 2] == P, -0.5, P), r), r"at least 0, not -0.5 \(state 1, action 0\)"),
-        (lambda P, r: (np.where(P[2, 1, 0] == P, np.nan, P), r), r"at least 0, not nan \(state 2, action 1\)"),
+        (
+            lambda P, r: (np.where(P[1, 0, 2] == P, -0.5, P), r),
+            r"at least 0, not -0.5 \(state 1, action 0\)",
+        ),
+        (
+            lambda P, r: (np.where(P[2, 1, 0] == P, np.nan, P), r),
+            r"at least 0, not nan \(state 2, action 1\)",
+        ),
         (lambda P, r: (P[:, :, :2], r), r"transitions must have shape .* not \(3, 2, 2\)"),
         (lambda P, r: (P[:2], r), r"to agree with the rewards, not \(2, 2, 3\)"),
         (lambda P, r: (P, r + 1), r"rewards must lie in \[0, 1\].*rescale"),
         (lambda P, r: (P, r * np.nan), r"rewards must lie in \[0, 1\], not \[nan, nan\]"),
         (lambda P, r: (P, r[0]), r"rewards must have shape"),
         (lambda P, r: (P, np.zeros((5, 3, 2))), r"\[H, S, A\] with H = 2, not \(5, 3, 2\)"),
-        (lambda P, r: (sparse.csr_array(P.reshape(6, 3)[:5]), r), r"sparse transitions must have one row for each"),
+        (
+            lambda P, r: (sparse.csr_array(P.reshape(6, 3)[:5]), r),
+            r"sparse transitions must have one row for each",
+        ),
         (lambda P, r: (sparse.csr_array(P.reshape(6, 3) * 2), r), r"must sum to 1, not 2"),
     ],
 )
@@ -114,7 +134,10 @@ def test_bad_tables_are_refused(change, message):
         ({"horizon": 2.5}, "horizon must be a whole number from 1 to .*, not 2.5"),
         ({"reward_law": "gaussian"}, "reward_law must be .* not 'gaussian'"),
         ({"actions_allowed": np.zeros((3, 2), dtype=bool)}, r"no action is allowed in .*\(0,\)"),
-        ({"actions_allowed": np.ones((3, 3), dtype=bool)}, "actions_allowed must be booleans of shape"),
+        (
+            {"actions_allowed": np.ones((3, 3), dtype=bool)},
+            "actions_allowed must be booleans of shape",
+        ),
         ({"actions_allowed": np.ones((3, 2))}, "not float64"),
     ],
 )
@@ -151,12 +174,16 @@ def test_bad_ranges_are_refused(arguments, message):
         ls.rescale(rewards, low=low, high=high)
 
 
-@pytest.mark.parametrize(("transition_steps", "reward_steps"), [((), ()), ((4,), (4,)), ((4,), ()), ((), (4,))])
+@pytest.mark.parametrize(
+    ("transition_steps", "reward_steps"), [((), ()), ((4,), (4,)), ((4,), ()), ((), (4,))]
+)
 def test_optimal_q(transition_steps, reward_steps):
     transitions, _ = random_tables(5, 3, 1, *transition_steps)
     _, rewards = random_tables(5, 3, 2, *reward_steps)
     mdp = ls.TabularMDP(transitions, ls.rescale(rewards, low=-1, high=1), horizon=4)
     P, r = per_step(transitions, 4, 3), per_step(rewards, 4, 2)
-    expected = np.stack([r[h] + np.einsum("xay,y->xa", P[h], mdp.optimal_values[h + 1]) for h in range(4)])
+    expected = np.stack(
+        [r[h] + np.einsum("xay,y->xa", P[h], mdp.optimal_values[h + 1]) for h in range(4)]
+    )
     np.testing.assert_allclose(mdp.optimal_q, expected, rtol=1e-12)
     np.testing.assert_allclose(mdp.optimal_q.max(axis=-1), mdp.optimal_values[:4], rtol=1e-12)

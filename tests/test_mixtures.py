@@ -1,4 +1,6 @@
-"""Mixtures of members that differ in the scale of their bonus, and the last deployment of a budget."""
+"""Mixtures of members that differ in the scale of their bonus, and the last deployment of a
+budget.
+"""
 
 import dataclasses
 
@@ -17,7 +19,9 @@ RECIPES = {
     "whole-q": ls.q_bernstein(c=0.125, schedule="whole/1.5"),
     "grid-q": ls.q_hoeffding(c=0.125, schedule="grid/geometric/9"),
     "stage-q": ls.stage_q(c=0.125),
-    "ucb-advantage": ls.ucb_advantage(c=2**-10, reference=9),  # so small that the second estimate is often the smaller one
+    "ucb-advantage": ls.ucb_advantage(
+        c=2**-10, reference=9
+    ),  # so small that the second estimate is often the smaller one
     "ucbvi": ls.ucbvi(c=0.0625, schedule="growth/1.5"),
     "ucbvi-bf": ls.ucbvi_bernstein(c=0.0625),
     "mvp": ls.mvp(c=0.0078125),
@@ -28,15 +32,23 @@ RECIPES = {
 
 def scaled(algorithm, scale):
     """The same algorithm with a bonus so many times as large."""
-    fields = {field.name: getattr(algorithm.bonus, field.name) * scale for field in dataclasses.fields(algorithm.bonus)}
+    fields = {
+        field.name: getattr(algorithm.bonus, field.name) * scale
+        for field in dataclasses.fields(algorithm.bonus)
+    }
     return dataclasses.replace(algorithm, bonus=type(algorithm.bonus)(**fields))
 
 
 @pytest.mark.parametrize("recipe", RECIPES)
 def test_a_member_is_the_learner_of_its_scale(recipe, mdp):
-    """Told the same episodes, each member has the policies of an unmixed learner, and the first its estimates, to the bit."""
+    """Told the same episodes, each member has the policies of an unmixed learner, and the first its
+    estimates, to the bit.
+    """
     algorithm, episodes = RECIPES[recipe], 250
-    mixture, reverse = (learner_for(mdp, dataclasses.replace(algorithm, scales=scales), episodes) for scales in (SCALES, SCALES[::-1]))
+    mixture, reverse = (
+        learner_for(mdp, dataclasses.replace(algorithm, scales=scales), episodes)
+        for scales in (SCALES, SCALES[::-1])
+    )
     alone = [learner_for(mdp, scaled(algorithm, scale), episodes) for scale in SCALES]
     for k in range(episodes):
         played = play_episode(mdp, mixture.policy_for(k), 0, k)
@@ -54,7 +66,10 @@ def test_a_member_is_the_learner_of_its_scale(recipe, mdp):
 @pytest.mark.parametrize("recipe", [name for name in RECIPES if name != "rmax"])
 def test_a_bonus_is_loud_if_that_of_the_first_member_is(recipe):
     mdp = PROBLEMS["dense"]()
-    quiet, loud = (learner_for(mdp, dataclasses.replace(scaled(RECIPES[recipe], 512), scales=scales), 50) for scales in ((0, 1), (1, 0)))
+    quiet, loud = (
+        learner_for(mdp, dataclasses.replace(scaled(RECIPES[recipe], 512), scales=scales), 50)
+        for scales in ((0, 1), (1, 0))
+    )
     for k in range(50):
         played = play_episode(mdp, quiet.policy_for(k), 0, k)
         quiet.tell(*played)
@@ -66,13 +81,23 @@ def test_members_of_different_scales_differ():
     """Otherwise the test above says little."""
     mdp = PROBLEMS["dense"]()
     for algorithm in RECIPES.values():
-        runs = ls.simulate(mdp, dataclasses.replace(algorithm, scales=(1.0, 0.001)), episodes=500, seeds=4, history=True)
-        assert any((history.changes[:, 3] != history.changes[:, 4]).any() for history in runs.history), algorithm
+        runs = ls.simulate(
+            mdp,
+            dataclasses.replace(algorithm, scales=(1.0, 0.001)),
+            episodes=500,
+            seeds=4,
+            history=True,
+        )
+        assert any(
+            (history.changes[:, 3] != history.changes[:, 4]).any() for history in runs.history
+        ), algorithm
 
 
 @pytest.mark.parametrize("recipe", ["stage-q", "ucb-advantage", "ucb2-b", "whole-q"])
 def test_values_are_the_maxima_of_their_rows_whoever_played(recipe, mdp):
-    """Episodes of random allowed actions, told off-policy; by rows the deployed action of a row that was due is one of the best."""
+    """Episodes of random allowed actions, told off-policy; by rows the deployed action of a row
+    that was due is one of the best.
+    """
     learner, generator = learner_for(mdp, RECIPES[recipe], 200), np.random.default_rng(3)
     caps = RECIPES[recipe].estimator.caps(mdp.horizon)[:, None]
     for k in range(200):
@@ -84,7 +109,9 @@ def test_values_are_the_maxima_of_their_rows_whoever_played(recipe, mdp):
 
 def test_a_switch_is_a_change_of_the_law_of_actions():
     mdp = ls.TabularMDP(*random_tables(4, 3, 1), horizon=3)
-    runs = ls.simulate(mdp, ls.ucb_hoeffding(c=0.05, scales=(1, 0.5, 0)), episodes=500, seeds=[0], history=True)
+    runs = ls.simulate(
+        mdp, ls.ucb_hoeffding(c=0.05, scales=(1, 0.5, 0)), episodes=500, seeds=[0], history=True
+    )
     policy, switches = np.zeros((3, 3, 4), dtype=int), 0
     for _, h, x, *actions in runs.history[0].changes:
         switches += sorted(policy[:, h, x]) != sorted(actions)
@@ -94,7 +121,13 @@ def test_a_switch_is_a_change_of_the_law_of_actions():
 
 def test_the_deployed_action_stays_among_equals():
     """Action 0 disappoints and action 1 is deployed; then it disappoints as much."""
-    learner = ls.Learner(ls.q_hoeffding(c=0.125, scales=(1, 0.5), schedule="grid/1-2-9"), horizon=1, states=1, actions=2, episodes=9)
+    learner = ls.Learner(
+        ls.q_hoeffding(c=0.125, scales=(1, 0.5), schedule="grid/1-2-9"),
+        horizon=1,
+        states=1,
+        actions=2,
+        episodes=9,
+    )
     learner.tell([0], [0], [0.0])
     assert learner.mixture.tolist() == [[[1]], [[1]]]
     assert learner.tell([0], [1], [0.0]) is None
@@ -108,7 +141,7 @@ def test_members_are_samples_of_their_own():
     assert len({policy.tobytes() for policy in learner.mixture}) == 8
 
 
-# ---- the last deployment ---------------------------------------------------------------------------------------------
+# ---- the last deployment -------------------------------------------------------------------------
 
 
 def model_of(history_of_episodes, H, S, A):
@@ -139,18 +172,28 @@ def empirical(n, total, moves):
 
 def posterior_mean(n, total, moves):
     """Under Beta(1, 1) and Dirichlet(1/2, ..., 1/2)."""
-    return best_values((1 + total) / (2 + n), (moves + 0.5) / (n[..., None] + 0.5 * moves.shape[-1]))
+    return best_values(
+        (1 + total) / (2 + n), (moves + 0.5) / (n[..., None] + 0.5 * moves.shape[-1])
+    )
 
 
 def mean_with_known_rewards(n, total, moves):
     """The same laws, and the mean reward where there is one."""
-    return best_values(np.where(n > 0, total / np.maximum(n, 1), 0.5), (moves + 0.5) / (n[..., None] + 0.5 * moves.shape[-1]))
+    return best_values(
+        np.where(n > 0, total / np.maximum(n, 1), 0.5),
+        (moves + 0.5) / (n[..., None] + 0.5 * moves.shape[-1]),
+    )
 
 
 def pooled_mean(n, total, moves):
     """The posterior mean from the counts of all steps together; the last has no moves."""
-    seen, paid, moved = (np.broadcast_to(part.sum(axis=0), part.shape) for part in (n, total, moves))
-    return best_values((1 + paid) / (2 + seen), (moved + 0.5) / (moved.sum(axis=-1, keepdims=True) + 0.5 * moves.shape[-1]))
+    seen, paid, moved = (
+        np.broadcast_to(part.sum(axis=0), part.shape) for part in (n, total, moves)
+    )
+    return best_values(
+        (1 + paid) / (2 + seen),
+        (moved + 0.5) / (moved.sum(axis=-1, keepdims=True) + 0.5 * moves.shape[-1]),
+    )
 
 
 def posterior_mean_told(n, total, moves):
@@ -165,19 +208,43 @@ def posterior_mean_told(n, total, moves):
         (ls.ucbvi(c=0.05, schedule="grid/equal/5", deployments=4, last="greedy"), empirical),
         (ls.ucbvi_bernstein(c=0.05, deployments=4, last="greedy", scales=(1, 0.3)), empirical),
         (ls.ucrl2(c=0.5, deployments=4, last="greedy"), empirical),
-        (ls.psrl(prior=0.5, members=3, schedule="grid/equal/5", deployments=9, last="greedy"), posterior_mean),
-        (ls.psrl(prior=0.5, rewards="mean", schedule="grid/equal/5", deployments=9, last="greedy"), posterior_mean_told),
-        (ls.psrl(prior=0.5, rewards="mean", schedule="grid/equal/40", deployments=1, last="greedy"), mean_with_known_rewards),
-        (ls.psrl(prior=0.5, pooled=True, schedule="grid/equal/40", deployments=1, last="greedy"), pooled_mean),
+        (
+            ls.psrl(prior=0.5, members=3, schedule="grid/equal/5", deployments=9, last="greedy"),
+            posterior_mean,
+        ),
+        (
+            ls.psrl(
+                prior=0.5, rewards="mean", schedule="grid/equal/5", deployments=9, last="greedy"
+            ),
+            posterior_mean_told,
+        ),
+        (
+            ls.psrl(
+                prior=0.5, rewards="mean", schedule="grid/equal/40", deployments=1, last="greedy"
+            ),
+            mean_with_known_rewards,
+        ),
+        (
+            ls.psrl(prior=0.5, pooled=True, schedule="grid/equal/40", deployments=1, last="greedy"),
+            pooled_mean,
+        ),
     ],
 )
 def test_a_greedy_last_deployment_by_plain_loops(algorithm, estimates):
-    """No bonus and no sample: every member plays the best policy of the plain estimates, at the last of the budget or of the grid."""
-    assert_greedy_at_last(ls.TabularMDP(*random_tables(4, 3, 1), horizon=3, reward_law="bernoulli"), algorithm, estimates)
+    """No bonus and no sample: every member plays the best policy of the plain estimates, at the
+    last of the budget or of the grid.
+    """
+    assert_greedy_at_last(
+        ls.TabularMDP(*random_tables(4, 3, 1), horizon=3, reward_law="bernoulli"),
+        algorithm,
+        estimates,
+    )
 
 
 def assert_greedy_at_last(mdp, algorithm, estimates):
-    """What is deployed in the end is best for the plain estimates of what was told up to the last plan, in every visited row."""
+    """What is deployed in the end is best for the plain estimates of what was told up to the last
+    plan, in every visited row.
+    """
     learner, told, last = learner_for(mdp, algorithm, 400), [], None
     for k in range(400):
         told.append(play_episode(mdp, learner.policy_for(k), 0, k))
@@ -186,7 +253,9 @@ def assert_greedy_at_last(mdp, algorithm, estimates):
         if learner._family.triggers() > plans:
             last = len(told)
     on_a_grid = isinstance(algorithm.schedule.schedule, ls.Grid)
-    assert on_a_grid or learner.deployments >= algorithm.schedule.deployments - 1  # else no plan was the last
+    assert (
+        on_a_grid or learner.deployments >= algorithm.schedule.deployments - 1
+    )  # else no plan was the last
     q = estimates(*model_of(told[:last], 3, 4, 3))
     visited = np.zeros((3, 4), dtype=bool)
     for states, _, _ in told[:last]:
@@ -208,35 +277,62 @@ def assert_greedy_at_last(mdp, algorithm, estimates):
 def test_the_last_deployment_is_the_only_one_that_is_greedy(options):
     mdp = ls.envs.riverswim(states=6, horizon=10)
     usual, greedy = (
-        ls.simulate(mdp, ls.psrl(members=8, **options, last=last), episodes=3000, seeds=4, history=True) for last in ("usual", "greedy")
+        ls.simulate(
+            mdp, ls.psrl(members=8, **options, last=last), episodes=3000, seeds=4, history=True
+        )
+        for last in ("usual", "greedy")
     )
     assert (usual.deployments == 10).all()
     assert (greedy.deployments == 10).all()
     for one, other in zip(usual.history, greedy.history, strict=True):
-        before = [history.changes[history.episode < history.episode[-1]].tolist() for history in (one, other)]
+        before = [
+            history.changes[history.episode < history.episode[-1]].tolist()
+            for history in (one, other)
+        ]
         assert before[0] == before[1]
         assert one.episode[-1] == other.episode[-1]
         assert one.changes.tolist() != other.changes.tolist()
 
 
-# ---- bad input -------------------------------------------------------------------------------------------------------
+# ---- bad input -----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: ls.ucbvi(scales=()), r"scales must be numbers from 0 on, one for each member of the mixture, not \(\)"),
+        (
+            lambda: ls.ucbvi(scales=()),
+            r"scales must be numbers from 0 on, one for each member of the mixture, not \(\)",
+        ),
         (lambda: ls.ucbvi(scales=(1, -0.5)), r"scales must be numbers from 0 on.*not \(1, -0.5\)"),
         (lambda: ls.ucbvi(scales="1/x"), "scales must be numbers from 0 on.*'x'"),
-        (lambda: ls.ucbvi(scales=0.5), "one scale alone must be 1, not 0.5; scale the bonus itself, by c"),
-        (lambda: ls.psrl(scales=(1, 0.5)), "there is no bonus to scale; a mixture of posterior samples has members=L"),
-        (lambda: ls.ucbvi(deployments=3, last="best"), 'the last deployment is "usual" or "greedy", not \'best\''),
-        (lambda: ls.ucbvi(switches=3, last="greedy"), 'last="greedy" needs a number of deployments'),
+        (
+            lambda: ls.ucbvi(scales=0.5),
+            "one scale alone must be 1, not 0.5; scale the bonus itself, by c",
+        ),
+        (
+            lambda: ls.psrl(scales=(1, 0.5)),
+            "there is no bonus to scale; a mixture of posterior samples has members=L",
+        ),
+        (
+            lambda: ls.ucbvi(deployments=3, last="best"),
+            'the last deployment is "usual" or "greedy", not \'best\'',
+        ),
+        (
+            lambda: ls.ucbvi(switches=3, last="greedy"),
+            'last="greedy" needs a number of deployments',
+        ),
         (
             lambda: ls.ucbvi(last="greedy"),
-            r"last='greedy' is for a budget: give deployments=N beside it \(a grid of N \+ 1 batches has N\)",
+            (
+                r"last='greedy' is for a budget: give deployments=N beside it \(a grid of N \+ 1"
+                r" batches has N\)"
+            ),
         ),
-        (lambda: ls.stage_q(deployments=3, last="greedy"), 'last="greedy" needs estimates without a bonus.*use a planner or psrl'),
+        (
+            lambda: ls.stage_q(deployments=3, last="greedy"),
+            'last="greedy" needs estimates without a bonus.*use a planner or psrl',
+        ),
     ],
 )
 def test_bad_input(make, message):
@@ -255,7 +351,9 @@ def test_rmax_replans_at_the_counts_of_every_member():
 @pytest.mark.parametrize("c", [0.001, 0.0001])
 @pytest.mark.parametrize("schedule", ["every", "growth/1.5", "grid/equal/5"])
 def test_a_greedy_plan_is_not_held_down_by_older_ones(c, schedule):
-    """Estimates that never grow must not bind the last plan: on ten problems it is that of the plain estimates in every visited row."""
+    """Estimates that never grow must not bind the last plan: on ten problems it is that of the
+    plain estimates in every visited row.
+    """
     for seed in range(10):
         mdp = ls.TabularMDP(*random_tables(4, 3, seed), horizon=3, reward_law="bernoulli")
         algorithm = ls.ucbvi(c=c, schedule=schedule, deployments=4, last="greedy")
@@ -263,8 +361,12 @@ def test_a_greedy_plan_is_not_held_down_by_older_ones(c, schedule):
 
 
 def test_what_a_pooled_member_without_a_bonus_saw_last_it_may_see_earlier():
-    """Action 1 is first seen at the last step: with a scale of 0, too, it is not held for worthless one step earlier."""
-    learner = ls.Learner(ls.ucbvi(c=1e-9, pooled=True, scales=(0, 1)), horizon=2, states=1, actions=2, episodes=50)
+    """Action 1 is first seen at the last step: with a scale of 0, too, it is not held for worthless
+    one step earlier.
+    """
+    learner = ls.Learner(
+        ls.ucbvi(c=1e-9, pooled=True, scales=(0, 1)), horizon=2, states=1, actions=2, episodes=50
+    )
     learner.tell([0, 0], [0, 1], [0.0, 1.0], off_policy=True)
     for _ in range(20):
         learner.tell([0, 0], [1, 1], [1.0, 1.0], off_policy=True)

@@ -8,9 +8,9 @@ import pytest
 
 import lowswitch as ls
 from conftest import module_of
-from lowswitch import orders
-from lowswitch.algorithms import RECIPES
-from lowswitch.orders import PUBLISHED, Sizes
+from lowswitch.algorithms.recipes import RECIPES
+from lowswitch.theory import orders
+from lowswitch.theory.orders import PUBLISHED, Sizes
 
 SIZE = Sizes(H=2, S=3, A=4, K=64, p=0.5)  # T = 128, HSA = 24
 IOTA = math.log(3 * 4 * 128 / 0.5)
@@ -62,18 +62,26 @@ def test_every_recipe_has_its_orders():
 def test_orders_by_hand(name):
     published = PUBLISHED[name]
     assert (published.regret and published.regret(SIZE)) == pytest.approx(REGRET[name])
-    assert (published.switches(SIZE), published.deployments(SIZE)) == pytest.approx(SWITCHES_AND_DEPLOYMENTS[name])
+    assert (published.switches(SIZE), published.deployments(SIZE)) == pytest.approx(
+        SWITCHES_AND_DEPLOYMENTS[name]
+    )
 
 
 def test_mvp_loses_less_than_everything_in_the_end():
     late = SIZE._replace(K=10**9)
-    assert orders.mvp_regret(late) == pytest.approx(math.sqrt(8 * 12 * 10**9) * math.log(24 * 10**9 / 0.5) ** 2.5)
+    assert orders.mvp_regret(late) == pytest.approx(
+        math.sqrt(8 * 12 * 10**9) * math.log(24 * 10**9 / 0.5) ** 2.5
+    )
     assert orders.mvp_regret(late) < 2 * 10**9
 
 
-@pytest.mark.parametrize("name", [name for name, published in PUBLISHED.items() if published.regret])
+@pytest.mark.parametrize(
+    "name", [name for name, published in PUBLISHED.items() if published.regret]
+)
 def test_every_order_of_the_regret_is_the_root_of_k(name):
-    """Up to logarithms: from K = 10^30 to 10^40, where lower-order terms are gone, the exponent is 1/2 and a little."""
+    """Up to logarithms: from K = 10^30 to 10^40, where lower-order terms are gone, the exponent is
+    1/2 and a little.
+    """
     early, late = (PUBLISHED[name].regret(SIZE._replace(K=10**digits)) for digits in (30, 40))
     assert 0.5 <= math.log10(late / early) / 10 < 0.54
 
@@ -88,9 +96,11 @@ def test_from_where_an_order_says_something():
         orders.informative_from(root, SIZE, value=0.0)
 
 
-# ---- measured --------------------------------------------------------------------------------------------------------
+# ---- measured ------------------------------------------------------------------------------------
 
-PRACTICAL = module_of(Path(__file__).parents[1] / "docs" / "orders.py").PRACTICAL  # the scales of the page
+PRACTICAL = module_of(
+    Path(__file__).parents[1] / "docs" / "orders.py"
+).PRACTICAL  # the scales of the page
 
 
 @pytest.mark.slow
@@ -98,10 +108,14 @@ PRACTICAL = module_of(Path(__file__).parents[1] / "docs" / "orders.py").PRACTICA
 def test_regret_grows_far_slower_than_k_and_switches_keep_their_bounds(name):
     """From 3,000 to 30,000 episodes, on the seeds 0 to 7, which are fixed: no false alarm.
 
-    Over 32 other seeds the exponents were 0.08 to 0.59 and vary by at most 0.062 from seed to seed, so by 0.022 in a mean over 8. The limit
-    is 0.7, at least 17 times that variation away: on new seeds a false alarm would be rarer than one in a million.
+    Over 32 other seeds the exponents were 0.08 to 0.59 and vary by at most 0.062 from seed to seed,
+    so by 0.022 in a mean over 8. The limit is 0.7, at least 17 times that variation away: on new
+    seeds a false alarm would be rarer than one in a million.
     """
-    mdp, algorithm = ls.envs.random_mdp(states=5, actions=3, horizon=5), RECIPES[name](c=PRACTICAL[name])
+    mdp, algorithm = (
+        ls.envs.random_mdp(states=5, actions=3, horizon=5),
+        RECIPES[name](c=PRACTICAL[name]),
+    )
     regrets = []
     for K in (3000, 30_000):
         runs = ls.simulate(mdp, algorithm, episodes=K, seeds=8)

@@ -1,4 +1,6 @@
-"""Estimators of one's own: the library's planners written anew in plain numpy give the same histories; bad plans lose nothing."""
+"""Estimators of one's own: the library's planners written anew in plain numpy give the same
+histories; bad plans lose nothing.
+"""
 
 import json
 import math
@@ -11,10 +13,10 @@ import pytest
 import lowswitch as ls
 from conftest import ALGORITHMS, PROBLEMS, Shy, learner_for
 from exam import RULES, same_rounds, same_run, sequential
-from lowswitch.families import Size, family_of
-from lowswitch.parts import FromCounts
+from lowswitch.algorithms.parts import FromCounts
+from lowswitch.algorithms.schedules import ByVisits, Triggers, Whole
+from lowswitch.learners import Size, family_of
 from lowswitch.reproduce.plain import play_episode
-from lowswitch.schedules import ByVisits, Triggers, Whole
 from lowswitch.simulate import _Run
 
 EPISODES = 150
@@ -22,7 +24,9 @@ EPISODES = 150
 
 @dataclass(frozen=True)
 class PlainPlanner(FromCounts):
-    """Optimistic backward induction as the papers print it, with everything worked out at each plan."""
+    """Optimistic backward induction as the papers print it, with everything worked out at each
+    plan.
+    """
 
     kind: str
     c: float
@@ -49,7 +53,9 @@ class PlainPlanner(FromCounts):
         if self.kind == "rmax":
             return min(H - h, mean_reward + mean)
         if self.kind == "ucrl2":
-            reward = min(1, mean_reward + self.c * math.sqrt(7 * math.log(2 * S * A * T / self.p) / (2 * n)))
+            reward = min(
+                1, mean_reward + self.c * math.sqrt(7 * math.log(2 * S * A * T / self.p) / (2 * n))
+            )
             width = self.c * math.sqrt(14 * S * math.log(2 * A * T / self.p) / n)
             return min(H - h, reward + (0.0 if last else self.most(law, value, width)))
         L = math.log(5 * S * A * T / self.p)
@@ -58,16 +64,26 @@ class PlainPlanner(FromCounts):
         elif self.kind == "ucbvi-bf":
             seen = counts.visits[h + 1].sum(axis=-1) if not last else np.zeros(S)
             doubt = np.minimum(100**2 * H**3 * S**2 * A * L**2 / np.maximum(seen, 1e-9), H**2)
-            bonus = math.sqrt(8 * L * spread / n) + 14 * H * L / (3 * n) + (0.0 if last else math.sqrt(8 * (law @ doubt) / n))
+            bonus = (
+                math.sqrt(8 * L * spread / n)
+                + 14 * H * L / (3 * n)
+                + (0.0 if last else math.sqrt(8 * (law @ doubt) / n))
+            )
         else:
             log = math.log(200 * S * A * H**2 * EPISODES**2 / self.p)
             reward_spread = max(0.0, counts.squares[h, x, a] / n - mean_reward**2)
-            bonus = 460 / 9 * math.sqrt(spread * log / n) + 2 * math.sqrt(2 * reward_spread * log / n) + 544 / 9 * H * log / n
+            bonus = (
+                460 / 9 * math.sqrt(spread * log / n)
+                + 2 * math.sqrt(2 * reward_spread * log / n)
+                + 544 / 9 * H * log / n
+            )
         return min(H - h, mean_reward + mean + self.c * bonus)
 
     @staticmethod
     def most(law, value, width):
-        """The largest mean of the next value within an L1 distance: mass moves from the worst states to the best one."""
+        """The largest mean of the next value within an L1 distance: mass moves from the worst
+        states to the best one.
+        """
         law, best = law.copy(), value.argmax()
         law[best] = min(1, law[best] + width / 2)
         for y in value.argsort(kind="stable"):
@@ -85,15 +101,28 @@ BONUSES = {
 }
 
 
-@pytest.mark.parametrize("problem", ["dense", "per-step", "masked-sequence", "reward-by-step", "transitions-by-step"])
+@pytest.mark.parametrize(
+    "problem", ["dense", "per-step", "masked-sequence", "reward-by-step", "transitions-by-step"]
+)
 @pytest.mark.parametrize("kind", BONUSES)
 def test_the_library_s_planners_are_the_papers_in_plain_numpy(kind, problem):
-    """The same row changes after the same episodes, on problems without ties: they sum in another order, which would break some."""
+    """The same row changes after the same episodes, on problems without ties: they sum in another
+    order, which would break some.
+    """
     mdp = PROBLEMS[problem]()
     schedule = ls.WholePolicy(1.5) if kind != "rmax" else ls.Visits((5,))
-    built_in = ls.Algorithm(estimator=ls.Planning(clip="remaining"), bonus=BONUSES[kind], schedule=schedule)
-    own = ls.Algorithm(estimator=PlainPlanner(kind, c=getattr(BONUSES[kind], "c", 1.0)), bonus=ls.NoBonus(), schedule=schedule)
-    one, other = (ls.simulate(mdp, algorithm, episodes=EPISODES, seeds=[0], history=True) for algorithm in (built_in, own))
+    built_in = ls.Algorithm(
+        estimator=ls.Planning(clip="remaining"), bonus=BONUSES[kind], schedule=schedule
+    )
+    own = ls.Algorithm(
+        estimator=PlainPlanner(kind, c=getattr(BONUSES[kind], "c", 1.0)),
+        bonus=ls.NoBonus(),
+        schedule=schedule,
+    )
+    one, other = (
+        ls.simulate(mdp, algorithm, episodes=EPISODES, seeds=[0], history=True)
+        for algorithm in (built_in, own)
+    )
     assert one.history[0].changes.tolist() == other.history[0].changes.tolist()
     assert len(one.history[0]) > 0
 
@@ -103,7 +132,12 @@ def test_the_library_s_planners_are_the_papers_in_plain_numpy(kind, problem):
 def test_own_estimators_on_many_machines(name, rule, mdp):
     alone = sequential(mdp, ALGORITHMS[name], EPISODES)
     for machines in (1, 7):
-        same_run(ls.concurrent.run(mdp, ALGORITHMS[name], episodes=EPISODES, machines=machines, rule=rule, seed=0), alone)
+        same_run(
+            ls.concurrent.run(
+                mdp, ALGORITHMS[name], episodes=EPISODES, machines=machines, rule=rule, seed=0
+            ),
+            alone,
+        )
 
 
 def test_counts_are_what_was_told():
@@ -115,7 +149,11 @@ def test_counts_are_what_was_told():
             seen.append(counts)
             return counts.deployed
 
-    algorithm = ls.Algorithm(estimator=Spy(), bonus=ls.NoBonus(), schedule=ls.Budget(schedule=ls.Grid((2, 3, 9)), deployments=9))
+    algorithm = ls.Algorithm(
+        estimator=Spy(),
+        bonus=ls.NoBonus(),
+        schedule=ls.Budget(schedule=ls.Grid((2, 3, 9)), deployments=9),
+    )
     learner = ls.Learner(algorithm, horizon=2, states=3, actions=2, episodes=9)
     for states, rewards in (([0, 2], [0.5, 1.0]), ([0, 1], [0.25, 0.0]), ([1, 1], [0.0, 0.0])):
         learner.tell(states, [0, 0], rewards)
@@ -134,7 +172,9 @@ def test_counts_are_what_was_told():
 
 
 def test_the_last_deployment_is_announced_until_it_is_made():
-    """Plans change something after episodes 1, 2 and 5; a plan that changes nothing is no deployment."""
+    """Plans change something after episodes 1, 2 and 5; a plan that changes nothing is no
+    deployment.
+    """
     announced = []
 
     @dataclass(frozen=True)
@@ -143,7 +183,11 @@ def test_the_last_deployment_is_announced_until_it_is_made():
             announced.append(counts.last)
             return 1 - counts.deployed if counts.episodes in (1, 2, 5) else counts.deployed
 
-    algorithm = ls.Algorithm(estimator=Spy(), bonus=ls.NoBonus(), schedule=ls.Budget(schedule=ls.EveryVisit(), deployments=3))
+    algorithm = ls.Algorithm(
+        estimator=Spy(),
+        bonus=ls.NoBonus(),
+        schedule=ls.Budget(schedule=ls.EveryVisit(), deployments=3),
+    )
     learner = ls.Learner(algorithm, horizon=1, states=1, actions=2, episodes=9)
     for _ in range(9):
         learner.tell([0], learner.policy[:, 0], [0.0])
@@ -162,7 +206,9 @@ def test_the_deployed_action_stays_among_equals():
 
 @dataclass(frozen=True)
 class Traders(FromCounts):
-    """Two members that differ after the first episode, then trade places, but for a first row that `levels` after the second."""
+    """Two members that differ after the first episode, then trade places, but for a first row that
+    `levels` after the second.
+    """
 
     levels: bool
     members: int = 2
@@ -184,7 +230,9 @@ class Traders(FromCounts):
         (True, {"switches": 3}, 3, 2),
     ],
 )
-def test_members_that_trade_places_are_deployed_without_a_switch(levels, budget, switches, deployments):
+def test_members_that_trade_places_are_deployed_without_a_switch(
+    levels, budget, switches, deployments
+):
     """Also beside the last switch of a budget."""
     mdp = ls.TabularMDP(np.full((2, 2, 2), 0.5), np.zeros((2, 2)), horizon=1)
     schedule = ls.Budget(schedule=ls.EveryVisit(), **budget)
@@ -199,10 +247,22 @@ def test_members_that_trade_places_are_deployed_without_a_switch(levels, budget,
 @pytest.mark.parametrize(
     ("plan", "message"),
     [
-        (lambda counts: counts.deployed[0] + 0.5, r"plan must give a whole number for each of \(2, 3\) rows, not float64 of \(2, 3\)"),
-        (lambda counts: counts.deployed[0, 0], r"plan must give a whole number for each of \(2, 3\) rows, not int64 of \(3,\)"),
-        (lambda counts: counts.deployed[0] + 7, "plan gives action 7 at step 0 in state 0, which is not allowed; see counts.allowed"),
-        (lambda counts: counts.deployed[0] + 1, "plan gives action 1 at step 1 in state 2, which is not allowed; see counts.allowed"),
+        (
+            lambda counts: counts.deployed[0] + 0.5,
+            r"plan must give a whole number for each of \(2, 3\) rows, not float64 of \(2, 3\)",
+        ),
+        (
+            lambda counts: counts.deployed[0, 0],
+            r"plan must give a whole number for each of \(2, 3\) rows, not int64 of \(3,\)",
+        ),
+        (
+            lambda counts: counts.deployed[0] + 7,
+            "plan gives action 7 at step 0 in state 0, which is not allowed; see counts.allowed",
+        ),
+        (
+            lambda counts: counts.deployed[0] + 1,
+            "plan gives action 1 at step 1 in state 2, which is not allowed; see counts.allowed",
+        ),
         (lambda counts: 1 / 0, "division by zero"),
     ],
 )
@@ -215,7 +275,9 @@ def test_a_bad_plan_loses_nothing(plan, message):
     allowed = np.ones((2, 3, 2), dtype=bool)
     allowed[1, 2, 1] = False
     algorithm = ls.Algorithm(estimator=Bad(), bonus=ls.NoBonus(), schedule=ls.EveryVisit())
-    learner = ls.Learner(algorithm, horizon=2, states=3, actions=2, episodes=9, actions_allowed=allowed)
+    learner = ls.Learner(
+        algorithm, horizon=2, states=3, actions=2, episodes=9, actions_allowed=allowed
+    )
     learner.tell([0, 0], [0, 0], [0.0, 0.0])
     before = learner.visits.copy()
     with pytest.raises((ValueError, ZeroDivisionError), match=message):
@@ -223,16 +285,26 @@ def test_a_bad_plan_loses_nothing(plan, message):
     assert learner.told == 1
     assert (learner.visits == before).all()
     with pytest.raises((ValueError, ZeroDivisionError), match=message):
-        ls.simulate(PROBLEMS["dense"]() if "3, 2" in message else mdp_of(allowed), algorithm, episodes=9, seeds=2)
+        ls.simulate(
+            PROBLEMS["dense"]() if "3, 2" in message else mdp_of(allowed),
+            algorithm,
+            episodes=9,
+            seeds=2,
+        )
 
 
 def mdp_of(allowed):
     H, S, A = allowed.shape
-    return ls.TabularMDP(np.full((S, A, S), 1 / S), np.zeros((S, A)), horizon=H, actions_allowed=allowed)
+    return ls.TabularMDP(
+        np.full((S, A, S), 1 / S), np.zeros((S, A)), horizon=H, actions_allowed=allowed
+    )
 
 
 def test_an_own_estimator_goes_through_a_file(tmp_path):
-    mdp, algorithm = PROBLEMS["dense"](), ls.Algorithm(estimator=Shy(0.5), bonus=ls.NoBonus(), schedule=ls.Growth(3))
+    mdp, algorithm = (
+        PROBLEMS["dense"](),
+        ls.Algorithm(estimator=Shy(0.5), bonus=ls.NoBonus(), schedule=ls.Growth(3)),
+    )
     learner = learner_for(mdp, algorithm, 50)
     learner.tell(*play_episode(mdp, learner.policy, 0, 0))
     learner.save(tmp_path / "learner.npz")
@@ -248,13 +320,17 @@ def test_members_are_counted_in_whole_numbers(members):
     class Crowd(FromCounts):
         members: int
 
-    with pytest.raises(ValueError, match=f"members must be a whole number of at least 1, not {members!r}"):
+    with pytest.raises(
+        ValueError, match=f"members must be a whole number of at least 1, not {members!r}"
+    ):
         ls.Algorithm(estimator=Crowd(members), bonus=ls.NoBonus(), schedule=ls.Growth(2))
 
 
 def test_estimates_that_are_no_numbers_choose_nothing():
     counts = learner_for(PROBLEMS["dense"](), ALGORITHMS["own"], 10)._family._counts(0)
-    with pytest.raises(ValueError, match=r"estimates must be numbers of shape \(3, 4, 3\), but some are NaN"):
+    with pytest.raises(
+        ValueError, match=r"estimates must be numbers of shape \(3, 4, 3\), but some are NaN"
+    ):
         counts.greedy(np.full((3, 4, 3), np.nan))
     with pytest.raises(ValueError, match=r"of shape \(3, 4, 3\), but they are \(4, 3\)"):
         counts.greedy(np.zeros((4, 3)))
@@ -271,8 +347,15 @@ def test_what_one_s_own_class_lacks_is_named():
 
     mdp = PROBLEMS["dense"]()
     with pytest.raises(NotImplementedError, match=r"Nothing must define plan\(self, counts\)"):
-        ls.simulate(mdp, ls.Algorithm(estimator=Nothing(), bonus=ls.NoBonus(), schedule=ls.Growth(2)), episodes=9, seeds=1)
-    with pytest.raises(NotImplementedError, match=r"Never must define triggers\(self, \*, horizon, limit\)"):
+        ls.simulate(
+            mdp,
+            ls.Algorithm(estimator=Nothing(), bonus=ls.NoBonus(), schedule=ls.Growth(2)),
+            episodes=9,
+            seeds=1,
+        )
+    with pytest.raises(
+        NotImplementedError, match=r"Never must define triggers\(self, \*, horizon, limit\)"
+    ):
         ls.simulate(mdp, ls.q_hoeffding(schedule=Never()), episodes=9, seeds=1)
 
 
@@ -297,16 +380,32 @@ def test_triggers_of_one_s_own_are_checked(triggers):
         def triggers(self, *, horizon, limit):
             return triggers
 
-    with pytest.raises(ValueError, match=r"a schedule gives its triggers as Triggers\(every_until, later\), all whole numbers, not"):
+    with pytest.raises(
+        ValueError,
+        match=(
+            r"a schedule gives its triggers as Triggers\(every_until, later\), all whole"
+            r" numbers, not"
+        ),
+    ):
         learner_for(PROBLEMS["dense"](), ls.ucbvi(schedule=Own()), 50)
 
 
 def test_a_problem_too_large_for_its_plans_is_refused_at_once():
     large = {"horizon": 10, "states": 20_000, "actions": 4, "episodes": 100}
-    with pytest.raises(ValueError, match=r"4 samples of a posterior with H = 10, S = 20000, A = 4 are 64,000,000,000 draws for each"):
+    with pytest.raises(
+        ValueError,
+        match=(
+            r"4 samples of a posterior with H = 10, S = 20000, A = 4 are 64,000,000,000 draws for"
+            r" each"
+        ),
+    ):
         ls.Learner(ls.psrl(members=4), **large)
     with pytest.raises(
-        ValueError, match=r"the transitions of H = 10, S = 200000, A = 4 in one table, which plan is given, need [\d,.]+ GiB"
+        ValueError,
+        match=(
+            r"the transitions of H = 10, S = 200000, A = 4 in one table, which plan is given, need"
+            r" [\d,.]+ GiB"
+        ),
     ):
         ls.Learner(ALGORITHMS["own"], **large | {"states": 200_000})
 
@@ -314,7 +413,12 @@ def test_a_problem_too_large_for_its_plans_is_refused_at_once():
 def test_a_class_of_a_script_is_not_to_be_imported(tmp_path):
     data = ls.Algorithm(estimator=Shy(), bonus=ls.NoBonus(), schedule=ls.Growth(2)).to_dict()
     data["estimator"]["kind"] = "__main__.Shy"
-    with pytest.raises(ValueError, match=r"unknown estimator '__main__.Shy'; it was defined in a script; define it in a module"):
+    with pytest.raises(
+        ValueError,
+        match=(
+            r"unknown estimator '__main__.Shy'; it was defined in a script; define it in a module"
+        ),
+    ):
         ls.Algorithm.from_dict(data)
 
 
@@ -334,10 +438,20 @@ FAULTY = {"episode": -1}
 
 @pytest.mark.parametrize("rule", RULES)
 def test_a_plan_that_fails_on_many_machines_costs_one_round(tmp_path, rule):
-    mdp, algorithm = PROBLEMS["dense"](), ls.Algorithm(estimator=Fragile(), bonus=ls.NoBonus(), schedule=ls.Growth(1.5))
+    mdp, algorithm = (
+        PROBLEMS["dense"](),
+        ls.Algorithm(estimator=Fragile(), bonus=ls.NoBonus(), schedule=ls.Growth(1.5)),
+    )
     alone = sequential(mdp, algorithm, EPISODES)
     FAULTY["episode"] = int(alone.history[0].episode[-1]) + 1
-    run = {"episodes": EPISODES, "machines": 7, "rule": rule, "seed": 0, "checkpoint": tmp_path / "run.npz", "save_every": 60.0}
+    run = {
+        "episodes": EPISODES,
+        "machines": 7,
+        "rule": rule,
+        "seed": 0,
+        "checkpoint": tmp_path / "run.npz",
+        "save_every": 60.0,
+    }
     with pytest.raises(RuntimeError, match="the solver did not answer") as caught:
         ls.concurrent.run(mdp, algorithm, **run)
     assert "the same call goes on from there" in caught.value.__notes__[-1]
@@ -356,8 +470,12 @@ def test_a_run_is_heard_between_two_plans():
             return counts.deployed
 
     mdp, episodes = PROBLEMS["dense"](), 1000
-    algorithm = ls.Algorithm(estimator=Stopper(), bonus=ls.NoBonus(), schedule=ls.Grid((3, 5, 1000)))
-    family = family_of(algorithm, Size(mdp.horizon, mdp.states, mdp.actions, episodes), mdp.actions_allowed)
+    algorithm = ls.Algorithm(
+        estimator=Stopper(), bonus=ls.NoBonus(), schedule=ls.Grid((3, 5, 1000))
+    )
+    family = family_of(
+        algorithm, Size(mdp.horizon, mdp.states, mdp.actions, episodes), mdp.actions_allowed
+    )
     run = _Run(mdp, family, 0, episodes, regret=True, history=False)
     run.play(stop)
     assert run.done == 3
@@ -391,10 +509,16 @@ def test_what_cannot_be_saved_is_said_by_name(tmp_path):
     assert ls.simulate(mdp, heavy, episodes=20, seeds=1).deployments[0] == 0
     for save in (
         lambda: learner_for(mdp, heavy, 20).save(tmp_path / "learner.npz"),
-        lambda: ls.concurrent.run(mdp, heavy, episodes=20, machines=2, checkpoint=tmp_path / "run.npz"),
+        lambda: ls.concurrent.run(
+            mdp, heavy, episodes=20, machines=2, checkpoint=tmp_path / "run.npz"
+        ),
     ):
         with pytest.raises(
-            ValueError, match=r"weights=array\(\[1., 1.\]\) of Heavy cannot be saved; use numbers, texts, or tuples of them"
+            ValueError,
+            match=(
+                r"weights=array\(\[1., 1.\]\) of Heavy cannot be saved; use numbers, texts, or"
+                r" tuples of them"
+            ),
         ):
             save()
     assert not list(tmp_path.iterdir())

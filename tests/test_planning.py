@@ -8,12 +8,12 @@ from scipy import stats
 
 import lowswitch as ls
 from conftest import PROBLEMS, learner_for, random_tables
-from lowswitch import kernels
-from lowswitch.families import Size
-from lowswitch.families import planning as planning_module
-from lowswitch.families.planning import compile_plan_rule, fresh_plan_tables
+from lowswitch.kernels import core as kernels
+from lowswitch.kernels.streams import MEMBERS, SAMPLES, learner_stream, stream_key
+from lowswitch.learners import Size
+from lowswitch.learners import planners as planning_module
+from lowswitch.learners.planners import compile_plan_rule, fresh_plan_tables
 from lowswitch.reproduce.plain import play_episode
-from lowswitch.streams import MEMBERS, SAMPLES, learner_stream, stream_key
 
 
 def family(algorithm, H=2, S=3, A=2, K=100, seed=0):
@@ -34,13 +34,17 @@ def counted(tables, i, records="records"):
     return {int(y): int(n) for y, n in zip(block["state"], block["count"], strict=True)}
 
 
-# ---- formulas --------------------------------------------------------------------------------------------------------
+# ---- formulas ------------------------------------------------------------------------------------
 
 
 def test_bonuses_by_hand():
     assert kernels.chernoff_bonus(3, 2.0, 4) == 7 * 3 * 2 / 2
-    assert kernels.freedman_bonus(3, 2.0, 4, 9.0, 2.0) == pytest.approx(math.sqrt(8 * 2 * 9 / 4) + 14 * 3 * 2 / 12 + math.sqrt(8 * 2 / 4))
-    assert kernels.monotonic_bonus(3, 2.0, 4, 8.0, 2.0) == pytest.approx(460 / 9 * 2 + 2 * math.sqrt(2) * 1 + 544 / 9 * 3 * 2 / 4)
+    assert kernels.freedman_bonus(3, 2.0, 4, 9.0, 2.0) == pytest.approx(
+        math.sqrt(8 * 2 * 9 / 4) + 14 * 3 * 2 / 12 + math.sqrt(8 * 2 / 4)
+    )
+    assert kernels.monotonic_bonus(3, 2.0, 4, 8.0, 2.0) == pytest.approx(
+        460 / 9 * 2 + 2 * math.sqrt(2) * 1 + 544 / 9 * 3 * 2 / 4
+    )
     assert kernels.l1_reward_width(8.0, 7) == 2
     assert kernels.l1_width(2, 8.0, 14) == 4
     assert kernels.stage_bonus(3, 4.0, 16) == 2 * 3 * 0.5
@@ -60,10 +64,13 @@ def test_logarithms_by_hand():
     assert family(ls.ucbvi(p=0.1), **size)[0].log == math.log(5 * 3 * 2 * 200 / 0.1)
     assert family(ls.mvp(p=0.1), **size)[0].log == math.log(200 * 3 * 2 * 4 * 100**2 / 0.1)
     rule = family(ls.ucrl2(p=0.1), **size)[0]
-    assert (rule.log, rule.law_log) == (math.log(2 * 3 * 2 * 200 / 0.1), math.log(2 * 2 * 200 / 0.1))
+    assert (rule.log, rule.law_log) == (
+        math.log(2 * 3 * 2 * 200 / 0.1),
+        math.log(2 * 2 * 200 / 0.1),
+    )
 
 
-# ---- counts ----------------------------------------------------------------------------------------------------------
+# ---- counts --------------------------------------------------------------------------------------
 
 
 def test_transitions_are_counted_where_they_were_seen():
@@ -71,7 +78,12 @@ def test_transitions_are_counted_where_they_were_seen():
     note(rule, tables, (0, 1, 1, 0.5, 4), (0, 1, 1, 0.0, 2), (0, 1, 1, 1.0, 4), (1, 4, 0, 1.0, 0))
     assert counted(tables, 1 * 2 + 1) == {4: 2, 2: 1}
     assert tables.records[3].tolist()[:4] == (3, 3, 1.5, 1.25)
-    assert tables.records[5 * 2 + 4 * 2].tolist()[:4] == (1, 0, 1.0, 1.0)  # the last step has no successor
+    assert tables.records[5 * 2 + 4 * 2].tolist()[:4] == (
+        1,
+        0,
+        1.0,
+        1.0,
+    )  # the last step has no successor
     assert tables.visits.sum() == 4
 
 
@@ -106,13 +118,22 @@ def test_mvp_takes_the_newest_half_over_or_all(data, kept):
     assert tables.records[0]["n"] == sum(kept.values())
 
 
-# ---- plans -----------------------------------------------------------------------------------------------------------
+# ---- plans ---------------------------------------------------------------------------------------
 
 
 def test_a_plan_by_hand():
     rule, tables = family(ls.ucbvi(clip="remaining"))
     rule = rule._replace(log=0.01, c=0.5)
-    note(rule, tables, (1, 2, 0, 0.5, 0), (1, 2, 1, 0.0, 0), (0, 0, 0, 0.25, 2), (0, 0, 0, 0.25, 2), (0, 0, 0, 0.25, 1), (0, 0, 0, 0.25, 2))
+    note(
+        rule,
+        tables,
+        (1, 2, 0, 0.5, 0),
+        (1, 2, 1, 0.0, 0),
+        (0, 0, 0, 0.25, 2),
+        (0, 0, 0, 0.25, 2),
+        (0, 0, 0, 0.25, 1),
+        (0, 0, 0, 0.25, 2),
+    )
     kernels.plan(rule, tables, 0, 1.0, False)
     q = tables.q.reshape(2, 3, 2)
     bonus = 0.5 * 7 * 2 * 0.01
@@ -136,16 +157,24 @@ def test_estimates_never_grow_where_they_are_monotone():
     assert tables.q[6] == pytest.approx(0.5, abs=1e-6)
 
 
-@pytest.mark.parametrize("algorithm", [ls.ucbvi_bernstein(c=0.01), ls.mvp(c=0.001), ls.ucrl2(c=0.05), ls.ucbvi(c=0.01, pooled=True)])
+@pytest.mark.parametrize(
+    "algorithm",
+    [ls.ucbvi_bernstein(c=0.01), ls.mvp(c=0.001), ls.ucrl2(c=0.05), ls.ucbvi(c=0.01, pooled=True)],
+)
 def test_replanning_what_changed_is_replanning_everything(algorithm):
-    """A plan from scratch, all cells dirty, gives the same bits as the one that works out what changed."""
+    """A plan from scratch, all cells dirty, gives the same bits as the one that works out what
+    changed.
+    """
     mdp = PROBLEMS["per-step"]()
     learner = learner_for(mdp, algorithm, 200)
     for k in range(200):
         learner.tell(*play_episode(mdp, learner.policy, 0, k))
         if learner._family.tables.dirty.any():
             continue
-        rule, tables = learner._family.rule, type(learner._family.tables)(*(a.copy() for a in learner._family.tables))
+        rule, tables = (
+            learner._family.rule,
+            type(learner._family.tables)(*(a.copy() for a in learner._family.tables)),
+        )
         tables.dirty[:] = True
         kernels.plan(rule, tables, 0, 1.0, False)
         assert tables.q.tobytes() == learner._family.tables.q.tobytes()
@@ -157,8 +186,11 @@ def test_the_most_favourable_law_by_hand():
     tables.values[3:6] = 0.0, 2.0, 1.0
     kernels.order_by_value(rule, tables, 3)
     assert tables.order.tolist() == [0, 2, 1]
-    # 1/4, 1/2, 1/4 on values 0, 2, 1: a distance of 0.6 moves 0.3, a quarter from state 0 and 0.05 from state 2
-    assert kernels.favourable(rule, tables, tables.records[0], 3, 0.6) == pytest.approx(0.8 * 2 + 0.2 * 1)
+    # 1/4, 1/2, 1/4 on values 0, 2, 1: a distance of 0.6 moves 0.3, a quarter from state 0 and 0.05
+    # from state 2
+    assert kernels.favourable(rule, tables, tables.records[0], 3, 0.6) == pytest.approx(
+        0.8 * 2 + 0.2 * 1
+    )
     assert kernels.favourable(rule, tables, tables.records[0], 3, 9.0) == pytest.approx(2.0)
     assert kernels.favourable(rule, tables, tables.records[0], 3, 0.0) == pytest.approx(1.25)
     assert not tables.scratch.any()
@@ -174,7 +206,7 @@ def test_rmax_knows_what_it_has_seen_often_enough():
     assert tables.q[6] == 0.5
 
 
-# ---- stages ----------------------------------------------------------------------------------------------------------
+# ---- stages --------------------------------------------------------------------------------------
 
 
 def test_a_stage_by_hand():
@@ -190,12 +222,18 @@ def test_a_stage_by_hand():
 
 
 def test_a_reference_by_hand():
-    """Two steps, one state, one action: stages of 2 and 3 visits, the reference fixed at the third visit."""
-    learner = ls.Learner(ls.ucb_advantage(c=1e-6, reference=3), horizon=2, states=1, actions=1, episodes=10)
+    """Two steps, one state, one action: stages of 2 and 3 visits, the reference fixed at the third
+    visit.
+    """
+    learner = ls.Learner(
+        ls.ucb_advantage(c=1e-6, reference=3), horizon=2, states=1, actions=1, episodes=10
+    )
     rows, cells = learner._family.tables.rows, learner._family.tables.cells
     assert rows["reference"].tolist() == [2, 2, 0]
     learner.tell([[0, 0]] * 2, [[0, 0]] * 2, [[0.5, 0.25]] * 2)
-    assert learner.values[:, 0] == pytest.approx([0.5 + 1, 0.25, 0], abs=1e-3)  # step 0 has seen the value 1 of step 1 twice
+    assert learner.values[:, 0] == pytest.approx(
+        [0.5 + 1, 0.25, 0], abs=1e-3
+    )  # step 0 has seen the value 1 of step 1 twice
     learner.tell([0, 0], [0, 0], [0.5, 0.25])
     assert rows["reference"] == pytest.approx([1.5, 0.25, 0], abs=1e-3)
     learner.tell([[0, 0]] * 2, [[0, 0]] * 2, [[0.5, 0.25]] * 2)
@@ -203,7 +241,7 @@ def test_a_reference_by_hand():
     assert learner.values[:, 0] == pytest.approx([0.75, 0.25, 0], abs=1e-3)
 
 
-# ---- posterior samples -----------------------------------------------------------------------------------------------
+# ---- posterior samples ---------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("shape", [0.05, 0.5, 1.0, 1.5, 40.0])
@@ -222,19 +260,32 @@ def test_sampled_laws_have_the_posterior_mean_and_variance():
     draws = []
     for i in range(4000):
         tables.counter[0] = 0
-        draws.append(kernels.sampled_mean(rule, tables, tables.records[0], 3, np.uint64(i), tables.counter))
+        draws.append(
+            kernels.sampled_mean(rule, tables, tables.records[0], 3, np.uint64(i), tables.counter)
+        )
     law = stats.beta(4, 3)
     assert np.mean(draws) == pytest.approx(law.mean(), abs=5 * law.std() / math.sqrt(4000))
     assert np.std(draws) == pytest.approx(law.std(), rel=0.08)
 
 
 def test_sampled_rewards_are_as_spread_as_the_rewards():
-    """Rewards 0 and 1 have the posterior Beta(1 + 3, 1 + 5): Kolmogorov and Smirnov, false-alarm rate 10^-4; equal ones stay near."""
+    """Rewards 0 and 1 have the posterior Beta(1 + 3, 1 + 5): Kolmogorov and Smirnov, false-alarm
+    rate 10^-4; equal ones stay near.
+    """
     rule, tables = family(ls.psrl())
-    note(rule, tables, *[(1, 0, 0, 1.0, 0)] * 3, *[(1, 0, 0, 0.0, 0)] * 5, *[(1, 1, 0, 0.3, 0)] * 1000)
+    note(
+        rule,
+        tables,
+        *[(1, 0, 0, 1.0, 0)] * 3,
+        *[(1, 0, 0, 0.0, 0)] * 5,
+        *[(1, 1, 0, 0.3, 0)] * 1000,
+    )
 
     def draws(record):
-        return [kernels.sampled_reward(record, np.uint64(i), np.zeros(1, dtype=np.uint64)) for i in range(3000)]
+        return [
+            kernels.sampled_reward(record, np.uint64(i), np.zeros(1, dtype=np.uint64))
+            for i in range(3000)
+        ]
 
     assert stats.kstest(draws(tables.records[6]), stats.beta(4, 6).cdf).pvalue > 1e-4
     equal = draws(tables.records[8])
@@ -248,21 +299,31 @@ def test_a_tiny_prior_puts_all_mass_on_one_state():
     rule, tables = family(ls.psrl(prior=1e-300))
     tables.values[3:6] = 5.0, 6.0, 7.0
     tables.counter[0] = 0
-    assert kernels.sampled_mean(rule, tables, tables.records[0], 3, np.uint64(3), tables.counter) in (5.0, 6.0, 7.0)
+    assert kernels.sampled_mean(
+        rule, tables, tables.records[0], 3, np.uint64(3), tables.counter
+    ) in (5.0, 6.0, 7.0)
 
 
 def test_streams_of_a_learner_are_its_own():
-    own = {int(learner_stream(seed, purpose)) for seed in range(300) for purpose in (SAMPLES, MEMBERS)}
+    own = {
+        int(learner_stream(seed, purpose)) for seed in range(300) for purpose in (SAMPLES, MEMBERS)
+    }
     assert len(own | {int(stream_key(seed)) for seed in range(300)}) == 900
 
 
-# ---- mixtures --------------------------------------------------------------------------------------------------------
+# ---- mixtures ------------------------------------------------------------------------------------
 
 
 def test_rows_switch_when_the_law_of_their_actions_changes():
-    changes = np.array([[0, 0, 0, 1, 0, 0], [3, 0, 0, 0, 1, 0], [4, 0, 0, 0, 1, 1], [4, 1, 0, 2, 2, 2]])
+    changes = np.array(
+        [[0, 0, 0, 1, 0, 0], [3, 0, 0, 0, 1, 0], [4, 0, 0, 0, 1, 1], [4, 1, 0, 2, 2, 2]]
+    )
     history = ls.History(changes)
-    assert (history.members, history.local_switches, history.deployments) == (3, 3, 3)  # after episode 3 two members traded places
+    assert (history.members, history.local_switches, history.deployments) == (
+        3,
+        3,
+        3,
+    )  # after episode 3 two members traded places
 
 
 def test_each_episode_plays_a_member_of_the_mixture():
@@ -286,10 +347,15 @@ def test_each_episode_plays_a_member_of_the_mixture():
 
 
 def test_a_model_too_large_is_refused_before_it_is_made(monkeypatch):
-    with pytest.raises(ValueError, match=r"counts of H = 1000, S = 100000, A = 1000 need [\d,.]+ GiB, and this machine has"):
+    with pytest.raises(
+        ValueError,
+        match=r"counts of H = 1000, S = 100000, A = 1000 need [\d,.]+ GiB, and this machine has",
+    ):
         family(ls.ucbvi(), H=1, S=1, A=1)
         rule = compile_plan_rule(ls.ucbvi(), Size(1, 1, 1, 10), np.ones((1, 1, 1), dtype=bool))
-        fresh_plan_tables(rule._replace(H=1000, S=100_000, A=1000), np.ones((1, 1, 1), dtype=bool), 0)
+        fresh_plan_tables(
+            rule._replace(H=1000, S=100_000, A=1000), np.ones((1, 1, 1), dtype=bool), 0
+        )
     learner = ls.Learner(ls.ucbvi(), horizon=2, states=3, actions=2, episodes=100)
     monkeypatch.setattr(planning_module.os, "sysconf", lambda _: 1)
     learner.tell([0, 0], [0, 0], [0.0, 0.0])

@@ -16,21 +16,49 @@ import lowswitch as ls
 from conftest import ALGORITHMS, PROBLEMS
 from exam import MACHINES, RULES, Kept, same_rounds, same_run, sequential
 from lowswitch import concurrent
-from lowswitch.concurrent import cluster as cluster_module
-from lowswitch.concurrent import crew as crew_module
-from lowswitch.concurrent.cluster import Ray
-from lowswitch.concurrent.fleets import FleetError, InProcess
-from lowswitch.concurrent.sources import PlayError, Tabular
-from test_fleets import NONE, H, Toy, Trouble, children, die, everybody_up, hang, lives, raise_error, same, some_changes, until, zeros
+from lowswitch.machines import cluster as cluster_module
+from lowswitch.machines import crew as crew_module
+from lowswitch.machines.cluster import Ray
+from lowswitch.machines.fleets import FleetError, InProcess
+from lowswitch.machines.sources import PlayError, Tabular
+from test_fleets import (
+    NONE,
+    H,
+    Toy,
+    Trouble,
+    children,
+    die,
+    everybody_up,
+    hang,
+    lives,
+    raise_error,
+    same,
+    some_changes,
+    until,
+    zeros,
+)
 
 CPUS = 4
 TESTS = str(pathlib.Path(__file__).parent)
 
 
-# ---- addresses -------------------------------------------------------------------------------------------------------
+# ---- addresses -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("address", ["", "head", "head:", "head:port", "head:0", "head:99999", "http://head:6379", "head:1:2", "a b:1"])
+@pytest.mark.parametrize(
+    "address",
+    [
+        "",
+        "head",
+        "head:",
+        "head:port",
+        "head:0",
+        "head:99999",
+        "http://head:6379",
+        "head:1:2",
+        "a b:1",
+    ],
+)
 def test_a_malformed_address_is_refused(address):
     with pytest.raises(ValueError, match='address must be "host:port", "auto" or "local", not '):
         Ray(address)
@@ -42,7 +70,12 @@ def test_a_number_of_workers_is_no_address():
 
 
 def test_the_ray_client_is_refused():
-    with pytest.raises(ValueError, match="address 'ray://head:10001' is one of the Ray Client, .* submit the script as a Ray job"):
+    with pytest.raises(
+        ValueError,
+        match=(
+            "address 'ray://head:10001' is one of the Ray Client, .* submit the script as a Ray job"
+        ),
+    ):
         Ray("ray://head:10001")
 
 
@@ -63,7 +96,11 @@ def refused(address, reason, limit):
 def test_a_dead_address_is_named_at_once():
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
-    refused(f"127.0.0.1:{port}", f"nothing answers at '127.0.0.1:{port}' .*refused.*; check the address", 5)
+    refused(
+        f"127.0.0.1:{port}",
+        f"nothing answers at '127.0.0.1:{port}' .*refused.*; check the address",
+        5,
+    )
 
 
 def test_an_unknown_host_is_named():
@@ -79,7 +116,10 @@ def test_a_listener_that_is_no_cluster_is_named(monkeypatch):
 
 def test_without_ray_the_message_says_how_to_get_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(ModuleNotFoundError, match=r'Ray is not installed; install it with: pip install "lowswitch\[ray\]"'):
+    with pytest.raises(
+        ModuleNotFoundError,
+        match=r'Ray is not installed; install it with: pip install "lowswitch\[ray\]"',
+    ):
         Ray().open(Toy(), 5, zeros())
 
 
@@ -88,7 +128,10 @@ def test_a_cluster_of_its_own_ends_with_the_crew(monkeypatch, interrupted):
     monkeypatch.setenv("PYTHONPATH", TESTS, prepend=os.pathsep)
     before = set(children(os.getpid()))
     with contextlib.closing(Ray("local", workers=1).open(Toy(), 5, zeros())) as team:
-        same(team.play(NONE, np.arange(9)), InProcess().open(Toy(), 5, zeros()).play(NONE, np.arange(9)))
+        same(
+            team.play(NONE, np.arange(9)),
+            InProcess().open(Toy(), 5, zeros()).play(NONE, np.arange(9)),
+        )
         started = set(children(os.getpid())) - before
         assert started
         if interrupted:
@@ -105,7 +148,7 @@ def interrupt(*_, **__):
     raise KeyboardInterrupt
 
 
-# ---- a cluster -------------------------------------------------------------------------------------------------------
+# ---- a cluster -----------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -113,9 +156,22 @@ def cluster():
     from ray.cluster_utils import Cluster
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PYTHONPATH", TESTS, prepend=os.pathsep)  # the nodes must be able to import the sources
-        notice_soon = {"health_check_initial_delay_ms": 0, "health_check_period_ms": 1000, "health_check_failure_threshold": 3}
-        cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 2, "include_dashboard": False, "_system_config": notice_soon})
+        patch.setenv(
+            "PYTHONPATH", TESTS, prepend=os.pathsep
+        )  # the nodes must be able to import the sources
+        notice_soon = {
+            "health_check_initial_delay_ms": 0,
+            "health_check_period_ms": 1000,
+            "health_check_failure_threshold": 3,
+        }
+        cluster = Cluster(
+            initialize_head=True,
+            head_node_args={
+                "num_cpus": 2,
+                "include_dashboard": False,
+                "_system_config": notice_soon,
+            },
+        )
         cluster.add_node(num_cpus=1)
         cluster.add_node(num_cpus=1)
         yield cluster
@@ -142,7 +198,10 @@ def opened(connected):
 
 def test_a_crew_ends_the_connection_that_it_made(cluster):
     with contextlib.closing(Ray(cluster.address, workers=1).open(Toy(), 5, zeros())) as team:
-        same(team.play(NONE, np.arange(9)), InProcess().open(Toy(), 5, zeros()).play(NONE, np.arange(9)))
+        same(
+            team.play(NONE, np.arange(9)),
+            InProcess().open(Toy(), 5, zeros()).play(NONE, np.arange(9)),
+        )
     assert not ray.is_initialized()
     team.close()
 
@@ -162,8 +221,13 @@ def test_actors_play_what_one_process_plays(opened):
 
 def test_the_tables_play_as_they_do_here(opened):
     mdp = PROBLEMS["sparse-bernoulli"]()
-    policy = np.zeros((mdp.horizon, mdp.states), dtype=np.int64) + mdp.actions_allowed.argmax(axis=2)
-    team, solo = opened(Ray(workers=1), Tabular(mdp), policy), InProcess().open(Tabular(mdp), 5, policy)
+    policy = np.zeros((mdp.horizon, mdp.states), dtype=np.int64) + mdp.actions_allowed.argmax(
+        axis=2
+    )
+    team, solo = (
+        opened(Ray(workers=1), Tabular(mdp), policy),
+        InProcess().open(Tabular(mdp), 5, policy),
+    )
     same(team.play(NONE, np.arange(500)), solo.play(NONE, np.arange(500)))
 
 
@@ -194,14 +258,22 @@ class Naps(Toy):
 def test_actors_killed_from_outside_are_replaced(opened):
     team = everybody_up(opened(Ray(workers=3), Naps()))
     victims = team.seats[:2]
-    with meanwhile(lambda: [ray.kill(seat.worker.actor) for seat in victims], when=lambda: all(seat.piece for seat in victims)):
-        same(team.play(NONE, np.arange(100)), InProcess().open(Toy(), 5, zeros()).play(NONE, np.arange(100)))
+    with meanwhile(
+        lambda: [ray.kill(seat.worker.actor) for seat in victims],
+        when=lambda: all(seat.piece for seat in victims),
+    ):
+        same(
+            team.play(NONE, np.arange(100)),
+            InProcess().open(Toy(), 5, zeros()).play(NONE, np.arange(100)),
+        )
     assert team.lost == 2
 
 
 def test_a_failing_environment_is_a_play_error_with_the_actors_traceback(opened):
     team = opened(Ray(workers=2), Trouble(raise_error, 12))
-    with pytest.raises(PlayError, match="episode 12, step 3, machine 2: the valve is stuck") as failed:
+    with pytest.raises(
+        PlayError, match="episode 12, step 3, machine 2: the valve is stuck"
+    ) as failed:
         team.play(NONE, np.arange(10, 20))
     assert "OSError: no contact" in str(failed.value.__cause__)
 
@@ -222,19 +294,31 @@ def test_a_second_interrupt_leaves_no_actor_behind(opened, monkeypatch):
 
 
 def test_actors_that_cannot_start_say_why(opened):
-    with pytest.raises(FleetError, match="(?s)3 workers in a row died while starting, .*no licence for the simulator"):
+    with pytest.raises(
+        FleetError,
+        match="(?s)3 workers in a row died while starting, .*no licence for the simulator",
+    ):
         opened(Ray(workers=2), FailsAtStart())
 
 
 def test_a_full_cluster_is_an_error_in_bounded_time(opened, monkeypatch):
     everybody_up(opened(Ray(workers=CPUS), Toy()))
     monkeypatch.setattr(crew_module, "START_SECONDS", 1.0)
-    with pytest.raises(FleetError, match="no worker became available within 1 s; see with `ray status` whether the cluster has free CPUs"):
+    with pytest.raises(
+        FleetError,
+        match=(
+            "no worker became available within 1 s; see with `ray status` whether the cluster has"
+            " free CPUs"
+        ),
+    ):
         opened(Ray(workers=1, patience=1.0), Toy())
 
 
 def test_a_process_is_connected_to_one_cluster_only(opened, connected):
-    with pytest.raises(FleetError, match="connected to the Ray cluster at .*, not to '127.0.0.1:1'; leave the address out"):
+    with pytest.raises(
+        FleetError,
+        match="connected to the Ray cluster at .*, not to '127.0.0.1:1'; leave the address out",
+    ):
         opened(Ray("127.0.0.1:1"), Toy())
     port = connected.address.split(":")[1]
     opened(Ray(f"127.0.0.1:{port}", workers=1), Toy())
@@ -244,13 +328,21 @@ def test_a_node_may_go_in_the_middle_of_a_round(opened, connected):
     node = connected.add_node(num_cpus=1)
     team = everybody_up(opened(Ray(patience=20.0), Naps()))
     assert len(team.seats) == CPUS + 1
-    with meanwhile(lambda: connected.remove_node(node, allow_graceful=False), when=lambda: all(seat.piece for seat in team.seats)):
-        same(team.play(NONE, np.arange(400)), InProcess().open(Toy(), 5, zeros()).play(NONE, np.arange(400)))
+    with meanwhile(
+        lambda: connected.remove_node(node, allow_graceful=False),
+        when=lambda: all(seat.piece for seat in team.seats),
+    ):
+        same(
+            team.play(NONE, np.arange(400)),
+            InProcess().open(Toy(), 5, zeros()).play(NONE, np.arange(400)),
+        )
     assert team.lost == 1
-    assert sum(seat.worker.up for seat in team.seats) == CPUS  # there is no room for the fifth, and the others did not wait for it
+    assert (
+        sum(seat.worker.up for seat in team.seats) == CPUS
+    )  # there is no room for the fifth, and the others did not wait for it
 
 
-# ---- whole runs ------------------------------------------------------------------------------------------------------
+# ---- whole runs ----------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -290,12 +382,17 @@ class Disturbed:
         return getattr(self.team, name)
 
 
-def test_a_run_survives_an_actor_and_a_node(connected, two_actors):  # who have two CPUs, so that every node is needed
+def test_a_run_survives_an_actor_and_a_node(
+    connected, two_actors
+):  # who have two CPUs, so that every node is needed
     node = connected.add_node(num_cpus=1)
     source, algorithm = concurrent.Gymnasium("FrozenLake-v1", horizon=20), ls.ucb2_hoeffding(c=0.05)
 
     def kill(team):
-        return meanwhile(lambda: ray.kill(team.seats[0].worker.actor), when=lambda: team.seats[0].piece is not None)
+        return meanwhile(
+            lambda: ray.kill(team.seats[0].worker.actor),
+            when=lambda: team.seats[0].piece is not None,
+        )
 
     def take_down():
         connected.remove_node(node, allow_graceful=False)

@@ -12,12 +12,17 @@ from lowswitch import report
 @pytest.fixture(scope="module")
 def results():
     mdp = PROBLEMS["dense"]()
-    return {name: ls.simulate(mdp, ALGORITHMS[name], episodes=2000, seeds=4) for name in ("ucb-h", "ucb2-h")}
+    return {
+        name: ls.simulate(mdp, ALGORITHMS[name], episodes=2000, seeds=4)
+        for name in ("ucb-h", "ucb2-h")
+    }
 
 
 def test_students_interval_by_hand():
     # four values with mean 3 and standard deviation sqrt(10/3); t_{0.975, 3} = 3.182446
-    assert report.half_width(np.array([1.0, 2.0, 4.0, 5.0])) == pytest.approx(3.182446 * math.sqrt(10 / 3) / 2, rel=1e-6)
+    assert report.half_width(np.array([1.0, 2.0, 4.0, 5.0])) == pytest.approx(
+        3.182446 * math.sqrt(10 / 3) / 2, rel=1e-6
+    )
     assert math.isnan(report.half_width(np.array([1.0])))
 
 
@@ -28,7 +33,11 @@ def test_means_are_printed_to_a_sensible_precision():
 
 
 def test_means_in_words():
-    costs = {"regret": np.array([1795.5, 1796.5]), "local_switches": np.array([7, 8]), "deployments": np.array([3, 3])}
+    costs = {
+        "regret": np.array([1795.5, 1796.5]),
+        "local_switches": np.array([7, 8]),
+        "deployments": np.array([3, 3]),
+    }
     assert report.means(**costs) == "regret 1,796, local switches 7.50, deployments 3"
     assert report.means(regret=np.array([math.nan])) == "regret unknown"
 
@@ -61,11 +70,17 @@ def test_costs_against_the_baseline_by_hand(results):
 def test_figures_are_written_whole(results, ending, tmp_path):
     figure = ls.plot(results, path=tmp_path / f"figure.{ending}", title="dense")
     assert (tmp_path / f"figure.{ending}").stat().st_size > 10_000
-    assert [axes.get_title() for axes in figure.axes] == ["dense: regret", "dense: local switches", "dense: deployments"]
+    assert [axes.get_title() for axes in figure.axes] == [
+        "dense: regret",
+        "dense: local switches",
+        "dense: deployments",
+    ]
     assert all(axes.get_xlabel() and axes.get_ylabel() for axes in figure.axes)
     lines = figure.axes[0].get_lines()
     assert [line.get_label() for line in lines] == ["ucb-h", "ucb2-h"]
-    np.testing.assert_array_equal(lines[1].get_ydata(), results["ucb2-h"].curves.regret.mean(axis=0))
+    np.testing.assert_array_equal(
+        lines[1].get_ydata(), results["ucb2-h"].curves.regret.mean(axis=0)
+    )
 
 
 def test_one_run_or_a_list_will_do(results, tmp_path):
@@ -76,7 +91,10 @@ def test_one_run_or_a_list_will_do(results, tmp_path):
 
 @pytest.mark.parametrize(
     ("path", "message"),
-    [("figure.bmp", r"must end in .png, .svg, .pdf, not 'figure.bmp'"), ("no/such/folder.png", "cannot write")],
+    [
+        ("figure.bmp", r"must end in .png, .svg, .pdf, not 'figure.bmp'"),
+        ("no/such/folder.png", "cannot write"),
+    ],
 )
 def test_figures_that_cannot_be_written(results, path, message):
     with pytest.raises(ValueError, match=message):
@@ -92,7 +110,7 @@ def test_nothing_to_plot():
         ls.plot([])
 
 
-# ---- long names --------------------------------------------------------------------------------------------------------
+# ---- long names ----------------------------------------------------------------------------------
 
 LONG = "psrl:prior=0.1,rewards=mean,members=128,schedule=whole/4.0/10,deployments=10,last=greedy"
 PROBLEM = "random-mdp:states=4,actions=2,horizon=6"
@@ -113,7 +131,9 @@ def boxes(figure):
     return [figure.transFigure.inverted().transform(part.get_window_extent()) for part in parts]
 
 
-@pytest.mark.parametrize("names", [["ucb-h", "ucb2-h"], [f"{LONG},p=0.{i}" for i in range(1, 6)], [LONG + LONG]])
+@pytest.mark.parametrize(
+    "names", [["ucb-h", "ucb2-h"], [f"{LONG},p=0.{i}" for i in range(1, 6)], [LONG + LONG]]
+)
 @pytest.mark.parametrize("titles", [["dense"], [PROBLEM], [PROBLEM + "," + PROBLEM, "dense"]])
 def test_nothing_is_cut_off(results, names, titles):
     run = results["ucb-h"]

@@ -1,4 +1,6 @@
-"""The reproduction: resumable, whole, and its verdicts turn when the learner is broken on purpose."""
+"""The reproduction: resumable, whole, and its verdicts turn when the learner is broken on
+purpose.
+"""
 
 import json
 import sys
@@ -9,14 +11,22 @@ import pytest
 
 import lowswitch
 from conftest import module_of
-from lowswitch import kernels
 from lowswitch.cli import main
+from lowswitch.kernels import core as kernels
 from lowswitch.reproduce import CLAIMS, reproduce
 from lowswitch.reproduce.lab import Lab, Size
 from lowswitch.reproduce.machines import count_rounds
 from lowswitch.reproduce.section import Check, Section
 
-TINY = Size(name="tiny", episodes=100_000, seeds=2, pulls=5_000, bandit_runs=20, plain_episodes=150, plain_seeds=2)
+TINY = Size(
+    name="tiny",
+    episodes=100_000,
+    seeds=2,
+    pulls=5_000,
+    bandit_runs=20,
+    plain_episodes=150,
+    plain_seeds=2,
+)
 RIVER = {"RiverSwim": "riverswim:states=4,horizon=4"}
 LONGER_RIVER = {"RiverSwim": "riverswim:states=5,horizon=6"}
 
@@ -37,7 +47,9 @@ def failing(section):
     return [check.rule for check in section.checks if not check.holds]
 
 
-@pytest.mark.parametrize("name", [name for name in CLAIMS if name not in ("bandits", "lower-bound")])
+@pytest.mark.parametrize(
+    "name", [name for name in CLAIMS if name not in ("bandits", "lower-bound")]
+)
 def test_the_sound_learner_keeps_every_rule(lab, name):
     section = CLAIMS[name](lab)
     assert section.name == name
@@ -47,13 +59,22 @@ def test_the_sound_learner_keeps_every_rule(lab, name):
 
 
 def test_rounds_by_hand():
-    history = lowswitch.History(np.array([[2, 0, 0, 1], [2, 1, 0, 1], [3, 0, 0, 0], [9, 0, 0, 1]]))  # phases of 3, 1, 6 and 2 episodes
-    assert [count_rounds(history, 12, M) for M in (1, 2, 3, 100)] == [12, 2 + 1 + 3 + 1, 1 + 1 + 2 + 1, 4]
+    history = lowswitch.History(
+        np.array([[2, 0, 0, 1], [2, 1, 0, 1], [3, 0, 0, 0], [9, 0, 0, 1]])
+    )  # phases of 3, 1, 6 and 2 episodes
+    assert [count_rounds(history, 12, M) for M in (1, 2, 3, 100)] == [
+        12,
+        2 + 1 + 3 + 1,
+        1 + 1 + 2 + 1,
+        4,
+    ]
 
 
 BREAKS = {
     "swapped alpha": {
-        '(1 - alpha) * cell["q"] + alpha * (reward + next_value) + bonus': 'alpha * cell["q"] + (1 - alpha) * (reward + next_value) + bonus'
+        '(1 - alpha) * cell["q"] + alpha * (reward + next_value) + bonus': (
+            'alpha * cell["q"] + (1 - alpha) * (reward + next_value) + bonus'
+        )
     },
     "misprinted W_t": {"squares * share - mean * mean": "(squares - total * total) * share"},
     "whole-table copy": {
@@ -121,7 +142,13 @@ def test_the_page_figures_and_numbers_are_written(lab, tmp_path):
         assert all(check.measured.split(",")[0] in page for check in section.checks)
     assert page.count("data:image/png;base64,") == 1
     assert "http" not in page.replace("http-equiv", "")  # nothing is fetched
-    assert {path.name for path in tmp_path.iterdir()} == {"cache", "ucb2-h-errata.html", "ucb2-h-errata.json", "ucb2-h.png", "ucb2-h.svg"}
+    assert {path.name for path in tmp_path.iterdir()} == {
+        "cache",
+        "ucb2-h-errata.html",
+        "ucb2-h-errata.json",
+        "ucb2-h.png",
+        "ucb2-h.svg",
+    }
     numbers = json.loads((tmp_path / "ucb2-h-errata.json").read_text())
     assert numbers["size"]["episodes"] == TINY.episodes
     assert numbers["claims"]["ucb2-h"]["verdict"] == sections[0].verdict
@@ -154,14 +181,21 @@ def test_each_section_has_its_own_seconds(tmp_path, capsys, monkeypatch):
     def two_claims(*_, **__):
         for name, took in (("first", 10), ("second", 20)):
             now[0] += took
-            yield Section(name=name, title="", claim="", method="", checks=[Check("rule", "so", True)])
+            yield Section(
+                name=name, title="", claim="", method="", checks=[Check("rule", "so", True)]
+            )
         now[0] += 5
 
     monkeypatch.setattr(sys.modules["lowswitch.cli"].time, "perf_counter", lambda: now[0])
     monkeypatch.setattr(sys.modules["lowswitch.reproduce"], "reproduce", two_claims)
     assert main(["reproduce", "--out", str(tmp_path)]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[:4] == ["first        holds  (10 s)", "second       holds  (20 s)", "", "2 of 2 rules kept  (35 s)"]
+    assert lines[:4] == [
+        "first        holds  (10 s)",
+        "second       holds  (20 s)",
+        "",
+        "2 of 2 rules kept  (35 s)",
+    ]
 
 
 def test_the_command_line(lab, tmp_path, capsys, monkeypatch):

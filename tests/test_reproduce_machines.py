@@ -1,4 +1,6 @@
-"""The sections on many machines: their pieces are right by hand, and a broken rule, path or count turns the verdict."""
+"""The sections on many machines: their pieces are right by hand, and a broken rule, path or count
+turns the verdict.
+"""
 
 import dataclasses
 import sys
@@ -7,14 +9,23 @@ import numpy as np
 import pytest
 
 from lowswitch import History, TabularMDP, concurrent, envs
-from lowswitch.algorithms import ucb2_hoeffding
+from lowswitch.algorithms.recipes import ucb2_hoeffding
 from lowswitch.reproduce.lab import Lab, Size
 from lowswitch.reproduce.machines import count_rounds
 from lowswitch.reproduce.mistakes import losing_actions, mistakes
 from lowswitch.reproduce.rounds import _seeds, rounds
 from lowswitch.reproduce.traffic import Traffic
 
-TINY = Size(name="tiny", episodes=100_000, seeds=1, pulls=1, bandit_runs=1, plain_episodes=1, plain_seeds=1, machines=(1, 2, 10, 100))
+TINY = Size(
+    name="tiny",
+    episodes=100_000,
+    seeds=1,
+    pulls=1,
+    bandit_runs=1,
+    plain_episodes=1,
+    plain_seeds=1,
+    machines=(1, 2, 10, 100),
+)
 PROBLEMS = {"RiverSwim": "riverswim:states=4,horizon=4"}
 
 
@@ -22,8 +33,21 @@ PROBLEMS = {"RiverSwim": "riverswim:states=4,horizon=4"}
 def lab(tmp_path, monkeypatch):
     for module in ("machines", "rounds", "mistakes"):
         monkeypatch.setattr(sys.modules[f"lowswitch.reproduce.{module}"], "PROBLEMS", PROBLEMS)
-    sent = Traffic("river", 4, 4, 100, rounds=1, played=100, local_switches=1, bytes_sent=1, bytes_received=4800, same=True)
-    monkeypatch.setattr(sys.modules["lowswitch.reproduce.rounds"], "measure_traffic", lambda *_, **__: sent)
+    sent = Traffic(
+        "river",
+        4,
+        4,
+        100,
+        rounds=1,
+        played=100,
+        local_switches=1,
+        bytes_sent=1,
+        bytes_received=4800,
+        same=True,
+    )
+    monkeypatch.setattr(
+        sys.modules["lowswitch.reproduce.rounds"], "measure_traffic", lambda *_, **__: sent
+    )
     return Lab(tmp_path, TINY, progress=False)
 
 
@@ -33,7 +57,11 @@ def change_runs(monkeypatch):
 
     def change(*, after=lambda run: run, **options):
         real = concurrent.run
-        monkeypatch.setattr(concurrent, "run", lambda *arguments, **given: after(real(*arguments, **given | options)))
+        monkeypatch.setattr(
+            concurrent,
+            "run",
+            lambda *arguments, **given: after(real(*arguments, **given | options)),
+        )
 
     return change
 
@@ -84,12 +112,27 @@ def test_machines_in_the_way_of_each_other_are_found_out(lab, change_runs):
 
 
 def test_a_speed_up_that_does_not_grow_is_found_out(lab, change_runs):
-    change_runs(after=lambda run: dataclasses.replace(run, rounds_curve=np.ceil(run.curves.episodes / run.machines).astype(int)))
+    change_runs(
+        after=lambda run: dataclasses.replace(
+            run, rounds_curve=np.ceil(run.curves.episodes / run.machines).astype(int)
+        )
+    )
     assert "the smaller eps, the greater the speed-up" in broken(rounds(lab))
 
 
 def test_workers_that_talk_too_much_are_found_out():
-    sent = Traffic("river", 4, 4, 100, rounds=10, played=1000, local_switches=1, bytes_sent=1, bytes_received=70_000, same=True)
+    sent = Traffic(
+        "river",
+        4,
+        4,
+        100,
+        rounds=10,
+        played=1000,
+        local_switches=1,
+        bytes_sent=1,
+        bytes_received=70_000,
+        same=True,
+    )
     assert sent.data == 12 * 4 * 100
     assert sent.check().measured == "1.46 x"
     assert not sent.check().holds
@@ -97,11 +140,13 @@ def test_workers_that_talk_too_much_are_found_out():
 
 @pytest.mark.parametrize("machines", [1, 3, 100])
 def test_rounds_as_counted_are_rounds_as_played(machines):
-    run = concurrent.run(envs.make(PROBLEMS["RiverSwim"]), ucb2_hoeffding(c=0.05), 500, machines=machines)
+    run = concurrent.run(
+        envs.make(PROBLEMS["RiverSwim"]), ucb2_hoeffding(c=0.05), 500, machines=machines
+    )
     assert count_rounds(run.history[0], 500, machines) == run.rounds
 
 
-# ---- mistakes --------------------------------------------------------------------------------------------------------
+# ---- mistakes ------------------------------------------------------------------------------------
 
 
 def test_losing_actions_by_hand():
@@ -115,7 +160,9 @@ def test_losing_actions_count_how_often_a_state_is_met():
     transitions = np.zeros((2, 2, 2))
     transitions[:, :, 0], transitions[:, :, 1] = 0.75, 0.25
     mdp = TabularMDP(transitions, np.array([[1.0, 1.0], [1.0, 0.0]]), horizon=3)
-    assert losing_actions(mdp, np.ones((3, 2), dtype=int), 0.5) == pytest.approx(0.5)  # state 1, at two steps, with probability 1/4
+    assert losing_actions(mdp, np.ones((3, 2), dtype=int), 0.5) == pytest.approx(
+        0.5
+    )  # state 1, at two steps, with probability 1/4
     assert mdp.optimal_value() - mdp.evaluate(np.ones((3, 2), dtype=int)) == pytest.approx(0.5)
 
 
@@ -133,19 +180,23 @@ def test_a_model_that_never_learns_is_found_out(lab, monkeypatch):
     monkeypatch.setattr(
         concurrent,
         "mbie",
-        lambda *arguments, **given: dataclasses.replace(real(*arguments, **given), history=History(np.zeros((0, 4), dtype=int))),
+        lambda *arguments, **given: dataclasses.replace(
+            real(*arguments, **given), history=History(np.zeros((0, 4), dtype=int))
+        ),
     )
     assert "measured, CMBIE makes fewer" in broken(mistakes(lab))
 
 
 def test_mistakes_that_grow_too_fast_in_eps_are_found_out(lab, monkeypatch):
-    monkeypatch.setattr(concurrent.ConcurrentRun, "mistakes", lambda run, mdp, eps: int(1000 / eps**3))
+    monkeypatch.setattr(
+        concurrent.ConcurrentRun, "mistakes", lambda run, mdp, eps: int(1000 / eps**3)
+    )
     found = broken(mistakes(lab))
     assert "UCB2-H: with 10 machines mistakes grow no faster than (1 / eps)^2" in found
     assert "CMBIE: with 10" not in found
 
 
-# ---- the laboratory --------------------------------------------------------------------------------------------------
+# ---- the laboratory ------------------------------------------------------------------------------
 
 
 def test_each_keeps_the_order_and_computes_once(lab):
@@ -175,7 +226,9 @@ def test_a_wait_shows_a_sign_of_life(tmp_path, capsys, monkeypatch):
     seen.clear()
     capsys.readouterr()
     lab.each("more", [["a"]], compute, episodes=1)
-    assert any(line.startswith("more  [........................]   0%  0 s  0 of 1 runs") for line in seen)
+    assert any(
+        line.startswith("more  [........................]   0%  0 s  0 of 1 runs") for line in seen
+    )
 
 
 def test_an_interrupted_part_goes_on(lab):
@@ -186,4 +239,11 @@ def test_an_interrupted_part_goes_on(lab):
 
     with pytest.raises(KeyboardInterrupt):
         lab.each("numbers", [["a"], ["b"]], stumble, episodes=1)
-    assert len(lab.each("numbers", [["a"], ["b"]], lambda place: {"value": np.array(place)}, episodes=1)) == 2
+    assert (
+        len(
+            lab.each(
+                "numbers", [["a"], ["b"]], lambda place: {"value": np.array(place)}, episodes=1
+            )
+        )
+        == 2
+    )

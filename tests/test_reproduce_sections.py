@@ -1,4 +1,6 @@
-"""The sections on bandits and on the lower bound: they hold, their pieces are right by hand, and a broken learner turns the verdict."""
+"""The sections on bandits and on the lower bound: they hold, their pieces are right by hand, and a
+broken learner turns the verdict.
+"""
 
 import copy
 import dataclasses
@@ -22,7 +24,15 @@ from lowswitch.reproduce.lower_bound import (
     where_visited,
 )
 
-TINY = Size(name="tiny", episodes=200_000, seeds=2, pulls=100_000, bandit_runs=40, plain_episodes=1, plain_seeds=1)
+TINY = Size(
+    name="tiny",
+    episodes=200_000,
+    seeds=2,
+    pulls=100_000,
+    bandit_runs=40,
+    plain_episodes=1,
+    plain_seeds=1,
+)
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +48,9 @@ def lab(folder):
 
 def broken(section):
     """The rules that do not hold."""
-    assert section.verdict.startswith("does not hold") == any(not check.holds for check in section.checks)
+    assert section.verdict.startswith("does not hold") == any(
+        not check.holds for check in section.checks
+    )
     return [check.rule for check in section.checks if not check.holds]
 
 
@@ -59,7 +71,7 @@ def test_a_second_time_nothing_is_computed(lab, monkeypatch):
     assert [claim(lab).to_dict() for claim in (ucb2, lower_bound)] == first
 
 
-# ---- bandits ---------------------------------------------------------------------------------------------------------
+# ---- bandits -------------------------------------------------------------------------------------
 
 
 def test_the_settings_are_those_of_auer_et_al():
@@ -68,17 +80,25 @@ def test_the_settings_are_those_of_auer_et_al():
 
 
 def test_the_bandit_formulas_by_hand():
-    assert leading_term([0.9, 0.4, 0.9], alpha=0.5, pulls=100) == pytest.approx(1.5 * 3 * math.log(50 * math.e) / (2 * 0.5))
+    assert leading_term([0.9, 0.4, 0.9], alpha=0.5, pulls=100) == pytest.approx(
+        1.5 * 3 * math.log(50 * math.e) / (2 * 0.5)
+    )
     policy = bandits.ucb2(alpha=0.5)
-    assert policy.regret_bound([0.9, 0.4], pulls=100) == pytest.approx(4.5 * math.log(50 * math.e) + policy.lower_order / 0.5)
-    assert switch_order(A=2, T=200, alpha=0.5) == pytest.approx(2 + 2 * math.log(100) / math.log(1.5))
+    assert policy.regret_bound([0.9, 0.4], pulls=100) == pytest.approx(
+        4.5 * math.log(50 * math.e) + policy.lower_order / 0.5
+    )
+    assert switch_order(A=2, T=200, alpha=0.5) == pytest.approx(
+        2 + 2 * math.log(100) / math.log(1.5)
+    )
 
 
 @pytest.mark.parametrize("alpha", [0.001, 0.09, 0.5])
 @pytest.mark.parametrize("arms", [2, 10])
 def test_the_order_with_constants_is_above_the_explicit_bound(alpha, arms):
     for pulls in (arms, 100, 10**4, 10**6):
-        assert bandits.ucb2(alpha=alpha).switch_bound(arms, pulls) <= switch_order(A=arms, T=pulls, alpha=alpha)
+        assert bandits.ucb2(alpha=alpha).switch_bound(arms, pulls) <= switch_order(
+            A=arms, T=pulls, alpha=alpha
+        )
 
 
 class WrongBandits(Lab):
@@ -93,14 +113,18 @@ class WrongBandits(Lab):
         if isinstance(algorithm, bandits.UCB1Policy):
             return runs
         pulls = np.broadcast_to(runs.curves.pulls, runs.curves.regret.shape)
-        return dataclasses.replace(runs, curves=runs.curves._replace(**{name: cost(pulls) for name, cost in self.costs.items()}))
+        return dataclasses.replace(
+            runs,
+            curves=runs.curves._replace(**{name: cost(pulls) for name, cost in self.costs.items()}),
+        )
 
 
 @pytest.mark.parametrize("power", [1, 0.7])
 def test_regret_that_grows_like_a_power_does_not_hold(folder, power):
     section = ucb2(WrongBandits(folder, regret=lambda pulls: 0.1 * pulls**power))
     assert [rule.split(":")[0] for rule in broken(section)] == [
-        "alpha = 0.09",  # the leading term; the whole bound is too large to be broken in so few pulls
+        # the leading term; the whole bound is too large to be broken in so few pulls
+        "alpha = 0.09",
         "regret grows like log T, not like a power",
         "mean regret at most UCB1's",
     ]
@@ -117,7 +141,7 @@ def test_a_cost_that_is_no_number_does_not_hold(folder):
     assert len(broken(section)) == 4
 
 
-# ---- the lower bound -------------------------------------------------------------------------------------------------
+# ---- the lower bound -----------------------------------------------------------------------------
 
 
 def test_row_by_row_by_hand():
@@ -128,20 +152,29 @@ def test_row_by_row_by_hand():
 
 @pytest.mark.parametrize("A", [4, 8])
 def test_a_row_with_up_to_j_tries_succeeds_with_probability_j_of_a(A):
-    """Phi = J / A and E[n_sw + 1] = J - J (J - 1) / (2 A): the errata on the lower bound, over all places of a*."""
+    """Phi = J / A and E[n_sw + 1] = J - J (J - 1) / (2 A): the errata on the lower bound, over all
+    places of a*.
+    """
     for learner in LEARNERS.values():
         for J in range(1, A + 1):
-            found = [learner(np.array([[need]]), np.random.default_rng(need))[: J - 1] for need in range(A)]
+            found = [
+                learner(np.array([[need]]), np.random.default_rng(need))[: J - 1]
+                for need in range(A)
+            ]
             success = sum(need == 0 or flags.any() for need, flags in enumerate(found)) / A
             tries = sum(len(flags) + 1 for flags in found) / A
             assert success == J / A
             assert tries == pytest.approx(J - J * (J - 1) / (2 * A))
-            assert success <= 2 * tries / (A + 1) + 1e-12  # the corrected inequality, sharp for J = A
+            assert (
+                success <= 2 * tries / (A + 1) + 1e-12
+            )  # the corrected inequality, sharp for J = A
 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_switching_where_a_visit_fails_is_the_learner_itself(seed):
-    """Play the visits one by one: each (h, x) has an order of actions and moves on when its action does not pay."""
+    """Play the visits one by one: each (h, x) has an order of actions and moves on when its action
+    does not pay.
+    """
     generator = np.random.default_rng(seed)
     need = generator.integers(5, size=(3, 4))
     action, found = np.zeros(12, dtype=int), []
@@ -159,21 +192,32 @@ def test_an_episode_visits_each_step_once():
 
 
 def test_settled_regret_without_a_switch_is_one_minus_one_of_a():
-    regret = settled_regret(row_by_row, H=10, S=100, A=4, budgets=np.array([0, 500, 3000]), runs=100) / 10
+    regret = (
+        settled_regret(row_by_row, H=10, S=100, A=4, budgets=np.array([0, 500, 3000]), runs=100)
+        / 10
+    )
     error = regret.std(axis=0, ddof=1) / 10
     assert abs(regret[:, 0].mean() - 3 / 4) < 4 * error[0]  # false alarm: 6e-5
-    assert abs(regret[:, 1].mean() - (3 / 4 - 2 * 500 / 4000)) < 4 * error[1]  # twice the slope of the printed proof
+    assert (
+        abs(regret[:, 1].mean() - (3 / 4 - 2 * 500 / 4000)) < 4 * error[1]
+    )  # twice the slope of the printed proof
     assert (regret[:, 2] == 0).all()  # A - 1 switches for each row
     assert printed_proof_regret([0, 0.5], 4).tolist() == [0.75, 0.25]
 
 
 def test_a_learner_that_never_settles_does_not_hold(lab, monkeypatch):
-    monkeypatch.setitem(LEARNERS, "never settles", lambda need, generator: np.zeros(need.size * 100, dtype=bool))
-    assert [rule.split(":")[0] for rule in broken(lower_bound(lab))] == ["the constant needs the correction"]
+    monkeypatch.setitem(
+        LEARNERS, "never settles", lambda need, generator: np.zeros(need.size * 100, dtype=bool)
+    )
+    assert [rule.split(":")[0] for rule in broken(lower_bound(lab))] == [
+        "the constant needs the correction"
+    ]
 
 
 def test_a_learner_that_knows_better_would_refute_the_bound(lab, monkeypatch):
-    monkeypatch.setitem(LEARNERS, "knows a*", lambda need, generator: np.ones((need > 0).sum(), dtype=bool))
+    monkeypatch.setitem(
+        LEARNERS, "knows a*", lambda need, generator: np.ones((need > 0).sum(), dtype=bool)
+    )
     above, linear = broken(lower_bound(lab))
     assert above.startswith("for every budget N")
     assert linear.startswith("with the corrected budget")
@@ -195,13 +239,27 @@ def test_a_q_learner_with_linear_regret_does_not_hold(folder):
         curve = np.broadcast_to(runs.curves.episodes * 0.5, runs.curves.regret.shape)
         return dataclasses.replace(runs, curves=runs.curves._replace(regret=curve))
 
-    assert [rule.split(":")[0] for rule in broken(lower_bound(WrongRuns(folder, linear)))] == ["UCB2-H learns on the family"]
+    assert [rule.split(":")[0] for rule in broken(lower_bound(WrongRuns(folder, linear)))] == [
+        "UCB2-H learns on the family"
+    ]
 
 
 def test_a_q_learner_without_switches_does_not_hold(folder):
-    section = lower_bound(WrongRuns(folder, lambda runs: dataclasses.replace(runs, local_switches=runs.local_switches * 0)))
-    assert [rule.split(",")[0] for rule in broken(section)] == ["so it must make more switches than the corrected threshold"]
+    section = lower_bound(
+        WrongRuns(
+            folder, lambda runs: dataclasses.replace(runs, local_switches=runs.local_switches * 0)
+        )
+    )
+    assert [rule.split(",")[0] for rule in broken(section)] == [
+        "so it must make more switches than the corrected threshold"
+    ]
 
 
 def test_the_sizes_are_those_of_the_errata():
-    assert [(H * S, A) for H, S, A in SIZES] == [(50, 4), (200, 4), (1000, 4), (1000, 8), (10000, 8)]
+    assert [(H * S, A) for H, S, A in SIZES] == [
+        (50, 4),
+        (200, 4),
+        (1000, 4),
+        (1000, 8),
+        (10000, 8),
+    ]

@@ -6,7 +6,7 @@ from fractions import Fraction
 import pytest
 
 from lowswitch import UCB2, Budget, EveryVisit, Grid, Growth, Stages, Visits, WholePolicy
-from lowswitch.schedules import distinct_powers
+from lowswitch.algorithms.schedules import distinct_powers
 
 
 def test_every_visit_is_a_trigger():
@@ -29,14 +29,16 @@ def test_pure_ucb2_begins_at_two():
 
 
 def test_theory_values_when_the_horizon_is_one():
-    # eta = 1/4, r* = ceil(log 10 / log 1.25) = 11, tau(11) = ceil(11.64) = 12; then 14.55, 18.19, 22.74, 28.42
+    # eta = 1/4, r* = ceil(log 10 / log 1.25) = 11, tau(11) = ceil(11.64) = 12; then 14.55, 18.19,
+    # 22.74, 28.42
     triggers = UCB2().triggers(horizon=1, limit=30)
     assert triggers.every_until == 12
     assert triggers.later == (15, 19, 23, 29)
 
 
 def test_theory_values_when_the_horizon_is_two():
-    # eta = 1/12, r* = ceil(log 40 / log(13/12)) = 47, tau(47) = ceil(43.03) = 44; then 46.6, 50.5, 54.7, 59.3
+    # eta = 1/12, r* = ceil(log 40 / log(13/12)) = 47, tau(47) = ceil(43.03) = 44; then 46.6, 50.5,
+    # 54.7, 59.3
     triggers = UCB2().triggers(horizon=2, limit=60)
     assert triggers.every_until == 44
     assert triggers.later == (47, 51, 55, 60)
@@ -66,7 +68,9 @@ def test_powers_are_rounded_up_exactly(horizon):
 
 def test_below_one_over_eta_every_integer_is_a_trigger():
     horizon = 5
-    early = list(distinct_powers(UCB2().growth(horizon), first=1, limit=2 * horizon * (horizon + 1)))
+    early = list(
+        distinct_powers(UCB2().growth(horizon), first=1, limit=2 * horizon * (horizon + 1))
+    )
     assert early == list(range(2, 2 * horizon * (horizon + 1) + 1))
 
 
@@ -95,17 +99,33 @@ def test_r_star_below_one_is_refused(r_star):
         UCB2(r_star=r_star)
 
 
-# ---- the field -------------------------------------------------------------------------------------------------------
+# ---- the field -----------------------------------------------------------------------------------
 
 
 def test_doubling_and_tripling_written_out():
     assert Growth(2).triggers(horizon=3, limit=20).first(9) == [1, 2, 4, 8, 16]
     assert Growth(3).triggers(horizon=3, limit=100).first(9) == [1, 3, 9, 27, 81]
-    assert Growth(1.5).triggers(horizon=3, limit=30).first(9) == [1, 2, 3, 4, 6, 8, 12, 18, 26]  # 1, 1.5, 2.25, 3.4, 5.1, 7.6, ...
+    assert Growth(1.5).triggers(horizon=3, limit=30).first(9) == [
+        1,
+        2,
+        3,
+        4,
+        6,
+        8,
+        12,
+        18,
+        26,
+    ]  # 1, 1.5, 2.25, 3.4, 5.1, 7.6, ...
 
 
 def test_stages_grow_by_half_when_the_horizon_is_two():
-    assert Stages().triggers(horizon=2, limit=30).first(9) == [2, 5, 9, 15, 24]  # 2 visits, then 3, 4, 6, 9 more
+    assert Stages().triggers(horizon=2, limit=30).first(9) == [
+        2,
+        5,
+        9,
+        15,
+        24,
+    ]  # 2 visits, then 3, 4, 6, 9 more
     assert Stages().triggers(horizon=1, limit=40).first(9) == [1, 3, 7, 15, 31]
     assert Stages().triggers(horizon=5, limit=4) == (0, ())
 
@@ -119,7 +139,26 @@ def test_grids_written_out():
     assert Grid("geometric", 3).grid(1000) == (10, 100)
     # minimax, 3 batches: a = K^(1 / (2 - 1/4)) = K^(4/7); u_2 = a^(3/2) = K^(6/7)
     assert Grid("minimax", 3).grid(10**7) == (10**4, 10**6)
-    assert Grid("geometric", 50).grid(20) == (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18)  # ends that fall together
+    assert Grid("geometric", 50).grid(20) == (
+        1,
+        2,
+        3,
+        4,
+        5,
+        6,
+        7,
+        8,
+        9,
+        10,
+        11,
+        12,
+        13,
+        14,
+        15,
+        16,
+        17,
+        18,
+    )  # ends that fall together
     assert Grid((5, 50, 500)).grid(500) == (5, 50)
     assert Grid((5, 50, 500)).grid(40) == (5,)
     assert Grid("equal", 1).grid(10) == ()
@@ -128,19 +167,40 @@ def test_grids_written_out():
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: Grid((5, 50)).grid(51), "the grid ends at episode 50, before the last of 51; add 51 as the last end"),
+        (
+            lambda: Grid((5, 50)).grid(51),
+            "the grid ends at episode 50, before the last of 51; add 51 as the last end",
+        ),
         (lambda: Grid((5, 5)), r"the ends of a grid must increase, .* not \(5, 5\)"),
         (lambda: Grid((5, 3)), "must increase"),
         (lambda: Grid(()), "at least one"),
         (lambda: Grid((0, 3)), "whole number of at least 1, not 0"),
         (lambda: Grid(7), "must be whole numbers in increasing order, not 7"),
-        (lambda: Grid("even", 3), 'a grid is "equal", "geometric", "minimax" or the ends of its batches, not \'even\''),
-        (lambda: Grid("equal"), "the size of a grid must be a whole number of at least 1, not None"),
+        (
+            lambda: Grid("even", 3),
+            'a grid is "equal", "geometric", "minimax" or the ends of its batches, not \'even\'',
+        ),
+        (
+            lambda: Grid("equal"),
+            "the size of a grid must be a whole number of at least 1, not None",
+        ),
         (lambda: Grid((3, 4), 2), "a grid given by its ends has no other size"),
-        (lambda: Budget(schedule=Growth(2), deployments=0), "a budget of deployments must be a whole number of at least 1, not 0"),
-        (lambda: Budget(schedule=Growth(2), switches=-3), "a budget of switches must be a whole number of at least 1, not -3"),
-        (lambda: Budget(schedule=Growth(2)), "a budget needs a number of deployments or of switches"),
-        (lambda: Budget(schedule="growth", switches=3), "a budget is put on a schedule such as Growth"),
+        (
+            lambda: Budget(schedule=Growth(2), deployments=0),
+            "a budget of deployments must be a whole number of at least 1, not 0",
+        ),
+        (
+            lambda: Budget(schedule=Growth(2), switches=-3),
+            "a budget of switches must be a whole number of at least 1, not -3",
+        ),
+        (
+            lambda: Budget(schedule=Growth(2)),
+            "a budget needs a number of deployments or of switches",
+        ),
+        (
+            lambda: Budget(schedule="growth", switches=3),
+            "a budget is put on a schedule such as Growth",
+        ),
         (lambda: Growth(1), "a growth factor must be a number above 1, not 1"),
         (lambda: WholePolicy(math.nan), "a growth factor must be a number above 1, not nan"),
         (lambda: WholePolicy(2, least=0), "least must be a whole number of at least 1, not 0"),

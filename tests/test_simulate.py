@@ -15,12 +15,12 @@ import pytest
 
 import lowswitch as ls
 from conftest import ALGORITHMS, PROBLEMS, random_tables
-from lowswitch import kernels
 from lowswitch import progress as progress_module
+from lowswitch.kernels import core as kernels
+from lowswitch.kernels.streams import stream_key
 from lowswitch.progress import Progress
 from lowswitch.reproduce.plain import play_plain
 from lowswitch.simulate import checkpoints
-from lowswitch.streams import stream_key
 from lowswitch.threads import Pace
 
 EPISODES = 1000
@@ -55,7 +55,10 @@ def test_the_history_says_everything(mdp, algorithm):
         rows = history.changes[:, :3].tolist()
         assert len(set(map(tuple, rows))) == len(rows)  # a row changes at most once in an episode
         for episodes, switches, deployments in zip(
-            runs.curves.episodes, runs.curves.local_switches[i], runs.curves.deployments[i], strict=True
+            runs.curves.episodes,
+            runs.curves.local_switches[i],
+            runs.curves.deployments[i],
+            strict=True,
         ):
             before = ls.History(history.changes[history.episode < episodes])
             assert (before.local_switches, before.deployments) == (switches, deployments)
@@ -87,7 +90,12 @@ def test_the_pieces_of_a_run_do_not_matter(mdp, name, size, monkeypatch):
 
 def test_switches_stay_within_the_explicit_bound(mdp, algorithm):
     runs = ls.simulate(mdp, algorithm, episodes=EPISODES, seeds=4)
-    size = {"horizon": mdp.horizon, "states": mdp.states, "actions": mdp.actions, "episodes": EPISODES}
+    size = {
+        "horizon": mdp.horizon,
+        "states": mdp.states,
+        "actions": mdp.actions,
+        "episodes": EPISODES,
+    }
     assert (runs.local_switches <= algorithm.switch_bound(**size)).all()
     assert (runs.deployments <= min(EPISODES, algorithm.deployment_bound(**size))).all()
     if runs.policy.ndim == 3:  # the members of a mixture may trade places, which is no switch
@@ -98,23 +106,32 @@ def test_switches_stay_within_the_explicit_bound(mdp, algorithm):
 def test_doubling_planners_deploy_a_logarithm_of_times(mdp, name):
     """N_gl <= H S A (1 + log2 K): Zhang, Chen, Lee, Du 2024, section 3.1."""
     runs = ls.simulate(mdp, ALGORITHMS[name], episodes=4000, seeds=2)
-    assert (runs.deployments <= mdp.horizon * mdp.states * mdp.actions * (1 + math.floor(math.log2(4000)))).all()
+    assert (
+        runs.deployments
+        <= mdp.horizon * mdp.states * mdp.actions * (1 + math.floor(math.log2(4000)))
+    ).all()
     assert (runs.deployments < 4000 / 2).all()
 
 
 def test_triggers_are_counted(mdp, paper_algorithm):
     learner, _ = play_plain(mdp, paper_algorithm, 200, seed=1)
     runs = ls.simulate(mdp, paper_algorithm, episodes=200, seeds=[1])
-    assert runs.triggers[0] == sum(t in learner.triggers for n in learner.N.flat for t in range(1, n + 1))
+    assert runs.triggers[0] == sum(
+        t in learner.triggers for n in learner.N.flat for t in range(1, n + 1)
+    )
     assert runs.local_switches[0] <= runs.triggers[0]
 
 
 def test_the_bound_bites_where_triggers_are_few():
-    """With eta = 0.9 and r* = 1 a row has few triggers; every-visit switching would break the bound many times over."""
+    """With eta = 0.9 and r* = 1 a row has few triggers; every-visit switching would break the bound
+    many times over.
+    """
     mdp = ls.TabularMDP(*random_tables(2, 2, 8), horizon=2, reward_law="bernoulli")
     sparse = ls.ucb2_hoeffding(c=0.3, eta=0.9, r_star=1)
     bound = sparse.schedule.switch_bound(horizon=2, states=2, actions=2, episodes=20_000)
-    lazy, eager = (ls.simulate(mdp, a, episodes=20_000, seeds=4) for a in (sparse, ls.ucb_hoeffding(c=0.3)))
+    lazy, eager = (
+        ls.simulate(mdp, a, episodes=20_000, seeds=4) for a in (sparse, ls.ucb_hoeffding(c=0.3))
+    )
     assert (lazy.local_switches <= bound).all()
     assert (eager.local_switches > 3 * bound).all()
 
@@ -123,12 +140,14 @@ SCRIPT = """
 import json, warnings
 from conftest import ALGORITHMS, PROBLEMS
 import lowswitch as ls
-warnings.simplefilter("ignore", RuntimeWarning)  # 64-bit wrap-around of the noise, which numpy scalars report
+# 64-bit wrap-around of the noise, which numpy scalars report
+warnings.simplefilter("ignore", RuntimeWarning)
 out = {}
 for problem, make in PROBLEMS.items():
     for name, algorithm in ALGORITHMS.items():
         runs = ls.simulate(make(), algorithm, episodes=40, seeds=1, history=True)
-        out[f"{problem} {name}"] = [runs.regret[0].hex(), runs.history[0].changes.tolist(), runs.loud_share[0].hex()]
+        numbers = [runs.regret[0].hex(), runs.loud_share[0].hex()]
+        out[f"{problem} {name}"] = [runs.history[0].changes.tolist(), *numbers]
 print(json.dumps(out))
 """
 
@@ -137,7 +156,12 @@ def test_compiled_equals_interpreted():
     def run(**environment):
         here = os.path.dirname(__file__)
         result = subprocess.run(
-            [sys.executable, "-c", SCRIPT], cwd=here, env=os.environ | environment, capture_output=True, text=True, check=True
+            [sys.executable, "-c", SCRIPT],
+            cwd=here,
+            env=os.environ | environment,
+            capture_output=True,
+            text=True,
+            check=True,
         )
         return json.loads(result.stdout)
 
@@ -153,13 +177,17 @@ def test_nothing_recompiles():
             ls.simulate(make(), algorithm, episodes=10, seeds=1)
             ls.simulate(make(), algorithm, episodes=10, seeds=1, history=True, regret=False)
     assert len(kernels.simulate.signatures) == 2  # by visits, and by stages
-    assert len(kernels.simulate_proposed.signatures) == 3  # planners, mixtures of Q-learners, and of those by stages
+    assert (
+        len(kernels.simulate_proposed.signatures) == 3
+    )  # planners, mixtures of Q-learners, and of those by stages
     assert len(kernels.optimal_values.signatures) == 1
     assert len(kernels.fill_aliases.signatures) == 1
 
 
 def test_regret_may_be_left_out():
-    runs = ls.simulate(PROBLEMS["dense"](), ALGORITHMS["ucb2-h"], episodes=100, seeds=2, regret=False)
+    runs = ls.simulate(
+        PROBLEMS["dense"](), ALGORITHMS["ucb2-h"], episodes=100, seeds=2, regret=False
+    )
     assert np.isnan(runs.regret).all()
     assert (runs.local_switches > 0).all()
 
@@ -167,10 +195,17 @@ def test_regret_may_be_left_out():
 def test_runs_print_as_a_line():
     runs = ls.simulate(PROBLEMS["dense"](), ALGORITHMS["ucb2-h"], episodes=2000, seeds=2)
     costs = (
-        f"regret {runs.regret.mean():,.0f}, local switches {runs.local_switches.mean():,.0f}, deployments {runs.deployments.mean():,.0f}"
+        f"regret {runs.regret.mean():,.0f}, local switches {runs.local_switches.mean():,.0f},"
+        f" deployments {runs.deployments.mean():,.0f}"
     )
-    assert repr(runs) == f"Runs({runs.algorithm}, horizon=3, states=4, actions=3, 2,000 episodes, 2 seeds, {costs})"
-    unknown = ls.simulate(PROBLEMS["dense"](), ALGORITHMS["ucb2-h"], episodes=100, seeds=1, regret=False)
+    assert (
+        repr(runs)
+        == f"Runs({runs.algorithm}, horizon=3, states=4, actions=3, 2,000 episodes, 2 seeds,"
+        f" {costs})"
+    )
+    unknown = ls.simulate(
+        PROBLEMS["dense"](), ALGORITHMS["ucb2-h"], episodes=100, seeds=1, regret=False
+    )
     assert "100 episodes, 1 seed, regret unknown, local switches " in repr(unknown)
 
 
@@ -181,7 +216,9 @@ def test_save_and_load(tmp_path, mdp):
     same(runs, loaded)
     assert loaded.algorithm == runs.algorithm
     assert loaded.to_dict() == runs.to_dict()
-    assert [part.changes.tolist() for part in loaded.history] == [part.changes.tolist() for part in runs.history]
+    assert [part.changes.tolist() for part in loaded.history] == [
+        part.changes.tolist() for part in runs.history
+    ]
 
 
 def test_curves_are_log_spaced_and_end_at_the_end():
@@ -198,7 +235,10 @@ def test_streams_differ_by_seed():
 
 
 def test_a_drowning_bonus_is_told_in_one_line_with_the_remedy():
-    with pytest.warns(ls.BonusWarning, match="100% of the visits had a bonus above the horizon.* use c between 0.01 and 0.1") as record:
+    with pytest.warns(
+        ls.BonusWarning,
+        match="100% of the visits had a bonus above the horizon.* use c between 0.01 and 0.1",
+    ) as record:
         ls.simulate(PROBLEMS["dense"](), ls.ucb2_hoeffding(c=10), episodes=50, seeds=1)
     assert "\n" not in str(record[0].message)
 
@@ -210,7 +250,10 @@ def test_a_drowning_bonus_is_told_in_one_line_with_the_remedy():
         ({"episodes": 2**31}, "episodes must be a whole number from 1"),
         ({"episodes": 1.5}, "episodes must be a whole number"),
         ({"seeds": 0}, "seeds must be a whole number from 1"),
-        ({"seeds": []}, r"seeds must be a number of seeds or distinct whole numbers from 0, not \[\]"),
+        (
+            {"seeds": []},
+            r"seeds must be a number of seeds or distinct whole numbers from 0, not \[\]",
+        ),
         ({"seeds": [1, 1]}, "distinct"),
         ({"seeds": [-1]}, "whole numbers from 0"),
         ({"threads": 0}, "threads must be a whole number from 1"),

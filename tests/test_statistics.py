@@ -13,14 +13,26 @@ SEEDS = 16
 def riverswim():
     """The four learners on RiverSwim(6, H=10), K = 10^6, c = 0.05, seeds 0 to 15."""
     mdp = ls.envs.riverswim(states=6, horizon=10)
-    recipes = {"ucb-h": ls.ucb_hoeffding, "ucb2-h": ls.ucb2_hoeffding, "ucb-b": ls.ucb_bernstein, "ucb2-b": ls.ucb2_bernstein}
-    return {name: ls.simulate(mdp, recipe(c=0.05), episodes=10**6, seeds=SEEDS) for name, recipe in recipes.items()}
+    recipes = {
+        "ucb-h": ls.ucb_hoeffding,
+        "ucb2-h": ls.ucb2_hoeffding,
+        "ucb-b": ls.ucb_bernstein,
+        "ucb2-b": ls.ucb2_bernstein,
+    }
+    return {
+        name: ls.simulate(mdp, recipe(c=0.05), episodes=10**6, seeds=SEEDS)
+        for name, recipe in recipes.items()
+    }
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("learner", "baseline"), [("ucb2-h", "ucb-h"), ("ucb2-b", "ucb-b")])
-def test_the_regret_of_the_fully_adaptive_learner_with_a_fraction_of_its_switches(riverswim, learner, baseline):
-    """The seeds are fixed, so there is no false alarm; means over 16 seeds vary by less than 0.3 % (95 %), the slack is 3 %."""
+def test_the_regret_of_the_fully_adaptive_learner_with_a_fraction_of_its_switches(
+    riverswim, learner, baseline
+):
+    """The seeds are fixed, so there is no false alarm; means over 16 seeds vary by less than 0.3 %
+    (95 %), the slack is 3 %.
+    """
     few, many = riverswim[learner], riverswim[baseline]
     assert few.regret.mean() == pytest.approx(many.regret.mean(), rel=0.03)
     assert many.local_switches.mean() >= 15 * few.local_switches.mean()
@@ -42,7 +54,9 @@ def slope(runs, name, first):
 
 @pytest.mark.slow
 def test_switches_grow_like_a_logarithm_and_not_like_a_power(riverswim):
-    """Over K = 10^5 .. 10^6, after stage I of the busy rows; with these 16 fixed seeds the exponents are 0.13 and 0.84."""
+    """Over K = 10^5 .. 10^6, after stage I of the busy rows; with these 16 fixed seeds the
+    exponents are 0.13 and 0.84.
+    """
     assert slope(riverswim["ucb2-h"], "local_switches", 10**5) < 0.25
     assert slope(riverswim["ucb-h"], "local_switches", 10**5) > 0.7
 

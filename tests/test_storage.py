@@ -63,8 +63,14 @@ def test_a_file_of_a_later_format_is_refused(tmp_path, monkeypatch):
 
 
 def test_a_file_without_its_arrays_is_refused(tmp_path):
-    facts = {"algorithm": ls.ucb_hoeffding().to_dict(), "size": {"horizon": 1, "states": 1, "actions": 1, "episodes": 1}, "told": 0}
-    storage.write(tmp_path / "part.npz", "learner", facts, {"allowed": np.ones((1, 1, 1), dtype=bool)})
+    facts = {
+        "algorithm": ls.ucb_hoeffding().to_dict(),
+        "size": {"horizon": 1, "states": 1, "actions": 1, "episodes": 1},
+        "told": 0,
+    }
+    storage.write(
+        tmp_path / "part.npz", "learner", facts, {"allowed": np.ones((1, 1, 1), dtype=bool)}
+    )
     with pytest.raises(ValueError, match="no whole learner"):
         ls.Learner.load(tmp_path / "part.npz")
     storage.write(tmp_path / "runs.npz", "runs", {}, {})
@@ -79,7 +85,9 @@ def test_a_missing_file():
 
 def test_an_unwritable_path_is_refused(learner, tmp_path):
     for path in (tmp_path / "no" / "such" / "folder.npz", tmp_path):
-        with pytest.raises(ValueError, match="cannot write .* choose a file in a folder that exists"):
+        with pytest.raises(
+            ValueError, match="cannot write .* choose a file in a folder that exists"
+        ):
             learner.save(path)
 
 

@@ -1,4 +1,6 @@
-"""Works on threads: all are done, an error or an interrupt stops the others, and pieces grow to a length worth the looking up."""
+"""Works on threads: all are done, an error or an interrupt stops the others, and pieces grow to a
+length worth the looking up.
+"""
 
 from types import SimpleNamespace
 

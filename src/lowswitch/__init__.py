@@ -6,28 +6,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from lowswitch import envs, theory
-from lowswitch.algorithms import (
-    mvp,
-    psrl,
-    q_bernstein,
-    q_hoeffding,
-    rmax,
-    stage_q,
-    ucb2_bernstein,
-    ucb2_hoeffding,
-    ucb_advantage,
-    ucb_bernstein,
-    ucb_hoeffding,
-    ucbvi,
-    ucbvi_bernstein,
-    ucrl2,
-)
-from lowswitch.frontier import Frontier, frontier
-from lowswitch.history import History
-from lowswitch.learner import BonusWarning, Learner
-from lowswitch.mdp import TabularMDP, rescale
-from lowswitch.pac import PacPolicy
-from lowswitch.parts import (
+from lowswitch.algorithms.parts import (
     Advantage,
     AdvantageBonus,
     Algorithm,
@@ -44,9 +23,39 @@ from lowswitch.parts import (
     StageQLearning,
     Unknown,
 )
+from lowswitch.algorithms.recipes import (
+    mvp,
+    psrl,
+    q_bernstein,
+    q_hoeffding,
+    rmax,
+    stage_q,
+    ucb2_bernstein,
+    ucb2_hoeffding,
+    ucb_advantage,
+    ucb_bernstein,
+    ucb_hoeffding,
+    ucbvi,
+    ucbvi_bernstein,
+    ucrl2,
+)
+from lowswitch.algorithms.schedules import (
+    UCB2,
+    Budget,
+    EveryVisit,
+    Grid,
+    Growth,
+    Stages,
+    Visits,
+    WholePolicy,
+)
+from lowswitch.frontier import Frontier, frontier
+from lowswitch.history import History
+from lowswitch.learner import BonusWarning, Learner
+from lowswitch.pac import PacPolicy
+from lowswitch.problems.mdp import TabularMDP, rescale
 from lowswitch.regret import deployment_gaps, exact_regret
 from lowswitch.report import plot
-from lowswitch.schedules import UCB2, Budget, EveryVisit, Grid, Growth, Stages, Visits, WholePolicy
 from lowswitch.simulate import Runs, load, simulate
 
 if TYPE_CHECKING:
@@ -127,7 +136,9 @@ __all__ = [
 
 
 def from_gymnasium(env: gymnasium.Env[Any, Any], *, horizon: int) -> TabularMDP:
-    """The exact tables of a Gymnasium environment that publishes them as P; see `lowswitch.envs.gymnasium`."""
+    """The exact tables of a Gymnasium environment that publishes them as P; see
+    `lowswitch.envs.gymnasium`.
+    """
     from lowswitch.envs import gymnasium
 
     return gymnasium.from_gymnasium(env, horizon=horizon)

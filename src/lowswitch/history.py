@@ -11,7 +11,8 @@ import numpy as np
 class History:
     """Row changes in order: after `episode` (counted from 0), row (`step`, `state`) plays `action`.
 
-    Where mixtures of policies are deployed a row has an action for each of the `members`, and is listed when any of them changed.
+    Where mixtures of policies are deployed a row has an action for each of the `members`, and is
+    listed when any of them changed.
     """
 
     changes: np.ndarray  # [n, 3 + members]  episode, step, state, action of each member
@@ -39,7 +40,9 @@ class History:
 
     @property
     def local_switches(self) -> int:
-        """N_sw: the number of row changes; of mixtures those that changed how often each action is played."""
+        """N_sw: the number of row changes; of mixtures those that changed how often each action is
+        played.
+        """
         return int(np.count_nonzero(self.switched))
 
     @property
@@ -47,10 +50,14 @@ class History:
         """Which row changes are local switches."""
         if self.members == 1:
             return np.ones(len(self.changes), dtype=bool)
-        laws = np.sort(self.changes[:, 3:], axis=1)  # how many members play each action, and not which
+        laws = np.sort(
+            self.changes[:, 3:], axis=1
+        )  # how many members play each action, and not which
         order = np.lexsort((np.arange(len(laws)), self.state, self.step))
         rows, laws = self.changes[order, 1:3], laws[order]
-        first = np.append(True, (rows[1:] != rows[:-1]).any(axis=1))[: len(rows)]  # the first change of a row parts its members
+        first = np.append(True, (rows[1:] != rows[:-1]).any(axis=1))[
+            : len(rows)
+        ]  # the first change of a row parts its members
         moved = np.append(True, (laws[1:] != laws[:-1]).any(axis=1))[: len(rows)]
         switched = np.zeros(len(rows), dtype=bool)
         switched[order] = first | moved

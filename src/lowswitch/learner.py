@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from lowswitch import storage
-from lowswitch.families import Size, family_of
+from lowswitch.algorithms.parts import Algorithm
 from lowswitch.history import History
-from lowswitch.mdp import checked_mask, require_count
-from lowswitch.parts import Algorithm
+from lowswitch.learners import Size, family_of
+from lowswitch.problems.mdp import checked_mask, require_count
 
 _LOUD = 0.5  # the share of visits from which a run says so
 
@@ -22,14 +22,24 @@ class BonusWarning(UserWarning):
 
 
 class Learner:
-    """A learner for a problem of known size and unknown tables, to be told at most `episodes` episodes.
+    """A learner for a problem of known size and unknown tables, to be told at most `episodes`
+    episodes.
 
-    The number of episodes enters the bonus (iota) and the schedule, so it is fixed in advance. Rewards lie in [0, 1]. The seed is that of
-    posterior samples and of the draws from a deployed mixture; the other learners use no noise of their own.
+    The number of episodes enters the bonus (iota) and the schedule, so it is fixed in advance.
+    Rewards lie in [0, 1]. The seed is that of posterior samples and of the draws from a deployed
+    mixture; the other learners use no noise of their own.
     """
 
     def __init__(
-        self, algorithm: Algorithm, *, horizon: int, states: int, actions: int, episodes: int, actions_allowed: Any = None, seed: int = 0
+        self,
+        algorithm: Algorithm,
+        *,
+        horizon: int,
+        states: int,
+        actions: int,
+        episodes: int,
+        actions_allowed: Any = None,
+        seed: int = 0,
     ) -> None:
         self.algorithm = require_algorithm(algorithm)
         self.horizon = require_count("horizon", horizon)
@@ -45,14 +55,17 @@ class Learner:
 
     def __repr__(self) -> str:
         size = f"horizon={self.horizon}, states={self.states}, actions={self.actions}"
-        return f"Learner({self.algorithm}, {size}, told {self.told:,} of {self.episodes:,} episodes, {self.deployments:,} deployments)"
+        return (
+            f"Learner({self.algorithm}, {size}, told {self.told:,} of {self.episodes:,} episodes,"
+            f" {self.deployments:,} deployments)"
+        )
 
     @property
     def policy(self) -> np.ndarray:
         """The policy [H, S] that must play the next episode, read-only.
 
-        It changes only where `tell` says so; of a deployed mixture it is the member drawn for the next episode, so that it may differ from
-        episode to episode while the mixture stays.
+        It changes only where `tell` says so; of a deployed mixture it is the member drawn for the
+        next episode, so that it may differ from episode to episode while the mixture stays.
         """
         return self.policy_for(self.told)
 
@@ -66,7 +79,9 @@ class Learner:
 
     @property
     def mixture(self) -> np.ndarray:
-        """All deployed policies [members, H, S], read-only, of which each episode plays one; most algorithms have one member."""
+        """All deployed policies [members, H, S], read-only, of which each episode plays one; most
+        algorithms have one member.
+        """
         return self._mixture
 
     @property
@@ -102,21 +117,28 @@ class Learner:
 
     @property
     def loud_share(self) -> float:
-        """The share of visits so far whose bonus was above H; near 1 the bonus drowns everything and c is too large."""
+        """The share of visits so far whose bonus was above H; near 1 the bonus drowns everything
+        and c is too large.
+        """
         return float(self._family.tables.loud[0]) / max(1, self.told * self.horizon)
 
-    def tell(self, states: Any, actions: Any, rewards: Any, *, off_policy: bool = False) -> History | None:
-        """Learn one episode, arrays [H], or a batch [B, H] in order; return the rows that changed, or None.
+    def tell(
+        self, states: Any, actions: Any, rewards: Any, *, off_policy: bool = False
+    ) -> History | None:
+        """Learn one episode, arrays [H], or a batch [B, H] in order; return the rows that changed,
+        or None.
 
-        `states` may also have the state after the last step, which is ignored. Each episode must have been played by the policy deployed
-        before it is learned, unless `off_policy` says that other actions are meant. A call that fails changes nothing.
+        `states` may also have the state after the last step, which is ignored. Each episode must
+        have been played by the policy deployed before it is learned, unless `off_policy` says that
+        other actions are meant. A call that fails changes nothing.
         """
         if not isinstance(off_policy, bool):
             raise ValueError(f"off_policy must be True or False, not {off_policy!r}")
         states, actions, rewards = checked_batch(states, actions, rewards, self._allowed)
         if self.told + len(states) > self.episodes:
             raise ValueError(
-                f"this learner was made for {self.episodes} episodes and has been told {self.told}; make one with more episodes"
+                f"this learner was made for {self.episodes} episodes and has been told {self.told};"
+                " make one with more episodes"
             )
         told, mixture, undo = self.told, self._mixture, self._family.undo(states, actions)
         try:
@@ -129,19 +151,31 @@ class Learner:
             raise
         return switch
 
-    def _learn(self, states: np.ndarray, actions: np.ndarray, rewards: np.ndarray, off_policy: bool) -> History | None:
-        from lowswitch import kernels
+    def _learn(
+        self, states: np.ndarray, actions: np.ndarray, rewards: np.ndarray, off_policy: bool
+    ) -> History | None:
+        from lowswitch.kernels import core as kernels
 
         family = self._family
-        changes = np.zeros((len(states) * family.rule.pace.room, 3 + family.members), dtype=np.int64)
-        used, episode, step = family.learn(states, actions, rewards, off_policy, kernels.AT_MISMATCH, self.told, changes)
+        changes = np.zeros(
+            (len(states) * family.rule.pace.room, 3 + family.members), dtype=np.int64
+        )
+        used, episode, step = family.learn(
+            states, actions, rewards, off_policy, kernels.AT_MISMATCH, self.told, changes
+        )
         if step >= 0:
             state, action = states[episode, step], actions[episode, step]
             planned = family.policies()[self._member(self.told + episode), step, state]
-            hint = f"; the policy changed after episode {changes[0, 0] - self.told} of this batch, tell it up to there" if used else ""
+            hint = (
+                f"; the policy changed after episode {changes[0, 0] - self.told} of this batch,"
+                " tell it up to there"
+                if used
+                else ""
+            )
             raise ValueError(
-                f"episode {episode} of the batch plays action {action} at step {step} in state {state} where the policy plays {planned}"
-                f"{hint}; pass off_policy=True to learn from other actions"
+                f"episode {episode} of the batch plays action {action} at step {step} in state"
+                f" {state} where the policy plays {planned}{hint}; pass off_policy=True to learn"
+                " from other actions"
             )
         return History(changes[:used].copy()) if used else None
 
@@ -149,11 +183,15 @@ class Learner:
         """Write everything needed to go on bit for bit."""
         facts = {
             "algorithm": self.algorithm.to_dict(),
-            "size": {name: getattr(self, name) for name in ("horizon", "states", "actions", "episodes")},
+            "size": {
+                name: getattr(self, name) for name in ("horizon", "states", "actions", "episodes")
+            },
             "told": self.told,
             "seed": self.seed,
         }
-        storage.write(path, "learner", facts, {"allowed": self._allowed, **self._family.tables._asdict()})
+        storage.write(
+            path, "learner", facts, {"allowed": self._allowed, **self._family.tables._asdict()}
+        )
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Learner:
@@ -161,13 +199,20 @@ class Learner:
         facts, arrays = storage.read(path, "learner")
         try:
             seed, allowed = facts.get("seed", 0), arrays["allowed"]
-            learner = cls(Algorithm.from_dict(facts["algorithm"]), **facts["size"], actions_allowed=allowed, seed=seed)
+            learner = cls(
+                Algorithm.from_dict(facts["algorithm"]),
+                **facts["size"],
+                actions_allowed=allowed,
+                seed=seed,
+            )
             learner.told = facts["told"]
             if not (isinstance(learner.told, int) and 0 <= learner.told <= learner.episodes):
                 raise ValueError(f"told {learner.told!r} of {learner.episodes} episodes")
             learner._family.restore(arrays)
         except (KeyError, TypeError, ValueError) as error:
-            raise ValueError(f"{str(path)!r} is no whole learner ({error}); save it again") from error
+            raise ValueError(
+                f"{str(path)!r} is no whole learner ({error}); save it again"
+            ) from error
         learner._mixture = learner._read_policy()
         return learner
 
@@ -177,13 +222,23 @@ class Learner:
         return mixture
 
 
-def checked_batch(states: Any, actions: Any, rewards: Any, allowed: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def checked_batch(
+    states: Any, actions: Any, rewards: Any, allowed: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """One episode or a batch as contiguous [B, H] arrays in range of a mask [H, S, A]."""
     horizon, *sizes = allowed.shape
-    states, actions, rewards = np.asarray(states), np.asarray(actions), np.asarray(rewards, dtype=float)
+    states, actions, rewards = (
+        np.asarray(states),
+        np.asarray(actions),
+        np.asarray(rewards, dtype=float),
+    )
     if states.ndim in (1, 2) and states.shape[-1] == horizon + 1:
         states = states[..., :-1]
-    if not states.shape == actions.shape == rewards.shape or states.ndim not in (1, 2) or states.shape[-1] != horizon:
+    if (
+        not states.shape == actions.shape == rewards.shape
+        or states.ndim not in (1, 2)
+        or states.shape[-1] != horizon
+    ):
         raise ValueError(
             f"an episode is {horizon} states, actions and rewards (or a batch of such rows), "
             f"not arrays of shapes {states.shape}, {actions.shape} and {rewards.shape}"
@@ -195,18 +250,31 @@ def checked_batch(states: Any, actions: Any, rewards: Any, allowed: np.ndarray) 
         if array.size and not (array.min() >= 0 and array.max() < size):
             raise ValueError(f"{name} must be 0 to {size - 1}, not {array.min()} to {array.max()}")
     if rewards.size and not (rewards.min() >= 0 and rewards.max() <= 1):
-        raise ValueError(f"rewards must lie in [0, 1], not [{rewards.min():g}, {rewards.max():g}]; map them with ls.rescale's scale")
+        raise ValueError(
+            f"rewards must lie in [0, 1], not [{rewards.min():g}, {rewards.max():g}]; map them with"
+            " ls.rescale's scale"
+        )
     forbidden = np.argwhere(~allowed[np.arange(horizon), states, actions])
     if len(forbidden):
         episode, step = forbidden[0]
-        raise ValueError(f"action {actions[episode, step]} is not allowed at step {step} in state {states[episode, step]}")
-    return np.array(states, np.int64, order="C"), np.array(actions, np.int64, order="C"), np.array(rewards, order="C")
+        raise ValueError(
+            f"action {actions[episode, step]} is not allowed at step {step} in state"
+            f" {states[episode, step]}"
+        )
+    return (
+        np.array(states, np.int64, order="C"),
+        np.array(actions, np.int64, order="C"),
+        np.array(rewards, order="C"),
+    )
 
 
 def require_algorithm(algorithm: Any) -> Algorithm:
     if not isinstance(algorithm, Algorithm):
         hint = "; Algorithm.from_text reads a text" if isinstance(algorithm, str) else ""
-        raise ValueError(f"algorithm must be an Algorithm such as lowswitch.ucb2_bernstein(c=0.05), not {algorithm!r}{hint}")
+        raise ValueError(
+            "algorithm must be an Algorithm such as lowswitch.ucb2_bernstein(c=0.05), not"
+            f" {algorithm!r}{hint}"
+        )
     return algorithm
 
 
@@ -217,12 +285,15 @@ def require_seed(seed: Any) -> int:
 
 
 def warn_if_loud(share: float, algorithm: Algorithm) -> None:
-    """Say in one line that the bonus drowned everything, with the remedy; the caller's caller is to blame."""
+    """Say in one line that the bonus drowned everything, with the remedy; the caller's caller is to
+    blame.
+    """
     if share > _LOUD:
         scale = "0.001 and 0.01" if algorithm.replans else "0.01 and 0.1"
         warnings.warn(
-            f"{share:.0%} of the visits had a bonus above the horizon, so next to nothing was learned from them; "
-            f"c = 1 is the provable scale, use c between {scale} or many more episodes ({algorithm})",
+            f"{share:.0%} of the visits had a bonus above the horizon, so next to nothing was"
+            f" learned from them; c = 1 is the provable scale, use c between {scale} or many more"
+            f" episodes ({algorithm})",
             BonusWarning,
             stacklevel=3,
         )

@@ -1,4 +1,6 @@
-"""The PAC policy: the uniform mixture of all policies of a run, as small as its deployment history."""
+"""The PAC policy: the uniform mixture of all policies of a run, as small as its deployment
+history.
+"""
 
 from __future__ import annotations
 
@@ -9,16 +11,18 @@ import numpy as np
 
 from lowswitch import storage
 from lowswitch.history import History
-from lowswitch.mdp import TabularMDP
+from lowswitch.problems.mdp import TabularMDP
 from lowswitch.regret import deployment_gaps
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class PacPolicy:
-    """Draw one of the `episodes` policies of a run, each equally likely, and play it: Bai et al. 2019, Corollary 4.
+    """Draw one of the `episodes` policies of a run, each equally likely, and play it: Bai et al.
+    2019, Corollary 4.
 
-    Its value is the average of theirs, so under a start law its suboptimality is regret / K without further ado. Stored is the first policy
-    and the row changes: memory grows with the switches, not with K.
+    Its value is the average of theirs, so under a start law its suboptimality is regret / K without
+    further ado. Stored is the first policy and the row changes: memory grows with the switches, not
+    with K.
     """
 
     initial: np.ndarray  # [H, S]
@@ -52,12 +56,23 @@ class PacPolicy:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the mixture; `PacPolicy.load` reads it back."""
-        storage.write(path, "pac policy", {"episodes": self.episodes}, {"initial": self.initial, "changes": self.history.changes})
+        storage.write(
+            path,
+            "pac policy",
+            {"episodes": self.episodes},
+            {"initial": self.initial, "changes": self.history.changes},
+        )
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> PacPolicy:
         with storage.reading(path, "pac policy") as (facts, arrays):
-            return cls(initial=arrays["initial"], history=History(arrays["changes"]), episodes=facts["episodes"])
+            return cls(
+                initial=arrays["initial"],
+                history=History(arrays["changes"]),
+                episodes=facts["episodes"],
+            )
 
     def __repr__(self) -> str:
-        return f"PacPolicy(of {self.episodes:,} episodes, {self.history.deployments + 1:,} policies)"
+        return (
+            f"PacPolicy(of {self.episodes:,} episodes, {self.history.deployments + 1:,} policies)"
+        )

@@ -21,7 +21,9 @@ def needs_loading(kernel: Any) -> bool:
 
 
 class Progress:
-    """A bar with a rate and the time left, redrawn in place; a context manager that clears its line."""
+    """A bar with a rate and the time left, redrawn in place; a context manager that clears its
+    line.
+    """
 
     def __init__(self, total: int, *, unit: str, show: bool | None = None, label: str = "") -> None:
         self.total, self.unit, self.label = total, unit, label
@@ -51,7 +53,12 @@ class Progress:
         elapsed, new = time.perf_counter() - self.begin, done - self.before
         filled = _BAR * done // self.total
         bar = "#" * filled + "." * (_BAR - filled)
-        pace = f"{short(new / elapsed)} {self.unit}/s  {duration(elapsed * (self.total - done) / new)} left" if new else duration(elapsed)
+        pace = (
+            f"{short(new / elapsed)} {self.unit}/s  {duration(elapsed * (self.total - done) / new)}"
+            " left"
+            if new
+            else duration(elapsed)
+        )
         body = f"[{bar}] {done / self.total:4.0%}  {pace}{also}"
         wide = len(self.label) + 2 + len(body) >= shutil.get_terminal_size().columns
         self._draw(body if wide else f"{self.label}  {body}")

@@ -6,14 +6,18 @@ from typing import Any
 
 import numpy as np
 
-from lowswitch.arrays import Account, Evaluation
 from lowswitch.history import History
-from lowswitch.mdp import TabularMDP, aligned_zeros, require_count
+from lowswitch.kernels.arrays import Account, Evaluation
+from lowswitch.problems.mdp import TabularMDP, aligned_zeros, require_count
 
 
-def evaluation_of(mdp: TabularMDP, policies: np.ndarray, *, wanted: bool = True) -> tuple[Evaluation, float]:
-    """Exact values of the policies [L, H, S] of a mixture, ready to follow their changes, and its gap under the start law."""
-    from lowswitch import kernels
+def evaluation_of(
+    mdp: TabularMDP, policies: np.ndarray, *, wanted: bool = True
+) -> tuple[Evaluation, float]:
+    """Exact values of the policies [L, H, S] of a mixture, ready to follow their changes, and its
+    gap under the start law.
+    """
+    from lowswitch.kernels import core as kernels
 
     members, H, S = policies.shape
     width = H * mdp.model.width
@@ -34,33 +38,48 @@ def evaluation_of(mdp: TabularMDP, policies: np.ndarray, *, wanted: bool = True)
     )
     if not wanted:
         return evaluation, 0.0
-    kernels.put_policies(mdp.model, evaluation, np.repeat(mdp.optimal_policy[None], members, axis=0))
+    kernels.put_policies(
+        mdp.model, evaluation, np.repeat(mdp.optimal_policy[None], members, axis=0)
+    )
     evaluation = evaluation._replace(best=kernels.policy_value(mdp.model, evaluation))
     kernels.put_policies(mdp.model, evaluation, np.ascontiguousarray(policies, dtype=np.int64))
     return evaluation, evaluation.best - kernels.policy_value(mdp.model, evaluation)
 
 
 def exact_regret(mdp: TabularMDP, history: History, *, episodes: int, initial: Any) -> float:
-    """Regret of `episodes` episodes that began with the policy `initial` [H, S] and changed it as the history says."""
-    from lowswitch import kernels
+    """Regret of `episodes` episodes that began with the policy `initial` [H, S] and changed it as
+    the history says.
+    """
+    from lowswitch.kernels import core as kernels
 
     require_count("episodes", episodes)
     changes = checked_changes(mdp, history)
     if len(changes) and changes[-1, 0] >= episodes:
-        raise ValueError(f"the history changes the policy after episode {changes[-1, 0]}, beyond the {episodes} episodes given")
+        raise ValueError(
+            f"the history changes the policy after episode {changes[-1, 0]}, beyond the {episodes}"
+            " episodes given"
+        )
     require_starts(mdp, episodes)
-    evaluation, gap = evaluation_of(mdp, np.repeat(mdp.checked_policy(initial)[None], history.members, axis=0))
+    evaluation, gap = evaluation_of(
+        mdp, np.repeat(mdp.checked_policy(initial)[None], history.members, axis=0)
+    )
     account = fresh_account(gap, np.array([episodes]))
     kernels.settle(mdp.model, evaluation, account, changes, len(changes), episodes)
     return float(mdp.scale.to_regret(account.regret[0]))
 
 
-def deployment_gaps(mdp: TabularMDP, history: History, *, initial: Any) -> np.ndarray:  # [deployments + 1]
-    """How far below the optimum, under the start law, the policy `initial` [H, S] is and the policy after each deployment."""
-    from lowswitch import kernels
+def deployment_gaps(
+    mdp: TabularMDP, history: History, *, initial: Any
+) -> np.ndarray:  # [deployments + 1]
+    """How far below the optimum, under the start law, the policy `initial` [H, S] is and the policy
+    after each deployment.
+    """
+    from lowswitch.kernels import core as kernels
 
     changes = checked_changes(mdp, history)
-    evaluation, _ = evaluation_of(mdp, np.repeat(mdp.checked_policy(initial)[None], history.members, axis=0))
+    evaluation, _ = evaluation_of(
+        mdp, np.repeat(mdp.checked_policy(initial)[None], history.members, axis=0)
+    )
     gaps = np.zeros(history.deployments + 1)
     kernels.fill_gaps(mdp.model, evaluation, changes, gaps)
     return np.asarray(mdp.scale.to_regret(gaps))
@@ -81,15 +100,22 @@ def checked_changes(mdp: TabularMDP, history: History) -> np.ndarray:  # [n, 3 +
     changes = np.asarray(history.changes)
     if changes.ndim != 2 or changes.shape[1] < 4 or not np.issubdtype(changes.dtype, np.integer):
         raise ValueError(
-            f"a history is integers [n, 4] (episode, step, state, action), or one action more for each further member of a mixture, "
-            f"not {changes.dtype} of {changes.shape}"
+            "a history is integers [n, 4] (episode, step, state, action), or one action more for"
+            f" each further member of a mixture, not {changes.dtype} of {changes.shape}"
         )
     if len(changes) and (changes[0, 0] < 0 or (np.diff(changes[:, 0]) < 0).any()):
         raise ValueError("the episodes of a history must not decrease, from 0 on; sort its changes")
-    columns = {"step": (changes[:, 1], mdp.horizon), "state": (changes[:, 2], mdp.states), "action": (changes[:, 3:], mdp.actions)}
+    columns = {
+        "step": (changes[:, 1], mdp.horizon),
+        "state": (changes[:, 2], mdp.states),
+        "action": (changes[:, 3:], mdp.actions),
+    }
     for name, (values, size) in columns.items():
         if len(values) and not (values.min() >= 0 and values.max() < size):
-            raise ValueError(f"the {name}s of a history must be 0 to {size - 1}, not {values.min()} to {values.max()}")
+            raise ValueError(
+                f"the {name}s of a history must be 0 to {size - 1}, not {values.min()} to"
+                f" {values.max()}"
+            )
     return np.array(changes, dtype=np.int64, order="C")
 
 

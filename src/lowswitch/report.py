@@ -23,11 +23,22 @@ if TYPE_CHECKING:
     from lowswitch.concurrent import ConcurrentRun, MbieRun
     from lowswitch.simulate import Runs
 
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")  # Okabe and Ito: told apart by all eyes
+COLOURS = (
+    "#0072B2",
+    "#D55E00",
+    "#009E73",
+    "#CC79A7",
+    "#E69F00",
+    "#56B4E9",
+    "#000000",
+)  # Okabe and Ito: told apart by all eyes
 DASHES = ("-", "--", "-.", ":")
 BAND = (0.1, 0.9)  # quantiles over the seeds
 
-_CHARACTER, _HANDLE = 0.087, 0.7  # inches: a letter of 10 points, and the line before a name of the legend with the gap after it
+_CHARACTER, _HANDLE = (
+    0.087,
+    0.7,
+)  # inches: a letter of 10 points, and the line before a name of the legend with the gap after it
 _PANEL = 36  # characters above a panel that stay clear of the next one
 _LINE = 0.22  # inches: a line of the legend or of a title
 
@@ -61,7 +72,10 @@ def mean_and_interval(values: np.ndarray) -> str:
 
 def means(**costs: np.ndarray) -> str:
     """`regret 1,796, local switches 7,008`: the means in words, for one line."""
-    texts = {name.replace("_", " "): mean_and_interval(np.array([values.mean()])) for name, values in costs.items()}
+    texts = {
+        name.replace("_", " "): mean_and_interval(np.array([values.mean()]))
+        for name, values in costs.items()
+    }
     return ", ".join(f"{name} {'unknown' if text == '-' else text}" for name, text in texts.items())
 
 
@@ -96,28 +110,48 @@ def summary(runs: Mapping[str, Runs]) -> str:
 def heading(run: Runs) -> str:
     """The size of the problem and of the experiment, in words."""
     alone = len(run.seeds) == 1
-    seeds, means = ("one seed", "") if alone else (f"{len(run.seeds)} seeds", "; means with 95 % intervals")
+    seeds, means = (
+        ("one seed", "") if alone else (f"{len(run.seeds)} seeds", "; means with 95 % intervals")
+    )
     size = f"S = {run.states}, A = {run.actions}, H = {run.horizon}"
-    return f"{size}; {run.episodes:,} episodes, {seeds}, optimal value {run.optimal_value:.4f}{means}"
+    return (
+        f"{size}; {run.episodes:,} episodes, {seeds}, optimal value {run.optimal_value:.4f}{means}"
+    )
 
 
 def rounds_summary(run: ConcurrentRun) -> str:
     """What M machines played, kept and threw away, and what it cost, a line each."""
-    bound = f", at most {rounds_bound(K=run.kept, M=run.machines, deployments=int(run.deployments[0])):,.0f} = N_gl + 1 + K/M"
-    ended = "" if run.stopped == "episodes" else f" of {run.planned:,}, stopped by its {run.stopped}"
+    bound = (
+        ", at most"
+        f" {rounds_bound(K=run.kept, M=run.machines, deployments=int(run.deployments[0])):,.0f} ="
+        " N_gl + 1 + K/M"
+    )
+    ended = (
+        "" if run.stopped == "episodes" else f" of {run.planned:,}, stopped by its {run.stopped}"
+    )
     lines = {
         "problem": _problem(run),
         "algorithm": f"{run.algorithm}, seed {run.seeds[0]}",
         "machines": f"{run.machines:,}, rounds cut by the rule {run.rule!r}",
-        "episodes": f"{run.kept:,} kept{ended}; {run.thrown_away:,} of {run.played:,} played were thrown away",
+        "episodes": (
+            f"{run.kept:,} kept{ended}; {run.thrown_away:,} of {run.played:,} played were thrown"
+            " away"
+        ),
         "rounds": f"{run.rounds:,}" + (bound if run.rule == "switch" else ""),
         "speed-up": f"{run.speed_up:.1f} episodes a round",
-        "regret": "unknown: the source has no tables" if math.isnan(run.regret[0]) else f"{run.regret[0]:,.2f}",
+        "regret": (
+            "unknown: the source has no tables"
+            if math.isnan(run.regret[0])
+            else f"{run.regret[0]:,.2f}"
+        ),
         "earned": f"{run.earned:,.2f}, {run.earned / max(1, run.kept):.4f} an episode",
         "switches": f"{run.local_switches[0]:,} local, {run.deployments[0]:,} deployments",
     }
     if run.bytes_sent:
-        traffic = f"{run.bytes_sent / run.rounds:,.0f} bytes sent and {run.bytes_received / run.rounds:,.0f} received a round"
+        traffic = (
+            f"{run.bytes_sent / run.rounds:,.0f} bytes sent and"
+            f" {run.bytes_received / run.rounds:,.0f} received a round"
+        )
         lines["workers"] = f"{traffic}; {run.lost} lost"
     parts = ", ".join(f"{name} {seconds:.2f}" for name, seconds in run.parts.items() if seconds)
     lines["wall time"] = f"{run.seconds:.2f} s ({parts})"
@@ -160,13 +194,20 @@ def versus(runs: Mapping[str, Runs], baselines: Mapping[str, str]) -> str:
         for name in ("local_switches", "deployments"):
             values = getattr(run, name)
             cells.append(f"{values.mean():,.0f}")
-            cells.append("" if other is None else f"{getattr(other, name).mean() / values.mean():,.1f} x fewer")
+            cells.append(
+                ""
+                if other is None
+                else f"{getattr(other, name).mean() / values.mean():,.1f} x fewer"
+            )
         rows.append(cells)
-    return table(["algorithm", "regret", "vs every visit", "local switches", "", "deployments", ""], rows)
+    return table(
+        ["algorithm", "regret", "vs every visit", "local switches", "", "deployments", ""], rows
+    )
 
 
 def plot(several: Any, *, path: str | os.PathLike[str] | None = None, title: str = "") -> Figure:
-    """Draw regret, local switches and deployments against episodes: the mean, and a band from the 10 % to the 90 % quantile of the seeds.
+    """Draw regret, local switches and deployments against episodes: the mean, and a band from the
+    10 % to the 90 % quantile of the seeds.
 
     `several` is a mapping of labels to runs, a sequence of runs, or one.
     """
@@ -178,14 +219,20 @@ def labelled(several: Any) -> dict[str, Runs]:
         return dict(several)
     sequence = several if isinstance(several, Sequence) else [several]
     if not all(hasattr(run, "algorithm") for run in sequence):
-        raise ValueError(f"give runs of simulate, one or several or a mapping of labels to runs, not {several!r}")
+        raise ValueError(
+            f"give runs of simulate, one or several or a mapping of labels to runs, not {several!r}"
+        )
     runs = {str(run.algorithm): run for run in sequence}
     if len(runs) < len(sequence):
-        raise ValueError("two of these runs have the same algorithm; pass a mapping of labels to runs")
+        raise ValueError(
+            "two of these runs have the same algorithm; pass a mapping of labels to runs"
+        )
     return runs
 
 
-def plot_grid(problems: Mapping[str, Mapping[str, Runs]], *, path: str | os.PathLike[str] | None = None) -> Figure:
+def plot_grid(
+    problems: Mapping[str, Mapping[str, Runs]], *, path: str | os.PathLike[str] | None = None
+) -> Figure:
     """A row of panels for each problem, and one legend for all, a name a line where they are long.
 
     A regret that no run knows has no panel.
@@ -195,7 +242,9 @@ def plot_grid(problems: Mapping[str, Mapping[str, Runs]], *, path: str | os.Path
     from matplotlib.figure import Figure
 
     panels = {
-        name: words for name, words in PANELS.items() if any(_known(run, name) for runs in problems.values() for run in runs.values())
+        name: words
+        for name, words in PANELS.items()
+        if any(_known(run, name) for runs in problems.values() for run in runs.values())
     }
     width = 11 * len(panels) / len(PANELS)  # inches
     figure = Figure(layout="constrained")
@@ -216,8 +265,12 @@ def plot_grid(problems: Mapping[str, Mapping[str, Runs]], *, path: str | os.Path
     return figure
 
 
-def _before_panel_names(figure: Figure, title: str, width: float, *, alone: bool) -> tuple[str, int]:
-    """What stands before the names of a row's panels, and the lines it takes; a long title has its own, of a row alone once for all."""
+def _before_panel_names(
+    figure: Figure, title: str, width: float, *, alone: bool
+) -> tuple[str, int]:
+    """What stands before the names of a row's panels, and the lines it takes; a long title has its
+    own, of a row alone once for all.
+    """
     longest = max(len(words) for words, _ in PANELS.values())
     if not title or len(title) + 2 + longest <= _PANEL:
         return f"{title}: " if title else "", 0
@@ -230,18 +283,27 @@ def _before_panel_names(figure: Figure, title: str, width: float, *, alone: bool
 
 
 def _draw_legend(figure: Figure, axes: Axes, width: float) -> int:
-    """The legend below all panels, in up to four columns if that fits, else a name a line; return how many lines it has beyond two."""
+    """The legend below all panels, in up to four columns if that fits, else a name a line; return
+    how many lines it has beyond two.
+    """
     handles, labels = axes.get_legend_handles_labels()
-    columns = max(1, min(4, len(labels)))  # matplotlib leaves out a label that is empty or begins with _
+    columns = max(
+        1, min(4, len(labels))
+    )  # matplotlib leaves out a label that is empty or begins with _
     if columns * (_HANDLE + _CHARACTER * max(map(len, labels), default=0)) > width:
-        columns, labels = 1, [wrapped(label, int((width - _HANDLE) / _CHARACTER)) for label in labels]
+        columns, labels = (
+            1,
+            [wrapped(label, int((width - _HANDLE) / _CHARACTER)) for label in labels],
+        )
     figure.legend(handles, labels, loc="outside lower center", ncols=columns, frameon=False)
     lines: int = sum(1 + label.count("\n") for label in labels)
     return max(0, math.ceil(lines / columns) - 2)
 
 
 def wrapped(text: str, width: int) -> str:
-    """The text on lines of about `width` characters, broken after commas and spaces, or anywhere in a longer word."""
+    """The text on lines of about `width` characters, broken after commas and spaces, or anywhere in
+    a longer word.
+    """
     lines = [""]
     for piece in re.findall(rf"[^, ]{{1,{width}}}[, ]*|[, ]+", text):
         if len(lines[-1]) + len(piece.rstrip()) > width and lines[-1]:
@@ -261,7 +323,14 @@ def _draw_panel(axes: Axes, runs: Mapping[str, Runs], name: str) -> None:
         colour = COLOURS[i % len(COLOURS)]
         low, high = np.quantile(curves, BAND, axis=0)
         axes.fill_between(run.curves.episodes, low, high, alpha=0.2, linewidth=0, color=colour)
-        axes.plot(run.curves.episodes, curves.mean(axis=0), DASHES[i % len(DASHES)], label=label, linewidth=1.6, color=colour)
+        axes.plot(
+            run.curves.episodes,
+            curves.mean(axis=0),
+            DASHES[i % len(DASHES)],
+            label=label,
+            linewidth=1.6,
+            color=colour,
+        )
     drawn = any(np.nanmax(getattr(run.curves, name), initial=0) > 0 for run in runs.values())
     dress(axes, log="xy" if drawn else "x")
 
@@ -275,7 +344,9 @@ def dress(axes: Axes, *, log: str = "") -> None:
 
 
 def count_from_one(axes: Axes, name: str, most: int) -> None:
-    """Let a logarithmic axis, x or y, reach from 1 to the most, with powers of ten as plain numbers."""
+    """Let a logarithmic axis, x or y, reach from 1 to the most, with powers of ten as plain
+    numbers.
+    """
     ticks = [10**power for power in range(int(math.log10(most)) + 1)]
     getattr(axes, f"set_{name}ticks")(ticks, [f"{tick:,}" for tick in ticks])
     getattr(axes, f"set_{name}lim")(0.8, 1.25 * most)

@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from lowswitch import storage
-from lowswitch.arrays import Log
-from lowswitch.families import Family, Size, family_of
+from lowswitch.algorithms.parts import Algorithm
 from lowswitch.history import History
+from lowswitch.kernels.arrays import Log
+from lowswitch.kernels.streams import stream_key
 from lowswitch.learner import require_algorithm, warn_if_loud
-from lowswitch.mdp import TabularMDP, require_count
-from lowswitch.parts import Algorithm
+from lowswitch.learners import Family, Size, family_of
+from lowswitch.problems.mdp import TabularMDP, require_count
 from lowswitch.progress import LOADING, Progress, needs_loading
 from lowswitch.regret import evaluation_of, fresh_account, require_starts
-from lowswitch.streams import stream_key
 from lowswitch.threads import Pace, cores, run_all
 
 if TYPE_CHECKING:
@@ -43,7 +43,9 @@ class Curves(NamedTuple):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Runs:
-    """What the runs of one algorithm on one problem cost; regret is exact and in the problem's reward units."""
+    """What the runs of one algorithm on one problem cost; regret is exact and in the problem's
+    reward units.
+    """
 
     algorithm: Algorithm
     horizon: int
@@ -55,7 +57,9 @@ class Runs:
     regret: np.ndarray  # [seeds]
     local_switches: np.ndarray  # [seeds]
     deployments: np.ndarray  # [seeds]
-    triggers: np.ndarray  # [seeds]  visits at which a row, and episodes after which all rows, might have changed
+    triggers: (
+        np.ndarray
+    )  # [seeds]  visits at which a row, and episodes after which all rows, might have changed
     loud_share: np.ndarray  # [seeds]  share of visits whose bonus was above H
     curves: Curves
     initial: np.ndarray  # [H, S]  deployed at the beginning
@@ -65,7 +69,10 @@ class Runs:
 
     def __repr__(self) -> str:
         seeds = f"{len(self.seeds):,} seed{'s' * (len(self.seeds) > 1)}"
-        return f"Runs({self.algorithm}, {self._size}, {self.episodes:,} episodes, {seeds}, {self._means})"
+        return (
+            f"Runs({self.algorithm}, {self._size}, {self.episodes:,} episodes, {seeds},"
+            f" {self._means})"
+        )
 
     @property
     def _size(self) -> str:
@@ -75,7 +82,9 @@ class Runs:
     def _means(self) -> str:
         from lowswitch import report
 
-        return report.means(regret=self.regret, local_switches=self.local_switches, deployments=self.deployments)
+        return report.means(
+            regret=self.regret, local_switches=self.local_switches, deployments=self.deployments
+        )
 
     @property
     def steps_per_second(self) -> float:
@@ -99,9 +108,13 @@ class Runs:
         from lowswitch.pac import PacPolicy
 
         if self.history is None:
-            raise ValueError("a PAC policy needs the deployment history; run simulate with history=True")
+            raise ValueError(
+                "a PAC policy needs the deployment history; run simulate with history=True"
+            )
         if seed not in self.seeds:
-            raise ValueError(f"there is no run with seed {seed!r}; the seeds are {self.seeds.tolist()}")
+            raise ValueError(
+                f"there is no run with seed {seed!r}; the seeds are {self.seeds.tolist()}"
+            )
         history = self.history[int(np.flatnonzero(self.seeds == seed)[0])]
         return PacPolicy(initial=self.initial, history=history, episodes=self.episodes)
 
@@ -127,7 +140,9 @@ class Runs:
 
     def _members(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """The facts and the arrays of a file."""
-        facts = {name: getattr(self, name) for name in _FACTS} | {"algorithm": self.algorithm.to_dict()}
+        facts = {name: getattr(self, name) for name in _FACTS} | {
+            "algorithm": self.algorithm.to_dict()
+        }
         arrays = {name: getattr(self, name) for name in _ARRAYS}
         arrays |= {f"curve_{name}": array for name, array in self.curves._asdict().items()}
         if self.history is not None:
@@ -137,7 +152,16 @@ class Runs:
 
 
 _FACTS = ("horizon", "states", "actions", "episodes", "optimal_value", "seconds")
-_ARRAYS = ("seeds", "regret", "local_switches", "deployments", "triggers", "loud_share", "initial", "policy")
+_ARRAYS = (
+    "seeds",
+    "regret",
+    "local_switches",
+    "deployments",
+    "triggers",
+    "loud_share",
+    "initial",
+    "policy",
+)
 
 
 def load(path: str | os.PathLike[str]) -> Runs:
@@ -150,7 +174,9 @@ def fields_of_runs(facts: dict[str, Any], arrays: dict[str, Any]) -> dict[str, A
     """What a `Runs` is made of, from the members of a file."""
     history = None
     if "history" in arrays:
-        history = tuple(History(part) for part in np.split(arrays["history"], arrays["history_ends"][:-1]))
+        history = tuple(
+            History(part) for part in np.split(arrays["history"], arrays["history_ends"][:-1])
+        )
     return {
         "algorithm": Algorithm.from_dict(facts["algorithm"]),
         "curves": Curves(*(arrays[f"curve_{name}"] for name in Curves._fields)),
@@ -162,7 +188,11 @@ def fields_of_runs(facts: dict[str, Any], arrays: dict[str, Any]) -> dict[str, A
 
 def _spread(values: np.ndarray) -> dict[str, Any]:
     deviation = float(values.std(ddof=1)) if len(values) > 1 else None
-    return {"mean": known(float(values.mean())), "sd": deviation, "per_seed": [known(value) for value in values.tolist()]}
+    return {
+        "mean": known(float(values.mean())),
+        "sd": deviation,
+        "per_seed": [known(value) for value in values.tolist()],
+    }
 
 
 def known(value: float) -> float | None:
@@ -183,19 +213,26 @@ def simulate(
 ) -> Runs:
     """Run an algorithm for `episodes` episodes of H steps under each seed.
 
-    seeds: how many (0, 1, ...), or which. threads: the machine's cores by default; results do not depend on it.
-    regret: False leaves it out (NaN) and saves its time. history: True keeps every row change. progress: on a terminal by default.
+    seeds: how many (0, 1, ...), or which. threads: the machine's cores by default; results do not
+    depend on it. regret: False leaves it out (NaN) and saves its time. history: True keeps every
+    row change. progress: on a terminal by default.
     """
     if not isinstance(mdp, TabularMDP):
-        raise ValueError(f"the problem must be a TabularMDP such as lowswitch.envs.riverswim(), not {mdp!r}")
+        raise ValueError(
+            f"the problem must be a TabularMDP such as lowswitch.envs.riverswim(), not {mdp!r}"
+        )
     require_algorithm(algorithm)
     episodes = require_count("episodes", episodes)
     require_starts(mdp, episodes)
     numbers = checked_seeds(seeds)
     workers = require_count("threads", cores() if threads is None else threads)
-    family = family_of(algorithm, Size(mdp.horizon, mdp.states, mdp.actions, episodes), mdp.actions_allowed)
+    family = family_of(
+        algorithm, Size(mdp.horizon, mdp.states, mdp.actions, episodes), mdp.actions_allowed
+    )
     runs = [_Run(mdp, family, seed, episodes, regret=regret, history=history) for seed in numbers]
-    with Progress(len(runs) * episodes * mdp.horizon, unit="steps", show=progress, label=str(algorithm)) as bar:
+    with Progress(
+        len(runs) * episodes * mdp.horizon, unit="steps", show=progress, label=str(algorithm)
+    ) as bar:
         seconds = _play_all(runs, workers, bar)
     results = _gather(mdp, algorithm, runs, seconds)
     warn_if_loud(float(results.loud_share.mean()), algorithm)
@@ -209,7 +246,11 @@ def _play_all(runs: list[_Run], workers: int, bar: Progress) -> float:
     runs[0].first_episode().play(threading.Event())  # compiles, and fills what threads share
     bar.start()
     begin = time.perf_counter()
-    run_all([run.play for run in runs], workers=workers, look_up=lambda: bar.update(sum(run.done * run.mdp.horizon for run in runs)))
+    run_all(
+        [run.play for run in runs],
+        workers=workers,
+        look_up=lambda: bar.update(sum(run.done * run.mdp.horizon for run in runs)),
+    )
     return time.perf_counter() - begin
 
 
@@ -228,7 +269,10 @@ def _gather(mdp: TabularMDP, algorithm: Algorithm, runs: list[_Run], seconds: fl
         deployments=np.array([run.curves.deployments[-1] for run in runs]),
         triggers=np.array([run.triggers for run in runs]),
         loud_share=np.array([run.loud_share for run in runs]),
-        curves=Curves(checkpoints(episodes), *(np.stack(rows) for rows in zip(*(run.curves[1:] for run in runs), strict=True))),
+        curves=Curves(
+            checkpoints(episodes),
+            *(np.stack(rows) for rows in zip(*(run.curves[1:] for run in runs), strict=True)),
+        ),
         initial=mdp.actions_allowed.argmax(axis=-1),
         policy=np.stack([run.policy for run in runs]),
         history=tuple(histories) if histories else None,
@@ -256,14 +300,30 @@ class _Run:
     triggers: int
     loud_share: float
 
-    def __init__(self, mdp: TabularMDP, family: Family, seed: int, episodes: int, *, regret: bool, history: bool) -> None:
+    def __init__(
+        self,
+        mdp: TabularMDP,
+        family: Family,
+        seed: int,
+        episodes: int,
+        *,
+        regret: bool,
+        history: bool,
+    ) -> None:
         self.mdp, self.family, self.seed, self.episodes = mdp, family, seed, episodes
         self.wants_regret, self.wants_history = regret, history
         self.done = 0  # episodes
 
     def first_episode(self) -> _Run:
         """A run of the same kind that ends after one episode."""
-        return _Run(self.mdp, self.family, self.seed, 1, regret=self.wants_regret, history=self.wants_history)
+        return _Run(
+            self.mdp,
+            self.family,
+            self.seed,
+            1,
+            regret=self.wants_regret,
+            history=self.wants_history,
+        )
 
     def play(self, stop: threading.Event) -> None:
         mdp, family, marks = self.mdp, self.family.fresh(self.seed), checkpoints(self.episodes)
@@ -275,12 +335,16 @@ class _Run:
             with pace:
                 first, last = self.done, min(self.episodes, self.done + pace.size)
                 self.done = family.play(mdp.model, evaluation, log, account, key, first, last)
-            if self.done < last:  # a piece that ended early says nothing of how long a larger one takes
+            if (
+                self.done < last
+            ):  # a piece that ended early says nothing of how long a larger one takes
                 pace.size = max(1, self.done - first)
             if self.wants_history:
                 kept.append(log.changes[: log.counts[2]].copy())
                 log.counts[2] = 0
-        self.curves = Curves(marks, mdp.scale.to_regret(account.curve), log.switches, log.deployments)
+        self.curves = Curves(
+            marks, mdp.scale.to_regret(account.curve), log.switches, log.deployments
+        )
         self.policy = family.policies()[0] if family.members == 1 else family.policies()
         self.history = History(np.concatenate(kept)) if self.wants_history else None
         self.triggers = family.triggers()
@@ -301,7 +365,12 @@ class _Run:
 def checked_seeds(seeds: int | Sequence[int]) -> list[int]:
     if isinstance(seeds, int | np.integer):
         return list(range(require_count("seeds", seeds)))
-    whole = all(isinstance(seed, int | np.integer) and not isinstance(seed, bool) and 0 <= seed < 2**63 for seed in seeds)
+    whole = all(
+        isinstance(seed, int | np.integer) and not isinstance(seed, bool) and 0 <= seed < 2**63
+        for seed in seeds
+    )
     if not whole or len(seeds) == 0 or len(set(seeds)) < len(seeds):
-        raise ValueError(f"seeds must be a number of seeds or distinct whole numbers from 0, not {seeds!r}")
+        raise ValueError(
+            f"seeds must be a number of seeds or distinct whole numbers from 0, not {seeds!r}"
+        )
     return [int(seed) for seed in seeds]

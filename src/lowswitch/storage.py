@@ -20,7 +20,9 @@ _VERSION = 1
 
 @contextmanager
 def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
-    """A file to write that takes its place whole or not at all: a failure leaves what was there before."""
+    """A file to write that takes its place whole or not at all: a failure leaves what was there
+    before.
+    """
     target = require_writable(path)
     temporary = target.with_name(f".lowswitch-{secrets.token_hex(8)}")
     try:
@@ -40,11 +42,17 @@ def require_writable(path: str | os.PathLike[str]) -> Path:
     """The path, if a file can be put there."""
     try:
         target = Path(path).resolve()  # a link stays a link
-        fits = target.parent.is_dir() and os.access(target.parent, os.W_OK) and (target.is_file() or not target.exists())
+        fits = (
+            target.parent.is_dir()
+            and os.access(target.parent, os.W_OK)
+            and (target.is_file() or not target.exists())
+        )
     except (OSError, TypeError, ValueError):
         fits = False
     if not fits:
-        raise ValueError(f"cannot write {str(path)!r}; choose a file in a folder that exists and is writable")
+        raise ValueError(
+            f"cannot write {str(path)!r}; choose a file in a folder that exists and is writable"
+        )
     return target
 
 
@@ -53,10 +61,14 @@ def make_folder(path: Path) -> None:
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise ValueError(f"cannot make the folder {str(path)!r}: {error.strerror}; name another") from None
+        raise ValueError(
+            f"cannot make the folder {str(path)!r}: {error.strerror}; name another"
+        ) from None
 
 
-def write(path: str | os.PathLike[str], kind: str, facts: dict[str, Any], arrays: dict[str, Any]) -> None:
+def write(
+    path: str | os.PathLike[str], kind: str, facts: dict[str, Any], arrays: dict[str, Any]
+) -> None:
     """Write facts and arrays as one file."""
     members = arrays | {_HEADER: np.array(json.dumps({"version": _VERSION, "kind": kind, **facts}))}
     with replacing(path) as file:
@@ -74,21 +86,47 @@ def read(path: str | os.PathLike[str], kind: str) -> tuple[dict[str, Any], dict[
     except FileNotFoundError:
         raise ValueError(f"there is no file {str(path)!r}") from None
     except (PermissionError, IsADirectoryError) as error:
-        raise ValueError(f"cannot read {str(path)!r}: {error.strerror}; name a file that is readable") from None
-    except (OSError, EOFError, KeyError, ValueError, AttributeError, TypeError, RuntimeError, zipfile.BadZipFile, zlib.error) as error:
-        raise ValueError(f"{str(path)!r} is not a lowswitch file, or is damaged ({error}); save it again") from error
+        raise ValueError(
+            f"cannot read {str(path)!r}: {error.strerror}; name a file that is readable"
+        ) from None
+    except (
+        OSError,
+        EOFError,
+        KeyError,
+        ValueError,
+        AttributeError,
+        TypeError,
+        RuntimeError,
+        zipfile.BadZipFile,
+        zlib.error,
+    ) as error:
+        raise ValueError(
+            f"{str(path)!r} is not a lowswitch file, or is damaged ({error}); save it again"
+        ) from error
     if facts.get("version") != _VERSION:
-        raise ValueError(f"{str(path)!r} has format {facts.get('version')!r}; this version of lowswitch reads format {_VERSION}")
+        raise ValueError(
+            f"{str(path)!r} has format {facts.get('version')!r}; this version of lowswitch reads"
+            f" format {_VERSION}"
+        )
     if facts.get("kind") != kind:
-        raise ValueError(f"{str(path)!r} holds a {facts.get('kind')!r}, not a {kind!r}; load it with the class that saved it")
+        raise ValueError(
+            f"{str(path)!r} holds a {facts.get('kind')!r}, not a {kind!r}; load it with the class"
+            " that saved it"
+        )
     return facts, arrays
 
 
 @contextmanager
-def reading(path: str | os.PathLike[str], kind: str) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
-    """The facts and the arrays of a file to make its object of; what they lack is an error that names the file."""
+def reading(
+    path: str | os.PathLike[str], kind: str
+) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
+    """The facts and the arrays of a file to make its object of; what they lack is an error that
+    names the file.
+    """
     facts, arrays = read(path, kind)
     try:
         yield facts, arrays
     except (KeyError, TypeError, ValueError) as error:
-        raise ValueError(f"{str(path)!r} holds no whole {kind} ({error}); write it again") from error
+        raise ValueError(
+            f"{str(path)!r} holds no whole {kind} ({error}); write it again"
+        ) from error

@@ -17,7 +17,9 @@ def cores() -> int:
 
 
 class Pace:
-    """A piece size that grows until a piece takes about a tenth of a second; each piece runs inside `with pace`."""
+    """A piece size that grows until a piece takes about a tenth of a second; each piece runs inside
+    `with pace`.
+    """
 
     def __init__(self, size: int) -> None:
         self.size = max(1, size)
@@ -30,8 +32,12 @@ class Pace:
             self.size *= 2
 
 
-def run_all(works: Sequence[Callable[[threading.Event], None]], *, workers: int, look_up: Callable[[], None]) -> None:
-    """Run all works on so many threads, calling `look_up` now and then; an interrupt or an error sets the event that stops them."""
+def run_all(
+    works: Sequence[Callable[[threading.Event], None]], *, workers: int, look_up: Callable[[], None]
+) -> None:
+    """Run all works on so many threads, calling `look_up` now and then; an interrupt or an error
+    sets the event that stops them.
+    """
     stop = threading.Event()
     with ThreadPoolExecutor(min(workers, len(works))) as pool:
         pending = {pool.submit(work, stop) for work in works}

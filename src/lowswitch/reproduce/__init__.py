@@ -10,7 +10,7 @@ from typing import Any
 
 import lowswitch
 from lowswitch import report, storage
-from lowswitch.naming import nearest
+from lowswitch.algorithms.text import nearest
 from lowswitch.progress import waiting
 from lowswitch.reproduce import page
 from lowswitch.reproduce.bandit_claim import ucb2
@@ -41,11 +41,17 @@ PAGE = "index.html"
 
 
 def reproduce(
-    folder: str | os.PathLike[str], *, size: Size = QUICK, only: Sequence[str] = (), progress: bool | None = None
+    folder: str | os.PathLike[str],
+    *,
+    size: Size = QUICK,
+    only: Sequence[str] = (),
+    progress: bool | None = None,
 ) -> Iterator[Section]:
-    """Measure the claims one by one, yielding each section; then write the page, its figures and its numbers into a folder.
+    """Measure the claims one by one, yielding each section; then write the page, its figures and
+    its numbers into a folder.
 
-    Every finished experiment is kept in the folder, so that a second call goes on where the first was interrupted.
+    Every finished experiment is kept in the folder, so that a second call goes on where the first
+    was interrupted.
     """
     for name in only:
         if name not in CLAIMS:
@@ -54,7 +60,9 @@ def reproduce(
     try:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise ValueError(f"cannot write into {str(out)!r}: {error.strerror}; choose another folder") from error
+        raise ValueError(
+            f"cannot write into {str(out)!r}: {error.strerror}; choose another folder"
+        ) from error
     lab = Lab(out, size, progress=progress)
     sections: list[Section] = []
     pictures: dict[str, bytes] = {}
@@ -67,9 +75,14 @@ def reproduce(
     if opening:
         with waiting("page: drawing ...", show=progress):
             pictures |= _draw(out, opening)
-    text = page.render(sections, pictures, opening=opening, mode=size.name, version=lowswitch.__version__)
+    text = page.render(
+        sections, pictures, opening=opening, mode=size.name, version=lowswitch.__version__
+    )
     _write_text(out / page_name(only), text)
-    _write_text((out / page_name(only)).with_suffix(".json"), json.dumps(_numbers(sections, size), indent=1) + "\n")
+    _write_text(
+        (out / page_name(only)).with_suffix(".json"),
+        json.dumps(_numbers(sections, size), indent=1) + "\n",
+    )
 
 
 def page_name(only: Sequence[str]) -> str:
@@ -86,7 +99,11 @@ def _draw(out: Path, section: Section) -> dict[str, bytes]:
 
 
 def _numbers(sections: Sequence[Section], size: Size) -> dict[str, Any]:
-    return {"version": lowswitch.__version__, "size": vars(size), "claims": {section.name: section.to_dict() for section in sections}}
+    return {
+        "version": lowswitch.__version__,
+        "size": vars(size),
+        "claims": {section.name: section.to_dict() for section in sections},
+    }
 
 
 def _write_text(path: Path, text: str) -> None:

@@ -40,45 +40,63 @@ Results = Mapping[str, Mapping[str, BanditRuns]]  # by setting and learner
 
 def ucb2(lab: Lab) -> Section:
     results = {
-        setting: {label: lab.bandit(means, algorithm) for label, algorithm in LEARNERS.items()} for setting, means in SETTINGS.items()
+        setting: {label: lab.bandit(means, algorithm) for label, algorithm in LEARNERS.items()}
+        for setting, means in SETTINGS.items()
     }
     some = results["1"]["UCB1"]
     return Section(
         name="bandits",
         title="UCB2 has logarithmic regret and logarithmically many switches (Theorem 1)",
-        claim="From T = max 1 / (2 Delta_i^2) pulls on, the expected regret of UCB2 is O(log T sum_i 1 / Delta_i), and its switching cost "
-        "is O(A log(T / A) / alpha); its epochs grow by 1 + alpha, for which the paper writes eta.",
-        method=f"UCB1 and UCB2 with alpha = {FINE.alpha} and {COARSE.alpha} on the seven Bernoulli bandits of Auer et al. 2002, Figure 5, "
-        f"T = {some.pulls:,} pulls, {len(some.seeds):,} runs each. Regret is exact. An exponent is the "
-        "slope of log cost against log T over the last decade of T; a cost that grows like log T has an exponent that falls towards 0. "
-        "Each rule is for all seven settings and reports the worst.",
+        claim=(
+            "From T = max 1 / (2 Delta_i^2) pulls on, the expected regret of UCB2 is O(log T sum_i"
+            " 1 / Delta_i), and its switching cost is O(A log(T / A) / alpha); its epochs grow by 1"
+            " + alpha, for which the paper writes eta."
+        ),
+        method=(
+            f"UCB1 and UCB2 with alpha = {FINE.alpha} and {COARSE.alpha} on the seven Bernoulli"
+            f" bandits of Auer et al. 2002, Figure 5, T = {some.pulls:,} pulls, {len(some.seeds):,}"
+            " runs each. Regret is exact. An exponent is the slope of log cost against log T over"
+            " the last decade of T; a cost that grows like log T has an exponent that falls"
+            " towards 0. Each rule is for all seven settings and reports the worst."
+        ),
         checks=[*_regret_checks(results), *_switch_checks(results)],
         tables=[_regret_table(results), _switch_table(results)],
         figures={"bandits": draw(results)},
         captions={
-            "bandits": "Costs on three of the seven bandits: mean, and a band from the 10 % to the 90 % quantile of the runs. "
-            "In the upper row a straight line is log T. Dotted, what the theorem allows alpha = 0.09: for the regret its "
-            "leading term alone, for the switches A + A log(T / A) / log(1 + alpha)."
+            "bandits": (
+                "Costs on three of the seven bandits: mean, and a band from the 10 % to the 90 %"
+                " quantile of the runs. In the upper row a straight line is log T. Dotted, what the"
+                " theorem allows alpha = 0.09: for the regret its leading term alone, for the"
+                " switches A + A log(T / A) / log(1 + alpha)."
+            )
         },
         remarks=_remarks(results),
-        numbers={setting: {label: _numbers(runs) for label, runs in row.items()} for setting, row in results.items()},
+        numbers={
+            setting: {label: _numbers(runs) for label, runs in row.items()}
+            for setting, row in results.items()
+        },
     )
 
 
-# ---- formulas --------------------------------------------------------------------------------------------------------
+# ---- formulas ------------------------------------------------------------------------------------
 
 
 def leading_term(means: Any, *, alpha: float, pulls: int) -> float:
-    """sum_i (1 + alpha)(1 + 4 alpha) ln(2 e Delta_i^2 n) / (2 Delta_i): Auer et al. 2002, Theorem 2, without its c_alpha / Delta_i."""
+    """sum_i (1 + alpha)(1 + 4 alpha) ln(2 e Delta_i^2 n) / (2 Delta_i): Auer et al. 2002, Theorem
+    2, without its c_alpha / Delta_i.
+    """
     gaps = _gaps(means)
-    return float(np.sum((1 + alpha) * (1 + 4 * alpha) * np.log(2 * math.e * gaps**2 * pulls) / (2 * gaps)))
+    return float(
+        np.sum((1 + alpha) * (1 + 4 * alpha) * np.log(2 * math.e * gaps**2 * pulls) / (2 * gaps))
+    )
 
 
 def switch_order(*, A: int, T: int, alpha: float) -> float:
     """A + A ln(T / A) / ln(1 + alpha), the A log(T / A) / alpha of Theorem 1 with its constants.
 
-    A - 1 switches in the first round, then one for each epoch. All epochs but the last are whole, so sum_j (1 + alpha)^r_j <= T, and
-    Jensen's inequality gives sum_j r_j <= A ln(T / A) / ln(1 + alpha): the argument of Bai et al. 2019 below Theorem 1.
+    A - 1 switches in the first round, then one for each epoch. All epochs but the last are whole,
+    so sum_j (1 + alpha)^r_j <= T, and Jensen's inequality gives sum_j r_j <= A ln(T / A) / ln(1 +
+    alpha): the argument of Bai et al. 2019 below Theorem 1.
     """
     return A + A * math.log(T / A) / math.log1p(alpha)
 
@@ -97,7 +115,9 @@ def _alpha(algorithm: BanditAlgorithm) -> float:
 
 def _theorem(runs: BanditRuns) -> float:
     if not isinstance(runs.algorithm, IndexPolicy):
-        raise ValueError(f"only UCB1 and UCB2 have a bound with all its constants, not {runs.algorithm}")
+        raise ValueError(
+            f"only UCB1 and UCB2 have a bound with all its constants, not {runs.algorithm}"
+        )
     return runs.algorithm.regret_bound(runs.means, pulls=runs.pulls)
 
 
@@ -116,24 +136,36 @@ def _most_to_lose(runs: BanditRuns) -> float:
 
 def _telling(results: Results) -> int:
     """In how many settings the theorem's bound is below the most that there is to lose."""
-    return sum(_theorem(row[COARSE_LABEL]) < _most_to_lose(row[COARSE_LABEL]) for row in results.values())
+    return sum(
+        _theorem(row[COARSE_LABEL]) < _most_to_lose(row[COARSE_LABEL]) for row in results.values()
+    )
 
 
 def _exponent_of(runs: BanditRuns, name: str) -> float:
     return exponent(runs.curves.pulls, getattr(runs.curves, name).mean(axis=0))
 
 
-# ---- checks ----------------------------------------------------------------------------------------------------------
+# ---- checks --------------------------------------------------------------------------------------
 
 
-def _worst(results: Results, labels: Sequence[str], measure: Callable[[BanditRuns, BanditRuns], float]) -> tuple[float, str]:
-    """The largest measure of these learners, given with UCB1, over all settings, and where; one that is no number counts as the largest."""
-    found = [(measure(row[label], row["UCB1"]), f"{label}, setting {setting}") for setting, row in results.items() for label in labels]
+def _worst(
+    results: Results, labels: Sequence[str], measure: Callable[[BanditRuns, BanditRuns], float]
+) -> tuple[float, str]:
+    """The largest measure of these learners, given with UCB1, over all settings, and where; one
+    that is no number counts as the largest.
+    """
+    found = [
+        (measure(row[label], row["UCB1"]), f"{label}, setting {setting}")
+        for setting, row in results.items()
+        for label in labels
+    ]
     return max(found, key=lambda pair: math.inf if math.isnan(pair[0]) else pair[0])
 
 
 def _upper_mean(runs: BanditRuns) -> float:
-    """The upper end of the mean regret's 95 % interval: a bound on an expectation is met only if this is."""
+    """The upper end of the mean regret's 95 % interval: a bound on an expectation is met only if
+    this is.
+    """
     return float(runs.regret.mean()) + report.half_width(runs.regret)
 
 
@@ -144,21 +176,25 @@ def _at_most(rule: str, limit: float, worst: tuple[float, str], form: str = "{:.
 
 def _regret_checks(results: Results) -> list[Check]:
     theorem = _at_most(
-        "alpha = 0.09: mean regret (upper end of its 95 % interval) at most the theorem's bound with all its constants",
+        "alpha = 0.09: mean regret (upper end of its 95 % interval) at most the theorem's bound"
+        " with all its constants",
         1,
         _worst(results, [COARSE_LABEL], lambda runs, _: _upper_mean(runs) / _theorem(runs)),
-        f"{{:.2g}} of it, a bound that can be broken in {_telling(results)} of {len(results)} settings",
+        f"{{:.2g}} of it, a bound that can be broken in {_telling(results)} of {len(results)}"
+        " settings",
     )
     return [
         *([theorem] if _telling(results) else []),  # a rule that no run can break is none
         _at_most(
-            "alpha = 0.09: mean regret (upper end of its 95 % interval) at most the bound's leading term, c_alpha / Delta_i left out",
+            "alpha = 0.09: mean regret (upper end of its 95 % interval) at most the bound's leading"
+            " term, c_alpha / Delta_i left out",
             1,
             _worst(results, [COARSE_LABEL], lambda runs, _: _upper_mean(runs) / _leading(runs)),
             "{:.2f} of it",
         ),
         _at_most(
-            f"regret grows like log T, not like a power: an exponent of at most {MOST_REGRET_EXPONENT}",
+            "regret grows like log T, not like a power: an exponent of at most"
+            f" {MOST_REGRET_EXPONENT}",
             MOST_REGRET_EXPONENT,
             _worst(results, BOTH, lambda runs, _: _exponent_of(runs, "regret")),
         ),
@@ -176,11 +212,18 @@ def _switch_checks(results: Results) -> list[Check]:
         _at_most(
             "no run has more switches than epochs fit into T pulls (switch_bound)",
             1,
-            _worst(results, BOTH, lambda runs, _: runs.switches.max() / runs.algorithm.switch_bound(len(runs.means), runs.pulls)),
+            _worst(
+                results,
+                BOTH,
+                lambda runs, _: (
+                    runs.switches.max() / runs.algorithm.switch_bound(len(runs.means), runs.pulls)
+                ),
+            ),
             "{:.2f} of it",
         ),
         _at_most(
-            "no run has more switches than the theorem's order with its constants, A + A log(T / A) / log(1 + alpha)",
+            "no run has more switches than the theorem's order with its constants, A + A log(T / A)"
+            " / log(1 + alpha)",
             1,
             _worst(results, BOTH, lambda runs, _: runs.switches.max() / _order(runs)),
             "{:.2f} of it",
@@ -193,19 +236,26 @@ def _switch_checks(results: Results) -> list[Check]:
         _at_most(
             "alpha = 0.09: at most a third of UCB1's switches",
             MOST_SWITCHES,
-            _worst(results, [COARSE_LABEL], lambda runs, base: runs.switches.mean() / base.switches.mean()),
+            _worst(
+                results,
+                [COARSE_LABEL],
+                lambda runs, base: runs.switches.mean() / base.switches.mean(),
+            ),
             "{:.2f} of them",
         ),
     ]
 
 
-# ---- what is shown ---------------------------------------------------------------------------------------------------
+# ---- what is shown -------------------------------------------------------------------------------
 
 
 def _words(means: Sequence[float]) -> str:
     """The arms with how often each occurs: `0.9, 9 x 0.6`."""
     distinct = list(dict.fromkeys(means))
-    return ", ".join(f"{mean:g}" if means.count(mean) == 1 else f"{means.count(mean)} x {mean:g}" for mean in distinct)
+    return ", ".join(
+        f"{mean:g}" if means.count(mean) == 1 else f"{means.count(mean)} x {mean:g}"
+        for mean in distinct
+    )
 
 
 def _regret_table(results: Results) -> Table:
@@ -221,8 +271,20 @@ def _regret_table(results: Results) -> Table:
         for setting, row in results.items()
     ]
     exponents = [f"exponent {label}" for label in BOTH]
-    header = ["setting", *LEARNERS, *exponents, "leading term (0.09)", "theorem's bound (0.09)", "most T pulls can lose"]
-    return Table("Regret after all pulls, means over the runs with 95 % intervals, and what the theorem allows", header, rows)
+    header = [
+        "setting",
+        *LEARNERS,
+        *exponents,
+        "leading term (0.09)",
+        "theorem's bound (0.09)",
+        "most T pulls can lose",
+    ]
+    return Table(
+        "Regret after all pulls, means over the runs with 95 % intervals, and what the theorem"
+        " allows",
+        header,
+        rows,
+    )
 
 
 def _switch_table(results: Results) -> Table:
@@ -237,26 +299,53 @@ def _switch_table(results: Results) -> Table:
         ]
         for setting, row in results.items()
     ]
-    header = ["setting", *LEARNERS, "fewer (0.09)", "most in a run (0.09)", "switch_bound (0.09)", "A + A log(T / A) / log(1 + alpha)"]
-    return Table("Switches after all pulls, means over the runs with 95 % intervals, and what the theorem allows", header, rows)
+    header = [
+        "setting",
+        *LEARNERS,
+        "fewer (0.09)",
+        "most in a run (0.09)",
+        "switch_bound (0.09)",
+        "A + A log(T / A) / log(1 + alpha)",
+    ]
+    return Table(
+        "Switches after all pulls, means over the runs with 95 % intervals, and what the theorem"
+        " allows",
+        header,
+        rows,
+    )
 
 
 def _remarks(results: Results) -> list[str]:
     pulls = results["1"][COARSE_LABEL].pulls
     return [
-        f"The theorem's bound with its constants is below what {pulls:,} pulls can lose at all in {_telling(results)} of {len(results)} "
-        f"settings; elsewhere it says nothing yet, because c_alpha is {COARSE.lower_order:,.0f} at alpha = {COARSE.alpha} and "
-        f"{FINE.lower_order:.1g} at alpha = {FINE.alpha}. The rule with the leading term alone is stronger than the theorem and can fail.",
-        "UCB1's switches also grow like log T on a fixed bandit, since a switch needs a pull of a worse arm; but they grow like "
-        "sum_i 1 / Delta_i^2 as the gaps close, where the number of UCB2's epochs is bounded for all gaps alike.",
+        (
+            f"The theorem's bound with its constants is below what {pulls:,} pulls can lose at all"
+            f" in {_telling(results)} of {len(results)} settings; elsewhere it says nothing yet,"
+            f" because c_alpha is {COARSE.lower_order:,.0f} at alpha = {COARSE.alpha} and"
+            f" {FINE.lower_order:.1g} at alpha = {FINE.alpha}. The rule with the leading term alone"
+            " is stronger than the theorem and can fail."
+        ),
+        (
+            "UCB1's switches also grow like log T on a fixed bandit, since a switch needs a pull of"
+            " a worse arm; but they grow like sum_i 1 / Delta_i^2 as the gaps close, where the"
+            " number of UCB2's epochs is bounded for all gaps alike."
+        ),
     ]
 
 
 def _numbers(runs: BanditRuns) -> dict[str, Any]:
-    numbers: dict[str, Any] = {"algorithm": str(runs.algorithm), "pulls": runs.pulls, "runs": len(runs.seeds)}
+    numbers: dict[str, Any] = {
+        "algorithm": str(runs.algorithm),
+        "pulls": runs.pulls,
+        "runs": len(runs.seeds),
+    }
     for name in ("regret", "switches"):
         values = getattr(runs, name)
-        spread = {"mean": float(values.mean()), "half_width": report.half_width(values), "largest": float(values.max())}
+        spread = {
+            "mean": float(values.mean()),
+            "half_width": report.half_width(values),
+            "largest": float(values.max()),
+        }
         numbers[name] = spread | {"exponent": _exponent_of(runs, name)}
     numbers["regret"]["bound"] = _theorem(runs)
     numbers["switches"]["bound"] = runs.algorithm.switch_bound(len(runs.means), runs.pulls)
@@ -276,9 +365,19 @@ def draw(results: Results) -> Figure:
         row = results[setting]
         pulls = row[COARSE_LABEL].curves.pulls
         pulls = pulls[pulls >= 50]  # from which the theorem holds: the smallest gap is 0.1
-        _draw_panel(column[0], row, "regret", pulls, [leading_term(SETTINGS[setting], alpha=COARSE.alpha, pulls=int(T)) for T in pulls])
         _draw_panel(
-            column[1], row, "switches", pulls, [switch_order(A=len(SETTINGS[setting]), T=int(T), alpha=COARSE.alpha) for T in pulls]
+            column[0],
+            row,
+            "regret",
+            pulls,
+            [leading_term(SETTINGS[setting], alpha=COARSE.alpha, pulls=int(T)) for T in pulls],
+        )
+        _draw_panel(
+            column[1],
+            row,
+            "switches",
+            pulls,
+            [switch_order(A=len(SETTINGS[setting]), T=int(T), alpha=COARSE.alpha) for T in pulls],
         )
         column[1].set_yscale("log")
         column[0].set_title(f"setting {setting}: {_words(SETTINGS[setting])}", fontsize=11)
@@ -290,14 +389,36 @@ def draw(results: Results) -> Figure:
     return figure
 
 
-def _draw_panel(axes: Axes, row: Mapping[str, BanditRuns], name: str, pulls: np.ndarray, allowed: Sequence[float]) -> None:
+def _draw_panel(
+    axes: Axes,
+    row: Mapping[str, BanditRuns],
+    name: str,
+    pulls: np.ndarray,
+    allowed: Sequence[float],
+) -> None:
     for i, (label, runs) in enumerate(row.items()):
         curves: np.ndarray = getattr(runs.curves, name)
         low, high = np.quantile(curves, report.BAND, axis=0)
         late = runs.curves.pulls >= len(runs.means)  # after the first round
         times = runs.curves.pulls[late]
-        axes.fill_between(times, low[late], high[late], alpha=0.2, linewidth=0, color=report.COLOURS[i])
-        axes.plot(times, curves.mean(axis=0)[late], report.DASHES[i], label=label, linewidth=1.6, color=report.COLOURS[i])
-    axes.plot(pulls, allowed, ":", color="black", linewidth=1.6, label="allowed to UCB2(0.09) (see caption)")
+        axes.fill_between(
+            times, low[late], high[late], alpha=0.2, linewidth=0, color=report.COLOURS[i]
+        )
+        axes.plot(
+            times,
+            curves.mean(axis=0)[late],
+            report.DASHES[i],
+            label=label,
+            linewidth=1.6,
+            color=report.COLOURS[i],
+        )
+    axes.plot(
+        pulls,
+        allowed,
+        ":",
+        color="black",
+        linewidth=1.6,
+        label="allowed to UCB2(0.09) (see caption)",
+    )
     axes.set_xscale("log")
     report.dress(axes)

@@ -1,4 +1,6 @@
-"""Where the experiments run: each result is kept on disk under its configuration, so that an interrupted reproduction goes on."""
+"""Where the experiments run: each result is kept on disk under its configuration, so that an
+interrupted reproduction goes on.
+"""
 
 from __future__ import annotations
 
@@ -16,8 +18,8 @@ import numpy as np
 
 import lowswitch
 from lowswitch import bandits, envs, simulate, storage
+from lowswitch.algorithms.parts import Algorithm
 from lowswitch.learner import BonusWarning
-from lowswitch.parts import Algorithm
 from lowswitch.progress import Progress, waiting
 from lowswitch.simulate import Runs, load
 from lowswitch.threads import cores, run_all
@@ -39,7 +41,15 @@ class Size:
     machines: tuple[int, ...] = (1, 2, 5, 10, 100)  # of concurrent runs
 
 
-QUICK = Size(name="quick", episodes=10**6, seeds=8, pulls=10**5, bandit_runs=200, plain_episodes=600, plain_seeds=4)
+QUICK = Size(
+    name="quick",
+    episodes=10**6,
+    seeds=8,
+    pulls=10**5,
+    bandit_runs=200,
+    plain_episodes=600,
+    plain_seeds=4,
+)
 FULL = Size(
     name="full",
     episodes=10**7,
@@ -61,7 +71,13 @@ class Lab:
         self.cache.mkdir(parents=True, exist_ok=True)
 
     def runs(
-        self, problem: str, algorithm: Algorithm, *, episodes: int | None = None, seeds: int | None = None, history: bool = False
+        self,
+        problem: str,
+        algorithm: Algorithm,
+        *,
+        episodes: int | None = None,
+        seeds: int | None = None,
+        history: bool = False,
     ) -> Runs:
         """`simulate` of a named problem, by default over the main number of episodes and seeds."""
         episodes, seeds = episodes or self.size.episodes, seeds or self.size.seeds
@@ -69,34 +85,66 @@ class Lab:
         def compute(path: Path) -> None:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", BonusWarning)  # the page says what c = 1 does
-                results = simulate(envs.make(problem), algorithm, episodes=episodes, seeds=seeds, history=history, progress=self.progress)
+                results = simulate(
+                    envs.make(problem),
+                    algorithm,
+                    episodes=episodes,
+                    seeds=seeds,
+                    history=history,
+                    progress=self.progress,
+                )
             results.save(path)
 
-        return self._kept("runs", [problem, algorithm.to_dict(), episodes, seeds, history], compute, load)
+        return self._kept(
+            "runs", [problem, algorithm.to_dict(), episodes, seeds, history], compute, load
+        )
 
-    def bandit(self, means: Sequence[float], algorithm: bandits.BanditAlgorithm) -> bandits.BanditRuns:
+    def bandit(
+        self, means: Sequence[float], algorithm: bandits.BanditAlgorithm
+    ) -> bandits.BanditRuns:
         """`bandits.simulate` over the main number of pulls and runs."""
         size = self.size
 
         def compute(path: Path) -> None:
-            bandits.simulate(means, algorithm, pulls=size.pulls, runs=size.bandit_runs, progress=self.progress).save(path)
+            bandits.simulate(
+                means, algorithm, pulls=size.pulls, runs=size.bandit_runs, progress=self.progress
+            ).save(path)
 
-        return self._kept("bandit", [list(means), algorithm.to_dict(), size.pulls, size.bandit_runs], compute, bandits.load)
+        return self._kept(
+            "bandit",
+            [list(means), algorithm.to_dict(), size.pulls, size.bandit_runs],
+            compute,
+            bandits.load,
+        )
 
-    def arrays(self, name: str, configuration: Any, compute: Callable[[], dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
+    def arrays(
+        self, name: str, configuration: Any, compute: Callable[[], dict[str, np.ndarray]]
+    ) -> dict[str, np.ndarray]:
         """Arrays worked out once for a configuration."""
         with waiting(f"{name} ...", show=self.progress):
             return self._arrays(name, configuration, compute)
 
-    def _arrays(self, name: str, configuration: Any, compute: Callable[[], dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
+    def _arrays(
+        self, name: str, configuration: Any, compute: Callable[[], dict[str, np.ndarray]]
+    ) -> dict[str, np.ndarray]:
         return self._kept(
-            name, configuration, lambda path: storage.write(path, name, {}, compute()), lambda path: storage.read(path, name)[1]
+            name,
+            configuration,
+            lambda path: storage.write(path, name, {}, compute()),
+            lambda path: storage.read(path, name)[1],
         )
 
     def each(
-        self, name: str, configurations: Sequence[Any], compute: Callable[[int], dict[str, np.ndarray]], *, episodes: int
+        self,
+        name: str,
+        configurations: Sequence[Any],
+        compute: Callable[[int], dict[str, np.ndarray]],
+        *,
+        episodes: int,
     ) -> list[dict[str, np.ndarray]]:
-        """`arrays` for several configurations, on all cores; `compute` is given the place of one, and each plays so many episodes."""
+        """`arrays` for several configurations, on all cores; `compute` is given the place of one,
+        and each plays so many episodes.
+        """
         found: dict[int, dict[str, np.ndarray]] = {}
 
         def work(place: int, stop: threading.Event) -> None:
@@ -105,13 +153,30 @@ class Lab:
 
         works = [partial(work, place) for place in range(len(configurations))]
         total = len(works) * episodes
-        with Progress(total, unit="episodes", show=self.progress, label=name) as bar, warnings.catch_warnings():
+        with (
+            Progress(total, unit="episodes", show=self.progress, label=name) as bar,
+            warnings.catch_warnings(),
+        ):
             warnings.simplefilter("ignore", BonusWarning)
-            run_all(works, workers=cores(), look_up=lambda: bar.update(len(found) * episodes, f"  {len(found)} of {len(works)} runs"))
+            run_all(
+                works,
+                workers=cores(),
+                look_up=lambda: bar.update(
+                    len(found) * episodes, f"  {len(found)} of {len(works)} runs"
+                ),
+            )
         return [found[place] for place in range(len(works))]
 
-    def _kept(self, kind: str, configuration: Any, compute: Callable[[Path], None], read: Callable[[Path], Kept]) -> Kept:
-        """What was computed for a configuration, now or before; a file that cannot be read is computed again."""
+    def _kept(
+        self,
+        kind: str,
+        configuration: Any,
+        compute: Callable[[Path], None],
+        read: Callable[[Path], Kept],
+    ) -> Kept:
+        """What was computed for a configuration, now or before; a file that cannot be read is
+        computed again.
+        """
         text = json.dumps([lowswitch.__version__, kind, configuration], sort_keys=True)
         path = self.cache / f"{kind}-{hashlib.sha256(text.encode()).hexdigest()[:16]}.npz"
         try:

@@ -1,4 +1,6 @@
-"""The lemmas behind the theorems, most of them watched along real runs of the library's own learner."""
+"""The lemmas behind the theorems, most of them watched along real runs of the library's own
+learner.
+"""
 
 from __future__ import annotations
 
@@ -9,36 +11,48 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from lowswitch import envs, report, theory
-from lowswitch.algorithms import ucb2_bernstein, ucb2_hoeffding
+from lowswitch.algorithms.parts import Algorithm, Bernstein, Hoeffding
+from lowswitch.algorithms.recipes import ucb2_bernstein, ucb2_hoeffding
+from lowswitch.algorithms.schedules import UCB2
 from lowswitch.learner import Learner
-from lowswitch.mdp import TabularMDP
-from lowswitch.parts import Algorithm, Bernstein, Hoeffding
+from lowswitch.problems.mdp import TabularMDP
 from lowswitch.reproduce.lab import Lab
 from lowswitch.reproduce.plain import play_episode
 from lowswitch.reproduce.section import Check, Section, Table
-from lowswitch.schedules import UCB2
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 PROBLEM = "random-mdp:states=4,actions=3,horizon=4,seed=1"
 ROUNDING = 1e-9
-PROVABLE = {"UCB2-H, c = 1": ucb2_hoeffding(), "UCB2-B, c1 = 1, c2 = 2": ucb2_bernstein(c1=1.0, c2=2.0)}
+PROVABLE = {
+    "UCB2-H, c = 1": ucb2_hoeffding(),
+    "UCB2-B, c1 = 1, c2 = 2": ucb2_bernstein(c1=1.0, c2=2.0),
+}
 PRACTICAL = {
     "UCB2-H, c = 0.05": ucb2_hoeffding(c=0.05),
     "UCB2-B, c = 0.05": ucb2_bernstein(c=0.05),
-    "UCB2-B, c1 = 0.002, c2 = 1": ucb2_bernstein(c1=0.002, c2=1.0),  # so small a c1 that the variance part decides
+    "UCB2-B, c1 = 0.002, c2 = 1": ucb2_bernstein(
+        c1=0.002, c2=1.0
+    ),  # so small a c1 that the variance part decides
     "UCB2-H, c = 0.05, eta = 1/2, r* = 1": ucb2_hoeffding(c=0.05, eta=0.5, r_star=1),
 }
 HORIZONS = (2, 3, 5, 10, 20)
 
 
 class Watch:
-    """A learner told one episode after the other, and what the proofs say about it checked from outside at every step."""
+    """A learner told one episode after the other, and what the proofs say about it checked from
+    outside at every step.
+    """
 
     def __init__(self, mdp: TabularMDP, algorithm: Algorithm, episodes: int) -> None:
         self.mdp, self.algorithm, self.episodes = mdp, algorithm, episodes
-        size = {"horizon": mdp.horizon, "states": mdp.states, "actions": mdp.actions, "episodes": episodes}
+        size = {
+            "horizon": mdp.horizon,
+            "states": mdp.states,
+            "actions": mdp.actions,
+            "episodes": episodes,
+        }
         self.learner = Learner(algorithm, **size, actions_allowed=mdp.actions_allowed)
         triggers = algorithm.schedule.triggers(horizon=mdp.horizon, limit=episodes)
         self.triggers = set(range(1, triggers.every_until + 1)) | set(triggers.later)
@@ -60,9 +74,17 @@ class Watch:
         return self.count
 
     def _check_policy(
-        self, states: list[int], actions: list[int], q: np.ndarray, values: np.ndarray, policy: np.ndarray, visits: np.ndarray
+        self,
+        states: list[int],
+        actions: list[int],
+        q: np.ndarray,
+        values: np.ndarray,
+        policy: np.ndarray,
+        visits: np.ndarray,
     ) -> None:
-        """Lemma "max error", and that a row changes only at its own trigger and to its best action."""
+        """Lemma "max error", and that a row changes only at its own trigger and to its best
+        action.
+        """
         count, after = self.count, self.learner.q
         for h, (x, a) in enumerate(zip(states, actions, strict=True)):
             count.max_error += values[h, x] > max(q[h, x, a], self.refreshed[h, x, a]) + ROUNDING
@@ -71,10 +93,16 @@ class Watch:
                 self.refreshed[h, x] = after[h, x]
                 count.triggers += 1
                 incumbent_stays = after[h, x, a] == after[h, x].max()
-                count.ties += self.learner.policy[h, x] != (a if incumbent_stays else after[h, x].argmax())
+                count.ties += self.learner.policy[h, x] != (
+                    a if incumbent_stays else after[h, x].argmax()
+                )
         changed = np.argwhere(self.learner.policy != policy)
         count.switches += len(changed)
-        rows = {(h, x) for h, (x, a) in enumerate(zip(states, actions, strict=True)) if visits[h, x, a] + 1 in self.triggers}
+        rows = {
+            (h, x)
+            for h, (x, a) in enumerate(zip(states, actions, strict=True))
+            if visits[h, x, a] + 1 in self.triggers
+        }
         count.foreign += sum((h, x) not in rows for h, x in map(tuple, changed))
 
     def _check_updates(
@@ -87,22 +115,33 @@ class Watch:
         policy: np.ndarray,
         visits: np.ndarray,
     ) -> None:
-        """The bonus inside each update, from the estimate before and after it, against its formula."""
+        """The bonus inside each update, from the estimate before and after it, against its
+        formula.
+        """
         H = self.mdp.horizon
         for h, here in enumerate((h, states[h], actions[h]) for h in range(H)):
             t = int(visits[here]) + 1
             alpha = (H + 1) / (H + t)
             following = float(values[h + 1, states[h + 1]]) if h + 1 < H else 0.0
-            weighted = self.learner.q[here] - (1 - alpha) * q[here] - alpha * (rewards[h] + following)
+            weighted = (
+                self.learner.q[here] - (1 - alpha) * q[here] - alpha * (rewards[h] + following)
+            )
             self.seen.setdefault(here, []).append(following)
             self.width[here] = (1 - alpha) * self.width.get(here, 0.0) + 2 * weighted
-            self.count.wrong_bonus += abs(self.width[here] - self._expected_width(here, t)) > ROUNDING * H * t
+            self.count.wrong_bonus += (
+                abs(self.width[here] - self._expected_width(here, t)) > ROUNDING * H * t
+            )
 
     def _expected_width(self, here: tuple[int, int, int], t: int) -> float:
-        """beta_t = 2 sum_i alpha_t^i b_i, with W_t the variance of the next values: Jin et al. 2018, eq. (C.1)."""
+        """beta_t = 2 sum_i alpha_t^i b_i, with W_t the variance of the next values: Jin et al.
+        2018, eq. (C.1).
+        """
         H, S, A, bonus = self.mdp.horizon, self.mdp.states, self.mdp.actions, self.algorithm.bonus
         if isinstance(bonus, Bernstein):
-            spread = math.sqrt(H / t * (float(np.var(self.seen[here])) + H) * self.iota) + math.sqrt(H**7 * S * A) * self.iota / t
+            spread = (
+                math.sqrt(H / t * (float(np.var(self.seen[here])) + H) * self.iota)
+                + math.sqrt(H**7 * S * A) * self.iota / t
+            )
             return min(bonus.c1 * spread, bonus.c2 * math.sqrt(H**3 * self.iota / t))
         if not isinstance(bonus, Hoeffding):
             raise ValueError(f"{self.algorithm} is not one of the paper's")
@@ -133,15 +172,29 @@ def lemmas(lab: Lab) -> Section:
     return Section(
         name="lemmas",
         title="The lemmas: learning rate, error accumulation, optimism, max error",
-        claim="The proof rests on the weights alpha_t^i, on optimism (Q~ >= Q* with probability 1 - p), on the max-error lemma "
-        "(V~ <= max{Q~ now, Q~ when the row was refreshed} at the action played), and on the error-accumulation lemma S~_i <= 1 + 3/H.",
-        method=f"The library's learner on {PROBLEM}, {lab.size.plain_episodes:,} episodes, {lab.size.plain_seeds} seeds, watched from "
-        "outside through ask and tell: the bonus of each update is worked out from the estimates before and after it.",
+        claim=(
+            "The proof rests on the weights alpha_t^i, on optimism (Q~ >= Q* with probability 1 -"
+            " p), on the max-error lemma (V~ <= max{Q~ now, Q~ when the row was refreshed} at the"
+            " action played), and on the error-accumulation lemma S~_i <= 1 + 3/H."
+        ),
+        method=(
+            f"The library's learner on {PROBLEM}, {lab.size.plain_episodes:,} episodes,"
+            f" {lab.size.plain_seeds} seeds, watched from outside through ask and tell: the bonus"
+            " of each update is worked out from the estimates before and after it."
+        ),
         checks=[*_weight_checks(), *_accumulation_checks(worst), *_watch_checks(lab, counts)],
         tables=[_table(lab, counts)],
         figures={"lemmas": figure},
-        captions={"lemmas": "The largest S~_i over i up to 30 H^2, for the paper's r* and for r* = 1 (pure UCB2); they coincide."},
-        remarks=["Stage I, the eager first 10 H^2 visits, is not needed for the error-accumulation lemma: r* = 1 keeps it."],
+        captions={
+            "lemmas": (
+                "The largest S~_i over i up to 30 H^2, for the paper's r* and for r* = 1 (pure"
+                " UCB2); they coincide."
+            )
+        },
+        remarks=[
+            "Stage I, the eager first 10 H^2 visits, is not needed for the error-accumulation"
+            " lemma: r* = 1 keeps it."
+        ],
         numbers={
             "counts": {label: vars(count) for label, count in counts.items()},
             "accumulation": {key: values.tolist() for key, values in worst.items()},
@@ -153,10 +206,15 @@ def _watch(lab: Lab, algorithm: Algorithm) -> Counts:
     mdp, size = envs.make(PROBLEM), lab.size
 
     def compute() -> dict[str, np.ndarray]:
-        runs = [Watch(mdp, algorithm, size.plain_episodes).play(seed) for seed in range(size.plain_seeds)]
+        runs = [
+            Watch(mdp, algorithm, size.plain_episodes).play(seed)
+            for seed in range(size.plain_seeds)
+        ]
         return {"counts": np.array([list(vars(count).values()) for count in runs])}
 
-    counts = lab.arrays("watch", [PROBLEM, algorithm.to_dict(), size.plain_episodes, size.plain_seeds], compute)["counts"]
+    counts = lab.arrays(
+        "watch", [PROBLEM, algorithm.to_dict(), size.plain_episodes, size.plain_seeds], compute
+    )["counts"]
     total = Counts(*map(int, counts.sum(axis=0)))
     total.bad_runs = int((counts[:, list(vars(total)).index("pessimistic")] > 0).sum())
     return total
@@ -168,9 +226,25 @@ def _weight_checks() -> list[Check]:
         for t in (1, 2, 3, 10, 100, 1000):
             alpha = theory.learning_weights(t, H)
             root = float((alpha / np.sqrt(np.arange(1, t + 1))).sum()) * math.sqrt(t)
-            worst = max(worst, abs(alpha.sum() - 1), 1 - root, root - 2, alpha.max() - 2 * H / t, (alpha**2).sum() - 2 * H / t)
-    rule = "the weights alpha_t^i sum to 1, keep 1/sqrt t <= sum alpha_t^i / sqrt i <= 2/sqrt t, and both 2H/t bounds"
-    return [Check(f"{rule} (H in {HORIZONS}, t up to 1000)", f"broken by at most {worst:.1g}", bool(worst <= 1e-12))]
+            worst = max(
+                worst,
+                abs(alpha.sum() - 1),
+                1 - root,
+                root - 2,
+                alpha.max() - 2 * H / t,
+                (alpha**2).sum() - 2 * H / t,
+            )
+    rule = (
+        "the weights alpha_t^i sum to 1, keep 1/sqrt t <= sum alpha_t^i / sqrt i <= 2/sqrt t, and"
+        " both 2H/t bounds"
+    )
+    return [
+        Check(
+            f"{rule} (H in {HORIZONS}, t up to 1000)",
+            f"broken by at most {worst:.1g}",
+            bool(worst <= 1e-12),
+        )
+    ]
 
 
 def _accumulation(lab: Lab, r_star: str) -> np.ndarray:  # [horizons]
@@ -179,7 +253,10 @@ def _accumulation(lab: Lab, r_star: str) -> np.ndarray:  # [horizons]
     def compute() -> dict[str, np.ndarray]:
         limit = 40_000
         worst = [
-            max(theory.error_accumulation(i, H, schedule, limit) for i in range(1, min(limit // 8, 30 * H * H), max(1, H * H // 12)))
+            max(
+                theory.error_accumulation(i, H, schedule, limit)
+                for i in range(1, min(limit // 8, 30 * H * H), max(1, H * H // 12))
+            )
             for H in HORIZONS
         ]
         return {"worst": np.array(worst)}
@@ -201,7 +278,10 @@ def _accumulation_checks(worst: dict[str, np.ndarray]) -> list[Check]:
 def _watch_checks(lab: Lab, counts: dict[str, Counts]) -> list[Check]:
     every = list(counts.values())
     p = ucb2_hoeffding().p
-    bad, runs = sum(counts[label].bad_runs for label in PROVABLE), len(PROVABLE) * lab.size.plain_seeds
+    bad, runs = (
+        sum(counts[label].bad_runs for label in PROVABLE),
+        len(PROVABLE) * lab.size.plain_seeds,
+    )
 
     def never(what: str, name: str, of: str = "steps") -> Check:
         broken, total = (sum(getattr(count, key) for count in every) for key in (name, of))
@@ -209,14 +289,25 @@ def _watch_checks(lab: Lab, counts: dict[str, Counts]) -> list[Check]:
 
     return [
         Check(
-            f"optimism at the provable scale: at most a share p = {p} of the runs has an estimate below Q*",
+            f"optimism at the provable scale: at most a share p = {p} of the runs has an estimate"
+            " below Q*",
             f"{bad} of {runs}",
             bad <= p * runs,
         ),
-        never("max error: V~ <= max{Q~ now, Q~ when the row was refreshed} at every step", "max_error"),
-        never("each update's bonus is its formula's, with W_t the variance of the next values", "wrong_bonus"),
+        never(
+            "max error: V~ <= max{Q~ now, Q~ when the row was refreshed} at every step", "max_error"
+        ),
+        never(
+            "each update's bonus is its formula's, with W_t the variance of the next values",
+            "wrong_bonus",
+        ),
         never("a row changes only at a trigger of its own", "foreign", "switches"),
-        never("at a trigger the incumbent stays if it is among the best, else the lowest best index plays", "ties", "triggers"),
+        never(
+            "at a trigger the incumbent stays if it is among the best, else the lowest best index"
+            " plays",
+            "ties",
+            "triggers",
+        ),
     ]
 
 
@@ -231,7 +322,13 @@ def _table(lab: Lab, counts: dict[str, Counts]) -> Table:
         ]
         for label, count in counts.items()
     ]
-    header = ("learner", "share of (h, x, a, k) with Q~ < Q*", "runs with any", "triggers", "switches")
+    header = (
+        "learner",
+        "share of (h, x, a, k) with Q~ < Q*",
+        "runs with any",
+        "triggers",
+        "switches",
+    )
     return Table("Optimism, and triggers against real switches", header, rows)
 
 
@@ -243,7 +340,12 @@ def _figure(worst: dict[str, np.ndarray]) -> Figure:
     axes.plot(HORIZONS, 1 + 3 / np.array(HORIZONS), "k:", label="bound 1 + 3/H")
     axes.plot(HORIZONS, 1 + 1 / np.array(HORIZONS), color="0.6", label="every visit, 1 + 1/H")
     for i, (r_star, values) in enumerate(worst.items()):
-        style: dict[str, Any] = {"marker": "os"[i], "markersize": (11, 5)[i], "fillstyle": ("none", "full")[i], "color": report.COLOURS[i]}
+        style: dict[str, Any] = {
+            "marker": "os"[i],
+            "markersize": (11, 5)[i],
+            "fillstyle": ("none", "full")[i],
+            "color": report.COLOURS[i],
+        }
         axes.plot(HORIZONS, values, label=f"largest S~_i, r* = {r_star}", **style)
     report.dress(axes, log="x")
     axes.set_xticks(HORIZONS, [str(H) for H in HORIZONS])

@@ -1,4 +1,6 @@
-"""Theorem 6: how many switches a learner without linear regret must make, on the family of problems of its proof."""
+"""Theorem 6: how many switches a learner without linear regret must make, on the family of problems
+of its proof.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from lowswitch import report, theory
-from lowswitch.algorithms import ucb2_hoeffding
+from lowswitch.algorithms.recipes import ucb2_hoeffding
 from lowswitch.reproduce.lab import Lab
 from lowswitch.reproduce.qlearning import MOST_REGRET_EXPONENT, SCALE, exponent
 from lowswitch.reproduce.section import Check, Section, Table
@@ -31,42 +33,69 @@ def lower_bound(lab: Lab) -> Section:
     runs, real = [len(one.regret) for one in studies], real_learners(lab)
     return Section(
         name="lower-bound",
-        title="Without about H S A switches regret is linear (Theorem 6, with a corrected constant)",
-        claim="For A >= 4, a learner with at most H S A / 2 local switches has regret at least K H / 4 on some MDP. The printed proof "
-        "averages over the family M_{a*}: uniform transitions, reward 1 for the one action a*(h, x) and 0 for the others. Corrected, for "
-        "this family: at most H S (3 (A + 1) / 8 - 1) switches imply regret at least K H / 4 in the mean over a*.",
-        method="A learner tries the actions of each (h, x) in random order, keeps the first that pays, and makes no further switch when N "
-        "are made: either wherever a visit fails, or one (h, x) after the other. Its regret per episode once it has settled, by the number "
-        f"N allowed, in the mean over random a*, {min(runs):,} to {max(runs):,} runs. Then UCB2-H, "
-        f"c = {SCALE}, on {len(real)} problems of the family, K = {real[0].episodes:,}, {len(real[0].seeds)} seeds each.",
+        title=(
+            "Without about H S A switches regret is linear (Theorem 6, with a corrected constant)"
+        ),
+        claim=(
+            "For A >= 4, a learner with at most H S A / 2 local switches has regret at least K H /"
+            " 4 on some MDP. The printed proof averages over the family M_{a*}: uniform"
+            " transitions, reward 1 for the one action a*(h, x) and 0 for the others. Corrected,"
+            " for this family: at most H S (3 (A + 1) / 8 - 1) switches imply regret at least K H /"
+            " 4 in the mean over a*."
+        ),
+        method=(
+            "A learner tries the actions of each (h, x) in random order, keeps the first that"
+            " pays, and makes no further switch when N are made: either wherever a visit fails, or"
+            " one (h, x) after the other. Its regret per episode once it has settled, by the"
+            f" number N allowed, in the mean over random a*, {min(runs):,} to {max(runs):,} runs."
+            f" Then UCB2-H, c = {SCALE}, on {len(real)} problems of the family, K ="
+            f" {real[0].episodes:,}, {len(real[0].seeds)} seeds each."
+        ),
         checks=[*_family_checks(studies), *_real_checks(real)],
         tables=[_family_table(studies), _real_table(real)],
         figures={"lower-bound": draw(studies)},
         captions={"lower-bound": _CAPTION},
         remarks=_REMARKS,
-        numbers={"family": [one.to_dict() for one in studies], "UCB2-H": [one.to_dict() for one in real]},
+        numbers={
+            "family": [one.to_dict() for one in studies],
+            "UCB2-H": [one.to_dict() for one in real],
+        },
     )
 
 
 _CAPTION = (
-    "Regret per episode of the two learners that stop on success, once settled, as a share of H, against the switches allowed. Lines that "
-    "fall straight: the corrected bound, which no learner can get below, and the one in the printed proof, which both learners do get "
-    "below. Upright lines: the number of switches up to which regret is said to be at least H / 4 (level line), corrected and printed."
+    "Regret per episode of the two learners that stop on success, once settled, as a share of H,"
+    " against the switches allowed. Lines that fall straight: the corrected bound, which no learner"
+    " can get below, and the one in the printed proof, which both learners do get below. Upright"
+    " lines: the number of switches up to which regret is said to be at least H / 4 (level line),"
+    " corrected and printed."
 )
 _REMARKS = (
-    "The printed proof takes the chance that the j-th action tried is a* as 1 / A given that j actions are tried. That condition is "
-    "informative: a learner that stops on success tries further actions only where it has not succeeded. So the printed proof's family "
-    "does not witness the printed theorem: with H S A / 2 switches these learners have no regret left on it. This refutes the constant "
-    "1/2 for this family, not for the class of all MDPs, where another family might still show it. The order H S A stands.",
-    "One (h, x) after the other is the best that switches can buy: a row costs (A - 1) / 2 of them in the mean and gains 1 - 1 / A, so the "
-    "regret per episode is H (1 - 1 / A - 2 N / (H S A)) until nothing is left. The printed proof has the same line with half the slope.",
-    "The bound is a mean over a*: on a single a* a learner may be lucky, so UCB2-H runs on several.",
+    (
+        "The printed proof takes the chance that the j-th action tried is a* as 1 / A given that j"
+        " actions are tried. That condition is informative: a learner that stops on success tries"
+        " further actions only where it has not succeeded. So the printed proof's family does not"
+        " witness the printed theorem: with H S A / 2 switches these learners have no regret left"
+        " on it. This refutes the constant 1/2 for this family, not for the class of all MDPs,"
+        " where another family might still show it. The order H S A stands."
+    ),
+    (
+        "One (h, x) after the other is the best that switches can buy: a row costs (A - 1) / 2 of"
+        " them in the mean and gains 1 - 1 / A, so the regret per episode is H (1 - 1 / A - 2 N /"
+        " (H S A)) until nothing is left. The printed proof has the same line with half the slope."
+    ),
+    (
+        "The bound is a mean over a*: on a single a* a learner may be lucky, so UCB2-H runs on"
+        " several."
+    ),
 )
 
 
-# ---- learners that stop on success -----------------------------------------------------------------------------------
-# A learner is told how many switches each (h, x) needs, [H, S], which is the place of a* in its order of trial, counted from 0. It
-# returns, for each switch it makes when it may make all it wants, whether that switch found a*. A budget of N cuts this after N.
+# ---- learners that stop on success ---------------------------------------------------------------
+# A learner is told how many switches each (h, x) needs, [H, S], which is the place of a* in its
+# order of trial, counted from 0. It
+# returns, for each switch it makes when it may make all it wants, whether that switch found a*. A
+# budget of N cuts this after N.
 
 Learner = Callable[[np.ndarray, np.random.Generator], np.ndarray]
 
@@ -76,21 +105,29 @@ def where_visited(need: np.ndarray, generator: np.random.Generator) -> np.ndarra
     need = need.astype(np.int64)
     visits = visited_rows(need, generator)
     counts = np.bincount(visits, minlength=need.size)
-    order = np.argsort(visits, kind="stable")  # the times of the visits to the first row, then to the second, ...
+    order = np.argsort(
+        visits, kind="stable"
+    )  # the times of the visits to the first row, then to the second, ...
     wanted = need.ravel()
-    nth = np.arange(wanted.sum()) - np.repeat(np.cumsum(wanted) - wanted, wanted)  # 0 .. need - 1 for each row
+    nth = np.arange(wanted.sum()) - np.repeat(
+        np.cumsum(wanted) - wanted, wanted
+    )  # 0 .. need - 1 for each row
     times = order[np.repeat(np.cumsum(counts) - counts, wanted) + nth]
     found: np.ndarray = nth == np.repeat(wanted, wanted) - 1
     return found[np.argsort(times)]
 
 
 def visited_rows(need: np.ndarray, generator: np.random.Generator) -> np.ndarray:
-    """The rows h S + x visited in one episode after the other, long enough for each row to fail as often as it must."""
+    """The rows h S + x visited in one episode after the other, long enough for each row to fail as
+    often as it must.
+    """
     H, S = need.shape
     episodes = math.ceil(S * (need.max() + 2 * math.log(H * S) + 2))
     visits = np.empty(0, dtype=np.uint16)  # so small that they are sorted by counting
     while (np.bincount(visits, minlength=H * S) < need.ravel()).any():
-        more = generator.integers(S, size=(episodes, H), dtype=np.uint16) + np.arange(H, dtype=np.uint16) * np.uint16(S)
+        more = generator.integers(S, size=(episodes, H), dtype=np.uint16) + np.arange(
+            H, dtype=np.uint16
+        ) * np.uint16(S)
         visits = np.append(visits, more)
     return visits
 
@@ -106,7 +143,7 @@ def row_by_row(need: np.ndarray, generator: np.random.Generator) -> np.ndarray:
 LEARNERS: dict[str, Learner] = {"where a visit fails": where_visited, "row by row": row_by_row}
 
 
-# ---- what they come to -----------------------------------------------------------------------------------------------
+# ---- what they come to ---------------------------------------------------------------------------
 
 
 class Study(NamedTuple):
@@ -131,7 +168,12 @@ class Study(NamedTuple):
     @property
     def bound(self) -> np.ndarray:  # [N]
         """The corrected bound on the regret per episode."""
-        return np.array([theory.lower_bound_regret(H=self.H, S=self.S, A=self.A, K=1, switches=float(N)) for N in self.budgets])
+        return np.array(
+            [
+                theory.lower_bound_regret(H=self.H, S=self.S, A=self.A, K=1, switches=float(N))
+                for N in self.budgets
+            ]
+        )
 
     @property
     def mean(self) -> np.ndarray:  # [N]
@@ -150,27 +192,46 @@ class Study(NamedTuple):
         return f"{self.learner}, HS = {self.H * self.S:,}, A = {self.A}"
 
     def to_dict(self) -> dict[str, Any]:
-        curves = {"budgets": self.budgets.tolist(), "regret": self.mean.tolist(), "bound": self.bound.tolist()}
-        return {"learner": self.learner, "H": self.H, "S": self.S, "A": self.A, "runs": len(self.regret), **curves}
+        curves = {
+            "budgets": self.budgets.tolist(),
+            "regret": self.mean.tolist(),
+            "bound": self.bound.tolist(),
+        }
+        return {
+            "learner": self.learner,
+            "H": self.H,
+            "S": self.S,
+            "A": self.A,
+            "runs": len(self.regret),
+            **curves,
+        }
 
 
 def study(lab: Lab, learner: str, H: int, S: int, A: int) -> Study:
-    """A learner on random problems of one size, every 1 % of H S A switches and at both thresholds."""
+    """A learner on random problems of one size, every 1 % of H S A switches and at both
+    thresholds.
+    """
     runs = min(lab.size.bandit_runs, ROWS_PER_STUDY // (H * S))
     blank = Study(learner, H, S, A, np.empty(0), np.empty((0, 0)))
     budgets = np.unique([*(np.arange(61) * H * S * A // 100), blank.corrected, blank.printed])
     arrays = lab.arrays(
         "switch-budgets",
         [learner, H, S, A, runs, budgets.tolist()],
-        lambda: {"regret": settled_regret(LEARNERS[learner], H=H, S=S, A=A, budgets=budgets, runs=runs)},
+        lambda: {
+            "regret": settled_regret(LEARNERS[learner], H=H, S=S, A=A, budgets=budgets, runs=runs)
+        },
     )
     return blank._replace(budgets=budgets, regret=arrays["regret"])
 
 
-def settled_regret(learner: Learner, *, H: int, S: int, A: int, budgets: np.ndarray, runs: int) -> np.ndarray:  # [runs, N]
-    """H - #{(h, x): pi_h(x) = a*(h, x)} / S when each budget is spent, or nothing is left to find: the paper's value on M_{a*}.
+def settled_regret(
+    learner: Learner, *, H: int, S: int, A: int, budgets: np.ndarray, runs: int
+) -> np.ndarray:  # [runs, N]
+    """H - #{(h, x): pi_h(x) = a*(h, x)} / S when each budget is spent, or nothing is left to find:
+    the paper's value on M_{a*}.
 
-    a* and the order of trial are uniform, so the place of a* in that order is. Run i has the same a* for all learners.
+    a* and the order of trial are uniform, so the place of a* in that order is. Run i has the same
+    a* for all learners.
     """
     regret = np.empty((runs, len(budgets)))
     for run, generator in enumerate(np.random.default_rng([H, S, A]).spawn(runs)):
@@ -182,30 +243,35 @@ def settled_regret(learner: Learner, *, H: int, S: int, A: int, budgets: np.ndar
 
 
 def printed_proof_regret(share: Any, A: int) -> Any:
-    """1 - 1 / A - N / (H S A) of H: what the printed proof of Bai et al. 2019, Theorem 6, claims after N = share H S A switches."""
+    """1 - 1 / A - N / (H S A) of H: what the printed proof of Bai et al. 2019, Theorem 6, claims
+    after N = share H S A switches.
+    """
     return 1 - 1 / A - np.asarray(share)
 
 
-# ---- checks ----------------------------------------------------------------------------------------------------------
+# ---- checks --------------------------------------------------------------------------------------
 
 
 def _family_checks(studies: Sequence[Study]) -> list[Check]:
     return [
         _check(
-            f"for every budget N the mean regret plus {SLACK:g} standard errors is at least the corrected H - 2 (H + N / S) / (A + 1)",
+            f"for every budget N the mean regret plus {SLACK:g} standard errors is at least the"
+            " corrected H - 2 (H + N / S) / (A + 1)",
             "{:.4f} H above it at the closest ({}), among budgets with a positive bound",
             min((_margin(one), one.name) for one in studies),
             lambda margin: margin >= 0,
         ),
         _check(
-            f"with the corrected budget H S (3 (A + 1) / 8 - 1) the mean regret less {SLACK:g} standard errors is at least H / 4",
+            f"with the corrected budget H S (3 (A + 1) / 8 - 1) the mean regret less {SLACK:g}"
+            " standard errors is at least H / 4",
             "at least {:.3f} H ({})",
             min((_share(one, one.corrected, -1), one.name) for one in studies),
             lambda share: share >= LINEAR,
         ),
         _check(
-            f"the constant needs the correction: with the printed budget H S A / 2 mean regret plus {SLACK:g} standard errors is at most "
-            f"{ESSENTIALLY_ZERO:g} H per episode, where the printed proof claims at least 0.25 H on this family",
+            "the constant needs the correction: with the printed budget H S A / 2 mean regret plus"
+            f" {SLACK:g} standard errors is at most {ESSENTIALLY_ZERO:g} H per episode, where the"
+            " printed proof claims at least 0.25 H on this family",
             "at most {:.4f} H ({})",
             max((_share(one, one.printed, 1), one.name) for one in studies),
             lambda share: share <= ESSENTIALLY_ZERO,
@@ -213,7 +279,9 @@ def _family_checks(studies: Sequence[Study]) -> list[Check]:
     ]
 
 
-def _check(rule: str, words: str, worst: tuple[float, str], keeps: Callable[[float], bool]) -> Check:
+def _check(
+    rule: str, words: str, worst: tuple[float, str], keeps: Callable[[float], bool]
+) -> Check:
     return Check(rule, words.format(*worst), keeps(worst[0]))
 
 
@@ -232,8 +300,14 @@ INSTANCES = 4  # draws of a*
 
 def real_learners(lab: Lab) -> list[Runs]:
     """UCB2-H on some problems of the family."""
-    problems = [f"switching-lower-bound:states=5,actions=4,horizon=4,seed={seed}" for seed in range(INSTANCES)]
-    return [lab.runs(problem, ucb2_hoeffding(c=SCALE), episodes=max(1, lab.size.episodes // 10)) for problem in problems]
+    problems = [
+        f"switching-lower-bound:states=5,actions=4,horizon=4,seed={seed}"
+        for seed in range(INSTANCES)
+    ]
+    return [
+        lab.runs(problem, ucb2_hoeffding(c=SCALE), episodes=max(1, lab.size.episodes // 10))
+        for problem in problems
+    ]
 
 
 def _thresholds(runs: Runs) -> tuple[float, float]:
@@ -247,10 +321,14 @@ def _regret_exponent(runs: Runs) -> float:
 
 def _real_checks(real: Sequence[Runs]) -> list[Check]:
     growth = max(_regret_exponent(runs) for runs in real)
-    threshold, fewest = _thresholds(real[0])[0], min(int(runs.local_switches.min()) for runs in real)
+    threshold, fewest = (
+        _thresholds(real[0])[0],
+        min(int(runs.local_switches.min()) for runs in real),
+    )
     return [
         Check(
-            f"UCB2-H learns on the family: regret grows with an exponent of at most {MOST_REGRET_EXPONENT} over the last decade of K",
+            "UCB2-H learns on the family: regret grows with an exponent of at most"
+            f" {MOST_REGRET_EXPONENT} over the last decade of K",
             f"at most {growth:.2f}",
             growth <= MOST_REGRET_EXPONENT,
         ),
@@ -262,7 +340,7 @@ def _real_checks(real: Sequence[Runs]) -> list[Check]:
     ]
 
 
-# ---- what is shown ---------------------------------------------------------------------------------------------------
+# ---- what is shown -------------------------------------------------------------------------------
 
 
 def _family_table(studies: Sequence[Study]) -> Table:
@@ -279,8 +357,20 @@ def _family_table(studies: Sequence[Study]) -> Table:
         ]
         for one in studies
     ]
-    header = ("switches", "HS", "A", "runs", "corrected threshold / HSA", "regret / H there", "last N / HSA with regret >= H / 4")
-    return Table("Regret per episode once settled, by the switches allowed", (*header, "regret / H at N = HSA / 2"), rows)
+    header = (
+        "switches",
+        "HS",
+        "A",
+        "runs",
+        "corrected threshold / HSA",
+        "regret / H there",
+        "last N / HSA with regret >= H / 4",
+    )
+    return Table(
+        "Regret per episode once settled, by the switches allowed",
+        (*header, "regret / H at N = HSA / 2"),
+        rows,
+    )
 
 
 def _real_table(real: Sequence[Runs]) -> Table:
@@ -296,8 +386,22 @@ def _real_table(real: Sequence[Runs]) -> Table:
         ]
         for seed, runs in enumerate(real)
     ]
-    header = ("a*", "local switches", "switches / HSA", "corrected threshold", "printed threshold", "regret", "regret / KH", "exponent")
-    return Table("UCB2-H on problems of the family, H = 4, S = 5, A = 4, means over the seeds with 95 % intervals", header, rows)
+    header = (
+        "a*",
+        "local switches",
+        "switches / HSA",
+        "corrected threshold",
+        "printed threshold",
+        "regret",
+        "regret / KH",
+        "exponent",
+    )
+    return Table(
+        "UCB2-H on problems of the family, H = 4, S = 5, A = 4, means over the seeds with 95 %"
+        " intervals",
+        header,
+        rows,
+    )
 
 
 def draw(studies: Sequence[Study]) -> Figure:
@@ -322,13 +426,37 @@ def _draw_panel(axes: Axes, studies: Sequence[Study]) -> None:
     share = some.budgets / volume
     for i, one in enumerate(studies):
         style = report.DASHES[i % len(report.DASHES)]
-        axes.plot(share, one.mean / one.H, style, color=report.COLOURS[i], linewidth=2, label=f"stops on success, {one.learner}")
+        axes.plot(
+            share,
+            one.mean / one.H,
+            style,
+            color=report.COLOURS[i],
+            linewidth=2,
+            label=f"stops on success, {one.learner}",
+        )
     axes.plot(share, some.bound / some.H, "-", color="black", linewidth=1, label="corrected bound")
     axes.plot(
-        share, np.maximum(0, printed_proof_regret(share, some.A)), ":", color="black", linewidth=1.6, label="bound in the printed proof"
+        share,
+        np.maximum(0, printed_proof_regret(share, some.A)),
+        ":",
+        color="black",
+        linewidth=1.6,
+        label="bound in the printed proof",
     )
-    axes.axvline(some.corrected / volume, linestyle="-", color=report.COLOURS[2], linewidth=1.2, label="corrected threshold")
-    axes.axvline(0.5, linestyle="--", color=report.COLOURS[3], linewidth=1.2, label="printed threshold HSA / 2")
+    axes.axvline(
+        some.corrected / volume,
+        linestyle="-",
+        color=report.COLOURS[2],
+        linewidth=1.2,
+        label="corrected threshold",
+    )
+    axes.axvline(
+        0.5,
+        linestyle="--",
+        color=report.COLOURS[3],
+        linewidth=1.2,
+        label="printed threshold HSA / 2",
+    )
     axes.axhline(LINEAR, linestyle="-.", color="grey", linewidth=1, label="H / 4")
     axes.set_title(f"HS = {some.H * some.S:,}, A = {some.A}", fontsize=11)
     axes.set_xlabel("switches allowed / (HSA)")

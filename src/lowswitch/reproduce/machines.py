@@ -8,16 +8,18 @@ from typing import NamedTuple
 import numpy as np
 
 from lowswitch import concurrent, envs
-from lowswitch.algorithms import ucb2_bernstein, ucb2_hoeffding, ucb_hoeffding
-from lowswitch.concurrent.runner import RoundRule
+from lowswitch.algorithms.parts import Algorithm
+from lowswitch.algorithms.recipes import ucb2_bernstein, ucb2_hoeffding, ucb_hoeffding
 from lowswitch.history import History
-from lowswitch.parts import Algorithm
+from lowswitch.machines.runner import RoundRule
 from lowswitch.reproduce.lab import Lab
 from lowswitch.reproduce.qlearning import PROBLEMS, SCALE
 from lowswitch.simulate import Runs
 
 RIVER = "RiverSwim"
-EVEN_MORE = {"random (5, 3, 5)": (1000,)}  # elsewhere they would play dozens or hundreds of episodes in vain for each one kept
+EVEN_MORE = {
+    "random (5, 3, 5)": (1000,)
+}  # elsewhere they would play dozens or hundreds of episodes in vain for each one kept
 MANY = 100  # machines, the most elsewhere; played with every seed
 RULES: tuple[RoundRule, ...] = ("trigger", "switch", "speculate")
 LEARNERS: dict[str, Callable[..., Algorithm]] = {"UCB2-H": ucb2_hoeffding, "UCB2-B": ucb2_bernstein}
@@ -51,9 +53,14 @@ def sequential_runs(lab: Lab, problem: str, algorithm: Algorithm) -> Runs:
 
 
 def all_sequential(lab: Lab) -> Sequential:
-    recipes = {(problem, learner): recipe for problem in PROBLEMS for learner, recipe in LEARNERS.items()}
+    recipes = {
+        (problem, learner): recipe for problem in PROBLEMS for learner, recipe in LEARNERS.items()
+    }
     recipes[RIVER, BASELINE] = ucb_hoeffding
-    return {key: sequential_runs(lab, PROBLEMS[key[0]], recipe(c=SCALE)) for key, recipe in recipes.items()}
+    return {
+        key: sequential_runs(lab, PROBLEMS[key[0]], recipe(c=SCALE))
+        for key, recipe in recipes.items()
+    }
 
 
 def play_all(lab: Lab, sequential: Sequential) -> Rounds:
@@ -64,15 +71,42 @@ def play_all(lab: Lab, sequential: Sequential) -> Rounds:
     def compute(place: int) -> dict[str, np.ndarray]:
         case = cases[place]
         runs = sequential[case.problem, case.learner]
-        mdp, rule, machines, seed = envs.make(PROBLEMS[case.problem]), case.rule, case.machines, case.seed
-        run = concurrent.run(mdp, runs.algorithm, episodes, machines=machines, rule=rule, seed=seed, regret=False, progress=False)
-        return {"rounds": np.array(run.rounds), "same": np.array(same_path(run, runs, seed)), "curve": run.rounds_curve}
+        mdp, rule, machines, seed = (
+            envs.make(PROBLEMS[case.problem]),
+            case.rule,
+            case.machines,
+            case.seed,
+        )
+        run = concurrent.run(
+            mdp,
+            runs.algorithm,
+            episodes,
+            machines=machines,
+            rule=rule,
+            seed=seed,
+            regret=False,
+            progress=False,
+        )
+        return {
+            "rounds": np.array(run.rounds),
+            "same": np.array(same_path(run, runs, seed)),
+            "curve": run.rounds_curve,
+        }
 
     configurations = [
-        [PROBLEMS[case.problem], sequential[case.problem, case.learner].algorithm.to_dict(), episodes, *case[2:]] for case in cases
+        [
+            PROBLEMS[case.problem],
+            sequential[case.problem, case.learner].algorithm.to_dict(),
+            episodes,
+            *case[2:],
+        ]
+        for case in cases
     ]
     found = lab.each("rounds", configurations, compute, episodes=episodes)
-    return {case: Played(int(arrays["rounds"]), bool(arrays["same"]), arrays["curve"]) for case, arrays in zip(cases, found, strict=True)}
+    return {
+        case: Played(int(arrays["rounds"]), bool(arrays["same"]), arrays["curve"])
+        for case, arrays in zip(cases, found, strict=True)
+    }
 
 
 def _cases(sequential: Sequential, machines: Sequence[int]) -> Iterator[Case]:
@@ -82,7 +116,10 @@ def _cases(sequential: Sequential, machines: Sequence[int]) -> Iterator[Case]:
             continue
         for rule in RULES:
             for M in (*machines, *EVEN_MORE.get(problem, ())):
-                yield from (Case(problem, learner, rule, M, seed) for seed in range(len(runs.seeds) if M == MANY else 1))
+                yield from (
+                    Case(problem, learner, rule, M, seed)
+                    for seed in range(len(runs.seeds) if M == MANY else 1)
+                )
 
 
 def same_path(run: concurrent.ConcurrentRun, sequential: Runs, seed: int) -> bool:
@@ -97,10 +134,12 @@ def history_of(runs: Runs, seed: int) -> History:
 
 
 def count_rounds(history: History, episodes: int, machines: int) -> int:
-    """Rounds in which M machines play these episodes, thrown away past a deployment: the sum over deployments of ceil(L / M).
+    """Rounds in which M machines play these episodes, thrown away past a deployment: the sum over
+    deployments of ceil(L / M).
 
-    The machines' trajectories are fed in order and cut where the policy changed, so the path is that of the sequential run, and the
-    L episodes between two deployments take ceil(L / M) rounds: Bai et al. 2019, proof of Theorem 5, with real changes for triggers.
+    The machines' trajectories are fed in order and cut where the policy changed, so the path is
+    that of the sequential run, and the L episodes between two deployments take ceil(L / M) rounds:
+    Bai et al. 2019, proof of Theorem 5, with real changes for triggers.
     """
     ends = np.append(np.unique(history.episode) + 1, episodes)
     lengths = np.diff(ends, prepend=0)

@@ -1,4 +1,6 @@
-"""The mistake bound of section 4: how many actions M machines waste before they play well, against concurrent MBIE."""
+"""The mistake bound of section 4: how many actions M machines waste before they play well, against
+concurrent MBIE.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +10,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from lowswitch import concurrent, envs, report, theory
-from lowswitch.algorithms import ucb2_bernstein, ucb2_hoeffding
-from lowswitch.mdp import TabularMDP
-from lowswitch.parts import Algorithm
+from lowswitch.algorithms.parts import Algorithm
+from lowswitch.algorithms.recipes import ucb2_bernstein, ucb2_hoeffding
+from lowswitch.problems.mdp import TabularMDP
 from lowswitch.regret import deployment_gaps
 from lowswitch.reproduce.lab import Lab
 from lowswitch.reproduce.machines import RIVER, history_of, sequential_runs
@@ -58,38 +60,65 @@ def mistakes(lab: Lab) -> Section:
     lasting = {problem: _lasting(lab, problem) for problem in PROBLEMS}
     return Section(
         name="mistakes",
-        title="Mistakes of M machines: the order is better than CMBIE's, the practice is not (section 4)",
-        claim="Concurrent Q-learning performs an eps-optimal action on all but O~(H^4 S A M + H^6 S A / eps^2) actions (H^5 with "
-        "Bernstein); concurrent MBIE has O~(H^3 S A M / eps + H^8 S^2 A / eps^3), which is worse in eps, in H and in S.",
-        method=f'K = {episodes:,} kept episodes, seed 0. Q-learning under "switch"; CMBIE with a model for each step, planned anew after '
-        f"every round. c = {SCALE}, of the bonus or of the confidence intervals, unless said otherwise; 1 is provable. Counted as in the "
-        "paper are the actions of all machines, in episodes that are thrown away too. By episodes: all H actions of an episode whose "
-        "policy is more than eps below the optimum. By actions: those that lose more than eps by themselves.",
-        checks=[_growth_check(counts), *_exponent_checks(counts), *_winner_checks(counts), _lasting_check(lasting)],
-        tables=[*(_table(problem, counts) for problem in PROBLEMS), _order_table(counts), _lasting_table(lasting)],
+        title=(
+            "Mistakes of M machines: the order is better than CMBIE's, the practice is not"
+            " (section 4)"
+        ),
+        claim=(
+            "Concurrent Q-learning performs an eps-optimal action on all but O~(H^4 S A M + H^6 S A"
+            " / eps^2) actions (H^5 with Bernstein); concurrent MBIE has O~(H^3 S A M / eps + H^8"
+            " S^2 A / eps^3), which is worse in eps, in H and in S."
+        ),
+        method=(
+            f'K = {episodes:,} kept episodes, seed 0. Q-learning under "switch"; CMBIE with a model'
+            f" for each step, planned anew after every round. c = {SCALE}, of the bonus or of the"
+            " confidence intervals, unless said otherwise; 1 is provable. Counted as in the paper"
+            " are the actions of all machines, in episodes that are thrown away too. By episodes:"
+            " all H actions of an episode whose policy is more than eps below the optimum. By"
+            " actions: those that lose more than eps by themselves."
+        ),
+        checks=[
+            _growth_check(counts),
+            *_exponent_checks(counts),
+            *_winner_checks(counts),
+            _lasting_check(lasting),
+        ],
+        tables=[
+            *(_table(problem, counts) for problem in PROBLEMS),
+            _order_table(counts),
+            _lasting_table(lasting),
+        ],
         figures={"mistakes": _figure(counts)},
         captions={
-            "mistakes": f"Mistakes by episodes: above with {SOME} machines against eps / V*, below at eps = {SHARES[TYPICAL]} V* against "
-            "the number of machines. Dotted and hollow: the provable scale, c = 1. A count of 0 has no point."
+            "mistakes": (
+                f"Mistakes by episodes: above with {SOME} machines against eps / V*, below at eps ="
+                f" {SHARES[TYPICAL]} V* against the number of machines. Dotted and hollow: the"
+                " provable scale, c = 1. A count of 0 has no point."
+            )
         },
         remarks=_remarks(counts),
         numbers={
             "episodes": episodes,
             "shares": SHARES,
             "counts": [
-                case._asdict() | {name: array.tolist() for name, array in found._asdict().items()} for case, found in counts.items()
+                case._asdict() | {name: array.tolist() for name, array in found._asdict().items()}
+                for case, found in counts.items()
             ],
         },
     )
 
 
-# ---- the counts ------------------------------------------------------------------------------------------------------
+# ---- the counts ----------------------------------------------------------------------------------
 
 
 def _cases() -> Iterator[Case]:
     for problem in PROBLEMS:
         for learner, algorithm in LEARNERS.items():
-            yield from (Case(problem, learner, M) for M in MACHINES if isinstance(algorithm, Algorithm) or (problem, M) != SLOW)
+            yield from (
+                Case(problem, learner, M)
+                for M in MACHINES
+                if isinstance(algorithm, Algorithm) or (problem, M) != SLOW
+            )
 
 
 def _count_all(lab: Lab, episodes: int) -> dict[Case, Counts]:
@@ -100,7 +129,10 @@ def _count_all(lab: Lab, episodes: int) -> dict[Case, Counts]:
         mdp = envs.make(PROBLEMS[case.problem])
         return _count(mdp, _play(mdp, LEARNERS[case.learner], episodes, case.machines))._asdict()
 
-    configurations = [[PROBLEMS[case.problem], _facts(LEARNERS[case.learner]), episodes, case.machines, SHARES] for case in cases]
+    configurations = [
+        [PROBLEMS[case.problem], _facts(LEARNERS[case.learner]), episodes, case.machines, SHARES]
+        for case in cases
+    ]
     found = lab.each("mistakes", configurations, compute, episodes=episodes)
     return {case: Counts(**arrays) for case, arrays in zip(cases, found, strict=True)}
 
@@ -109,9 +141,13 @@ def _facts(learner: Algorithm | float) -> Any:
     return learner.to_dict() if isinstance(learner, Algorithm) else learner
 
 
-def _play(mdp: TabularMDP, learner: Algorithm | float, episodes: int, machines: int) -> concurrent.ConcurrentRun | concurrent.MbieRun:
+def _play(
+    mdp: TabularMDP, learner: Algorithm | float, episodes: int, machines: int
+) -> concurrent.ConcurrentRun | concurrent.MbieRun:
     if isinstance(learner, Algorithm):
-        return concurrent.run(mdp, learner, episodes, machines=machines, rule="switch", regret=False, progress=False)
+        return concurrent.run(
+            mdp, learner, episodes, machines=machines, rule="switch", regret=False, progress=False
+        )
     return concurrent.mbie(mdp, episodes=episodes, machines=machines, c=learner, progress=False)
 
 
@@ -120,7 +156,9 @@ def _count(mdp: TabularMDP, run: concurrent.ConcurrentRun | concurrent.MbieRun) 
     history = run.history if isinstance(run, concurrent.MbieRun) else history_of(run, 0)
     gaps = deployment_gaps(mdp, history, initial=run.initial)
     ends = np.cumsum(run.played_under)
-    late = np.diff(np.maximum(ends, 0.9 * ends[-1]), prepend=0.9 * ends[-1]) / (0.1 * ends[-1])  # of the last tenth, under each policy
+    late = np.diff(np.maximum(ends, 0.9 * ends[-1]), prepend=0.9 * ends[-1]) / (
+        0.1 * ends[-1]
+    )  # of the last tenth, under each policy
     return Counts(
         mistakes=np.array([run.mistakes(mdp, eps) for eps in levels]),
         alone=np.array([run.suboptimal_actions(mdp, eps) for eps in levels]),
@@ -129,7 +167,7 @@ def _count(mdp: TabularMDP, run: concurrent.ConcurrentRun | concurrent.MbieRun) 
     )
 
 
-# ---- the rules -------------------------------------------------------------------------------------------------------
+# ---- the rules -----------------------------------------------------------------------------------
 
 
 def _growth_check(counts: Mapping[Case, Counts]) -> Check:
@@ -138,11 +176,14 @@ def _growth_check(counts: Mapping[Case, Counts]) -> Check:
     for case, found in counts.items():
         if isinstance(LEARNERS[case.learner], Algorithm):
             alone = counts[case._replace(machines=1)]
-            most = alone.mistakes + envs.make(PROBLEMS[case.problem]).horizon * (case.machines - 1) * alone.policies
+            most = (
+                alone.mistakes
+                + envs.make(PROBLEMS[case.problem]).horizon * (case.machines - 1) * alone.policies
+            )
             shares.append(np.max(found.mistakes / np.maximum(most, 1)))
     return Check(
-        "Q-learning: M machines make at most the mistakes of one, the eps term of the order, and H (M - 1) more for each policy that is "
-        "more than eps below the optimum, the M term",
+        "Q-learning: M machines make at most the mistakes of one, the eps term of the order, and H"
+        " (M - 1) more for each policy that is more than eps below the optimum, the M term",
         f"at most {max(shares):.3f} of it",
         bool(max(shares) <= 1),
     )
@@ -151,8 +192,8 @@ def _growth_check(counts: Mapping[Case, Counts]) -> Check:
 def _exponent_checks(counts: Mapping[Case, Counts]) -> list[Check]:
     return [
         Check(
-            f"{RIVER}, {learner}: with {SOME} machines mistakes grow no faster than (1 / eps)^{most:.0f}, the order's power, from "
-            f"{SHARES[0]} V* to {SHARES[-1]} V*",
+            f"{RIVER}, {learner}: with {SOME} machines mistakes grow no faster than (1 /"
+            f" eps)^{most:.0f}, the order's power, from {SHARES[0]} V* to {SHARES[-1]} V*",
             f"{(power := _exponent(counts[Case(RIVER, learner, SOME)].mistakes)):.2f}",
             power <= most,
         )
@@ -170,7 +211,12 @@ def _exponent(found: np.ndarray) -> float:
 
 def _winner_checks(counts: Mapping[Case, Counts]) -> list[Check]:
     """The orders put Q-learning first, the counts CMBIE."""
-    orders = [first / second for problem in PROBLEMS for M in MACHINES for first, second in _orders(problem, M)]
+    orders = [
+        first / second
+        for problem in PROBLEMS
+        for M in MACHINES
+        for first, second in _orders(problem, M)
+    ]
     ahead = Check(
         "by the paper's orders Q-learning makes fewer mistakes, every problem, M and eps",
         f"{min(orders):.1g} to {max(orders):.1g} of CMBIE's",
@@ -183,10 +229,13 @@ def _fewer_check(counts: Mapping[Case, Counts], model: str, learners: Sequence[s
     ratios = []
     for case in (case for case in counts if case.learner == model):
         few = counts[case].mistakes[TYPICAL:]
-        for many in (counts[case._replace(learner=learner)].mistakes[TYPICAL:] for learner in learners):
+        for many in (
+            counts[case._replace(learner=learner)].mistakes[TYPICAL:] for learner in learners
+        ):
             ratios += (many / np.maximum(few, 1))[(many > 0) | (few > 0)].tolist()
     return Check(
-        f"measured, {model} makes fewer than {' and '.join(learners)}, every problem and M, eps at most {SHARES[TYPICAL]} V*",
+        f"measured, {model} makes fewer than {' and '.join(learners)}, every problem and M, eps at"
+        f" most {SHARES[TYPICAL]} V*",
         f"{min(ratios):,.1f} to {max(ratios):,.1f} times fewer",
         min(ratios) > 1,
     )
@@ -198,10 +247,13 @@ def _orders(problem: str, machines: int) -> Iterator[tuple[float, float]]:
     size = {"H": mdp.horizon, "S": mdp.states, "A": mdp.actions, "M": machines}
     for share in SHARES:
         eps = share * mdp.optimal_value()
-        yield theory.mistakes_order(**size, eps=eps, bonus="H"), theory.cmbie_mistakes_order(**size, eps=eps)
+        yield (
+            theory.mistakes_order(**size, eps=eps, bonus="H"),
+            theory.cmbie_mistakes_order(**size, eps=eps),
+        )
 
 
-# ---- what a near-optimal policy goes on doing ------------------------------------------------------------------------
+# ---- what a near-optimal policy goes on doing ----------------------------------------------------
 
 
 class Lasting(NamedTuple):
@@ -227,37 +279,61 @@ def _lasting(lab: Lab, problem: str) -> Lasting:
 
 
 def losing_actions(mdp: TabularMDP, policy: np.ndarray, eps: float) -> float:
-    """How many actions of an episode lose more than eps by themselves, in the mean: the value of a problem that pays 1 for each."""
+    """How many actions of an episode lose more than eps by themselves, in the mean: the value of a
+    problem that pays 1 for each.
+    """
     from scipy.sparse import csr_matrix
 
-    laws = csr_matrix((mdp.probabilities, mdp.successors, mdp.offsets), shape=(len(mdp.offsets) - 1, mdp.states))
+    laws = csr_matrix(
+        (mdp.probabilities, mdp.successors, mdp.offsets), shape=(len(mdp.offsets) - 1, mdp.states)
+    )
     losing = mdp.optimal_values[:-1, :, None] - mdp.optimal_q > eps
-    return TabularMDP(laws, losing.astype(float), start=mdp.start_law, horizon=mdp.horizon).evaluate(policy)
+    return TabularMDP(
+        laws, losing.astype(float), start=mdp.start_law, horizon=mdp.horizon
+    ).evaluate(policy)
 
 
 def _lasting_check(lasting: Mapping[str, Lasting]) -> Check:
     return Check(
-        f"the first policy within eps = {SHARES[TYPICAL]} V* makes no mistake by episodes, yet on some problem it takes actions that lose "
-        "more than eps by themselves; on none more than (V* - V) / eps an episode, in the mean",
-        ", ".join(f"{problem} {found.actions:.3f} of {found.gap / found.eps:.3f}" for problem, found in lasting.items()),
-        all(found.gap <= found.eps and found.actions <= found.gap / found.eps for found in lasting.values())
+        f"the first policy within eps = {SHARES[TYPICAL]} V* makes no mistake by episodes, yet on"
+        " some problem it takes actions that lose more than eps by themselves; on none more than"
+        " (V* - V) / eps an episode, in the mean",
+        ", ".join(
+            f"{problem} {found.actions:.3f} of {found.gap / found.eps:.3f}"
+            for problem, found in lasting.items()
+        ),
+        all(
+            found.gap <= found.eps and found.actions <= found.gap / found.eps
+            for found in lasting.values()
+        )
         and any(found.actions > 0 for found in lasting.values()),
     )
 
 
-# ---- tables, figure, words -------------------------------------------------------------------------------------------
+# ---- tables, figure, words -----------------------------------------------------------------------
 
 
 def _table(problem: str, counts: Mapping[Case, Counts]) -> Table:
     value = envs.make(PROBLEMS[problem]).optimal_value()
     rows = [
-        [case.learner, f"{case.machines}", *map(_cell, found.mistakes, found.ongoing), *(f"{count:,}" for count in found.alone)]
+        [
+            case.learner,
+            f"{case.machines}",
+            *map(_cell, found.mistakes, found.ongoing),
+            *(f"{count:,}" for count in found.alone),
+        ]
         for case, found in counts.items()
         if case.problem == problem
     ]
-    header = ("learner", "M", *(f"{kind}, {share} V*" for kind in ("episodes", "actions") for share in SHARES))
+    header = (
+        "learner",
+        "M",
+        *(f"{kind}, {share} V*" for kind in ("episodes", "actions") for share in SHARES),
+    )
     title = f"{problem}, V* = {value:.3f}: mistakes by episodes and by actions, for each eps"
-    return Table(f"{title}; +: still more than {ONGOING:.0%} of the last tenth of the episodes", header, rows)
+    return Table(
+        f"{title}; +: still more than {ONGOING:.0%} of the last tenth of the episodes", header, rows
+    )
 
 
 def _cell(count: int, ongoing: float) -> str:
@@ -269,40 +345,89 @@ def _order_table(counts: Mapping[Case, Counts]) -> Table:
     for problem in PROBLEMS:
         for M in MACHINES[1:]:
             first, second = list(_orders(problem, M))[TYPICAL]
-            measured = {learner: counts[Case(problem, learner, M)].mistakes[TYPICAL] for learner in ("UCB2-H", "CMBIE")}
-            rows.append([problem, f"{M}", f"{first:.1e}", f"{second:.1e}", *(f"{count:,}" for count in measured.values())])
-    title = f"The orders, constants and logarithms left out, beside the counts at eps = {SHARES[TYPICAL]} V*"
-    return Table(title, ("problem", "M", "order of Q-learning", "order of CMBIE", "UCB2-H", "CMBIE"), rows)
+            measured = {
+                learner: counts[Case(problem, learner, M)].mistakes[TYPICAL]
+                for learner in ("UCB2-H", "CMBIE")
+            }
+            rows.append(
+                [
+                    problem,
+                    f"{M}",
+                    f"{first:.1e}",
+                    f"{second:.1e}",
+                    *(f"{count:,}" for count in measured.values()),
+                ]
+            )
+    title = (
+        "The orders, constants and logarithms left out, beside the counts at eps ="
+        f" {SHARES[TYPICAL]} V*"
+    )
+    return Table(
+        title, ("problem", "M", "order of Q-learning", "order of CMBIE", "UCB2-H", "CMBIE"), rows
+    )
 
 
 def _lasting_table(lasting: Mapping[str, Lasting]) -> Table:
     rows = [
-        [problem, f"{found.eps:.4f}", f"{found.gap:.4f}", f"{found.actions:.4f}", f"{found.gap / found.eps:.4f}"]
+        [
+            problem,
+            f"{found.eps:.4f}",
+            f"{found.gap:.4f}",
+            f"{found.actions:.4f}",
+            f"{found.gap / found.eps:.4f}",
+        ]
         for problem, found in lasting.items()
     ]
     title = f"The first policy of UCB2-H within eps = {SHARES[TYPICAL]} V*: what it goes on doing"
-    return Table(title, ("problem", "eps", "V* - V", "actions an episode that lose more than eps", "(V* - V) / eps"), rows)
+    return Table(
+        title,
+        (
+            "problem",
+            "eps",
+            "V* - V",
+            "actions an episode that lose more than eps",
+            "(V* - V) / eps",
+        ),
+        rows,
+    )
 
 
 def _remarks(counts: Mapping[Case, Counts]) -> list[str]:
     def growth(learner: str) -> str:
         ratios = [
-            counts[Case(problem, learner, MACHINES[-1])].mistakes[TYPICAL] / max(1, counts[Case(problem, learner, SOME)].mistakes[TYPICAL])
+            counts[Case(problem, learner, MACHINES[-1])].mistakes[TYPICAL]
+            / max(1, counts[Case(problem, learner, SOME)].mistakes[TYPICAL])
             for problem in PROBLEMS
         ]
         return f"{min(ratios):.1f} to {max(ratios):.1f}"
 
     return [
-        "The paper compares worst-case orders, and in these Q-learning is ahead. On the problems here, at the same practical scale, CMBIE "
-        "makes far fewer mistakes: it uses what every machine played, plans with all of it, and throws nothing away.",
-        f"From {SOME} to {MACHINES[-1]} machines, at eps = {SHARES[TYPICAL]} V*, mistakes grow {growth('UCB2-H')} fold for UCB2-H: poor "
-        "policies are changed after nearly every episode, and each change costs a whole round of M episodes. They grow "
-        f"{growth('CMBIE')} fold for CMBIE, from the far smaller count of a few rounds.",
-        "A count with + is still growing, and what it would come to is cut short, the power of 1 / eps with it; the others hardly grow any "
-        "more. At its provable scale, c = 1, UCB2-H makes mistakes in most episodes at small eps: its count says how long the run was.",
-        "The appendix concludes that an eps-optimal policy makes no mistake. That holds by episodes, not by actions: such a policy may "
-        "take single actions that lose more than eps, in states that it hardly meets, and so goes on making mistakes by actions.",
-        f"CMBIE on {SLOW[0]} is left out for M = {SLOW[1]}: it would plan anew after every episode.",
+        (
+            "The paper compares worst-case orders, and in these Q-learning is ahead. On the"
+            " problems here, at the same practical scale, CMBIE makes far fewer mistakes: it uses"
+            " what every machine played, plans with all of it, and throws nothing away."
+        ),
+        (
+            f"From {SOME} to {MACHINES[-1]} machines, at eps = {SHARES[TYPICAL]} V*, mistakes grow"
+            f" {growth('UCB2-H')} fold for UCB2-H: poor policies are changed after nearly every"
+            " episode, and each change costs a whole round of M episodes. They grow"
+            f" {growth('CMBIE')} fold for CMBIE, from the far smaller count of a few rounds."
+        ),
+        (
+            "A count with + is still growing, and what it would come to is cut short, the power of"
+            " 1 / eps with it; the others hardly grow any more. At its provable scale, c = 1,"
+            " UCB2-H makes mistakes in most episodes at small eps: its count says how long the run"
+            " was."
+        ),
+        (
+            "The appendix concludes that an eps-optimal policy makes no mistake. That holds by"
+            " episodes, not by actions: such a policy may take single actions that lose more than"
+            " eps, in states that it hardly meets, and so goes on making mistakes by actions."
+        ),
+        (
+            f"CMBIE on {SLOW[0]} is left out for M = {SLOW[1]}: it would plan anew after every"
+            " episode."
+        ),
     ]
 
 
@@ -313,10 +438,22 @@ def _figure(counts: Mapping[Case, Counts]) -> Figure:
     panels = figure.subplots(2, len(PROBLEMS), sharey="col", squeeze=False)
     for (above, below), problem in zip(panels.T, PROBLEMS, strict=True):
         for learner in LEARNERS:
-            above.plot(SHARES, _positive(counts[Case(problem, learner, SOME)].mistakes), label=learner, **_style(learner))
+            above.plot(
+                SHARES,
+                _positive(counts[Case(problem, learner, SOME)].mistakes),
+                label=learner,
+                **_style(learner),
+            )
             machines = [M for M in MACHINES if Case(problem, learner, M) in counts]
-            below.plot(machines, _positive([counts[Case(problem, learner, M)].mistakes[TYPICAL] for M in machines]), **_style(learner))
-        for axes, label, what in ((above, "eps / V*", f"M = {SOME}"), (below, "machines M", f"eps = {SHARES[TYPICAL]} V*")):
+            below.plot(
+                machines,
+                _positive([counts[Case(problem, learner, M)].mistakes[TYPICAL] for M in machines]),
+                **_style(learner),
+            )
+        for axes, label, what in (
+            (above, "eps / V*", f"M = {SOME}"),
+            (below, "machines M", f"eps = {SHARES[TYPICAL]} V*"),
+        ):
             report.dress(axes, log="xy")
             axes.set_xlabel(label)
             axes.set_title(f"{problem}, {what}", fontsize=10)
@@ -326,7 +463,12 @@ def _figure(counts: Mapping[Case, Counts]) -> Figure:
         report.count_from_one(below, "x", MACHINES[-1])
     for axes in panels[:, 0]:
         axes.set_ylabel("mistakes (actions)")
-    figure.legend(*panels[0][0].get_legend_handles_labels(), loc="outside lower center", ncols=5, frameon=False)
+    figure.legend(
+        *panels[0][0].get_legend_handles_labels(),
+        loc="outside lower center",
+        ncols=5,
+        frameon=False,
+    )
     return figure
 
 
@@ -334,7 +476,12 @@ def _style(learner: str) -> dict[str, Any]:
     """A colour and a marker for each learner; at its provable scale it is dotted and hollow."""
     name, _, provable = learner.partition(", ")
     i = [label for label in LEARNERS if "," not in label].index(name)
-    line = {"color": report.COLOURS[i], "marker": "os^"[i], "markersize": 4, "linestyle": ":" if provable else report.DASHES[i]}
+    line = {
+        "color": report.COLOURS[i],
+        "marker": "os^"[i],
+        "markersize": 4,
+        "linestyle": ":" if provable else report.DASHES[i],
+    }
     return line | {"markerfacecolor": "white" if provable else report.COLOURS[i]}
 
 

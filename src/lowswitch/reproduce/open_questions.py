@@ -1,4 +1,6 @@
-"""What the paper leaves open, each as a small table: triggers, r*, clipping, copying, ties, the scale c."""
+"""What the paper leaves open, each as a small table: triggers, r*, clipping, copying, ties, the
+scale c.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +9,8 @@ from collections.abc import Mapping
 import numpy as np
 
 from lowswitch import envs, report
-from lowswitch.algorithms import ucb2_hoeffding
-from lowswitch.mdp import TabularMDP
+from lowswitch.algorithms.recipes import ucb2_hoeffding
+from lowswitch.problems.mdp import TabularMDP
 from lowswitch.reproduce.lab import Lab
 from lowswitch.reproduce.plain import play_plain
 from lowswitch.reproduce.qlearning import PROBLEMS, SCALE
@@ -17,27 +19,50 @@ from lowswitch.simulate import Runs
 
 SCALES = (1.0, 0.3, 0.1, 0.05, 0.02, 0.01)
 TIES_PROBLEM = "riverswim:states=5,horizon=6"
-COARSE = ucb2_hoeffding(c=SCALE, eta=0.3, r_star=1)  # few triggers, so that it matters what they copy
+COARSE = ucb2_hoeffding(
+    c=SCALE, eta=0.3, r_star=1
+)  # few triggers, so that it matters what they copy
 
 
 def open_questions(lab: Lab) -> Section:
     plain = {name: lab.runs(text, ucb2_hoeffding(c=SCALE)) for name, text in PROBLEMS.items()}
-    pure = {name: lab.runs(text, ucb2_hoeffding(c=SCALE, r_star=1)) for name, text in PROBLEMS.items()}
-    clipped = {name: lab.runs(text, ucb2_hoeffding(c=SCALE, clip="remaining")) for name, text in PROBLEMS.items()}
+    pure = {
+        name: lab.runs(text, ucb2_hoeffding(c=SCALE, r_star=1)) for name, text in PROBLEMS.items()
+    }
+    clipped = {
+        name: lab.runs(text, ucb2_hoeffding(c=SCALE, clip="remaining"))
+        for name, text in PROBLEMS.items()
+    }
     variants = _variants(lab)
     ratio = variants["random ties"].mean() / variants["as implemented"].mean()
-    shared = {name: float(runs.local_switches.sum() / runs.triggers.sum()) for name, runs in plain.items()}
+    shared = {
+        name: float(runs.local_switches.sum() / runs.triggers.sum()) for name, runs in plain.items()
+    }
     return Section(
         name="open",
         title="What the paper leaves open",
-        claim="The paper does not say how many triggers change anything, whether the eager first stage is needed, whether values may be "
-        "clipped at the steps that remain, how ties are broken, or what c to use.",
-        method=f"UCB2-H with c = {SCALE} unless said otherwise, on the problems of Theorem 2; copies and ties with the pseudo-code in "
-        f"plain Python, {COARSE} on {TIES_PROBLEM}, {lab.size.plain_episodes:,} episodes, {lab.size.plain_seeds} seeds.",
+        claim=(
+            "The paper does not say how many triggers change anything, whether the eager first"
+            " stage is needed, whether values may be clipped at the steps that remain, how ties are"
+            " broken, or what c to use."
+        ),
+        method=(
+            f"UCB2-H with c = {SCALE} unless said otherwise, on the problems of Theorem 2; copies"
+            f" and ties with the pseudo-code in plain Python, {COARSE} on {TIES_PROBLEM},"
+            f" {lab.size.plain_episodes:,} episodes, {lab.size.plain_seeds} seeds."
+        ),
         checks=[
-            Check("a trigger is not a switch: never more switches than triggers", _percentages(shared), max(shared.values()) <= 1),
+            Check(
+                "a trigger is not a switch: never more switches than triggers",
+                _percentages(shared),
+                max(shared.values()) <= 1,
+            ),
             *(_pure_check(name, plain[name], pure[name]) for name in PROBLEMS),
-            Check("ties broken at random after each episode make at least twice as many switches", f"{ratio:.1f} x", bool(ratio >= 2)),
+            Check(
+                "ties broken at random after each episode make at least twice as many switches",
+                f"{ratio:.1f} x",
+                bool(ratio >= 2),
+            ),
             Check(
                 "single-entry copy makes exactly the switches of row copy",
                 f"{variants['entry copy'].tolist()} and {variants['as implemented'].tolist()}",
@@ -46,8 +71,16 @@ def open_questions(lab: Lab) -> Section:
         ],
         tables=[
             _trigger_table(plain),
-            _comparison("r* = 1, pure UCB2, against the theory's r*", "theory's r*", plain, "r* = 1", pure),
-            _comparison("Clip at the steps that remain, H - h + 1, against H", "clip at H", plain, "at H - h + 1", clipped),
+            _comparison(
+                "r* = 1, pure UCB2, against the theory's r*", "theory's r*", plain, "r* = 1", pure
+            ),
+            _comparison(
+                "Clip at the steps that remain, H - h + 1, against H",
+                "clip at H",
+                plain,
+                "at H - h + 1",
+                clipped,
+            ),
             Table(
                 "Copies and ties: local switches, mean over the seeds",
                 ("variant", "local switches"),
@@ -55,7 +88,10 @@ def open_questions(lab: Lab) -> Section:
             ),
             _scale_table(lab),
         ],
-        numbers={"switches_per_trigger": shared, "variants": {name: switches.tolist() for name, switches in variants.items()}},
+        numbers={
+            "switches_per_trigger": shared,
+            "variants": {name: switches.tolist() for name, switches in variants.items()},
+        },
     )
 
 
@@ -67,7 +103,8 @@ def _pure_check(name: str, plain: Runs, pure: Runs) -> Check:
     fewer = plain.local_switches.mean() / pure.local_switches.mean()
     more = pure.regret.mean() / plain.regret.mean()
     return Check(
-        f"{name}: r* = 1 switches less than the theory's r*, and its regret is at most 1.2 times as large",
+        f"{name}: r* = 1 switches less than the theory's r*, and its regret is at most 1.2 times as"
+        " large",
         f"{fewer:.2f} x fewer, regret {more:.2f} x",
         bool(fewer > 1 and more <= 1.2),
     )
@@ -85,16 +122,37 @@ def _trigger_table(results: Mapping[str, Runs]) -> Table:
         for name, runs in results.items()
     ]
     return Table(
-        "A trigger is not a switch", ("problem", "triggers", "local switches", "triggers that change nothing", "deployments"), rows
+        "A trigger is not a switch",
+        ("problem", "triggers", "local switches", "triggers that change nothing", "deployments"),
+        rows,
     )
 
 
-def _comparison(title: str, one: str, first: Mapping[str, Runs], two: str, second: Mapping[str, Runs]) -> Table:
+def _comparison(
+    title: str, one: str, first: Mapping[str, Runs], two: str, second: Mapping[str, Runs]
+) -> Table:
     rows = [
-        [name, *(report.mean_and_interval(getattr(runs[name], cost)) for cost in ("regret", "local_switches") for runs in (first, second))]
+        [
+            name,
+            *(
+                report.mean_and_interval(getattr(runs[name], cost))
+                for cost in ("regret", "local_switches")
+                for runs in (first, second)
+            ),
+        ]
         for name in first
     ]
-    return Table(title, ("problem", f"regret, {one}", f"regret, {two}", f"local switches, {one}", f"local switches, {two}"), rows)
+    return Table(
+        title,
+        (
+            "problem",
+            f"regret, {one}",
+            f"regret, {two}",
+            f"local switches, {one}",
+            f"local switches, {two}",
+        ),
+        rows,
+    )
 
 
 def _variants(lab: Lab) -> dict[str, np.ndarray]:
@@ -110,11 +168,18 @@ def _variants(lab: Lab) -> dict[str, np.ndarray]:
     def compute() -> dict[str, np.ndarray]:
         mdp = envs.make(TIES_PROBLEM)
         return {
-            name: np.array([_plain_switches(mdp, size.plain_episodes, seed, *variant) for seed in range(size.plain_seeds)])
+            name: np.array(
+                [
+                    _plain_switches(mdp, size.plain_episodes, seed, *variant)
+                    for seed in range(size.plain_seeds)
+                ]
+            )
             for name, variant in variants.items()
         }
 
-    return lab.arrays("variants", [TIES_PROBLEM, COARSE.to_dict(), size.plain_episodes, size.plain_seeds], compute)
+    return lab.arrays(
+        "variants", [TIES_PROBLEM, COARSE.to_dict(), size.plain_episodes, size.plain_seeds], compute
+    )
 
 
 def _plain_switches(mdp: TabularMDP, episodes: int, seed: int, copy: str, ties: str) -> int:
@@ -126,5 +191,17 @@ def _scale_table(lab: Lab) -> Table:
     rows = []
     for c in SCALES:
         runs = lab.runs(problem, ucb2_hoeffding(c=c))
-        rows.append([f"{c:g}", *(report.mean_and_interval(getattr(runs, name)) for name in ("regret", "local_switches", "deployments"))])
-    return Table(f"The scale of the bonus, {problem}; c = 1 is provable", ("c", "regret", "local switches", "deployments"), rows)
+        rows.append(
+            [
+                f"{c:g}",
+                *(
+                    report.mean_and_interval(getattr(runs, name))
+                    for name in ("regret", "local_switches", "deployments")
+                ),
+            ]
+        )
+    return Table(
+        f"The scale of the bonus, {problem}; c = 1 is provable",
+        ("c", "regret", "local switches", "deployments"),
+        rows,
+    )

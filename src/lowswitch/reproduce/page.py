@@ -15,17 +15,27 @@ STYLE = Path(__file__).with_name("page.css").read_text()
 Pictures = Mapping[str, bytes]  # PNG by figure name
 
 
-def render(sections: Sequence[Section], pictures: Pictures, *, opening: Section | None, mode: str, version: str) -> str:
+def render(
+    sections: Sequence[Section],
+    pictures: Pictures,
+    *,
+    opening: Section | None,
+    mode: str,
+    version: str,
+) -> str:
     """The whole page: the verdicts, the opening picture, then each claim."""
     return f"""<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
+<html lang="en"><head><meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
 <title>Q-learning with low switching cost, claim by claim</title><style>{STYLE}</style></head><body>
 <h1>Provably Efficient Q-Learning with Low Switching Cost, claim by claim</h1>
-<p>Bai, Xie, Jiang, Wang, NeurIPS 2019, measured with lowswitch {html.escape(version)}, {html.escape(mode)} mode. For each claim: what
-the paper says, what was run, the rules that decide, and what they found. A section holds if each of its rules holds. The paper has no
-experiments, so nothing here is compared with published numbers.</p>
-<p class="soft">Regret is exact, switches are counted one by one; H steps, S states, A actions, K episodes,
-T = K H. A bound without a constant in the paper is compared in shape, not in height.</p>
+<p>Bai, Xie, Jiang, Wang, NeurIPS 2019, measured with lowswitch {html.escape(version)},
+{html.escape(mode)} mode. For each claim: what the paper says, what was run, the rules that decide,
+and what they found. A section holds if each of its rules holds. The paper has no experiments, so
+nothing here is compared with published numbers.</p>
+<p class="soft">Regret is exact, switches are counted one by one; H steps, S states, A actions,
+K episodes, T = K H. A bound without a constant in the paper is compared in shape, not in
+height.</p>
 {_summary(sections)}
 {_section(opening, pictures) if opening else ""}
 {"".join(_section(section, pictures) for section in sections)}
@@ -35,23 +45,34 @@ T = K H. A bound without a constant in the paper is compared in shape, not in he
 
 def _summary(sections: Sequence[Section]) -> str:
     rows = "".join(
-        f'<tr><td><a href="#{section.name}">{html.escape(section.title)}</a></td><td>{_badge(section)}</td>'
-        f"<td class='short'>{sum(check.holds for check in section.checks)} of {len(section.checks)}</td></tr>"
+        "<tr><td><a"
+        f' href="#{section.name}">{html.escape(section.title)}</a></td><td>{_badge(section)}</td>'
+        f"<td class='short'>{sum(check.holds for check in section.checks)} of"
+        f" {len(section.checks)}</td></tr>"
         for section in sections
     )
     head = "<th>claim</th><th>verdict</th><th>rules kept</th>"
-    return f'<div class="scroll"><table class="words"><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>'
+    return (
+        '<div class="scroll"><table'
+        f' class="words"><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>'
+    )
 
 
 def _badge(section: Section) -> str:
-    return f'<span class="verdict {"holds" if section.holds else "fails"}">{html.escape(section.verdict)}</span>'
+    return (
+        '<span class="verdict'
+        f' {"holds" if section.holds else "fails"}">{html.escape(section.verdict)}</span>'
+    )
 
 
 def _section(section: Section, pictures: Pictures) -> str:
     checks = Table(
         "The rules, and what was measured",
         ("rule", "measured", "verdict"),
-        [[check.rule, check.measured, "holds" if check.holds else "FAILS"] for check in section.checks],
+        [
+            [check.rule, check.measured, "holds" if check.holds else "FAILS"]
+            for check in section.checks
+        ],
     )
     kind = "words" if section.name == "errata" else "numbers"
     parts = [
@@ -62,21 +83,34 @@ def _section(section: Section, pictures: Pictures) -> str:
         *(_figure(pictures[name], section.captions.get(name, "")) for name in section.figures),
         _table(checks, "words") if section.checks else "",
         *(_table(table, kind) for table in section.tables),
-        "<ul>" + "".join(f"<li>{html.escape(remark)}</li>" for remark in section.remarks) + "</ul>" if section.remarks else "",
+        (
+            "<ul>"
+            + "".join(f"<li>{html.escape(remark)}</li>" for remark in section.remarks)
+            + "</ul>"
+            if section.remarks
+            else ""
+        ),
     ]
     return "\n".join(filter(None, parts)) + "\n"
 
 
 def _table(table: Table, kind: str) -> str:
     head = "".join(f"<th>{html.escape(cell)}</th>" for cell in table.header)
-    rows = "".join("<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>" for row in table.rows)
+    rows = "".join(
+        "<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>"
+        for row in table.rows
+    )
     return (
         f"<h3>{html.escape(table.title)}</h3>"
-        f'<div class="scroll"><table class="{kind}"><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>'
+        '<div class="scroll"><table'
+        f' class="{kind}"><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>'
     )
 
 
 def _figure(picture: bytes, caption: str) -> str:
     data = base64.b64encode(picture).decode()
     words = html.escape(caption)
-    return f'<figure><img alt="{words}" src="data:image/png;base64,{data}"><figcaption>{words}</figcaption></figure>'
+    return (
+        f'<figure><img alt="{words}"'
+        f' src="data:image/png;base64,{data}"><figcaption>{words}</figcaption></figure>'
+    )

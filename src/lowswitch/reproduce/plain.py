@@ -1,4 +1,6 @@
-"""The paper's pseudo-code in plain Python, and an environment played from outside: what the kernels are held against."""
+"""The paper's pseudo-code in plain Python, and an environment played from outside: what the kernels
+are held against.
+"""
 
 from __future__ import annotations
 
@@ -6,23 +8,39 @@ import math
 
 import numpy as np
 
-from lowswitch.mdp import TabularMDP
-from lowswitch.parts import Algorithm, Bernstein, Hoeffding, QLearning
-from lowswitch.streams import stream_key
+from lowswitch.algorithms.parts import Algorithm, Bernstein, Hoeffding, QLearning
+from lowswitch.kernels.streams import stream_key
+from lowswitch.problems.mdp import TabularMDP
 
 
 class PlainLearner:
     """Bai et al. 2019, Algorithms 2 and UCB2B, line by line: two tables of Q and no cleverness.
 
-    copy: what a trigger at (h, x, a) refreshes; "row" is Q_h(x, .), "entry" is Q_h(x, a) alone, "step" all of Q_h, as in the paper's
-    concurrent algorithm. ties: "incumbent" as in `refresh`; "random" draws among the best after every episode.
+    copy: what a trigger at (h, x, a) refreshes; "row" is Q_h(x, .), "entry" is Q_h(x, a) alone,
+    "step" all of Q_h, as in the paper's concurrent algorithm. ties: "incumbent" as in `refresh`;
+    "random" draws among the best after every episode.
     """
 
-    def __init__(self, algorithm: Algorithm, mdp: TabularMDP, episodes: int, copy: str = "row", ties: str = "incumbent") -> None:
-        if not (isinstance(algorithm.estimator, QLearning) and isinstance(algorithm.bonus, Hoeffding | Bernstein)):
+    def __init__(
+        self,
+        algorithm: Algorithm,
+        mdp: TabularMDP,
+        episodes: int,
+        copy: str = "row",
+        ties: str = "incumbent",
+    ) -> None:
+        if not (
+            isinstance(algorithm.estimator, QLearning)
+            and isinstance(algorithm.bonus, Hoeffding | Bernstein)
+        ):
             raise ValueError(f"{algorithm} is not one of the paper's")
         self.H, self.S, self.A = H, S, A = mdp.horizon, mdp.states, mdp.actions
-        self.copy, self.ties, self.bonus, self.allowed = copy, ties, algorithm.bonus, mdp.actions_allowed
+        self.copy, self.ties, self.bonus, self.allowed = (
+            copy,
+            ties,
+            algorithm.bonus,
+            mdp.actions_allowed,
+        )
         self.iota = algorithm.iota(horizon=H, states=S, actions=A, episodes=episodes)
         triggers = algorithm.schedule.triggers(horizon=H, limit=episodes)
         self.triggers = set(range(1, triggers.every_until + 1)) | set(triggers.later)
@@ -52,20 +70,27 @@ class PlainLearner:
             for state in range(self.S) if self.copy == "step" else (x,):
                 self.refresh(h, state)
 
-    def weighted_bonus(self, here: tuple[int, int, int], t: int, alpha: float, following: float) -> float:
+    def weighted_bonus(
+        self, here: tuple[int, int, int], t: int, alpha: float, following: float
+    ) -> float:
         H, S, A, share = self.H, self.S, self.A, 1.0 / t
         if not isinstance(self.bonus, Bernstein):
             return alpha * (self.bonus.c * math.sqrt(H**3 * self.iota * share))
         self.mu[here] += following
         self.sigma[here] += following * following
         W = max(0.0, self.sigma[here] * share - (self.mu[here] * share) ** 2)
-        spread = math.sqrt(H * self.iota * share * (W + H)) + float(H**7 * S * A) ** 0.5 * self.iota * share
+        spread = (
+            math.sqrt(H * self.iota * share * (W + H))
+            + float(H**7 * S * A) ** 0.5 * self.iota * share
+        )
         beta = min(self.bonus.c1 * spread, self.bonus.c2 * math.sqrt(H**3 * self.iota * share))
         before, self.beta[here] = self.beta[here], beta
         return float(0.5 * (beta - (1 - alpha) * before))
 
     def refresh(self, h: int, x: int) -> None:
-        """Deploy the best action of a row: the incumbent if it is among the best, else the lowest index."""
+        """Deploy the best action of a row: the incumbent if it is among the best, else the lowest
+        index.
+        """
         row = self.deployed[h, x]
         if row[self.policy[h, x]] < row.max():
             self.policy[h, x] = row.argmax()
@@ -78,14 +103,14 @@ class PlainLearner:
 
 def noise(seed: int, address: int) -> np.uint64:
     """The 64 random bits of an address."""
-    from lowswitch import kernels
+    from lowswitch.kernels import core as kernels
 
     return np.uint64(kernels.noise(stream_key(seed), np.uint64(address)))
 
 
 def sample(mdp: TabularMDP, seed: int, k: int, h: int, x: int, a: int) -> tuple[float, int]:
     """Reward and successor of (seed, episode, step), the noise addressed as the simulator does."""
-    from lowswitch import kernels
+    from lowswitch.kernels import core as kernels
 
     model, address = mdp.model, kernels.episode_address(k, mdp.horizon) + 1 + 2 * h
     row = x * mdp.actions + a
@@ -100,13 +125,15 @@ def start(mdp: TabularMDP, seed: int, k: int) -> int:
     """The first state of an episode."""
     if len(mdp.start_sequence):
         return int(mdp.start_sequence[k])
-    from lowswitch import kernels
+    from lowswitch.kernels import core as kernels
 
     bits = noise(seed, kernels.episode_address(k, mdp.horizon))
     return int(kernels.draw(mdp.model.heads, mdp.model.columns, len(mdp.model.heads) - 1, bits))
 
 
-def play_episode(mdp: TabularMDP, policy: np.ndarray, seed: int, k: int) -> tuple[list[int], list[int], list[float]]:
+def play_episode(
+    mdp: TabularMDP, policy: np.ndarray, seed: int, k: int
+) -> tuple[list[int], list[int], list[float]]:
     """States, actions and rewards [H] of one episode."""
     x = start(mdp, seed, k)
     states: list[int] = []
@@ -123,7 +150,12 @@ def play_episode(mdp: TabularMDP, policy: np.ndarray, seed: int, k: int) -> tupl
 
 
 def play_plain(
-    mdp: TabularMDP, algorithm: Algorithm, episodes: int, seed: int, copy: str = "row", ties: str = "incumbent"
+    mdp: TabularMDP,
+    algorithm: Algorithm,
+    episodes: int,
+    seed: int,
+    copy: str = "row",
+    ties: str = "incumbent",
 ) -> tuple[PlainLearner, np.ndarray]:
     """The learner after its episodes, and its row changes as (episode, step, state, action)."""
     learner = PlainLearner(algorithm, mdp, episodes, copy, ties)
@@ -138,5 +170,7 @@ def play_plain(
             learner.digest(h, states[h], actions[h], rewards[h], y)
         if learner.ties == "random":
             learner.redraw()
-        changes += [(k, h, x, learner.policy[h, x]) for h, x in np.argwhere(learner.policy != before)]
+        changes += [
+            (k, h, x, learner.policy[h, x]) for h, x in np.argwhere(learner.policy != before)
+        ]
     return learner, np.array(changes, dtype=np.int64).reshape(-1, 4)

@@ -1,4 +1,6 @@
-"""Theorem 5: how many rounds M machines need that play one policy a round; the rounds are really run."""
+"""Theorem 5: how many rounds M machines need that play one policy a round; the rounds are really
+run.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +11,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from lowswitch import report, theory
-from lowswitch.algorithms import ucb2_hoeffding
-from lowswitch.concurrent.runner import RoundRule
+from lowswitch.algorithms.recipes import ucb2_hoeffding
+from lowswitch.machines.runner import RoundRule
 from lowswitch.reproduce.lab import Lab
 from lowswitch.reproduce.machines import (
     BASELINE,
@@ -34,7 +36,10 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-LEAST_GAIN: dict[RoundRule, float] = {"switch": 1.25, "speculate": 1.4}  # episodes a round over those of "trigger"
+LEAST_GAIN: dict[RoundRule, float] = {
+    "switch": 1.25,
+    "speculate": 1.4,
+}  # episodes a round over those of "trigger"
 NEARLY_LINEAR = 0.8  # of M, the least speed-up at M = 2
 SHARES = (0.5, 0.2, 0.1, 0.05)  # eps over V*
 
@@ -43,17 +48,25 @@ def rounds(lab: Lab) -> Section:
     sequential = all_sequential(lab)
     played = play_all(lab, sequential)
     reached = _reached(sequential, played)
-    traffic = measure_traffic(lab, PROBLEMS[next(reversed(PROBLEMS))], ucb2_hoeffding(c=SCALE), machines=MANY)
+    traffic = measure_traffic(
+        lab, PROBLEMS[next(reversed(PROBLEMS))], ucb2_hoeffding(c=SCALE), machines=MANY
+    )
     some = sequential[RIVER, "UCB2-H"]
     return Section(
         name="rounds",
         title="Between switches M machines play in parallel (Theorem 5)",
-        claim="On M machines that play one policy a round, an eps-optimal policy is found in O~(H^3 S A + H^5 S A / (eps^2 M)) rounds "
-        "(H^4 with Bernstein): a nearly linear speed-up for small M, since the path is that of the sequential run.",
-        method=f"{len(played)} concurrent runs of K = {some.episodes:,} kept episodes, c = {SCALE}; what a rule throws away was played as "
-        'well. "trigger" cuts a round at the first trigger, as the paper does; "switch" where the policy really changed; '
-        '"speculate" throws away only what the new policy would have played otherwise, which a simulator can tell. '
-        f"{_seeds(len(some.seeds))} Then one run with worker processes.",
+        claim=(
+            "On M machines that play one policy a round, an eps-optimal policy is found in O~(H^3 S"
+            " A + H^5 S A / (eps^2 M)) rounds (H^4 with Bernstein): a nearly linear speed-up for"
+            " small M, since the path is that of the sequential run."
+        ),
+        method=(
+            f"{len(played)} concurrent runs of K = {some.episodes:,} kept episodes, c = {SCALE};"
+            ' what a rule throws away was played as well. "trigger" cuts a round at the first'
+            ' trigger, as the paper does; "switch" where the policy really changed; "speculate"'
+            " throws away only what the new policy would have played otherwise, which a simulator"
+            f" can tell. {_seeds(len(some.seeds))} Then one run with worker processes."
+        ),
         checks=[
             *_exact_checks(sequential, played, traffic),
             *(_gain_check(problem, sequential, played) for problem in PROBLEMS),
@@ -62,13 +75,22 @@ def rounds(lab: Lab) -> Section:
             *(_reached_check(learner, reached) for learner in LEARNERS),
             traffic.check(),
         ],
-        tables=[_speed_table(some.episodes, played), _bound_table(sequential, played), _reached_table(reached), traffic.table()],
+        tables=[
+            _speed_table(some.episodes, played),
+            _bound_table(sequential, played),
+            _reached_table(reached),
+            traffic.table(),
+        ],
         figures={"rounds": _figure(sequential, played), "rounds-to-eps": _reached_figure(reached)},
         captions={
-            "rounds": "Speed-up against the number of machines, both on logarithmic axes. The broad line is K / (N_gl + 1), which no M can "
-            'pass under "switch".',
-            "rounds-to-eps": 'Rounds under "switch" until the mixture of all policies played is within eps of the optimum, against the '
-            "number of machines. Dotted: in proportion to 1 / M.",
+            "rounds": (
+                "Speed-up against the number of machines, both on logarithmic axes. The broad line"
+                ' is K / (N_gl + 1), which no M can pass under "switch".'
+            ),
+            "rounds-to-eps": (
+                'Rounds under "switch" until the mixture of all policies played is within eps of'
+                " the optimum, against the number of machines. Dotted: in proportion to 1 / M."
+            ),
         },
         remarks=_REMARKS,
         numbers=_numbers(some.episodes, played, reached, traffic),
@@ -80,16 +102,24 @@ def _seeds(most: int) -> str:
 
 
 _REMARKS = (
-    "The paper's bound N_sw + K / M forgets the last, unfinished phase and counts local switches where deployments are enough: "
-    "N_gl + 1 + K / M.",
-    "How nearly linear the speed-up is depends on K and eps: K / M must be large against N_gl, which grows like log K. Early on most "
-    "episodes change the policy, and machines hardly help. The factors 1.25 and 1.4 were set for K = 1,000,000.",
+    (
+        "The paper's bound N_sw + K / M forgets the last, unfinished phase and counts local"
+        " switches where deployments are enough: N_gl + 1 + K / M."
+    ),
+    (
+        "How nearly linear the speed-up is depends on K and eps: K / M must be large against N_gl,"
+        " which grows like log K. Early on most episodes change the policy, and machines hardly"
+        " help. The factors 1.25 and 1.4 were set for K = 1,000,000."
+    ),
     f"{BASELINE} deploys after most episodes, so that machines hardly help it however large K is.",
-    '"speculate" is beyond the paper: an episode of the old policy that meets no changed row is, by the same noise, that of the new one.',
+    (
+        '"speculate" is beyond the paper: an episode of the old policy that meets no changed row'
+        " is, by the same noise, that of the new one."
+    ),
 )
 
 
-# ---- the rules -------------------------------------------------------------------------------------------------------
+# ---- the rules -----------------------------------------------------------------------------------
 
 
 def _exact_checks(sequential: Sequential, played: Rounds, traffic: Traffic) -> list[Check]:
@@ -99,18 +129,31 @@ def _exact_checks(sequential: Sequential, played: Rounds, traffic: Traffic) -> l
     for case, outcome in played.items():
         if case.rule == "switch":
             runs = sequential[case.problem, case.learner]
-            bound = theory.rounds_bound(K=runs.episodes, M=case.machines, deployments=int(runs.deployments[case.seed]))
+            bound = theory.rounds_bound(
+                K=runs.episodes, M=case.machines, deployments=int(runs.deployments[case.seed])
+            )
             shares.append(outcome.rounds / bound)
-            off.append(abs(outcome.rounds - count_rounds(history_of(runs, case.seed), runs.episodes, case.machines)))
+            off.append(
+                abs(
+                    outcome.rounds
+                    - count_rounds(history_of(runs, case.seed), runs.episodes, case.machines)
+                )
+            )
     return [
         Check(
-            "the policy changes of every run are those of the sequential run, after the same episodes",
+            "the policy changes of every run are those of the sequential run, after the same"
+            " episodes",
             f"in {sum(same)} of {len(same)}",
             all(same),
         ),
-        Check('"switch": rounds at most N_gl + 1 + K / M, every run', f"at most {max(shares):.3f} of it", max(shares) <= 1),
         Check(
-            '"switch": rounds are the sum of ceil(L / M) over the deployments of the sequential run, L episodes apart',
+            '"switch": rounds at most N_gl + 1 + K / M, every run',
+            f"at most {max(shares):.3f} of it",
+            max(shares) <= 1,
+        ),
+        Check(
+            '"switch": rounds are the sum of ceil(L / M) over the deployments of the sequential'
+            " run, L episodes apart",
             f"off by at most {max(off)}",
             max(off) == 0,
         ),
@@ -121,7 +164,8 @@ def _gain_check(problem: str, sequential: Sequential, played: Rounds) -> Check:
     """Against the paper's rule, the least over learners and seeds."""
     gains = {
         rule: min(
-            played[Case(problem, learner, "trigger", MANY, seed)].rounds / played[Case(problem, learner, rule, MANY, seed)].rounds
+            played[Case(problem, learner, "trigger", MANY, seed)].rounds
+            / played[Case(problem, learner, rule, MANY, seed)].rounds
             for learner in LEARNERS
             for seed in range(len(sequential[problem, learner].seeds))
         )
@@ -129,7 +173,8 @@ def _gain_check(problem: str, sequential: Sequential, played: Rounds) -> Check:
     }
     words = " and ".join(f'"{rule}" at least {least} times' for rule, least in LEAST_GAIN.items())
     return Check(
-        f'{problem}, M = {MANY}: {words} as many episodes a round as "trigger", every learner and seed',
+        f'{problem}, M = {MANY}: {words} as many episodes a round as "trigger", every learner and'
+        " seed",
         ", ".join(f"{gain:.2f} x" for gain in gains.values()),
         all(gains[rule] >= least for rule, least in LEAST_GAIN.items()),
     )
@@ -137,51 +182,79 @@ def _gain_check(problem: str, sequential: Sequential, played: Rounds) -> Check:
 
 def _order_checks(played: Rounds) -> list[Check]:
     """A bolder rule and more machines cost no rounds."""
-    pairs = [(case, case._replace(rule=bolder)) for case in played for rule, bolder in pairwise(RULES) if case.rule == rule]
-    ordered = [played[bolder].rounds <= played[case].rounds for case, bolder in pairs if bolder in played]
-    curves = [[played[there].rounds for there in _over_machines(played, case)] for case in played if case.machines == 1]
+    pairs = [
+        (case, case._replace(rule=bolder))
+        for case in played
+        for rule, bolder in pairwise(RULES)
+        if case.rule == rule
+    ]
+    ordered = [
+        played[bolder].rounds <= played[case].rounds for case, bolder in pairs if bolder in played
+    ]
+    curves = [
+        [played[there].rounds for there in _over_machines(played, case)]
+        for case in played
+        if case.machines == 1
+    ]
     slower = sum(later > sooner for counts in curves for sooner, later in pairwise(counts))
     return [
         Check(
-            'never more rounds under "switch" than under "trigger", nor under "speculate" than under "switch"',
+            'never more rounds under "switch" than under "trigger", nor under "speculate" than'
+            ' under "switch"',
             f"in {sum(ordered)} of {len(ordered)}",
             all(ordered),
         ),
-        Check("more machines never need more rounds", f"{slower} exceptions in {len(curves)} curves", slower == 0),
+        Check(
+            "more machines never need more rounds",
+            f"{slower} exceptions in {len(curves)} curves",
+            slower == 0,
+        ),
     ]
 
 
 def _over_machines(played: Rounds, case: Case) -> list[Case]:
     """The same case for every number of machines, in order."""
-    return sorted((other for other in played if other._replace(machines=case.machines) == case), key=lambda other: other.machines)
+    return sorted(
+        (other for other in played if other._replace(machines=case.machines) == case),
+        key=lambda other: other.machines,
+    )
 
 
 def _speed_checks(sequential: Sequential, played: Rounds) -> list[Check]:
-    """The speed-up in the regime of the theorem, and that of the learner without delayed updates."""
+    """The speed-up in the regime of the theorem, and that of the learner without delayed
+    updates.
+    """
     inside, outside = {}, []
     for (problem, learner), runs in sequential.items():
         if learner != BASELINE and runs.deployments[0] <= runs.episodes / 2:
-            inside[f"{problem} {learner}"] = runs.episodes / played[Case(problem, learner, "switch", 2)].rounds
+            inside[f"{problem} {learner}"] = (
+                runs.episodes / played[Case(problem, learner, "switch", 2)].rounds
+            )
         elif learner != BASELINE:
             outside.append(f"{problem} {learner}")
     episodes = sequential[RIVER, BASELINE].episodes
-    baseline, two = (episodes / played[Case(RIVER, *which)].rounds for which in ((BASELINE, "switch", MANY), ("UCB2-H", "switch", 2)))
+    baseline, two = (
+        episodes / played[Case(RIVER, *which)].rounds
+        for which in ((BASELINE, "switch", MANY), ("UCB2-H", "switch", 2))
+    )
     return [
         Check(
-            f'"switch": two machines are at least {2 * NEARLY_LINEAR:.1f} times as fast where N_gl <= K / 2, so that K / M leads the bound',
+            f'"switch": two machines are at least {2 * NEARLY_LINEAR:.1f} times as fast where N_gl'
+            " <= K / 2, so that K / M leads the bound",
             ", ".join(f"{name} {speed:.2f} x" for name, speed in inside.items())
             + (f"; not looked at, for K is too small: {', '.join(outside)}" if outside else ""),
             bool(inside) and min(inside.values()) >= 2 * NEARLY_LINEAR,
         ),
         Check(
-            f'{RIVER}, "switch": {MANY} machines help {BASELINE}, which may change a row at every visit, less than two help UCB2-H',
+            f'{RIVER}, "switch": {MANY} machines help {BASELINE}, which may change a row at every'
+            " visit, less than two help UCB2-H",
             f"{baseline:.2f} x and {two:.2f} x",
             baseline < two,
         ),
     ]
 
 
-# ---- in the theorem's own terms: rounds until a policy is eps-optimal ------------------------------------------------
+# ---- in the theorem's own terms: rounds until a policy is eps-optimal ----------------------------
 
 
 class Reached(NamedTuple):
@@ -210,7 +283,9 @@ def _reached(sequential: Sequential, played: Rounds) -> Reaching:
             if len(good):
                 there = _over_machines(played, Case(RIVER, learner, "switch", 1))
                 counts = np.array([played[case].curve[good[0]] for case in there])
-                found[learner, share] = Reached(int(runs.curves.episodes[good[0]]), [case.machines for case in there], counts)
+                found[learner, share] = Reached(
+                    int(runs.curves.episodes[good[0]]), [case.machines for case in there], counts
+                )
     return found
 
 
@@ -219,8 +294,9 @@ def _reached_check(learner: str, reached: Reaching) -> Check:
     two = [float(speed[0]) for speed in speeds.values()]
     grows = all(bool((more > less).all()) for less, more in pairwise(speeds.values()))
     return Check(
-        f"{RIVER}, {learner}: the smaller eps, the greater the speed-up until the mixture is eps-optimal, for every M > 1; at the smallest "
-        f"eps reached, two machines are at least {2 * NEARLY_LINEAR:.1f} times as fast",
+        f"{RIVER}, {learner}: the smaller eps, the greater the speed-up until the mixture is"
+        " eps-optimal, for every M > 1; at the smallest eps reached, two machines are at least"
+        f" {2 * NEARLY_LINEAR:.1f} times as fast",
         "M = 2: " + ", ".join(f"{speed[0]:.2f} x at {share} V*" for share, speed in speeds.items()),
         len(two) > 1 and two[-1] >= 2 * NEARLY_LINEAR and grows,
     )
@@ -228,15 +304,25 @@ def _reached_check(learner: str, reached: Reaching) -> Check:
 
 def _reached_table(reached: Reaching) -> Table:
     rows = [
-        [learner, f"{share} V*", *(f"{count:,} ({speed:.1f} x)" for count, speed in zip(at.rounds, at.speed_up, strict=True))]
+        [
+            learner,
+            f"{share} V*",
+            *(
+                f"{count:,} ({speed:.1f} x)"
+                for count, speed in zip(at.rounds, at.speed_up, strict=True)
+            ),
+        ]
         for (learner, share), at in reached.items()
     ]
-    title = f'{RIVER}, "switch": rounds until the mixture of all policies played is eps-optimal, and the speed-up'
+    title = (
+        f'{RIVER}, "switch": rounds until the mixture of all policies played is eps-optimal, and'
+        " the speed-up"
+    )
     machines = next(iter(reached.values())).machines if reached else ()
     return Table(title, ("learner", "eps", *(f"M = {M}" for M in machines)), rows)
 
 
-# ---- tables and figures ----------------------------------------------------------------------------------------------
+# ---- tables and figures --------------------------------------------------------------------------
 
 
 def _speed_table(episodes: int, played: Rounds) -> Table:
@@ -244,8 +330,13 @@ def _speed_table(episodes: int, played: Rounds) -> Table:
     rows = []
     for case in played:
         if case.machines == 1:
-            speeds = {there.machines: f"{episodes / played[there].rounds:.2f}" for there in _over_machines(played, case)}
-            rows.append([case.problem, case.learner, case.rule, *(speeds.get(M, "-") for M in every)])
+            speeds = {
+                there.machines: f"{episodes / played[there].rounds:.2f}"
+                for there in _over_machines(played, case)
+            }
+            rows.append(
+                [case.problem, case.learner, case.rule, *(speeds.get(M, "-") for M in every)]
+            )
     header = ("problem", "learner", "rule", *(f"M = {M:,}" for M in every))
     return Table(f"Speed-up: episodes kept a round, K = {episodes:,}, seed 0", header, rows)
 
@@ -260,7 +351,12 @@ def _bound_table(sequential: Sequential, played: Rounds) -> Table:
             bound = theory.rounds_bound(K=runs.episodes, M=M, deployments=deployments)
             row += [f"{played[Case(problem, learner, 'switch', M)].rounds:,}", f"{bound:,.0f}"]
         rows.append(row)
-    header = ("problem", "learner", "N_gl", *(text for M in some for text in (f"rounds, M = {M}", "N_gl + 1 + K / M")))
+    header = (
+        "problem",
+        "learner",
+        "N_gl",
+        *(text for M in some for text in (f"rounds, M = {M}", "N_gl + 1 + K / M")),
+    )
     return Table('Rounds under "switch" and their bound, seed 0', header, rows)
 
 
@@ -269,7 +365,8 @@ def _numbers(episodes: int, played: Rounds, reached: Reaching, traffic: Traffic)
         "episodes": episodes,
         "rounds": [case._asdict() | {"rounds": outcome.rounds} for case, outcome in played.items()],
         "reached": [
-            {"learner": learner, "share": share} | at._asdict() | {"rounds": at.rounds.tolist()} for (learner, share), at in reached.items()
+            {"learner": learner, "share": share} | at._asdict() | {"rounds": at.rounds.tolist()}
+            for (learner, share), at in reached.items()
         ],
         "traffic": traffic._asdict(),
     }
@@ -286,11 +383,18 @@ def _figure(sequential: Sequential, played: Rounds) -> Figure:
         row[0].set_ylabel("episodes kept a round")
     for axes in panels[-1]:
         axes.set_xlabel("machines M")
-    figure.legend(*panels[0][0].get_legend_handles_labels(), loc="outside lower center", ncols=3, frameon=False)
+    figure.legend(
+        *panels[0][0].get_legend_handles_labels(),
+        loc="outside lower center",
+        ncols=3,
+        frameon=False,
+    )
     return figure
 
 
-def _draw_problem(axes: Axes, problem: str, learner: str, sequential: Sequential, played: Rounds) -> None:
+def _draw_problem(
+    axes: Axes, problem: str, learner: str, sequential: Sequential, played: Rounds
+) -> None:
     first, runs = Case(problem, learner, RULES[0], 1), sequential[problem, learner]
     most = _over_machines(played, first)[-1].machines
     axes.plot((1, MANY), (1, MANY), ":", color="0.4", label="linear: M")
@@ -308,7 +412,9 @@ def _draw_problem(axes: Axes, problem: str, learner: str, sequential: Sequential
         label='limit of "switch": K / (N_gl + 1)',
     )
     if problem == RIVER:
-        _draw_speed(axes, played, Case(problem, BASELINE, "switch", 1), len(RULES), f'{BASELINE}, "switch"')
+        _draw_speed(
+            axes, played, Case(problem, BASELINE, "switch", 1), len(RULES), f'{BASELINE}, "switch"'
+        )
     report.dress(axes, log="xy")
     report.count_from_one(axes, "x", most)
     report.count_from_one(axes, "y", MANY)
@@ -318,7 +424,14 @@ def _draw_problem(axes: Axes, problem: str, learner: str, sequential: Sequential
 def _draw_speed(axes: Axes, played: Rounds, case: Case, i: int, label: str) -> None:
     there = _over_machines(played, case)
     speed = [played[case].rounds / played[other].rounds for other in there]
-    axes.plot([other.machines for other in there], speed, "os^v"[i] + report.DASHES[i], color=report.COLOURS[i], markersize=4, label=label)
+    axes.plot(
+        [other.machines for other in there],
+        speed,
+        "os^v"[i] + report.DASHES[i],
+        color=report.COLOURS[i],
+        markersize=4,
+        label=label,
+    )
 
 
 def _reached_figure(reached: Reaching) -> Figure:
@@ -330,9 +443,20 @@ def _reached_figure(reached: Reaching) -> Figure:
         for i, share in enumerate(sorted({share for _, share in reached}, reverse=True)):
             at = reached.get((learner, share), Reached(0, (), np.zeros(0)))
             axes.plot(
-                at.machines, at.rounds, "os^v"[i] + report.DASHES[i], color=report.COLOURS[i], markersize=4, label=f"eps = {share} V*"
+                at.machines,
+                at.rounds,
+                "os^v"[i] + report.DASHES[i],
+                color=report.COLOURS[i],
+                markersize=4,
+                label=f"eps = {share} V*",
             )
-            axes.plot(at.machines, at.episodes / np.array(at.machines), ":", linewidth=0.8, color=report.COLOURS[i])
+            axes.plot(
+                at.machines,
+                at.episodes / np.array(at.machines),
+                ":",
+                linewidth=0.8,
+                color=report.COLOURS[i],
+            )
         axes.plot([], [], ":", color="0.4", linewidth=0.8, label="in proportion to 1 / M")
         report.dress(axes, log="xy")
         report.count_from_one(axes, "x", MANY)
@@ -340,5 +464,7 @@ def _reached_figure(reached: Reaching) -> Figure:
         axes.set_xlabel("machines M")
     panels[0].set_ylabel("rounds")
     panels[0].set_ylim(bottom=min((at.rounds.min() for at in reached.values()), default=1) / 4)
-    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=5, frameon=False)
+    figure.legend(
+        *panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=5, frameon=False
+    )
     return figure

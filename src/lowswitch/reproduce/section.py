@@ -1,4 +1,6 @@
-"""What one claim comes to: the words, the checks that can fail, the tables and figures, the numbers."""
+"""What one claim comes to: the words, the checks that can fail, the tables and figures, the
+numbers.
+"""
 
 from __future__ import annotations
 
@@ -54,5 +56,14 @@ class Section:
         return f"does not hold: {broken} of {len(self.checks)} checks fail"
 
     def to_dict(self) -> dict[str, Any]:
-        checks = [{"rule": check.rule, "measured": check.measured, "holds": check.holds} for check in self.checks]
-        return {"title": self.title, "claim": self.claim, "verdict": self.verdict, "checks": checks, "numbers": self.numbers}
+        checks = [
+            {"rule": check.rule, "measured": check.measured, "holds": check.holds}
+            for check in self.checks
+        ]
+        return {
+            "title": self.title,
+            "claim": self.claim,
+            "verdict": self.verdict,
+            "checks": checks,
+            "numbers": self.numbers,
+        }

@@ -1,4 +1,6 @@
-"""What rounds cost on the wire: a run with real worker processes, and what they sent and received."""
+"""What rounds cost on the wire: a run with real worker processes, and what they sent and
+received.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from lowswitch import concurrent, envs
-from lowswitch.parts import Algorithm
+from lowswitch.algorithms.parts import Algorithm
 from lowswitch.reproduce.lab import Lab
 from lowswitch.reproduce.machines import same_path
 from lowswitch.reproduce.section import Check, Table
@@ -39,23 +41,32 @@ class Traffic(NamedTuple):
 
     def check(self) -> Check:
         more = self.bytes_received / self.rounds / self.data
-        rule = f"worker processes answer with at most {MOST_RECEIVED} times the bytes of the states and rewards alone"
+        rule = (
+            f"worker processes answer with at most {MOST_RECEIVED} times the bytes of the states"
+            " and rewards alone"
+        )
         return Check(rule, f"{more:.2f} x", more <= MOST_RECEIVED)
 
     def table(self) -> Table:
         rows = {
             "sent, all together": self.bytes_sent / self.rounds,
-            "of it row changes of the policy, to every worker": 24 * WORKERS * self.local_switches / self.rounds,
+            "of it row changes of the policy, to every worker": (
+                24 * WORKERS * self.local_switches / self.rounds
+            ),
             "of it numbers of the episodes to play": 8 * self.played / self.rounds,
-            "for comparison: the whole policy, to every worker": 8 * WORKERS * self.horizon * self.states,
+            "for comparison: the whole policy, to every worker": (
+                8 * WORKERS * self.horizon * self.states
+            ),
             "received, all together": self.bytes_received / self.rounds,
             "of it states and rewards": self.data,
         }
         title = (
-            f'Bytes a round of {WORKERS} worker processes for {self.machines} machines, {self.problem}, "switch", the first '
-            f"{self.rounds:,} rounds"
+            f"Bytes a round of {WORKERS} worker processes for {self.machines} machines,"
+            f' {self.problem}, "switch", the first {self.rounds:,} rounds'
         )
-        return Table(title, ("", "bytes a round"), [[name, f"{size:,.0f}"] for name, size in rows.items()])
+        return Table(
+            title, ("", "bytes a round"), [[name, f"{size:,.0f}"] for name, size in rows.items()]
+        )
 
 
 def measure_traffic(lab: Lab, problem: str, algorithm: Algorithm, *, machines: int) -> Traffic:
@@ -65,11 +76,18 @@ def measure_traffic(lab: Lab, problem: str, algorithm: Algorithm, *, machines: i
 
     def compute() -> dict[str, np.ndarray]:
         fleet = concurrent.Processes(workers=WORKERS)
-        run = concurrent.run(mdp, algorithm, EPISODES, machines=machines, rule="switch", fleet=fleet, progress=False)
+        run = concurrent.run(
+            mdp, algorithm, EPISODES, machines=machines, rule="switch", fleet=fleet, progress=False
+        )
         counts = {name: np.array(getattr(run, name)) for name in _COUNTS}
-        return counts | {"local_switches": run.local_switches[0], "same": np.array(same_path(run, sequential, 0))}
+        return counts | {
+            "local_switches": run.local_switches[0],
+            "same": np.array(same_path(run, sequential, 0)),
+        }
 
-    found = lab.arrays("traffic", [problem, algorithm.to_dict(), EPISODES, machines, WORKERS], compute)
+    found = lab.arrays(
+        "traffic", [problem, algorithm.to_dict(), EPISODES, machines, WORKERS], compute
+    )
     return Traffic(
         problem=problem,
         horizon=mdp.horizon,

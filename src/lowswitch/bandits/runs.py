@@ -1,0 +1,278 @@
+"""The one-state, one-step case: named algorithms with few switches or batches, and thousands of
+runs of them at once.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import threading
+import time
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from lowswitch import storage
+from lowswitch.bandits.algorithms import BanditAlgorithm, checked_means, require_size
+from lowswitch.kernels.arrays import NEVER, Bandit, BanditTables
+from lowswitch.kernels.streams import stream_key
+from lowswitch.problems.mdp import require_count
+from lowswitch.progress import LOADING, Progress, needs_loading
+from lowswitch.simulate import checkpoints
+from lowswitch.threads import Pace, cores, run_all
+
+_BLOCKS_PER_THREAD = 8  # enough that no thread waits long for the last one
+
+
+# ---- results -------------------------------------------------------------------------------------
+
+
+class BanditCurves(NamedTuple):
+    """The costs along each run, at about 200 log-spaced times."""
+
+    pulls: np.ndarray  # [C]
+    regret: np.ndarray  # [runs, C]
+    switches: np.ndarray  # [runs, C]
+    batches: np.ndarray  # [runs, C]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class BanditRuns:
+    """What the runs of one algorithm on one bandit cost."""
+
+    algorithm: BanditAlgorithm
+    means: np.ndarray  # [A]
+    pulls: int
+    seeds: np.ndarray  # [runs]
+    arm_pulls: np.ndarray  # [runs, A]
+    curves: BanditCurves
+    seconds: float
+
+    def __repr__(self) -> str:
+        from lowswitch import report
+
+        size = (
+            f"arms={len(self.means)}, {self.pulls:,} pulls, {len(self.seeds):,}"
+            f" run{'s' * (len(self.seeds) > 1)}"
+        )
+        return (
+            f"BanditRuns({self.algorithm}, {size},"
+            f" {report.means(regret=self.regret, switches=self.switches, batches=self.batches)})"
+        )
+
+    @property
+    def regret(self) -> np.ndarray:  # [runs]
+        """Exact pseudo-regret, the sum over all pulls of the best mean less the mean of the arm
+        played.
+        """
+        return self.curves.regret[:, -1]
+
+    @property
+    def switches(self) -> np.ndarray:  # [runs]
+        """How many pulls played another arm than the pull before them; the first round, each arm
+        once, counts with its A - 1.
+        """
+        return self.curves.switches[:, -1]
+
+    @property
+    def batches(self) -> np.ndarray:  # [runs]
+        """How often it was settled what to play next, the first time included: one less is how
+        often what was seen could change it.
+
+        UCB1 and UCB2 play the first round in one batch, and then choose an arm anew for each epoch,
+        of UCB1 for each pull.
+        """
+        return self.curves.batches[:, -1]
+
+    @property
+    def pulls_per_second(self) -> float:
+        return self.pulls * len(self.seeds) / self.seconds
+
+    def summary(self) -> None:
+        """Print a table with 95 % confidence intervals over the runs."""
+        from lowswitch import report
+
+        best = self.arm_pulls[:, self.means == self.means.max()].sum(axis=1) / self.pulls
+        row = [
+            str(self.algorithm),
+            report.mean_and_interval(self.regret),
+            report.mean_and_interval(self.switches),
+            report.mean_and_interval(self.batches),
+            f"{best.mean():.1%}",
+            f"{self.pulls_per_second / 1e6:.0f} M",
+        ]
+        print(
+            f"A = {len(self.means)}; {self.pulls:,} pulls, {len(self.seeds):,} runs; means with 95"
+            " % intervals\n"
+        )
+        print(
+            report.table(
+                ["algorithm", "regret", "switches", "batches", "best arm played", "pulls/s"], [row]
+            )
+        )
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the results with their configuration; `bandits.load` reads them back."""
+        facts = {name: getattr(self, name) for name in _FACTS} | {
+            "algorithm": self.algorithm.to_dict()
+        }
+        arrays = {name: getattr(self, name) for name in _ARRAYS}
+        arrays |= {f"curve_{name}": array for name, array in self.curves._asdict().items()}
+        storage.write(path, "bandit runs", facts, arrays)
+
+
+_FACTS = ("pulls", "seconds")
+_ARRAYS = ("means", "seeds", "arm_pulls")
+
+
+def load(path: str | os.PathLike[str]) -> BanditRuns:
+    """The bandit runs saved in a file."""
+    with storage.reading(path, "bandit runs") as (facts, arrays):
+        return BanditRuns(
+            algorithm=BanditAlgorithm.from_dict(facts["algorithm"]),
+            curves=BanditCurves(*(arrays[f"curve_{name}"] for name in BanditCurves._fields)),
+            **{name: facts[name] for name in _FACTS},
+            **{name: arrays[name] for name in _ARRAYS},
+        )
+
+
+# ---- simulation ----------------------------------------------------------------------------------
+
+
+def simulate(
+    means: Any,
+    algorithm: BanditAlgorithm,
+    *,
+    pulls: int,
+    runs: int = 1000,
+    first_seed: int = 0,
+    threads: int | None = None,
+    progress: bool | None = None,
+) -> BanditRuns:
+    """Play Bernoulli arms with these means for `pulls` pulls, `runs` times.
+
+    Run i has seed first_seed + i. The noise of a pull is a function of the seed and the pull's
+    number alone, so all algorithms meet the same noise and results do not depend on `threads`, by
+    default the machine's cores; Thompson sampling draws from a stream of its own. progress: on a
+    terminal by default.
+    """
+    from lowswitch.kernels import core as kernels
+
+    if not isinstance(algorithm, BanditAlgorithm):
+        raise ValueError(
+            f"algorithm must be a bandit algorithm, not {algorithm!r}; use bandits.ucb2() or"
+            " another of bandits.RECIPES"
+        )
+    arms = checked_means(means)
+    require_size(len(arms), pulls)
+    seeds = _checked_seeds(first_seed, require_count("runs", runs))
+    workers = require_count("threads", cores() if threads is None else threads)
+    bandit, tables = compile_bandit(algorithm, arms, pulls), fresh_tables(seeds, len(arms), pulls)
+    edges = np.linspace(0, runs, min(runs, workers * _BLOCKS_PER_THREAD) + 1).astype(int).tolist()
+    blocks = [_Block(bandit, tables, first, last) for first, last in itertools.pairwise(edges)]
+    with Progress(runs * pulls, unit="pulls", show=progress, label=str(algorithm)) as bar:
+        if needs_loading(kernels.play_bandits):
+            bar.note(LOADING)
+        kernels.play_bandits(bandit, tables, 0, 0, 0, 0)  # compiles
+        bar.start()
+        begin = time.perf_counter()
+        run_all(
+            [block.play for block in blocks],
+            workers=workers,
+            look_up=lambda: bar.update(sum(block.played for block in blocks)),
+        )
+        seconds = time.perf_counter() - begin
+    return BanditRuns(
+        algorithm=algorithm,
+        means=arms,
+        pulls=int(pulls),
+        seeds=seeds,
+        arm_pulls=tables.pulls,
+        curves=BanditCurves(bandit.checkpoints, tables.regret, tables.switches, tables.batches),
+        seconds=seconds,
+    )
+
+
+def compile_bandit(algorithm: BanditAlgorithm, means: np.ndarray, pulls: int) -> Bandit:
+    """The problem and the algorithm's numbers for so many pulls."""
+    from lowswitch.kernels import core as kernels
+
+    kinds = {
+        "ucb1": kernels.UCB1,
+        "ucb2": kernels.UCB2,
+        "base": kernels.BASE,
+        "explore-then-commit": kernels.EXPLORE_THEN_COMMIT,
+        "log-log": kernels.LOG_LOG,
+        "batched-thompson": kernels.BATCHED_THOMPSON,
+    }
+    triggers = algorithm.triggers(pulls)
+    return Bandit(
+        means=means,
+        gaps=means.max() - means,
+        kind=kinds[algorithm.name],
+        constant=algorithm.constant,
+        every_until=triggers.every_until,
+        later=np.array([*triggers.later, NEVER], dtype=np.int64),
+        grid=np.array(algorithm.ends(len(means), pulls), dtype=np.int64),
+        checkpoints=checkpoints(pulls),
+    )
+
+
+def fresh_tables(seeds: np.ndarray, arms: int, pulls: int) -> BanditTables:
+    """Runs that have played nothing."""
+    runs, points = len(seeds), len(checkpoints(pulls))
+    counts = {name: np.zeros(runs, dtype=np.int64) for name in ("arm", "due", "switched", "begun")}
+    arm_counts = {
+        name: np.zeros((runs, arms), dtype=np.int64)
+        for name in ("pulls", "wins", "left", "old_pulls", "old_wins")
+    }
+    return BanditTables(
+        keys=_stream_keys(seeds),
+        posterior_keys=_stream_keys(seeds.astype(np.uint64) + np.uint64(2**63)),  # no run's seed
+        active=np.ones((runs, arms), dtype=np.bool_),
+        regret=np.zeros((runs, points)),
+        switches=np.zeros((runs, points), dtype=np.int64),
+        batches=np.zeros((runs, points), dtype=np.int64),
+        **counts,
+        **arm_counts,
+    )
+
+
+def _stream_keys(seeds: np.ndarray) -> np.ndarray:
+    return np.array([stream_key(int(seed)) for seed in seeds], dtype=np.uint64)
+
+
+class _Block:
+    """Neighbouring runs, played by one thread."""
+
+    def __init__(self, bandit: Bandit, tables: BanditTables, first: int, last: int) -> None:
+        self.bandit, self.tables, self.first, self.last = bandit, tables, first, last
+        self.played = 0  # pulls of all its runs
+
+    def play(self, stop: threading.Event) -> None:
+        from lowswitch.kernels import core as kernels
+
+        runs, done, pulls = self.last - self.first, 0, int(self.bandit.checkpoints[-1])
+        pace = Pace(10**5 // runs)
+        while done < pulls and not stop.is_set():
+            with pace:
+                until = min(pulls, done + pace.size)
+                kernels.play_bandits(self.bandit, self.tables, self.first, self.last, done, until)
+            done = until
+            self.played = done * runs
+
+
+# ---- checks --------------------------------------------------------------------------------------
+
+
+def _checked_seeds(first_seed: int, runs: int) -> np.ndarray:
+    if (
+        isinstance(first_seed, bool)
+        or not isinstance(first_seed, int | np.integer)
+        or not 0 <= first_seed < 2**62
+    ):
+        raise ValueError(
+            f"first_seed must be a whole number from 0 and below 2**62, not {first_seed!r}"
+        )
+    return np.arange(first_seed, first_seed + runs, dtype=np.int64)

@@ -1,0 +1,76 @@
+"""The portfolio that `frontier` runs, as data: estimators x schedules x scales, written as patterns
+with alternatives.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+
+from lowswitch.algorithms.parts import Algorithm
+from lowswitch.algorithms.recipes import RECIPES
+from lowswitch.algorithms.text import build
+
+_WHOLE = "whole/1.5|whole/2|whole/4|whole/2/3|whole/2/10|whole/4/10|whole/4/30"
+_GRIDS = "grid/geometric/11|grid/geometric/31|grid/geometric/101"
+_OTHER_GRIDS = (
+    "grid/geometric/6|grid/minimax/6|grid/minimax/11|grid/equal/11|grid/equal/31|grid/equal/101"
+)
+_MIXED = f"whole/2/3|whole/2/10|whole/4/10|whole/4/30|{_GRIDS}"
+
+ROWS = (  # learners of rows, and learners of models that replan all the time
+    "{ucb2-b|ucb2-h|ucb-b|ucb-h}:c={1|0.1|0.01|0.001}",
+    "{q-b|q-h}:c={1|0.1}",
+    "{q-b|q-h}:c={0.01|0.001},schedule={growth/1.5|growth/2|growth/4|whole/2|grid/geometric/101}",
+    "{stage-q|ucb-advantage}:c={1|0.1|0.01|0.001}",
+    "mvp:c={1|0.1|0.01|0.001|0.0001|0.00001}",
+    "mvp:data=all,c={0.0001|0.00001},schedule=growth/{1.5|2|4}",
+    "{ucb2-b:c=0.01|q-b:c=0.01|stage-q:c=0.01|mvp:c=0.0001},scales=1/0.3/0.1",
+    "{ucbvi:c=0.0003|ucbvi-bf:c=0.001|psrl:rewards=bootstrap|psrl:rewards=mean}",
+)
+# learners of models that replan now and then, which may pool the steps of a stationary problem
+MODELS = (
+    "{ucbvi|ucbvi-bf|ucrl2}:c={1|0.1|0.01},schedule=growth/2",
+    "{ucbvi:c=0.0003|ucbvi-bf:c=0.001|ucrl2:c=0.003},schedule=growth/{1.5|2|4}",
+    f"{{ucbvi|ucbvi-bf}}:c={{0.001|0.0003}},schedule={{{_WHOLE}|{_GRIDS}}}",
+    f"ucrl2:c={{0.03|0.01|0.003|0.001}},schedule={{{_WHOLE}|{_GRIDS}}}",
+    f"ucbvi-bf:c=0.001,schedule={{{_OTHER_GRIDS}}}",
+    "{ucbvi-bf:c=0.0003|ucrl2:c=0.01|ucrl2:c=0.003},schedule=whole/2,deployments={10|30|100}",
+    "rmax:known={1|3|10|30}",
+    f"psrl:{{prior=1|rewards=mean|rewards=mean,prior=0.1|rewards=mean,prior=0.02}},schedule={{growth/2|{_WHOLE}}}",
+    f"psrl:{{prior=1|rewards=mean|rewards=mean,prior=0.1}},members={{8|32}},schedule={{{_MIXED}}}",
+    "psrl:rewards=mean,prior=0.02,members={8|32},schedule={whole/2/10|whole/4/10|grid/geometric/31}",
+    "psrl:rewards=mean,members={8|32},schedule=whole/2",
+    f"psrl:rewards=mean,members=32,schedule={{{_OTHER_GRIDS}}}",
+    "psrl:rewards=mean,prior={1|0.1},members=128,schedule={grid/geometric/11|grid/geometric/31}",
+    "psrl:rewards=mean,members={1|32},schedule=whole/2/3,deployments={10|30|100}",
+    "{ucbvi:c=0.001|ucbvi-bf:c=0.003|ucrl2:c=0.003},scales=1/0.3/0.1,schedule={whole/2/3|whole/4/10|grid/geometric/31}",
+    "psrl:rewards=mean,prior={1|0.1},members={32|128},schedule={whole/4/10|grid/geometric/11},deployments=10,last=greedy",
+    "psrl:rewards=mean,prior={1|0.1},members={32|128},schedule={whole/4/3|whole/4/10|grid/geometric/31},deployments=30,last=greedy",
+    "psrl:rewards=mean,members=32,schedule={whole/2/3|grid/geometric/101},deployments=100,last=greedy",
+    "ucrl2:c={0.003|0.001},schedule={whole/4/3|whole/4/10},deployments={10|30},last=greedy",
+)
+
+
+def portfolio(*, stationary: bool = False) -> list[Algorithm]:
+    """The algorithms of `frontier`; where the problem is known to be stationary, also those that
+    pool the counts of all steps.
+    """
+    patterns = [*ROWS, *MODELS]
+    if stationary:
+        patterns += [f"{pattern},pooled=true" for pattern in MODELS]
+    texts = [text for pattern in patterns for text in alternatives(pattern)]
+    return list(dict.fromkeys(build(text, RECIPES, "algorithm") for text in texts))
+
+
+def alternatives(pattern: str) -> list[str]:
+    """Every text that a pattern such as {a|b}:c={1|2} stands for, the last brace varying
+    fastest.
+    """
+    parts = re.split(r"[{}]", pattern)
+    return [
+        "".join(choice)
+        for choice in itertools.product(
+            *(part.split("|") if i % 2 else [part] for i, part in enumerate(parts))
+        )
+    ]

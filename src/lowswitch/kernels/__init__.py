@@ -1,0 +1,1 @@
+"""Every compiled function, and the arrays that they read and write."""

@@ -1,0 +1,467 @@
+"""M machines play one policy a round; what they play is learned in machine order, so the run is the
+sequential one to the bit.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+import numpy as np
+
+from lowswitch import storage
+from lowswitch.algorithms.parts import Algorithm
+from lowswitch.algorithms.schedules import is_number
+from lowswitch.history import History
+from lowswitch.kernels.arrays import Account
+from lowswitch.kernels.streams import stream_key
+from lowswitch.learner import require_algorithm, warn_if_loud
+from lowswitch.machines.fleets import Crew, Fleet, InProcess
+from lowswitch.machines.mixtures import Mixed
+from lowswitch.machines.results import ConcurrentRun
+from lowswitch.machines.sources import Tabular, Trajectories, source_of
+from lowswitch.machines.state import Plan, State, Stop, fresh_state, load_state, save_state
+from lowswitch.machines.told import learn_round
+from lowswitch.problems.mdp import TabularMDP, require_count
+from lowswitch.progress import LOADING, Progress, needs_loading
+from lowswitch.regret import require_starts
+from lowswitch.simulate import Curves, checked_seeds, optimal_value_of
+from lowswitch.threads import Pace
+
+RoundRule = Literal["trigger", "switch", "speculate"]
+_REDRAW_SECONDS = 0.1
+
+
+def run(
+    source: Any,
+    algorithm: Algorithm,
+    episodes: int,
+    *,
+    machines: int,
+    rule: RoundRule = "switch",
+    fleet: Fleet | None = None,
+    seed: int = 0,
+    stop: Stop | None = None,
+    checkpoint: str | os.PathLike[str] | None = None,
+    save_every: float = 60.0,
+    regret: bool = True,
+    progress: bool | None = None,
+) -> ConcurrentRun:
+    """Run an algorithm for `episodes` episodes, of which M machines play one each in every round,
+    all by the same policy.
+
+    source: a TabularMDP, a `Gymnasium` or a `System`. fleet: who plays, by default this process; M
+    may exceed its workers. rule: where a round is cut and the rest of it thrown away. "trigger":
+    after the first episode with a trigger, as in the paper; of a planner, after which it plans.
+    "switch": after the first episode that changed the policy. "speculate": only what the new policy
+    would have played otherwise is thrown away, which needs a source that can be replayed. For a
+    simulated source the policy history is that of the sequential run whatever the machines, rule
+    and fleet are. stop: when to end before the last episode. checkpoint: a file that is written
+    every `save_every` seconds, at the end, and when something goes wrong; where it exists, the run
+    goes on from it. regret: False leaves it out where it could be known.
+    """
+    plan = _checked_plan(source, algorithm, episodes, machines, rule, seed, regret)
+    stop = _checked_stop(stop, plan)
+    crew_of = InProcess() if fleet is None else fleet
+    if isinstance(crew_of, type) or not hasattr(crew_of, "open"):
+        raise ValueError(
+            "fleet must be InProcess(), Processes(workers=...) or Ray(...) of"
+            f" lowswitch.concurrent, not {fleet!r}"
+        )
+    if not (is_number(save_every) and save_every >= 0):
+        raise ValueError(f"save_every must be a number of seconds, 0 or more, not {save_every!r}")
+    resumed = checkpoint is not None and Path(checkpoint).exists()
+    if checkpoint is not None:
+        storage.require_writable(checkpoint)
+        plan.facts()  # fails here where something of it cannot be saved
+    label = f"{plan.algorithm}  {plan.machines} machines"
+    with Progress(plan.episodes, unit="episodes", show=progress, label=label) as bar:
+        from lowswitch.kernels import core as kernels
+
+        if needs_loading(kernels.play_rounds) and needs_loading(kernels.plan_round):
+            bar.note(LOADING)
+        state = (
+            load_state(checkpoint, plan, stop)
+            if checkpoint is not None and resumed
+            else fresh_state(plan, stop)
+        )
+        reason = _Driver(plan, stop, state, checkpoint, save_every, bar).drive(crew_of)
+    result = _gather(plan, state, reason)
+    warn_if_loud(float(result.loud_share.mean()), algorithm)
+    return result
+
+
+def _checked_plan(
+    source: Any,
+    algorithm: Algorithm,
+    episodes: int,
+    machines: int,
+    rule: str,
+    seed: int,
+    regret: bool,
+) -> Plan:
+    given = source_of(source)
+    if rule not in get_args(RoundRule):
+        raise ValueError(f'rule must be "trigger", "switch" or "speculate", not {rule!r}')
+    if rule == "speculate" and not given.replayable:
+        raise ValueError(
+            'rule "speculate" needs a source that can be replayed: to keep only those episodes of a'
+            " real system that avoid the changed rows would condition the data on where they went;"
+            ' use rule "switch", or System(..., replayable=True) if an episode is a function of its'
+            " number and the policy"
+        )
+    plan = Plan(
+        source=given,
+        algorithm=require_algorithm(algorithm),
+        episodes=require_count("episodes", episodes),
+        machines=require_count("machines", machines),
+        rule=rule,
+        seed=checked_seeds([seed])[0],
+        regret=bool(regret),
+    )
+    if isinstance(given, Tabular):
+        require_starts(given.mdp, plan.episodes)
+    return plan
+
+
+def _checked_stop(stop: Stop | None, plan: Plan) -> Stop:
+    if stop is None:
+        return Stop()
+    if not isinstance(stop, Stop):
+        raise ValueError(
+            f"stop must be a lowswitch.concurrent.Stop such as Stop(policy=0.1), not {stop!r}"
+        )
+    source = plan.source
+    if stop.looks_at_values and not (
+        isinstance(source, Tabular) and plan.regret and not len(source.mdp.start_sequence)
+    ):
+        raise ValueError(
+            "stop: policy and mixture need exact values: a TabularMDP with a start law, and"
+            " regret=True"
+        )
+    return stop
+
+
+class _Driver:
+    """Plays rounds until the run ends, and keeps what was reached."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        stop: Stop,
+        state: State,
+        checkpoint: str | os.PathLike[str] | None,
+        save_every: float,
+        bar: Progress,
+    ) -> None:
+        self.plan, self.stop, self.state, self.bar = plan, stop, state, bar
+        self.checkpoint, self.save_every = checkpoint, save_every
+        self.begin = self.saved = self.drawn = time.perf_counter()
+        self.saved_at = -1  # rounds
+
+    def drive(self, fleet: Fleet) -> str:
+        """Play to the end; return what ended the run."""
+        try:
+            if (
+                self.state.compiled
+                and isinstance(fleet, InProcess)
+                and isinstance(self.plan.source, Tabular)
+            ):
+                self._play_here(self.plan.source.mdp)
+            else:
+                self._play_with(fleet)
+        except BaseException as error:
+            self._keep(error)
+            raise
+        self._save_at_the_end()
+        return self._reason()
+
+    def _keep(self, error: BaseException) -> None:
+        """Save what was reached before an error or an interrupt, and let its traceback end with
+        what that is worth.
+        """
+        if self.checkpoint is None:
+            return
+        try:
+            self._save()
+        except Exception as failure:
+            error.add_note(f"what was reached since the last checkpoint is lost: {failure}")
+        if Path(self.checkpoint).exists():
+            error.add_note(
+                f"the checkpoint {str(self.checkpoint)!r} is kept; the same call goes on from there"
+            )
+
+    def _save_at_the_end(self) -> None:
+        """Write the checkpoint; a disk that is full must not cost a result."""
+        try:
+            self._save()
+        except Exception as failure:
+            warnings.warn(
+                f"the last checkpoint was not written: {failure}", RuntimeWarning, stacklevel=4
+            )
+
+    def _play_here(self, mdp: TabularMDP) -> None:
+        """Tables in this process: whole stretches of rounds are compiled."""
+        from lowswitch.kernels import core as kernels
+
+        state, pace = self.state, Pace(10**5 // (self.plan.machines * self.plan.source.horizon))
+        policy, episodes = state.policy(), self._room_for_a_round()
+        key = stream_key(self.plan.seed)
+
+        def play(most: int) -> None:
+            state.make_room()
+            learning = (
+                state.rule,
+                state.tables,
+                mdp.model,
+                state.evaluation,
+                state.log,
+                state.account,
+                state.window,
+                state.rounds,
+            )
+            kernels.play_rounds(*learning, policy, key, episodes, most)
+
+        with self._timed("start"):
+            play(0)  # compiles
+        self.bar.start(state.told)
+        while not self._ended():
+            left = (
+                2**31
+                if self.stop.rounds is None
+                else self.stop.rounds - int(state.rounds.counts[0])
+            )
+            with self._timed("play"), pace:
+                play(
+                    1
+                    if self.checkpoint is not None and self.save_every == 0
+                    else min(pace.size, left)
+                )
+            self._look_up()
+
+    def _play_with(self, fleet: Fleet) -> None:
+        """One call of the crew a round."""
+        state, source = self.state, self.plan.source
+        policy = state.policy()
+        if self._ended():
+            return
+        with self._timed("start"):
+            _compile(self.plan, self.stop)
+            if not isinstance(fleet, InProcess):
+                self.bar.note("starting the workers ...")
+            mixing: Fleet = Mixed(fleet, state.family) if state.family.members > 1 else fleet
+            crew = mixing.open(source, self.plan.seed, policy)
+        self.bar.start(state.told)
+        traffic = dict(state.traffic)
+        try:
+            known = len(state.changes)  # row changes that the crew has
+            while not self._ended():
+                fresh, known = state.changes[known:, 1:], len(state.changes)
+                policy[..., fresh[:, 0], fresh[:, 1]] = fresh[:, 2:].T
+                self._round(crew, policy, fresh)
+                state.traffic = {
+                    name: before + getattr(crew, name) for name, before in traffic.items()
+                }
+                self._look_up()
+        finally:
+            crew.close()
+
+    def _round(self, crew: Crew, policy: np.ndarray, changes: np.ndarray) -> None:
+        from lowswitch.kernels import core as kernels
+
+        state = self.state
+        state.make_room()
+        with self._timed("learn"):
+            episodes = self._room_for_a_round()
+            episodes = episodes[: kernels.plan_round(state.window, state.rounds, episodes)]
+        with self._timed("play"):
+            played = crew.play(changes, episodes)
+        with self._timed("learn"):
+            _learn(state, policy, episodes, played)
+
+    def _room_for_a_round(self) -> np.ndarray:
+        return np.zeros(min(self.plan.machines, len(self.state.window.ready)), dtype=np.int64)
+
+    def _ended(self) -> bool:
+        return self._reason() != ""
+
+    def _reason(self) -> str:
+        """What ends the run now, or nothing."""
+        state, stop = self.state, self.stop
+        if state.told >= state.last:
+            if state.told == self.plan.episodes:
+                return "episodes"
+            return "policy" if state.account.regret[1] <= state.rounds.policy_gap else "mixture"
+        if stop.rounds is not None and state.rounds.counts[0] >= stop.rounds:
+            return "rounds"
+        if stop.seconds is not None and time.perf_counter() - self.begin >= stop.seconds:
+            return "seconds"
+        return ""
+
+    def _look_up(self) -> None:
+        """Draw the progress and write the checkpoint, where it is time."""
+        now, counts = time.perf_counter(), self.state.rounds.counts
+        if now - self.drawn > _REDRAW_SECONDS:
+            self.drawn = now
+            self.bar.update(
+                int(counts[2]), f"  {counts[0]:,} rounds  speed-up {counts[2] / counts[0]:.1f}"
+            )
+        if self.checkpoint is not None and now - self.saved >= self.save_every:
+            self._save()
+
+    def _save(self) -> None:
+        if self.checkpoint is not None and self.saved_at != self.state.rounds.counts[0]:
+            self.bar.note("saving the checkpoint ...")
+            with self._timed("save"):
+                save_state(self.checkpoint, self.plan, self.stop, self.state)
+            self.saved, self.saved_at = time.perf_counter(), int(self.state.rounds.counts[0])
+
+    @contextmanager
+    def _timed(self, part: str) -> Iterator[None]:
+        begin = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.state.seconds[part] += time.perf_counter() - begin
+
+
+def _learn(state: State, policy: np.ndarray, episodes: np.ndarray, played: Trajectories) -> None:
+    """Take in the episodes of a round, and learn as many as its rule keeps."""
+    from lowswitch.kernels import core as kernels
+
+    if not state.compiled:  # where it is, a single kernel is not interrupted
+        undo = state.undo()
+        try:
+            learn_round(state, policy, episodes, played)
+        except BaseException:  # of a planner of one's own, or an interrupt
+            undo()
+            raise
+        return
+    learning = (
+        state.rule,
+        state.tables,
+        state.model,
+        state.evaluation,
+        state.log,
+        state.account,
+        state.window,
+        state.rounds,
+    )
+    kernels.end_round(*learning, policy, episodes, played.states, played.rewards)
+
+
+def _compile(plan: Plan, stop: Stop) -> None:
+    """Load the kernels of a round, with a small state that is thrown away."""
+    from lowswitch.kernels import core as kernels
+
+    state, shape = (
+        fresh_state(replace(plan, episodes=1, machines=1), stop),
+        (0, plan.source.horizon),
+    )
+    nobody = np.zeros(0, dtype=np.int64)
+    kernels.plan_round(state.window, state.rounds, nobody)
+    _learn(
+        state,
+        state.policy(),
+        nobody,
+        Trajectories(np.zeros(shape, dtype=np.int32), np.zeros(shape)),
+    )
+
+
+# ---- the result ----------------------------------------------------------------------------------
+
+
+def _gather(plan: Plan, state: State, reason: str) -> ConcurrentRun:
+    source, told = plan.source, state.told
+    H, S, A = source.horizon, source.states, source.actions
+    history = History(state.changes.copy())
+    first = np.flatnonzero(np.diff(history.episode, prepend=-1))  # of each deployment
+    stamps = state.rounds.stamps[first]
+    curves, rounds_curve, earned_curve = _curves(plan, state, history)
+    steps = told * H
+    return ConcurrentRun(
+        algorithm=plan.algorithm,
+        horizon=H,
+        states=S,
+        actions=A,
+        episodes=told,
+        seeds=np.array([plan.seed], dtype=np.int64),
+        optimal_value=optimal_value_of(source.mdp, told) if isinstance(source, Tabular) else np.nan,
+        regret=(
+            curves.regret[:, -1] if told else np.where(state.evaluation.wanted, np.zeros(1), np.nan)
+        ),
+        local_switches=np.array([history.local_switches]),
+        deployments=state.log.counts[1:2].copy(),
+        triggers=np.array([state.family.triggers()]),
+        loud_share=np.array([float(state.tables.loud[0]) / max(1, steps)]),
+        curves=curves,
+        initial=state.initial,
+        policy=state.policy()[None],
+        history=(history,),
+        seconds=max(sum(state.seconds.values()), 1e-9),
+        machines=plan.machines,
+        rule=plan.rule,
+        planned=plan.episodes,
+        stopped=reason,
+        rounds=int(state.rounds.counts[0]),
+        played=int(state.rounds.counts[1]),
+        earned=float(source.scale.to_value(state.rounds.earned[0], steps)),
+        parts=dict(state.seconds),
+        plays=state.rounds.plays.reshape(H, S, A).copy(),
+        rounds_at=stamps[:, 0],
+        played_at=stamps[:, 1],
+        rounds_curve=rounds_curve,
+        earned_curve=earned_curve,
+        **state.traffic,
+    )
+
+
+def _curves(plan: Plan, state: State, history: History) -> tuple[Curves, np.ndarray, np.ndarray]:
+    """The curves as far as the run came, with a last point where it ended; and those of rounds and
+    rewards.
+    """
+    told, source, log, rounds = state.told, plan.source, state.log, state.rounds
+    reached = log.checkpoints <= told
+    ended = (
+        np.array([told]) if told and told not in log.checkpoints else np.zeros(0, dtype=np.int64)
+    )
+    here = slice(0, len(ended))
+    marks = np.append(log.checkpoints[reached], ended)
+    regret = np.append(state.account.curve[reached], _final_regret(state, ended))
+    deployed = history.episode[np.diff(history.episode, prepend=-1) > 0]
+    curves = Curves(
+        marks,
+        source.scale.to_regret(regret)[None],
+        np.searchsorted(history.episode[history.switched], marks)[None],
+        np.searchsorted(deployed, marks)[None],
+    )
+    earned = np.append(rounds.earned_curve[reached], rounds.earned[here])
+    return (
+        curves,
+        np.append(rounds.curve[reached], rounds.counts[0:1][here]),
+        source.scale.to_value(earned, marks * source.horizon),
+    )
+
+
+def _final_regret(state: State, ended: np.ndarray) -> np.ndarray:
+    """The regret at an episode that is no checkpoint."""
+    from lowswitch.kernels import core as kernels
+
+    account = state.account
+    final = Account(
+        account.regret.copy(),
+        np.array([account.position[0], 0]),
+        ended,
+        np.full(len(ended), account.regret[0]),
+    )
+    if not state.evaluation.wanted:
+        final.curve[:] = np.nan
+    elif len(ended):
+        kernels.settle(state.model, state.evaluation, final, state.changes[:0], 0, int(ended[0]))
+    return final.curve
