@@ -1,3 +1,4 @@
+import dataclasses
 import inspect
 import json
 import math
@@ -6,20 +7,20 @@ import pytest
 
 import lowswitch as ls
 from lowswitch.algorithms.parts import Algorithm
-from lowswitch.algorithms.recipes import RECIPES, as_schedule, schedule_text
-from lowswitch.algorithms.text import build
+from lowswitch.algorithms.recipes import RECIPES
+from lowswitch.algorithms.text import as_schedule, build, schedule_text
 
 EXAMPLES = [
     *(recipe() for recipe in RECIPES.values()),
     ls.ucb_hoeffding(c=0.3, p=0.01, clip="remaining", deployments=7),
     ls.ucb2_bernstein(c1=0.3, c2=0.2, eta=0.5, r_star=2, switches=70),
     ls.q_hoeffding(schedule="whole/1.5/4", deployments=3, switches=9),
-    ls.q_bernstein(c1=0.3, schedule=ls.Grid("minimax", 5)),
-    ls.stage_q(c=0.1, schedule=ls.Growth(3)),
+    ls.q_bernstein(c1=0.3, schedule=ls.parts.Grid("minimax", 5)),
+    ls.stage_q(c=0.1, schedule=ls.parts.Growth(3)),
     ls.ucb_advantage(c=0.1, reference=7, deployments=1),
     ls.ucbvi(c=0.1, pooled=True, schedule="grid/geometric/12"),
-    ls.ucbvi_bernstein(c=0.1, schedule=ls.Grid((10, 100, 1000))),
-    ls.mvp(c=0.01, data="all", schedule=ls.Visits((1, 5, 25))),
+    ls.ucbvi_bernstein(c=0.1, schedule=ls.parts.Grid((10, 100, 1000))),
+    ls.mvp(c=0.01, data="all", schedule=ls.parts.Visits((1, 5, 25))),
     ls.ucrl2(c=0.1, pooled=True, schedule="whole/3"),
     ls.rmax(known=4, pooled=True, switches=5),
     ls.psrl(prior=0.25, members=8, schedule="grid/equal/10", deployments=4, last="greedy"),
@@ -43,6 +44,41 @@ def test_a_name_and_options_read_back():
     assert build(str(algorithm), RECIPES, "algorithm") == algorithm
 
 
+def test_an_algorithm_keeps_the_name_of_its_recipe():
+    every = ls.q_hoeffding(c=0.3, schedule="every")
+    assert every == ls.ucb_hoeffding(c=0.3)
+    assert hash(every) == hash(ls.ucb_hoeffding(c=0.3))
+    assert (str(every), every.recipe) == ("q-h:c=0.3,schedule=every", "q-h")
+    assert str(ls.ucb_hoeffding(c=0.3)) == "ucb-h:c=0.3"
+    back = Algorithm.from_dict(json.loads(json.dumps(every.to_dict())))
+    assert (str(back), back.recipe) == (str(every), "q-h")
+
+
+@pytest.mark.parametrize("algorithm", EXAMPLES, ids=str)
+def test_a_recipe_is_saved_only_where_it_is_not_the_first_that_makes_the_algorithm(algorithm):
+    """So that files, digests and checkpoints of before are those of today."""
+    data = algorithm.to_dict()
+    assert "recipe" not in data
+    assert Algorithm.from_dict(data).recipe == algorithm.recipe == str(algorithm).partition(":")[0]
+
+
+def test_a_part_that_is_replaced_leaves_no_name_that_lies():
+    algorithm = ls.ucb_hoeffding(c=0.3)
+    other = dataclasses.replace(algorithm, schedule=ls.parts.Growth(2))
+    assert (str(other), other.recipe) == ("q-h:c=0.3", None)
+    cautious = dataclasses.replace(ls.q_hoeffding(schedule="every"), p=0.5)
+    assert (str(cautious), cautious.recipe) == ("q-h:schedule=every,p=0.5", "q-h")
+    few = ls.parts.Budget(schedule=algorithm.schedule, deployments=7)
+    assert str(dataclasses.replace(algorithm, schedule=few)) == "ucb-h:c=0.3,deployments=7"
+    assert dataclasses.replace(algorithm, recipe="zzz").recipe is None
+
+
+def test_an_algorithm_assembled_by_hand_is_written_as_the_first_recipe_that_makes_it():
+    bonus, schedule = ls.parts.Hoeffding(c=0.05), ls.parts.Growth(2)
+    algorithm = Algorithm(estimator=ls.parts.QLearning(), bonus=bonus, schedule=schedule)
+    assert (str(algorithm), algorithm.recipe) == ("q-h:c=0.05", None)
+
+
 def test_equal_scales_are_written_as_one():
     assert str(ls.ucb_bernstein(c=0.05)) == "ucb-b:c=0.05"
     assert str(ls.ucb_bernstein()) == "ucb-b"
@@ -51,13 +87,19 @@ def test_equal_scales_are_written_as_one():
 
 def test_the_published_ones_differ_only_in_bonus_and_schedule():
     assert ls.ucb_hoeffding() == Algorithm(
-        estimator=ls.QLearning(), bonus=ls.Hoeffding(c=1.0), schedule=ls.EveryVisit(), p=0.05
+        estimator=ls.parts.QLearning(),
+        bonus=ls.parts.Hoeffding(c=1.0),
+        schedule=ls.parts.EveryVisit(),
+        p=0.05,
     )
     assert ls.ucb2_hoeffding() == Algorithm(
-        estimator=ls.QLearning(), bonus=ls.Hoeffding(c=1.0), schedule=ls.UCB2(), p=0.05
+        estimator=ls.parts.QLearning(),
+        bonus=ls.parts.Hoeffding(c=1.0),
+        schedule=ls.parts.UCB2(),
+        p=0.05,
     )
-    assert ls.ucb_bernstein(c=2).bonus == ls.Bernstein(c1=2, c2=2)
-    assert ls.ucb2_bernstein(c=2, c2=3).bonus == ls.Bernstein(c1=2, c2=3)
+    assert ls.ucb_bernstein(c=2).bonus == ls.parts.Bernstein(c1=2, c2=2)
+    assert ls.ucb2_bernstein(c=2, c2=3).bonus == ls.parts.Bernstein(c1=2, c2=3)
 
 
 def test_iota_by_hand():
@@ -83,8 +125,8 @@ def test_every_recipe_shows_the_options_that_all_have():
 
 
 def test_caps():
-    assert ls.QLearning().caps(3).tolist() == [3, 3, 3]
-    assert ls.QLearning(clip="remaining").caps(3).tolist() == [3, 2, 1]
+    assert ls.parts.QLearning().caps(3).tolist() == [3, 3, 3]
+    assert ls.parts.QLearning(clip="remaining").caps(3).tolist() == [3, 2, 1]
 
 
 @pytest.mark.parametrize("c", [0, -1, math.nan, math.inf, "big"])
@@ -139,18 +181,22 @@ def test_unknown_names_get_the_nearest_one(text, message):
         ),
         (lambda: as_schedule("grid"), "the schedule grid needs ends, size; write grid/ends/size"),
         (
-            lambda: as_schedule(ls.Budget(schedule=ls.Growth(2), switches=3), deployments=3),
+            lambda: as_schedule(
+                ls.parts.Budget(schedule=ls.parts.Growth(2), switches=3), deployments=3
+            ),
             "there is a budget already",
         ),
         (lambda: ls.stage_q(schedule="grid/equal/3"), "stages end at visit counts"),
         (lambda: ls.mvp(schedule="whole/2"), "data='newest' is taken over at visit counts"),
-        (lambda: ls.psrl(members=0), "members must be a whole number of at least 1, not 0"),
+        (lambda: ls.psrl(members=0), "members must be a whole number from 1 to .*, not 0"),
         (lambda: ls.psrl(prior=0), "prior must be a positive number, not 0"),
         (lambda: ls.ucbvi(pooled=1), "pooled must be True or False, not 1"),
         (lambda: ls.mvp(data="some"), "data must be"),
         (
             lambda: ls.Algorithm(
-                estimator=ls.Planning(), bonus=ls.Hoeffding(), schedule=ls.Growth(2)
+                estimator=ls.parts.Planning(),
+                bonus=ls.parts.Hoeffding(),
+                schedule=ls.parts.Growth(2),
             ),
             "the bonus of Planning must be a",
         ),
@@ -162,13 +208,13 @@ def test_parts_that_do_not_go_together_are_refused(call, message):
 
 
 def test_schedules_in_text():
-    assert as_schedule("growth/3") == ls.Growth(3)
-    assert as_schedule("whole/2/least=5", deployments=4) == ls.Budget(
-        schedule=ls.WholePolicy(2, least=5), deployments=4
+    assert as_schedule("growth/3") == ls.parts.Growth(3)
+    assert as_schedule("whole/2/least=5", deployments=4) == ls.parts.Budget(
+        schedule=ls.parts.WholePolicy(2, least=5), deployments=4
     )
-    assert as_schedule("grid/10-100") == ls.Grid((10, 100))
-    assert schedule_text(ls.Grid("minimax", 4)) == "grid/minimax/4"
-    assert schedule_text(ls.Stages()) == "stages"
+    assert as_schedule("grid/10-100") == ls.parts.Grid((10, 100))
+    assert schedule_text(ls.parts.Grid("minimax", 4)) == "grid/minimax/4"
+    assert schedule_text(ls.parts.Stages()) == "stages"
 
 
 def test_unknown_parts_in_a_file():

@@ -9,29 +9,31 @@ from conftest import learner_for, random_tables
 from lowswitch.reproduce.plain import play_episode
 
 PLAIN = st.one_of(
-    st.just(ls.EveryVisit()),
-    st.just(ls.UCB2(r_star=1)),
-    st.sampled_from([1.1, 2, 5]).map(ls.Growth),
-    st.just(ls.Stages()),
-    st.just(ls.Visits((1, 3, 4))),
+    st.just(ls.parts.EveryVisit()),
+    st.just(ls.parts.UCB2(r_star=1)),
+    st.sampled_from([1.1, 2, 5]).map(ls.parts.Growth),
+    st.just(ls.parts.Stages()),
+    st.just(ls.parts.Visits((1, 3, 4))),
 )
 WHOLE = st.one_of(
-    st.builds(ls.WholePolicy, st.sampled_from([1.01, 1.5, 3]), least=st.integers(1, 4)),
-    st.builds(ls.Grid, st.sampled_from(["equal", "geometric", "minimax"]), st.integers(1, 60)),
-    st.just(ls.Grid((1, 2, 3, 5, 8, 13, 1000))),
+    st.builds(ls.parts.WholePolicy, st.sampled_from([1.01, 1.5, 3]), least=st.integers(1, 4)),
+    st.builds(
+        ls.parts.Grid, st.sampled_from(["equal", "geometric", "minimax"]), st.integers(1, 60)
+    ),
+    st.just(ls.parts.Grid((1, 2, 3, 5, 8, 13, 1000))),
 )
 PARTS = [
-    (ls.QLearning(), ls.Hoeffding(c=0.05), True),
-    (ls.QLearning(clip="remaining"), ls.Bernstein(c1=0.01, c2=0.05), True),
-    (ls.StageQLearning(), ls.Hoeffding(c=0.02), False),
-    (ls.Advantage(reference=5), ls.AdvantageBonus(c=0.01), False),
-    (ls.Planning(monotone=True), ls.ChernoffHoeffding(c=0.001), True),
-    (ls.Planning(pooled=True), ls.BernsteinFreedman(c=0.001), True),
-    (ls.Planning(data="newest"), ls.MonotonicBernstein(c=0.0005), False),
-    (ls.Planning(clip="remaining"), ls.L1Ball(c=0.02), True),
-    (ls.Planning(), ls.Unknown(known=2), True),
-    (ls.Posterior(), ls.NoBonus(), True),
-    (ls.Posterior(members=4, prior=0.1), ls.NoBonus(), True),
+    (ls.parts.QLearning(), ls.parts.Hoeffding(c=0.05), True),
+    (ls.parts.QLearning(clip="remaining"), ls.parts.Bernstein(c1=0.01, c2=0.05), True),
+    (ls.parts.StageQLearning(), ls.parts.Hoeffding(c=0.02), False),
+    (ls.parts.Advantage(reference=5), ls.parts.AdvantageBonus(c=0.01), False),
+    (ls.parts.Planning(monotone=True), ls.parts.ChernoffHoeffding(c=0.001), True),
+    (ls.parts.Planning(pooled=True), ls.parts.BernsteinFreedman(c=0.001), True),
+    (ls.parts.Planning(data="newest"), ls.parts.MonotonicBernstein(c=0.0005), False),
+    (ls.parts.Planning(clip="remaining"), ls.parts.L1Ball(c=0.02), True),
+    (ls.parts.Planning(), ls.parts.Unknown(known=2), True),
+    (ls.parts.Posterior(), ls.parts.NoBonus(), True),
+    (ls.parts.Posterior(members=4, prior=0.1), ls.parts.NoBonus(), True),
 ]
 
 
@@ -40,16 +42,16 @@ def budgeted(draw):
     estimator, bonus, any_schedule = draw(st.sampled_from(PARTS))
     plain = draw(st.one_of(PLAIN, WHOLE) if any_schedule else PLAIN)
     limits = draw(st.sampled_from([("deployments",), ("switches",), ("deployments", "switches")]))
-    plans = isinstance(estimator, ls.Planning | ls.Posterior)
+    plans = isinstance(estimator, ls.parts.Planning | ls.parts.Posterior)
     last = (
         draw(st.sampled_from(["usual", "greedy"])) if plans and "deployments" in limits else "usual"
     )
-    budget = ls.Budget(
+    budget = ls.parts.Budget(
         schedule=plain, **{name: draw(st.integers(1, 12)) for name in limits}, last=last
     )
     scales = (
         (1.0,)
-        if isinstance(bonus, ls.NoBonus)
+        if isinstance(bonus, ls.parts.NoBonus)
         else draw(st.sampled_from([(1.0,), (1.0, 0.3), (0.5, 0.1, 0.0)]))
     )
     return ls.Algorithm(estimator=estimator, bonus=bonus, schedule=budget, scales=scales)
@@ -120,10 +122,14 @@ def test_an_eager_schedule_spends_its_budget_and_then_keeps_its_policy():
 
 def test_switches_are_spent_row_by_row():
     mdp = ls.TabularMDP(*random_tables(4, 3, 1), horizon=3)
-    algorithm = ls.ucbvi(c=0.001, schedule=ls.Grid((50, 500)), switches=3)
+    algorithm = ls.ucbvi(c=0.001, schedule=ls.parts.Grid((50, 500)), switches=3)
     runs = ls.simulate(mdp, algorithm, episodes=500, seeds=1, history=True)
     free = ls.simulate(
-        mdp, ls.ucbvi(c=0.001, schedule=ls.Grid((50, 500))), episodes=500, seeds=1, history=True
+        mdp,
+        ls.ucbvi(c=0.001, schedule=ls.parts.Grid((50, 500))),
+        episodes=500,
+        seeds=1,
+        history=True,
     )
     assert free.local_switches[0] > 3
     assert runs.history[0].changes.tolist() == free.history[0].changes[:3].tolist()

@@ -121,7 +121,9 @@ def test_the_optimal_value_is_that_of_the_starts_played():
             "must be an Algorithm",
         ),
         (
-            lambda mdp: ls.Algorithm(estimator=None, bonus=ls.Hoeffding(), schedule=ls.UCB2()),
+            lambda mdp: ls.Algorithm(
+                estimator=None, bonus=ls.parts.Hoeffding(), schedule=ls.parts.UCB2()
+            ),
             "estimator must be a QLearning or",
         ),
         (
@@ -169,10 +171,12 @@ def test_off_policy_is_a_truth_value():
     ("eta", "r_star"), [(1e-9, 1), (1e-70, 1), (1e-70, "theory"), (0.5, 10**7), (1e-6, 10**8)]
 )
 def test_extreme_schedules_are_worked_out_at_once(eta, r_star):
-    triggers = ls.UCB2(eta=eta, r_star=r_star).triggers(horizon=5, limit=10**6)
+    triggers = ls.parts.UCB2(eta=eta, r_star=r_star).triggers(horizon=5, limit=10**6)
     assert triggers.every_until == 10**6 or (eta == 1e-6 and triggers.every_until > 9 * 10**5)
     assert (
-        ls.UCB2(eta=eta, r_star=r_star).switch_bound(horizon=5, states=2, actions=2, episodes=10**6)
+        ls.parts.UCB2(eta=eta, r_star=r_star).switch_bound(
+            horizon=5, states=2, actions=2, episodes=10**6
+        )
         > 10**6
     )
 
@@ -180,7 +184,7 @@ def test_extreme_schedules_are_worked_out_at_once(eta, r_star):
 def test_a_growth_below_one_over_eta_hides_no_trigger():
     """Below 1 / eta the shortcut and the plain definition give the same set."""
     plain = {int(np.ceil(1.01**r)) for r in range(1, 2000) if 1.01**r <= 5000} | {1}
-    triggers = ls.UCB2(eta=0.01, r_star=1).triggers(horizon=1, limit=5000)
+    triggers = ls.parts.UCB2(eta=0.01, r_star=1).triggers(horizon=1, limit=5000)
     assert {*range(1, triggers.every_until + 1), *triggers.later} == plain
 
 

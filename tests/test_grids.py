@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lowswitch.algorithms.grids import (
+from lowswitch.algorithms.powers import floor_power
+from lowswitch.bandits.grids import (
     checked_grid,
-    floor_power,
     geometric_grid,
     grid_ends,
     log_log_grid,
@@ -78,12 +78,12 @@ def test_a_grid_of_ones_own():
             "minimax",
             1,
             (
-                "batches must be a whole number from 2 on, not 1; what is seen in one batch has no"
-                " use but in a next"
+                "batches must be a whole number from 2 to .*, not 1; what is seen in one batch has"
+                " no use but in a next"
             ),
         ),
-        ("minimax", 2.5, "batches must be a whole number from 2 on, not 2.5"),
-        ("minimax", True, "batches must be a whole number from 2 on, not True"),
+        ("minimax", 2.5, "batches must be a whole number from 2 to .*, not 2.5"),
+        ("minimax", True, "batches must be a whole number from 2 to .*, not True"),
         (
             "minmax",
             3,

@@ -13,9 +13,8 @@ import pytest
 import lowswitch as ls
 from conftest import ALGORITHMS, PROBLEMS, Shy, learner_for
 from exam import RULES, same_rounds, same_run, sequential
-from lowswitch.algorithms.parts import FromCounts
-from lowswitch.algorithms.schedules import ByVisits, Triggers, Whole
 from lowswitch.learners import Size, family_of
+from lowswitch.parts import ByVisits, FromCounts, Triggers, Whole
 from lowswitch.reproduce.plain import play_episode
 from lowswitch.simulate import _Run
 
@@ -93,11 +92,11 @@ class PlainPlanner(FromCounts):
 
 
 BONUSES = {
-    "ucbvi": ls.ChernoffHoeffding(c=0.01),
-    "ucbvi-bf": ls.BernsteinFreedman(c=0.01),
-    "mvp": ls.MonotonicBernstein(c=0.001),
-    "ucrl2": ls.L1Ball(c=0.01),
-    "rmax": ls.Unknown(known=5),
+    "ucbvi": ls.parts.ChernoffHoeffding(c=0.01),
+    "ucbvi-bf": ls.parts.BernsteinFreedman(c=0.01),
+    "mvp": ls.parts.MonotonicBernstein(c=0.001),
+    "ucrl2": ls.parts.L1Ball(c=0.01),
+    "rmax": ls.parts.Unknown(known=5),
 }
 
 
@@ -110,13 +109,13 @@ def test_the_library_s_planners_are_the_papers_in_plain_numpy(kind, problem):
     order, which would break some.
     """
     mdp = PROBLEMS[problem]()
-    schedule = ls.WholePolicy(1.5) if kind != "rmax" else ls.Visits((5,))
+    schedule = ls.parts.WholePolicy(1.5) if kind != "rmax" else ls.parts.Visits((5,))
     built_in = ls.Algorithm(
-        estimator=ls.Planning(clip="remaining"), bonus=BONUSES[kind], schedule=schedule
+        estimator=ls.parts.Planning(clip="remaining"), bonus=BONUSES[kind], schedule=schedule
     )
     own = ls.Algorithm(
         estimator=PlainPlanner(kind, c=getattr(BONUSES[kind], "c", 1.0)),
-        bonus=ls.NoBonus(),
+        bonus=ls.parts.NoBonus(),
         schedule=schedule,
     )
     one, other = (
@@ -151,8 +150,8 @@ def test_counts_are_what_was_told():
 
     algorithm = ls.Algorithm(
         estimator=Spy(),
-        bonus=ls.NoBonus(),
-        schedule=ls.Budget(schedule=ls.Grid((2, 3, 9)), deployments=9),
+        bonus=ls.parts.NoBonus(),
+        schedule=ls.parts.Budget(schedule=ls.parts.Grid((2, 3, 9)), deployments=9),
     )
     learner = ls.Learner(algorithm, horizon=2, states=3, actions=2, episodes=9)
     for states, rewards in (([0, 2], [0.5, 1.0]), ([0, 1], [0.25, 0.0]), ([1, 1], [0.0, 0.0])):
@@ -185,8 +184,8 @@ def test_the_last_deployment_is_announced_until_it_is_made():
 
     algorithm = ls.Algorithm(
         estimator=Spy(),
-        bonus=ls.NoBonus(),
-        schedule=ls.Budget(schedule=ls.EveryVisit(), deployments=3),
+        bonus=ls.parts.NoBonus(),
+        schedule=ls.parts.Budget(schedule=ls.parts.EveryVisit(), deployments=3),
     )
     learner = ls.Learner(algorithm, horizon=1, states=1, actions=2, episodes=9)
     for _ in range(9):
@@ -235,8 +234,8 @@ def test_members_that_trade_places_are_deployed_without_a_switch(
 ):
     """Also beside the last switch of a budget."""
     mdp = ls.TabularMDP(np.full((2, 2, 2), 0.5), np.zeros((2, 2)), horizon=1)
-    schedule = ls.Budget(schedule=ls.EveryVisit(), **budget)
-    algorithm = ls.Algorithm(estimator=Traders(levels), bonus=ls.NoBonus(), schedule=schedule)
+    schedule = ls.parts.Budget(schedule=ls.parts.EveryVisit(), **budget)
+    algorithm = ls.Algorithm(estimator=Traders(levels), bonus=ls.parts.NoBonus(), schedule=schedule)
     runs = ls.simulate(mdp, algorithm, episodes=6, seeds=[0], history=True)
     assert (runs.local_switches[0], runs.deployments[0]) == (switches, deployments)
     assert runs.history[0].episode.tolist() == [k for k in range(deployments) for _ in range(2)]
@@ -274,7 +273,9 @@ def test_a_bad_plan_loses_nothing(plan, message):
 
     allowed = np.ones((2, 3, 2), dtype=bool)
     allowed[1, 2, 1] = False
-    algorithm = ls.Algorithm(estimator=Bad(), bonus=ls.NoBonus(), schedule=ls.EveryVisit())
+    algorithm = ls.Algorithm(
+        estimator=Bad(), bonus=ls.parts.NoBonus(), schedule=ls.parts.EveryVisit()
+    )
     learner = ls.Learner(
         algorithm, horizon=2, states=3, actions=2, episodes=9, actions_allowed=allowed
     )
@@ -303,7 +304,7 @@ def mdp_of(allowed):
 def test_an_own_estimator_goes_through_a_file(tmp_path):
     mdp, algorithm = (
         PROBLEMS["dense"](),
-        ls.Algorithm(estimator=Shy(0.5), bonus=ls.NoBonus(), schedule=ls.Growth(3)),
+        ls.Algorithm(estimator=Shy(0.5), bonus=ls.parts.NoBonus(), schedule=ls.parts.Growth(3)),
     )
     learner = learner_for(mdp, algorithm, 50)
     learner.tell(*play_episode(mdp, learner.policy, 0, 0))
@@ -321,9 +322,11 @@ def test_members_are_counted_in_whole_numbers(members):
         members: int
 
     with pytest.raises(
-        ValueError, match=f"members must be a whole number of at least 1, not {members!r}"
+        ValueError, match=f"members must be a whole number from 1 to .*, not {members!r}"
     ):
-        ls.Algorithm(estimator=Crowd(members), bonus=ls.NoBonus(), schedule=ls.Growth(2))
+        ls.Algorithm(
+            estimator=Crowd(members), bonus=ls.parts.NoBonus(), schedule=ls.parts.Growth(2)
+        )
 
 
 def test_estimates_that_are_no_numbers_choose_nothing():
@@ -349,7 +352,9 @@ def test_what_one_s_own_class_lacks_is_named():
     with pytest.raises(NotImplementedError, match=r"Nothing must define plan\(self, counts\)"):
         ls.simulate(
             mdp,
-            ls.Algorithm(estimator=Nothing(), bonus=ls.NoBonus(), schedule=ls.Growth(2)),
+            ls.Algorithm(
+                estimator=Nothing(), bonus=ls.parts.NoBonus(), schedule=ls.parts.Growth(2)
+            ),
             episodes=9,
             seeds=1,
         )
@@ -411,7 +416,9 @@ def test_a_problem_too_large_for_its_plans_is_refused_at_once():
 
 
 def test_a_class_of_a_script_is_not_to_be_imported(tmp_path):
-    data = ls.Algorithm(estimator=Shy(), bonus=ls.NoBonus(), schedule=ls.Growth(2)).to_dict()
+    data = ls.Algorithm(
+        estimator=Shy(), bonus=ls.parts.NoBonus(), schedule=ls.parts.Growth(2)
+    ).to_dict()
     data["estimator"]["kind"] = "__main__.Shy"
     with pytest.raises(
         ValueError,
@@ -440,7 +447,7 @@ FAULTY = {"episode": -1}
 def test_a_plan_that_fails_on_many_machines_costs_one_round(tmp_path, rule):
     mdp, algorithm = (
         PROBLEMS["dense"](),
-        ls.Algorithm(estimator=Fragile(), bonus=ls.NoBonus(), schedule=ls.Growth(1.5)),
+        ls.Algorithm(estimator=Fragile(), bonus=ls.parts.NoBonus(), schedule=ls.parts.Growth(1.5)),
     )
     alone = sequential(mdp, algorithm, EPISODES)
     FAULTY["episode"] = int(alone.history[0].episode[-1]) + 1
@@ -471,7 +478,7 @@ def test_a_run_is_heard_between_two_plans():
 
     mdp, episodes = PROBLEMS["dense"](), 1000
     algorithm = ls.Algorithm(
-        estimator=Stopper(), bonus=ls.NoBonus(), schedule=ls.Grid((3, 5, 1000))
+        estimator=Stopper(), bonus=ls.parts.NoBonus(), schedule=ls.parts.Grid((3, 5, 1000))
     )
     family = family_of(
         algorithm, Size(mdp.horizon, mdp.states, mdp.actions, episodes), mdp.actions_allowed
@@ -493,7 +500,9 @@ def test_an_own_estimator_may_have_any_fields():
         c1: float = 0.5
         c: tuple[float, ...] = (1.0, 2.0)
 
-    assert "Odd" in str(ls.Algorithm(estimator=Odd(), bonus=ls.NoBonus(), schedule=ls.Growth(2)))
+    assert "Odd" in str(
+        ls.Algorithm(estimator=Odd(), bonus=ls.parts.NoBonus(), schedule=ls.parts.Growth(2))
+    )
 
 
 def test_what_cannot_be_saved_is_said_by_name(tmp_path):
@@ -505,7 +514,9 @@ def test_what_cannot_be_saved_is_said_by_name(tmp_path):
             return counts.deployed
 
     mdp = PROBLEMS["dense"]()
-    heavy = ls.Algorithm(estimator=Heavy(np.ones(2)), bonus=ls.NoBonus(), schedule=ls.Growth(2))
+    heavy = ls.Algorithm(
+        estimator=Heavy(np.ones(2)), bonus=ls.parts.NoBonus(), schedule=ls.parts.Growth(2)
+    )
     assert ls.simulate(mdp, heavy, episodes=20, seeds=1).deployments[0] == 0
     for save in (
         lambda: learner_for(mdp, heavy, 20).save(tmp_path / "learner.npz"),
@@ -522,5 +533,7 @@ def test_what_cannot_be_saved_is_said_by_name(tmp_path):
         ):
             save()
     assert not list(tmp_path.iterdir())
-    light = ls.Algorithm(estimator=Heavy((1.0, (2, 3))), bonus=ls.NoBonus(), schedule=ls.Growth(2))
+    light = ls.Algorithm(
+        estimator=Heavy((1.0, (2, 3))), bonus=ls.parts.NoBonus(), schedule=ls.parts.Growth(2)
+    )
     assert ls.Algorithm.from_dict(json.loads(json.dumps(light.to_dict()))) == light

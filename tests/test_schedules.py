@@ -5,8 +5,8 @@ from fractions import Fraction
 
 import pytest
 
-from lowswitch import UCB2, Budget, EveryVisit, Grid, Growth, Stages, Visits, WholePolicy
-from lowswitch.algorithms.schedules import distinct_powers
+from lowswitch.algorithms.powers import batch_ends, distinct_powers
+from lowswitch.parts import UCB2, Budget, EveryVisit, Grid, Growth, Stages, Visits, WholePolicy
 
 
 def test_every_visit_is_a_trigger():
@@ -164,6 +164,15 @@ def test_grids_written_out():
     assert Grid("equal", 1).grid(10) == ()
 
 
+def test_the_ends_of_seven_minimax_batches_are_exact():
+    """u_m = K^((2^7 - 2^(7-m)) / 127); in doubles the fifth end is 177,294,778."""
+    ends = batch_ends("minimax", 2**29, 7)
+    assert ends[4] == 177_294_777
+    for m, end in enumerate(ends, start=1):
+        assert end**127 <= 2 ** (29 * (2**7 - 2 ** (7 - m))) < (end + 1) ** 127
+    assert Grid("minimax", 7).grid(2**29) == ends[:-1]
+
+
 @pytest.mark.parametrize(
     ("call", "message"),
     [
@@ -174,24 +183,24 @@ def test_grids_written_out():
         (lambda: Grid((5, 5)), r"the ends of a grid must increase, .* not \(5, 5\)"),
         (lambda: Grid((5, 3)), "must increase"),
         (lambda: Grid(()), "at least one"),
-        (lambda: Grid((0, 3)), "whole number of at least 1, not 0"),
+        (lambda: Grid((0, 3)), "whole number from 1 to .*, not 0"),
         (lambda: Grid(7), "must be whole numbers in increasing order, not 7"),
         (
             lambda: Grid("even", 3),
-            'a grid is "equal", "geometric", "minimax" or the ends of its batches, not \'even\'',
+            'the ends of a grid must be "equal", "geometric" or "minimax", not \'even\'',
         ),
         (
             lambda: Grid("equal"),
-            "the size of a grid must be a whole number of at least 1, not None",
+            "the size of a grid must be a whole number from 1 to .*, not None",
         ),
         (lambda: Grid((3, 4), 2), "a grid given by its ends has no other size"),
         (
             lambda: Budget(schedule=Growth(2), deployments=0),
-            "a budget of deployments must be a whole number of at least 1, not 0",
+            "a budget of deployments must be a whole number from 1 to .*, not 0",
         ),
         (
             lambda: Budget(schedule=Growth(2), switches=-3),
-            "a budget of switches must be a whole number of at least 1, not -3",
+            "a budget of switches must be a whole number from 1 to .*, not -3",
         ),
         (
             lambda: Budget(schedule=Growth(2)),
@@ -203,7 +212,7 @@ def test_grids_written_out():
         ),
         (lambda: Growth(1), "a growth factor must be a number above 1, not 1"),
         (lambda: WholePolicy(math.nan), "a growth factor must be a number above 1, not nan"),
-        (lambda: WholePolicy(2, least=0), "least must be a whole number of at least 1, not 0"),
+        (lambda: WholePolicy(2, least=0), "least must be a whole number from 1 to .*, not 0"),
         (lambda: Visits((2.5,)), "counts must be a whole number"),
     ],
 )

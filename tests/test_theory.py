@@ -12,9 +12,9 @@ SIZES = {"H": 2, "S": 3, "A": 4}
 
 
 def test_switching_by_hand():
-    assert theory.switch_bound(**SIZES, K=96, schedule=ls.UCB2(eta=0.5, r_star=2)) == pytest.approx(
-        24 * (3 + math.log(100 / 4) / math.log(1.5))
-    )
+    assert theory.switch_bound(
+        **SIZES, K=96, schedule=ls.parts.UCB2(eta=0.5, r_star=2)
+    ) == pytest.approx(24 * (3 + math.log(100 / 4) / math.log(1.5)))
     assert theory.switch_order(**SIZES, K=96) == pytest.approx(8 * 12 * math.log(25))
     assert theory.trivial_switch_bound(H=2, K=96) == 190
 
@@ -65,7 +65,7 @@ def test_error_accumulation_of_pure_ucb2(H, rounded):
     """S~_i for r* = 1 stays below its limit, the errata's number and far from 1 + 3 / H, and comes
     close to it at a late trigger.
     """
-    pure, m = ls.UCB2(r_star=1), 2 * H * (H + 1)
+    pure, m = ls.parts.UCB2(r_star=1), 2 * H * (H + 1)
     limit = theory.error_accumulation_limit(H, pure)
     assert limit == pytest.approx(float(Fraction(H + 1, m) / (1 - Fraction(m, m + 1) ** H)))
     assert round(limit, 3) == rounded
@@ -79,6 +79,6 @@ def test_error_accumulation_of_pure_ucb2(H, rounded):
 
 
 def test_error_accumulation_of_every_visit_is_the_plain_sum():
-    assert theory.error_accumulation(5, 4, ls.UCB2(r_star=500), limit=20_000) == pytest.approx(
-        1 + 1 / 4, rel=1e-3
-    )
+    assert theory.error_accumulation(
+        5, 4, ls.parts.UCB2(r_star=500), limit=20_000
+    ) == pytest.approx(1 + 1 / 4, rel=1e-3)

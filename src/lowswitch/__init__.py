@@ -3,26 +3,11 @@
 from __future__ import annotations
 
 import importlib
+import sys
 from typing import TYPE_CHECKING, Any
 
-from lowswitch import envs, theory
-from lowswitch.algorithms.parts import (
-    Advantage,
-    AdvantageBonus,
-    Algorithm,
-    Bernstein,
-    BernsteinFreedman,
-    ChernoffHoeffding,
-    Hoeffding,
-    L1Ball,
-    MonotonicBernstein,
-    NoBonus,
-    Planning,
-    Posterior,
-    QLearning,
-    StageQLearning,
-    Unknown,
-)
+from lowswitch import envs, parts, theory
+from lowswitch.algorithms.parts import Algorithm
 from lowswitch.algorithms.recipes import (
     mvp,
     psrl,
@@ -39,16 +24,6 @@ from lowswitch.algorithms.recipes import (
     ucbvi_bernstein,
     ucrl2,
 )
-from lowswitch.algorithms.schedules import (
-    UCB2,
-    Budget,
-    EveryVisit,
-    Grid,
-    Growth,
-    Stages,
-    Visits,
-    WholePolicy,
-)
 from lowswitch.frontier import Frontier, frontier
 from lowswitch.history import History
 from lowswitch.learner import BonusWarning, Learner
@@ -62,11 +37,22 @@ if TYPE_CHECKING:
     import gymnasium
 
     from lowswitch import bandits, concurrent
-else:  # both when they are first used: that keeps the import light
+else:
+    _MOVED = {  # where scripts once found a module, and where it is now
+        "mdp": "problems.mdp",
+        "orders": "theory.orders",
+        "portfolio": "frontier.portfolio",
+        "schedules": "algorithms.schedules",
+    }
+    for _old, _new in _MOVED.items():
+        sys.modules[f"lowswitch.{_old}"] = importlib.import_module(f"lowswitch.{_new}")
 
     def __getattr__(name: str) -> Any:
-        if name in ("bandits", "concurrent"):
+        """Modules that are imported when they are first used, and what scripts once found here."""
+        if name in ("bandits", "concurrent", *_MOVED):
             return importlib.import_module(f"lowswitch.{name}")
+        if name in parts.__all__:
+            return getattr(parts, name)
         raise AttributeError(f"module 'lowswitch' has no attribute {name!r}")
 
     def __dir__() -> list[str]:
@@ -76,36 +62,14 @@ else:  # both when they are first used: that keeps the import light
 __version__ = "0.1.0"
 
 __all__ = [
-    "UCB2",
-    "Advantage",
-    "AdvantageBonus",
     "Algorithm",
-    "Bernstein",
-    "BernsteinFreedman",
     "BonusWarning",
-    "Budget",
-    "ChernoffHoeffding",
-    "EveryVisit",
     "Frontier",
-    "Grid",
-    "Growth",
     "History",
-    "Hoeffding",
-    "L1Ball",
     "Learner",
-    "MonotonicBernstein",
-    "NoBonus",
     "PacPolicy",
-    "Planning",
-    "Posterior",
-    "QLearning",
     "Runs",
-    "StageQLearning",
-    "Stages",
     "TabularMDP",
-    "Unknown",
-    "Visits",
-    "WholePolicy",
     "bandits",
     "concurrent",
     "deployment_gaps",
@@ -115,6 +79,7 @@ __all__ = [
     "frontier",
     "load",
     "mvp",
+    "parts",
     "plot",
     "psrl",
     "q_bernstein",
@@ -136,8 +101,9 @@ __all__ = [
 
 
 def from_gymnasium(env: gymnasium.Env[Any, Any], *, horizon: int) -> TabularMDP:
-    """The exact tables of a Gymnasium environment that publishes them as P; see
-    `lowswitch.envs.gymnasium`.
+    """The exact tables of a Gymnasium environment that publishes them as P.
+
+    See `lowswitch.envs.gymnasium`.
     """
     from lowswitch.envs import gymnasium
 

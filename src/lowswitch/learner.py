@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from lowswitch import storage
-from lowswitch.algorithms.parts import Algorithm
+from lowswitch.algorithms.parts import Algorithm, require_algorithm
+from lowswitch.checks import checked_batch, checked_mask, require_count, require_seed
 from lowswitch.history import History
 from lowswitch.learners import Size, family_of
-from lowswitch.problems.mdp import checked_mask, require_count
 
 _LOUD = 0.5  # the share of visits from which a run says so
 
@@ -220,68 +220,6 @@ class Learner:
         mixture = self._family.policies()
         mixture.flags.writeable = False
         return mixture
-
-
-def checked_batch(
-    states: Any, actions: Any, rewards: Any, allowed: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """One episode or a batch as contiguous [B, H] arrays in range of a mask [H, S, A]."""
-    horizon, *sizes = allowed.shape
-    states, actions, rewards = (
-        np.asarray(states),
-        np.asarray(actions),
-        np.asarray(rewards, dtype=float),
-    )
-    if states.ndim in (1, 2) and states.shape[-1] == horizon + 1:
-        states = states[..., :-1]
-    if (
-        not states.shape == actions.shape == rewards.shape
-        or states.ndim not in (1, 2)
-        or states.shape[-1] != horizon
-    ):
-        raise ValueError(
-            f"an episode is {horizon} states, actions and rewards (or a batch of such rows), "
-            f"not arrays of shapes {states.shape}, {actions.shape} and {rewards.shape}"
-        )
-    states, actions, rewards = (np.atleast_2d(array) for array in (states, actions, rewards))
-    for name, array, size in zip(("states", "actions"), (states, actions), sizes, strict=True):
-        if not np.issubdtype(array.dtype, np.integer):
-            raise ValueError(f"{name} must be integers, not {array.dtype}")
-        if array.size and not (array.min() >= 0 and array.max() < size):
-            raise ValueError(f"{name} must be 0 to {size - 1}, not {array.min()} to {array.max()}")
-    if rewards.size and not (rewards.min() >= 0 and rewards.max() <= 1):
-        raise ValueError(
-            f"rewards must lie in [0, 1], not [{rewards.min():g}, {rewards.max():g}]; map them with"
-            " ls.rescale's scale"
-        )
-    forbidden = np.argwhere(~allowed[np.arange(horizon), states, actions])
-    if len(forbidden):
-        episode, step = forbidden[0]
-        raise ValueError(
-            f"action {actions[episode, step]} is not allowed at step {step} in state"
-            f" {states[episode, step]}"
-        )
-    return (
-        np.array(states, np.int64, order="C"),
-        np.array(actions, np.int64, order="C"),
-        np.array(rewards, order="C"),
-    )
-
-
-def require_algorithm(algorithm: Any) -> Algorithm:
-    if not isinstance(algorithm, Algorithm):
-        hint = "; Algorithm.from_text reads a text" if isinstance(algorithm, str) else ""
-        raise ValueError(
-            "algorithm must be an Algorithm such as lowswitch.ucb2_bernstein(c=0.05), not"
-            f" {algorithm!r}{hint}"
-        )
-    return algorithm
-
-
-def require_seed(seed: Any) -> int:
-    if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or not 0 <= seed < 2**63:
-        raise ValueError(f"seed must be a whole number from 0, not {seed!r}")
-    return int(seed)
 
 
 def warn_if_loud(share: float, algorithm: Algorithm) -> None:

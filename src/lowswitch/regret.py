@@ -6,9 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from lowswitch.checks import require_count
 from lowswitch.history import History
 from lowswitch.kernels.arrays import Account, Evaluation
-from lowswitch.problems.mdp import TabularMDP, aligned_zeros, require_count
+from lowswitch.problems.mdp import TabularMDP, aligned_zeros
 
 
 def evaluation_of(

@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from lowswitch import storage
-from lowswitch.algorithms.parts import Algorithm
+from lowswitch.algorithms.parts import Algorithm, require_algorithm
+from lowswitch.checks import checked_seeds, require_count
 from lowswitch.history import History
 from lowswitch.kernels.arrays import Log
 from lowswitch.kernels.streams import stream_key
-from lowswitch.learner import require_algorithm, warn_if_loud
+from lowswitch.learner import warn_if_loud
 from lowswitch.learners import Family, Size, family_of
-from lowswitch.problems.mdp import TabularMDP, require_count
+from lowswitch.problems.mdp import TabularMDP, require_mdp
 from lowswitch.progress import LOADING, Progress, needs_loading
 from lowswitch.regret import evaluation_of, fresh_account, require_starts
 from lowswitch.threads import Pace, cores, run_all
@@ -217,10 +218,7 @@ def simulate(
     depend on it. regret: False leaves it out (NaN) and saves its time. history: True keeps every
     row change. progress: on a terminal by default.
     """
-    if not isinstance(mdp, TabularMDP):
-        raise ValueError(
-            f"the problem must be a TabularMDP such as lowswitch.envs.riverswim(), not {mdp!r}"
-        )
+    require_mdp(mdp)
     require_algorithm(algorithm)
     episodes = require_count("episodes", episodes)
     require_starts(mdp, episodes)
@@ -360,17 +358,3 @@ class _Run:
             switches=np.zeros(len(marks), dtype=np.int64),
             deployments=np.zeros(len(marks), dtype=np.int64),
         )
-
-
-def checked_seeds(seeds: int | Sequence[int]) -> list[int]:
-    if isinstance(seeds, int | np.integer):
-        return list(range(require_count("seeds", seeds)))
-    whole = all(
-        isinstance(seed, int | np.integer) and not isinstance(seed, bool) and 0 <= seed < 2**63
-        for seed in seeds
-    )
-    if not whole or len(seeds) == 0 or len(set(seeds)) < len(seeds):
-        raise ValueError(
-            f"seeds must be a number of seeds or distinct whole numbers from 0, not {seeds!r}"
-        )
-    return [int(seed) for seed in seeds]

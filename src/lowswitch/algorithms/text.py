@@ -1,14 +1,41 @@
-"""Named things asked for in text: `name:key=value,key=value`, and what to say when there is no such
-name.
+"""Named things in text, `name:key=value,key=value`: read, written, and missed.
+
+A schedule and the scales of a mixture are written with slashes, such as whole/2/10 and 1/0.3/0.1,
+so that they fit behind an equals sign.
 """
 
 from __future__ import annotations
 
 import ast
+import dataclasses
 import difflib
 import inspect
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from numbers import Real
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from lowswitch.algorithms.schedules import (
+    UCB2,
+    Budget,
+    EveryVisit,
+    Grid,
+    Growth,
+    Last,
+    PlainSchedule,
+    Stages,
+    Visits,
+    WholePolicy,
+)
+
+if TYPE_CHECKING:
+    from lowswitch.algorithms.parts import Algorithm
+
+AnySchedule = str | PlainSchedule | Budget  # itself or its text
+AnyScales = str | float | Sequence[float]
+
+# ---- any named thing -----------------------------------------------------------------------------
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
@@ -44,7 +71,7 @@ def build(text: str, known: Mapping[str, Callable[..., Any]], what: str) -> Any:
 
 
 def options_of(text: str, name: str, what: str) -> dict[str, Any]:
-    """What `key=value,key=value` says of a thing of this name."""
+    """The options in `key=value,key=value` of a thing of this name."""
     options: dict[str, Any] = {}
     for part in filter(None, text.split(",")):
         key, equals, value = part.partition("=")
@@ -65,3 +92,156 @@ def literal(text: str) -> Any:
         return ast.literal_eval({"true": "True", "false": "False"}.get(text, text))
     except (ValueError, SyntaxError):
         return text
+
+
+# ---- schedules -----------------------------------------------------------------------------------
+
+SCHEDULES: dict[str, type] = {
+    "every": EveryVisit,
+    "ucb2": UCB2,
+    "growth": Growth,
+    "stages": Stages,
+    "visits": Visits,
+    "whole": WholePolicy,
+    "grid": Grid,
+}
+
+
+def as_schedule(
+    schedule: AnySchedule,
+    deployments: int | None = None,
+    switches: int | None = None,
+    last: Last = "usual",
+) -> PlainSchedule | Budget:
+    """A schedule or its text, under a budget where one is given.
+
+    Texts are growth/2, whole/2/10, grid/geometric/30, grid/10-100-1000 and the like. What follows
+    the name are the fields of the schedule in order, or key=value.
+    """
+    when = _read_schedule(schedule) if isinstance(schedule, str) else schedule
+    if deployments is None and switches is None:
+        if last != "usual":
+            raise ValueError(
+                f"last={last!r} is for a budget: give deployments=N beside it (a grid of N + 1"
+                " batches has N)"
+            )
+        return when
+    if isinstance(when, Budget):
+        raise ValueError(f"there is a budget already: {when!r}; give it once")
+    return Budget(schedule=when, deployments=deployments, switches=switches, last=last)
+
+
+def _read_schedule(text: str) -> PlainSchedule:
+    name, *parts = text.split("/")
+    if name not in SCHEDULES:
+        raise ValueError(f"unknown schedule {name!r}; {nearest(name, SCHEDULES)}")
+    fields = [field.name for field in dataclasses.fields(SCHEDULES[name])]
+    options: dict[str, Any] = {}
+    for i, part in enumerate(parts):
+        key, equals, value = part.partition("=")
+        if not equals:
+            key, value = (fields[i] if i < len(fields) else part), part
+        if key not in fields or key in options:
+            raise ValueError(
+                f"the schedule {name} has no option {key!r}, or has it twice;"
+                f" {nearest(key, fields)}"
+            )
+        options[key] = _numbers(value)
+    try:
+        schedule: PlainSchedule = SCHEDULES[name](**options)
+    except TypeError:
+        raise ValueError(
+            f"the schedule {name} needs {', '.join(fields)}; write {'/'.join([name, *fields])}"
+        ) from None
+    return schedule
+
+
+def _numbers(text: str) -> Any:
+    """A number, whole numbers joined by hyphens, or a word."""
+    several = text.replace("-", "").isdigit() and "-" in text.strip("-")
+    return tuple(map(int, text.split("-"))) if several else literal(text)
+
+
+def schedule_text(schedule: PlainSchedule) -> str | PlainSchedule:
+    """A schedule in the words of `as_schedule`, or itself where there are none for it."""
+    name = next((name for name, kind in SCHEDULES.items() if kind is type(schedule)), None)
+    if name is None:
+        return schedule
+    values = [getattr(schedule, field.name) for field in dataclasses.fields(schedule)]
+    words = [
+        "-".join(map(str, value)) if isinstance(value, tuple) else str(value)
+        for value in values
+        if value is not None
+    ]
+    return "/".join([name, *words])
+
+
+# ---- scales --------------------------------------------------------------------------------------
+
+
+def as_scales(scales: Any) -> tuple[float, ...]:
+    """The scales of a mixture, or their text such as 1/0.3/0.1."""
+    if isinstance(scales, np.ndarray):
+        scales = scales.tolist()
+    if isinstance(scales, str):
+        return tuple(literal(part) for part in scales.split("/"))
+    if isinstance(scales, Real):
+        return (float(scales),)
+    if isinstance(scales, bytes) or not isinstance(scales, Sequence):
+        raise ValueError(
+            f"scales must be numbers such as (1, 0.3, 0.1) or 1/0.3/0.1, not {scales!r}"
+        )
+    return tuple(scales)
+
+
+# ---- algorithms ----------------------------------------------------------------------------------
+
+
+def text_of(algorithm: Algorithm) -> str | None:
+    """The text of an algorithm by its own recipe, else by the first one that makes it."""
+    name = algorithm.recipe or recipe_of(algorithm)
+    return None if name is None else text_by(name, algorithm)
+
+
+def recipe_of(algorithm: Algorithm) -> str | None:
+    """The name of the first recipe that makes an algorithm."""
+    from lowswitch.algorithms.recipes import RECIPES
+
+    return next((name for name in RECIPES if text_by(name, algorithm)), None)
+
+
+def text_by(name: str, algorithm: Algorithm) -> str | None:
+    """The text of an algorithm by this recipe, without what is default, if the recipe makes it."""
+    from lowswitch.algorithms.recipes import RECIPES
+
+    if name not in RECIPES:
+        return None
+    parameters = inspect.signature(RECIPES[name]).parameters
+    given = {
+        key: value
+        for key, value in _options(algorithm).items()
+        if key in parameters and value != parameters[key].default
+    }
+    try:
+        made = inspect.unwrap(RECIPES[name])(**given)
+    except ValueError:
+        return None
+    options = ",".join(f"{key}={value}" for key, value in given.items())
+    return f"{name}:{options}".rstrip(":") if made == algorithm else None
+
+
+def _options(algorithm: Algorithm) -> dict[str, Any]:
+    """Every number of an algorithm as a keyword of the recipes; c stands for equal c1 and c2."""
+    schedule, budget = algorithm.schedule, {}
+    if isinstance(schedule, Budget):
+        budget = {name: getattr(schedule, name) for name in ("deployments", "switches", "last")}
+        schedule = schedule.schedule
+    options: dict[str, Any] = {}
+    for part in (algorithm.estimator, algorithm.bonus, schedule):
+        options |= {field.name: getattr(part, field.name) for field in dataclasses.fields(part)}
+    if "c1" in options and options["c1"] == options["c2"]:
+        options["c"] = options.pop("c1")
+        del options["c2"]
+    scales = "/".join(map(str, algorithm.scales))
+    options |= {"schedule": schedule_text(schedule), "p": algorithm.p, "scales": scales}
+    return options | budget

@@ -13,10 +13,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from lowswitch.algorithms.grids import Ends, checked_grid, grid_ends, log_log_grid
-from lowswitch.algorithms.schedules import UCB2, EveryVisit, Triggers, is_number
+from lowswitch.algorithms.schedules import UCB2, EveryVisit, Triggers
 from lowswitch.algorithms.text import nearest
-from lowswitch.problems.mdp import require_count
+from lowswitch.bandits.grids import Ends, checked_grid, grid_ends, log_log_grid
+from lowswitch.checks import require_count, require_fraction, require_positive, require_within
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -154,11 +154,8 @@ class UCB2Policy(IndexPolicy):
     alpha: float
 
     def __post_init__(self) -> None:
-        if not (isinstance(self.alpha, float) and 0 < self.alpha < 1):
-            raise ValueError(
-                f"alpha must lie strictly between 0 and 1, not {self.alpha!r}; 0.001 for little"
-                " regret, 0.1 to 0.5 for few switches"
-            )
+        way_out = "0.001 for little regret, 0.1 to 0.5 for few switches"
+        require_fraction("alpha", self.alpha, way_out)
 
     @property
     def constant(self) -> float:
@@ -243,11 +240,8 @@ class BaSEPolicy(GridPolicy):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        _require_positive(
-            "gamma",
-            self.gamma,
-            "12 is the provable scale, 3 the same for rewards in [0, 1], 0.5 practical",
-        )
+        way_out = "12 is the provable scale, 3 the same for rewards in [0, 1], 0.5 practical"
+        require_positive("gamma", self.gamma, way_out)
 
     @property
     def constant(self) -> float:
@@ -265,11 +259,8 @@ class ExploreThenCommitPolicy(GridPolicy):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        _require_positive(
-            "c",
-            self.c,
-            "1 is the provable scale, 0.5 the same for rewards in [0, 1], 0.2 practical",
-        )
+        way_out = "1 is the provable scale, 0.5 the same for rewards in [0, 1], 0.2 practical"
+        require_positive("c", self.c, way_out)
 
     @property
     def constant(self) -> float:
@@ -295,11 +286,8 @@ class LogLogPolicy(BanditAlgorithm):
     p: float
 
     def __post_init__(self) -> None:
-        if not (is_number(self.p) and 0 < self.p < 1):
-            raise ValueError(
-                f"p must lie strictly between 0 and 1, not {self.p!r}; 0.05 lets the guarantee fail"
-                " in one run of twenty"
-            )
+        way_out = "0.05 lets the guarantee fail in one run of twenty"
+        require_fraction("p", self.p, way_out)
 
     @property
     def constant(self) -> float:
@@ -426,28 +414,17 @@ def checked_means(means: Any) -> np.ndarray:
             f"means must have shape [A] with at least 2 arms, not {arms.shape}; give one mean for"
             " each arm"
         )
-    if not (arms.min() >= 0 and arms.max() <= 1):
-        raise ValueError(
-            f"means must lie in [0, 1], not [{arms.min():g}, {arms.max():g}]; rescale the rewards"
-        )
+    require_within("means", arms, 0, 1, "rescale the rewards")
     return arms
 
 
 def require_size(arms: int, pulls: int) -> None:
-    if require_count("arms", arms) < 2:
-        raise ValueError(
-            f"arms must be at least 2, not {arms!r}; with one arm there is nothing to choose"
-        )
+    require_count("arms", arms, least=2, way_out="with one arm there is nothing to choose")
     if require_count("pulls", pulls) < arms:
         raise ValueError(
             f"pulls must be at least the number of arms, {arms}, not {pulls!r}; each arm is played"
             " once first"
         )
-
-
-def _require_positive(name: str, value: Any, advice: str) -> None:
-    if not (is_number(value) and value > 0):
-        raise ValueError(f"{name} must be a number above 0, not {value!r}; {advice}")
 
 
 def _positive_gaps(means: np.ndarray) -> np.ndarray:

@@ -15,9 +15,9 @@ import numpy as np
 
 from lowswitch import storage
 from lowswitch.bandits.algorithms import BanditAlgorithm, checked_means, require_size
+from lowswitch.checks import require_count, require_seed
 from lowswitch.kernels.arrays import NEVER, Bandit, BanditTables
 from lowswitch.kernels.streams import stream_key
-from lowswitch.problems.mdp import require_count
 from lowswitch.progress import LOADING, Progress, needs_loading
 from lowswitch.simulate import checkpoints
 from lowswitch.threads import Pace, cores, run_all
@@ -166,7 +166,8 @@ def simulate(
         )
     arms = checked_means(means)
     require_size(len(arms), pulls)
-    seeds = _checked_seeds(first_seed, require_count("runs", runs))
+    first = require_seed(first_seed, name="first_seed", bits=62)
+    seeds = np.arange(first, first + require_count("runs", runs), dtype=np.int64)
     workers = require_count("threads", cores() if threads is None else threads)
     bandit, tables = compile_bandit(algorithm, arms, pulls), fresh_tables(seeds, len(arms), pulls)
     edges = np.linspace(0, runs, min(runs, workers * _BLOCKS_PER_THREAD) + 1).astype(int).tolist()
@@ -261,18 +262,3 @@ class _Block:
                 kernels.play_bandits(self.bandit, self.tables, self.first, self.last, done, until)
             done = until
             self.played = done * runs
-
-
-# ---- checks --------------------------------------------------------------------------------------
-
-
-def _checked_seeds(first_seed: int, runs: int) -> np.ndarray:
-    if (
-        isinstance(first_seed, bool)
-        or not isinstance(first_seed, int | np.integer)
-        or not 0 <= first_seed < 2**62
-    ):
-        raise ValueError(
-            f"first_seed must be a whole number from 0 and below 2**62, not {first_seed!r}"
-        )
-    return np.arange(first_seed, first_seed + runs, dtype=np.int64)

@@ -23,15 +23,16 @@ import numpy as np
 
 import lowswitch
 from lowswitch import report, storage
-from lowswitch.algorithms.parts import Algorithm
-from lowswitch.algorithms.recipes import RECIPES, text_of
+from lowswitch.algorithms.parts import Algorithm, require_algorithm
+from lowswitch.algorithms.recipes import RECIPES
 from lowswitch.algorithms.schedules import Budget
-from lowswitch.algorithms.text import build
+from lowswitch.algorithms.text import build, text_of
+from lowswitch.checks import require_count
 from lowswitch.frontier import report as frontier_report
 from lowswitch.frontier.portfolio import portfolio as default_portfolio
 from lowswitch.frontier.report import AXES, LIMITS, Axis
-from lowswitch.learner import BonusWarning, require_algorithm
-from lowswitch.problems.mdp import TabularMDP, require_count
+from lowswitch.learner import BonusWarning
+from lowswitch.problems.mdp import TabularMDP, require_mdp
 from lowswitch.progress import LOADING, Progress
 from lowswitch.simulate import optimal_value_of, simulate
 from lowswitch.threads import cores
@@ -267,10 +268,7 @@ def frontier(
     are alike. budget: the most deployments, kept by each of them. folder: keeps what is finished,
     so that the same call goes on where it was interrupted.
     """
-    if not isinstance(mdp, TabularMDP):
-        raise ValueError(
-            f"the problem must be a TabularMDP such as lowswitch.envs.riverswim(), not {mdp!r}"
-        )
+    require_mdp(mdp)
     if stationary and not (mdp.stationary and mdp.rewards.ndim == 2):
         raise ValueError(
             "the steps of this problem differ, so that nothing can be pooled; leave stationary out"

@@ -6,7 +6,8 @@ import itertools
 
 import numpy as np
 
-from lowswitch.algorithms.schedules import Budget, Schedule, Triggers, WholePolicy, increasing
+from lowswitch.algorithms.schedules import Budget, Schedule, Triggers, WholePolicy
+from lowswitch.checks import increasing
 from lowswitch.kernels.arrays import NEVER, Pace
 
 

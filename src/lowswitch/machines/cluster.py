@@ -15,12 +15,12 @@ from typing import Any
 
 import numpy as np
 
+from lowswitch.checks import require_count
 from lowswitch.machines.crew import Team, WorkerLostError
 from lowswitch.machines.fleets import FleetError
 from lowswitch.machines.processes import require_patience
 from lowswitch.machines.sources import Source
 from lowswitch.machines.station import Answer, Failure, Order, Station
-from lowswitch.problems.mdp import require_count
 
 _REACHING_SECONDS = 5.0  # to open a connection to a cluster
 _HEALTH_SECONDS = (

@@ -13,13 +13,12 @@ from typing import Any
 import numpy as np
 
 from lowswitch import storage
-from lowswitch.algorithms.parts import positive
-from lowswitch.algorithms.schedules import is_number
+from lowswitch.checks import is_number, require_count, require_scale
 from lowswitch.history import History
 from lowswitch.kernels.arrays import Intervals, IntervalTables
 from lowswitch.kernels.streams import stream_key
 from lowswitch.machines.mistakes import mistakes, suboptimal_actions
-from lowswitch.problems.mdp import TabularMDP, require_count
+from lowswitch.problems.mdp import TabularMDP
 from lowswitch.progress import LOADING, Progress, needs_loading
 from lowswitch.regret import exact_regret, require_starts
 from lowswitch.simulate import optimal_value_of
@@ -307,7 +306,7 @@ def _play(
 def _check_options(seed: Any, c: Any, p: Any, most_visits: Any) -> None:
     if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or not 0 <= seed < 2**63:
         raise ValueError(f"seed must be a whole number from 0, not {seed!r}")
-    positive("c", c)
+    require_scale("c", c)
     if not (is_number(p) and 0 < p < 1):
         raise ValueError(
             f"p must lie strictly between 0 and 1, not {p!r}; it is the probability that some"

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from lowswitch.checks import require_eps
 from lowswitch.history import History
 from lowswitch.problems.mdp import TabularMDP
 from lowswitch.regret import deployment_gaps
@@ -49,11 +50,3 @@ def suboptimal_actions(mdp: TabularMDP, plays: Any, eps: float) -> int:
         )
     gaps = mdp.optimal_values[:-1, :, None] - mdp.optimal_q
     return int(counts[gaps > eps].sum())
-
-
-def require_eps(eps: float) -> None:
-    if not 0 < eps < np.inf:
-        raise ValueError(
-            f"eps must be a positive number, not {eps!r}; at 0 rounding would decide what is"
-            " optimal"
-        )

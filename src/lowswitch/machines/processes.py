@@ -21,11 +21,11 @@ from typing import cast
 
 import numpy as np
 
+from lowswitch.checks import require_count
 from lowswitch.machines.crew import Team, WorkerLostError
 from lowswitch.machines.fleets import FleetError
 from lowswitch.machines.sources import Source
 from lowswitch.machines.station import Answer, Failure, Order, Station
-from lowswitch.problems.mdp import require_count
 from lowswitch.threads import cores
 
 _CLOSING_SECONDS = 3.0  # for players to close what they have open

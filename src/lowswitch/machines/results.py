@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 
 from lowswitch import storage
-from lowswitch.machines.mistakes import mistakes, require_eps, suboptimal_actions
+from lowswitch.checks import require_eps
+from lowswitch.machines.mistakes import mistakes, suboptimal_actions
 from lowswitch.problems.mdp import TabularMDP
 from lowswitch.regret import deployment_gaps
 from lowswitch.simulate import Runs, fields_of_runs

@@ -16,22 +16,22 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from lowswitch import storage
-from lowswitch.algorithms.parts import Algorithm
-from lowswitch.algorithms.schedules import is_number
+from lowswitch.algorithms.parts import Algorithm, require_algorithm
+from lowswitch.checks import is_number, require_count, require_seed, require_word
 from lowswitch.history import History
 from lowswitch.kernels.arrays import Account
 from lowswitch.kernels.streams import stream_key
-from lowswitch.learner import require_algorithm, warn_if_loud
+from lowswitch.learner import warn_if_loud
 from lowswitch.machines.fleets import Crew, Fleet, InProcess
 from lowswitch.machines.mixtures import Mixed
 from lowswitch.machines.results import ConcurrentRun
 from lowswitch.machines.sources import Tabular, Trajectories, source_of
 from lowswitch.machines.state import Plan, State, Stop, fresh_state, load_state, save_state
 from lowswitch.machines.told import learn_round
-from lowswitch.problems.mdp import TabularMDP, require_count
+from lowswitch.problems.mdp import TabularMDP
 from lowswitch.progress import LOADING, Progress, needs_loading
 from lowswitch.regret import require_starts
-from lowswitch.simulate import Curves, checked_seeds, optimal_value_of
+from lowswitch.simulate import Curves, optimal_value_of
 from lowswitch.threads import Pace
 
 RoundRule = Literal["trigger", "switch", "speculate"]
@@ -107,8 +107,7 @@ def _checked_plan(
     regret: bool,
 ) -> Plan:
     given = source_of(source)
-    if rule not in get_args(RoundRule):
-        raise ValueError(f'rule must be "trigger", "switch" or "speculate", not {rule!r}')
+    require_word("rule", rule, get_args(RoundRule))
     if rule == "speculate" and not given.replayable:
         raise ValueError(
             'rule "speculate" needs a source that can be replayed: to keep only those episodes of a'
@@ -122,7 +121,7 @@ def _checked_plan(
         episodes=require_count("episodes", episodes),
         machines=require_count("machines", machines),
         rule=rule,
-        seed=checked_seeds([seed])[0],
+        seed=require_seed(seed),
         regret=bool(regret),
     )
     if isinstance(given, Tabular):

@@ -11,9 +11,9 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
+from lowswitch.checks import checked_batch, checked_mask, require_count
 from lowswitch.kernels.streams import stream_key
-from lowswitch.learner import checked_batch
-from lowswitch.problems.mdp import Scale, TabularMDP, checked_mask, require_count
+from lowswitch.problems.mdp import Scale, TabularMDP
 
 
 class Trajectories(NamedTuple):
@@ -169,7 +169,7 @@ class Gymnasium:
         )
         env = self.make()
         try:
-            self.states, self.actions, self.actions_allowed = bridge.sizes(env, self.horizon)
+            self.states, self.actions, self.actions_allowed = bridge.spaces_of(env, self.horizon)
         finally:
             env.close()
 
@@ -282,9 +282,7 @@ class System:
                 "play must be a function play(policy, episodes) -> (states, actions, rewards), not"
                 f" {play!r}"
             )
-        if not (isinstance(reward_range, tuple | list) and len(reward_range) == 2):
-            raise ValueError(f"reward_range must be two numbers (low, high), not {reward_range!r}")
-        self.play, self.replayable, self.scale = play, replayable, Scale(*reward_range)
+        self.play, self.replayable, self.scale = play, replayable, Scale.of(reward_range)
         self.horizon, self.states = (
             require_count("horizon", horizon),
             require_count("states", states),

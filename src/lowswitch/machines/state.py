@@ -12,7 +12,7 @@ import numpy as np
 
 from lowswitch import storage
 from lowswitch.algorithms.parts import Algorithm
-from lowswitch.algorithms.schedules import is_number
+from lowswitch.checks import is_number
 from lowswitch.kernels.arrays import Account, Evaluation, Log, Model, Rounds, Rule, Window
 from lowswitch.learners import Family, Size, family_of
 from lowswitch.machines.sources import Source, Tabular

@@ -1,7 +1,7 @@
-"""The bridge to Gymnasium: exact tables of an environment, a problem as an environment, and a
-learner on any discrete environment.
+"""The bridge to Gymnasium.
 
-Importing this module registers every named problem:
+It makes exact tables of an environment, an environment of a problem, and lets a learner play any
+discrete environment. Importing this module registers every named problem:
 `gymnasium.make("lowswitch.envs.gymnasium:lowswitch/DeepSea-v0", size=20)`.
 
 A Gymnasium episode may end early, an episode here has H steps. So a problem of S states has one
@@ -17,10 +17,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from lowswitch.algorithms.parts import Algorithm
-from lowswitch.envs import PROBLEMS
+from lowswitch.checks import checked_mask, require_count
 from lowswitch.history import History
 from lowswitch.learner import Learner, warn_if_loud
-from lowswitch.problems.mdp import Scale, TabularMDP, checked_mask, require_count, rescale
+from lowswitch.problems.mdp import Scale, TabularMDP, rescale
+from lowswitch.problems.named import PROBLEMS
 from lowswitch.progress import Progress
 
 try:
@@ -37,12 +38,12 @@ _REDRAW_SECONDS = 0.1
 
 
 def from_gymnasium(env: gymnasium.Env[Any, Any], *, horizon: int) -> TabularMDP:
-    """The exact tables of an environment that publishes them as `env.unwrapped.P`: FrozenLake,
-    CliffWalking, Taxi and their like.
+    """The exact tables of an environment that publishes them as `env.unwrapped.P`.
 
-    The result has S + 1 states (see above). Rewards are the expected ones; if any lies outside [0,
-    1] they are rescaled, and values and regret come out in the environment's own units. The
-    environment's TimeLimit is not part of its tables: `horizon` takes its place.
+    FrozenLake, CliffWalking, Taxi and their like do. The result has S + 1 states (see above).
+    Rewards are the expected ones; if any lies outside [0, 1] they are rescaled, and values and
+    regret come out in the environment's own units. The environment's TimeLimit is not part of its
+    tables: `horizon` takes its place.
     """
     from scipy.sparse import coo_matrix
 
@@ -69,26 +70,19 @@ def from_gymnasium(env: gymnasium.Env[Any, Any], *, horizon: int) -> TabularMDP:
 
 
 def _outcomes(env: gymnasium.Env[Any, Any]) -> tuple[np.ndarray, ...]:
-    """What P lists, as columns: row x A + a, probability, successor (S where the episode ends),
-    reward.
+    """What P lists, as four columns.
+
+    They are the row x A + a, the probability, the successor (S where the episode ends), the reward.
     """
     S, A, first_state, first_action = _numbers(env)
     table = _published(env, "P")
     try:
         listed = [
-            (
-                x * A + a,
-                probability,
-                S if terminated else successor - first_state,
-                reward,
-                terminated,
-            )
+            (x * A + a, chance, S if ends else successor - first_state, reward, ends)
             for x in range(S)
             for a in range(A)
-            for probability, successor, reward, terminated in table[first_state + x][
-                first_action + a
-            ]
-            if probability != 0
+            for chance, successor, reward, ends in table[first_state + x][first_action + a]
+            if chance != 0
         ]
     except (KeyError, IndexError, TypeError, ValueError) as error:
         raise ValueError(
@@ -121,12 +115,11 @@ def _published(env: gymnasium.Env[Any, Any], name: str) -> Any:
 
 
 class TabularEnv(gymnasium.Env[Any, Any]):
-    """A TabularMDP as an environment, with rewards in the problem's own units; an episode is
-    truncated after H steps.
+    """A TabularMDP as an environment, with rewards in the problem's own units.
 
-    `info["step"]` is the step about to be played, from 0: where tables differ by step, a policy
-    needs it beside the state. A start sequence is followed from its beginning after each
-    `reset(seed=...)`.
+    An episode is truncated after H steps. `info["step"]` is the step about to be played, from 0:
+    where tables differ by step, a policy needs it beside the state. A start sequence is followed
+    from its beginning after each `reset(seed=...)`.
     """
 
     def __init__(self, mdp: TabularMDP) -> None:
@@ -155,25 +148,16 @@ class TabularEnv(gymnasium.Env[Any, Any]):
             raise ValueError(
                 f"action {action} is not allowed at step {h} in state {x}; choose among {allowed}"
             )
-        row = x * mdp.actions + int(action)
-        reward = float(
-            mdp.rewards.reshape(-1)[
-                row + (h * mdp.states * mdp.actions if mdp.rewards.ndim == 3 else 0)
-            ]
-        )
+        rewards = mdp.rewards if mdp.rewards.ndim == 2 else mdp.rewards[h]
+        reward = float(rewards[x, action])
         if mdp.reward_law == "bernoulli":
             reward = float(self.np_random.random() < reward)
-        row += 0 if mdp.stationary else h * mdp.states * mdp.actions
+        row = ((0 if mdp.stationary else h) * mdp.states + x) * mdp.actions + int(action)
         nonzeros = slice(mdp.offsets[row], mdp.offsets[row + 1])
         self._state = int(mdp.successors[nonzeros][self._draw(mdp.probabilities[nonzeros])])
         self._step += 1
-        return (
-            self._state,
-            float(mdp.scale.to_value(reward, 1)),
-            False,
-            self._step == mdp.horizon,
-            {"step": self._step},
-        )
+        paid, over = float(mdp.scale.to_value(reward, 1)), self._step == mdp.horizon
+        return self._state, paid, False, over, {"step": self._step}
 
     def _first_state(self) -> int:
         starts = self.mdp.start_sequence
@@ -188,9 +172,8 @@ class TabularEnv(gymnasium.Env[Any, Any]):
 
     def _draw(self, law: np.ndarray) -> int:
         cumulated = np.cumsum(law)
-        return int(
-            np.searchsorted(cumulated, self.np_random.random() * cumulated[-1], side="right")
-        )
+        drawn = self.np_random.random() * cumulated[-1]
+        return int(np.searchsorted(cumulated, drawn, side="right"))
 
 
 def problem_env(problem: str, **options: Any) -> TabularEnv:
@@ -216,9 +199,7 @@ _register()
 
 
 class Episode(NamedTuple):
-    """One episode as `Learner.tell` takes it, but for the rewards, which are in the environment's
-    units.
-    """
+    """One episode as `Learner.tell` takes it, but with rewards in the environment's units."""
 
     states: np.ndarray  # [H]
     actions: np.ndarray  # [H]
@@ -243,13 +224,12 @@ def learn(
     reward_range: tuple[float, float] = (0.0, 1.0),
     progress: bool | None = None,
 ) -> Played:
-    """Let a new learner play `episodes` episodes of an environment with discrete states and
-    actions, its tables unknown.
+    """Let a new learner play `episodes` episodes of an environment whose tables are unknown.
 
-    `reward_range` is the least and the largest reward the environment can pay, 0 included. The
-    first reset gets the seed. The policy has the shape [H, S + 1] and fits the tables of
-    `from_gymnasium`. An environment that truncates before the horizon is an error: whether it would
-    have gone on is not known.
+    Its states and actions must be discrete. `reward_range` is the least and the largest reward the
+    environment can pay, 0 included. The first reset gets the seed. The policy has the shape [H, S +
+    1] and fits the tables of `from_gymnasium`. An environment that truncates before the horizon is
+    an error: whether it would have gone on is not known.
     """
     scale = reward_scale(reward_range)
     learner = learner_for(env, algorithm, horizon=horizon, episodes=episodes)
@@ -272,10 +252,11 @@ def learn(
 def learner_for(
     env: gymnasium.Env[Any, Any], algorithm: Algorithm, *, horizon: int, episodes: int
 ) -> Learner:
-    """A learner of the right size for an environment, S + 1 states; drive it with `play_episode`
-    and `tell`.
+    """A learner of the right size for an environment, with S + 1 states.
+
+    Drive it with `play_episode` and `tell`.
     """
-    states, actions, allowed = sizes(env, require_count("horizon", horizon))
+    states, actions, allowed = spaces_of(env, require_count("horizon", horizon))
     return Learner(
         algorithm,
         horizon=horizon,
@@ -286,30 +267,28 @@ def learner_for(
     )
 
 
-class Sizes(NamedTuple):
-    """How large the problem of an environment is here."""
+class Spaces(NamedTuple):
+    """The states and actions of an environment as a learner has them."""
 
     states: int  # S + 1
     actions: int
     actions_allowed: np.ndarray  # [H, S + 1, A]
 
 
-def sizes(env: gymnasium.Env[Any, Any], horizon: int) -> Sizes:
-    """The sizes of an environment that can be played for so many steps."""
+def spaces_of(env: gymnasium.Env[Any, Any], horizon: int) -> Spaces:
+    """The states and actions of an environment that can be played for so many steps."""
     S, A, _, _ = _numbers(env)
     limit = env.spec.max_episode_steps if env.spec is not None else None
     if limit is not None and limit < horizon:
         raise ValueError(
             f"the environment truncates after {limit} steps, {_way_out(limit, horizon)}"
         )
-    return Sizes(S + 1, A, checked_mask(_allowed(S, A), horizon, S + 1, A))
+    return Spaces(S + 1, A, checked_mask(_allowed(S, A), horizon, S + 1, A))
 
 
 def reward_scale(reward_range: tuple[float, float]) -> Scale:
-    """The least and the largest reward an environment can pay, 0 included."""
-    if not (isinstance(reward_range, tuple | list) and len(reward_range) == 2):
-        raise ValueError(f"reward_range must be two numbers (low, high), not {reward_range!r}")
-    scale = Scale(*reward_range)
+    """The scale from the least to the largest reward an environment can pay, 0 included."""
+    scale = Scale.of(reward_range)
     low, high = scale.low, scale.high
     if not low <= 0 <= high:
         raise ValueError(

@@ -1,16 +1,17 @@
-"""The literature's benchmark problems as exact tables; in the chains action 0 is left and action 1
-is right.
+"""The literature's benchmark problems as exact tables.
+
+In the chains action 0 is left and action 1 is right.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
 from lowswitch.algorithms.text import build
-from lowswitch.problems.mdp import RewardLaw, TabularMDP, require_count, rescale
+from lowswitch.checks import is_number, require_count, require_seed, require_truth
+from lowswitch.problems.mdp import RewardLaw, TabularMDP, rescale
 
 # ---- rivers --------------------------------------------------------------------------------------
 
@@ -18,14 +19,14 @@ from lowswitch.problems.mdp import RewardLaw, TabularMDP, require_count, rescale
 def riverswim(
     *, states: int = 6, horizon: int = 20, reward_law: RewardLaw = "deterministic"
 ) -> TabularMDP:
-    """RiverSwim as in Osband, Russo, Van Roy 2013 and TabulaRL: right swims against the current,
-    left drifts and pays 0.005 at the bank.
+    """RiverSwim as in Osband, Russo, Van Roy 2013 and TabulaRL.
 
-    Right: 0.4 stay and 0.6 up in the first state; 0.05 down, 0.6 stay, 0.35 up between; 0.4 down,
-    0.6 stay in the last, where it pays 1. Every episode starts in state 0. As published: 6 states,
-    20 steps; larger ones in the literature are (30, 120) and (40, 160).
+    Right swims against the current, left drifts with it and pays 0.005 at the bank. Right: 0.4 stay
+    and 0.6 up in the first state; 0.05 down, 0.6 stay, 0.35 up between; 0.4 down, 0.6 stay in the
+    last, where it pays 1. Every episode starts in state 0. As published: 6 states, 20 steps; larger
+    ones in the literature are (30, 120) and (40, 160).
     """
-    S = _at_least(2, "states", states)
+    S = require_count("states", states, least=2)
     rewards = np.zeros((S, 2))
     rewards[0, 0], rewards[-1, 1] = 0.005, 1
     transitions = _river(S, first_up=0.6, down=0.05, up=0.35, last_down=0.4)
@@ -35,8 +36,7 @@ def riverswim(
 def riverswim_strehl(
     *, states: int = 6, horizon: int = 20, reward_law: RewardLaw = "deterministic"
 ) -> TabularMDP:
-    """RiverSwim as in Strehl and Littman 2008, with a stronger current and rewards divided by
-    10000.
+    """RiverSwim as in Strehl and Littman 2008: a stronger current, and rewards divided by 10000.
 
     Right: 0.7 stay and 0.3 up in the first state; 0.1 down, 0.6 stay, 0.3 up between; 0.7 down, 0.3
     stay in the last. Published rewards are 5 for left in state 0, and 10000 for right in the last
@@ -44,7 +44,7 @@ def riverswim_strehl(
     starts in state 1 or 2 with probability 1/2 each. The publication is discounted; the 20 steps
     are ours.
     """
-    S = _at_least(3, "states", states)
+    S = require_count("states", states, least=3)
     rewards = np.zeros((S, 2))
     rewards[0, 0], rewards[-1, 1] = 5 / 10_000, 0.3
     start = np.zeros(S)
@@ -77,7 +77,7 @@ def chain(*, states: int = 10, horizon: int = 10) -> TabularMDP:
     they are the means, 0 and 1, without noise, which would leave [0, 1]. TabulaRL runs it with H =
     N. V* = H - N + 1.
     """
-    S = _at_least(2, "states", states)
+    S = require_count("states", states, least=2)
     if require_count("horizon", horizon) < S:
         raise ValueError(
             f"horizon must be at least states = {S} to reach the reward, not {horizon}; pass"
@@ -87,12 +87,12 @@ def chain(*, states: int = 10, horizon: int = 10) -> TabularMDP:
 
 
 def stochastic_chain(*, states: int = 10) -> TabularMDP:
-    """TabulaRL's stochastic chain, H = N: right moves up with probability 1 - 1/N and else down;
-    rewards as in `chain`.
+    """TabulaRL's stochastic chain, H = N, with the rewards of `chain`.
 
-    A single failure puts the reward out of reach. V* = (1 - 1/N)^(N - 1).
+    Right moves up with probability 1 - 1/N and else down. A single failure puts the reward out of
+    reach. V* = (1 - 1/N)^(N - 1).
     """
-    S = _at_least(2, "states", states)
+    S = require_count("states", states, least=2)
     return TabularMDP(_walk(S, left_up=0, right_up=1 - 1 / S), _ends(S, 0.0), start=0, horizon=S)
 
 
@@ -103,13 +103,13 @@ def chain_rlberry(
     fail: float = 0.1,
     reward_law: RewardLaw = "deterministic",
 ) -> TabularMDP:
-    """rlberry's Chain: a move goes the other way with probability `fail`; state 0 pays 0.05 and the
-    last state 1, whatever is done.
+    """rlberry's Chain: a move goes the other way with probability `fail`.
 
-    rlberry fixes no horizon; the 20 steps are ours.
+    State 0 pays 0.05 and the last state 1, whatever is done. rlberry fixes no horizon; the 20 steps
+    are ours.
     """
-    S = _at_least(2, "states", states)
-    if isinstance(fail, bool) or not (isinstance(fail, int | float) and 0 <= fail <= 1):
+    S = require_count("states", states, least=2)
+    if not (is_number(fail) and 0 <= fail <= 1):
         raise ValueError(
             f"fail must be a probability from 0 to 1, not {fail!r}; rlberry's own is 0.1"
         )
@@ -127,13 +127,12 @@ def chain_rlberry(
 def chain_bootdqn(
     *, states: int = 6, horizon: int = 15, reward_law: RewardLaw = "deterministic"
 ) -> TabularMDP:
-    """The chain of Bootstrapped DQN (Osband et al. 2016) as TabulaRL codes it: right moves up or
-    down with probability 1/2 each.
+    """The chain of Bootstrapped DQN (Osband et al. 2016) as TabulaRL codes it.
 
-    Left in state 0 pays a mean of 0.01 and right in the last state 1; TabulaRL adds N(0, 1) to
-    both, here there is no such noise.
+    Right moves up or down with probability 1/2 each. Left in state 0 pays a mean of 0.01 and right
+    in the last state 1; TabulaRL adds N(0, 1) to both, here there is no such noise.
     """
-    S = _at_least(2, "states", states)
+    S = require_count("states", states, least=2)
     return TabularMDP(
         _walk(S, left_up=0, right_up=0.5),
         _ends(S, 0.01),
@@ -163,23 +162,25 @@ def _ends(S: int, near: float) -> np.ndarray:  # [S, A]
 
 
 def deep_sea(*, size: int = 10, stochastic: bool = False, seed: int = 0) -> TabularMDP:
-    """DeepSea of bsuite (Osband et al. 2020): N steps down an N x N grid, and only right at every
-    one of them finds the treasure.
+    """DeepSea of bsuite (Osband et al. 2020): N steps down an N x N grid.
 
-    The row is the step, so a state is a column and the tables differ by step: S = H = N, as good as
-    N^2 cells for a learner that has one table a step. Which action is right in a cell is drawn as
-    by bsuite's `mapping_seed`. Moving right costs 0.01/N, and right in the last column pays 1. All
-    rewards are shifted by 0.01/N to lie in [0, 1], and values and regret are reported in bsuite's
-    units all the same. `stochastic`: right fails, and stays in its column, with probability 1/N;
-    bsuite's further N(0, 1) on two rewards is left out.
+    Only right at every step finds the treasure. The row is the step, so a state is a column and the
+    tables differ by step: S = H = N, as good as N^2 cells for a learner that has one table a step.
+    Which action is right in a cell is drawn as by bsuite's `mapping_seed`. Moving right costs
+    0.01/N, and right in the last column pays 1. All rewards are shifted by 0.01/N to lie in [0, 1],
+    and values and regret are reported in bsuite's units all the same. `stochastic`: right fails,
+    and stays in its column, with probability 1/N; bsuite's further N(0, 1) on two rewards is left
+    out.
 
     V* = 0.99; stochastic, with q = 1 - 1/N, V* = q^(N - 1) - 0.01 (1 - q^N). What bsuite calls
     optimal there, q^(N - 1) - 0.01, is the value of always moving right, which pays for moves even
     when the treasure is out of reach.
     """
-    N = _at_least(2, "size", size)
-    _flag("stochastic", stochastic)
-    right = np.random.RandomState(_seed(seed)).binomial(1, 0.5, (N, N))  # bsuite's own draw
+    N = require_count("size", size, least=2)
+    require_truth("stochastic", stochastic)
+    right = np.random.RandomState(require_seed(seed, bits=32)).binomial(
+        1, 0.5, (N, N)
+    )  # bsuite's own draw
     h, x = np.indices((N, N))
     success = 1 - 1 / N if stochastic else 1.0
     transitions = np.zeros((N, N, 2, N))
@@ -194,18 +195,17 @@ def deep_sea(*, size: int = 10, stochastic: bool = False, seed: int = 0) -> Tabu
 
 
 def combination_lock(*, states: int = 5, actions: int = 3, horizon: int = 10) -> TabularMDP:
-    """The combination lock of Jin et al. 2018, Appendix A, after Koenig and Simmons: a wrong action
-    in the first half loses everything.
+    """The combination lock of Jin et al. 2018, Appendix A, after Koenig and Simmons.
 
-    For h <= H/2 the action a* keeps s*, anything else leads uniformly to the other states, from
-    which there is no way back. For h > H/2 the state is frozen and r_h(s*, a*) = 1, for each such h
-    (the paper prints r_H). s* is state 0, where every episode starts. a* is the last action, as
-    ties go to the first. V* = H/2, rounded up.
+    A wrong action in the first half loses everything. For h <= H/2 the action a* keeps s*, anything
+    else leads uniformly to the other states, from which there is no way back. For h > H/2 the state
+    is frozen and r_h(s*, a*) = 1, for each such h (the paper prints r_H). s* is state 0, where
+    every episode starts. a* is the last action, as ties go to the first. V* = H/2, rounded up.
     """
     S, A, H = (
-        _at_least(2, "states", states),
-        _at_least(2, "actions", actions),
-        _at_least(2, "horizon", horizon),
+        require_count("states", states, least=2),
+        require_count("actions", actions, least=2),
+        require_count("horizon", horizon, least=2),
     )
     transitions = np.zeros((H, S, A, S))
     locked = transitions[: H // 2]
@@ -220,20 +220,20 @@ def combination_lock(*, states: int = 5, actions: int = 3, horizon: int = 10) ->
 def homogeneous_lock(
     *, length: int = 6, actions: int = 2, horizon: int = 9, seed: int = 0
 ) -> TabularMDP:
-    """A combination lock that is the same at every step: L right actions in a row open it, a wrong
-    one pays 0.05 and starts again.
+    """A combination lock that is the same at every step.
 
-    States 0 to L. Which action is right in a state is drawn by `seed`. State L is absorbing and
-    pays 1 a step. V* = max(H - L, 0.05 H).
+    L right actions in a row open it, and a wrong one pays 0.05 and starts again. States 0 to L.
+    Which action is right in a state is drawn by `seed`. State L is absorbing and pays 1 a step. V*
+    = max(H - L, 0.05 H).
     """
-    L, A = require_count("length", length), _at_least(2, "actions", actions)
+    L, A = require_count("length", length), require_count("actions", actions, least=2)
     if require_count("horizon", horizon) <= L:
         raise ValueError(
             f"horizon must be above length = {L} for the lock to pay, not {horizon}; pass"
             f" horizon={L + 1} or more"
         )
     x = np.arange(L)
-    right = np.random.default_rng(_seed(seed)).integers(A, size=L)
+    right = np.random.default_rng(require_seed(seed, bits=32)).integers(A, size=L)
     transitions = np.zeros((L + 1, A, L + 1))
     transitions[:L, :, 0] = 1
     transitions[x, right] = np.eye(L + 1)[x + 1]
@@ -256,19 +256,19 @@ def random_mdp(
     per_step: bool = False,
     reward_law: RewardLaw = "deterministic",
 ) -> TabularMDP:
-    """A dense random problem: rows of transitions uniform on the simplex (Dirichlet(1)), mean
-    rewards uniform on [0, 1], x_1 uniform.
+    """A dense random problem.
 
-    `per_step` draws new tables for each step, as in the synthetic problems of Zheng et al. 2024
-    (FedQ); otherwise all steps share them.
+    Rows of transitions are uniform on the simplex (Dirichlet(1)), mean rewards are uniform on [0,
+    1], x_1 is uniform. `per_step` draws new tables for each step, as in the synthetic problems of
+    Zheng et al. 2024 (FedQ); otherwise all steps share them.
     """
     S, A, H = (
         require_count("states", states),
         require_count("actions", actions),
         require_count("horizon", horizon),
     )
-    shape = (H, S, A) if _flag("per_step", per_step) else (S, A)
-    generator = np.random.default_rng(_seed(seed))
+    shape = (H, S, A) if require_truth("per_step", per_step) else (S, A)
+    generator = np.random.default_rng(require_seed(seed, bits=32))
     transitions = generator.dirichlet(np.ones(S), size=shape)
     return TabularMDP(
         transitions,
@@ -288,11 +288,10 @@ def garnet(
     seed: int = 0,
     reward_law: RewardLaw = "deterministic",
 ) -> TabularMDP:
-    """Garnet (Archibald, McKinnon, Thomas 1995): each (x, a) leads to `branching` distinct states,
-    drawn with the seed.
+    """Garnet (Archibald, McKinnon, Thomas 1995): each (x, a) leads to `branching` distinct states.
 
-    Their probabilities are the spacings of uniform cuts of [0, 1], mean rewards uniform on [0, 1],
-    x_1 uniform. The tables are sparse.
+    These are drawn with the seed. Their probabilities are the spacings of uniform cuts of [0, 1],
+    mean rewards are uniform on [0, 1], x_1 is uniform. The tables are sparse.
     """
     from scipy.sparse import csr_matrix
 
@@ -305,7 +304,7 @@ def garnet(
         raise ValueError(
             f"branching must be at most states = {S}, not {b}; pass branching={S} or less"
         )
-    generator = np.random.default_rng(_seed(seed))
+    generator = np.random.default_rng(require_seed(seed, bits=32))
     successors = np.stack([generator.choice(S, b, replace=False) for _ in range(S * A)])
     weights = np.diff(np.sort(generator.random((S * A, b - 1))), prepend=0, append=1)
     transitions = csr_matrix(
@@ -324,48 +323,24 @@ def garnet(
 def switching_lower_bound(
     *, states: int = 5, actions: int = 3, horizon: int = 5, seed: int = 0
 ) -> TabularMDP:
-    """The family M_{a*} of Bai et al. 2019's lower bound on switching: x uniform at every step,
-    r_h(x, a) = 1 for a = a*(h, x) and else 0.
+    """The family M_{a*} of Bai et al. 2019's lower bound on switching.
 
-    a* is uniform, drawn with the seed; it is `optimal_policy`. V* = H, and V^pi = #{(h, x): pi_h(x)
-    = a*(h, x)} / S. For A >= 4, at most HSA/8 switches imply regret at least KH/4 in the mean over
-    a* (the paper says HSA/2, which this family does not show).
+    x is uniform at every step, and r_h(x, a) = 1 for a = a*(h, x) and else 0. a* is uniform, drawn
+    with the seed; it is `optimal_policy`. V* = H, and V^pi = #{(h, x): pi_h(x) = a*(h, x)} / S. For
+    A >= 4, at most HSA/8 switches imply regret at least KH/4 in the mean over a* (the paper says
+    HSA/2, which this family does not show).
     """
     S, A, H = (
         require_count("states", states),
-        _at_least(2, "actions", actions),
+        require_count("actions", actions, least=2),
         require_count("horizon", horizon),
     )
-    best = np.random.default_rng(_seed(seed)).integers(A, size=(H, S))
+    best = np.random.default_rng(require_seed(seed, bits=32)).integers(A, size=(H, S))
     rewards = (np.arange(A) == best[..., None]).astype(float)
     return TabularMDP(np.full((S, A, S), 1 / S), rewards, start=np.full(S, 1 / S), horizon=H)
 
 
-# ---- sizes, checked at the door ------------------------------------------------------------------
-
-
-def _at_least(least: int, name: str, value: Any) -> int:
-    if require_count(name, value) < least:
-        raise ValueError(
-            f"{name} must be at least {least}, not {value}; pass {name}={least} or more"
-        )
-    return int(value)
-
-
-def _seed(value: Any) -> int:
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or not 0 <= value < 2**32:
-        raise ValueError(
-            f"seed must be a whole number from 0 to 2^32 - 1, not {value!r}; it fixes which"
-            " instance is drawn"
-        )
-    return int(value)
-
-
-def _flag(name: str, value: Any) -> bool:
-    if not isinstance(value, bool):
-        raise ValueError(f"{name} must be true or false, not {value!r}")
-    return value
-
+# ---- by name ------------------------------------------------------------------------------------
 
 PROBLEMS: dict[str, Callable[..., TabularMDP]] = {
     "riverswim": riverswim,

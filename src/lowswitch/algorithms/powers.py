@@ -1,0 +1,78 @@
+"""Powers rounded to whole numbers without a mistake, and the grids of batches made of them.
+
+A double is now and then rounded to the wrong side of a whole number, and a schedule that is off by
+one is another schedule. So everything here is exact.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Iterator
+from decimal import ROUND_HALF_EVEN, Context, Decimal
+from fractions import Fraction
+from typing import Literal
+
+CONTEXT = Context(prec=60)
+
+GridKind = Literal["equal", "geometric", "minimax"]
+
+
+def distinct_powers(growth: Decimal, *, first: int, limit: int) -> Iterator[int]:
+    """The distinct values of ceil(growth^r) for r = first, first + 1, ... up to a limit."""
+    power, last = CONTEXT.power(growth, first), 0
+    while (tau := math.ceil(power)) <= limit:
+        if tau > last:
+            yield tau
+            last = tau
+        power = CONTEXT.multiply(power, growth)
+
+
+def counts_at(growth: Decimal, eta: float, first: int, limit: int) -> tuple[int, tuple[int, ...]]:
+    """Every count up to ceil(growth^first), then the distinct ceil(growth^r), up to a limit.
+
+    eta is growth - 1. The result is the count up to which there is every one, and those after it.
+    """
+    if eta * limit <= 1:
+        return limit, ()
+    # Up to 1 / eta the powers lie at most 1 apart, so that every integer is there anyway.
+    exponent = max(first, int(-math.log(eta) / math.log1p(eta)))
+    if exponent * math.log1p(eta) >= math.log(limit):
+        return limit, ()
+    every_until = math.ceil(CONTEXT.power(growth, exponent))
+    powers = distinct_powers(growth, first=exponent, limit=limit)
+    return min(every_until, limit), tuple(tau for tau in powers if tau > every_until)
+
+
+def floor_power(base: int, exponent: Fraction) -> int:
+    """floor(base^exponent), also where the power is whole: 128^(4/7) is 16, but less in doubles.
+
+    For an exponent p/q in lowest terms the power is whole only if base is a q-th power, hence q is
+    at most log2(base): then it is compared in integers. Else it is irrational, and 60 digits more
+    than q has tell it from every integer.
+    """
+    p, q = exponent.numerator, exponent.denominator
+    context = Context(prec=60 + len(str(q)))
+    power = context.power(base, context.divide(p, q))
+    close = int(power.to_integral_value(ROUND_HALF_EVEN))
+    whole = q <= base.bit_length() and close**q == base**p
+    return close if whole else math.floor(power)
+
+
+@functools.cache
+def batch_ends(kind: GridKind, total: int, batches: int) -> tuple[int, ...]:
+    """The ends t_1, ..., t_M of the batches of a named grid, where t_M is the total T.
+
+    "equal": T m / M. "geometric": u_1 = b, u_m = b u_{m-1} with b = T^(1/M). "minimax": u_1 = a,
+    u_m = a sqrt(u_{m-1}) with a = T^(1 / (2 - 2^(1-M))), so u_m = T^((2^M - 2^(M-m)) / (2^M - 1)).
+    t_m is rounded down, and ends may fall together. The last two are from Gao, Han, Ren, Zhou 2019,
+    section 2, who leave a constant in a and b free; it is 1, as in the authors' program.
+    """
+    numbers = range(1, batches + 1)
+    if kind == "equal":
+        return tuple(total * m // batches for m in numbers)
+    if kind == "geometric":
+        exponents = [Fraction(m, batches) for m in numbers]
+    else:
+        exponents = [Fraction(2**batches - 2 ** (batches - m), 2**batches - 1) for m in numbers]
+    return tuple(floor_power(total, exponent) for exponent in exponents)
