@@ -17,7 +17,7 @@ from lowswitch import BonusWarning, envs, report, simulate
 from lowswitch.algorithms.parts import Algorithm
 from lowswitch.algorithms.recipes import RECIPES
 from lowswitch.theory import orders
-from lowswitch.theory.orders import PUBLISHED, Sizes
+from lowswitch.theory.orders import PUBLISHED, Setting
 
 TARGET = Path(__file__).parent / "orders"
 PAGE = Path(__file__).parent / "orders.md"
@@ -138,8 +138,8 @@ def lines(measured: dict[str, Any]) -> dict[tuple[str, str], list[dict[str, Any]
     return several
 
 
-def sizes_of(measured: dict[str, Any], K: int) -> Sizes:
-    return Sizes(H=measured["horizon"], S=measured["states"], A=measured["actions"], K=K)
+def setting_of(measured: dict[str, Any], K: int) -> Setting:
+    return Setting(H=measured["horizon"], S=measured["states"], A=measured["actions"], K=K)
 
 
 def mean(cell: dict[str, Any], cost: str) -> float:
@@ -163,7 +163,7 @@ def of_order(measured: dict[str, Any], cell: dict[str, Any], cost: str) -> float
     return (
         math.nan
         if order is None
-        else mean(cell, cost) / order(sizes_of(measured, cell["episodes"]))
+        else mean(cell, cost) / order(setting_of(measured, cell["episodes"]))
     )
 
 
@@ -221,7 +221,7 @@ def orders_table() -> str:
 
 
 def formula(order: orders.Order) -> str:
-    text, _, source = (order.__doc__ or "").partition(": ")
+    text, _, source = " ".join((order.__doc__ or "").split()).partition(": ")
     return f"`{text}`<br>{source.removesuffix('.')}"
 
 
@@ -239,7 +239,7 @@ def begin_table(measured: dict[str, dict[str, Any]]) -> str:
         if published.regret is not None:
             least = [
                 orders.informative_from(
-                    published.regret, sizes_of(numbers, 1), numbers["optimal_value"]
+                    published.regret, setting_of(numbers, 1), numbers["optimal_value"]
                 )
                 for numbers in measured.values()
             ]

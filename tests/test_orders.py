@@ -10,9 +10,9 @@ import lowswitch as ls
 from conftest import module_of
 from lowswitch.algorithms.recipes import RECIPES
 from lowswitch.theory import orders
-from lowswitch.theory.orders import PUBLISHED, Sizes
+from lowswitch.theory.orders import PUBLISHED, Setting
 
-SIZE = Sizes(H=2, S=3, A=4, K=64, p=0.5)  # T = 128, HSA = 24
+SIZE = Setting(H=2, S=3, A=4, K=64, p=0.5)  # T = 128, HSA = 24
 IOTA = math.log(3 * 4 * 128 / 0.5)
 L = math.log(5 * 2 * 3 * 4 * 128 / 0.5)
 

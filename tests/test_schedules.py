@@ -165,9 +165,9 @@ def test_grids_written_out():
 
 
 def test_the_ends_of_seven_minimax_batches_are_exact():
-    """u_m = K^((2^7 - 2^(7-m)) / 127); in doubles the fifth end is 177,294,778."""
+    """u_m = K^((2^7 - 2^(7-m)) / 127); in doubles the fourth end is 177,294,778."""
     ends = batch_ends("minimax", 2**29, 7)
-    assert ends[4] == 177_294_777
+    assert ends[3] == 177_294_777
     for m, end in enumerate(ends, start=1):
         assert end**127 <= 2 ** (29 * (2**7 - 2 ** (7 - m))) < (end + 1) ** 127
     assert Grid("minimax", 7).grid(2**29) == ends[:-1]
