@@ -12,14 +12,15 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from lowswitch import bandits
+from lowswitch.bandits.runs import compile_bandit, fresh_tables
 from lowswitch.kernels import core as kernels
 
 
 def one_run(algorithm, A, T, **arrays):
     """The compiled problem and the tables of one run, some of them given."""
     bandit, tables = (
-        bandits.compile_bandit(algorithm, np.full(A, 0.5), T),
-        bandits.fresh_tables(np.arange(1), A, T),
+        compile_bandit(algorithm, np.full(A, 0.5), T),
+        fresh_tables(np.arange(1), A, T),
     )
     return bandit, tables._replace(**{name: np.array([row]) for name, row in arrays.items()})
 
@@ -112,12 +113,12 @@ def test_a_run_of_base_written_out():
     """Sure arms on the grid 6, 10, 20: equal blocks, the incumbent first; at 6 the worst is
     dropped, at 10 the last batch begins.
     """
-    bandit = bandits.compile_bandit(
+    bandit = compile_bandit(
         bandits.base(grid=(6, 10, 20), batches=3, gamma=1.5 / math.log(60)),
         np.array([0.0, 1.0, 1.0]),
         20,
     )
-    tables = bandits.fresh_tables(np.arange(1), 3, 20)
+    tables = fresh_tables(np.arange(1), 3, 20)
     history = []
     for t in range(20):
         kernels.play_bandits(bandit, tables, 0, 1, t, t + 1)
@@ -166,7 +167,7 @@ def test_posterior_draws_follow_the_beta_law(x, y):
 
 
 def test_posterior_draws_have_a_stream_of_their_own():
-    tables = bandits.fresh_tables(np.arange(1000), 2, 10)
+    tables = fresh_tables(np.arange(1000), 2, 10)
     assert len({*tables.keys.tolist(), *tables.posterior_keys.tolist()}) == 2000
 
 
@@ -196,8 +197,8 @@ def test_bounds_by_hand():
 def test_base_never_has_more_batches_than_its_grid(means, ends, gamma, seed):
     grid = tuple(sorted(ends))
     algorithm = bandits.base(grid=grid, batches=len(grid), gamma=gamma)
-    bandit = bandits.compile_bandit(algorithm, np.array(means), grid[-1])
-    tables = bandits.fresh_tables(np.array([seed]), len(means), grid[-1])
+    bandit = compile_bandit(algorithm, np.array(means), grid[-1])
+    tables = fresh_tables(np.array([seed]), len(means), grid[-1])
     for m, (first, last) in enumerate(itertools.pairwise((0, *grid))):
         kernels.play_bandits(bandit, tables, 0, 1, first, last)
         assert tables.begun[0] <= m + 1

@@ -10,6 +10,7 @@ import pytest
 import lowswitch as ls
 from bandit_books import by_the_book, powers
 from lowswitch import bandits
+from lowswitch.bandits.runs import compile_bandit, fresh_tables
 from lowswitch.kernels import core as kernels
 
 INDEX = {
@@ -62,11 +63,11 @@ def traced(algorithm, means, pulls, seed):
     """The arm of every pull: a checkpoint after each, and gaps 0, 1, 2, ... so that what a pull
     adds to the regret is its arm.
     """
-    bandit = bandits.compile_bandit(algorithm, np.array(means), pulls)
+    bandit = compile_bandit(algorithm, np.array(means), pulls)
     bandit = bandit._replace(
         checkpoints=np.arange(1, pulls + 1), gaps=np.arange(len(means), dtype=float)
     )
-    tables = bandits.fresh_tables(np.array([seed]), len(means), pulls)
+    tables = fresh_tables(np.array([seed]), len(means), pulls)
     counts = np.zeros((2, 1, pulls), dtype=np.int64)
     tables = tables._replace(regret=np.zeros((1, pulls)), switches=counts[0], batches=counts[1])
     kernels.play_bandits(bandit, tables, 0, 1, 0, pulls)
@@ -119,9 +120,9 @@ def test_widths_by_hand():
 
 
 def test_the_index_is_the_mean_plus_the_width():
-    two = bandits.compile_bandit(bandits.ucb2(alpha=0.5), np.array([0.1, 0.9]), 100)
+    two = compile_bandit(bandits.ucb2(alpha=0.5), np.array([0.1, 0.9]), 100)
     assert kernels.arm_index(two, 2, 2, 1) == pytest.approx(1 / 2 + math.sqrt(3 / 8))
-    one = bandits.compile_bandit(bandits.ucb1(), np.array([0.1, 0.9]), 100)
+    one = compile_bandit(bandits.ucb1(), np.array([0.1, 0.9]), 100)
     assert kernels.arm_index(one, 8, 3, 2) == pytest.approx(2 / 3 + math.sqrt(2 * math.log(2)))
 
 
@@ -211,8 +212,8 @@ def test_a_run_depends_on_its_seed_alone(algorithm):
 
 def play_in_pieces(algorithm, edges, play):
     means = fitting(algorithm, [0.3, 0.6, 0.5])
-    bandit = bandits.compile_bandit(algorithm, np.array(means), edges[-1])
-    tables = bandits.fresh_tables(np.arange(2), len(means), edges[-1])
+    bandit = compile_bandit(algorithm, np.array(means), edges[-1])
+    tables = fresh_tables(np.arange(2), len(means), edges[-1])
     for first, last in itertools.pairwise(edges):
         play(bandit, tables, 0, 2, first, last)
     return [table.tolist() for table in tables]

@@ -1,6 +1,7 @@
 """What must not get in, and what must: odd types and values at every public door."""
 
 import os
+import subprocess
 import sys
 
 import numpy as np
@@ -11,6 +12,41 @@ from conftest import random_tables
 from lowswitch import report, storage, theory
 from lowswitch.algorithms.text import build
 from lowswitch.cli import main
+
+
+def test_the_public_names_are_few_and_all_there():
+    assert len(ls.__all__) == 35
+    assert dir(ls) == sorted({*ls.__all__, *(name for name in dir(ls) if name.startswith("__"))})
+    for name in ls.__all__:
+        assert getattr(ls, name) is not None
+    with pytest.raises(AttributeError, match="module 'lowswitch' has no attribute 'Groth'"):
+        ls.Groth  # noqa: B018
+
+
+def test_names_of_before_keep_working():
+    for name in ls.parts.__all__:
+        assert getattr(ls, name) is getattr(ls.parts, name)
+    from lowswitch.mdp import TabularMDP
+    from lowswitch.orders import PUBLISHED
+    from lowswitch.portfolio import portfolio
+    from lowswitch.schedules import ByVisits, Triggers, Whole
+
+    from lowswitch.algorithms import RECIPES, ucb2_hoeffding
+    from lowswitch.envs.gymnasium import learn
+    from lowswitch.parts import BONUSES, Counts, FromCounts
+
+    assert (RECIPES["ucb2-h"], TabularMDP) == (ucb2_hoeffding, ls.TabularMDP)
+    assert (ByVisits, Triggers, Whole) == (ls.parts.ByVisits, ls.parts.Triggers, ls.parts.Whole)
+    assert list(PUBLISHED) == list(RECIPES)
+    assert all(map(callable, (learn, portfolio, Counts)))
+    assert FromCounts in BONUSES
+    assert ls.schedules.Growth is ls.parts.Growth
+
+
+def test_importing_the_library_imports_nothing_heavy():
+    code = "import sys, lowswitch; print(*sys.modules)"
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert not {"numba", "scipy", "gymnasium", "matplotlib"} & set(ran.stdout.split())
 
 
 @pytest.fixture

@@ -188,7 +188,7 @@ def test_gymnasiums_own_exam(name):
 def test_options_reach_the_problem():
     env = gymnasium.make("lowswitch.envs.gymnasium:lowswitch/Riverswim-v0", states=9, horizon=3)
     assert env.observation_space.n == 9
-    with pytest.raises(ValueError, match="states must be at least 2"):
+    with pytest.raises(ValueError, match="states must be a whole number from 2 "):
         gymnasium.make("lowswitch/Riverswim-v0", states=1)
 
 

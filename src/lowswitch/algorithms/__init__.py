@@ -1,5 +1,6 @@
-"""An algorithm is estimator x bonus x schedule: its parts, its schedules, the published recipes,
-and their text form.
+"""An algorithm is estimator x bonus x schedule.
+
+Here are its parts, its schedules, the published recipes and their text form.
 """
 
 import importlib

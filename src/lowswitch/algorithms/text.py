@@ -239,7 +239,7 @@ def _options(algorithm: Algorithm) -> dict[str, Any]:
     options: dict[str, Any] = {}
     for part in (algorithm.estimator, algorithm.bonus, schedule):
         options |= {field.name: getattr(part, field.name) for field in dataclasses.fields(part)}
-    if "c1" in options and options["c1"] == options["c2"]:
+    if {"c1", "c2"} <= options.keys() and options["c1"] == options["c2"]:
         options["c"] = options.pop("c1")
         del options["c2"]
     scales = "/".join(map(str, algorithm.scales))

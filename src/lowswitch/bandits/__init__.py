@@ -1,6 +1,4 @@
-"""The one-state, one-step case: named algorithms with few switches or batches, and thousands of
-runs of them at once.
-"""
+"""The one-state, one-step case: algorithms with few switches or batches, run thousands of times."""
 
 from lowswitch.bandits.algorithms import (
     RECIPES,

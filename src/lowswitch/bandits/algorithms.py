@@ -1,5 +1,6 @@
-"""The published bandit algorithms, each a frozen value: what it plays, and the bounds on what that
-costs.
+"""The published bandit algorithms, each a frozen value.
+
+It says what is played, and bounds what that costs.
 """
 
 from __future__ import annotations
@@ -34,8 +35,9 @@ class BanditAlgorithm(ABC):
         """The most switches of a run."""
 
     def triggers(self, pulls: int) -> Triggers:
-        """The pull counts of an arm, up to a limit, at which a batch ends; none for those that
-        follow a grid.
+        """The pull counts of an arm, up to a limit, at which a batch ends.
+
+        There are none where batches end by a grid.
         """
         return Triggers(0, ())
 
@@ -77,8 +79,9 @@ def _written(value: Any) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class IndexPolicy(BanditAlgorithm):
-    """An index for each arm, and the pull counts of an arm at which the arm with the largest index
-    is chosen anew.
+    """An index for each arm, and the pull counts of an arm at which an arm is chosen anew.
+
+    The arm with the largest index is chosen.
     """
 
     @abstractmethod
@@ -95,35 +98,35 @@ class IndexPolicy(BanditAlgorithm):
         return 1 + _most_epochs(self.triggers(pulls), arms, pulls - arms)
 
     def switch_bound(self, arms: int, pulls: int) -> int:
-        """A - 1 switches in the first round, then at most one for each epoch: as many epochs as fit
-        into the other pulls.
+        """A - 1 switches in the first round, then at most one for each epoch.
 
-        This is sum_j (r_j + 1) of Auer et al. 2002 without its epochs of length zero; for UCB2 it
-        grows like A log(T / A) / alpha.
+        There are as many epochs as fit into the other pulls. This is sum_j (r_j + 1) of Auer et al.
+        2002 without its epochs of length zero; for UCB2 it grows like A log(T / A) / alpha.
         """
         return arms - 2 + self.batch_bound(arms, pulls)
 
 
 def _most_epochs(triggers: Triggers, arms: int, pulls: int) -> int:
-    """The most epochs, of all arms together and the last one cut, that fit into these pulls: the
-    shortest ones.
+    """The most epochs of all arms together, the last one cut, that fit into these pulls.
+
+    These are the shortest ones.
     """
     single = arms * (triggers.every_until - 1)  # epochs of one pull
     if pulls <= single:
         return pulls
     lengths = np.sort(np.diff([triggers.every_until, *triggers.later]))
     ends = arms * np.concatenate([[0], np.cumsum(lengths)])
-    whole = (
-        int(np.searchsorted(ends, pulls - single, side="right")) - 1
-    )  # lengths that fit once for every arm
+    # the number of lengths that fit once for every arm
+    whole = int(np.searchsorted(ends, pulls - single, side="right")) - 1
     left = pulls - single - int(ends[whole])
     return single + arms * whole + math.ceil(left / int(lengths[whole]))
 
 
 @dataclass(frozen=True, kw_only=True)
 class UCB1Policy(IndexPolicy):
-    """Always the arm with the largest mean + sqrt(2 ln n / n_j): Auer, Cesa-Bianchi, Fischer 2002,
-    Figure 1.
+    """Always the arm with the largest mean + sqrt(2 ln n / n_j).
+
+    Auer, Cesa-Bianchi, Fischer 2002, Figure 1.
     """
 
     name: ClassVar[str] = "ucb1"
@@ -132,22 +135,19 @@ class UCB1Policy(IndexPolicy):
         return EveryVisit().triggers(horizon=1, limit=pulls)
 
     def regret_bound(self, means: Any, *, pulls: int) -> float:
-        """sum_i 8 ln n / Delta_i + (1 + pi^2 / 3) sum_i Delta_i: Auer, Cesa-Bianchi, Fischer 2002,
-        Theorem 1.
-        """
+        """sum_i 8 ln n / Delta_i + (1 + pi^2 / 3) sum_i Delta_i: Auer et al. 2002, Theorem 1."""
         gaps = _positive_gaps(checked_means(means))
         return float(np.sum(8 * math.log(pulls) / gaps) + (1 + math.pi**2 / 3) * gaps.sum())
 
 
 @dataclass(frozen=True, kw_only=True)
 class UCB2Policy(IndexPolicy):
-    """The arm with the largest mean + a_{n,r_j} until its pulls reach tau(r_j + 1): Auer,
-    Cesa-Bianchi, Fischer 2002, Figure 2.
+    """The arm with the largest mean + a_{n,r_j} until its pulls reach tau(r_j + 1).
 
-    tau(r) = ceil((1 + alpha)^r), a_{n,r} = sqrt((1 + alpha) ln(e n / tau(r)) / (2 tau(r))). An
-    epoch that begins when tau(r_j + 1) is still tau(r_j) plays nothing and changes no index, since
-    a_{n,r} depends on r only through tau(r): the distinct values of tau are all there is to know.
-    The last epoch is cut when the pulls are spent.
+    Auer, Cesa-Bianchi, Fischer 2002, Figure 2: tau(r) = ceil((1 + alpha)^r), a_{n,r} = sqrt((1 +
+    alpha) ln(e n / tau(r)) / (2 tau(r))). An epoch that begins when tau(r_j + 1) is still tau(r_j)
+    plays nothing and changes no index, since a_{n,r} depends on r only through tau(r): the distinct
+    values of tau are all there is to know. The last epoch is cut when the pulls are spent.
     """
 
     name: ClassVar[str] = "ucb2"
@@ -166,11 +166,10 @@ class UCB2Policy(IndexPolicy):
         return UCB2(eta=self.alpha, r_star=1).triggers(horizon=1, limit=pulls)
 
     def regret_bound(self, means: Any, *, pulls: int) -> float:
-        """sum_i (1 + alpha)(1 + 4 alpha) ln(2 e Delta_i^2 n) / (2 Delta_i) + c_alpha / Delta_i:
-        Auer et al. 2002, Theorem 2.
+        """sum_i (1 + alpha)(1 + 4 alpha) ln(2 e Delta_i^2 n) / (2 Delta_i) + c_alpha / Delta_i.
 
-        It is stated for n >= max_i 1 / (2 Delta_i^2) and 0 < alpha < 1; one step of its proof needs
-        alpha < 1/10.
+        Auer et al. 2002, Theorem 2. It is stated for n >= max_i 1 / (2 Delta_i^2) and 0 < alpha <
+        1; one step of its proof needs alpha < 1/10.
         """
         gaps = _positive_gaps(checked_means(means))
         if len(gaps) and not pulls >= (least := 1 / (2 * gaps.min() ** 2)):
@@ -183,8 +182,10 @@ class UCB2Policy(IndexPolicy):
 
     @property
     def lower_order(self) -> float:
-        """c_alpha = 1 + (1+alpha) e / alpha^2 + ((1+alpha) / alpha)^(1+alpha) [1 + 11 (1+alpha) /
-        (5 alpha^2 ln(1+alpha))]: eq. (18).
+        """c_alpha of Theorem 2: eq. (18).
+
+        1 + (1+alpha) e / alpha^2
+        + ((1+alpha) / alpha)^(1+alpha) [1 + 11 (1+alpha) / (5 alpha^2 ln(1+alpha))]
         """
         alpha, growth = self.alpha, 1 + self.alpha
         bracket = 1 + 11 * growth / (5 * alpha**2 * math.log1p(alpha))
@@ -193,8 +194,9 @@ class UCB2Policy(IndexPolicy):
 
 @dataclass(frozen=True, kw_only=True)
 class GridPolicy(BanditAlgorithm):
-    """Batches that end at the pulls of a grid; arms are given up between them, and the last batch
-    plays the best arm left.
+    """Batches that end at the pulls of a grid.
+
+    Arms are given up between them, and the last batch plays the best arm left.
     """
 
     grid: str | Ends
@@ -231,8 +233,9 @@ class GridPolicy(BanditAlgorithm):
 
 @dataclass(frozen=True, kw_only=True)
 class BaSEPolicy(GridPolicy):
-    """Drops an arm when it falls sqrt(gamma ln(T A) / tau) behind the best: Gao, Han, Ren, Zhou
-    2019, Algorithm 1.
+    """Drops an arm when it falls sqrt(gamma ln(T A) / tau) behind the best.
+
+    Gao, Han, Ren, Zhou 2019, Algorithm 1.
     """
 
     name: ClassVar[str] = "base"
@@ -250,7 +253,8 @@ class BaSEPolicy(GridPolicy):
 
 @dataclass(frozen=True, kw_only=True)
 class ExploreThenCommitPolicy(GridPolicy):
-    """Plays two arms equally until their confidence intervals part, and then the better one:
+    """Plays two arms equally until their confidence intervals part, and then the better one.
+
     Perchet et al. 2016, section 3.
     """
 
@@ -278,7 +282,8 @@ class ExploreThenCommitPolicy(GridPolicy):
 
 @dataclass(frozen=True, kw_only=True)
 class LogLogPolicy(BanditAlgorithm):
-    """Phases of T^(1 - 2^-i) pulls, each with its own estimates, and elimination between them:
+    """Phases of T^(1 - 2^-i) pulls, each with its own estimates, and elimination between them.
+
     Cesa-Bianchi, Dekel, Shamir 2013.
     """
 
@@ -299,8 +304,9 @@ class LogLogPolicy(BanditAlgorithm):
         return log_log_grid(pulls)
 
     def batch_bound(self, arms: int, pulls: int) -> int:
-        """The number of phases, at most ceil(log2 log2 T) + 1; a run with one arm left plays it to
-        the end, in one batch.
+        """The number of phases, at most ceil(log2 log2 T) + 1.
+
+        A run with one arm left plays it to the end, in one batch.
         """
         return len(self.ends(arms, pulls))
 
@@ -315,8 +321,9 @@ class LogLogPolicy(BanditAlgorithm):
 
 @dataclass(frozen=True, kw_only=True)
 class BatchedThompsonPolicy(BanditAlgorithm):
-    """Thompson sampling whose posterior waits until an arm's pulls reach a power of two: Karbasi,
-    Mirrokni, Shadravan 2021, Algorithm 1.
+    """Thompson sampling whose posterior waits until an arm's pulls reach a power of two.
+
+    Karbasi, Mirrokni, Shadravan 2021, Algorithm 1.
     """
 
     name: ClassVar[str] = "batched-thompson"
@@ -326,42 +333,42 @@ class BatchedThompsonPolicy(BanditAlgorithm):
         return Triggers(1, tuple(2**i for i in range(1, pulls.bit_length())))
 
     def batch_bound(self, arms: int, pulls: int) -> int:
-        """As many powers of two as the pulls of all arms can reach, and a cut batch: at most A (1 +
-        log2(T / A)) + 1.
+        """As many powers of two as the pulls of all arms can reach, and a cut batch.
+
+        That is at most A (1 + log2(T / A)) + 1.
         """
         require_size(arms, pulls)
         return arms + _most_epochs(self.triggers(pulls), arms, pulls - arms)
 
     def switch_bound(self, arms: int, pulls: int) -> int:
-        """A - 1 in each batch, since one in which all arms are played begins with the arm played
-        last.
-        """
+        """A - 1 in each batch: one that plays all arms begins with the arm played last."""
         return min(pulls - 1, self.batch_bound(arms, pulls) * (arms - 1))
 
 
 def ucb1() -> UCB1Policy:
-    """UCB1, which may change arm at every pull: Auer, Cesa-Bianchi, Fischer, Machine Learning 47,
-    2002.
+    """UCB1, which may change arm at every pull.
+
+    Auer, Cesa-Bianchi, Fischer, Machine Learning 47, 2002.
     """
     return UCB1Policy()
 
 
 def ucb2(*, alpha: float = 0.001) -> UCB2Policy:
-    """UCB2, which plays in epochs that grow by 1 + alpha: Auer, Cesa-Bianchi, Fischer, Machine
-    Learning 47, 2002.
+    """UCB2, which plays in epochs that grow by 1 + alpha.
 
-    alpha = 0.001 is their experiments' choice, for little regret; 0.1 to 0.5 when switches matter.
+    Auer, Cesa-Bianchi, Fischer, Machine Learning 47, 2002. alpha = 0.001 is their experiments'
+    choice, for little regret; 0.1 to 0.5 when switches matter.
     """
     return UCB2Policy(alpha=alpha)
 
 
 def base(*, batches: int = 5, grid: str | Ends = "minimax", gamma: float = 12.0) -> BaSEPolicy:
-    """BaSE, which eliminates arms at the ends of M batches: Gao, Han, Ren, Zhou, NeurIPS 2019,
-    Algorithm 1.
+    """BaSE, which eliminates arms at the ends of M batches.
 
-    grid: "minimax" for the worst problem, "geometric" for a problem with fixed gaps, or the pull
-    counts at which batches end. gamma = 12 is the paper's, for normal rewards of variance 1;
-    rewards in [0, 1] have a quarter of it, and 3 is as safe.
+    Gao, Han, Ren, Zhou, NeurIPS 2019, Algorithm 1. grid: "minimax" for the worst problem,
+    "geometric" for a problem with fixed gaps, or the pull counts at which batches end. gamma = 12
+    is the paper's, for normal rewards of variance 1; rewards in [0, 1] have a quarter of it, and 3
+    is as safe.
     """
     return BaSEPolicy(batches=batches, grid=grid, gamma=gamma)
 
@@ -378,18 +385,19 @@ def log_log(*, p: float = 0.05) -> LogLogPolicy:
 def explore_then_commit(
     *, batches: int = 5, grid: str | Ends = "minimax", c: float = 1.0
 ) -> ExploreThenCommitPolicy:
-    """Explore-then-commit for two arms on a grid: Perchet, Rigollet, Chassang, Snowberg, Annals of
-    Statistics 44, 2016.
+    """Explore-then-commit for two arms on a grid.
 
-    grid: as for `base`. c = 1 is the paper's width, for rewards that are 1-sub-Gaussian; those in
-    [0, 1] are 1/2-sub-Gaussian, and c = 0.5 is as safe.
+    Perchet, Rigollet, Chassang, Snowberg, Annals of Statistics 44, 2016. grid: as for `base`. c = 1
+    is the paper's width, for rewards that are 1-sub-Gaussian; those in [0, 1] are 1/2-sub-Gaussian,
+    and c = 0.5 is as safe.
     """
     return ExploreThenCommitPolicy(batches=batches, grid=grid, c=c)
 
 
 def batched_thompson() -> BatchedThompsonPolicy:
-    """Thompson sampling with O(A log T) batches: Karbasi, Mirrokni, Shadravan, NeurIPS 2021,
-    Algorithm 1.
+    """Thompson sampling with O(A log T) batches.
+
+    Karbasi, Mirrokni, Shadravan, NeurIPS 2021, Algorithm 1.
     """
     return BatchedThompsonPolicy()
 
@@ -408,6 +416,7 @@ RECIPES: dict[str, Callable[..., BanditAlgorithm]] = {
 
 
 def checked_means(means: Any) -> np.ndarray:
+    """The means of at least two arms."""
     arms: np.ndarray = np.array(means, dtype=float)
     if arms.ndim != 1 or len(arms) < 2:
         raise ValueError(
@@ -419,6 +428,7 @@ def checked_means(means: Any) -> np.ndarray:
 
 
 def require_size(arms: int, pulls: int) -> None:
+    """There are arms to choose among, and each can be played once."""
     require_count("arms", arms, least=2, way_out="with one arm there is nothing to choose")
     if require_count("pulls", pulls) < arms:
         raise ValueError(

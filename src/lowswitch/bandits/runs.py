@@ -1,6 +1,4 @@
-"""The one-state, one-step case: named algorithms with few switches or batches, and thousands of
-runs of them at once.
-"""
+"""Thousands of runs of a bandit algorithm at once, and what they cost."""
 
 from __future__ import annotations
 
@@ -63,25 +61,23 @@ class BanditRuns:
 
     @property
     def regret(self) -> np.ndarray:  # [runs]
-        """Exact pseudo-regret, the sum over all pulls of the best mean less the mean of the arm
-        played.
-        """
+        """Exact pseudo-regret: the best mean less the mean of the arm played, summed over pulls."""
         return self.curves.regret[:, -1]
 
     @property
     def switches(self) -> np.ndarray:  # [runs]
-        """How many pulls played another arm than the pull before them; the first round, each arm
-        once, counts with its A - 1.
+        """How many pulls played another arm than the pull before them.
+
+        The first round, which plays each arm once, counts with its A - 1.
         """
         return self.curves.switches[:, -1]
 
     @property
     def batches(self) -> np.ndarray:  # [runs]
-        """How often it was settled what to play next, the first time included: one less is how
-        often what was seen could change it.
+        """How often it was settled what to play next, the first time included.
 
-        UCB1 and UCB2 play the first round in one batch, and then choose an arm anew for each epoch,
-        of UCB1 for each pull.
+        One less is how often what was seen could change it. UCB1 and UCB2 play the first round in
+        one batch, and then choose an arm anew for each epoch, of UCB1 for each pull.
         """
         return self.curves.batches[:, -1]
 

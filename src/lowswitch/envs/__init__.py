@@ -1,5 +1,6 @@
-"""Named problems, each a documented function of its sizes; the bridge to Gymnasium is
-`lowswitch.envs.gymnasium`.
+"""Named problems, each a documented function of its sizes.
+
+The bridge to Gymnasium is `lowswitch.envs.gymnasium`.
 """
 
 from lowswitch.problems.named import (

@@ -1,4 +1,5 @@
-"""The bridge to Gymnasium under its public name;
+"""The bridge to Gymnasium under its public name.
+
 `gymnasium.make("lowswitch.envs.gymnasium:lowswitch/...")` imports it.
 """
 

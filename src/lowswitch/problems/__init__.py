@@ -1,3 +1,1 @@
-"""Problems: a finite MDP with its exact values, those of the literature by name, and the bridge to
-Gymnasium.
-"""
+"""Problems: finite MDPs with exact values, those of the literature by name, and Gymnasium's."""
