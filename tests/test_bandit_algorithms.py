@@ -14,6 +14,7 @@ from scipy import stats
 from lowswitch import bandits
 from lowswitch.bandits.runs import compile_bandit, fresh_tables
 from lowswitch.kernels import core as kernels
+from lowswitch.kernels.streams import stream_key
 
 
 def one_run(algorithm, A, T, **arrays):
@@ -159,10 +160,7 @@ def test_posterior_draws_follow_the_beta_law(x, y):
     """Kolmogorov and Smirnov, 20,000 draws: with the four fixed sets of streams a right sampler
     fails with probability 4e-4.
     """
-    draws = [
-        kernels.beta_draw(np.uint64(bandits.stream_key(i)), float(x), float(y))
-        for i in range(20_000)
-    ]
+    draws = [kernels.beta_draw(np.uint64(stream_key(i)), float(x), float(y)) for i in range(20_000)]
     assert stats.kstest(draws, stats.beta(x, y).cdf).pvalue > 1e-4
 
 

@@ -19,12 +19,12 @@ from lowswitch.problems.mdp import RewardLaw, TabularMDP, rescale
 def riverswim(
     *, states: int = 6, horizon: int = 20, reward_law: RewardLaw = "deterministic"
 ) -> TabularMDP:
-    """RiverSwim as in Osband, Russo, Van Roy 2013 and TabulaRL.
+    """RiverSwim, a chain with a current: Osband, Russo, Van Roy 2013 and TabulaRL.
 
-    Right swims against the current, left drifts with it and pays 0.005 at the bank. Right: 0.4 stay
-    and 0.6 up in the first state; 0.05 down, 0.6 stay, 0.35 up between; 0.4 down, 0.6 stay in the
-    last, where it pays 1. Every episode starts in state 0. As published: 6 states, 20 steps; larger
-    ones in the literature are (30, 120) and (40, 160).
+    Left drifts down for sure and pays 0.005 at the bank, state 0. Right swims against the current:
+    0.4 stay and 0.6 up in the first state; 0.05 down, 0.6 stay, 0.35 up between; 0.4 down, 0.6 stay
+    in the last, where it pays 1. Every episode starts in state 0. As published: 6 states, 20 steps;
+    larger ones in the literature are (30, 120) and (40, 160).
     """
     S = require_count("states", states, least=2)
     rewards = np.zeros((S, 2))
