@@ -127,18 +127,8 @@ def test_the_index_is_the_mean_plus_the_width():
 
 
 def test_epochs_grow_by_half_when_alpha_is_one_half():
-    assert bandits.ucb2(alpha=0.5).triggers(50).first(20) == [
-        1,
-        2,
-        3,
-        4,
-        6,
-        8,
-        12,
-        18,
-        26,
-        39,
-    ]  # 1.5^r = 1, 1.5, 2.25, 3.375, 5.06, ...
+    # 1.5^r = 1, 1.5, 2.25, 3.375, 5.06, ...
+    assert bandits.ucb2(alpha=0.5).triggers(50).first(20) == [1, 2, 3, 4, 6, 8, 12, 18, 26, 39]
 
 
 def test_epochs_are_single_pulls_up_to_a_thousand_when_alpha_is_a_thousandth():
