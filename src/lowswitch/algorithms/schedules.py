@@ -334,8 +334,7 @@ class Budget(Schedule):
             )
         if self.deployments is None and self.switches is None:
             raise ValueError(
-                "a budget needs a number of deployments or of switches; leave the Budget out for"
-                " none"
+                "a budget needs a number of deployments or of switches; for none leave it out"
             )
         for name in ("deployments", "switches"):
             if (most := getattr(self, name)) is not None:

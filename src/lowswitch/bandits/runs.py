@@ -98,15 +98,10 @@ class BanditRuns:
             f"{best.mean():.1%}",
             f"{self.pulls_per_second / 1e6:.0f} M",
         ]
-        print(
-            f"A = {len(self.means)}; {self.pulls:,} pulls, {len(self.seeds):,} runs; means with 95"
-            " % intervals\n"
-        )
-        print(
-            report.table(
-                ["algorithm", "regret", "switches", "batches", "best arm played", "pulls/s"], [row]
-            )
-        )
+        size = f"A = {len(self.means)}; {self.pulls:,} pulls, {len(self.seeds):,} runs"
+        print(f"{size}; means with 95 % intervals\n")
+        header = ["algorithm", "regret", "switches", "batches", "best arm played", "pulls/s"]
+        print(report.table(header, [row]))
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the results with their configuration; `bandits.load` reads them back."""

@@ -50,13 +50,11 @@ def from_gymnasium(env: gymnasium.Env[Any, Any], *, horizon: int) -> TabularMDP:
     S, A, _, _ = _numbers(env)
     rows, probabilities, successors, paid = _outcomes(env)
     absorbing = np.arange(S * A, (S + 1) * A)
+    places = np.append(rows, absorbing), np.append(successors, np.full(A, S))
+    # a successor that is listed several times is added up
     transitions = coo_matrix(
-        (
-            np.append(probabilities, np.ones(A)),
-            (np.append(rows, absorbing), np.append(successors, np.full(A, S))),
-        ),
-        shape=((S + 1) * A, S + 1),
-    )  # a successor that is listed several times is added up
+        (np.append(probabilities, np.ones(A)), places), shape=((S + 1) * A, S + 1)
+    )
     low, high = min(0.0, float(paid.min())), max(0.0, float(paid.max()))
     rewards = np.bincount(rows, probabilities * paid, minlength=(S + 1) * A).reshape(S + 1, A)
     rewards = np.clip(rewards, low, high)  # a mean may be rounded out of its range

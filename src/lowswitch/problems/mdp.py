@@ -120,16 +120,9 @@ class TabularMDP:
         self._freeze()
 
     def _freeze(self) -> None:
-        for name in (
-            "rewards",
-            "offsets",
-            "successors",
-            "probabilities",
-            "start_law",
-            "start_sequence",
-            "actions_allowed",
-        ):
-            getattr(self, name).flags.writeable = False  # values are worked out once
+        for value in vars(self).values():
+            if isinstance(value, np.ndarray):
+                value.flags.writeable = False  # since values are worked out once
 
     def __getstate__(self) -> dict[str, Any]:
         worked_out = ("model", "_outflow", "_optimum")
@@ -183,11 +176,8 @@ class TabularMDP:
             q[h] = rewards + np.add.reduceat(terms, offsets[:-1] - offsets[0]).reshape(
                 self.states, self.actions
             )
-        return np.where(
-            self.actions_allowed,
-            self.scale.to_value(q, np.arange(self.horizon, 0, -1)[:, None, None]),
-            -np.inf,
-        )
+        steps_left = np.arange(self.horizon, 0, -1)[:, None, None]
+        return np.where(self.actions_allowed, self.scale.to_value(q, steps_left), -np.inf)
 
     def policy_values(self, policy: Any) -> np.ndarray:
         """V^pi as [H + 1, S]; the last row is zero."""

@@ -115,13 +115,8 @@ def chain_rlberry(
         )
     rewards = np.zeros((S, 2))
     rewards[0], rewards[-1] = 0.05, 1
-    return TabularMDP(
-        _walk(S, left_up=fail, right_up=1 - fail),
-        rewards,
-        start=0,
-        horizon=horizon,
-        reward_law=reward_law,
-    )
+    transitions = _walk(S, left_up=fail, right_up=1 - fail)
+    return TabularMDP(transitions, rewards, start=0, horizon=horizon, reward_law=reward_law)
 
 
 def chain_bootdqn(
@@ -133,13 +128,8 @@ def chain_bootdqn(
     in the last state 1; TabulaRL adds N(0, 1) to both, here there is no such noise.
     """
     S = require_count("states", states, least=2)
-    return TabularMDP(
-        _walk(S, left_up=0, right_up=0.5),
-        _ends(S, 0.01),
-        start=0,
-        horizon=horizon,
-        reward_law=reward_law,
-    )
+    transitions, rewards = _walk(S, left_up=0, right_up=0.5), _ends(S, 0.01)
+    return TabularMDP(transitions, rewards, start=0, horizon=horizon, reward_law=reward_law)
 
 
 def _walk(S: int, *, left_up: float, right_up: float) -> np.ndarray:  # [S, A, S]
@@ -178,9 +168,8 @@ def deep_sea(*, size: int = 10, stochastic: bool = False, seed: int = 0) -> Tabu
     """
     N = require_count("size", size, least=2)
     require_truth("stochastic", stochastic)
-    right = np.random.RandomState(require_seed(seed, bits=32)).binomial(
-        1, 0.5, (N, N)
-    )  # bsuite's own draw
+    generator = np.random.RandomState(require_seed(seed, bits=32))
+    right = generator.binomial(1, 0.5, (N, N))  # bsuite's own draw
     h, x = np.indices((N, N))
     success = 1 - 1 / N if stochastic else 1.0
     transitions = np.zeros((N, N, 2, N))
@@ -202,11 +191,8 @@ def combination_lock(*, states: int = 5, actions: int = 3, horizon: int = 10) ->
     is frozen and r_h(s*, a*) = 1, for each such h (the paper prints r_H). s* is state 0, where
     every episode starts. a* is the last action, as ties go to the first. V* = H/2, rounded up.
     """
-    S, A, H = (
-        require_count("states", states, least=2),
-        require_count("actions", actions, least=2),
-        require_count("horizon", horizon, least=2),
-    )
+    S, A = require_count("states", states, least=2), require_count("actions", actions, least=2)
+    H = require_count("horizon", horizon, least=2)
     transitions = np.zeros((H, S, A, S))
     locked = transitions[: H // 2]
     locked[..., 1:] = 1 / (S - 1)
@@ -262,21 +248,13 @@ def random_mdp(
     1], x_1 is uniform. `per_step` draws new tables for each step, as in the synthetic problems of
     Zheng et al. 2024 (FedQ); otherwise all steps share them.
     """
-    S, A, H = (
-        require_count("states", states),
-        require_count("actions", actions),
-        require_count("horizon", horizon),
-    )
+    S, A = require_count("states", states), require_count("actions", actions)
+    H = require_count("horizon", horizon)
     shape = (H, S, A) if require_truth("per_step", per_step) else (S, A)
     generator = np.random.default_rng(require_seed(seed, bits=32))
     transitions = generator.dirichlet(np.ones(S), size=shape)
-    return TabularMDP(
-        transitions,
-        generator.random(shape),
-        start=np.full(S, 1 / S),
-        horizon=H,
-        reward_law=reward_law,
-    )
+    rewards, start = generator.random(shape), np.full(S, 1 / S)
+    return TabularMDP(transitions, rewards, start=start, horizon=H, reward_law=reward_law)
 
 
 def garnet(
@@ -295,11 +273,8 @@ def garnet(
     """
     from scipy.sparse import csr_matrix
 
-    S, A, b = (
-        require_count("states", states),
-        require_count("actions", actions),
-        require_count("branching", branching),
-    )
+    S, A = require_count("states", states), require_count("actions", actions)
+    b = require_count("branching", branching)
     if b > S:
         raise ValueError(
             f"branching must be at most states = {S}, not {b}; pass branching={S} or less"
@@ -311,13 +286,8 @@ def garnet(
         (weights.reshape(-1), successors.reshape(-1), np.arange(0, S * A * b + 1, b)),
         shape=(S * A, S),
     )
-    return TabularMDP(
-        transitions,
-        generator.random((S, A)),
-        start=np.full(S, 1 / S),
-        horizon=horizon,
-        reward_law=reward_law,
-    )
+    rewards, start = generator.random((S, A)), np.full(S, 1 / S)
+    return TabularMDP(transitions, rewards, start=start, horizon=horizon, reward_law=reward_law)
 
 
 def switching_lower_bound(
@@ -330,11 +300,8 @@ def switching_lower_bound(
     A >= 4, at most HSA/8 switches imply regret at least KH/4 in the mean over a* (the paper says
     HSA/2, which this family does not show).
     """
-    S, A, H = (
-        require_count("states", states),
-        require_count("actions", actions, least=2),
-        require_count("horizon", horizon),
-    )
+    S, A = require_count("states", states), require_count("actions", actions, least=2)
+    H = require_count("horizon", horizon)
     best = np.random.default_rng(require_seed(seed, bits=32)).integers(A, size=(H, S))
     rewards = (np.arange(A) == best[..., None]).astype(float)
     return TabularMDP(np.full((S, A, S), 1 / S), rewards, start=np.full(S, 1 / S), horizon=H)
