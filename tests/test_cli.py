@@ -118,7 +118,7 @@ def test_demo(capsys, tmp_path):
     [
         (["--env", "rivrswim"], "unknown problem 'rivrswim'; did you mean 'riverswim'?"),
         (["--env", "riverswim:stats=3"], "riverswim has no option 'stats'; did you mean 'states'?"),
-        (["--env", "riverswim:states=-3"], "states must be a whole number from 1"),
+        (["--env", "riverswim:states=-3"], "states must be a whole number from 2"),
         (["--algorithm", "ucb2"], "unknown algorithm 'ucb2'; did you mean 'ucb2-"),
         (["--algorithm", "ucb2-h:c=0"], "c must be a positive number, not 0"),
         (["--algorithm", "ucb2-h:eta=1.5"], "eta must lie strictly between 0 and 1"),
@@ -219,7 +219,7 @@ def test_bandits_and_machines_are_loaded_when_they_are_used():
         "import sys, lowswitch as ls\nheavy = {'lowswitch.bandits',"
         " 'lowswitch.concurrent'}\nprint(sorted(heavy & set(sys.modules)), {'bandits',"
         " 'concurrent', 'simulate', '__version__'} <= set(dir(ls)))\nls.concurrent.run,"
-        " ls.bandits.simulate\nprint(sorted(heavy & set(sys.modules)), hasattr(ls, 'machines'))\n"
+        " ls.bandits.simulate\nprint(sorted(heavy & set(sys.modules)), hasattr(ls, 'nothing'))\n"
     )
     output = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, check=True
