@@ -32,9 +32,8 @@ from lowswitch.frontier.portfolio import portfolio as default_portfolio
 from lowswitch.frontier.report import AXES, LIMITS, Axis
 from lowswitch.learner import BonusWarning, require_algorithm
 from lowswitch.problems.mdp import TabularMDP, require_count
-from lowswitch.progress import LOADING, Progress
+from lowswitch.progress import LOADING, Progress, cores
 from lowswitch.simulate import optimal_value_of, simulate
-from lowswitch.threads import cores
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -20,9 +20,8 @@ import lowswitch
 from lowswitch import bandits, envs, simulate, storage
 from lowswitch.algorithms.parts import Algorithm
 from lowswitch.learner import BonusWarning
-from lowswitch.progress import Progress, waiting
+from lowswitch.progress import Progress, cores, run_all, waiting
 from lowswitch.simulate import Runs, load
-from lowswitch.threads import cores, run_all
 
 Kept = TypeVar("Kept")
 

@@ -12,8 +12,8 @@ import numpy as np
 from lowswitch import concurrent, envs, report, theory
 from lowswitch.algorithms.parts import Algorithm
 from lowswitch.algorithms.recipes import ucb2_bernstein, ucb2_hoeffding
+from lowswitch.history import deployment_gaps
 from lowswitch.problems.mdp import TabularMDP
-from lowswitch.regret import deployment_gaps
 from lowswitch.reproduce.lab import Lab
 from lowswitch.reproduce.machines import RIVER, history_of, sequential_runs
 from lowswitch.reproduce.qlearning import PROBLEMS, SCALE

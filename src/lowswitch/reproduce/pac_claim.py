@@ -8,9 +8,9 @@ import numpy as np
 
 from lowswitch import envs, report
 from lowswitch.algorithms.recipes import ucb2_bernstein, ucb2_hoeffding
+from lowswitch.history import deployment_gaps
 from lowswitch.problems.mdp import TabularMDP
 from lowswitch.progress import waiting
-from lowswitch.regret import deployment_gaps
 from lowswitch.reproduce.lab import Lab
 from lowswitch.reproduce.qlearning import SCALE, exponent
 from lowswitch.reproduce.section import Check, Section, Table
