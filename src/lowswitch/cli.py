@@ -483,7 +483,7 @@ def reproduce(options: argparse.Namespace) -> None:
     begin = before = time.perf_counter()
     sections = []
     for section in claims.reproduce(
-        options.out, size=claims.FULL if options.full else claims.QUICK, only=options.only
+        options.out, effort=claims.FULL if options.full else claims.QUICK, only=options.only
     ):
         sections.append(section)
         now = time.perf_counter()
