@@ -169,10 +169,7 @@ def simulate(
     takes, and leaves NaN in its place. history: True keeps every row change. progress: whether to
     show how far the work is; by default on a terminal only.
     """
-    if not isinstance(mdp, TabularMDP):
-        raise ValueError(
-            f"the problem must be a TabularMDP such as lowswitch.envs.riverswim(), not {mdp!r}"
-        )
+    require_tables(mdp)
     require_algorithm(algorithm)
     episodes = require_count("episodes", episodes)
     require_starts(mdp, episodes)
@@ -312,6 +309,14 @@ class _Run:
             checkpoints=marks,
             switches=np.zeros(len(marks), dtype=np.int64),
             deployments=np.zeros(len(marks), dtype=np.int64),
+        )
+
+
+def require_tables(mdp: TabularMDP) -> None:
+    """Refuse what is not a problem with tables."""
+    if not isinstance(mdp, TabularMDP):
+        raise ValueError(
+            f"the problem must be a TabularMDP such as lowswitch.envs.riverswim(), not {mdp!r}"
         )
 
 

@@ -33,7 +33,7 @@ from lowswitch.frontier.report import AXES, LIMITS, Axis
 from lowswitch.learner import BonusWarning, require_algorithm
 from lowswitch.problems.mdp import TabularMDP, require_count
 from lowswitch.progress import LOADING, Progress, cores
-from lowswitch.simulate import optimal_value_of, simulate
+from lowswitch.simulate import optimal_value_of, require_tables, simulate
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -235,10 +235,7 @@ def frontier(
     may know that all steps are alike. budget: the most deployments that any of them may make.
     folder: where finished runs are kept, so that the same call goes on where it was interrupted.
     """
-    if not isinstance(mdp, TabularMDP):
-        raise ValueError(
-            f"the problem must be a TabularMDP such as lowswitch.envs.riverswim(), not {mdp!r}"
-        )
+    require_tables(mdp)
     if stationary and not (mdp.stationary and mdp.rewards.ndim == 2):
         raise ValueError(
             "the steps of this problem differ, so that nothing can be pooled; leave stationary out"
