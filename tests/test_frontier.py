@@ -17,9 +17,7 @@ from lowswitch.frontier import report as frontier_report
 from lowswitch.frontier.portfolio import alternatives, portfolio
 from lowswitch.frontier.race import Costs, Frontier, Point, frontier
 
-MODULE = importlib.import_module(
-    "lowswitch.frontier.race"
-)  # the package has a function of this name
+MODULE = importlib.import_module("lowswitch.frontier.race")
 RIVER = ls.envs.riverswim(states=3, horizon=4)
 FEW = [
     ls.ucb2_hoeffding(c=0.05),
@@ -343,12 +341,13 @@ def test_the_portfolio_is_named_each_algorithm_once_and_by_a_text_that_makes_it(
 
 # ---- the command ---------------------------------------------------------------------------------
 
-COMMAND = ["frontier", "--env", "riverswim:states=3,horizon=4", "--episodes", "300", "--seeds", "2"]
+COMMAND = "frontier --env riverswim:states=3,horizon=4 --episodes 300 --seeds 2"
 
 
 def test_the_command_prints_a_table_and_writes_its_files(tmp_path, capsys):
-    chosen = [part for algorithm in FEW for part in ("--algorithm", str(algorithm))]
-    assert main([*COMMAND, *chosen, "--out", str(tmp_path / "out")]) == 0
+    chosen = " ".join(f"--algorithm {algorithm}" for algorithm in FEW)
+    command = f"{COMMAND} {chosen} --out {tmp_path}/out"
+    assert main(command.split()) == 0
     text = capsys.readouterr().out
     assert text.startswith("riverswim:states=3,horizon=4: S = 3, A = 2, H = 4; 300 episodes")
     assert f"figure: {tmp_path}/out/frontier.png" in text
@@ -358,7 +357,7 @@ def test_the_command_prints_a_table_and_writes_its_files(tmp_path, capsys):
         "frontier.svg",
         "kept",
     ]
-    assert main([*COMMAND, *chosen, "--out", str(tmp_path / "out"), "--json"]) == 0
+    assert main([*command.split(), "--json"]) == 0
     printed = json.loads(capsys.readouterr().out)
     assert printed == Frontier.load(tmp_path / "out" / "frontier.json").to_dict()
     assert printed["best"]["none"] in printed["fronts"]["deployments"]
@@ -374,33 +373,19 @@ def test_the_interrupted_command_leaves_only_whole_files(tmp_path, capsys, monke
         return written(path)
 
     monkeypatch.setattr("lowswitch.storage.replacing", then_a_signal)
-    assert (
-        main(
-            [
-                *COMMAND,
-                "--algorithm",
-                "ucrl2",
-                "--algorithm",
-                "psrl",
-                "--algorithm",
-                "rmax",
-                "--out",
-                str(tmp_path),
-            ]
-        )
-        == 130
-    )
+    chosen = "--algorithm ucrl2 --algorithm psrl --algorithm rmax"
+    assert main(f"{COMMAND} {chosen} --out {tmp_path}".split()) == 130
     assert "interrupted" in capsys.readouterr().err
     assert [path.name for path in tmp_path.iterdir()] == ["kept"]
     assert len(costs_in(tmp_path / "kept")) == 2
 
 
 def test_bad_input_is_one_line(capsys, tmp_path):
-    assert main([*COMMAND, "--budget", "0", "--out", str(tmp_path)]) == 2
+    assert main(f"{COMMAND} --budget 0 --out {tmp_path}".split()) == 2
     assert (
         capsys.readouterr().err
         == "lowswitch: budget must be a whole number from 1 to 2,147,483,646, not 0\n"
     )
     (tmp_path / "file").touch()
-    assert main([*COMMAND, "--out", str(tmp_path / "file")]) == 2
+    assert main(f"{COMMAND} --out {tmp_path}/file".split()) == 2
     assert "cannot make the folder" in capsys.readouterr().err

@@ -45,14 +45,7 @@ def main(arguments: list[str] | None = None) -> int:
     return 0
 
 
-_EXPECTED = (
-    ValueError,
-    FleetError,
-    PlayError,
-    ModuleNotFoundError,
-    MemoryError,
-    KeyboardInterrupt,
-)
+_EXPECTED = (ValueError, FleetError, PlayError, ModuleNotFoundError, MemoryError, KeyboardInterrupt)
 
 
 def _explained(error: BaseException, options: argparse.Namespace) -> tuple[str, int]:

@@ -33,7 +33,7 @@ LEARNERS: dict[str, Algorithm | float] = {  # a number is the c of CMBIE
     "UCB2-H, c = 1": ucb2_hoeffding(c=1.0),
     "CMBIE, c = 1": 1.0,
 }
-RIVALS = {"CMBIE": ("UCB2-H", "UCB2-B"), "CMBIE, c = 1": ("UCB2-H, c = 1",)}  # at the same scale
+COMPARED = {"CMBIE": ("UCB2-H", "UCB2-B"), "CMBIE, c = 1": ("UCB2-H, c = 1",)}  # at the same scale
 SLOW = ("random (20, 4, 10)", 1)  # problem and machines: CMBIE plans after every round
 MOST_EXPONENT = {"UCB2-H": 2.0, "UCB2-B": 2.0, "CMBIE": 3.0}  # of 1 / eps, in the orders
 ONGOING = 0.05  # of the last tenth of the episodes
@@ -223,7 +223,7 @@ def _winner_checks(counts: Counted) -> list[Check]:
         f"{min(orders):.1g} to {max(orders):.1g} of CMBIE's",
         max(orders) < 1,
     )
-    return [ahead, *(_fewer_check(counts, model, learners) for model, learners in RIVALS.items())]
+    return [ahead, *(_fewer_check(counts, model, learners) for model, learners in COMPARED.items())]
 
 
 def _fewer_check(counts: Counted, model: str, learners: Sequence[str]) -> Check:
