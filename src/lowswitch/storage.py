@@ -208,14 +208,12 @@ def unpack(
     if hasattr(wanted, "from_dict"):
         return wanted.from_dict(data)
     if _is_record(wanted):
-        hints = get_type_hints(wanted)
-        fields = {name: hint for name, hint in hints.items() if name in data}
-        return wanted(
-            **{
-                name: unpack(hint, data[name], arrays, _under(place, name))
-                for name, hint in fields.items()
-            }
-        )
+        fields = {
+            name: unpack(hint, data[name], arrays, _under(place, name))
+            for name, hint in get_type_hints(wanted).items()
+            if name in data  # another one has its default, or is missed by the record itself
+        }
+        return wanted(**fields)
     if get_origin(wanted) is dict:
         hint = get_args(wanted)[1]
         return {

@@ -97,8 +97,8 @@ class Watch:
         policy: np.ndarray,
         visits: np.ndarray,
     ) -> None:
-        """Lemma "max error", and that a row changes only at its own trigger and to its best
-        action.
+        """Check the lemma "max error", and that a row changes only at its own trigger and to its
+        best action.
         """
         count, after = self.count, self.learner.q
         for h, (x, a) in enumerate(zip(states, actions, strict=True)):
@@ -130,8 +130,8 @@ class Watch:
         policy: np.ndarray,
         visits: np.ndarray,
     ) -> None:
-        """The bonus inside each update, from the estimate before and after it, against its
-        formula.
+        """Work out the bonus inside each update, from the estimate before and after it, and compare
+        it with its formula.
         """
         H = self.mdp.horizon
         for h, here in enumerate((h, states[h], actions[h]) for h in range(H)):

@@ -63,7 +63,7 @@ def mistakes(lab: Lab) -> Section:
     """The mistake bound of section 4, measured."""
     episodes = lab.effort.episodes // 10
     counts = _count_all(lab, episodes)
-    lasting = {problem: _lasting(lab, problem) for problem in PROBLEMS}
+    near_optimal = {problem: _near_optimal(lab, problem) for problem in PROBLEMS}
     return Section(
         name="mistakes",
         title=(
@@ -87,12 +87,12 @@ def mistakes(lab: Lab) -> Section:
             _growth_check(counts),
             *_exponent_checks(counts),
             *_winner_checks(counts),
-            _lasting_check(lasting),
+            _near_optimal_check(near_optimal),
         ],
         tables=[
             *(_table(problem, counts) for problem in PROBLEMS),
             _order_table(counts),
-            _lasting_table(lasting),
+            _near_optimal_table(near_optimal),
         ],
         figures={"mistakes": _figure(counts)},
         captions={
@@ -203,7 +203,7 @@ def _exponent_checks(counts: Counted) -> list[Check]:
 
 
 def _exponent(found: np.ndarray) -> float:
-    """The slope of log mistakes against log 1 / eps, where there are any."""
+    """The slope of log mistakes against log 1 / eps, over those eps that have any mistakes."""
     some = found > 0
     if some.sum() < 2:
         return float("nan")
@@ -242,7 +242,7 @@ def _fewer_check(counts: Counted, model: str, learners: Sequence[str]) -> Check:
 
 
 def _orders(problem: str, machines: int) -> Iterator[tuple[float, float]]:
-    """The paper's two orders of mistakes, Q-learning's with Hoeffding, for each eps."""
+    """The paper's orders of mistakes for each eps: Q-learning's with Hoeffding, then CMBIE's."""
     mdp = envs.make(PROBLEMS[problem])
     size = {"H": mdp.horizon, "S": mdp.states, "A": mdp.actions, "M": machines}
     for share in SHARES:
@@ -256,15 +256,15 @@ def _orders(problem: str, machines: int) -> Iterator[tuple[float, float]]:
 # ---- what a near-optimal policy goes on doing ----------------------------------------------------
 
 
-class Lasting(NamedTuple):
-    """The first deployed policy within eps of the optimum, played for ever."""
+class NearOptimal(NamedTuple):
+    """The first deployed policy within eps of the optimum, and what it does if it is played on."""
 
     eps: float
     gap: float  # V* - V
     actions: float  # an episode, in the mean, that lose more than eps by themselves
 
 
-def _lasting(lab: Lab, problem: str) -> Lasting:
+def _near_optimal(lab: Lab, problem: str) -> NearOptimal:
     mdp = envs.make(PROBLEMS[problem])
     runs = sequential_runs(lab, PROBLEMS[problem], ucb2_hoeffding(c=SCALE))
     eps = SHARES[TYPICAL] * mdp.optimal_value()
@@ -275,7 +275,7 @@ def _lasting(lab: Lab, problem: str) -> Lasting:
     early = history.changes[history.episode <= np.append(-1, np.unique(history.episode))[first]]
     for _, h, x, a in early:
         policy[h, x] = a
-    return Lasting(eps, float(gaps[first]), losing_actions(mdp, policy, eps))
+    return NearOptimal(eps, float(gaps[first]), losing_actions(mdp, policy, eps))
 
 
 def losing_actions(mdp: TabularMDP, policy: np.ndarray, eps: float) -> float:
@@ -294,20 +294,20 @@ def losing_actions(mdp: TabularMDP, policy: np.ndarray, eps: float) -> float:
     ).evaluate(policy)
 
 
-def _lasting_check(lasting: Mapping[str, Lasting]) -> Check:
+def _near_optimal_check(near_optimal: Mapping[str, NearOptimal]) -> Check:
     return Check(
         f"the first policy within eps = {SHARES[TYPICAL]} V* makes no mistake by episodes, yet on"
         " some problem it takes actions that lose more than eps by themselves; on none more than"
         " (V* - V) / eps an episode, in the mean",
         ", ".join(
             f"{problem} {found.actions:.3f} of {found.gap / found.eps:.3f}"
-            for problem, found in lasting.items()
+            for problem, found in near_optimal.items()
         ),
         all(
             found.gap <= found.eps and found.actions <= found.gap / found.eps
-            for found in lasting.values()
+            for found in near_optimal.values()
         )
-        and any(found.actions > 0 for found in lasting.values()),
+        and any(found.actions > 0 for found in near_optimal.values()),
     )
 
 
@@ -351,7 +351,7 @@ def _order_table(counts: Counted) -> Table:
     return Table.of(f"{title} {SHARES[TYPICAL]} V*", rows)
 
 
-def _lasting_table(lasting: Mapping[str, Lasting]) -> Table:
+def _near_optimal_table(near_optimal: Mapping[str, NearOptimal]) -> Table:
     rows = [
         {
             "problem": problem,
@@ -360,7 +360,7 @@ def _lasting_table(lasting: Mapping[str, Lasting]) -> Table:
             "actions an episode that lose more than eps": f"{found.actions:.4f}",
             "(V* - V) / eps": f"{found.gap / found.eps:.4f}",
         }
-        for problem, found in lasting.items()
+        for problem, found in near_optimal.items()
     ]
     title = f"The first policy of UCB2-H within eps = {SHARES[TYPICAL]} V*: what it goes on doing"
     return Table.of(title, rows)
@@ -439,7 +439,7 @@ def _figure(counts: Counted) -> Figure:
 
 
 def _style(learner: str) -> dict[str, Any]:
-    """A colour and a marker for each learner; at its provable scale it is dotted and hollow."""
+    """The line and the marker of a learner; at its provable scale they are dotted and hollow."""
     name, _, provable = learner.partition(", ")
     i = [label for label in LEARNERS if "," not in label].index(name)
     line = report.line_style(i) | {"marker": "os^"[i], "markersize": 4}
