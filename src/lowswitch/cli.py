@@ -213,12 +213,12 @@ schedules: every, ucb2, growth/2, stages, visits/1-5-25, whole/2/10, grid/geomet
 
 
 def _listing(known: Mapping[str, Callable[..., Any]], hidden: Collection[str] = ()) -> str:
-    """Each name with its options but the hidden ones, and the first line of its docstring."""
+    """Each name with its options but the hidden ones, and the first paragraph of its docstring."""
     lines = []
     for name, function in known.items():
         shown = inspect.signature(function).parameters.keys() - hidden
-        words = (inspect.getdoc(function) or "").splitlines()[0]
-        lines += [f"{name}:{_options(function, shown)}", f"    {words}"]
+        paragraph, *_ = (inspect.getdoc(function) or "").split("\n\n")
+        lines += [f"{name}:{_options(function, shown)}", f"    {' '.join(paragraph.split())}"]
     return "\n".join(lines)
 
 
