@@ -16,7 +16,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         sections = []
         for size in (QUICK, FULL):
-            for section in reproduce(Path(folder) / size.name, size=size):
+            for section in reproduce(Path(folder) / size.name, effort=size):
                 print(f"{size.name:6} {section.name:12} {section.verdict}", flush=True)
                 sections.append(section)
         shutil.copyfile(Path(folder) / QUICK.name / "headline.png", TARGET / "headline.png")

@@ -12,11 +12,16 @@ import pytest
 import lowswitch as ls
 from lowswitch.cli import main
 
-SMALL = ["--env", "riverswim:states=4,horizon=5", "--episodes", "500", "--seeds", "3"]
+SMALL = "--env riverswim:states=4,horizon=5 --episodes 500 --seeds 3"
+
+
+def call(command):
+    """The exit code of a command."""
+    return main(command.split())
 
 
 def test_run_prints_the_librarys_numbers_as_json(capsys):
-    assert main(["run", *SMALL, "--algorithm", "ucb2-b:c=0.05", "--json"]) == 0
+    assert call(f"run {SMALL} --algorithm ucb2-b:c=0.05 --json") == 0
     printed = json.loads(capsys.readouterr().out)
     runs = ls.simulate(
         ls.envs.riverswim(states=4, horizon=5), ls.ucb2_bernstein(c=0.05), episodes=500, seeds=3
@@ -26,13 +31,8 @@ def test_run_prints_the_librarys_numbers_as_json(capsys):
         *("regret", "local_switches", "deployments", "steps_per_second"),
     ]
     assert printed["env"] == "riverswim:states=4,horizon=5"
-    assert (
-        printed["horizon"],
-        printed["states"],
-        printed["actions"],
-        printed["episodes"],
-        printed["seeds"],
-    ) == (5, 4, 2, 500, 3)
+    sizes = [printed[name] for name in ("horizon", "states", "actions", "episodes", "seeds")]
+    assert sizes == [5, 4, 2, 500, 3]
     assert printed["algorithm"] == "ucb2-b:c=0.05"
     assert printed["optimal_value"] == runs.optimal_value
     for name in ("regret", "local_switches", "deployments"):
@@ -45,15 +45,8 @@ def test_run_prints_the_librarys_numbers_as_json(capsys):
 
 
 def test_run_prints_a_table_and_saves(capsys, tmp_path):
-    arguments = [
-        "--algorithm",
-        "ucb2-h:c=0.05",
-        "--save",
-        str(tmp_path / "runs.npz"),
-        "--plot",
-        str(tmp_path / "runs.svg"),
-    ]
-    assert main(["run", *SMALL, *arguments]) == 0
+    files = f"--save {tmp_path}/runs.npz --plot {tmp_path}/runs.svg"
+    assert call(f"run {SMALL} --algorithm ucb2-h:c=0.05 {files}") == 0
     text = capsys.readouterr().out
     assert text.startswith(
         "riverswim:states=4,horizon=5: S = 4, A = 2, H = 5; 500 episodes, 3 seeds"
@@ -64,31 +57,16 @@ def test_run_prints_a_table_and_saves(capsys, tmp_path):
 
 
 def test_compare(capsys):
-    assert (
-        main(
-            [
-                "compare",
-                *SMALL,
-                "--algorithm",
-                "ucb-h:c=0.05",
-                "--algorithm",
-                "ucb2-h:c=0.05",
-                "--json",
-            ]
-        )
-        == 0
-    )
+    two = f"compare {SMALL} --algorithm ucb-h:c=0.05 --algorithm ucb2-h:c=0.05"
+    assert call(f"{two} --json") == 0
     printed = json.loads(capsys.readouterr().out)
     assert [run["algorithm"] for run in printed["runs"]] == ["ucb-h:c=0.05", "ucb2-h:c=0.05"]
-    assert (
-        main(["compare", *SMALL, "--algorithm", "ucb-h:c=0.05", "--algorithm", "ucb2-h:c=0.05"])
-        == 0
-    )
+    assert call(two) == 0
     assert capsys.readouterr().out.count("c=0.05") == 2
 
 
 def test_comparing_an_algorithm_with_itself_is_refused(capsys):
-    assert main(["compare", *SMALL, "--algorithm", "ucb-b", "--algorithm", "ucb-b:c=1"]) == 2
+    assert call(f"compare {SMALL} --algorithm ucb-b --algorithm ucb-b:c=1") == 2
     assert "two of these algorithms are the same: ucb-b, ucb-b:c=1" in capsys.readouterr().err
 
 
@@ -102,10 +80,7 @@ def test_lists(capsys):
 
 
 def test_demo(capsys, tmp_path):
-    assert (
-        main(["demo", "--episodes", "1e3", "--seeds", "2", "--out", str(tmp_path / "demo.png")])
-        == 0
-    )
+    assert call(f"demo --episodes 1e3 --seeds 2 --out {tmp_path}/demo.png") == 0
     text = capsys.readouterr().out
     assert text.count("x fewer") == 8
     assert "RiverSwim" in text
@@ -116,23 +91,22 @@ def test_demo(capsys, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--env", "rivrswim"], "unknown problem 'rivrswim'; did you mean 'riverswim'?"),
-        (["--env", "riverswim:stats=3"], "riverswim has no option 'stats'; did you mean 'states'?"),
-        (["--env", "riverswim:states=-3"], "states must be a whole number from 2"),
-        (["--algorithm", "ucb2"], "unknown algorithm 'ucb2'; did you mean 'ucb2-"),
-        (["--algorithm", "ucb2-h:c=0"], "c must be a positive number, not 0"),
-        (["--algorithm", "ucb2-h:eta=1.5"], "eta must lie strictly between 0 and 1"),
-        (["--algorithm", "ucb2-h:p=2"], "p must lie strictly between 0 and 1, not 2"),
-        (["--episodes", "0"], "episodes must be a whole number from 1"),
-        (["--seeds", "-2"], "seeds must be a whole number from 1"),
-        (["--save", "no/such/folder.npz"], "cannot write 'no/such/folder.npz'"),
-        (["--plot", "figure.bmp"], "must end in .png, .svg, .pdf, not 'figure.bmp'"),
-        (["--plot", "no/such/folder.png"], "cannot write"),
+        ("--env rivrswim", "unknown problem 'rivrswim'; did you mean 'riverswim'?"),
+        ("--env riverswim:stats=3", "riverswim has no option 'stats'; did you mean 'states'?"),
+        ("--env riverswim:states=-3", "states must be a whole number from 2"),
+        ("--algorithm ucb2", "unknown algorithm 'ucb2'; did you mean 'ucb2-"),
+        ("--algorithm ucb2-h:c=0", "c must be a positive number, not 0"),
+        ("--algorithm ucb2-h:eta=1.5", "eta must lie strictly between 0 and 1"),
+        ("--algorithm ucb2-h:p=2", "p must lie strictly between 0 and 1, not 2"),
+        ("--episodes 0", "episodes must be a whole number from 1"),
+        ("--seeds -2", "seeds must be a whole number from 1"),
+        ("--save no/such/folder.npz", "cannot write 'no/such/folder.npz'"),
+        ("--plot figure.bmp", "must end in .png, .svg, .pdf, not 'figure.bmp'"),
+        ("--plot no/such/folder.png", "cannot write"),
     ],
 )
 def test_bad_input_is_one_line_and_exit_code_2(arguments, message, capsys):
-    given = ["run", *SMALL, "--algorithm", "ucb2-h", *arguments]
-    assert main(given) == 2
+    assert call(f"run {SMALL} --algorithm ucb2-h {arguments}") == 2
     captured = capsys.readouterr()
     assert captured.out == ""
     assert captured.err.startswith("lowswitch: ")
@@ -145,18 +119,16 @@ def test_without_a_command_it_shows_what_there_is(capsys):
     assert "reproduce" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
-    "arguments", [["fly"], ["run"], ["run", *SMALL, "--algorithm", "ucb-h", "--episodes", "many"]]
-)
-def test_wrong_usage_exits_with_2(arguments, capsys):
+@pytest.mark.parametrize("command", ["fly", "run", f"run {SMALL} --algorithm ucb-h --seeds many"])
+def test_wrong_usage_exits_with_2(command, capsys):
     with pytest.raises(SystemExit) as caught:
-        main(arguments)
+        call(command)
     assert caught.value.code == 2
     assert "lowswitch" in capsys.readouterr().err
 
 
 def test_a_drowning_bonus_is_a_note(capsys):
-    assert main(["run", *SMALL, "--algorithm", "ucb2-h:c=5"]) == 0
+    assert call(f"run {SMALL} --algorithm ucb2-h:c=5") == 0
     assert capsys.readouterr().err.startswith(
         "note: 100% of the visits had a bonus above the horizon"
     )
@@ -164,23 +136,10 @@ def test_a_drowning_bonus_is_a_note(capsys):
 
 @pytest.mark.usefixtures("interruptible")
 def test_a_run_on_a_terminal_shows_progress_and_an_interrupt_leaves_nothing_behind(tmp_path):
-    arguments = [
-        "run",
-        "--env",
-        "riverswim",
-        "--algorithm",
-        "ucb2-h",
-        "--episodes",
-        "1e9",
-        "--save",
-        "runs.npz",
-        "--plot",
-        "runs.png",
-    ]
+    files = "--save runs.npz --plot runs.png"
+    command = f"-m lowswitch run --env riverswim --algorithm ucb2-h --episodes 1e9 {files}"
     ours, theirs = pty.openpty()
-    process = subprocess.Popen(
-        [sys.executable, "-m", "lowswitch", *arguments], cwd=tmp_path, stderr=theirs
-    )
+    process = subprocess.Popen([sys.executable, *command.split()], cwd=tmp_path, stderr=theirs)
     os.close(theirs)
     seen = b""
     while b"steps/s" not in seen:
@@ -197,16 +156,14 @@ def test_a_run_on_a_terminal_shows_progress_and_an_interrupt_leaves_nothing_behi
 
 
 def test_importing_and_helping_is_light():
-    script = (
-        "import sys, lowswitch, lowswitch.cli; print([m for m in sys.modules if m in ('numba',"
-        " 'scipy', 'matplotlib', 'gymnasium')])"
-    )
-    assert (
-        subprocess.run(
-            [sys.executable, "-c", script], capture_output=True, text=True, check=True
-        ).stdout
-        == "[]\n"
-    )
+    heavy = "{'numba', 'scipy', 'matplotlib', 'gymnasium'}"
+    assert printed(f"import sys, lowswitch.cli\nprint({heavy} & set(sys.modules))") == ["set()"]
+
+
+def printed(script):
+    """The lines that a script prints in a fresh process."""
+    command = [sys.executable, "-c", script]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
 
 
 def test_completion_offers_the_public_names_only():
@@ -214,34 +171,23 @@ def test_completion_offers_the_public_names_only():
     assert "__version__" in dir(ls)
 
 
+LAZY = """
+import sys, lowswitch as ls
+heavy = {"lowswitch.bandits", "lowswitch.concurrent"}
+print(sorted(heavy & set(sys.modules)))
+print({"bandits", "concurrent", "simulate", "__version__"} <= set(dir(ls)))
+ls.concurrent.run, ls.bandits.simulate
+print(sorted(heavy & set(sys.modules)))
+print(hasattr(ls, "nothing"))
+"""
+
+
 def test_bandits_and_machines_are_loaded_when_they_are_used():
-    script = (
-        "import sys, lowswitch as ls\nheavy = {'lowswitch.bandits',"
-        " 'lowswitch.concurrent'}\nprint(sorted(heavy & set(sys.modules)), {'bandits',"
-        " 'concurrent', 'simulate', '__version__'} <= set(dir(ls)))\nls.concurrent.run,"
-        " ls.bandits.simulate\nprint(sorted(heavy & set(sys.modules)), hasattr(ls, 'nothing'))\n"
-    )
-    output = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, check=True
-    ).stdout
-    assert output.splitlines() == ["[] True", "['lowswitch.bandits', 'lowswitch.concurrent'] False"]
+    both = "['lowswitch.bandits', 'lowswitch.concurrent']"
+    assert printed(LAZY) == ["[]", "True", both, "False"]
 
 
 def test_whole_numbers_may_be_written_short(capsys):
-    assert (
-        main(
-            [
-                "run",
-                *SMALL[:2],
-                "--episodes",
-                "1e2",
-                "--seeds",
-                "2",
-                "--algorithm",
-                "ucb-h:c=0.1",
-                "--json",
-            ]
-        )
-        == 0
-    )
+    short = "--env riverswim:states=4,horizon=5 --episodes 1e2 --seeds 2"
+    assert call(f"run {short} --algorithm ucb-h:c=0.1 --json") == 0
     assert json.loads(capsys.readouterr().out)["episodes"] == 100

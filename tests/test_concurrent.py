@@ -26,12 +26,12 @@ from exam import MACHINES, RULES, Kept, same_rounds, same_run, sequential
 from lowswitch import cli, concurrent, storage
 from lowswitch.concurrent import Gymnasium, InProcess, PlayError, Processes, Stop, System
 from lowswitch.envs import gymnasium as bridge
+from lowswitch.history import deployment_gaps, exact_regret
 from lowswitch.kernels import core as kernels
 from lowswitch.kernels.streams import stream_key
 from lowswitch.machines import runner as runner_module
 from lowswitch.machines import state as state_module
 from lowswitch.machines.sources import Tabular, episode_seed, name_of
-from lowswitch.regret import deployment_gaps, exact_regret
 from lowswitch.reproduce.rounds import count_rounds
 
 pytestmark = pytest.mark.filterwarnings(

@@ -12,6 +12,7 @@ from scipy.optimize import linprog
 import lowswitch as ls
 from conftest import PROBLEMS, random_tables
 from lowswitch import storage
+from lowswitch.history import deployment_gaps
 from lowswitch.kernels import core as kernels
 from lowswitch.kernels.arrays import Intervals
 from lowswitch.kernels.streams import stream_key
@@ -24,10 +25,8 @@ from lowswitch.machines.mbie import (
     transition_log,
 )
 from lowswitch.machines.mistakes import mistakes, suboptimal_actions
-from lowswitch.progress import Progress
-from lowswitch.regret import deployment_gaps
+from lowswitch.progress import PieceSize, Progress
 from lowswitch.reproduce.plain import sample, start
-from lowswitch.threads import Pace
 
 # ---- formulas by hand ----------------------------------------------------------------------------
 
@@ -352,8 +351,8 @@ def test_a_run_adds_up(mdp, machines):
 
 def test_the_pieces_of_a_run_do_not_matter(mdp, monkeypatch):
     whole = mbie(mdp, episodes=300, machines=4, c=0.05, seed=7)
-    monkeypatch.setattr(Pace, "__init__", lambda pace, _: setattr(pace, "size", 7))
-    monkeypatch.setattr(Pace, "__exit__", lambda *_: None)
+    monkeypatch.setattr(PieceSize, "__init__", lambda pace, _: setattr(pace, "size", 7))
+    monkeypatch.setattr(PieceSize, "__exit__", lambda *_: None)
     monkeypatch.setattr(sys.modules["lowswitch.machines.mbie"], "_KEPT_CHANGES", 1)
     pieces = mbie(mdp, episodes=300, machines=4, c=0.05, seed=7)
     assert whole.history.changes.tobytes() == pieces.history.changes.tobytes()

@@ -5,7 +5,7 @@ import pytest
 
 import lowswitch as ls
 from conftest import random_tables
-from lowswitch.regret import deployment_gaps
+from lowswitch.history import deployment_gaps
 
 
 def policies_of(history, initial, episodes):

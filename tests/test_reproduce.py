@@ -14,11 +14,11 @@ from conftest import module_of
 from lowswitch.cli import main
 from lowswitch.kernels import core as kernels
 from lowswitch.reproduce import CLAIMS, reproduce
-from lowswitch.reproduce.lab import Lab, Size
+from lowswitch.reproduce.lab import Effort, Lab
 from lowswitch.reproduce.machines import count_rounds
 from lowswitch.reproduce.section import Check, Section
 
-TINY = Size(
+TINY = Effort(
     name="tiny",
     episodes=100_000,
     seeds=2,
@@ -39,7 +39,7 @@ def lab(tmp_path, monkeypatch):
     monkeypatch.setattr(sys.modules["lowswitch.reproduce.mistakes"], "PROBLEMS", LONGER_RIVER)
     monkeypatch.setattr(sys.modules["lowswitch.reproduce.qlearning"], "HORIZONS", (3, 5))
     monkeypatch.setattr(sys.modules["lowswitch.reproduce.pac_claim"], "PROBLEM", RIVER["RiverSwim"])
-    monkeypatch.setattr(sys.modules["lowswitch.reproduce.traffic"], "EPISODES", 100)
+    monkeypatch.setattr(sys.modules["lowswitch.reproduce.messages"], "EPISODES", 100)
     return Lab(tmp_path, TINY)
 
 
@@ -135,7 +135,7 @@ def test_a_swapped_learning_rate_breaks_the_theorems(broken, lab, name):
 
 
 def test_the_page_figures_and_numbers_are_written(lab, tmp_path):
-    sections = list(reproduce(tmp_path, size=TINY, only=["ucb2-h", "errata"]))
+    sections = list(reproduce(tmp_path, effort=TINY, only=["ucb2-h", "errata"]))
     page = (tmp_path / "ucb2-h-errata.html").read_text()
     for section in sections:
         assert f'id="{section.name}"' in page

@@ -10,13 +10,13 @@ import pytest
 
 from lowswitch import History, TabularMDP, concurrent, envs
 from lowswitch.algorithms.recipes import ucb2_hoeffding
-from lowswitch.reproduce.lab import Lab, Size
+from lowswitch.reproduce.lab import Effort, Lab
 from lowswitch.reproduce.machines import count_rounds
+from lowswitch.reproduce.messages import MessageSizes
 from lowswitch.reproduce.mistakes import losing_actions, mistakes
 from lowswitch.reproduce.rounds import _seeds, rounds
-from lowswitch.reproduce.traffic import Traffic
 
-TINY = Size(
+TINY = Effort(
     name="tiny",
     episodes=100_000,
     seeds=1,
@@ -33,7 +33,7 @@ PROBLEMS = {"RiverSwim": "riverswim:states=4,horizon=4"}
 def lab(tmp_path, monkeypatch):
     for module in ("machines", "rounds", "mistakes"):
         monkeypatch.setattr(sys.modules[f"lowswitch.reproduce.{module}"], "PROBLEMS", PROBLEMS)
-    sent = Traffic(
+    sent = MessageSizes(
         "river",
         4,
         4,
@@ -46,7 +46,7 @@ def lab(tmp_path, monkeypatch):
         same=True,
     )
     monkeypatch.setattr(
-        sys.modules["lowswitch.reproduce.rounds"], "measure_traffic", lambda *_, **__: sent
+        sys.modules["lowswitch.reproduce.rounds"], "measure_messages", lambda *_, **__: sent
     )
     return Lab(tmp_path, TINY, progress=False)
 
@@ -121,7 +121,7 @@ def test_a_speed_up_that_does_not_grow_is_found_out(lab, change_runs):
 
 
 def test_workers_that_talk_too_much_are_found_out():
-    sent = Traffic(
+    sent = MessageSizes(
         "river",
         4,
         4,
@@ -198,6 +198,8 @@ def test_mistakes_that_grow_too_fast_in_eps_are_found_out(lab, monkeypatch):
 
 # ---- the laboratory ------------------------------------------------------------------------------
 
+Numbers = dict[str, np.ndarray]
+
 
 def test_each_keeps_the_order_and_computes_once(lab):
     calls = []
@@ -207,7 +209,7 @@ def test_each_keeps_the_order_and_computes_once(lab):
         return {"value": np.array(10 * place)}
 
     for _ in range(2):
-        found = lab.each("numbers", [["a"], ["b"], ["c"]], compute, episodes=1)
+        found = lab.measure_each("numbers", [["a"], ["b"], ["c"]], compute, Numbers, episodes=1)
         assert [int(arrays["value"]) for arrays in found] == [0, 10, 20]
     assert sorted(calls) == [0, 1, 2]
 
@@ -221,11 +223,11 @@ def test_a_wait_shows_a_sign_of_life(tmp_path, capsys, monkeypatch):
             seen.extend(capsys.readouterr().err.split("\r"))
         return {"value": np.array(place)}
 
-    lab.arrays("numbers", ["a"], compute)
+    lab.measure("numbers", ["a"], compute, Numbers)
     assert "numbers ...  0 s" in seen
     seen.clear()
     capsys.readouterr()
-    lab.each("more", [["a"]], compute, episodes=1)
+    lab.measure_each("more", [["a"]], compute, Numbers, episodes=1)
     assert any(
         line.startswith("more  [........................]   0%  0 s  0 of 1 runs") for line in seen
     )
@@ -238,12 +240,9 @@ def test_an_interrupted_part_goes_on(lab):
         return {"value": np.array(place)}
 
     with pytest.raises(KeyboardInterrupt):
-        lab.each("numbers", [["a"], ["b"]], stumble, episodes=1)
-    assert (
-        len(
-            lab.each(
-                "numbers", [["a"], ["b"]], lambda place: {"value": np.array(place)}, episodes=1
-            )
-        )
-        == 2
-    )
+        lab.measure_each("numbers", [["a"], ["b"]], stumble, Numbers, episodes=1)
+
+    def steady(place):
+        return {"value": np.array(place)}
+
+    assert len(lab.measure_each("numbers", [["a"], ["b"]], steady, Numbers, episodes=1)) == 2

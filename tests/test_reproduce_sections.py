@@ -12,7 +12,7 @@ import pytest
 
 from lowswitch import bandits
 from lowswitch.reproduce.bandit_claim import SETTINGS, leading_term, switch_order, ucb2
-from lowswitch.reproduce.lab import Lab, Size
+from lowswitch.reproduce.lab import Effort, Lab
 from lowswitch.reproduce.lower_bound import (
     LEARNERS,
     SIZES,
@@ -24,7 +24,7 @@ from lowswitch.reproduce.lower_bound import (
     where_visited,
 )
 
-TINY = Size(
+TINY = Effort(
     name="tiny",
     episodes=200_000,
     seeds=2,

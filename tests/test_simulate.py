@@ -18,10 +18,9 @@ from conftest import ALGORITHMS, PROBLEMS, random_tables
 from lowswitch import progress as progress_module
 from lowswitch.kernels import core as kernels
 from lowswitch.kernels.streams import stream_key
-from lowswitch.progress import Progress
+from lowswitch.progress import PieceSize, Progress
 from lowswitch.reproduce.plain import play_plain
 from lowswitch.simulate import checkpoints
-from lowswitch.threads import Pace
 
 EPISODES = 1000
 
@@ -83,8 +82,8 @@ def test_a_history_longer_than_its_buffer(monkeypatch):
 @pytest.mark.parametrize("name", ["ucb2-h", "q-whole", "stage-q-budget", "mvp", "mixture"])
 def test_the_pieces_of_a_run_do_not_matter(mdp, name, size, monkeypatch):
     whole = ls.simulate(mdp, ALGORITHMS[name], episodes=EPISODES, seeds=2)
-    monkeypatch.setattr(Pace, "__init__", lambda pace, _: setattr(pace, "size", size))
-    monkeypatch.setattr(Pace, "__exit__", lambda *_: None)
+    monkeypatch.setattr(PieceSize, "__init__", lambda pace, _: setattr(pace, "size", size))
+    monkeypatch.setattr(PieceSize, "__exit__", lambda *_: None)
     same(whole, ls.simulate(mdp, ALGORITHMS[name], episodes=EPISODES, seeds=2))
 
 

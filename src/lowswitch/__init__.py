@@ -25,11 +25,9 @@ from lowswitch.algorithms.recipes import (
     ucrl2,
 )
 from lowswitch.frontier import Frontier, frontier
-from lowswitch.history import History
+from lowswitch.history import History, PacPolicy, deployment_gaps, exact_regret
 from lowswitch.learner import BonusWarning, Learner
-from lowswitch.pac import PacPolicy
 from lowswitch.problems.mdp import TabularMDP, rescale
-from lowswitch.regret import deployment_gaps, exact_regret
 from lowswitch.report import plot
 from lowswitch.simulate import Runs, load, simulate
 

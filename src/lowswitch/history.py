@@ -1,18 +1,29 @@
-"""The deployment history: the list of row changes that says everything about a run."""
+"""The deployment history: the list of row changes that says everything about a run.
+
+Its switching costs, its exact regret and the PAC policy, the mixture of all policies of a run, are
+functions of this list.
+"""
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+
+from lowswitch import storage
+from lowswitch.checks import require_count
+from lowswitch.kernels.arrays import Account, Evaluation
+from lowswitch.problems.mdp import TabularMDP, aligned_zeros
 
 
 @dataclass(frozen=True, eq=False)
 class History:
     """Row changes in order: after `episode` (counted from 0), row (`step`, `state`) plays `action`.
 
-    Where mixtures of policies are deployed a row has an action for each of the `members`, and is
-    listed when any of them changed.
+    A mixture of policies has an action for each of its `members` in every row. A row of it is
+    listed when any of these actions changed.
     """
 
     changes: np.ndarray  # [n, 3 + members]  episode, step, state, action of each member
@@ -40,8 +51,9 @@ class History:
 
     @property
     def local_switches(self) -> int:
-        """N_sw: the number of row changes; of mixtures those that changed how often each action is
-        played.
+        """N_sw: the number of row changes.
+
+        A row of a mixture counts when it changed how often each action is played.
         """
         return int(np.count_nonzero(self.switched))
 
@@ -50,17 +62,14 @@ class History:
         """Which row changes are local switches."""
         if self.members == 1:
             return np.ones(len(self.changes), dtype=bool)
-        laws = np.sort(
-            self.changes[:, 3:], axis=1
-        )  # how many members play each action, and not which
+        # sorted, they say how many members play each action, and not which members
+        laws = np.sort(self.changes[:, 3:], axis=1)
         order = np.lexsort((np.arange(len(laws)), self.state, self.step))
         rows, laws = self.changes[order, 1:3], laws[order]
-        first = np.append(True, (rows[1:] != rows[:-1]).any(axis=1))[
-            : len(rows)
-        ]  # the first change of a row parts its members
-        moved = np.append(True, (laws[1:] != laws[:-1]).any(axis=1))[: len(rows)]
-        switched = np.zeros(len(rows), dtype=bool)
-        switched[order] = first | moved
+        switched = np.ones(len(rows), dtype=bool)  # also at the first change of each row
+        same_row = (rows[1:] == rows[:-1]).all(axis=1)
+        same_law = (laws[1:] == laws[:-1]).all(axis=1)
+        switched[order[1:]] = ~(same_row & same_law)
         return switched
 
     @property
@@ -73,3 +82,179 @@ class History:
 
     def __repr__(self) -> str:
         return f"History({self.local_switches} switches, {self.deployments} deployments)"
+
+
+# ---- exact regret --------------------------------------------------------------------------------
+
+
+def evaluation_of(
+    mdp: TabularMDP, policies: np.ndarray, *, wanted: bool = True
+) -> tuple[Evaluation, float]:
+    """The exact values of the policies [members, H, S] of a mixture, ready to follow their changes,
+    and how far the mixture is below the optimum under the start law.
+    """
+    from lowswitch.kernels import core as kernels
+
+    members, H, S = policies.shape
+    width = H * mdp.model.width
+    mass = aligned_zeros(members * width if wanted else 0)
+    for m in range(members if wanted else 0):
+        mass[m * width : m * width + S] = mdp.start_law
+    evaluation = Evaluation(
+        wanted=wanted,
+        H=H,
+        S=S,
+        A=mdp.actions,
+        members=members,
+        best=0.0,
+        optimal=mdp.unit_optimal_values[0] if wanted else np.zeros(0),
+        policy=np.zeros(policies.size if wanted else 0, dtype=np.int64),
+        origins=np.zeros(policies.size if wanted else 0, dtype=np.uint64),
+        mass=mass,
+    )
+    if not wanted:
+        return evaluation, 0.0
+    kernels.put_policies(
+        mdp.model, evaluation, np.repeat(mdp.optimal_policy[None], members, axis=0)
+    )
+    evaluation = evaluation._replace(best=kernels.policy_value(mdp.model, evaluation))
+    kernels.put_policies(mdp.model, evaluation, np.ascontiguousarray(policies, dtype=np.int64))
+    return evaluation, evaluation.best - kernels.policy_value(mdp.model, evaluation)
+
+
+def exact_regret(mdp: TabularMDP, history: History, *, episodes: int, initial: Any) -> float:
+    """The regret of `episodes` episodes that began with the policy `initial` [H, S] and changed it
+    as the history says.
+    """
+    from lowswitch.kernels import core as kernels
+
+    require_count("episodes", episodes)
+    changes = checked_changes(mdp, history)
+    if len(changes) and changes[-1, 0] >= episodes:
+        raise ValueError(
+            f"the history changes the policy after episode {changes[-1, 0]}, beyond the {episodes}"
+            " episodes given"
+        )
+    require_starts(mdp, episodes)
+    evaluation, gap = evaluation_of(
+        mdp, np.repeat(mdp.checked_policy(initial)[None], history.members, axis=0)
+    )
+    account = fresh_account(gap, np.array([episodes]))
+    kernels.settle(mdp.model, evaluation, account, changes, len(changes), episodes)
+    return float(mdp.scale.to_regret(account.regret[0]))
+
+
+def deployment_gaps(mdp: TabularMDP, history: History, *, initial: Any) -> np.ndarray:
+    """How far each deployed policy is below the optimum under the start law: [deployments + 1].
+
+    The first is the policy `initial` [H, S], the others follow the deployments.
+    """
+    from lowswitch.kernels import core as kernels
+
+    changes = checked_changes(mdp, history)
+    evaluation, _ = evaluation_of(
+        mdp, np.repeat(mdp.checked_policy(initial)[None], history.members, axis=0)
+    )
+    gaps = np.zeros(history.deployments + 1)
+    kernels.fill_gaps(mdp.model, evaluation, changes, gaps)
+    return np.asarray(mdp.scale.to_regret(gaps))
+
+
+def fresh_account(gap: float, checkpoints: np.ndarray) -> Account:
+    """An account of no episodes yet, for a first policy that is this far below the optimum."""
+    return Account(
+        regret=np.array([0.0, gap]),
+        position=np.zeros(2, dtype=np.int64),
+        checkpoints=checkpoints,
+        curve=np.full(len(checkpoints), np.nan),
+    )
+
+
+def checked_changes(mdp: TabularMDP, history: History) -> np.ndarray:  # [n, 3 + members]
+    """The row changes of a history, once they are known to be in order and to fit the problem."""
+    changes = np.asarray(history.changes)
+    if changes.ndim != 2 or changes.shape[1] < 4 or not np.issubdtype(changes.dtype, np.integer):
+        raise ValueError(
+            "a history is integers [n, 4] (episode, step, state, action), or one action more for"
+            f" each further member of a mixture, not {changes.dtype} of {changes.shape}"
+        )
+    if len(changes) and (changes[0, 0] < 0 or (np.diff(changes[:, 0]) < 0).any()):
+        raise ValueError("the episodes of a history must not decrease, from 0 on; sort its changes")
+    columns = {
+        "step": (changes[:, 1], mdp.horizon),
+        "state": (changes[:, 2], mdp.states),
+        "action": (changes[:, 3:], mdp.actions),
+    }
+    for name, (values, size) in columns.items():
+        if len(values) and not (values.min() >= 0 and values.max() < size):
+            raise ValueError(
+                f"the {name}s of a history must be 0 to {size - 1}, not {values.min()} to"
+                f" {values.max()}"
+            )
+    return np.array(changes, dtype=np.int64, order="C")
+
+
+def require_starts(mdp: TabularMDP, episodes: int) -> None:
+    """Refuse a start sequence that ends before the last episode."""
+    if 0 < len(mdp.start_sequence) < episodes:
+        raise ValueError(
+            f"the start sequence has {len(mdp.start_sequence)} states for {episodes} episodes;"
+            " lengthen it, for instance with numpy.resize, or play fewer episodes"
+        )
+
+
+# ---- the PAC policy ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class PacPolicy:
+    """The uniform mixture of all policies of a run: Bai et al. 2019, Corollary 4.
+
+    To play it, draw one of the policies of the `episodes` episodes, each with the same
+    probability. Its value is the average of their values, so that under a start law it is regret /
+    K below the optimum. It holds the first policy and the row changes: its memory grows with the
+    switches, not with K.
+    """
+
+    initial: np.ndarray  # [H, S]
+    history: History
+    episodes: int
+
+    @property
+    def weights(self) -> np.ndarray:  # [deployments + 1]
+        """The probability of the first policy and of the one after each deployment."""
+        ends = np.append(np.unique(self.history.episode) + 1, self.episodes)
+        return np.diff(ends, prepend=0) / self.episodes
+
+    def policy(self, episode: int) -> np.ndarray:  # [H, S], or [members, H, S]
+        """The policy, or the mixture of policies, that was deployed in an episode."""
+        if not 0 <= episode < self.episodes:
+            raise ValueError(f"episode must be 0 to {self.episodes - 1}, not {episode!r}")
+        mixture = np.repeat(self.initial[None], self.history.members, axis=0)
+        _, steps, states, *actions = self.history.changes[self.history.episode < episode].T
+        mixture[:, steps, states] = actions  # of several changes of a row the last one stays
+        return mixture[0] if self.history.members == 1 else mixture
+
+    def sample(self, generator: np.random.Generator) -> np.ndarray:  # [H, S]
+        """A policy to play for one episode."""
+        policy = self.policy(int(generator.integers(self.episodes)))
+        return policy if policy.ndim == 2 else np.asarray(policy[generator.integers(len(policy))])
+
+    def evaluate(self, mdp: TabularMDP) -> float:
+        """The exact value under the start law."""
+        gaps = deployment_gaps(mdp, self.history, initial=self.initial)
+        return mdp.optimal_value() - float(self.weights @ gaps)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the mixture; `PacPolicy.load` reads it back."""
+        storage.save(path, "pac policy", self)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> PacPolicy:
+        """Read the mixture that `save` wrote."""
+        return storage.load(path, "pac policy", cls)
+
+    def __repr__(self) -> str:
+        return (
+            f"PacPolicy(of {self.episodes:,} episodes, {self.history.deployments + 1:,} policies)"
+        )

@@ -1,18 +1,75 @@
-"""One line on a terminal that says how far long work is; silence elsewhere."""
+"""Long work: pieces short enough to look up between them, threads, and a line that says how far it
+is.
+"""
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from typing import Any
 
 LOADING = "loading the kernels; the very first run compiles them for some seconds ..."
 _BAR = 24
 _TICK_SECONDS = 1.0
+_PIECE_SECONDS = 0.1
+
+
+# ---- pieces and threads --------------------------------------------------------------------------
+
+
+def cores() -> int:
+    """How many cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+class PieceSize:
+    """How large the next piece of some work should be.
+
+    Each piece runs inside `with piece_size`; the size doubles until a piece takes about a tenth of
+    a second.
+    """
+
+    def __init__(self, size: int) -> None:
+        self.size = max(1, size)
+
+    def __enter__(self) -> None:
+        self._begin = time.perf_counter()
+
+    def __exit__(self, *_: object) -> None:
+        if time.perf_counter() - self._begin < _PIECE_SECONDS / 2:
+            self.size *= 2
+
+
+def run_all(
+    works: Sequence[Callable[[threading.Event], None]], *, workers: int, look_up: Callable[[], None]
+) -> None:
+    """Run all works on this many threads and call `look_up` now and then.
+
+    An interrupt or an error sets the event that every work is given, and which must stop it.
+    """
+    stop = threading.Event()
+    with ThreadPoolExecutor(min(workers, len(works))) as pool:
+        pending = {pool.submit(work, stop) for work in works}
+        try:
+            while pending:
+                done, pending = wait(pending, timeout=_PIECE_SECONDS)
+                for future in done:
+                    future.result()
+                look_up()
+        except BaseException:
+            stop.set()
+            for future in pending:
+                future.cancel()
+            raise
+
+
+# ---- the line on a terminal ----------------------------------------------------------------------
 
 
 def needs_loading(kernel: Any) -> bool:
@@ -21,8 +78,9 @@ def needs_loading(kernel: Any) -> bool:
 
 
 class Progress:
-    """A bar with a rate and the time left, redrawn in place; a context manager that clears its
-    line.
+    """A bar with a rate and the time left, redrawn in place on a terminal and silent elsewhere.
+
+    It is a context manager, which clears its line at the end.
     """
 
     def __init__(self, total: int, *, unit: str, show: bool | None = None, label: str = "") -> None:
@@ -38,28 +96,26 @@ class Progress:
         self._draw("")
 
     def note(self, text: str) -> None:
-        """Say what is being waited for."""
+        """Say what the user is waiting for."""
         self._draw(f"{self.label}  {text}")
 
     def start(self, done: int = 0) -> None:
-        """All is loaded: the clock starts, with so much done by an earlier call."""
+        """Start the clock once all is loaded; an earlier call may have done some of the work."""
         self.begin, self.before = time.perf_counter(), done
         self.update(done)
 
     def update(self, done: int, also: str = "") -> None:
-        """Say how much is done, and what else."""
+        """Say how much is done, and add a text of one's own."""
         if not self.show:
             return
         elapsed, new = time.perf_counter() - self.begin, done - self.before
         filled = _BAR * done // self.total
         bar = "#" * filled + "." * (_BAR - filled)
-        pace = (
-            f"{short(new / elapsed)} {self.unit}/s  {duration(elapsed * (self.total - done) / new)}"
-            " left"
-            if new
-            else duration(elapsed)
-        )
-        body = f"[{bar}] {done / self.total:4.0%}  {pace}{also}"
+        speed = duration(elapsed)
+        if new:
+            left = duration(elapsed * (self.total - done) / new)
+            speed = f"{short(new / elapsed)} {self.unit}/s  {left} left"
+        body = f"[{bar}] {done / self.total:4.0%}  {speed}{also}"
         wide = len(self.label) + 2 + len(body) >= shutil.get_terminal_size().columns
         self._draw(body if wide else f"{self.label}  {body}")
 
@@ -73,7 +129,7 @@ class Progress:
 
 @contextmanager
 def waiting(label: str, *, show: bool | None = None) -> Iterator[None]:
-    """The seconds so far, for work that has no measure of its own."""
+    """Show the seconds so far, for work that cannot say how much of it is done."""
     done = threading.Event()
     with Progress(1, unit="", show=show, label=label) as bar:
         clock = threading.Thread(target=_count_seconds, args=(bar, done), daemon=True)
@@ -91,14 +147,14 @@ def _count_seconds(bar: Progress, done: threading.Event) -> None:
 
 
 def short(rate: float) -> str:
-    """A rate to two or three digits."""
+    """A rate, to two or three digits."""
     if rate < 100:
         return f"{rate:.1f}"
     return f"{rate / 1e6:.1f} M" if rate >= 1e6 else f"{rate / 1e3:.1f} k"
 
 
 def duration(seconds: float) -> str:
-    """A time in its natural unit."""
+    """A time, in the unit that suits it."""
     if seconds < 120:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"

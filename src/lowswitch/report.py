@@ -1,4 +1,4 @@
-"""Results to tables and figures: pure functions of data."""
+"""Tables and figures of results: pure functions of data."""
 
 from __future__ import annotations
 
@@ -18,32 +18,25 @@ from lowswitch.theory import rounds_bound
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+    from matplotlib.figure import Figure, FigureBase
 
     from lowswitch.concurrent import ConcurrentRun, MbieRun
     from lowswitch.simulate import Runs
 
-COLOURS = (
-    "#0072B2",
-    "#D55E00",
-    "#009E73",
-    "#CC79A7",
-    "#E69F00",
-    "#56B4E9",
-    "#000000",
-)  # Okabe and Ito: told apart by all eyes
+# Okabe and Ito's colours, which all eyes can tell apart
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 DASHES = ("-", "--", "-.", ":")
 BAND = (0.1, 0.9)  # quantiles over the seeds
 
-_CHARACTER, _HANDLE = (
-    0.087,
-    0.7,
-)  # inches: a letter of 10 points, and the line before a name of the legend with the gap after it
+_CHARACTER = 0.087  # inches: the width of a letter of 10 points
+_HANDLE = 0.7  # inches: the line before a name in a legend, with the gap after it
 _PANEL = 36  # characters above a panel that stay clear of the next one
-_LINE = 0.22  # inches: a line of the legend or of a title
+_LINE = 0.22  # inches: the height of a line of the legend or of a title
 
 FORMATS = (".png", ".svg", ".pdf")
-PANELS = {  # title and unit
+
+# what is drawn, with its title and its unit
+PANELS = {
     "regret": ("regret", "reward lost so far"),
     "local_switches": ("local switches", "row changes so far"),
     "deployments": ("deployments", "policy changes so far"),
@@ -71,7 +64,7 @@ def mean_and_interval(values: np.ndarray) -> str:
 
 
 def means(**costs: np.ndarray) -> str:
-    """`regret 1,796, local switches 7,008`: the means in words, for one line."""
+    """The means in words, such as `regret 1,796, local switches 7,008`."""
     texts = {
         name.replace("_", " "): mean_and_interval(np.array([values.mean()]))
         for name, values in costs.items()
@@ -91,7 +84,7 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def summary(runs: Mapping[str, Runs]) -> str:
-    """A line for each, with 95 % intervals over the seeds."""
+    """A table with a line for each of the runs and 95 % intervals over the seeds."""
     rows = [
         [
             label,
@@ -110,25 +103,22 @@ def summary(runs: Mapping[str, Runs]) -> str:
 def heading(run: Runs) -> str:
     """The size of the problem and of the experiment, in words."""
     alone = len(run.seeds) == 1
-    seeds, means = (
-        ("one seed", "") if alone else (f"{len(run.seeds)} seeds", "; means with 95 % intervals")
-    )
-    size = f"S = {run.states}, A = {run.actions}, H = {run.horizon}"
-    return (
-        f"{size}; {run.episodes:,} episodes, {seeds}, optimal value {run.optimal_value:.4f}{means}"
-    )
+    seeds = "one seed" if alone else f"{len(run.seeds)} seeds"
+    means = "" if alone else "; means with 95 % intervals"
+    size = f"S = {run.states}, A = {run.actions}, H = {run.horizon}; {run.episodes:,} episodes"
+    return f"{size}, {seeds}, optimal value {run.optimal_value:.4f}{means}"
 
 
 def rounds_summary(run: ConcurrentRun) -> str:
     """What M machines played, kept and threw away, and what it cost, a line each."""
-    bound = (
-        ", at most"
-        f" {rounds_bound(K=run.kept, M=run.machines, deployments=int(run.deployments[0])):,.0f} ="
-        " N_gl + 1 + K/M"
-    )
-    ended = (
-        "" if run.stopped == "episodes" else f" of {run.planned:,}, stopped by its {run.stopped}"
-    )
+    rounds, ended, regret = f"{run.rounds:,}", "", "unknown: the source has no tables"
+    if run.rule == "switch":
+        bound = rounds_bound(K=run.kept, M=run.machines, deployments=int(run.deployments[0]))
+        rounds += f", at most {bound:,.0f} = N_gl + 1 + K/M"
+    if run.stopped != "episodes":
+        ended = f" of {run.planned:,}, stopped by its {run.stopped}"
+    if not math.isnan(run.regret[0]):
+        regret = f"{run.regret[0]:,.2f}"
     lines = {
         "problem": _problem(run),
         "algorithm": f"{run.algorithm}, seed {run.seeds[0]}",
@@ -137,22 +127,17 @@ def rounds_summary(run: ConcurrentRun) -> str:
             f"{run.kept:,} kept{ended}; {run.thrown_away:,} of {run.played:,} played were thrown"
             " away"
         ),
-        "rounds": f"{run.rounds:,}" + (bound if run.rule == "switch" else ""),
+        "rounds": rounds,
         "speed-up": f"{run.speed_up:.1f} episodes a round",
-        "regret": (
-            "unknown: the source has no tables"
-            if math.isnan(run.regret[0])
-            else f"{run.regret[0]:,.2f}"
-        ),
+        "regret": regret,
         "earned": f"{run.earned:,.2f}, {run.earned / max(1, run.kept):.4f} an episode",
         "switches": f"{run.local_switches[0]:,} local, {run.deployments[0]:,} deployments",
     }
     if run.bytes_sent:
-        traffic = (
-            f"{run.bytes_sent / run.rounds:,.0f} bytes sent and"
-            f" {run.bytes_received / run.rounds:,.0f} received a round"
+        sent, received = run.bytes_sent / run.rounds, run.bytes_received / run.rounds
+        lines["workers"] = (
+            f"{sent:,.0f} bytes sent and {received:,.0f} received a round; {run.lost} lost"
         )
-        lines["workers"] = f"{traffic}; {run.lost} lost"
     parts = ", ".join(f"{name} {seconds:.2f}" for name, seconds in run.parts.items() if seconds)
     lines["wall time"] = f"{run.seconds:.2f} s ({parts})"
     return _lines(lines)
@@ -180,7 +165,7 @@ def _problem(run: ConcurrentRun | MbieRun) -> str:
 
 
 def _lines(lines: Mapping[str, str]) -> str:
-    """Names to the left of what there is to say of them."""
+    """Each name on a line of its own, with its text to the right of it."""
     return "\n".join(f"{name:11}{text}" for name, text in lines.items())
 
 
@@ -192,13 +177,9 @@ def versus(runs: Mapping[str, Runs], baselines: Mapping[str, str]) -> str:
         other = runs[baselines[label]] if label in baselines else None
         cells.append("" if other is None else f"{run.regret.mean() / other.regret.mean() - 1:+.1%}")
         for name in ("local_switches", "deployments"):
-            values = getattr(run, name)
-            cells.append(f"{values.mean():,.0f}")
-            cells.append(
-                ""
-                if other is None
-                else f"{getattr(other, name).mean() / values.mean():,.1f} x fewer"
-            )
+            few = getattr(run, name).mean()
+            many = None if other is None else getattr(other, name).mean()
+            cells += [f"{few:,.0f}", "" if many is None else f"{many / few:,.1f} x fewer"]
         rows.append(cells)
     return table(
         ["algorithm", "regret", "vs every visit", "local switches", "", "deployments", ""], rows
@@ -206,15 +187,16 @@ def versus(runs: Mapping[str, Runs], baselines: Mapping[str, str]) -> str:
 
 
 def plot(several: Any, *, path: str | os.PathLike[str] | None = None, title: str = "") -> Figure:
-    """Draw regret, local switches and deployments against episodes: the mean, and a band from the
-    10 % to the 90 % quantile of the seeds.
+    """Draw regret, local switches and deployments against episodes.
 
-    `several` is a mapping of labels to runs, a sequence of runs, or one.
+    A line is the mean over the seeds, and a band reaches from their 10 % to their 90 % quantile.
+    `several` is a mapping of labels to runs, a sequence of runs, or one of them.
     """
     return plot_grid({title: labelled(several)}, path=path)
 
 
 def labelled(several: Any) -> dict[str, Runs]:
+    """Runs by their labels, which are the names of the algorithms where none are given."""
     if isinstance(several, Mapping):
         return dict(several)
     sequence = several if isinstance(several, Sequence) else [several]
@@ -233,7 +215,7 @@ def labelled(several: Any) -> dict[str, Runs]:
 def plot_grid(
     problems: Mapping[str, Mapping[str, Runs]], *, path: str | os.PathLike[str] | None = None
 ) -> Figure:
-    """A row of panels for each problem, and one legend for all, a name a line where they are long.
+    """Draw a row of panels for each problem, and one legend for all.
 
     A regret that no run knows has no panel.
     """
@@ -268,8 +250,9 @@ def plot_grid(
 def _before_panel_names(
     figure: Figure, title: str, width: float, *, alone: bool
 ) -> tuple[str, int]:
-    """What stands before the names of a row's panels, and the lines it takes; a long title has its
-    own, of a row alone once for all.
+    """The text before the names of a row's panels, and how many more lines it needs.
+
+    A long title has lines of its own: above each panel, or above the figure if there is one row.
     """
     longest = max(len(words) for words, _ in PANELS.values())
     if not title or len(title) + 2 + longest <= _PANEL:
@@ -283,26 +266,24 @@ def _before_panel_names(
 
 
 def _draw_legend(figure: Figure, axes: Axes, width: float) -> int:
-    """The legend below all panels, in up to four columns if that fits, else a name a line; return
-    how many lines it has beyond two.
+    """Draw the legend below all panels; return how many lines it has beyond two.
+
+    It has up to four columns if they fit, and else a name a line.
     """
     handles, labels = axes.get_legend_handles_labels()
-    columns = max(
-        1, min(4, len(labels))
-    )  # matplotlib leaves out a label that is empty or begins with _
+    columns = max(1, min(4, len(labels)))  # matplotlib may leave out all labels
     if columns * (_HANDLE + _CHARACTER * max(map(len, labels), default=0)) > width:
-        columns, labels = (
-            1,
-            [wrapped(label, int((width - _HANDLE) / _CHARACTER)) for label in labels],
-        )
+        columns = 1
+        labels = [wrapped(label, int((width - _HANDLE) / _CHARACTER)) for label in labels]
     figure.legend(handles, labels, loc="outside lower center", ncols=columns, frameon=False)
     lines: int = sum(1 + label.count("\n") for label in labels)
     return max(0, math.ceil(lines / columns) - 2)
 
 
 def wrapped(text: str, width: int) -> str:
-    """The text on lines of about `width` characters, broken after commas and spaces, or anywhere in
-    a longer word.
+    """The text on lines of at most `width` characters.
+
+    Lines are broken after commas and spaces, or anywhere in a longer word.
     """
     lines = [""]
     for piece in re.findall(rf"[^, ]{{1,{width}}}[, ]*|[, ]+", text):
@@ -313,30 +294,52 @@ def wrapped(text: str, width: int) -> str:
 
 
 def _known(run: Runs, name: str) -> bool:
-    """Whether a curve has anything to draw: nobody knows the regret where there are no tables."""
+    """Whether there is a curve to draw: without tables nobody knows the regret."""
     return name != "regret" or not np.isnan(run.curves.regret).all()
 
 
 def _draw_panel(axes: Axes, runs: Mapping[str, Runs], name: str) -> None:
     for i, (label, run) in enumerate(runs.items()):
-        curves: np.ndarray = getattr(run.curves, name)
-        colour = COLOURS[i % len(COLOURS)]
-        low, high = np.quantile(curves, BAND, axis=0)
-        axes.fill_between(run.curves.episodes, low, high, alpha=0.2, linewidth=0, color=colour)
-        axes.plot(
-            run.curves.episodes,
-            curves.mean(axis=0),
-            DASHES[i % len(DASHES)],
-            label=label,
-            linewidth=1.6,
-            color=colour,
-        )
+        draw_band(axes, run.curves.episodes, getattr(run.curves, name), i, label)
     drawn = any(np.nanmax(getattr(run.curves, name), initial=0) > 0 for run in runs.values())
     dress(axes, log="xy" if drawn else "x")
 
 
+def draw_band(axes: Axes, times: np.ndarray, curves: np.ndarray, i: int, label: str) -> None:
+    """Draw curves [runs, C] as the i-th line, which is their mean, and a band of quantiles."""
+    style = line_style(i)
+    low, high = np.quantile(curves, BAND, axis=0)
+    axes.fill_between(times, low, high, alpha=0.2, linewidth=0, color=style["color"])
+    axes.plot(times, curves.mean(axis=0), label=label, linewidth=1.6, **style)
+
+
+def line_style(i: int) -> dict[str, Any]:
+    """The colour and the dashes of the i-th line."""
+    return {"color": COLOURS[i % len(COLOURS)], "linestyle": DASHES[i % len(DASHES)]}
+
+
+def positive(values: Any) -> np.ndarray:
+    """The values that a logarithmic axis can show, and NaN for the others."""
+    return np.where(np.asarray(values) > 0, values, np.nan)
+
+
+def blank_figure(width: float, height: float) -> Figure:
+    """A figure of so many inches that makes room for what is drawn beside its panels."""
+    from matplotlib.figure import Figure
+
+    return Figure(figsize=(width, height), layout="constrained")
+
+
+def legend_below(figure: FigureBase, axes: Axes, *, columns: int, **options: Any) -> None:
+    """Draw the legend of one panel below all of them."""
+    handles, labels = axes.get_legend_handles_labels()
+    figure.legend(
+        handles, labels, loc="outside lower center", ncols=columns, frameon=False, **options
+    )
+
+
 def dress(axes: Axes, *, log: str = "") -> None:
-    """The look of every panel: logarithmic axes where asked for, a light grid, no box."""
+    """Give a panel the look of all: a light grid, no box, and logarithmic axes where asked for."""
     for name in log:
         getattr(axes, f"set_{name}scale")("log")
     axes.grid(which="major", alpha=0.25)
@@ -344,23 +347,21 @@ def dress(axes: Axes, *, log: str = "") -> None:
 
 
 def count_from_one(axes: Axes, name: str, most: int) -> None:
-    """Let a logarithmic axis, x or y, reach from 1 to the most, with powers of ten as plain
-    numbers.
-    """
+    """Let a logarithmic axis, x or y, reach from 1 to the most, and label it with plain numbers."""
     ticks = [10**power for power in range(int(math.log10(most)) + 1)]
     getattr(axes, f"set_{name}ticks")(ticks, [f"{tick:,}" for tick in ticks])
     getattr(axes, f"set_{name}lim")(0.8, 1.25 * most)
 
 
 def save_figure(figure: Figure, path: str | os.PathLike[str]) -> None:
-    """Write a figure in the format of its name's ending."""
+    """Write a figure in the format that the ending of its name says."""
     require_figure_path(path)
     with storage.replacing(path) as file:
         figure.savefig(file, format=Path(path).suffix[1:], dpi=150)
 
 
 def require_figure_path(path: str | os.PathLike[str]) -> None:
-    """Say before the work what would make drawing fail after it."""
+    """Refuse, before the work, a name under which no figure could be written after it."""
     if Path(path).suffix not in FORMATS:
         raise ValueError(f"a figure's name must end in {', '.join(FORMATS)}, not {str(path)!r}")
     if importlib.util.find_spec("matplotlib") is None:

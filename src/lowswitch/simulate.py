@@ -1,4 +1,4 @@
-"""Many seeds of one algorithm on one problem: results and curves."""
+"""Many seeds of one algorithm on one problem: what they cost, at the end and along the way."""
 
 from __future__ import annotations
 
@@ -14,27 +14,23 @@ import numpy as np
 from lowswitch import storage
 from lowswitch.algorithms.parts import Algorithm, require_algorithm
 from lowswitch.checks import checked_seeds, require_count
-from lowswitch.history import History
+from lowswitch.history import History, PacPolicy, evaluation_of, fresh_account, require_starts
 from lowswitch.kernels.arrays import Log
 from lowswitch.kernels.streams import stream_key
 from lowswitch.learner import warn_if_loud
 from lowswitch.learners import Family, Size, family_of
 from lowswitch.problems.mdp import TabularMDP, require_mdp
-from lowswitch.progress import LOADING, Progress, needs_loading
-from lowswitch.regret import evaluation_of, fresh_account, require_starts
-from lowswitch.threads import Pace, cores, run_all
+from lowswitch.progress import LOADING, PieceSize, Progress, cores, needs_loading, run_all
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-    from lowswitch.pac import PacPolicy
 
 _LOGGED_CHANGES = 2**11  # few enough to stay in the cache until their regret is known
 _KEPT_CHANGES = 2**16
 
 
 class Curves(NamedTuple):
-    """The costs along a run, at about 200 log-spaced episodes."""
+    """What each run had cost after about 200 log-spaced numbers of episodes."""
 
     episodes: np.ndarray  # [C]
     regret: np.ndarray  # [seeds, C]
@@ -44,8 +40,9 @@ class Curves(NamedTuple):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Runs:
-    """What the runs of one algorithm on one problem cost; regret is exact and in the problem's
-    reward units.
+    """What the runs of one algorithm on one problem cost.
+
+    Regret is exact and in the problem's reward units.
     """
 
     algorithm: Algorithm
@@ -58,9 +55,8 @@ class Runs:
     regret: np.ndarray  # [seeds]
     local_switches: np.ndarray  # [seeds]
     deployments: np.ndarray  # [seeds]
-    triggers: (
-        np.ndarray
-    )  # [seeds]  visits at which a row, and episodes after which all rows, might have changed
+    # visits at which a row might have changed, and episodes after which all rows might have
+    triggers: np.ndarray  # [seeds]
     loud_share: np.ndarray  # [seeds]  share of visits whose bonus was above H
     curves: Curves
     initial: np.ndarray  # [H, S]  deployed at the beginning
@@ -70,10 +66,8 @@ class Runs:
 
     def __repr__(self) -> str:
         seeds = f"{len(self.seeds):,} seed{'s' * (len(self.seeds) > 1)}"
-        return (
-            f"Runs({self.algorithm}, {self._size}, {self.episodes:,} episodes, {seeds},"
-            f" {self._means})"
-        )
+        size = f"{self._size}, {self.episodes:,} episodes, {seeds}"
+        return f"Runs({self.algorithm}, {size}, {self._means})"
 
     @property
     def _size(self) -> str:
@@ -89,7 +83,7 @@ class Runs:
 
     @property
     def steps_per_second(self) -> float:
-        """Of all threads together, compilation left out."""
+        """The steps that all threads together made in a second, without the compilation."""
         return self.episodes * self.horizon * len(self.seeds) / self.seconds
 
     def summary(self) -> None:
@@ -106,8 +100,6 @@ class Runs:
 
     def pac_policy(self, seed: int) -> PacPolicy:
         """The uniform mixture of all policies that the run of this seed deployed."""
-        from lowswitch.pac import PacPolicy
-
         if self.history is None:
             raise ValueError(
                 "a PAC policy needs the deployment history; run simulate with history=True"
@@ -137,57 +129,16 @@ class Runs:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the results with their configuration; `lowswitch.load` reads them back."""
-        storage.write(path, "runs", *self._members())
-
-    def _members(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        """The facts and the arrays of a file."""
-        facts = {name: getattr(self, name) for name in _FACTS} | {
-            "algorithm": self.algorithm.to_dict()
-        }
-        arrays = {name: getattr(self, name) for name in _ARRAYS}
-        arrays |= {f"curve_{name}": array for name, array in self.curves._asdict().items()}
-        if self.history is not None:
-            arrays["history"] = np.concatenate([part.changes for part in self.history])
-            arrays["history_ends"] = np.cumsum([len(part) for part in self.history])
-        return facts, arrays
-
-
-_FACTS = ("horizon", "states", "actions", "episodes", "optimal_value", "seconds")
-_ARRAYS = (
-    "seeds",
-    "regret",
-    "local_switches",
-    "deployments",
-    "triggers",
-    "loud_share",
-    "initial",
-    "policy",
-)
+        storage.save(path, "runs", self)
 
 
 def load(path: str | os.PathLike[str]) -> Runs:
-    """The runs saved in a file."""
-    with storage.reading(path, "runs") as (facts, arrays):
-        return Runs(**fields_of_runs(facts, arrays))
-
-
-def fields_of_runs(facts: dict[str, Any], arrays: dict[str, Any]) -> dict[str, Any]:
-    """What a `Runs` is made of, from the members of a file."""
-    history = None
-    if "history" in arrays:
-        history = tuple(
-            History(part) for part in np.split(arrays["history"], arrays["history_ends"][:-1])
-        )
-    return {
-        "algorithm": Algorithm.from_dict(facts["algorithm"]),
-        "curves": Curves(*(arrays[f"curve_{name}"] for name in Curves._fields)),
-        "history": history,
-        **{name: facts[name] for name in _FACTS},
-        **{name: arrays[name] for name in _ARRAYS},
-    }
+    """Read the runs that `Runs.save` wrote."""
+    return storage.load(path, "runs", Runs)
 
 
 def _spread(values: np.ndarray) -> dict[str, Any]:
+    """The values over the seeds, with their mean and their standard deviation."""
     deviation = float(values.std(ddof=1)) if len(values) > 1 else None
     return {
         "mean": known(float(values.mean())),
@@ -197,7 +148,7 @@ def _spread(values: np.ndarray) -> dict[str, Any]:
 
 
 def known(value: float) -> float | None:
-    """A number as JSON has it, which knows no NaN."""
+    """A number for JSON, which has no NaN: None stands for it."""
     return None if np.isnan(value) else value
 
 
@@ -214,9 +165,10 @@ def simulate(
 ) -> Runs:
     """Run an algorithm for `episodes` episodes of H steps under each seed.
 
-    seeds: how many (0, 1, ...), or which. threads: the machine's cores by default; results do not
-    depend on it. regret: False leaves it out (NaN) and saves its time. history: True keeps every
-    row change. progress: on a terminal by default.
+    seeds: how many seeds (0, 1, ...), or which ones. threads: how many threads play, by default one
+    for each core; the results do not depend on it. regret: False saves the time that exact regret
+    takes, and leaves NaN in its place. history: True keeps every row change. progress: whether to
+    show how far the work is; by default on a terminal only.
     """
     require_mdp(mdp)
     require_algorithm(algorithm)
@@ -238,7 +190,7 @@ def simulate(
 
 
 def _play_all(runs: list[_Run], workers: int, bar: Progress) -> float:
-    """Play all runs on threads; return the seconds it took once everything was compiled."""
+    """Play all runs on threads; return the seconds that this took once all was compiled."""
     if needs_loading(runs[0].family.kernel()):
         bar.note(LOADING)
     runs[0].first_episode().play(threading.Event())  # compiles, and fills what threads share
@@ -253,6 +205,7 @@ def _play_all(runs: list[_Run], workers: int, bar: Progress) -> float:
 
 
 def _gather(mdp: TabularMDP, algorithm: Algorithm, runs: list[_Run], seconds: float) -> Runs:
+    """The costs of finished runs, an entry or a row for each seed."""
     episodes, histories = runs[0].episodes, [run.history for run in runs if run.history is not None]
     return Runs(
         algorithm=algorithm,
@@ -279,13 +232,13 @@ def _gather(mdp: TabularMDP, algorithm: Algorithm, runs: list[_Run], seconds: fl
 
 
 def optimal_value_of(mdp: TabularMDP, episodes: int) -> float:
-    """V*_1 under the start law, or over the starts that were played."""
+    """V*_1 under the start law, or its mean over the start states that were played."""
     starts = mdp.start_sequence[:episodes]
     return float(mdp.optimal_values[0, starts].mean()) if len(starts) else mdp.optimal_value()
 
 
 def checkpoints(episodes: int, size: int = 200) -> np.ndarray:
-    """About `size` log-spaced episode counts from 1 to the last."""
+    """About `size` log-spaced numbers of episodes, from 1 to all."""
     return np.unique(np.geomspace(1, episodes, size).round().astype(np.int64))
 
 
@@ -328,7 +281,7 @@ class _Run:
         evaluation, gap = evaluation_of(mdp, family.policies(), wanted=self.wants_regret)
         account, log = fresh_account(gap, marks), self._fresh_log(family, marks)
         kept: list[np.ndarray] = []
-        key, pace = stream_key(self.seed), Pace(10**5 // mdp.horizon)
+        key, pace = stream_key(self.seed), PieceSize(10**5 // mdp.horizon)
         while self.done < self.episodes and not stop.is_set():
             with pace:
                 first, last = self.done, min(self.episodes, self.done + pace.size)

@@ -16,9 +16,8 @@ from lowswitch.bandits.algorithms import BanditAlgorithm, checked_means, require
 from lowswitch.checks import require_count, require_seed
 from lowswitch.kernels.arrays import NEVER, Bandit, BanditTables
 from lowswitch.kernels.streams import stream_key
-from lowswitch.progress import LOADING, Progress, needs_loading
+from lowswitch.progress import LOADING, PieceSize, Progress, cores, needs_loading, run_all
 from lowswitch.simulate import checkpoints
-from lowswitch.threads import Pace, cores, run_all
 
 _BLOCKS_PER_THREAD = 8  # enough that no thread waits long for the last one
 
@@ -105,27 +104,12 @@ class BanditRuns:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the results with their configuration; `bandits.load` reads them back."""
-        facts = {name: getattr(self, name) for name in _FACTS} | {
-            "algorithm": self.algorithm.to_dict()
-        }
-        arrays = {name: getattr(self, name) for name in _ARRAYS}
-        arrays |= {f"curve_{name}": array for name, array in self.curves._asdict().items()}
-        storage.write(path, "bandit runs", facts, arrays)
-
-
-_FACTS = ("pulls", "seconds")
-_ARRAYS = ("means", "seeds", "arm_pulls")
+        storage.save(path, "bandit runs", self)
 
 
 def load(path: str | os.PathLike[str]) -> BanditRuns:
-    """The bandit runs saved in a file."""
-    with storage.reading(path, "bandit runs") as (facts, arrays):
-        return BanditRuns(
-            algorithm=BanditAlgorithm.from_dict(facts["algorithm"]),
-            curves=BanditCurves(*(arrays[f"curve_{name}"] for name in BanditCurves._fields)),
-            **{name: facts[name] for name in _FACTS},
-            **{name: arrays[name] for name in _ARRAYS},
-        )
+    """Read the bandit runs that `BanditRuns.save` wrote."""
+    return storage.load(path, "bandit runs", BanditRuns)
 
 
 # ---- simulation ----------------------------------------------------------------------------------
@@ -246,7 +230,7 @@ class _Block:
         from lowswitch.kernels import core as kernels
 
         runs, done, pulls = self.last - self.first, 0, int(self.bandit.checkpoints[-1])
-        pace = Pace(10**5 // runs)
+        pace = PieceSize(10**5 // runs)
         while done < pulls and not stop.is_set():
             with pace:
                 until = min(pulls, done + pace.size)

@@ -1,5 +1,6 @@
-"""The portfolio that `frontier` runs, as data: estimators x schedules x scales, written as patterns
-with alternatives.
+"""The algorithms that `frontier` lets race, as data.
+
+They are estimators x schedules x scales, written as patterns: {a|b} stands for a and for b.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ _OTHER_GRIDS = (
 )
 _MIXED = f"whole/2/3|whole/2/10|whole/4/10|whole/4/30|{_GRIDS}"
 
-ROWS = (  # learners of rows, and learners of models that replan all the time
+# learners that change row by row, and learners of models that plan anew all the time
+ROWS = (
     "{ucb2-b|ucb2-h|ucb-b|ucb-h}:c={1|0.1|0.01|0.001}",
     "{q-b|q-h}:c={1|0.1}",
     "{q-b|q-h}:c={0.01|0.001},schedule={growth/1.5|growth/2|growth/4|whole/2|grid/geometric/101}",
@@ -28,7 +30,7 @@ ROWS = (  # learners of rows, and learners of models that replan all the time
     "{ucb2-b:c=0.01|q-b:c=0.01|stage-q:c=0.01|mvp:c=0.0001},scales=1/0.3/0.1",
     "{ucbvi:c=0.0003|ucbvi-bf:c=0.001|psrl:rewards=bootstrap|psrl:rewards=mean}",
 )
-# learners of models that replan now and then, which may pool the steps of a stationary problem
+# learners of models that plan anew now and then; they may pool the steps of a stationary problem
 MODELS = (
     "{ucbvi|ucbvi-bf|ucrl2}:c={1|0.1|0.01},schedule=growth/2",
     "{ucbvi:c=0.0003|ucbvi-bf:c=0.001|ucrl2:c=0.003},schedule=growth/{1.5|2|4}",
@@ -53,8 +55,10 @@ MODELS = (
 
 
 def portfolio(*, stationary: bool = False) -> list[Algorithm]:
-    """The algorithms of `frontier`; where the problem is known to be stationary, also those that
-    pool the counts of all steps.
+    """The algorithms of `frontier`.
+
+    stationary: whether the problem is known to be stationary; then those are added that pool the
+    counts of all steps.
     """
     patterns = [*ROWS, *MODELS]
     if stationary:
@@ -64,13 +68,7 @@ def portfolio(*, stationary: bool = False) -> list[Algorithm]:
 
 
 def alternatives(pattern: str) -> list[str]:
-    """Every text that a pattern such as {a|b}:c={1|2} stands for, the last brace varying
-    fastest.
-    """
-    parts = re.split(r"[{}]", pattern)
-    return [
-        "".join(choice)
-        for choice in itertools.product(
-            *(part.split("|") if i % 2 else [part] for i, part in enumerate(parts))
-        )
-    ]
+    """Every text that a pattern such as {a|b}:c={1|2} stands for; the last brace varies fastest."""
+    pieces = re.split(r"[{}]", pattern)
+    choices = [piece.split("|") if i % 2 else [piece] for i, piece in enumerate(pieces)]
+    return ["".join(choice) for choice in itertools.product(*choices)]

@@ -1,27 +1,27 @@
 """Regret against deployments: a portfolio of algorithms on one problem, and which of them to use
 for how many deployments.
 
-It is a race. All algorithms run on two seeds; those near a front run on four more; those near a
-front still are the finalists. What is reported of a finalist comes from fresh seeds that had no
-part in choosing it: among hundreds of algorithms some look good on six seeds by luck. The fronts
-and the best are read off the fresh means, so that what is left of luck is that among a few
-finalists.
+The algorithms race. All of them run on two seeds. Those near a front run on four more, and those
+that are still near a front are the finalists. What is reported of a finalist comes from fresh
+seeds that had no part in choosing it, because among hundreds of algorithms some look good on six
+seeds by luck. The fronts and the best are read off the means over the fresh seeds, so that luck
+can only choose among a few finalists.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
+import math
 import os
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
-import lowswitch
 from lowswitch import report, storage
 from lowswitch.algorithms.parts import Algorithm, require_algorithm
 from lowswitch.algorithms.recipes import RECIPES
@@ -33,17 +33,15 @@ from lowswitch.frontier.portfolio import portfolio as default_portfolio
 from lowswitch.frontier.report import AXES, LIMITS, Axis
 from lowswitch.learner import BonusWarning
 from lowswitch.problems.mdp import TabularMDP, require_mdp
-from lowswitch.progress import LOADING, Progress
+from lowswitch.progress import LOADING, Progress, cores
 from lowswitch.simulate import optimal_value_of, simulate
-from lowswitch.threads import cores
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-_SELECTION = (
-    2**32
-)  # the first seed of those that choose; reported ones count from 0, as in `simulate`
-# more seeds, and how many times the regret of the front an algorithm may have to stay in the race
+# the first of the seeds that choose the finalists; the reported ones count from 0, as in `simulate`
+_SELECTION = 2**32
+# how many more seeds run, and how many times the regret of the front stays in the race
 _HEATS = ((2, 1.5), (4, 1.25))
 
 
@@ -56,44 +54,29 @@ class Costs(NamedTuple):
     local_switches: np.ndarray  # [seeds]
     seconds: np.ndarray  # [seeds]  of one core
 
-    def to_dict(self) -> dict[str, Any]:
-        """The numbers as JSON can hold them."""
-        return {name: values.tolist() for name, values in self._asdict().items()}
-
-    @classmethod
-    def from_dict(cls, data: dict[str, Any]) -> Costs:
-        """The costs that `to_dict` wrote."""
-        costs = cls(*(np.array(data[name]) for name in cls._fields))
-        if {values.shape for values in costs} != {(len(data["seeds"]),)} or not len(costs.seeds):
-            raise ValueError("its costs are not one for each seed")
-        return costs
-
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Point:
-    """One algorithm of the portfolio and what it cost: a finalist on the reported seeds, any other
-    on those that ruled it out.
+    """One algorithm of the portfolio and what it cost.
+
+    The costs of a finalist are those on the reported seeds. Those of any other algorithm are the
+    ones that ruled it out.
     """
 
     algorithm: Algorithm
     costs: Costs
     finalist: bool
-    most_deployments: int  # in any seed, those of the selection too
+    most_deployments: int  # in any seed, those that chose the finalists included
 
     def __repr__(self) -> str:
-        kind, seeds = (
-            "finalist" if self.finalist else "ruled out",
-            f"{len(self.costs.seeds)} seed{'s' * (len(self.costs.seeds) > 1)}",
+        costs = self.costs
+        kind = "finalist" if self.finalist else "ruled out"
+        seeds = f"{len(costs.seeds)} seed{'s' * (len(costs.seeds) > 1)}"
+        means = report.means(
+            regret=costs.regret, deployments=costs.deployments, local_switches=costs.local_switches
         )
-        costs = report.means(
-            regret=self.costs.regret,
-            deployments=self.costs.deployments,
-            local_switches=self.costs.local_switches,
-        )
-        return (
-            f"Point({self.algorithm}, {kind}, {seeds}, {costs}, at most {self.most_deployments:,}"
-            " deployments)"
-        )
+        most = f"at most {self.most_deployments:,} deployments"
+        return f"Point({self.algorithm}, {kind}, {seeds}, {means}, {most})"
 
     def mean(self, name: Axis | Literal["regret", "seconds"]) -> float:
         """The mean over the seeds."""
@@ -105,19 +88,22 @@ class Point:
 
     def to_dict(self) -> dict[str, Any]:
         """The point as JSON can hold it, with the text of its algorithm."""
-        facts = {
+        return {
             "algorithm": str(self.algorithm),
             "finalist": self.finalist,
             "most_deployments": self.most_deployments,
+            **storage.pack(self.costs),
         }
-        return facts | self.costs.to_dict()
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Point:
         """The point that `to_dict` wrote."""
+        costs: Costs = storage.unpack(Costs, data)
+        if {values.shape for values in costs} != {(len(costs.seeds),)} or not len(costs.seeds):
+            raise ValueError("its costs are not one for each seed")
         return cls(
             algorithm=build(data["algorithm"], RECIPES, "algorithm"),
-            costs=Costs.from_dict(data),
+            costs=costs,
             finalist=bool(data["finalist"]),
             most_deployments=int(data["most_deployments"]),
         )
@@ -137,48 +123,42 @@ class Frontier:
     budget: int | None = None  # deployments that all were kept to
 
     def __repr__(self) -> str:
-        size = (
-            f"horizon={self.horizon}, states={self.states}, actions={self.actions},"
-            f" {self.episodes:,} episodes"
-        )
+        name = f"{self.name}, " if self.name else ""
+        size = f"horizon={self.horizon}, states={self.states}, actions={self.actions}"
         within = "" if self.budget is None else f" within {self.budget:,} deployments"
-        race = (
-            f"{len(self.points)} algorithms{within}, {len(self.finalists)}"
-            f" finalist{'s' * (len(self.finalists) > 1)}"
-        )
+        finalists = f"{len(self.finalists)} finalist{'s' * (len(self.finalists) > 1)}"
+        race = f"{len(self.points)} algorithms{within}, {finalists}"
         best = f", best {self.best()!r}" if self.finalists else ""
-        return f"Frontier({f'{self.name}, ' if self.name else ''}{size}, {race}{best})"
+        return f"Frontier({name}{size}, {self.episodes:,} episodes, {race}{best})"
 
     @property
     def finalists(self) -> tuple[Point, ...]:
-        """Those that were near a front on the seeds of the selection, with their costs on fresh
-        ones.
+        """The algorithms that were near a front on the seeds that choose, with their costs on fresh
+        seeds.
         """
         return tuple(point for point in self.points if point.finalist)
 
     def front(self, axis: Axis = "deployments") -> tuple[Point, ...]:
-        """The finalists whose mean regret no other reaches with as few deployments, or local
-        switches; of equals the first.
+        """The finalists whose mean regret no other one reaches with as few deployments, or local
+        switches. Of equal ones it is the first.
         """
         if axis not in AXES:
             raise ValueError(f"the front is one of {' or '.join(AXES)}, not {axis!r}")
-        kept: list[Point] = []
-        for point in sorted(
-            self.finalists, key=lambda point: (point.mean(axis), point.mean("regret"))
-        ):
-            if not kept or point.mean("regret") < kept[-1].mean("regret"):
-                kept.append(point)
-        return tuple(kept)
+        front: list[Point] = []
+        for point in sorted(self.finalists, key=lambda one: (one.mean(axis), one.mean("regret"))):
+            if not front or point.mean("regret") < front[-1].mean("regret"):
+                front.append(point)
+        return tuple(front)
 
     def best(self, *, deployments: int | None = None) -> Point:
-        """The finalist with the least mean regret of those that never exceeded a limit, in any
-        seed.
+        """The finalist with the least mean regret among those that kept to a limit in every seed.
 
-        deployments: the limit, the most deployments that it may make; any number by default.
+        deployments: the limit, which is the most deployments that a run may make; without it any
+        number will do.
         """
-        most = (
-            require_count("deployments", deployments) if deployments is not None else self.episodes
-        )
+        most = self.episodes
+        if deployments is not None:
+            most = require_count("deployments", deployments)
         within = [point for point in self.finalists if point.most_deployments <= most]
         if not within:
             least = min(point.most_deployments for point in self.finalists)
@@ -189,19 +169,16 @@ class Frontier:
         return min(within, key=lambda point: point.mean("regret"))
 
     def limits(self) -> dict[int | None, Point]:
-        """The best for each of the usual limits on deployments that something keeps to, and last
-        for the budget, or for none.
+        """The best for each of the usual limits that some finalist keeps to; the last one is the
+        best within the budget, or without any limit.
         """
         least = min(point.most_deployments for point in self.finalists)
-        usual = [
-            limit
-            for limit in LIMITS
-            if limit >= least and (self.budget is None or limit < self.budget)
-        ]
+        most = self.budget or math.inf
+        usual = [limit for limit in LIMITS if least <= limit < most]
         return {limit: self.best(deployments=limit) for limit in (*usual, self.budget)}
 
     def table(self) -> str:
-        """The fronts and the best for each limit, in words."""
+        """The fronts, and the best for each limit, as text."""
         return frontier_report.table(self)
 
     def plot(self, path: str | os.PathLike[str] | None = None) -> Figure:
@@ -212,39 +189,30 @@ class Frontier:
         """Everything as JSON can hold it: the problem, the best for each limit, the fronts, and all
         points.
         """
-        facts = {name: getattr(self, name) for name in _FACTS}
         best = {str(limit).lower(): str(point.algorithm) for limit, point in self.limits().items()}
         fronts = {axis: [str(point.algorithm) for point in self.front(axis)] for axis in AXES}
-        return facts | {
-            "best": best,
-            "fronts": fronts,
-            "points": [point.to_dict() for point in self.points],
-        }
+        facts: dict[str, Any] = storage.pack(self)
+        points = facts.pop("points")
+        return facts | {"best": best, "fronts": fronts, "points": points}
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write everything as JSON, for `Frontier.load`."""
-        _write(path, self.to_dict())
+        storage.write_text(path, json.dumps(self.to_dict()))
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Frontier:
-        """The frontier that `save` wrote."""
+        """Read the frontier that `save` wrote."""
         try:
-            data = {"budget": None} | json.loads(
-                Path(path).read_text(encoding="utf-8")
-            )  # files of version 0.1.0 do not say
-            return cls(
-                **{name: data[name] for name in _FACTS},
-                points=tuple(map(Point.from_dict, data["points"])),
+            found: Frontier = storage.unpack(
+                cls, json.loads(Path(path).read_text(encoding="utf-8"))
             )
+            return found
         except OSError as error:
             raise ValueError(f"cannot read {str(path)!r}: {error.strerror}") from None
         except (KeyError, TypeError, ValueError) as error:
             raise ValueError(
                 f"{str(path)!r} holds no whole frontier ({error}); save it again"
             ) from error
-
-
-_FACTS = ("name", "horizon", "states", "actions", "episodes", "optimal_value", "budget")
 
 
 def frontier(
@@ -263,10 +231,10 @@ def frontier(
     """Find which algorithms have the least regret for how many deployments, on `episodes` episodes
     of a problem.
 
-    seeds: how many the finalists are reported on (0, 1, ...). portfolio: the algorithms,
-    `lowswitch.portfolio` by default. stationary: whether the default ones may know that all steps
-    are alike. budget: the most deployments, kept by each of them. folder: keeps what is finished,
-    so that the same call goes on where it was interrupted.
+    seeds: on how many seeds (0, 1, ...) the finalists are reported. portfolio: the algorithms that
+    race, by default those of `lowswitch.frontier.portfolio`. stationary: whether the default ones
+    may know that all steps are alike. budget: the most deployments that any of them may make.
+    folder: where finished runs are kept, so that the same call goes on where it was interrupted.
     """
     require_mdp(mdp)
     if stationary and not (mdp.stationary and mdp.rewards.ndim == 2):
@@ -277,24 +245,16 @@ def frontier(
     entrants = _checked(
         default_portfolio(stationary=stationary) if portfolio is None else portfolio, budget
     )
-    track = _Track(
-        mdp,
-        episodes,
-        folder,
-        require_count("threads", cores() if threads is None else threads),
-        progress,
-    )
+    workers = require_count("threads", cores() if threads is None else threads)
+    track = _Track(mdp, episodes, folder, workers, progress)
     selection: dict[Algorithm, Costs] = {}
     racing, first = entrants, _SELECTION
     for i, (more, slack) in enumerate(_HEATS):
-        for algorithm, costs in track.run(
-            racing, range(first, first + more), f"heat {i + 1}"
-        ).items():
+        heat = track.run(racing, range(first, first + more), f"heat {i + 1}")
+        for algorithm, costs in heat.items():
             selection[algorithm] = _joined(selection[algorithm], costs) if i else costs
-        racing, first = (
-            _near_a_front({algorithm: selection[algorithm] for algorithm in racing}, slack),
-            first + more,
-        )
+        racing = _near_a_front({algorithm: selection[algorithm] for algorithm in racing}, slack)
+        first += more
     final = track.run(racing, range(seeds), "final")
     return Frontier(
         name=name,
@@ -311,7 +271,7 @@ def frontier(
 
 
 def _checked(portfolio: Sequence[Algorithm], budget: int | None) -> list[Algorithm]:
-    """The algorithms of a portfolio that can be named, each once and within the budget."""
+    """The algorithms of a portfolio, each once and within the budget; all must have a name."""
     entrants = [require_algorithm(algorithm) for algorithm in portfolio]
     if not entrants:
         raise ValueError("the portfolio is empty; give at least one algorithm, or leave it out")
@@ -330,16 +290,16 @@ def _checked(portfolio: Sequence[Algorithm], budget: int | None) -> list[Algorit
 def _within(algorithm: Algorithm, most: int) -> Algorithm:
     """The algorithm under a hard budget of deployments."""
     schedule = algorithm.schedule
-    if not isinstance(schedule, Budget):
-        return replace(algorithm, schedule=Budget(schedule=schedule, deployments=most))
-    return replace(
-        algorithm, schedule=replace(schedule, deployments=min(most, schedule.deployments or most))
-    )
+    if isinstance(schedule, Budget):
+        kept = replace(schedule, deployments=min(most, schedule.deployments or most))
+    else:
+        kept = Budget(schedule=schedule, deployments=most)
+    return replace(algorithm, schedule=kept)
 
 
 def _near_a_front(costs: dict[Algorithm, Costs], slack: float) -> list[Algorithm]:
-    """Those with at most `slack` times the least regret of all that deployed, or switched, no more
-    often.
+    """The algorithms with at most `slack` times the least regret of all that deployed, or switched,
+    no more often.
     """
     regret = np.array([cost.regret.mean() for cost in costs.values()])
     near = np.zeros(len(costs), dtype=bool)
@@ -365,9 +325,7 @@ def _point(algorithm: Algorithm, selection: Costs, final: Costs | None) -> Point
 
 
 class _Track:
-    """Where the algorithms run on one problem; what they cost is kept in a folder, if there is one,
-    under its configuration.
-    """
+    """Runs algorithms on one problem, and keeps what they cost if there is a folder."""
 
     def __init__(
         self,
@@ -378,10 +336,8 @@ class _Track:
         progress: bool | None,
     ) -> None:
         self.mdp, self.episodes, self.threads, self.progress = mdp, episodes, threads, progress
-        self.problem = _fingerprint(mdp)
-        self.folder = None if folder is None else Path(folder) / "kept"
-        if self.folder:
-            storage.make_folder(self.folder)
+        self.problem = storage.fingerprint(mdp)
+        self.kept = storage.Kept(None if folder is None else Path(folder) / "kept")
 
     def run(
         self, algorithms: Sequence[Algorithm], seeds: Sequence[int], label: str
@@ -393,14 +349,15 @@ class _Track:
             for i, algorithm in enumerate(algorithms):
                 if i:
                     bar.update(i * each, f"  {i + 1} of {len(algorithms)}: {algorithm}")
-                costs[algorithm] = self._kept(algorithm, seeds)
+                configuration = [self.problem, self.episodes, algorithm.to_dict(), list(seeds)]
+                compute = partial(self._simulate, algorithm, seeds)
+                costs[algorithm] = self.kept.get("costs", configuration, compute, Costs)
         return costs
 
     def _simulate(self, algorithm: Algorithm, seeds: Sequence[int]) -> Costs:
         with warnings.catch_warnings():
-            warnings.simplefilter(
-                "ignore", BonusWarning
-            )  # the portfolio has the provable scale among others
+            # the portfolio has the provable scale among others
+            warnings.simplefilter("ignore", BonusWarning)
             runs = simulate(
                 self.mdp,
                 algorithm,
@@ -411,54 +368,3 @@ class _Track:
             )
         seconds = np.full(len(seeds), runs.seconds * min(self.threads, len(seeds)) / len(seeds))
         return Costs(runs.seeds, runs.regret, runs.deployments, runs.local_switches, seconds)
-
-    def _kept(self, algorithm: Algorithm, seeds: Sequence[int]) -> Costs:
-        """What was computed before, or is now; a file that cannot be read is written again."""
-        if self.folder is None:
-            return self._simulate(algorithm, seeds)
-        configuration = [
-            lowswitch.__version__,
-            self.problem,
-            self.episodes,
-            algorithm.to_dict(),
-            list(seeds),
-        ]
-        path = self.folder / f"{_digest(json.dumps(configuration, sort_keys=True).encode())}.json"
-        try:
-            return Costs.from_dict(json.loads(path.read_text(encoding="utf-8")))
-        except (OSError, KeyError, TypeError, ValueError):
-            costs = self._simulate(algorithm, seeds)
-        _write(path, {"algorithm": str(algorithm)} | costs.to_dict())
-        return costs
-
-
-def _write(path: str | os.PathLike[str], data: dict[str, Any]) -> None:
-    with storage.replacing(path) as file:
-        file.write(json.dumps(data).encode())
-
-
-def _digest(data: bytes) -> str:
-    return hashlib.sha256(data).hexdigest()[:20]
-
-
-def _fingerprint(mdp: TabularMDP) -> str:
-    """The same for equal problems only."""
-    arrays = (
-        mdp.rewards,
-        mdp.offsets,
-        mdp.successors,
-        mdp.probabilities,
-        mdp.start_law,
-        mdp.start_sequence,
-        mdp.actions_allowed,
-    )
-    facts = [
-        mdp.horizon,
-        mdp.reward_law,
-        repr(mdp.scale),
-        [(array.dtype.str, array.shape) for array in arrays],
-    ]
-    return _digest(
-        json.dumps(facts).encode()
-        + b"".join(np.ascontiguousarray(array).tobytes() for array in arrays)
-    )

@@ -1,11 +1,11 @@
-"""A frontier as a table and as a figure: pure functions of data."""
+"""The table and the figure of a frontier: pure functions of data."""
 
 from __future__ import annotations
 
 import math
 import os
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -31,15 +31,8 @@ Axis = Literal["deployments", "local_switches"]
 AXES: tuple[Axis, ...] = ("deployments", "local_switches")
 LIMITS = (10, 30, 100)  # deployments
 
-KINDS = (
-    "PSRL",
-    "UCRL2",
-    "UCBVI",
-    "MVP",
-    "Q-learning",
-    "stages",
-    "R-max",
-)  # one of report.COLOURS each
+# each has one of report.COLOURS
+KINDS = ("PSRL", "UCRL2", "UCBVI", "MVP", "Q-learning", "stages", "R-max")
 _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 _LINE = 0.16  # inches
 _MOST = 7  # letters in a panel
@@ -47,16 +40,16 @@ _APART = 0.04  # of a panel's width or height: nearer points of a front share a 
 
 
 def kind_of(algorithm: Algorithm) -> str:
-    """What the colour of a point stands for."""
-    for name, parts in {
-        "Q-learning": QLearning,
-        "stages": StageQLearning | Advantage,
-        "PSRL": Posterior,
-    }.items():
-        if isinstance(algorithm.estimator, parts):
-            return name
-    kinds: dict[type, str] = {MonotonicBernstein: "MVP", L1Ball: "UCRL2", Unknown: "R-max"}
-    return kinds.get(type(algorithm.bonus), "UCBVI")
+    """The kind of an algorithm, which is the colour of its point."""
+    by_estimator: dict[type, str] = {
+        QLearning: "Q-learning",
+        StageQLearning: "stages",
+        Advantage: "stages",
+        Posterior: "PSRL",
+    }
+    by_bonus: dict[type, str] = {MonotonicBernstein: "MVP", L1Ball: "UCRL2", Unknown: "R-max"}
+    planned = by_bonus.get(type(algorithm.bonus), "UCBVI")
+    return by_estimator.get(type(algorithm.estimator), planned)
 
 
 # ---- the table -----------------------------------------------------------------------------------
@@ -69,20 +62,12 @@ def table(frontier: Frontier) -> str:
 
 def heading(frontier: Frontier) -> str:
     """The size of the problem and of the race, in words."""
-    size = (
-        f"S = {frontier.states}, A = {frontier.actions}, H = {frontier.horizon};"
-        f" {frontier.episodes:,} episodes"
-    )
-    finalists, shown, seeds = (
-        len(frontier.finalists),
-        len(_on_a_front(frontier)),
-        len(frontier.finalists[0].costs.seeds),
-    )
-    race = (
-        f"{len(frontier.points)} algorithms, {finalists} of them finalists on {seeds} fresh seeds,"
-        f" {shown} on a front and shown"
-    )
-    return f"{size}, optimal value {frontier.optimal_value:.4f}; {race}; means with 95 % intervals"
+    size = f"S = {frontier.states}, A = {frontier.actions}, H = {frontier.horizon}"
+    value = f"{frontier.episodes:,} episodes, optimal value {frontier.optimal_value:.4f}"
+    finalists, seeds = frontier.finalists, len(frontier.finalists[0].costs.seeds)
+    race = f"{len(frontier.points)} algorithms, {len(finalists)} of them finalists"
+    shown = f"on {seeds} fresh seeds, {len(_on_a_front(frontier))} on a front and shown"
+    return f"{size}; {value}; {race} {shown}; means with 95 % intervals"
 
 
 def _on_a_front(frontier: Frontier) -> list[Point]:
@@ -93,43 +78,29 @@ def _on_a_front(frontier: Frontier) -> list[Point]:
 
 def _fronts(frontier: Frontier) -> str:
     fronts = {axis: frontier.front(axis) for axis in AXES}
-    rows = []
-    for point in _on_a_front(frontier):
-        costs = point.costs
-        rows.append(
-            [
-                str(point.algorithm),
-                report.mean_and_interval(costs.regret),
-                f"{point.mean('regret') / frontier.episodes:.5f}",
-                report.mean_and_interval(costs.deployments),
-                f"{point.most_deployments:,}",
-                report.mean_and_interval(costs.local_switches),
-                " ".join("*" if point in front else " " for front in fronts.values()),
-            ]
-        )
-    header = [
-        "algorithm",
-        "regret",
-        "per episode",
-        "deployments",
-        "at most",
-        "local switches",
-        "D L",
+    rows = [
+        [
+            str(point.algorithm),
+            report.mean_and_interval(point.costs.regret),
+            f"{point.mean('regret') / frontier.episodes:.5f}",
+            report.mean_and_interval(point.costs.deployments),
+            f"{point.most_deployments:,}",
+            report.mean_and_interval(point.costs.local_switches),
+            " ".join("*" if point in front else " " for front in fronts.values()),
+        ]
+        for point in _on_a_front(frontier)
     ]
-    return (
-        report.table(header, rows)
-        + "\n\n* on the front of regret against deployments (D), local switches (L)"
-    )
+    costs = ["regret", "per episode", "deployments", "at most", "local switches"]
+    legend = "* on the front of regret against deployments (D), local switches (L)"
+    return f"{report.table(['algorithm', *costs, 'D L'], rows)}\n\n{legend}"
 
 
 def _limits(frontier: Frontier) -> str:
     best, budget = frontier.limits(), frontier.budget
     least = best[budget].mean("regret")
-    last, all_of_it = (
-        ("no limit", "of no limit")
-        if budget is None
-        else (f"budget of {budget:,}", "of the budget")
-    )
+    last, all_of_it = "no limit", "of no limit"
+    if budget is not None:
+        last, all_of_it = f"budget of {budget:,}", "of the budget"
     rows = [
         [
             str(point.algorithm),
@@ -147,28 +118,20 @@ def _limits(frontier: Frontier) -> str:
 
 
 def plot(frontier: Frontier, *, path: str | os.PathLike[str] | None = None) -> Figure:
-    """Regret an episode against deployments and against local switches, the fronts as lines, and
-    what their lettered points are.
-    """
-    from matplotlib.figure import Figure
+    """Draw regret an episode against deployments and against local switches.
 
-    figure = Figure(layout="constrained")
+    The fronts are lines; their main points have letters, and a list below says what these are.
+    """
+    figure = report.blank_figure(11, 5)
     grid = figure.add_gridspec(2, 1)
     panels = figure.add_subfigure(grid[0])
     letters: dict[Point, str] = {}
     for axes, axis in zip(panels.subplots(1, 2, sharey=True), AXES, strict=True):
         _draw_panel(axes, frontier, axis, letters)
     panels.axes[0].set_ylabel("regret an episode")
-    panels.suptitle(
-        f"{frontier.name}: {frontier.episodes:,} episodes" if frontier.name else "", fontsize=11
-    )
-    panels.legend(
-        *panels.axes[0].get_legend_handles_labels(),
-        loc="outside lower center",
-        ncols=len(KINDS),
-        frameon=False,
-        fontsize=8,
-    )
+    title = f"{frontier.name}: {frontier.episodes:,} episodes" if frontier.name else ""
+    panels.suptitle(title, fontsize=11)
+    report.legend_below(panels, panels.axes[0], columns=len(KINDS), fontsize=8)
     heights = (4.3, 0.1 + _LINE * (len(letters) + 1))  # inches
     grid.set_height_ratios(heights)
     figure.set_size_inches(11, sum(heights))
@@ -192,56 +155,47 @@ def _draw_panel(axes: Axes, frontier: Frontier, axis: Axis, letters: dict[Point,
                 for point in frontier.points
                 if kind_of(point.algorithm) == kind and point.finalist == finalist
             ]
-            places = _places(frontier, axis, some)
-            axes.scatter(
-                places[:, 0], places[:, 1], s=size, alpha=alpha, linewidths=0, color=colour
-            )
+            x, y = _places(frontier, axis, some).T
+            axes.scatter(x, y, s=size, alpha=alpha, linewidths=0, color=colour)
         axes.scatter([], [], s=18, linewidths=0, color=colour, label=kind)
-    line = _places(frontier, axis, frontier.front(axis))
-    axes.step(line[:, 0], line[:, 1], where="post", color="black", linewidth=1.2, zorder=3)
-    axes.plot(
-        line[:, 0], line[:, 1], "o", color="none", markeredgecolor="black", markersize=5, zorder=3
-    )
+    line = _places(frontier, axis, frontier.front(axis)).T
+    axes.step(*line, where="post", color="black", linewidth=1.2, zorder=3)
+    axes.plot(*line, "o", color="none", markeredgecolor="black", markersize=5, zorder=3)
     axes.set_xlabel(axis.replace("_", " "))
     if axis == "deployments":
         for mark in filter(None, frontier.limits()):
             axes.axvline(mark, color="grey", linewidth=0.8, linestyle=":", zorder=0)
     for point in _main_points(axes, frontier, axis):
         letter = letters.setdefault(point, _LETTERS[len(letters)])
+        look: dict[str, Any] = {"fontsize": 10, "fontweight": "bold", "zorder": 4}
         place = _places(frontier, axis, [point])[0]
-        axes.annotate(
-            letter,
-            place,
-            xytext=(4, 5),
-            textcoords="offset points",
-            fontsize=10,
-            fontweight="bold",
-            zorder=4,
-        )
+        axes.annotate(letter, place, xytext=(4, 5), textcoords="offset points", **look)
 
 
 def _places(frontier: Frontier, axis: Axis, points: Sequence[Point]) -> np.ndarray:  # [points, 2]
+    """Where points stand in a panel."""
     return np.array(
         [(point.mean(axis), max(0.0, point.mean("regret")) / frontier.episodes) for point in points]
     ).reshape(-1, 2)
 
 
 def _scale(axes: Axes, name: str, places: np.ndarray) -> None:
-    """Make an axis, x or y, logarithmic; where something never changed anything, or lost nothing,
-    with a place for 0.
+    """Make an axis, x or y, logarithmic.
+
+    It gets a place for 0 where an algorithm never changed anything, or lost nothing.
     """
     if (places > 0).all():
         getattr(axes, f"set_{name}scale")("log")
     else:
-        least = 10 ** math.floor(
-            math.log10(places[places > 0].min(initial=1))
-        )  # a power of ten, so that no tick comes near that of 0
+        # a power of ten, so that no tick comes near that of 0
+        least = 10 ** math.floor(math.log10(places[places > 0].min(initial=1)))
         getattr(axes, f"set_{name}scale")("symlog", linthresh=least, linscale=0.5)
 
 
 def _main_points(axes: Axes, frontier: Frontier, axis: Axis) -> list[Point]:
-    """The points of a front that get a letter: the best for each limit first, then any that lies
-    apart from those that have one.
+    """The points of a front that get a letter.
+
+    The best for each limit comes first, then any point that lies apart from those that have one.
     """
     front = frontier.front(axis)
     first = [point for point in front if point in frontier.limits().values()]
@@ -255,7 +209,7 @@ def _main_points(axes: Axes, frontier: Frontier, axis: Axis) -> list[Point]:
 
 
 def _write_notes(notes: SubFigure, frontier: Frontier, letters: dict[Point, str]) -> None:
-    """What each letter stands for, a line each."""
+    """Write what each letter stands for, a line each."""
     rows = [
         [
             f"{letter}  {point.algorithm}",
@@ -267,13 +221,5 @@ def _write_notes(notes: SubFigure, frontier: Frontier, letters: dict[Point, str]
     ]
     text = report.table(["", "regret an episode", "deployments", "local switches"], rows)
     lines = [line for line in text.splitlines() if set(line) - set("- ")]
-    notes.text(
-        0.5,
-        0.98,
-        "\n".join(lines),
-        family="monospace",
-        fontsize=8,
-        va="top",
-        ha="center",
-        linespacing=1.35,
-    )
+    look: dict[str, Any] = {"family": "monospace", "fontsize": 8, "linespacing": 1.35}
+    notes.text(0.5, 0.98, "\n".join(lines), va="top", ha="center", **look)

@@ -14,15 +14,13 @@ import numpy as np
 
 from lowswitch import storage
 from lowswitch.checks import is_number, require_count, require_scale
-from lowswitch.history import History
+from lowswitch.history import History, exact_regret, require_starts
 from lowswitch.kernels.arrays import Intervals, IntervalTables
 from lowswitch.kernels.streams import stream_key
 from lowswitch.machines.mistakes import mistakes, suboptimal_actions
 from lowswitch.problems.mdp import TabularMDP
-from lowswitch.progress import LOADING, Progress, needs_loading
-from lowswitch.regret import exact_regret, require_starts
+from lowswitch.progress import LOADING, PieceSize, Progress, needs_loading
 from lowswitch.simulate import optimal_value_of
-from lowswitch.threads import Pace
 
 _MOST_BYTES = 2**32
 _KEPT_CHANGES = 2**16
@@ -288,7 +286,7 @@ def _play(
         bar.note(LOADING)
     kernels.explore(intervals, tables, mdp.model, changes, key, machines, 0, 0)  # compiles
     bar.start()
-    begin, done, pace = time.perf_counter(), 0, Pace(100)
+    begin, done, pace = time.perf_counter(), 0, PieceSize(100)
     while done < episodes:
         with pace:
             last = min(episodes, done + pace.size)

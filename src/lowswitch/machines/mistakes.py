@@ -1,4 +1,4 @@
-"""Mistakes: how many actions of a run were not near-optimal, by either of two counts."""
+"""Mistakes: how many actions of a run were not near-optimal, counted in either of two ways."""
 
 from __future__ import annotations
 
@@ -7,19 +7,18 @@ from typing import Any
 import numpy as np
 
 from lowswitch.checks import require_eps
-from lowswitch.history import History
+from lowswitch.history import History, deployment_gaps
 from lowswitch.problems.mdp import TabularMDP
-from lowswitch.regret import deployment_gaps
 
 
 def mistakes(mdp: TabularMDP, history: History, initial: Any, played_under: Any, eps: float) -> int:
-    """H actions for every episode whose policy is more than eps below the optimum under the start
-    law.
+    """Count the H actions of every episode whose policy is more than eps below the optimum under
+    the start law.
 
-    This is the count for which the mistake bound of Bai et al. 2019, appendix "Concurrent algorithm
-    with mistake bound", follows from its argument: that counts whole episodes. played_under:
-    [deployments + 1], the episodes that all machines played under the policy `initial` [H, S] and
-    under the one after each deployment. eps is in the user's reward units.
+    The argument of Bai et al. 2019, appendix "Concurrent algorithm with mistake bound", counts
+    whole episodes, and so its bound is one on this count. played_under: [deployments + 1], the
+    episodes that all machines played under the policy `initial` [H, S] and under the one after each
+    deployment. eps is in the user's reward units.
     """
     require_eps(eps)
     gaps = deployment_gaps(mdp, history, initial=initial)
@@ -33,12 +32,11 @@ def mistakes(mdp: TabularMDP, history: History, initial: Any, played_under: Any,
 
 
 def suboptimal_actions(mdp: TabularMDP, plays: Any, eps: float) -> int:
-    """The plays [H, S, A] of actions that are worse than eps by themselves: V*_h(x) - Q*_h(x, a) >
-    eps.
+    """Count the plays [H, S, A] of actions that lose more than eps by themselves, V*_h(x) - Q*_h(x,
+    a) > eps.
 
-    An action may be counted here though its policy is within eps, for a state that the policy
-    hardly meets; and not counted though its policy is poor, if every single action is poor by less.
-    eps is in the user's reward units.
+    A policy within eps may take such actions in states that it hardly meets. A poor policy may take
+    none, if each of its actions loses less. eps is in the user's reward units.
     """
     require_eps(eps)
     counts = np.asarray(plays)

@@ -26,7 +26,7 @@ from lowswitch.machines.crew import Team, WorkerLostError
 from lowswitch.machines.fleets import FleetError
 from lowswitch.machines.sources import Source
 from lowswitch.machines.station import Answer, Failure, Order, Station
-from lowswitch.threads import cores
+from lowswitch.progress import cores
 
 _CLOSING_SECONDS = 3.0  # for players to close what they have open
 _REAPING_SECONDS = 1.0  # from a signal to the exit code

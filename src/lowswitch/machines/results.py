@@ -1,6 +1,4 @@
-"""What a run on many machines comes to: the result of `simulate` for its seed, and what the rounds
-were like.
-"""
+"""The result of a run on many machines: the costs of its seed, and those of its rounds."""
 
 from __future__ import annotations
 
@@ -12,15 +10,15 @@ import numpy as np
 
 from lowswitch import storage
 from lowswitch.checks import require_eps
+from lowswitch.history import deployment_gaps
 from lowswitch.machines.mistakes import mistakes, suboptimal_actions
 from lowswitch.problems.mdp import TabularMDP
-from lowswitch.regret import deployment_gaps
-from lowswitch.simulate import Runs, fields_of_runs
+from lowswitch.simulate import Runs
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ConcurrentRun(Runs):
-    """One seed, played by M machines in rounds; `episodes` are those that were kept.
+    """What one seed cost that M machines played in rounds; `episodes` are those that were kept.
 
     Regret and the optimal value are NaN where the source has no tables.
     """
@@ -40,56 +38,59 @@ class ConcurrentRun(Runs):
     rounds_at: np.ndarray  # [deployments]  rounds played when the policy changed
     played_at: np.ndarray  # [deployments]  episodes played when the policy changed
     rounds_curve: np.ndarray  # [C]  rounds, at the curves' episodes
-    earned_curve: np.ndarray  # [C]  rewards, likewise
+    earned_curve: np.ndarray  # [C]  rewards, at the curves' episodes
 
     def __repr__(self) -> str:
-        machines = (
-            f"{self.machines:,} machine{'s' * (self.machines > 1)}, rule {self.rule!r}, seed"
-            f" {self.seeds[0]}"
-        )
+        machines = f"{self.machines:,} machine{'s' * (self.machines > 1)}"
+        how = f"{machines}, rule {self.rule!r}, seed {self.seeds[0]}"
         kept = f"{self.kept:,} episodes kept of {self.played:,} played in {self.rounds:,} rounds"
-        return f"ConcurrentRun({self.algorithm}, {self._size}, {machines}, {kept}, {self._means})"
+        return f"ConcurrentRun({self.algorithm}, {self._size}, {how}, {kept}, {self._means})"
 
     @property
     def kept(self) -> int:
-        """Episodes that were learned from: those of the sequential run."""
+        """The episodes that were learned from, which are those of the sequential run."""
         return self.episodes
 
     @property
     def thrown_away(self) -> int:
-        """Episodes that were played in vain."""
+        """The episodes that were played in vain."""
         return self.played - self.episodes
 
     @property
     def speed_up(self) -> float:
-        """Episodes kept a round: the time of the sequential run over that of the rounds, where
-        playing is all that takes time.
+        """How many episodes were kept in a round, in the mean.
+
+        The rounds are so many times as fast as the sequential run if nothing but playing takes
+        time.
         """
         return self.episodes / max(1, self.rounds)
 
     @property
     def played_under(self) -> np.ndarray:  # [deployments + 1]
-        """Episodes that machines played under the first policy and under the one after each
-        deployment.
+        """How many episodes the machines played under each policy: under the first one, and under
+        the one after each deployment.
         """
         return np.diff(np.concatenate(([0], self.played_at, [self.played])))
 
     def rounds_to(self, mdp: TabularMDP, eps: float) -> int | None:
-        """Rounds before the first policy within eps of the optimum was deployed; None if none
-        was.
+        """The rounds that were played before a policy within eps of the optimum was deployed first.
+
+        None if no such policy was deployed.
         """
         require_eps(eps)
         good = np.flatnonzero(self._gaps(mdp) <= eps)
         return int(np.append(0, self.rounds_at)[good[0]]) if len(good) else None
 
     def mistakes(self, mdp: TabularMDP, eps: float) -> int:
-        """Actions of all machines in episodes whose policy is more than eps below the optimum: Bai
-        et al. 2019, appendix.
+        """How many actions the machines took in episodes whose policy is more than eps below the
+        optimum: Bai et al. 2019, appendix.
         """
         return mistakes(mdp, self._history, self.initial, self.played_under, eps)
 
     def suboptimal_actions(self, mdp: TabularMDP, eps: float) -> int:
-        """Actions of all machines that alone lose more than eps, V*_h(x) - Q*_h(x, a) > eps."""
+        """How many actions the machines took that lose more than eps by themselves, V*_h(x) -
+        Q*_h(x, a) > eps.
+        """
         return suboptimal_actions(mdp, self.plays, eps)
 
     def _gaps(self, mdp: TabularMDP) -> np.ndarray:  # [deployments + 1]
@@ -107,37 +108,22 @@ class ConcurrentRun(Runs):
 
     def to_dict(self) -> dict[str, Any]:
         """The numbers that `--json` prints."""
-        extra = {name: getattr(self, name) for name in (*_FACTS, "kept", "thrown_away", "speed_up")}
-        return super().to_dict() | extra
+        return super().to_dict() | {name: getattr(self, name) for name in _NUMBERS}
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the results with their configuration; `lowswitch.concurrent.load` reads them
         back.
         """
-        facts, arrays = self._members()
-        facts |= {name: getattr(self, name) for name in _FACTS}
-        arrays |= {name: getattr(self, name) for name in _ARRAYS}
-        storage.write(path, "concurrent run", facts, arrays)
+        storage.save(path, "concurrent run", self)
 
 
-_FACTS = (
-    "machines",
-    "rule",
-    "planned",
-    "stopped",
-    "rounds",
-    "played",
-    "earned",
-    "lost",
-    "bytes_sent",
-    "bytes_received",
-    "parts",
+# what `--json` prints of a run beside the numbers of `Runs`
+_NUMBERS = (
+    *("machines", "rule", "planned", "stopped", "rounds", "played", "earned", "lost"),
+    *("bytes_sent", "bytes_received", "parts", "kept", "thrown_away", "speed_up"),
 )
-_ARRAYS = ("plays", "rounds_at", "played_at", "rounds_curve", "earned_curve")
 
 
 def load(path: str | os.PathLike[str]) -> ConcurrentRun:
-    """The run saved in a file."""
-    with storage.reading(path, "concurrent run") as (facts, arrays):
-        own = {name: facts[name] for name in _FACTS} | {name: arrays[name] for name in _ARRAYS}
-        return ConcurrentRun(**fields_of_runs(facts, arrays), **own)
+    """Read the run that `ConcurrentRun.save` wrote."""
+    return storage.load(path, "concurrent run", ConcurrentRun)

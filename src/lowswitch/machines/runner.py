@@ -18,7 +18,7 @@ import numpy as np
 from lowswitch import storage
 from lowswitch.algorithms.parts import Algorithm, require_algorithm
 from lowswitch.checks import is_number, require_count, require_seed, require_word
-from lowswitch.history import History
+from lowswitch.history import History, require_starts
 from lowswitch.kernels.arrays import Account
 from lowswitch.kernels.streams import stream_key
 from lowswitch.learner import warn_if_loud
@@ -29,10 +29,8 @@ from lowswitch.machines.sources import Tabular, Trajectories, source_of
 from lowswitch.machines.state import Plan, State, Stop, fresh_state, load_state, save_state
 from lowswitch.machines.told import learn_round
 from lowswitch.problems.mdp import TabularMDP
-from lowswitch.progress import LOADING, Progress, needs_loading
-from lowswitch.regret import require_starts
+from lowswitch.progress import LOADING, PieceSize, Progress, needs_loading
 from lowswitch.simulate import Curves, optimal_value_of
-from lowswitch.threads import Pace
 
 RoundRule = Literal["trigger", "switch", "speculate"]
 _REDRAW_SECONDS = 0.1
@@ -209,7 +207,8 @@ class _Driver:
         """Tables in this process: whole stretches of rounds are compiled."""
         from lowswitch.kernels import core as kernels
 
-        state, pace = self.state, Pace(10**5 // (self.plan.machines * self.plan.source.horizon))
+        state = self.state
+        pace = PieceSize(10**5 // (self.plan.machines * self.plan.source.horizon))
         policy, episodes = state.policy(), self._room_for_a_round()
         key = stream_key(self.plan.seed)
 

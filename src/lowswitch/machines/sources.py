@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
+from lowswitch import storage
 from lowswitch.checks import checked_batch, checked_mask, require_count
 from lowswitch.kernels.streams import stream_key
 from lowswitch.problems.mdp import Scale, TabularMDP
@@ -87,24 +88,7 @@ class Tabular:
         return TabularPlayer(self.mdp, seed)
 
     def facts(self) -> dict[str, Any]:
-        mdp, digest = self.mdp, hashlib.sha256()
-        for array in (
-            mdp.offsets,
-            mdp.successors,
-            mdp.probabilities,
-            mdp.rewards,
-            mdp.start_law,
-            mdp.start_sequence,
-            mdp.actions_allowed,
-        ):
-            digest.update(
-                f"{array.dtype.str} {array.shape}".encode() + np.ascontiguousarray(array).tobytes()
-            )
-        return {
-            "tables": digest.hexdigest(),
-            "reward law": mdp.reward_law,
-            "rewards": [mdp.scale.low, mdp.scale.high],
-        }
+        return storage.fingerprint(self.mdp)
 
 
 class TabularPlayer:

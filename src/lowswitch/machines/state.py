@@ -13,11 +13,11 @@ import numpy as np
 from lowswitch import storage
 from lowswitch.algorithms.parts import Algorithm
 from lowswitch.checks import is_number
+from lowswitch.history import evaluation_of, fresh_account
 from lowswitch.kernels.arrays import Account, Evaluation, Log, Model, Rounds, Rule, Window
 from lowswitch.learners import Family, Size, family_of
 from lowswitch.machines.sources import Source, Tabular
 from lowswitch.problems.mdp import TabularMDP
-from lowswitch.regret import evaluation_of, fresh_account
 from lowswitch.simulate import checkpoints
 
 AHEAD = 2  # rounds of M episodes that "speculate" may be ahead of what is learned

@@ -6,7 +6,6 @@ import json
 import os
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import lowswitch
 from lowswitch import report, storage
@@ -15,7 +14,7 @@ from lowswitch.progress import waiting
 from lowswitch.reproduce import page
 from lowswitch.reproduce.bandit_claim import ucb2
 from lowswitch.reproduce.errata import errata
-from lowswitch.reproduce.lab import FULL, QUICK, Lab, Size
+from lowswitch.reproduce.lab import FULL, QUICK, Effort, Lab
 from lowswitch.reproduce.lemmas import lemmas
 from lowswitch.reproduce.lower_bound import lower_bound
 from lowswitch.reproduce.mistakes import mistakes
@@ -43,11 +42,11 @@ PAGE = "index.html"
 def reproduce(
     folder: str | os.PathLike[str],
     *,
-    size: Size = QUICK,
+    effort: Effort = QUICK,
     only: Sequence[str] = (),
     progress: bool | None = None,
 ) -> Iterator[Section]:
-    """Measure the claims one by one, yielding each section; then write the page, its figures and
+    """Measure the claims and yield their sections one by one; then write the page, its figures and
     its numbers into a folder.
 
     Every finished experiment is kept in the folder, so that a second call goes on where the first
@@ -57,13 +56,7 @@ def reproduce(
         if name not in CLAIMS:
             raise ValueError(f"unknown claim {name!r}; {nearest(name, CLAIMS)}")
     out = Path(folder)
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise ValueError(
-            f"cannot write into {str(out)!r}: {error.strerror}; choose another folder"
-        ) from error
-    lab = Lab(out, size, progress=progress)
+    lab = Lab(out, effort, progress=progress)
     sections: list[Section] = []
     pictures: dict[str, bytes] = {}
     for name in only or CLAIMS:
@@ -75,18 +68,20 @@ def reproduce(
     if opening:
         with waiting("page: drawing ...", show=progress):
             pictures |= _draw(out, opening)
-    text = page.render(
-        sections, pictures, opening=opening, mode=size.name, version=lowswitch.__version__
-    )
-    _write_text(out / page_name(only), text)
-    _write_text(
-        (out / page_name(only)).with_suffix(".json"),
-        json.dumps(_numbers(sections, size), indent=1) + "\n",
-    )
+    version = lowswitch.__version__
+    text = page.render(sections, pictures, opening=opening, mode=effort.name, version=version)
+    numbers = {
+        "version": version,
+        "size": vars(effort),
+        "claims": {section.name: section.to_dict() for section in sections},
+    }
+    file = out / page_name(only)
+    storage.write_text(file, text)
+    storage.write_text(file.with_suffix(".json"), json.dumps(numbers, indent=1) + "\n")
 
 
 def page_name(only: Sequence[str]) -> str:
-    """The file of the whole page, or of one with some claims, which leaves the whole one alone."""
+    """The name of the page; one with some claims has its own, and leaves the whole page alone."""
     return f"{'-'.join(only)}.html" if only else PAGE
 
 
@@ -98,17 +93,4 @@ def _draw(out: Path, section: Section) -> dict[str, bytes]:
     return {name: (out / f"{name}.png").read_bytes() for name in section.figures}
 
 
-def _numbers(sections: Sequence[Section], size: Size) -> dict[str, Any]:
-    return {
-        "version": lowswitch.__version__,
-        "size": vars(size),
-        "claims": {section.name: section.to_dict() for section in sections},
-    }
-
-
-def _write_text(path: Path, text: str) -> None:
-    with storage.replacing(path) as file:
-        file.write(text.encode())
-
-
-__all__ = ["CLAIMS", "FULL", "PAGE", "QUICK", "Section", "Size", "page_name", "reproduce"]
+__all__ = ["CLAIMS", "FULL", "PAGE", "QUICK", "Effort", "Section", "page_name", "reproduce"]

@@ -11,8 +11,7 @@ import numpy as np
 from lowswitch import bandits, report
 from lowswitch.bandits import BanditAlgorithm, BanditRuns, IndexPolicy, UCB2Policy
 from lowswitch.reproduce.lab import Lab
-from lowswitch.reproduce.qlearning import exponent
-from lowswitch.reproduce.section import Check, Section, Table
+from lowswitch.reproduce.section import Check, Section, Table, exponent_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -39,6 +38,7 @@ Results = Mapping[str, Mapping[str, BanditRuns]]  # by setting and learner
 
 
 def ucb2(lab: Lab) -> Section:
+    """Theorem 1, measured."""
     results = {
         setting: {label: lab.bandit(means, algorithm) for label, algorithm in LEARNERS.items()}
         for setting, means in SETTINGS.items()
@@ -129,6 +129,10 @@ def _order(runs: BanditRuns) -> float:
     return switch_order(A=len(runs.means), T=runs.pulls, alpha=_alpha(runs.algorithm))
 
 
+def _switch_bound(runs: BanditRuns) -> int:
+    return runs.algorithm.switch_bound(len(runs.means), runs.pulls)
+
+
 def _most_to_lose(runs: BanditRuns) -> float:
     """T times the largest gap, the regret of always playing the worst arm."""
     return float(runs.pulls * _gaps(runs.means).max())
@@ -141,18 +145,16 @@ def _telling(results: Results) -> int:
     )
 
 
-def _exponent_of(runs: BanditRuns, name: str) -> float:
-    return exponent(runs.curves.pulls, getattr(runs.curves, name).mean(axis=0))
-
-
 # ---- checks --------------------------------------------------------------------------------------
 
 
 def _worst(
     results: Results, labels: Sequence[str], measure: Callable[[BanditRuns, BanditRuns], float]
 ) -> tuple[float, str]:
-    """The largest measure of these learners, given with UCB1, over all settings, and where; one
-    that is no number counts as the largest.
+    """The largest measure over these learners and all settings, and where it was found.
+
+    The measure is given the runs of the learner and those of UCB1. One that is no number counts as
+    the largest.
     """
     found = [
         (measure(row[label], row["UCB1"]), f"{label}, setting {setting}")
@@ -163,15 +165,16 @@ def _worst(
 
 
 def _upper_mean(runs: BanditRuns) -> float:
-    """The upper end of the mean regret's 95 % interval: a bound on an expectation is met only if
-    this is.
+    """The upper end of the 95 % interval of the mean regret.
+
+    A bound on an expectation is met only if this end is below it.
     """
     return float(runs.regret.mean()) + report.half_width(runs.regret)
 
 
 def _at_most(rule: str, limit: float, worst: tuple[float, str], form: str = "{:.2f}") -> Check:
     value, where = worst
-    return Check(rule, f"{form.format(value)} ({where})", bool(value <= limit))
+    return Check.at_most(rule, value, limit, f"{form} ({where})")
 
 
 def _regret_checks(results: Results) -> list[Check]:
@@ -196,7 +199,7 @@ def _regret_checks(results: Results) -> list[Check]:
             "regret grows like log T, not like a power: an exponent of at most"
             f" {MOST_REGRET_EXPONENT}",
             MOST_REGRET_EXPONENT,
-            _worst(results, BOTH, lambda runs, _: _exponent_of(runs, "regret")),
+            _worst(results, BOTH, lambda runs, _: exponent_of(runs.curves, "regret")),
         ),
         _at_most(
             "mean regret at most UCB1's",
@@ -212,13 +215,7 @@ def _switch_checks(results: Results) -> list[Check]:
         _at_most(
             "no run has more switches than epochs fit into T pulls (switch_bound)",
             1,
-            _worst(
-                results,
-                BOTH,
-                lambda runs, _: (
-                    runs.switches.max() / runs.algorithm.switch_bound(len(runs.means), runs.pulls)
-                ),
-            ),
+            _worst(results, BOTH, lambda runs, _: runs.switches.max() / _switch_bound(runs)),
             "{:.2f} of it",
         ),
         _at_most(
@@ -231,7 +228,7 @@ def _switch_checks(results: Results) -> list[Check]:
         _at_most(
             f"switches grow with an exponent of at most {MOST_SWITCH_EXPONENT}",
             MOST_SWITCH_EXPONENT,
-            _worst(results, BOTH, lambda runs, _: _exponent_of(runs, "switches")),
+            _worst(results, BOTH, lambda runs, _: exponent_of(runs.curves, "switches")),
         ),
         _at_most(
             "alpha = 0.09: at most a third of UCB1's switches",
@@ -259,60 +256,42 @@ def _words(means: Sequence[float]) -> str:
 
 
 def _regret_table(results: Results) -> Table:
-    rows = [
-        [
-            f"{setting}: {_words(SETTINGS[setting])}",
-            *(report.mean_and_interval(row[label].regret) for label in LEARNERS),
-            *(f"{_exponent_of(row[label], 'regret'):.2f}" for label in BOTH),
-            f"{_leading(row[COARSE_LABEL]):,.0f}",
-            f"{_theorem(row[COARSE_LABEL]):,.0f}",
-            f"{_most_to_lose(row[COARSE_LABEL]):,.0f}",
-        ]
-        for setting, row in results.items()
-    ]
-    exponents = [f"exponent {label}" for label in BOTH]
-    header = [
-        "setting",
-        *LEARNERS,
-        *exponents,
-        "leading term (0.09)",
-        "theorem's bound (0.09)",
-        "most T pulls can lose",
-    ]
-    return Table(
-        "Regret after all pulls, means over the runs with 95 % intervals, and what the theorem"
-        " allows",
-        header,
-        rows,
-    )
+    rows = []
+    for setting, row in results.items():
+        coarse = row[COARSE_LABEL]
+        exponents = {label: exponent_of(row[label].curves, "regret") for label in BOTH}
+        rows.append(
+            {
+                "setting": f"{setting}: {_words(SETTINGS[setting])}",
+                **{label: report.mean_and_interval(row[label].regret) for label in LEARNERS},
+                **{f"exponent {label}": f"{value:.2f}" for label, value in exponents.items()},
+                "leading term (0.09)": f"{_leading(coarse):,.0f}",
+                "theorem's bound (0.09)": f"{_theorem(coarse):,.0f}",
+                "most T pulls can lose": f"{_most_to_lose(coarse):,.0f}",
+            }
+        )
+    return Table.of(f"Regret {_AFTER}", rows)
 
 
 def _switch_table(results: Results) -> Table:
-    rows = [
-        [
-            f"{setting}: {_words(SETTINGS[setting])}",
-            *(report.mean_and_interval(row[label].switches) for label in LEARNERS),
-            f"{row['UCB1'].switches.mean() / row[COARSE_LABEL].switches.mean():.1f} x",
-            f"{row[COARSE_LABEL].switches.max():,}",
-            f"{COARSE.switch_bound(len(SETTINGS[setting]), row[COARSE_LABEL].pulls):,}",
-            f"{_order(row[COARSE_LABEL]):,.0f}",
-        ]
-        for setting, row in results.items()
-    ]
-    header = [
-        "setting",
-        *LEARNERS,
-        "fewer (0.09)",
-        "most in a run (0.09)",
-        "switch_bound (0.09)",
-        "A + A log(T / A) / log(1 + alpha)",
-    ]
-    return Table(
-        "Switches after all pulls, means over the runs with 95 % intervals, and what the theorem"
-        " allows",
-        header,
-        rows,
-    )
+    rows = []
+    for setting, row in results.items():
+        coarse = row[COARSE_LABEL]
+        fewer = row["UCB1"].switches.mean() / coarse.switches.mean()
+        rows.append(
+            {
+                "setting": f"{setting}: {_words(SETTINGS[setting])}",
+                **{label: report.mean_and_interval(row[label].switches) for label in LEARNERS},
+                "fewer (0.09)": f"{fewer:.1f} x",
+                "most in a run (0.09)": f"{coarse.switches.max():,}",
+                "switch_bound (0.09)": f"{_switch_bound(coarse):,}",
+                "A + A log(T / A) / log(1 + alpha)": f"{_order(coarse):,.0f}",
+            }
+        )
+    return Table.of(f"Switches {_AFTER}", rows)
+
+
+_AFTER = "after all pulls, means over the runs with 95 % intervals, and what the theorem allows"
 
 
 def _remarks(results: Results) -> list[str]:
@@ -341,14 +320,14 @@ def _numbers(runs: BanditRuns) -> dict[str, Any]:
     }
     for name in ("regret", "switches"):
         values = getattr(runs, name)
-        spread = {
+        numbers[name] = {
             "mean": float(values.mean()),
             "half_width": report.half_width(values),
             "largest": float(values.max()),
+            "exponent": exponent_of(runs.curves, name),
         }
-        numbers[name] = spread | {"exponent": _exponent_of(runs, name)}
     numbers["regret"]["bound"] = _theorem(runs)
-    numbers["switches"]["bound"] = runs.algorithm.switch_bound(len(runs.means), runs.pulls)
+    numbers["switches"]["bound"] = _switch_bound(runs)
     return numbers
 
 
@@ -356,36 +335,24 @@ DRAWN = ("1", "3", "14")
 
 
 def draw(results: Results) -> Figure:
-    """Regret above switches, a column for each of a few settings."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(11, 7), layout="constrained")
+    """Draw regret above switches, a column for each of a few settings."""
+    figure = report.blank_figure(11, 7)
     grid = figure.subplots(2, len(DRAWN), sharex=True)
-    for column, setting in zip(grid.T, DRAWN, strict=True):
-        row = results[setting]
+    for (above, below), setting in zip(grid.T, DRAWN, strict=True):
+        row, means = results[setting], SETTINGS[setting]
         pulls = row[COARSE_LABEL].curves.pulls
         pulls = pulls[pulls >= 50]  # from which the theorem holds: the smallest gap is 0.1
-        _draw_panel(
-            column[0],
-            row,
-            "regret",
-            pulls,
-            [leading_term(SETTINGS[setting], alpha=COARSE.alpha, pulls=int(T)) for T in pulls],
-        )
-        _draw_panel(
-            column[1],
-            row,
-            "switches",
-            pulls,
-            [switch_order(A=len(SETTINGS[setting]), T=int(T), alpha=COARSE.alpha) for T in pulls],
-        )
-        column[1].set_yscale("log")
-        column[0].set_title(f"setting {setting}: {_words(SETTINGS[setting])}", fontsize=11)
-        column[1].set_xlabel("pulls T")
+        alpha, A = COARSE.alpha, len(means)
+        terms = [leading_term(means, alpha=alpha, pulls=int(T)) for T in pulls]
+        orders = [switch_order(A=A, T=int(T), alpha=alpha) for T in pulls]
+        _draw_panel(above, row, "regret", pulls, terms)
+        _draw_panel(below, row, "switches", pulls, orders)
+        below.set_yscale("log")
+        above.set_title(f"setting {setting}: {_words(means)}", fontsize=11)
+        below.set_xlabel("pulls T")
     grid[0][0].set_ylabel("regret (reward lost so far)")
     grid[1][0].set_ylabel("switches (arm changes so far)")
-    handles, labels = grid[0][0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=2, frameon=False)
+    report.legend_below(figure, grid[0][0], columns=2)
     return figure
 
 
@@ -397,28 +364,9 @@ def _draw_panel(
     allowed: Sequence[float],
 ) -> None:
     for i, (label, runs) in enumerate(row.items()):
-        curves: np.ndarray = getattr(runs.curves, name)
-        low, high = np.quantile(curves, report.BAND, axis=0)
         late = runs.curves.pulls >= len(runs.means)  # after the first round
-        times = runs.curves.pulls[late]
-        axes.fill_between(
-            times, low[late], high[late], alpha=0.2, linewidth=0, color=report.COLOURS[i]
-        )
-        axes.plot(
-            times,
-            curves.mean(axis=0)[late],
-            report.DASHES[i],
-            label=label,
-            linewidth=1.6,
-            color=report.COLOURS[i],
-        )
-    axes.plot(
-        pulls,
-        allowed,
-        ":",
-        color="black",
-        linewidth=1.6,
-        label="allowed to UCB2(0.09) (see caption)",
-    )
-    axes.set_xscale("log")
-    report.dress(axes)
+        curves = getattr(runs.curves, name)[:, late]
+        report.draw_band(axes, runs.curves.pulls[late], curves, i, label)
+    words = "allowed to UCB2(0.09) (see caption)"
+    axes.plot(pulls, allowed, ":", color="black", linewidth=1.6, label=words)
+    report.dress(axes, log="x")

@@ -1,6 +1,4 @@
-"""The errata of the paper, as a table; the documentation's errata page has the reasons at
-length.
-"""
+"""The errata of the paper, as a table; the errata page of the documentation has the reasons."""
 
 from __future__ import annotations
 
@@ -71,6 +69,7 @@ ROWS = (
 
 
 def errata(lab: Lab) -> Section:
+    """The errata, and the one that a number shows."""
     values = np.linspace(2, 5, 50)
     printed, variance = (np.sum(values**2) - np.sum(values) ** 2) / 50, float(np.var(values))
     return Section(

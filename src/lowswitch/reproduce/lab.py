@@ -1,11 +1,9 @@
-"""Where the experiments run: each result is kept on disk under its configuration, so that an
-interrupted reproduction goes on.
+"""Where the experiments of the reproduction run; finished ones are kept, so that an interrupted
+reproduction goes on.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
 import threading
 import warnings
 from collections.abc import Callable, Sequence
@@ -14,22 +12,18 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-import numpy as np
-
-import lowswitch
 from lowswitch import bandits, envs, simulate, storage
 from lowswitch.algorithms.parts import Algorithm
 from lowswitch.learner import BonusWarning
-from lowswitch.progress import Progress, waiting
-from lowswitch.simulate import Runs, load
-from lowswitch.threads import cores, run_all
+from lowswitch.progress import Progress, cores, run_all, waiting
+from lowswitch.simulate import Runs
 
-Kept = TypeVar("Kept")
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Size:
-    """How much is run."""
+class Effort:
+    """How much a reproduction runs; more takes longer and says more."""
 
     name: str
     episodes: int  # of the main comparisons
@@ -41,7 +35,7 @@ class Size:
     machines: tuple[int, ...] = (1, 2, 5, 10, 100)  # of concurrent runs
 
 
-QUICK = Size(
+QUICK = Effort(
     name="quick",
     episodes=10**6,
     seeds=8,
@@ -50,7 +44,7 @@ QUICK = Size(
     plain_episodes=600,
     plain_seeds=4,
 )
-FULL = Size(
+FULL = Effort(
     name="full",
     episodes=10**7,
     seeds=16,
@@ -63,12 +57,11 @@ FULL = Size(
 
 
 class Lab:
-    """Runs experiments, or finds their results where they were run before."""
+    """Runs experiments, or finds the results of those that were run before."""
 
-    def __init__(self, folder: Path, size: Size, *, progress: bool | None = None) -> None:
-        self.size, self.progress = size, progress
-        self.cache = folder / "cache"
-        self.cache.mkdir(parents=True, exist_ok=True)
+    def __init__(self, folder: Path, effort: Effort, *, progress: bool | None = None) -> None:
+        self.effort, self.progress = effort, progress
+        self.kept = storage.Kept(folder / "cache")
 
     def runs(
         self,
@@ -80,12 +73,12 @@ class Lab:
         history: bool = False,
     ) -> Runs:
         """`simulate` of a named problem, by default over the main number of episodes and seeds."""
-        episodes, seeds = episodes or self.size.episodes, seeds or self.size.seeds
+        episodes, seeds = episodes or self.effort.episodes, seeds or self.effort.seeds
 
-        def compute(path: Path) -> None:
+        def compute() -> Runs:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", BonusWarning)  # the page says what c = 1 does
-                results = simulate(
+                return simulate(
                     envs.make(problem),
                     algorithm,
                     episodes=episodes,
@@ -93,68 +86,55 @@ class Lab:
                     history=history,
                     progress=self.progress,
                 )
-            results.save(path)
 
-        return self._kept(
-            "runs", [problem, algorithm.to_dict(), episodes, seeds, history], compute, load
-        )
+        configuration = [problem, algorithm.to_dict(), episodes, seeds, history]
+        return self.kept.get("runs", configuration, compute, Runs)
 
     def bandit(
         self, means: Sequence[float], algorithm: bandits.BanditAlgorithm
     ) -> bandits.BanditRuns:
         """`bandits.simulate` over the main number of pulls and runs."""
-        size = self.size
+        pulls, runs = self.effort.pulls, self.effort.bandit_runs
 
-        def compute(path: Path) -> None:
-            bandits.simulate(
-                means, algorithm, pulls=size.pulls, runs=size.bandit_runs, progress=self.progress
-            ).save(path)
+        def compute() -> bandits.BanditRuns:
+            return bandits.simulate(
+                means, algorithm, pulls=pulls, runs=runs, progress=self.progress
+            )
 
-        return self._kept(
-            "bandit",
-            [list(means), algorithm.to_dict(), size.pulls, size.bandit_runs],
-            compute,
-            bandits.load,
-        )
+        configuration = [list(means), algorithm.to_dict(), pulls, runs]
+        return self.kept.get("bandit", configuration, compute, bandits.BanditRuns)
 
-    def arrays(
-        self, name: str, configuration: Any, compute: Callable[[], dict[str, np.ndarray]]
-    ) -> dict[str, np.ndarray]:
-        """Arrays worked out once for a configuration."""
+    def measure(
+        self, name: str, configuration: Any, compute: Callable[[], Result], wanted: type[Result]
+    ) -> Result:
+        """The result of an experiment of one's own: a record, or a dictionary of arrays."""
         with waiting(f"{name} ...", show=self.progress):
-            return self._arrays(name, configuration, compute)
+            return self.kept.get(name, configuration, compute, wanted)
 
-    def _arrays(
-        self, name: str, configuration: Any, compute: Callable[[], dict[str, np.ndarray]]
-    ) -> dict[str, np.ndarray]:
-        return self._kept(
-            name,
-            configuration,
-            lambda path: storage.write(path, name, {}, compute()),
-            lambda path: storage.read(path, name)[1],
-        )
-
-    def each(
+    def measure_each(
         self,
         name: str,
         configurations: Sequence[Any],
-        compute: Callable[[int], dict[str, np.ndarray]],
+        compute: Callable[[int], Result],
+        wanted: type[Result],
         *,
         episodes: int,
-    ) -> list[dict[str, np.ndarray]]:
-        """`arrays` for several configurations, on all cores; `compute` is given the place of one,
-        and each plays so many episodes.
+    ) -> list[Result]:
+        """`measure` for several configurations, on all cores.
+
+        `compute` is given the place of a configuration; each of them plays `episodes` episodes.
         """
-        found: dict[int, dict[str, np.ndarray]] = {}
+        found: dict[int, Result] = {}
 
         def work(place: int, stop: threading.Event) -> None:
             if not stop.is_set():
-                found[place] = self._arrays(name, configurations[place], partial(compute, place))
+                found[place] = self.kept.get(
+                    name, configurations[place], partial(compute, place), wanted
+                )
 
         works = [partial(work, place) for place in range(len(configurations))]
-        total = len(works) * episodes
         with (
-            Progress(total, unit="episodes", show=self.progress, label=name) as bar,
+            Progress(len(works) * episodes, unit="episodes", show=self.progress, label=name) as bar,
             warnings.catch_warnings(),
         ):
             warnings.simplefilter("ignore", BonusWarning)
@@ -166,21 +146,3 @@ class Lab:
                 ),
             )
         return [found[place] for place in range(len(works))]
-
-    def _kept(
-        self,
-        kind: str,
-        configuration: Any,
-        compute: Callable[[Path], None],
-        read: Callable[[Path], Kept],
-    ) -> Kept:
-        """What was computed for a configuration, now or before; a file that cannot be read is
-        computed again.
-        """
-        text = json.dumps([lowswitch.__version__, kind, configuration], sort_keys=True)
-        path = self.cache / f"{kind}-{hashlib.sha256(text.encode()).hexdigest()[:16]}.npz"
-        try:
-            return read(path)
-        except ValueError:
-            compute(path)
-        return read(path)

@@ -1,6 +1,4 @@
-"""The lemmas behind the theorems, most of them watched along real runs of the library's own
-learner.
-"""
+"""The lemmas behind the theorems; most of them are watched along runs of the library's learner."""
 
 from __future__ import annotations
 
@@ -32,17 +30,33 @@ PROVABLE = {
 PRACTICAL = {
     "UCB2-H, c = 0.05": ucb2_hoeffding(c=0.05),
     "UCB2-B, c = 0.05": ucb2_bernstein(c=0.05),
-    "UCB2-B, c1 = 0.002, c2 = 1": ucb2_bernstein(
-        c1=0.002, c2=1.0
-    ),  # so small a c1 that the variance part decides
+    # c1 is so small that the part with the variance decides
+    "UCB2-B, c1 = 0.002, c2 = 1": ucb2_bernstein(c1=0.002, c2=1.0),
     "UCB2-H, c = 0.05, eta = 1/2, r* = 1": ucb2_hoeffding(c=0.05, eta=0.5, r_star=1),
 }
 HORIZONS = (2, 3, 5, 10, 20)
 
 
+@dataclass
+class Violations:
+    """How often something happened that the proofs exclude, and out of how many times."""
+
+    steps: int = 0
+    triggers: int = 0
+    switches: int = 0
+    max_error: int = 0
+    ties: int = 0
+    foreign: int = 0
+    wrong_bonus: int = 0
+    pessimistic: int = 0
+    estimates: int = 0
+    bad_runs: int = 0  # with a pessimistic estimate
+
+
 class Watch:
-    """A learner told one episode after the other, and what the proofs say about it checked from
-    outside at every step.
+    """A learner that is told one episode after the other.
+
+    What the proofs say about it is checked from outside at every step.
     """
 
     def __init__(self, mdp: TabularMDP, algorithm: Algorithm, episodes: int) -> None:
@@ -60,9 +74,10 @@ class Watch:
         self.refreshed = self.learner.q  # each row as it was when it was last refreshed
         self.seen: dict[tuple[int, int, int], list[float]] = {}  # next values of each (h, x, a)
         self.width: dict[tuple[int, int, int], float] = {}  # twice the weighted bonuses so far
-        self.count = Counts()
+        self.count = Violations()
 
-    def play(self, seed: int) -> Counts:
+    def play(self, seed: int) -> Violations:
+        """Play all episodes with the noise of a seed, and count what the proofs exclude."""
         for k in range(self.episodes):
             before = self.learner.q, self.learner.values, self.learner.policy, self.learner.visits
             states, actions, rewards = play_episode(self.mdp, self.learner.policy, seed, k)
@@ -82,8 +97,8 @@ class Watch:
         policy: np.ndarray,
         visits: np.ndarray,
     ) -> None:
-        """Lemma "max error", and that a row changes only at its own trigger and to its best
-        action.
+        """Check the lemma "max error", and that a row changes only at its own trigger and to its
+        best action.
         """
         count, after = self.count, self.learner.q
         for h, (x, a) in enumerate(zip(states, actions, strict=True)):
@@ -115,8 +130,8 @@ class Watch:
         policy: np.ndarray,
         visits: np.ndarray,
     ) -> None:
-        """The bonus inside each update, from the estimate before and after it, against its
-        formula.
+        """Work out the bonus inside each update, from the estimate before and after it, and compare
+        it with its formula.
         """
         H = self.mdp.horizon
         for h, here in enumerate((h, states[h], actions[h]) for h in range(H)):
@@ -149,26 +164,10 @@ class Watch:
         return float(2 * alpha @ (bonus.c * np.sqrt(H**3 * self.iota / np.arange(1, t + 1))))
 
 
-@dataclass
-class Counts:
-    """How often something happened that the proofs exclude, and out of how many."""
-
-    steps: int = 0
-    triggers: int = 0
-    switches: int = 0
-    max_error: int = 0
-    ties: int = 0
-    foreign: int = 0
-    wrong_bonus: int = 0
-    pessimistic: int = 0
-    estimates: int = 0
-    bad_runs: int = 0  # with a pessimistic estimate
-
-
 def lemmas(lab: Lab) -> Section:
+    """The lemmas, measured."""
     counts = {label: _watch(lab, algorithm) for label, algorithm in (PROVABLE | PRACTICAL).items()}
     worst = {r_star: _accumulation(lab, r_star) for r_star in ("theory", "1")}
-    figure = _figure(worst)
     return Section(
         name="lemmas",
         title="The lemmas: learning rate, error accumulation, optimism, max error",
@@ -178,13 +177,13 @@ def lemmas(lab: Lab) -> Section:
             " action played), and on the error-accumulation lemma S~_i <= 1 + 3/H."
         ),
         method=(
-            f"The library's learner on {PROBLEM}, {lab.size.plain_episodes:,} episodes,"
-            f" {lab.size.plain_seeds} seeds, watched from outside through ask and tell: the bonus"
+            f"The library's learner on {PROBLEM}, {lab.effort.plain_episodes:,} episodes,"
+            f" {lab.effort.plain_seeds} seeds, watched from outside through ask and tell: the bonus"
             " of each update is worked out from the estimates before and after it."
         ),
-        checks=[*_weight_checks(), *_accumulation_checks(worst), *_watch_checks(lab, counts)],
+        checks=[_weight_check(), *_accumulation_checks(worst), *_watch_checks(lab, counts)],
         tables=[_table(lab, counts)],
-        figures={"lemmas": figure},
+        figures={"lemmas": _figure(worst)},
         captions={
             "lemmas": (
                 "The largest S~_i over i up to 30 H^2, for the paper's r* and for r* = 1 (pure"
@@ -202,25 +201,21 @@ def lemmas(lab: Lab) -> Section:
     )
 
 
-def _watch(lab: Lab, algorithm: Algorithm) -> Counts:
-    mdp, size = envs.make(PROBLEM), lab.size
+def _watch(lab: Lab, algorithm: Algorithm) -> Violations:
+    episodes, seeds = lab.effort.plain_episodes, lab.effort.plain_seeds
 
-    def compute() -> dict[str, np.ndarray]:
-        runs = [
-            Watch(mdp, algorithm, size.plain_episodes).play(seed)
-            for seed in range(size.plain_seeds)
-        ]
-        return {"counts": np.array([list(vars(count).values()) for count in runs])}
+    def compute() -> Violations:
+        mdp = envs.make(PROBLEM)
+        runs = [vars(Watch(mdp, algorithm, episodes).play(seed)) for seed in range(seeds)]
+        total = Violations(**{name: int(sum(run[name] for run in runs)) for name in runs[0]})
+        total.bad_runs = sum(run["pessimistic"] > 0 for run in runs)
+        return total
 
-    counts = lab.arrays(
-        "watch", [PROBLEM, algorithm.to_dict(), size.plain_episodes, size.plain_seeds], compute
-    )["counts"]
-    total = Counts(*map(int, counts.sum(axis=0)))
-    total.bad_runs = int((counts[:, list(vars(total)).index("pessimistic")] > 0).sum())
-    return total
+    configuration = [PROBLEM, algorithm.to_dict(), episodes, seeds]
+    return lab.measure("watch", configuration, compute, Violations)
 
 
-def _weight_checks() -> list[Check]:
+def _weight_check() -> Check:
     worst = 0.0
     for H in HORIZONS:
         for t in (1, 2, 3, 10, 100, 1000):
@@ -238,30 +233,22 @@ def _weight_checks() -> list[Check]:
         "the weights alpha_t^i sum to 1, keep 1/sqrt t <= sum alpha_t^i / sqrt i <= 2/sqrt t, and"
         " both 2H/t bounds"
     )
-    return [
-        Check(
-            f"{rule} (H in {HORIZONS}, t up to 1000)",
-            f"broken by at most {worst:.1g}",
-            bool(worst <= 1e-12),
-        )
-    ]
+    rule = f"{rule} (H in {HORIZONS}, t up to 1000)"
+    return Check.at_most(rule, worst, 1e-12, "broken by at most {:.1g}")
 
 
 def _accumulation(lab: Lab, r_star: str) -> np.ndarray:  # [horizons]
     schedule = UCB2() if r_star == "theory" else UCB2(r_star=int(r_star))
 
-    def compute() -> dict[str, np.ndarray]:
-        limit = 40_000
-        worst = [
-            max(
-                theory.error_accumulation(i, H, schedule, limit)
-                for i in range(1, min(limit // 8, 30 * H * H), max(1, H * H // 12))
-            )
-            for H in HORIZONS
-        ]
-        return {"worst": np.array(worst)}
+    def worst(H: int, limit: int = 40_000) -> float:
+        places = range(1, min(limit // 8, 30 * H * H), max(1, H * H // 12))
+        return max(theory.error_accumulation(i, H, schedule, limit) for i in places)
 
-    return np.asarray(lab.arrays("accumulation", [r_star, HORIZONS], compute)["worst"])
+    def compute() -> dict[str, np.ndarray]:
+        return {"worst": np.array([worst(H) for H in HORIZONS])}
+
+    found = lab.measure("accumulation", [r_star, HORIZONS], compute, dict[str, np.ndarray])
+    return found["worst"]
 
 
 def _accumulation_checks(worst: dict[str, np.ndarray]) -> list[Check]:
@@ -275,13 +262,11 @@ def _accumulation_checks(worst: dict[str, np.ndarray]) -> list[Check]:
     ]
 
 
-def _watch_checks(lab: Lab, counts: dict[str, Counts]) -> list[Check]:
+def _watch_checks(lab: Lab, counts: dict[str, Violations]) -> list[Check]:
     every = list(counts.values())
     p = ucb2_hoeffding().p
-    bad, runs = (
-        sum(counts[label].bad_runs for label in PROVABLE),
-        len(PROVABLE) * lab.size.plain_seeds,
-    )
+    bad = sum(counts[label].bad_runs for label in PROVABLE)
+    runs = len(PROVABLE) * lab.effort.plain_seeds
 
     def never(what: str, name: str, of: str = "steps") -> Check:
         broken, total = (sum(getattr(count, key) for count in every) for key in (name, of))
@@ -311,31 +296,22 @@ def _watch_checks(lab: Lab, counts: dict[str, Counts]) -> list[Check]:
     ]
 
 
-def _table(lab: Lab, counts: dict[str, Counts]) -> Table:
+def _table(lab: Lab, counts: dict[str, Violations]) -> Table:
     rows = [
-        [
-            label,
-            f"{count.pessimistic / count.estimates:.4%}",
-            f"{count.bad_runs} of {lab.size.plain_seeds}",
-            f"{count.triggers:,}",
-            f"{count.switches:,}",
-        ]
+        {
+            "learner": label,
+            "share of (h, x, a, k) with Q~ < Q*": f"{count.pessimistic / count.estimates:.4%}",
+            "runs with any": f"{count.bad_runs} of {lab.effort.plain_seeds}",
+            "triggers": f"{count.triggers:,}",
+            "switches": f"{count.switches:,}",
+        }
         for label, count in counts.items()
     ]
-    header = (
-        "learner",
-        "share of (h, x, a, k) with Q~ < Q*",
-        "runs with any",
-        "triggers",
-        "switches",
-    )
-    return Table("Optimism, and triggers against real switches", header, rows)
+    return Table.of("Optimism, and triggers against real switches", rows)
 
 
 def _figure(worst: dict[str, np.ndarray]) -> Figure:
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(6.5, 3.8), layout="constrained")
+    figure = report.blank_figure(6.5, 3.8)
     axes = figure.subplots()
     axes.plot(HORIZONS, 1 + 3 / np.array(HORIZONS), "k:", label="bound 1 + 3/H")
     axes.plot(HORIZONS, 1 + 1 / np.array(HORIZONS), color="0.6", label="every visit, 1 + 1/H")
@@ -352,5 +328,5 @@ def _figure(worst: dict[str, np.ndarray]) -> Figure:
     axes.minorticks_off()
     axes.set_xlabel("horizon H (steps)")
     axes.set_ylabel("times an error is counted")
-    figure.legend(loc="outside lower center", ncols=2, frameon=False)
+    report.legend_below(figure, axes, columns=2)
     return figure

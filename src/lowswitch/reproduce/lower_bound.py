@@ -1,6 +1,4 @@
-"""Theorem 6: how many switches a learner without linear regret must make, on the family of problems
-of its proof.
-"""
+"""Theorem 6: how many switches a learner needs to avoid linear regret, on its proof's problems."""
 
 from __future__ import annotations
 
@@ -13,8 +11,8 @@ import numpy as np
 from lowswitch import report, theory
 from lowswitch.algorithms.recipes import ucb2_hoeffding
 from lowswitch.reproduce.lab import Lab
-from lowswitch.reproduce.qlearning import MOST_REGRET_EXPONENT, SCALE, exponent
-from lowswitch.reproduce.section import Check, Section, Table
+from lowswitch.reproduce.qlearning import MOST_REGRET_EXPONENT, SCALE
+from lowswitch.reproduce.section import Check, Section, Table, exponent_of
 from lowswitch.simulate import Runs
 
 if TYPE_CHECKING:
@@ -29,6 +27,7 @@ LINEAR = 0.25  # of H, per episode: the theorem's K H / 4
 
 
 def lower_bound(lab: Lab) -> Section:
+    """Theorem 6, measured."""
     studies = [study(lab, learner, *size) for size in SIZES for learner in LEARNERS]
     runs, real = [len(one.regret) for one in studies], real_learners(lab)
     return Section(
@@ -92,10 +91,9 @@ _REMARKS = (
 
 
 # ---- learners that stop on success ---------------------------------------------------------------
-# A learner is told how many switches each (h, x) needs, [H, S], which is the place of a* in its
-# order of trial, counted from 0. It
-# returns, for each switch it makes when it may make all it wants, whether that switch found a*. A
-# budget of N cuts this after N.
+# A learner is given how many switches each (h, x) needs, [H, S]: the place of a*, counted from 0,
+# in the order in which it tries the actions. It returns, for each switch that it makes without a
+# limit, whether that switch found a*. A budget of N switches cuts this list after N.
 
 Learner = Callable[[np.ndarray, np.random.Generator], np.ndarray]
 
@@ -105,30 +103,27 @@ def where_visited(need: np.ndarray, generator: np.random.Generator) -> np.ndarra
     need = need.astype(np.int64)
     visits = visited_rows(need, generator)
     counts = np.bincount(visits, minlength=need.size)
-    order = np.argsort(
-        visits, kind="stable"
-    )  # the times of the visits to the first row, then to the second, ...
+    # the times of the visits to the first row, then of those to the second, ...
+    order = np.argsort(visits, kind="stable")
     wanted = need.ravel()
-    nth = np.arange(wanted.sum()) - np.repeat(
-        np.cumsum(wanted) - wanted, wanted
-    )  # 0 .. need - 1 for each row
+    # 0 to need - 1 for each row
+    nth = np.arange(wanted.sum()) - np.repeat(np.cumsum(wanted) - wanted, wanted)
     times = order[np.repeat(np.cumsum(counts) - counts, wanted) + nth]
     found: np.ndarray = nth == np.repeat(wanted, wanted) - 1
     return found[np.argsort(times)]
 
 
 def visited_rows(need: np.ndarray, generator: np.random.Generator) -> np.ndarray:
-    """The rows h S + x visited in one episode after the other, long enough for each row to fail as
-    often as it must.
+    """The rows h S + x that are visited in one episode after the other.
+
+    They are so many that each row can fail as often as it must.
     """
     H, S = need.shape
     episodes = math.ceil(S * (need.max() + 2 * math.log(H * S) + 2))
     visits = np.empty(0, dtype=np.uint16)  # so small that they are sorted by counting
     while (np.bincount(visits, minlength=H * S) < need.ravel()).any():
-        more = generator.integers(S, size=(episodes, H), dtype=np.uint16) + np.arange(
-            H, dtype=np.uint16
-        ) * np.uint16(S)
-        visits = np.append(visits, more)
+        states = generator.integers(S, size=(episodes, H), dtype=np.uint16)
+        visits = np.append(visits, states + np.arange(H, dtype=np.uint16) * np.uint16(S))
     return visits
 
 
@@ -163,16 +158,15 @@ class Study(NamedTuple):
 
     @property
     def printed(self) -> int:
+        """The most switches at which the printed theorem says H / 4."""
         return math.floor(theory.printed_switch_threshold(H=self.H, S=self.S, A=self.A))
 
     @property
     def bound(self) -> np.ndarray:  # [N]
         """The corrected bound on the regret per episode."""
+        size = {"H": self.H, "S": self.S, "A": self.A, "K": 1}
         return np.array(
-            [
-                theory.lower_bound_regret(H=self.H, S=self.S, A=self.A, K=1, switches=float(N))
-                for N in self.budgets
-            ]
+            [theory.lower_bound_regret(**size, switches=float(N)) for N in self.budgets]
         )
 
     @property
@@ -192,46 +186,43 @@ class Study(NamedTuple):
         return f"{self.learner}, HS = {self.H * self.S:,}, A = {self.A}"
 
     def to_dict(self) -> dict[str, Any]:
-        curves = {
-            "budgets": self.budgets.tolist(),
-            "regret": self.mean.tolist(),
-            "bound": self.bound.tolist(),
-        }
         return {
             "learner": self.learner,
             "H": self.H,
             "S": self.S,
             "A": self.A,
             "runs": len(self.regret),
-            **curves,
+            "budgets": self.budgets.tolist(),
+            "regret": self.mean.tolist(),
+            "bound": self.bound.tolist(),
         }
 
 
 def study(lab: Lab, learner: str, H: int, S: int, A: int) -> Study:
-    """A learner on random problems of one size, every 1 % of H S A switches and at both
-    thresholds.
+    """A learner on random problems of one size.
+
+    The budgets are every 1 % of H S A switches, and both thresholds.
     """
-    runs = min(lab.size.bandit_runs, ROWS_PER_STUDY // (H * S))
+    runs = min(lab.effort.bandit_runs, ROWS_PER_STUDY // (H * S))
     blank = Study(learner, H, S, A, np.empty(0), np.empty((0, 0)))
     budgets = np.unique([*(np.arange(61) * H * S * A // 100), blank.corrected, blank.printed])
-    arrays = lab.arrays(
-        "switch-budgets",
-        [learner, H, S, A, runs, budgets.tolist()],
-        lambda: {
-            "regret": settled_regret(LEARNERS[learner], H=H, S=S, A=A, budgets=budgets, runs=runs)
-        },
-    )
-    return blank._replace(budgets=budgets, regret=arrays["regret"])
+
+    def compute() -> Study:
+        regret = settled_regret(LEARNERS[learner], H=H, S=S, A=A, budgets=budgets, runs=runs)
+        return blank._replace(budgets=budgets, regret=regret)
+
+    configuration = [learner, H, S, A, runs, budgets.tolist()]
+    return lab.measure("switch-budgets", configuration, compute, Study)
 
 
 def settled_regret(
     learner: Learner, *, H: int, S: int, A: int, budgets: np.ndarray, runs: int
 ) -> np.ndarray:  # [runs, N]
-    """H - #{(h, x): pi_h(x) = a*(h, x)} / S when each budget is spent, or nothing is left to find:
-    the paper's value on M_{a*}.
+    """H - #{(h, x): pi_h(x) = a*(h, x)} / S, the paper's value on M_{a*}, when each budget is spent
+    or nothing is left to find.
 
-    a* and the order of trial are uniform, so the place of a* in that order is. Run i has the same
-    a* for all learners.
+    a* and the order of trial are uniform, and so is the place of a* in that order. Run i has the
+    same a* for all learners.
     """
     regret = np.empty((runs, len(budgets)))
     for run, generator in enumerate(np.random.default_rng([H, S, A]).spawn(runs)):
@@ -243,8 +234,8 @@ def settled_regret(
 
 
 def printed_proof_regret(share: Any, A: int) -> Any:
-    """1 - 1 / A - N / (H S A) of H: what the printed proof of Bai et al. 2019, Theorem 6, claims
-    after N = share H S A switches.
+    """1 - 1 / A - N / (H S A) of H, with N = share H S A switches: the regret by the printed proof
+    of Bai et al. 2019, Theorem 6.
     """
     return 1 - 1 / A - np.asarray(share)
 
@@ -305,7 +296,7 @@ def real_learners(lab: Lab) -> list[Runs]:
         for seed in range(INSTANCES)
     ]
     return [
-        lab.runs(problem, ucb2_hoeffding(c=SCALE), episodes=max(1, lab.size.episodes // 10))
+        lab.runs(problem, ucb2_hoeffding(c=SCALE), episodes=max(1, lab.effort.episodes // 10))
         for problem in problems
     ]
 
@@ -315,22 +306,16 @@ def _thresholds(runs: Runs) -> tuple[float, float]:
     return theory.corrected_switch_threshold(**sizes), theory.printed_switch_threshold(**sizes)
 
 
-def _regret_exponent(runs: Runs) -> float:
-    return exponent(runs.curves.episodes, runs.curves.regret.mean(axis=0))
-
-
 def _real_checks(real: Sequence[Runs]) -> list[Check]:
-    growth = max(_regret_exponent(runs) for runs in real)
-    threshold, fewest = (
-        _thresholds(real[0])[0],
-        min(int(runs.local_switches.min()) for runs in real),
-    )
+    threshold, _ = _thresholds(real[0])
+    fewest = min(int(runs.local_switches.min()) for runs in real)
     return [
-        Check(
+        Check.at_most(
             "UCB2-H learns on the family: regret grows with an exponent of at most"
             f" {MOST_REGRET_EXPONENT} over the last decade of K",
-            f"at most {growth:.2f}",
-            growth <= MOST_REGRET_EXPONENT,
+            max(exponent_of(runs.curves, "regret") for runs in real),
+            MOST_REGRET_EXPONENT,
+            "at most {:.2f}",
         ),
         Check(
             "so it must make more switches than the corrected threshold, and every run does",
@@ -344,79 +329,57 @@ def _real_checks(real: Sequence[Runs]) -> list[Check]:
 
 
 def _family_table(studies: Sequence[Study]) -> Table:
-    rows = [
-        [
-            one.learner,
-            f"{one.H * one.S:,}",
-            f"{one.A}",
-            f"{len(one.regret):,}",
-            f"{one.corrected / (one.H * one.S * one.A):.3f}",
-            f"{one.mean[one.at(one.corrected)] / one.H:.3f}",
-            f"{one.budgets[one.mean >= LINEAR * one.H].max() / (one.H * one.S * one.A):.2f}",
-            f"{one.mean[one.at(one.printed)] / one.H:.4f}",
-        ]
-        for one in studies
-    ]
-    header = (
-        "switches",
-        "HS",
-        "A",
-        "runs",
-        "corrected threshold / HSA",
-        "regret / H there",
-        "last N / HSA with regret >= H / 4",
-    )
-    return Table(
-        "Regret per episode once settled, by the switches allowed",
-        (*header, "regret / H at N = HSA / 2"),
-        rows,
-    )
+    rows = []
+    for one in studies:
+        volume, regret = one.H * one.S * one.A, one.mean / one.H
+        rows.append(
+            {
+                "switches": one.learner,
+                "HS": f"{one.H * one.S:,}",
+                "A": f"{one.A}",
+                "runs": f"{len(one.regret):,}",
+                "corrected threshold / HSA": f"{one.corrected / volume:.3f}",
+                "regret / H there": f"{regret[one.at(one.corrected)]:.3f}",
+                "last N / HSA with regret >= H / 4": (
+                    f"{one.budgets[one.mean >= LINEAR * one.H].max() / volume:.2f}"
+                ),
+                "regret / H at N = HSA / 2": f"{regret[one.at(one.printed)]:.4f}",
+            }
+        )
+    return Table.of("Regret per episode once settled, by the switches allowed", rows)
 
 
 def _real_table(real: Sequence[Runs]) -> Table:
-    rows = [
-        [
-            f"{seed}",
-            report.mean_and_interval(runs.local_switches),
-            f"{runs.local_switches.mean() / (runs.horizon * runs.states * runs.actions):.1f}",
-            *(f"{threshold:g}" for threshold in _thresholds(runs)),
-            report.mean_and_interval(runs.regret),
-            f"{runs.regret.mean() / runs.episodes / runs.horizon:.5f}",
-            f"{_regret_exponent(runs):.2f}",
-        ]
-        for seed, runs in enumerate(real)
-    ]
-    header = (
-        "a*",
-        "local switches",
-        "switches / HSA",
-        "corrected threshold",
-        "printed threshold",
-        "regret",
-        "regret / KH",
-        "exponent",
-    )
-    return Table(
-        "UCB2-H on problems of the family, H = 4, S = 5, A = 4, means over the seeds with 95 %"
-        " intervals",
-        header,
-        rows,
-    )
+    rows = []
+    for seed, runs in enumerate(real):
+        volume = runs.horizon * runs.states * runs.actions
+        corrected, printed = _thresholds(runs)
+        rows.append(
+            {
+                "a*": f"{seed}",
+                "local switches": report.mean_and_interval(runs.local_switches),
+                "switches / HSA": f"{runs.local_switches.mean() / volume:.1f}",
+                "corrected threshold": f"{corrected:g}",
+                "printed threshold": f"{printed:g}",
+                "regret": report.mean_and_interval(runs.regret),
+                "regret / KH": f"{runs.regret.mean() / runs.episodes / runs.horizon:.5f}",
+                "exponent": f"{exponent_of(runs.curves, 'regret'):.2f}",
+            }
+        )
+    title = "UCB2-H on problems of the family, H = 4, S = 5, A = 4, means over the seeds with 95 %"
+    return Table.of(f"{title} intervals", rows)
 
 
 def draw(studies: Sequence[Study]) -> Figure:
-    """A panel for each A, at the largest size studied with it."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(10, 5.6), layout="constrained")
+    """Draw a panel for each A, at the largest size studied with it."""
+    figure = report.blank_figure(10, 5.6)
     actions = sorted({one.A for one in studies})
     panels = figure.subplots(1, len(actions), sharey=True, squeeze=False)[0]
     for axes, A in zip(panels, actions, strict=True):
         largest = max(one.H * one.S for one in studies if one.A == A)
         _draw_panel(axes, [one for one in studies if one.A == A and largest == one.H * one.S])
     panels[0].set_ylabel("regret per episode / H")
-    handles, labels = panels[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=2, frameon=False)
+    report.legend_below(figure, panels[0], columns=2)
     return figure
 
 
@@ -425,38 +388,18 @@ def _draw_panel(axes: Axes, studies: Sequence[Study]) -> None:
     volume = some.H * some.S * some.A
     share = some.budgets / volume
     for i, one in enumerate(studies):
-        style = report.DASHES[i % len(report.DASHES)]
-        axes.plot(
-            share,
-            one.mean / one.H,
-            style,
-            color=report.COLOURS[i],
-            linewidth=2,
-            label=f"stops on success, {one.learner}",
-        )
-    axes.plot(share, some.bound / some.H, "-", color="black", linewidth=1, label="corrected bound")
-    axes.plot(
-        share,
-        np.maximum(0, printed_proof_regret(share, some.A)),
-        ":",
-        color="black",
-        linewidth=1.6,
-        label="bound in the printed proof",
-    )
-    axes.axvline(
-        some.corrected / volume,
-        linestyle="-",
-        color=report.COLOURS[2],
-        linewidth=1.2,
-        label="corrected threshold",
-    )
-    axes.axvline(
-        0.5,
-        linestyle="--",
-        color=report.COLOURS[3],
-        linewidth=1.2,
-        label="printed threshold HSA / 2",
-    )
+        label = f"stops on success, {one.learner}"
+        axes.plot(share, one.mean / one.H, linewidth=2, label=label, **report.line_style(i))
+    black: dict[str, Any] = {"color": "black"}
+    axes.plot(share, some.bound / some.H, "-", linewidth=1, label="corrected bound", **black)
+    printed = np.maximum(0, printed_proof_regret(share, some.A))
+    axes.plot(share, printed, ":", linewidth=1.6, label="bound in the printed proof", **black)
+    for i, place, dashes, label in (
+        (2, some.corrected / volume, "-", "corrected threshold"),
+        (3, 0.5, "--", "printed threshold HSA / 2"),
+    ):
+        colour = report.COLOURS[i]
+        axes.axvline(place, linestyle=dashes, color=colour, linewidth=1.2, label=label)
     axes.axhline(LINEAR, linestyle="-.", color="grey", linewidth=1, label="H / 4")
     axes.set_title(f"HS = {some.H * some.S:,}, A = {some.A}", fontsize=11)
     axes.set_xlabel("switches allowed / (HSA)")

@@ -17,16 +17,17 @@ from lowswitch.reproduce.qlearning import PROBLEMS, SCALE
 from lowswitch.simulate import Runs
 
 RIVER = "RiverSwim"
-EVEN_MORE = {
-    "random (5, 3, 5)": (1000,)
-}  # elsewhere they would play dozens or hundreds of episodes in vain for each one kept
+# elsewhere they would play dozens or hundreds of episodes in vain for each one kept
+EVEN_MORE = {"random (5, 3, 5)": (1000,)}
 MANY = 100  # machines, the most elsewhere; played with every seed
 RULES: tuple[RoundRule, ...] = ("trigger", "switch", "speculate")
 LEARNERS: dict[str, Callable[..., Algorithm]] = {"UCB2-H": ucb2_hoeffding, "UCB2-B": ucb2_bernstein}
 BASELINE, BASELINE_MACHINES = "UCB-H", (1, 10, MANY)
 
 
-class Case(NamedTuple):
+class RoundsCase(NamedTuple):
+    """One concurrent run: what is played, by how many machines, and under which rule."""
+
     problem: str
     learner: str
     rule: RoundRule
@@ -34,8 +35,8 @@ class Case(NamedTuple):
     seed: int = 0
 
 
-class Played(NamedTuple):
-    """What the rounds of one case came to."""
+class RoundsPlayed(NamedTuple):
+    """How many rounds a concurrent run took, and whether it repeated the sequential run."""
 
     rounds: int
     same: bool  # first policy and changes as in the sequential run
@@ -43,16 +44,17 @@ class Played(NamedTuple):
 
 
 Sequential = Mapping[tuple[str, str], Runs]  # by problem and learner, with histories
-Rounds = Mapping[Case, Played]
+Rounds = Mapping[RoundsCase, RoundsPlayed]
 
 
 def sequential_runs(lab: Lab, problem: str, algorithm: Algorithm) -> Runs:
     """The runs that many machines must repeat."""
-    seeds = max(1, lab.size.seeds // 8)
-    return lab.runs(problem, algorithm, episodes=lab.size.episodes // 10, seeds=seeds, history=True)
+    episodes, seeds = lab.effort.episodes // 10, max(1, lab.effort.seeds // 8)
+    return lab.runs(problem, algorithm, episodes=episodes, seeds=seeds, history=True)
 
 
 def all_sequential(lab: Lab) -> Sequential:
+    """The sequential runs of every problem and learner."""
     recipes = {
         (problem, learner): recipe for problem in PROBLEMS for learner, recipe in LEARNERS.items()
     }
@@ -65,33 +67,23 @@ def all_sequential(lab: Lab) -> Sequential:
 
 def play_all(lab: Lab, sequential: Sequential) -> Rounds:
     """The rounds of every case, really run."""
-    cases = list(_cases(sequential, lab.size.machines))
+    cases = list(_cases(sequential, lab.effort.machines))
     episodes = sequential[RIVER, BASELINE].episodes
 
-    def compute(place: int) -> dict[str, np.ndarray]:
+    def compute(place: int) -> RoundsPlayed:
         case = cases[place]
         runs = sequential[case.problem, case.learner]
-        mdp, rule, machines, seed = (
-            envs.make(PROBLEMS[case.problem]),
-            case.rule,
-            case.machines,
-            case.seed,
-        )
         run = concurrent.run(
-            mdp,
+            envs.make(PROBLEMS[case.problem]),
             runs.algorithm,
             episodes,
-            machines=machines,
-            rule=rule,
-            seed=seed,
+            machines=case.machines,
+            rule=case.rule,
+            seed=case.seed,
             regret=False,
             progress=False,
         )
-        return {
-            "rounds": np.array(run.rounds),
-            "same": np.array(same_path(run, runs, seed)),
-            "curve": run.rounds_curve,
-        }
+        return RoundsPlayed(run.rounds, same_path(run, runs, case.seed), run.rounds_curve)
 
     configurations = [
         [
@@ -102,22 +94,19 @@ def play_all(lab: Lab, sequential: Sequential) -> Rounds:
         ]
         for case in cases
     ]
-    found = lab.each("rounds", configurations, compute, episodes=episodes)
-    return {
-        case: Played(int(arrays["rounds"]), bool(arrays["same"]), arrays["curve"])
-        for case, arrays in zip(cases, found, strict=True)
-    }
+    found = lab.measure_each("rounds", configurations, compute, RoundsPlayed, episodes=episodes)
+    return dict(zip(cases, found, strict=True))
 
 
-def _cases(sequential: Sequential, machines: Sequence[int]) -> Iterator[Case]:
+def _cases(sequential: Sequential, machines: Sequence[int]) -> Iterator[RoundsCase]:
     for (problem, learner), runs in sequential.items():
         if learner == BASELINE:
-            yield from (Case(problem, learner, "switch", M) for M in BASELINE_MACHINES)
+            yield from (RoundsCase(problem, learner, "switch", M) for M in BASELINE_MACHINES)
             continue
         for rule in RULES:
             for M in (*machines, *EVEN_MORE.get(problem, ())):
                 yield from (
-                    Case(problem, learner, rule, M, seed)
+                    RoundsCase(problem, learner, rule, M, seed)
                     for seed in range(len(runs.seeds) if M == MANY else 1)
                 )
 
@@ -134,12 +123,12 @@ def history_of(runs: Runs, seed: int) -> History:
 
 
 def count_rounds(history: History, episodes: int, machines: int) -> int:
-    """Rounds in which M machines play these episodes, thrown away past a deployment: the sum over
-    deployments of ceil(L / M).
+    """How many rounds M machines need for these episodes if what they play past a deployment is
+    thrown away: the sum over deployments of ceil(L / M).
 
-    The machines' trajectories are fed in order and cut where the policy changed, so the path is
-    that of the sequential run, and the L episodes between two deployments take ceil(L / M) rounds:
-    Bai et al. 2019, proof of Theorem 5, with real changes for triggers.
+    The learner is told the machines' episodes in order, up to the one after which the policy
+    changes. So the path is that of the sequential run, and the L episodes between two deployments
+    take ceil(L / M) rounds: Bai et al. 2019, proof of Theorem 5, with real changes for triggers.
     """
     ends = np.append(np.unique(history.episode) + 1, episodes)
     lengths = np.diff(ends, prepend=0)

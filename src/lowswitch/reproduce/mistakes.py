@@ -1,5 +1,5 @@
-"""The mistake bound of section 4: how many actions M machines waste before they play well, against
-concurrent MBIE.
+"""The mistake bound of section 4: how many actions M machines waste before they play well, and how
+many concurrent MBIE wastes.
 """
 
 from __future__ import annotations
@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from lowswitch import concurrent, envs, report, theory
+from lowswitch import concurrent, envs, report, storage, theory
 from lowswitch.algorithms.parts import Algorithm
 from lowswitch.algorithms.recipes import ucb2_bernstein, ucb2_hoeffding
+from lowswitch.history import deployment_gaps
 from lowswitch.problems.mdp import TabularMDP
-from lowswitch.regret import deployment_gaps
 from lowswitch.reproduce.lab import Lab
 from lowswitch.reproduce.machines import RIVER, history_of, sequential_runs
 from lowswitch.reproduce.qlearning import PROBLEMS, SCALE
@@ -33,20 +33,22 @@ LEARNERS: dict[str, Algorithm | float] = {  # a number is the c of CMBIE
     "UCB2-H, c = 1": ucb2_hoeffding(c=1.0),
     "CMBIE, c = 1": 1.0,
 }
-RIVALS = {"CMBIE": ("UCB2-H", "UCB2-B"), "CMBIE, c = 1": ("UCB2-H, c = 1",)}  # at the same scale
+COMPARED = {"CMBIE": ("UCB2-H", "UCB2-B"), "CMBIE, c = 1": ("UCB2-H, c = 1",)}  # at the same scale
 SLOW = ("random (20, 4, 10)", 1)  # problem and machines: CMBIE plans after every round
 MOST_EXPONENT = {"UCB2-H": 2.0, "UCB2-B": 2.0, "CMBIE": 3.0}  # of 1 / eps, in the orders
 ONGOING = 0.05  # of the last tenth of the episodes
 
 
-class Case(NamedTuple):
+class MistakesCase(NamedTuple):
+    """One run of a learner on some machines."""
+
     problem: str
     learner: str
     machines: int
 
 
-class Counts(NamedTuple):
-    """Actions of all machines, what was thrown away included, for each eps."""
+class MistakeCounts(NamedTuple):
+    """The mistakes of one run for each eps, those in episodes that were thrown away included."""
 
     mistakes: np.ndarray  # [E]  in episodes whose policy is more than eps below the optimum
     alone: np.ndarray  # [E]  that lose more than eps by themselves
@@ -54,10 +56,14 @@ class Counts(NamedTuple):
     ongoing: np.ndarray  # [E]  share of the last tenth of the episodes that are mistakes
 
 
+Counted = Mapping[MistakesCase, MistakeCounts]
+
+
 def mistakes(lab: Lab) -> Section:
-    episodes = lab.size.episodes // 10
+    """The mistake bound of section 4, measured."""
+    episodes = lab.effort.episodes // 10
     counts = _count_all(lab, episodes)
-    lasting = {problem: _lasting(lab, problem) for problem in PROBLEMS}
+    near_optimal = {problem: _near_optimal(lab, problem) for problem in PROBLEMS}
     return Section(
         name="mistakes",
         title=(
@@ -81,12 +87,12 @@ def mistakes(lab: Lab) -> Section:
             _growth_check(counts),
             *_exponent_checks(counts),
             *_winner_checks(counts),
-            _lasting_check(lasting),
+            _near_optimal_check(near_optimal),
         ],
         tables=[
             *(_table(problem, counts) for problem in PROBLEMS),
             _order_table(counts),
-            _lasting_table(lasting),
+            _near_optimal_table(near_optimal),
         ],
         figures={"mistakes": _figure(counts)},
         captions={
@@ -100,10 +106,7 @@ def mistakes(lab: Lab) -> Section:
         numbers={
             "episodes": episodes,
             "shares": SHARES,
-            "counts": [
-                case._asdict() | {name: array.tolist() for name, array in found._asdict().items()}
-                for case, found in counts.items()
-            ],
+            "counts": [case._asdict() | storage.pack(found) for case, found in counts.items()],
         },
     )
 
@@ -111,30 +114,30 @@ def mistakes(lab: Lab) -> Section:
 # ---- the counts ----------------------------------------------------------------------------------
 
 
-def _cases() -> Iterator[Case]:
+def _cases() -> Iterator[MistakesCase]:
     for problem in PROBLEMS:
         for learner, algorithm in LEARNERS.items():
             yield from (
-                Case(problem, learner, M)
+                MistakesCase(problem, learner, M)
                 for M in MACHINES
                 if isinstance(algorithm, Algorithm) or (problem, M) != SLOW
             )
 
 
-def _count_all(lab: Lab, episodes: int) -> dict[Case, Counts]:
+def _count_all(lab: Lab, episodes: int) -> Counted:
     cases = list(_cases())
 
-    def compute(place: int) -> dict[str, np.ndarray]:
+    def compute(place: int) -> MistakeCounts:
         case = cases[place]
         mdp = envs.make(PROBLEMS[case.problem])
-        return _count(mdp, _play(mdp, LEARNERS[case.learner], episodes, case.machines))._asdict()
+        return _count(mdp, _play(mdp, LEARNERS[case.learner], episodes, case.machines))
 
     configurations = [
         [PROBLEMS[case.problem], _facts(LEARNERS[case.learner]), episodes, case.machines, SHARES]
         for case in cases
     ]
-    found = lab.each("mistakes", configurations, compute, episodes=episodes)
-    return {case: Counts(**arrays) for case, arrays in zip(cases, found, strict=True)}
+    found = lab.measure_each("mistakes", configurations, compute, MistakeCounts, episodes=episodes)
+    return dict(zip(cases, found, strict=True))
 
 
 def _facts(learner: Algorithm | float) -> Any:
@@ -151,15 +154,15 @@ def _play(
     return concurrent.mbie(mdp, episodes=episodes, machines=machines, c=learner, progress=False)
 
 
-def _count(mdp: TabularMDP, run: concurrent.ConcurrentRun | concurrent.MbieRun) -> Counts:
+def _count(mdp: TabularMDP, run: concurrent.ConcurrentRun | concurrent.MbieRun) -> MistakeCounts:
     levels = [share * mdp.optimal_value() for share in SHARES]
     history = run.history if isinstance(run, concurrent.MbieRun) else history_of(run, 0)
     gaps = deployment_gaps(mdp, history, initial=run.initial)
     ends = np.cumsum(run.played_under)
-    late = np.diff(np.maximum(ends, 0.9 * ends[-1]), prepend=0.9 * ends[-1]) / (
-        0.1 * ends[-1]
-    )  # of the last tenth, under each policy
-    return Counts(
+    last_tenth = 0.9 * ends[-1]
+    # the share of the last tenth that was played under each policy
+    late = np.diff(np.maximum(ends, last_tenth), prepend=last_tenth) / (0.1 * ends[-1])
+    return MistakeCounts(
         mistakes=np.array([run.mistakes(mdp, eps) for eps in levels]),
         alone=np.array([run.suboptimal_actions(mdp, eps) for eps in levels]),
         policies=np.array([np.count_nonzero(gaps > eps) for eps in levels]),
@@ -170,47 +173,45 @@ def _count(mdp: TabularMDP, run: concurrent.ConcurrentRun | concurrent.MbieRun) 
 # ---- the rules -----------------------------------------------------------------------------------
 
 
-def _growth_check(counts: Mapping[Case, Counts]) -> Check:
-    """Under a poor policy L episodes become at most L + M - 1."""
+def _growth_check(counts: Counted) -> Check:
+    """The L episodes of one machine under a poor policy become at most L + M - 1."""
     shares = []
     for case, found in counts.items():
         if isinstance(LEARNERS[case.learner], Algorithm):
-            alone = counts[case._replace(machines=1)]
-            most = (
-                alone.mistakes
-                + envs.make(PROBLEMS[case.problem]).horizon * (case.machines - 1) * alone.policies
-            )
+            alone, H = counts[case._replace(machines=1)], envs.make(PROBLEMS[case.problem]).horizon
+            most = alone.mistakes + H * (case.machines - 1) * alone.policies
             shares.append(np.max(found.mistakes / np.maximum(most, 1)))
-    return Check(
+    return Check.at_most(
         "Q-learning: M machines make at most the mistakes of one, the eps term of the order, and H"
         " (M - 1) more for each policy that is more than eps below the optimum, the M term",
-        f"at most {max(shares):.3f} of it",
-        bool(max(shares) <= 1),
+        max(shares),
+        1,
+        "at most {:.3f} of it",
     )
 
 
-def _exponent_checks(counts: Mapping[Case, Counts]) -> list[Check]:
+def _exponent_checks(counts: Counted) -> list[Check]:
     return [
-        Check(
+        Check.at_most(
             f"{RIVER}, {learner}: with {SOME} machines mistakes grow no faster than (1 /"
             f" eps)^{most:.0f}, the order's power, from {SHARES[0]} V* to {SHARES[-1]} V*",
-            f"{(power := _exponent(counts[Case(RIVER, learner, SOME)].mistakes)):.2f}",
-            power <= most,
+            _exponent(counts[MistakesCase(RIVER, learner, SOME)].mistakes),
+            most,
         )
         for learner, most in MOST_EXPONENT.items()
     ]
 
 
 def _exponent(found: np.ndarray) -> float:
-    """The slope of log mistakes against log 1 / eps, where there are any."""
+    """The slope of log mistakes against log 1 / eps, over those eps that have any mistakes."""
     some = found > 0
     if some.sum() < 2:
         return float("nan")
     return float(np.polyfit(-np.log(np.array(SHARES)[some]), np.log(found[some]), 1)[0])
 
 
-def _winner_checks(counts: Mapping[Case, Counts]) -> list[Check]:
-    """The orders put Q-learning first, the counts CMBIE."""
+def _winner_checks(counts: Counted) -> list[Check]:
+    """By the orders Q-learning makes fewer mistakes, by the counts CMBIE does."""
     orders = [
         first / second
         for problem in PROBLEMS
@@ -222,16 +223,15 @@ def _winner_checks(counts: Mapping[Case, Counts]) -> list[Check]:
         f"{min(orders):.1g} to {max(orders):.1g} of CMBIE's",
         max(orders) < 1,
     )
-    return [ahead, *(_fewer_check(counts, model, learners) for model, learners in RIVALS.items())]
+    return [ahead, *(_fewer_check(counts, model, learners) for model, learners in COMPARED.items())]
 
 
-def _fewer_check(counts: Mapping[Case, Counts], model: str, learners: Sequence[str]) -> Check:
+def _fewer_check(counts: Counted, model: str, learners: Sequence[str]) -> Check:
     ratios = []
     for case in (case for case in counts if case.learner == model):
         few = counts[case].mistakes[TYPICAL:]
-        for many in (
-            counts[case._replace(learner=learner)].mistakes[TYPICAL:] for learner in learners
-        ):
+        for learner in learners:
+            many = counts[case._replace(learner=learner)].mistakes[TYPICAL:]
             ratios += (many / np.maximum(few, 1))[(many > 0) | (few > 0)].tolist()
     return Check(
         f"measured, {model} makes fewer than {' and '.join(learners)}, every problem and M, eps at"
@@ -242,7 +242,7 @@ def _fewer_check(counts: Mapping[Case, Counts], model: str, learners: Sequence[s
 
 
 def _orders(problem: str, machines: int) -> Iterator[tuple[float, float]]:
-    """The paper's two orders of mistakes, Q-learning's with Hoeffding, for each eps."""
+    """The paper's orders of mistakes for each eps: Q-learning's with Hoeffding, then CMBIE's."""
     mdp = envs.make(PROBLEMS[problem])
     size = {"H": mdp.horizon, "S": mdp.states, "A": mdp.actions, "M": machines}
     for share in SHARES:
@@ -256,15 +256,15 @@ def _orders(problem: str, machines: int) -> Iterator[tuple[float, float]]:
 # ---- what a near-optimal policy goes on doing ----------------------------------------------------
 
 
-class Lasting(NamedTuple):
-    """The first deployed policy within eps of the optimum, played for ever."""
+class NearOptimal(NamedTuple):
+    """The first deployed policy within eps of the optimum, and what it does if it is played on."""
 
     eps: float
     gap: float  # V* - V
     actions: float  # an episode, in the mean, that lose more than eps by themselves
 
 
-def _lasting(lab: Lab, problem: str) -> Lasting:
+def _near_optimal(lab: Lab, problem: str) -> NearOptimal:
     mdp = envs.make(PROBLEMS[problem])
     runs = sequential_runs(lab, PROBLEMS[problem], ucb2_hoeffding(c=SCALE))
     eps = SHARES[TYPICAL] * mdp.optimal_value()
@@ -275,12 +275,13 @@ def _lasting(lab: Lab, problem: str) -> Lasting:
     early = history.changes[history.episode <= np.append(-1, np.unique(history.episode))[first]]
     for _, h, x, a in early:
         policy[h, x] = a
-    return Lasting(eps, float(gaps[first]), losing_actions(mdp, policy, eps))
+    return NearOptimal(eps, float(gaps[first]), losing_actions(mdp, policy, eps))
 
 
 def losing_actions(mdp: TabularMDP, policy: np.ndarray, eps: float) -> float:
-    """How many actions of an episode lose more than eps by themselves, in the mean: the value of a
-    problem that pays 1 for each.
+    """How many actions of an episode lose more than eps by themselves, in the mean.
+
+    It is the value of the policy in a problem that pays 1 for each of them.
     """
     from scipy.sparse import csr_matrix
 
@@ -293,112 +294,87 @@ def losing_actions(mdp: TabularMDP, policy: np.ndarray, eps: float) -> float:
     ).evaluate(policy)
 
 
-def _lasting_check(lasting: Mapping[str, Lasting]) -> Check:
+def _near_optimal_check(near_optimal: Mapping[str, NearOptimal]) -> Check:
     return Check(
         f"the first policy within eps = {SHARES[TYPICAL]} V* makes no mistake by episodes, yet on"
         " some problem it takes actions that lose more than eps by themselves; on none more than"
         " (V* - V) / eps an episode, in the mean",
         ", ".join(
             f"{problem} {found.actions:.3f} of {found.gap / found.eps:.3f}"
-            for problem, found in lasting.items()
+            for problem, found in near_optimal.items()
         ),
         all(
             found.gap <= found.eps and found.actions <= found.gap / found.eps
-            for found in lasting.values()
+            for found in near_optimal.values()
         )
-        and any(found.actions > 0 for found in lasting.values()),
+        and any(found.actions > 0 for found in near_optimal.values()),
     )
 
 
 # ---- tables, figure, words -----------------------------------------------------------------------
 
 
-def _table(problem: str, counts: Mapping[Case, Counts]) -> Table:
+def _table(problem: str, counts: Counted) -> Table:
     value = envs.make(PROBLEMS[problem]).optimal_value()
-    rows = [
-        [
-            case.learner,
-            f"{case.machines}",
-            *map(_cell, found.mistakes, found.ongoing),
-            *(f"{count:,}" for count in found.alone),
-        ]
-        for case, found in counts.items()
-        if case.problem == problem
-    ]
-    header = (
-        "learner",
-        "M",
-        *(f"{kind}, {share} V*" for kind in ("episodes", "actions") for share in SHARES),
-    )
+    rows = []
+    for case, found in counts.items():
+        if case.problem == problem:
+            row = {"learner": case.learner, "M": f"{case.machines}"}
+            for share, count, ongoing in zip(SHARES, found.mistakes, found.ongoing, strict=True):
+                row[f"episodes, {share} V*"] = f"{count:,}" + " +" * bool(ongoing > ONGOING)
+            for share, count in zip(SHARES, found.alone, strict=True):
+                row[f"actions, {share} V*"] = f"{count:,}"
+            rows.append(row)
     title = f"{problem}, V* = {value:.3f}: mistakes by episodes and by actions, for each eps"
-    return Table(
-        f"{title}; +: still more than {ONGOING:.0%} of the last tenth of the episodes", header, rows
-    )
+    still = f"still more than {ONGOING:.0%} of the last tenth of the episodes"
+    return Table.of(f"{title}; +: {still}", rows)
 
 
-def _cell(count: int, ongoing: float) -> str:
-    return f"{count:,}" + " +" * bool(ongoing > ONGOING)
-
-
-def _order_table(counts: Mapping[Case, Counts]) -> Table:
+def _order_table(counts: Counted) -> Table:
     rows = []
     for problem in PROBLEMS:
         for M in MACHINES[1:]:
             first, second = list(_orders(problem, M))[TYPICAL]
-            measured = {
-                learner: counts[Case(problem, learner, M)].mistakes[TYPICAL]
-                for learner in ("UCB2-H", "CMBIE")
-            }
             rows.append(
-                [
-                    problem,
-                    f"{M}",
-                    f"{first:.1e}",
-                    f"{second:.1e}",
-                    *(f"{count:,}" for count in measured.values()),
-                ]
+                {
+                    "problem": problem,
+                    "M": f"{M}",
+                    "order of Q-learning": f"{first:.1e}",
+                    "order of CMBIE": f"{second:.1e}",
+                    **{
+                        learner: f"{counts[MistakesCase(problem, learner, M)].mistakes[TYPICAL]:,}"
+                        for learner in ("UCB2-H", "CMBIE")
+                    },
+                }
             )
-    title = (
-        "The orders, constants and logarithms left out, beside the counts at eps ="
-        f" {SHARES[TYPICAL]} V*"
-    )
-    return Table(
-        title, ("problem", "M", "order of Q-learning", "order of CMBIE", "UCB2-H", "CMBIE"), rows
-    )
+    title = "The orders, constants and logarithms left out, beside the counts at eps ="
+    return Table.of(f"{title} {SHARES[TYPICAL]} V*", rows)
 
 
-def _lasting_table(lasting: Mapping[str, Lasting]) -> Table:
+def _near_optimal_table(near_optimal: Mapping[str, NearOptimal]) -> Table:
     rows = [
-        [
-            problem,
-            f"{found.eps:.4f}",
-            f"{found.gap:.4f}",
-            f"{found.actions:.4f}",
-            f"{found.gap / found.eps:.4f}",
-        ]
-        for problem, found in lasting.items()
+        {
+            "problem": problem,
+            "eps": f"{found.eps:.4f}",
+            "V* - V": f"{found.gap:.4f}",
+            "actions an episode that lose more than eps": f"{found.actions:.4f}",
+            "(V* - V) / eps": f"{found.gap / found.eps:.4f}",
+        }
+        for problem, found in near_optimal.items()
     ]
     title = f"The first policy of UCB2-H within eps = {SHARES[TYPICAL]} V*: what it goes on doing"
-    return Table(
-        title,
-        (
-            "problem",
-            "eps",
-            "V* - V",
-            "actions an episode that lose more than eps",
-            "(V* - V) / eps",
-        ),
-        rows,
-    )
+    return Table.of(title, rows)
 
 
-def _remarks(counts: Mapping[Case, Counts]) -> list[str]:
+def _remarks(counts: Counted) -> list[str]:
     def growth(learner: str) -> str:
-        ratios = [
-            counts[Case(problem, learner, MACHINES[-1])].mistakes[TYPICAL]
-            / max(1, counts[Case(problem, learner, SOME)].mistakes[TYPICAL])
-            for problem in PROBLEMS
-        ]
+        ratios = []
+        for problem in PROBLEMS:
+            few, many = (
+                counts[MistakesCase(problem, learner, M)].mistakes[TYPICAL]
+                for M in (SOME, MACHINES[-1])
+            )
+            ratios.append(many / max(1, few))
         return f"{min(ratios):.1f} to {max(ratios):.1f}"
 
     return [
@@ -431,25 +407,20 @@ def _remarks(counts: Mapping[Case, Counts]) -> list[str]:
     ]
 
 
-def _figure(counts: Mapping[Case, Counts]) -> Figure:
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(10, 6.6), layout="constrained")
+def _figure(counts: Counted) -> Figure:
+    figure = report.blank_figure(10, 6.6)
     panels = figure.subplots(2, len(PROBLEMS), sharey="col", squeeze=False)
     for (above, below), problem in zip(panels.T, PROBLEMS, strict=True):
         for learner in LEARNERS:
-            above.plot(
-                SHARES,
-                _positive(counts[Case(problem, learner, SOME)].mistakes),
-                label=learner,
-                **_style(learner),
-            )
-            machines = [M for M in MACHINES if Case(problem, learner, M) in counts]
-            below.plot(
-                machines,
-                _positive([counts[Case(problem, learner, M)].mistakes[TYPICAL] for M in machines]),
-                **_style(learner),
-            )
+            by_machines = {
+                M: counts[MistakesCase(problem, learner, M)].mistakes
+                for M in MACHINES
+                if MistakesCase(problem, learner, M) in counts
+            }
+            typical = [found[TYPICAL] for found in by_machines.values()]
+            style = _style(learner)
+            above.plot(SHARES, report.positive(by_machines[SOME]), label=learner, **style)
+            below.plot(list(by_machines), report.positive(typical), **style)
         for axes, label, what in (
             (above, "eps / V*", f"M = {SOME}"),
             (below, "machines M", f"eps = {SHARES[TYPICAL]} V*"),
@@ -463,28 +434,13 @@ def _figure(counts: Mapping[Case, Counts]) -> Figure:
         report.count_from_one(below, "x", MACHINES[-1])
     for axes in panels[:, 0]:
         axes.set_ylabel("mistakes (actions)")
-    figure.legend(
-        *panels[0][0].get_legend_handles_labels(),
-        loc="outside lower center",
-        ncols=5,
-        frameon=False,
-    )
+    report.legend_below(figure, panels[0][0], columns=5)
     return figure
 
 
 def _style(learner: str) -> dict[str, Any]:
-    """A colour and a marker for each learner; at its provable scale it is dotted and hollow."""
+    """The line and the marker of a learner; at its provable scale they are dotted and hollow."""
     name, _, provable = learner.partition(", ")
     i = [label for label in LEARNERS if "," not in label].index(name)
-    line = {
-        "color": report.COLOURS[i],
-        "marker": "os^"[i],
-        "markersize": 4,
-        "linestyle": ":" if provable else report.DASHES[i],
-    }
-    return line | {"markerfacecolor": "white" if provable else report.COLOURS[i]}
-
-
-def _positive(values: Any) -> np.ndarray:
-    """What a logarithmic axis can show."""
-    return np.where(np.asarray(values) > 0, values, np.nan)
+    line = report.line_style(i) | {"marker": "os^"[i], "markersize": 4}
+    return line | ({"linestyle": ":", "markerfacecolor": "white"} if provable else {})

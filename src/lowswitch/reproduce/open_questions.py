@@ -1,5 +1,5 @@
-"""What the paper leaves open, each as a small table: triggers, r*, clipping, copying, ties, the
-scale c.
+"""What the paper leaves open, each question with a small table: triggers, r*, clipping, copying,
+ties, and the scale c.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ import numpy as np
 
 from lowswitch import envs, report
 from lowswitch.algorithms.recipes import ucb2_hoeffding
-from lowswitch.problems.mdp import TabularMDP
 from lowswitch.reproduce.lab import Lab
 from lowswitch.reproduce.plain import play_plain
 from lowswitch.reproduce.qlearning import PROBLEMS, SCALE
@@ -19,20 +18,20 @@ from lowswitch.simulate import Runs
 
 SCALES = (1.0, 0.3, 0.1, 0.05, 0.02, 0.01)
 TIES_PROBLEM = "riverswim:states=5,horizon=6"
-COARSE = ucb2_hoeffding(
-    c=SCALE, eta=0.3, r_star=1
-)  # few triggers, so that it matters what they copy
+# few triggers, so that it matters what they copy
+COARSE = ucb2_hoeffding(c=SCALE, eta=0.3, r_star=1)
 
 
 def open_questions(lab: Lab) -> Section:
-    plain = {name: lab.runs(text, ucb2_hoeffding(c=SCALE)) for name, text in PROBLEMS.items()}
-    pure = {
-        name: lab.runs(text, ucb2_hoeffding(c=SCALE, r_star=1)) for name, text in PROBLEMS.items()
-    }
-    clipped = {
-        name: lab.runs(text, ucb2_hoeffding(c=SCALE, clip="remaining"))
-        for name, text in PROBLEMS.items()
-    }
+    """What the paper leaves open, measured."""
+    plain, pure, clipped = (
+        {name: lab.runs(text, algorithm) for name, text in PROBLEMS.items()}
+        for algorithm in (
+            ucb2_hoeffding(c=SCALE),
+            ucb2_hoeffding(c=SCALE, r_star=1),
+            ucb2_hoeffding(c=SCALE, clip="remaining"),
+        )
+    )
     variants = _variants(lab)
     ratio = variants["random ties"].mean() / variants["as implemented"].mean()
     shared = {
@@ -49,12 +48,12 @@ def open_questions(lab: Lab) -> Section:
         method=(
             f"UCB2-H with c = {SCALE} unless said otherwise, on the problems of Theorem 2; copies"
             f" and ties with the pseudo-code in plain Python, {COARSE} on {TIES_PROBLEM},"
-            f" {lab.size.plain_episodes:,} episodes, {lab.size.plain_seeds} seeds."
+            f" {lab.effort.plain_episodes:,} episodes, {lab.effort.plain_seeds} seeds."
         ),
         checks=[
             Check(
                 "a trigger is not a switch: never more switches than triggers",
-                _percentages(shared),
+                ", ".join(f"{name} {share:.0%}" for name, share in shared.items()),
                 max(shared.values()) <= 1,
             ),
             *(_pure_check(name, plain[name], pure[name]) for name in PROBLEMS),
@@ -81,10 +80,12 @@ def open_questions(lab: Lab) -> Section:
                 "at H - h + 1",
                 clipped,
             ),
-            Table(
+            Table.of(
                 "Copies and ties: local switches, mean over the seeds",
-                ("variant", "local switches"),
-                [[name, report.mean_and_interval(switches)] for name, switches in variants.items()],
+                [
+                    {"variant": name, "local switches": report.mean_and_interval(switches)}
+                    for name, switches in variants.items()
+                ],
             ),
             _scale_table(lab),
         ],
@@ -93,10 +94,6 @@ def open_questions(lab: Lab) -> Section:
             "variants": {name: switches.tolist() for name, switches in variants.items()},
         },
     )
-
-
-def _percentages(shares: Mapping[str, float]) -> str:
-    return ", ".join(f"{name} {share:.0%}" for name, share in shares.items())
 
 
 def _pure_check(name: str, plain: Runs, pure: Runs) -> Check:
@@ -112,52 +109,39 @@ def _pure_check(name: str, plain: Runs, pure: Runs) -> Check:
 
 def _trigger_table(results: Mapping[str, Runs]) -> Table:
     rows = [
-        [
-            name,
-            f"{runs.triggers.mean():,.0f}",
-            f"{runs.local_switches.mean():,.0f}",
-            f"{1 - runs.local_switches.sum() / runs.triggers.sum():.0%}",
-            f"{runs.deployments.mean():,.0f}",
-        ]
+        {
+            "problem": name,
+            "triggers": f"{runs.triggers.mean():,.0f}",
+            "local switches": f"{runs.local_switches.mean():,.0f}",
+            "triggers that change nothing": (
+                f"{1 - runs.local_switches.sum() / runs.triggers.sum():.0%}"
+            ),
+            "deployments": f"{runs.deployments.mean():,.0f}",
+        }
         for name, runs in results.items()
     ]
-    return Table(
-        "A trigger is not a switch",
-        ("problem", "triggers", "local switches", "triggers that change nothing", "deployments"),
-        rows,
-    )
+    return Table.of("A trigger is not a switch", rows)
 
 
 def _comparison(
     title: str, one: str, first: Mapping[str, Runs], two: str, second: Mapping[str, Runs]
 ) -> Table:
     rows = [
-        [
-            name,
-            *(
-                report.mean_and_interval(getattr(runs[name], cost))
-                for cost in ("regret", "local_switches")
-                for runs in (first, second)
-            ),
-        ]
+        {
+            "problem": name,
+            f"regret, {one}": report.mean_and_interval(first[name].regret),
+            f"regret, {two}": report.mean_and_interval(second[name].regret),
+            f"local switches, {one}": report.mean_and_interval(first[name].local_switches),
+            f"local switches, {two}": report.mean_and_interval(second[name].local_switches),
+        }
         for name in first
     ]
-    return Table(
-        title,
-        (
-            "problem",
-            f"regret, {one}",
-            f"regret, {two}",
-            f"local switches, {one}",
-            f"local switches, {two}",
-        ),
-        rows,
-    )
+    return Table.of(title, rows)
 
 
 def _variants(lab: Lab) -> dict[str, np.ndarray]:
     """Local switches [seeds] of the plain pseudo-code under other copies and ties."""
-    size = lab.size
+    episodes, seeds = lab.effort.plain_episodes, range(lab.effort.plain_seeds)
     variants = {
         "as implemented": ("row", "incumbent"),
         "entry copy": ("entry", "incumbent"),
@@ -165,43 +149,30 @@ def _variants(lab: Lab) -> dict[str, np.ndarray]:
         "random ties": ("row", "random"),
     }
 
+    def switches(seed: int, copy: str, ties: str) -> int:
+        _, changes = play_plain(envs.make(TIES_PROBLEM), COARSE, episodes, seed, copy, ties)
+        return len(changes)
+
     def compute() -> dict[str, np.ndarray]:
-        mdp = envs.make(TIES_PROBLEM)
         return {
-            name: np.array(
-                [
-                    _plain_switches(mdp, size.plain_episodes, seed, *variant)
-                    for seed in range(size.plain_seeds)
-                ]
-            )
+            name: np.array([switches(seed, *variant) for seed in seeds])
             for name, variant in variants.items()
         }
 
-    return lab.arrays(
-        "variants", [TIES_PROBLEM, COARSE.to_dict(), size.plain_episodes, size.plain_seeds], compute
-    )
-
-
-def _plain_switches(mdp: TabularMDP, episodes: int, seed: int, copy: str, ties: str) -> int:
-    return len(play_plain(mdp, COARSE, episodes, seed, copy, ties)[1])
+    configuration = [TIES_PROBLEM, COARSE.to_dict(), episodes, len(seeds)]
+    return lab.measure("variants", configuration, compute, dict[str, np.ndarray])
 
 
 def _scale_table(lab: Lab) -> Table:
     problem = PROBLEMS["RiverSwim"]
-    rows = []
-    for c in SCALES:
-        runs = lab.runs(problem, ucb2_hoeffding(c=c))
-        rows.append(
-            [
-                f"{c:g}",
-                *(
-                    report.mean_and_interval(getattr(runs, name))
-                    for name in ("regret", "local_switches", "deployments")
-                ),
-            ]
-        )
-    return Table(
-        f"The scale of the bonus, {problem}; c = 1 is provable",
-        ("c", "regret", "local switches", "deployments"),
-        rows,
-    )
+    results = {c: lab.runs(problem, ucb2_hoeffding(c=c)) for c in SCALES}
+    rows = [
+        {
+            "c": f"{c:g}",
+            "regret": report.mean_and_interval(runs.regret),
+            "local switches": report.mean_and_interval(runs.local_switches),
+            "deployments": report.mean_and_interval(runs.deployments),
+        }
+        for c, runs in results.items()
+    ]
+    return Table.of(f"The scale of the bonus, {problem}; c = 1 is provable", rows)

@@ -8,12 +8,12 @@ import numpy as np
 
 from lowswitch import envs, report
 from lowswitch.algorithms.recipes import ucb2_bernstein, ucb2_hoeffding
+from lowswitch.history import deployment_gaps
 from lowswitch.problems.mdp import TabularMDP
 from lowswitch.progress import waiting
-from lowswitch.regret import deployment_gaps
 from lowswitch.reproduce.lab import Lab
-from lowswitch.reproduce.qlearning import SCALE, exponent
-from lowswitch.reproduce.section import Check, Section, Table
+from lowswitch.reproduce.qlearning import SCALE
+from lowswitch.reproduce.section import Check, Section, Table, exponent
 from lowswitch.simulate import Runs
 
 if TYPE_CHECKING:
@@ -26,7 +26,8 @@ ROUNDING = 1e-9
 
 
 def pac(lab: Lab) -> Section:
-    mdp, episodes = envs.make(PROBLEM), lab.size.episodes // 4
+    """Corollary 4, measured."""
+    mdp, episodes = envs.make(PROBLEM), lab.effort.episodes // 4
     results = {
         label: lab.runs(PROBLEM, recipe(c=SCALE), episodes=episodes, seeds=SEEDS, history=True)
         for label, recipe in (("UCB2-H", ucb2_hoeffding), ("UCB2-B", ucb2_bernstein))
@@ -40,25 +41,28 @@ def pac(lab: Lab) -> Section:
         policy = runs.pac_policy(int(runs.seeds[0]))
         off = abs(mdp.optimal_value() - policy.evaluate(mdp) - runs.regret[0] / episodes)
         checks += [
-            Check(
+            Check.at_most(
                 f"{label}: the mixture's suboptimality has an exponent of at most"
                 f" {LARGEST_EXPONENT}",
-                f"{slope:.2f}",
-                slope <= LARGEST_EXPONENT,
+                slope,
+                LARGEST_EXPONENT,
             ),
-            Check(
+            Check.at_most(
                 f"{label}: the mixture's exact value is V* - regret / K",
-                f"off by {off:.1g}",
-                bool(off <= ROUNDING),
+                off,
+                ROUNDING,
+                "off by {:.1g}",
             ),
         ]
         rows.append(
-            [
-                label,
-                *(f"{curve[-1]:.4f}" for curve in (mixture, last, best)),
-                f"{slope:.2f}",
-                f"{len(policy.weights):,}",
-            ]
+            {
+                "learner": label,
+                "mixture": f"{mixture[-1]:.4f}",
+                "last policy": f"{last[-1]:.4f}",
+                "best policy": f"{best[-1]:.4f}",
+                "exponent": f"{slope:.2f}",
+                "policies in the mixture (seed 0)": f"{len(policy.weights):,}",
+            }
         )
         numbers[label] = {
             "exponent": slope,
@@ -66,14 +70,6 @@ def pac(lab: Lab) -> Section:
             "last": last.tolist(),
             "best": best.tolist(),
         }
-    header = (
-        "learner",
-        "mixture",
-        "last policy",
-        "best policy",
-        "exponent",
-        "policies in the mixture (seed 0)",
-    )
     return Section(
         name="pac",
         title="The mixture of all deployed policies is near-optimal (Corollary 4)",
@@ -87,7 +83,7 @@ def pac(lab: Lab) -> Section:
             " with the whole deployment history; each deployed policy is evaluated exactly."
         ),
         checks=checks,
-        tables=[Table("V* - V after all episodes, means over the seeds", header, rows)],
+        tables=[Table.of("V* - V after all episodes, means over the seeds", rows)],
         figures={"pac": _figure(results, curves)},
         captions={
             "pac": (
@@ -107,48 +103,33 @@ def pac(lab: Lab) -> Section:
 
 
 def _curves(mdp: TabularMDP, runs: Runs) -> dict[str, np.ndarray]:
-    """Suboptimality [seeds, C] of the mixture, of the last and of the best policy at each
-    checkpoint.
+    """How far the mixture, the last and the best policy are below the optimum at each checkpoint,
+    [seeds, C].
     """
     last, best = np.empty((2, *runs.curves.regret.shape))
     for i, history in enumerate(runs.history or ()):
         gaps = deployment_gaps(mdp, history, initial=runs.initial)
-        deployed = np.searchsorted(
-            np.unique(history.episode), runs.curves.episodes - 1
-        )  # deployments before the last episode
+        # the deployments before the last of so many episodes
+        deployed = np.searchsorted(np.unique(history.episode), runs.curves.episodes - 1)
         last[i], best[i] = gaps[deployed], np.minimum.accumulate(gaps)[deployed]
     return {"mixture": runs.curves.regret / runs.curves.episodes, "last": last, "best": best}
 
 
 def _figure(results: dict[str, Runs], curves: dict[str, dict[str, np.ndarray]]) -> Figure:
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(9, 4.2), layout="constrained")
+    figure = report.blank_figure(9, 4.2)
     panels = figure.subplots(1, len(results), sharey=True, squeeze=False)[0]
     for axes, (label, runs) in zip(panels, results.items(), strict=True):
         episodes = runs.curves.episodes
         for i, (name, curve) in enumerate(curves[label].items()):
             mean = curve.mean(axis=0)
-            axes.plot(
-                episodes,
-                np.where(mean > 0, mean, np.nan),
-                report.DASHES[i],
-                color=report.COLOURS[i],
-                label=name,
-            )
+            axes.plot(episodes, report.positive(mean), label=name, **report.line_style(i))
         mixture = curves[label]["mixture"].mean(axis=0)
-        axes.plot(
-            episodes[-60:],
-            mixture[-1] * (episodes[-60:] / episodes[-1]) ** -0.5,
-            ":",
-            color="0.4",
-            label="slope -1/2",
-        )
+        late = episodes[-60:]
+        half = mixture[-1] * (late / late[-1]) ** -0.5
+        axes.plot(late, half, ":", color="0.4", label="slope -1/2")
         report.dress(axes, log="xy")
         axes.set_title(label, fontsize=10)
         axes.set_xlabel("episodes K")
     panels[0].set_ylabel("V* - V (reward an episode)")
-    figure.legend(
-        *panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=4, frameon=False
-    )
+    report.legend_below(figure, panels[0], columns=4)
     return figure

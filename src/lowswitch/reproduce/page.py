@@ -1,4 +1,4 @@
-"""Sections to one self-contained HTML page: figures embedded, readable on a phone, printable."""
+"""One HTML page of all sections, which holds its figures, fits a phone and can be printed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from pathlib import Path
 from lowswitch.reproduce.section import Section, Table
 
 STYLE = Path(__file__).with_name("page.css").read_text()
-
 
 Pictures = Mapping[str, bytes]  # PNG by figure name
 
@@ -45,35 +44,32 @@ height.</p>
 
 def _summary(sections: Sequence[Section]) -> str:
     rows = "".join(
-        "<tr><td><a"
-        f' href="#{section.name}">{html.escape(section.title)}</a></td><td>{_badge(section)}</td>'
-        f"<td class='short'>{sum(check.holds for check in section.checks)} of"
-        f" {len(section.checks)}</td></tr>"
+        f'<tr><td><a href="#{section.name}">{html.escape(section.title)}</a></td>'
+        f"<td>{_badge(section)}</td><td class='short'>"
+        f"{sum(check.holds for check in section.checks)} of {len(section.checks)}</td></tr>"
         for section in sections
     )
-    head = "<th>claim</th><th>verdict</th><th>rules kept</th>"
-    return (
-        '<div class="scroll"><table'
-        f' class="words"><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>'
-    )
+    return _grid("<th>claim</th><th>verdict</th><th>rules kept</th>", rows, "words")
+
+
+def _grid(head: str, rows: str, kind: str) -> str:
+    """A table, which scrolls on its own where the page is narrow."""
+    body = f"<thead><tr>{head}</tr></thead><tbody>{rows}</tbody>"
+    return f'<div class="scroll"><table class="{kind}">{body}</table></div>'
 
 
 def _badge(section: Section) -> str:
-    return (
-        '<span class="verdict'
-        f' {"holds" if section.holds else "fails"}">{html.escape(section.verdict)}</span>'
-    )
+    kind = "holds" if section.holds else "fails"
+    return f'<span class="verdict {kind}">{html.escape(section.verdict)}</span>'
 
 
 def _section(section: Section, pictures: Pictures) -> str:
-    checks = Table(
-        "The rules, and what was measured",
-        ("rule", "measured", "verdict"),
-        [
-            [check.rule, check.measured, "holds" if check.holds else "FAILS"]
-            for check in section.checks
-        ],
-    )
+    verdicts = [
+        [check.rule, check.measured, "holds" if check.holds else "FAILS"]
+        for check in section.checks
+    ]
+    checks = Table("The rules, and what was measured", ("rule", "measured", "verdict"), verdicts)
+    remarks = "".join(f"<li>{html.escape(remark)}</li>" for remark in section.remarks)
     kind = "words" if section.name == "errata" else "numbers"
     parts = [
         f'<h2 id="{section.name}">{html.escape(section.title)}</h2>',
@@ -83,13 +79,7 @@ def _section(section: Section, pictures: Pictures) -> str:
         *(_figure(pictures[name], section.captions.get(name, "")) for name in section.figures),
         _table(checks, "words") if section.checks else "",
         *(_table(table, kind) for table in section.tables),
-        (
-            "<ul>"
-            + "".join(f"<li>{html.escape(remark)}</li>" for remark in section.remarks)
-            + "</ul>"
-            if section.remarks
-            else ""
-        ),
+        f"<ul>{remarks}</ul>" if remarks else "",
     ]
     return "\n".join(filter(None, parts)) + "\n"
 
@@ -100,17 +90,11 @@ def _table(table: Table, kind: str) -> str:
         "<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>"
         for row in table.rows
     )
-    return (
-        f"<h3>{html.escape(table.title)}</h3>"
-        '<div class="scroll"><table'
-        f' class="{kind}"><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>'
-    )
+    return f"<h3>{html.escape(table.title)}</h3>{_grid(head, rows, kind)}"
 
 
 def _figure(picture: bytes, caption: str) -> str:
-    data = base64.b64encode(picture).decode()
+    source = f"data:image/png;base64,{base64.b64encode(picture).decode()}"
     words = html.escape(caption)
-    return (
-        f'<figure><img alt="{words}"'
-        f' src="data:image/png;base64,{data}"><figcaption>{words}</figcaption></figure>'
-    )
+    image = f'<img alt="{words}" src="{source}">'
+    return f"<figure>{image}<figcaption>{words}</figcaption></figure>"

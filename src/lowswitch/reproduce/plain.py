@@ -1,5 +1,5 @@
-"""The paper's pseudo-code in plain Python, and an environment played from outside: what the kernels
-are held against.
+"""The paper's pseudo-code in plain Python, and an environment that is played from outside: the
+kernels are compared with these.
 """
 
 from __future__ import annotations
@@ -35,12 +35,8 @@ class PlainLearner:
         ):
             raise ValueError(f"{algorithm} is not one of the paper's")
         self.H, self.S, self.A = H, S, A = mdp.horizon, mdp.states, mdp.actions
-        self.copy, self.ties, self.bonus, self.allowed = (
-            copy,
-            ties,
-            algorithm.bonus,
-            mdp.actions_allowed,
-        )
+        self.copy, self.ties = copy, ties
+        self.bonus, self.allowed = algorithm.bonus, mdp.actions_allowed
         self.iota = algorithm.iota(horizon=H, states=S, actions=A, episodes=episodes)
         triggers = algorithm.schedule.triggers(horizon=H, limit=episodes)
         self.triggers = set(range(1, triggers.every_until + 1)) | set(triggers.later)
@@ -55,6 +51,7 @@ class PlainLearner:
         self.generator = np.random.default_rng(0)
 
     def digest(self, h: int, x: int, a: int, r: float, y: int) -> None:
+        """Learn from one transition, and refresh at a trigger."""
         H, here = self.H, (h, x, a)
         self.N[here] += 1
         t = int(self.N[here])
@@ -73,6 +70,7 @@ class PlainLearner:
     def weighted_bonus(
         self, here: tuple[int, int, int], t: int, alpha: float, following: float
     ) -> float:
+        """alpha_t b_t, the bonus as it enters the update of a visit."""
         H, S, A, share = self.H, self.S, self.A, 1.0 / t
         if not isinstance(self.bonus, Bernstein):
             return alpha * (self.bonus.c * math.sqrt(H**3 * self.iota * share))
@@ -109,7 +107,7 @@ def noise(seed: int, address: int) -> np.uint64:
 
 
 def sample(mdp: TabularMDP, seed: int, k: int, h: int, x: int, a: int) -> tuple[float, int]:
-    """Reward and successor of (seed, episode, step), the noise addressed as the simulator does."""
+    """The reward and the successor at (seed, episode, step), from the simulator's own noise."""
     from lowswitch.kernels import core as kernels
 
     model, address = mdp.model, kernels.episode_address(k, mdp.horizon) + 1 + 2 * h

@@ -1,6 +1,4 @@
-"""Theorem 5: how many rounds M machines need that play one policy a round; the rounds are really
-run.
-"""
+"""Theorem 5: how many rounds M machines need that play one policy a round, by real runs."""
 
 from __future__ import annotations
 
@@ -20,35 +18,34 @@ from lowswitch.reproduce.machines import (
     MANY,
     RIVER,
     RULES,
-    Case,
     Rounds,
+    RoundsCase,
     Sequential,
     all_sequential,
     count_rounds,
     history_of,
     play_all,
 )
+from lowswitch.reproduce.messages import MessageSizes, measure_messages
 from lowswitch.reproduce.qlearning import PROBLEMS, SCALE
 from lowswitch.reproduce.section import Check, Section, Table
-from lowswitch.reproduce.traffic import Traffic, measure_traffic
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-LEAST_GAIN: dict[RoundRule, float] = {
-    "switch": 1.25,
-    "speculate": 1.4,
-}  # episodes a round over those of "trigger"
+# episodes a round over those of "trigger"
+LEAST_GAIN: dict[RoundRule, float] = {"switch": 1.25, "speculate": 1.4}
 NEARLY_LINEAR = 0.8  # of M, the least speed-up at M = 2
 SHARES = (0.5, 0.2, 0.1, 0.05)  # eps over V*
 
 
 def rounds(lab: Lab) -> Section:
+    """Theorem 5, measured."""
     sequential = all_sequential(lab)
     played = play_all(lab, sequential)
     reached = _reached(sequential, played)
-    traffic = measure_traffic(
+    messages = measure_messages(
         lab, PROBLEMS[next(reversed(PROBLEMS))], ucb2_hoeffding(c=SCALE), machines=MANY
     )
     some = sequential[RIVER, "UCB2-H"]
@@ -68,18 +65,18 @@ def rounds(lab: Lab) -> Section:
             f" can tell. {_seeds(len(some.seeds))} Then one run with worker processes."
         ),
         checks=[
-            *_exact_checks(sequential, played, traffic),
+            *_exact_checks(sequential, played, messages),
             *(_gain_check(problem, sequential, played) for problem in PROBLEMS),
             *_order_checks(played),
             *_speed_checks(sequential, played),
             *(_reached_check(learner, reached) for learner in LEARNERS),
-            traffic.check(),
+            messages.check(),
         ],
         tables=[
             _speed_table(some.episodes, played),
             _bound_table(sequential, played),
             _reached_table(reached),
-            traffic.table(),
+            messages.table(),
         ],
         figures={"rounds": _figure(sequential, played), "rounds-to-eps": _reached_figure(reached)},
         captions={
@@ -93,7 +90,7 @@ def rounds(lab: Lab) -> Section:
             ),
         },
         remarks=_REMARKS,
-        numbers=_numbers(some.episodes, played, reached, traffic),
+        numbers=_numbers(some.episodes, played, reached, messages),
     )
 
 
@@ -122,9 +119,9 @@ _REMARKS = (
 # ---- the rules -----------------------------------------------------------------------------------
 
 
-def _exact_checks(sequential: Sequential, played: Rounds, traffic: Traffic) -> list[Check]:
+def _exact_checks(sequential: Sequential, played: Rounds, messages: MessageSizes) -> list[Check]:
     """What must be so to the last round."""
-    same = [traffic.same, *(outcome.same for outcome in played.values())]
+    same = [messages.same, *(outcome.same for outcome in played.values())]
     shares, off = [], []
     for case, outcome in played.items():
         if case.rule == "switch":
@@ -133,12 +130,8 @@ def _exact_checks(sequential: Sequential, played: Rounds, traffic: Traffic) -> l
                 K=runs.episodes, M=case.machines, deployments=int(runs.deployments[case.seed])
             )
             shares.append(outcome.rounds / bound)
-            off.append(
-                abs(
-                    outcome.rounds
-                    - count_rounds(history_of(runs, case.seed), runs.episodes, case.machines)
-                )
-            )
+            counted = count_rounds(history_of(runs, case.seed), runs.episodes, case.machines)
+            off.append(abs(outcome.rounds - counted))
     return [
         Check(
             "the policy changes of every run are those of the sequential run, after the same"
@@ -146,10 +139,11 @@ def _exact_checks(sequential: Sequential, played: Rounds, traffic: Traffic) -> l
             f"in {sum(same)} of {len(same)}",
             all(same),
         ),
-        Check(
+        Check.at_most(
             '"switch": rounds at most N_gl + 1 + K / M, every run',
-            f"at most {max(shares):.3f} of it",
-            max(shares) <= 1,
+            max(shares),
+            1,
+            "at most {:.3f} of it",
         ),
         Check(
             '"switch": rounds are the sum of ceil(L / M) over the deployments of the sequential'
@@ -161,11 +155,11 @@ def _exact_checks(sequential: Sequential, played: Rounds, traffic: Traffic) -> l
 
 
 def _gain_check(problem: str, sequential: Sequential, played: Rounds) -> Check:
-    """Against the paper's rule, the least over learners and seeds."""
+    """What the other rules gain over the paper's, the least over learners and seeds."""
     gains = {
         rule: min(
-            played[Case(problem, learner, "trigger", MANY, seed)].rounds
-            / played[Case(problem, learner, rule, MANY, seed)].rounds
+            played[RoundsCase(problem, learner, "trigger", MANY, seed)].rounds
+            / played[RoundsCase(problem, learner, rule, MANY, seed)].rounds
             for learner in LEARNERS
             for seed in range(len(sequential[problem, learner].seeds))
         )
@@ -181,7 +175,7 @@ def _gain_check(problem: str, sequential: Sequential, played: Rounds) -> Check:
 
 
 def _order_checks(played: Rounds) -> list[Check]:
-    """A bolder rule and more machines cost no rounds."""
+    """Neither a rule that keeps more nor more machines need more rounds."""
     pairs = [
         (case, case._replace(rule=bolder))
         for case in played
@@ -212,7 +206,7 @@ def _order_checks(played: Rounds) -> list[Check]:
     ]
 
 
-def _over_machines(played: Rounds, case: Case) -> list[Case]:
+def _over_machines(played: Rounds, case: RoundsCase) -> list[RoundsCase]:
     """The same case for every number of machines, in order."""
     return sorted(
         (other for other in played if other._replace(machines=case.machines) == case),
@@ -221,27 +215,24 @@ def _over_machines(played: Rounds, case: Case) -> list[Case]:
 
 
 def _speed_checks(sequential: Sequential, played: Rounds) -> list[Check]:
-    """The speed-up in the regime of the theorem, and that of the learner without delayed
-    updates.
-    """
+    """The speed-up where K / M leads the bound, and that of the learner without delayed updates."""
+
+    def speed(problem: str, learner: str, machines: int) -> float:
+        case = RoundsCase(problem, learner, "switch", machines)
+        return sequential[problem, learner].episodes / played[case].rounds
+
     inside, outside = {}, []
     for (problem, learner), runs in sequential.items():
         if learner != BASELINE and runs.deployments[0] <= runs.episodes / 2:
-            inside[f"{problem} {learner}"] = (
-                runs.episodes / played[Case(problem, learner, "switch", 2)].rounds
-            )
+            inside[f"{problem} {learner}"] = speed(problem, learner, 2)
         elif learner != BASELINE:
             outside.append(f"{problem} {learner}")
-    episodes = sequential[RIVER, BASELINE].episodes
-    baseline, two = (
-        episodes / played[Case(RIVER, *which)].rounds
-        for which in ((BASELINE, "switch", MANY), ("UCB2-H", "switch", 2))
-    )
+    baseline, two = speed(RIVER, BASELINE, MANY), speed(RIVER, "UCB2-H", 2)
     return [
         Check(
             f'"switch": two machines are at least {2 * NEARLY_LINEAR:.1f} times as fast where N_gl'
             " <= K / 2, so that K / M leads the bound",
-            ", ".join(f"{name} {speed:.2f} x" for name, speed in inside.items())
+            ", ".join(f"{name} {faster:.2f} x" for name, faster in inside.items())
             + (f"; not looked at, for K is too small: {', '.join(outside)}" if outside else ""),
             bool(inside) and min(inside.values()) >= 2 * NEARLY_LINEAR,
         ),
@@ -273,7 +264,7 @@ Reaching = Mapping[tuple[str, float], Reached]  # by learner and eps / V*, where
 
 
 def _reached(sequential: Sequential, played: Rounds) -> Reaching:
-    """On RiverSwim, to the nearest point of the curves."""
+    """When it was on RiverSwim, to the nearest point of the curves."""
     found = {}
     for learner in LEARNERS:
         runs = sequential[RIVER, learner]
@@ -281,7 +272,7 @@ def _reached(sequential: Sequential, played: Rounds) -> Reaching:
         for share in SHARES:
             good = np.flatnonzero(mixture <= share * runs.optimal_value)
             if len(good):
-                there = _over_machines(played, Case(RIVER, learner, "switch", 1))
+                there = _over_machines(played, RoundsCase(RIVER, learner, "switch", 1))
                 counts = np.array([played[case].curve[good[0]] for case in there])
                 found[learner, share] = Reached(
                     int(runs.curves.episodes[good[0]]), [case.machines for case in there], counts
@@ -349,7 +340,10 @@ def _bound_table(sequential: Sequential, played: Rounds) -> Table:
         row = [problem, learner, f"{deployments:,}"]
         for M in some:
             bound = theory.rounds_bound(K=runs.episodes, M=M, deployments=deployments)
-            row += [f"{played[Case(problem, learner, 'switch', M)].rounds:,}", f"{bound:,.0f}"]
+            row += [
+                f"{played[RoundsCase(problem, learner, 'switch', M)].rounds:,}",
+                f"{bound:,.0f}",
+            ]
         rows.append(row)
     header = (
         "problem",
@@ -360,7 +354,9 @@ def _bound_table(sequential: Sequential, played: Rounds) -> Table:
     return Table('Rounds under "switch" and their bound, seed 0', header, rows)
 
 
-def _numbers(episodes: int, played: Rounds, reached: Reaching, traffic: Traffic) -> dict[str, Any]:
+def _numbers(
+    episodes: int, played: Rounds, reached: Reaching, messages: MessageSizes
+) -> dict[str, Any]:
     return {
         "episodes": episodes,
         "rounds": [case._asdict() | {"rounds": outcome.rounds} for case, outcome in played.items()],
@@ -368,14 +364,12 @@ def _numbers(episodes: int, played: Rounds, reached: Reaching, traffic: Traffic)
             {"learner": learner, "share": share} | at._asdict() | {"rounds": at.rounds.tolist()}
             for (learner, share), at in reached.items()
         ],
-        "traffic": traffic._asdict(),
+        "traffic": messages._asdict(),
     }
 
 
 def _figure(sequential: Sequential, played: Rounds) -> Figure:
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(10, 6.4), layout="constrained")
+    figure = report.blank_figure(10, 6.4)
     panels = figure.subplots(len(LEARNERS), len(PROBLEMS), sharex="col", sharey=True, squeeze=False)
     for row, learner in zip(panels, LEARNERS, strict=True):
         for axes, problem in zip(row, PROBLEMS, strict=True):
@@ -383,80 +377,50 @@ def _figure(sequential: Sequential, played: Rounds) -> Figure:
         row[0].set_ylabel("episodes kept a round")
     for axes in panels[-1]:
         axes.set_xlabel("machines M")
-    figure.legend(
-        *panels[0][0].get_legend_handles_labels(),
-        loc="outside lower center",
-        ncols=3,
-        frameon=False,
-    )
+    report.legend_below(figure, panels[0][0], columns=3)
     return figure
 
 
 def _draw_problem(
     axes: Axes, problem: str, learner: str, sequential: Sequential, played: Rounds
 ) -> None:
-    first, runs = Case(problem, learner, RULES[0], 1), sequential[problem, learner]
+    first, runs = RoundsCase(problem, learner, RULES[0], 1), sequential[problem, learner]
     most = _over_machines(played, first)[-1].machines
     axes.plot((1, MANY), (1, MANY), ":", color="0.4", label="linear: M")
     for i, rule in enumerate(RULES):
         _draw_speed(axes, played, first._replace(rule=rule), i, f'"{rule}"')
-    limit, colour = runs.episodes / (runs.deployments[0] + 1), report.COLOURS[RULES.index("switch")]
-    axes.plot(
-        (1, most),
-        (limit, limit),
-        color=colour,
-        linewidth=5,
-        solid_capstyle="butt",
-        alpha=0.25,
-        zorder=0,
-        label='limit of "switch": K / (N_gl + 1)',
-    )
+    limit = runs.episodes / (runs.deployments[0] + 1)
+    broad: dict[str, Any] = {"linewidth": 5, "solid_capstyle": "butt", "alpha": 0.25, "zorder": 0}
+    label, colour = 'limit of "switch": K / (N_gl + 1)', report.COLOURS[RULES.index("switch")]
+    axes.plot((1, most), (limit, limit), color=colour, label=label, **broad)
     if problem == RIVER:
-        _draw_speed(
-            axes, played, Case(problem, BASELINE, "switch", 1), len(RULES), f'{BASELINE}, "switch"'
-        )
+        case, label = RoundsCase(problem, BASELINE, "switch", 1), f'{BASELINE}, "switch"'
+        _draw_speed(axes, played, case, len(RULES), label)
     report.dress(axes, log="xy")
     report.count_from_one(axes, "x", most)
     report.count_from_one(axes, "y", MANY)
     axes.set_title(f"{problem}, {learner}", fontsize=10)
 
 
-def _draw_speed(axes: Axes, played: Rounds, case: Case, i: int, label: str) -> None:
+def _draw_speed(axes: Axes, played: Rounds, case: RoundsCase, i: int, label: str) -> None:
     there = _over_machines(played, case)
     speed = [played[case].rounds / played[other].rounds for other in there]
-    axes.plot(
-        [other.machines for other in there],
-        speed,
-        "os^v"[i] + report.DASHES[i],
-        color=report.COLOURS[i],
-        markersize=4,
-        label=label,
-    )
+    axes.plot([other.machines for other in there], speed, label=label, **_marked(i))
+
+
+def _marked(i: int) -> dict[str, Any]:
+    return report.line_style(i) | {"marker": "os^v"[i], "markersize": 4}
 
 
 def _reached_figure(reached: Reaching) -> Figure:
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(9, 4.2), layout="constrained")
+    figure = report.blank_figure(9, 4.2)
     panels = figure.subplots(1, len(LEARNERS), sharey=True)
     for axes, learner in zip(panels, LEARNERS, strict=True):
         for i, share in enumerate(sorted({share for _, share in reached}, reverse=True)):
             at = reached.get((learner, share), Reached(0, (), np.zeros(0)))
-            axes.plot(
-                at.machines,
-                at.rounds,
-                "os^v"[i] + report.DASHES[i],
-                color=report.COLOURS[i],
-                markersize=4,
-                label=f"eps = {share} V*",
-            )
-            axes.plot(
-                at.machines,
-                at.episodes / np.array(at.machines),
-                ":",
-                linewidth=0.8,
-                color=report.COLOURS[i],
-            )
+            linear, colour = at.episodes / np.array(at.machines), report.COLOURS[i]
+            axes.plot(at.machines, at.rounds, label=f"eps = {share} V*", **_marked(i))
+            axes.plot(at.machines, linear, ":", linewidth=0.8, color=colour)
         axes.plot([], [], ":", color="0.4", linewidth=0.8, label="in proportion to 1 / M")
         report.dress(axes, log="xy")
         report.count_from_one(axes, "x", MANY)
@@ -464,7 +428,5 @@ def _reached_figure(reached: Reaching) -> Figure:
         axes.set_xlabel("machines M")
     panels[0].set_ylabel("rounds")
     panels[0].set_ylim(bottom=min((at.rounds.min() for at in reached.values()), default=1) / 4)
-    figure.legend(
-        *panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=5, frameon=False
-    )
+    report.legend_below(figure, panels[0], columns=5)
     return figure

@@ -1,12 +1,12 @@
-"""What one claim comes to: the words, the checks that can fail, the tables and figures, the
-numbers.
-"""
+"""The parts of a measured claim: its words, its checks, its tables, its figures, its numbers."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -20,12 +20,24 @@ class Check:
     measured: str
     holds: bool
 
+    @classmethod
+    def at_most(cls, rule: str, value: float, limit: float, words: str = "{:.2f}") -> Check:
+        """The rule that a value, which these words report, does not exceed a limit."""
+        return cls(rule, words.format(value), bool(value <= limit))
+
 
 @dataclass(frozen=True)
 class Table:
+    """Rows of texts under a title and a header."""
+
     title: str
     header: Sequence[str]
     rows: Sequence[Sequence[str]]
+
+    @classmethod
+    def of(cls, title: str, rows: Sequence[Mapping[str, str]]) -> Table:
+        """A table whose rows, at least one, say which column each of their cells is in."""
+        return cls(title, list(rows[0]), [list(row.values()) for row in rows])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,25 +57,34 @@ class Section:
 
     @property
     def holds(self) -> bool:
+        """Whether every check holds."""
         return all(check.holds for check in self.checks)
 
     @property
     def verdict(self) -> str:
-        """In plain words, from the checks alone."""
+        """The verdict in plain words, from the checks alone."""
         broken = sum(not check.holds for check in self.checks)
         if not broken:
             return "holds"
         return f"does not hold: {broken} of {len(self.checks)} checks fail"
 
     def to_dict(self) -> dict[str, Any]:
-        checks = [
-            {"rule": check.rule, "measured": check.measured, "holds": check.holds}
-            for check in self.checks
-        ]
+        """The section as JSON can hold it, without its tables and figures."""
         return {
             "title": self.title,
             "claim": self.claim,
             "verdict": self.verdict,
-            "checks": checks,
+            "checks": [asdict(check) for check in self.checks],
             "numbers": self.numbers,
         }
+
+
+def exponent(times: np.ndarray, costs: np.ndarray) -> float:
+    """The slope of log cost against log time over the last decade of time."""
+    late = times >= times[-1] / 10
+    return float(np.polyfit(np.log(times[late]), np.log(costs[late]), 1)[0])
+
+
+def exponent_of(curves: Any, name: str) -> float:
+    """The exponent with which a cost of some runs grows, in the mean over the runs."""
+    return exponent(curves[0], getattr(curves, name).mean(axis=0))

@@ -1,12 +1,8 @@
-"""What rounds cost on the wire: a run with real worker processes, and what they sent and
-received.
-"""
+"""How many bytes go to and from the workers in a round, measured with real worker processes."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
-
-import numpy as np
 
 from lowswitch import concurrent, envs
 from lowswitch.algorithms.parts import Algorithm
@@ -19,10 +15,9 @@ EPISODES = 1000
 MOST_RECEIVED = 1.25  # over the data alone
 
 
-_COUNTS = ("rounds", "played", "bytes_sent", "bytes_received")
+class MessageSizes(NamedTuple):
+    """What one run sent to its workers and received from them."""
 
-
-class Traffic(NamedTuple):
     problem: str
     horizon: int
     states: int
@@ -36,19 +31,22 @@ class Traffic(NamedTuple):
 
     @property
     def data(self) -> float:
-        """Bytes a round of states (int32) and rewards (float64), nothing else."""
+        """The bytes that the states (int32) and the rewards (float64) of a round need."""
         return 12 * self.horizon * self.played / self.rounds
 
     def check(self) -> Check:
-        more = self.bytes_received / self.rounds / self.data
-        rule = (
+        """The rule that the answers of the workers hold little but the data."""
+        return Check.at_most(
             f"worker processes answer with at most {MOST_RECEIVED} times the bytes of the states"
-            " and rewards alone"
+            " and rewards alone",
+            self.bytes_received / self.rounds / self.data,
+            MOST_RECEIVED,
+            "{:.2f} x",
         )
-        return Check(rule, f"{more:.2f} x", more <= MOST_RECEIVED)
 
     def table(self) -> Table:
-        rows = {
+        """The bytes of a round, and what they are needed for."""
+        sizes = {
             "sent, all together": self.bytes_sent / self.rounds,
             "of it row changes of the policy, to every worker": (
                 24 * WORKERS * self.local_switches / self.rounds
@@ -64,35 +62,34 @@ class Traffic(NamedTuple):
             f"Bytes a round of {WORKERS} worker processes for {self.machines} machines,"
             f' {self.problem}, "switch", the first {self.rounds:,} rounds'
         )
-        return Table(
-            title, ("", "bytes a round"), [[name, f"{size:,.0f}"] for name, size in rows.items()]
-        )
+        rows = [{"": name, "bytes a round": f"{size:,.0f}"} for name, size in sizes.items()]
+        return Table.of(title, rows)
 
 
-def measure_traffic(lab: Lab, problem: str, algorithm: Algorithm, *, machines: int) -> Traffic:
-    """Play the first episodes with processes; start-up included."""
+def measure_messages(
+    lab: Lab, problem: str, algorithm: Algorithm, *, machines: int
+) -> MessageSizes:
+    """Play the first episodes with worker processes; the bytes of their start count as well."""
     mdp = envs.make(problem)
     sequential = lab.runs(problem, algorithm, episodes=EPISODES, seeds=1, history=True)
 
-    def compute() -> dict[str, np.ndarray]:
+    def compute() -> MessageSizes:
         fleet = concurrent.Processes(workers=WORKERS)
         run = concurrent.run(
             mdp, algorithm, EPISODES, machines=machines, rule="switch", fleet=fleet, progress=False
         )
-        counts = {name: np.array(getattr(run, name)) for name in _COUNTS}
-        return counts | {
-            "local_switches": run.local_switches[0],
-            "same": np.array(same_path(run, sequential, 0)),
-        }
+        return MessageSizes(
+            problem=problem,
+            horizon=mdp.horizon,
+            states=mdp.states,
+            machines=machines,
+            rounds=run.rounds,
+            played=run.played,
+            local_switches=int(run.local_switches[0]),
+            bytes_sent=run.bytes_sent,
+            bytes_received=run.bytes_received,
+            same=same_path(run, sequential, 0),
+        )
 
-    found = lab.arrays(
-        "traffic", [problem, algorithm.to_dict(), EPISODES, machines, WORKERS], compute
-    )
-    return Traffic(
-        problem=problem,
-        horizon=mdp.horizon,
-        states=mdp.states,
-        machines=machines,
-        same=bool(found["same"]),
-        **{name: int(found[name]) for name in (*_COUNTS, "local_switches")},
-    )
+    configuration = [problem, algorithm.to_dict(), EPISODES, machines, WORKERS]
+    return lab.measure("messages", configuration, compute, MessageSizes)

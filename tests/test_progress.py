@@ -6,8 +6,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from lowswitch import threads
-from lowswitch.threads import Pace, run_all
+from lowswitch import progress
+from lowswitch.progress import PieceSize, run_all
 
 PATIENCE = 10  # seconds; nobody waits that long unless `stop` is never set
 
@@ -40,11 +40,11 @@ def test_an_error_surfaces_and_stops_the_others(error, culprit):
 
 def test_pieces_double_until_they_take_half_a_tenth_of_a_second(monkeypatch):
     clock = iter([0.0, 0.01, 1.0, 1.04, 2.0, 2.06, 3.0, 3.5])
-    monkeypatch.setattr(threads, "time", SimpleNamespace(perf_counter=lambda: next(clock)))
-    pace, sizes = Pace(10), []
+    monkeypatch.setattr(progress, "time", SimpleNamespace(perf_counter=lambda: next(clock)))
+    piece_size, sizes = PieceSize(10), []
     for _ in range(4):
-        with pace:
+        with piece_size:
             pass
-        sizes.append(pace.size)
+        sizes.append(piece_size.size)
     assert sizes == [20, 40, 40, 40]
-    assert Pace(0).size == 1
+    assert PieceSize(0).size == 1

@@ -1,0 +1,149 @@
+"""The options of the command line: their names, what they mean, and which command has them."""
+
+from __future__ import annotations
+
+import argparse
+import math
+from collections.abc import Callable
+from typing import Any, get_args
+
+import lowswitch
+from lowswitch.machines.runner import RoundRule
+
+
+def _whole(text: str) -> int:
+    """A whole number, which may be written as 100_000 or 1e5."""
+    try:
+        number = float(text.replace("_", ""))
+    except ValueError:
+        number = math.nan
+    if not math.isfinite(number) or number != int(number):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number")
+    return int(number)
+
+
+def _pair(text: str) -> tuple[float, float]:
+    """Two numbers with a comma between them."""
+    try:
+        low, high = map(float, text.split(","))
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not two numbers such as -1,1") from None
+    return low, high
+
+
+# what each option means; the commands say which ones they have, and what else they know of them
+_HELP = {
+    "--algorithm": "The algorithm, such as ucb2-b:c=0.05; 'lowswitch algorithms' lists all.",
+    "--budget": "No algorithm may make more than N deployments.",
+    "--checkpoint": "Go on from this file if it exists, and keep it up to date.",
+    "--env": "The problem, such as riverswim:states=6,horizon=20; 'lowswitch envs' lists all.",
+    "--episodes": "How many episodes of H steps each seed plays.",
+    "--fleet": "Who plays: in-process (the default), processes:workers=4 or ray:address=...",
+    "--full": "Run everything at length: about twelve minutes on two cores.",
+    "--gymnasium": "An environment, such as FrozenLake-v1:is_slippery=false; it needs --horizon.",
+    "--horizon": "How many steps an episode of the Gymnasium environment has.",
+    "--json": "Print one JSON object.",
+    "--machines": "How many episodes are played in a round; may exceed the workers of the fleet.",
+    "--max-rounds": "Stop after this many rounds.",
+    "--max-seconds": "Stop after this many seconds.",
+    "--only": "Measure this claim only; may be given several times.",
+    "--out": "Where to write (default: %(default)s).",
+    "--plot": "Draw regret and switching costs into a PNG, SVG or PDF file.",
+    "--quick": "Run what takes about two minutes on two cores (default).",
+    "--reward-range": "The range of its rewards (default: 0,1), written as --reward-range=-1,1.",
+    "--rule": "What ends a round (default: %(default)s).",
+    "--save": "Write the results to a file that lowswitch.load reads.",
+    "--seed": "The seed of the run (default: %(default)s).",
+    "--seeds": "How many seeds run (default: %(default)s).",
+    "--stationary": "Let learners of models know that all steps are alike.",
+    "--stop-mixture": "Stop when the mixture of all policies so far is within EPS of the optimum.",
+    "--stop-policy": "Stop when the deployed policy is within EPS of the optimum.",
+    "--threads": "How many threads play (default: one for each core).",
+}
+_WHOLE = ("budget", "episodes", "horizon", "machines", "max-rounds", "seed", "seeds", "threads")
+_TYPES: dict[str, Callable[[str], Any]] = {
+    **{f"--{name}": _whole for name in _WHOLE},
+    **{f"--{name}": float for name in ("max-seconds", "stop-policy", "stop-mixture")},
+    "--reward-range": _pair,
+}
+_METAVARS = {
+    **{f"--{name}": "FILE" for name in ("checkpoint", "plot", "save")},
+    **{f"--{name}": "EPS" for name in ("stop-policy", "stop-mixture")},
+    "--budget": "N",
+    "--gymnasium": "NAME",
+    "--only": "CLAIM",
+    "--reward-range": "LOW,HIGH",
+}
+_FLAGS = ("--full", "--json", "--quick", "--stationary")
+
+
+def _add(command: argparse._ActionsContainer, *names: str, **more: Any) -> None:
+    """Give a command these options."""
+    for name in names:
+        known: dict[str, Any] = {"help": _HELP[name]}
+        if name in _FLAGS:
+            known["action"] = "store_true"
+        else:
+            known |= {"type": _TYPES.get(name), "metavar": _METAVARS.get(name)}
+        command.add_argument(name, **known | more)
+
+
+def parser() -> argparse.ArgumentParser:
+    """The parser of the whole command line; it says in `command` which command was given."""
+    parser = argparse.ArgumentParser(prog="lowswitch", description=lowswitch.__doc__)
+    parser.add_argument("--version", action="version", version=f"lowswitch {lowswitch.__version__}")
+    commands = parser.add_subparsers(required=True, metavar="command")
+
+    def command(name: str, text: str) -> argparse.ArgumentParser:
+        new = commands.add_parser(name, help=text, description=text)
+        new.set_defaults(command=name)
+        return new
+
+    one = command("run", "Run one algorithm on one problem.")
+    _add(one, "--algorithm", required=True)
+    _add(one, "--save")
+    many = command("compare", "Run several algorithms on one problem.")
+    text = f"{_HELP['--algorithm']} Give it several times."
+    _add(many, "--algorithm", required=True, action="append", help=text)
+    for each in (one, many):
+        _add(each, "--env", "--episodes", required=True)
+        _add(each, "--seeds", default=16)
+        _add(each, "--threads", "--json", "--plot")
+
+    text = "Let M machines play one policy a round, with the results of the sequential run."
+    fleet = command("concurrent", text)
+    _add(fleet.add_mutually_exclusive_group(required=True), "--env", "--gymnasium")
+    _add(fleet, "--horizon", "--reward-range")
+    _add(fleet, "--algorithm", "--episodes", "--machines", required=True)
+    _add(fleet, "--rule", default="switch", choices=get_args(RoundRule))
+    _add(fleet, "--fleet", default="in-process")
+    _add(fleet, "--seed", default=0)
+    _add(fleet, "--stop-policy", "--stop-mixture", "--max-rounds", "--max-seconds")
+    _add(fleet, "--checkpoint", "--json")
+    _add(fleet, "--save", help="Write the result to a file that lowswitch.concurrent.load reads.")
+
+    text = "Find which algorithm has the least regret for how many deployments: a table, a figure."
+    race = command("frontier", text)
+    _add(race, "--env", "--episodes", required=True)
+    text = "On how many fresh seeds the finalists are reported (default: %(default)s)."
+    _add(race, "--seeds", default=8, help=text)
+    text = "Race this algorithm instead of the portfolio; may be given several times."
+    _add(race, "--algorithm", action="append", help=text)
+    _add(race, "--budget", "--stationary", "--threads", "--json")
+    _add(race, "--out", default="lowswitch-frontier", metavar="DIR")
+
+    command("envs", "List the named problems.")
+    command("algorithms", "List the named algorithms.")
+
+    text = "Run the paper's learners beside their every-visit baselines: a table and a figure."
+    show = command("demo", text)
+    _add(show, "--episodes", default=10**6)
+    _add(show, "--seeds", default=16)
+    _add(show, "--out", default="lowswitch-demo.png", metavar="FILE")
+
+    text = "Measure the paper claim by claim: one page with figures, numbers and verdicts."
+    paper = command("reproduce", text)
+    _add(paper.add_mutually_exclusive_group(), "--quick", "--full")
+    _add(paper, "--out", default="lowswitch-reproduce", metavar="DIR")
+    _add(paper, "--only", action="append", default=[])
+    return parser
