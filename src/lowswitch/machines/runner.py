@@ -1,5 +1,7 @@
-"""M machines play one policy a round; what they play is learned in machine order, so the run is the
-sequential one to the bit.
+"""A run on M machines, which all play the same policy in a round.
+
+What they play is learned in the order of the machines, so the run equals the sequential one to the
+bit.
 """
 
 from __future__ import annotations
@@ -22,8 +24,8 @@ from lowswitch.history import History
 from lowswitch.kernels.arrays import Account
 from lowswitch.kernels.streams import stream_key
 from lowswitch.learner import require_algorithm, warn_if_loud
-from lowswitch.machines.fleets import Crew, Fleet, InProcess
-from lowswitch.machines.mixtures import Mixed
+from lowswitch.machines.fleets import Fleet, InProcess, OpenFleet
+from lowswitch.machines.mixtures import MixturePlay
 from lowswitch.machines.results import ConcurrentRun
 from lowswitch.machines.sources import Tabular, Trajectories, source_of
 from lowswitch.machines.state import Plan, State, Stop, fresh_state, load_state, save_state
@@ -53,45 +55,49 @@ def run(
     regret: bool = True,
     progress: bool | None = None,
 ) -> ConcurrentRun:
-    """Run an algorithm for `episodes` episodes, of which M machines play one each in every round,
-    all by the same policy.
+    """Run an algorithm for `episodes` episodes; in each round M machines play one episode each, all
+    by the same policy.
 
-    source: a TabularMDP, a `Gymnasium` or a `System`. fleet: who plays, by default this process; M
-    may exceed its workers. rule: where a round is cut and the rest of it thrown away. "trigger":
-    after the first episode with a trigger, as in the paper; of a planner, after which it plans.
-    "switch": after the first episode that changed the policy. "speculate": only what the new policy
-    would have played otherwise is thrown away, which needs a source that can be replayed. For a
-    simulated source the policy history is that of the sequential run whatever the machines, rule
-    and fleet are. stop: when to end before the last episode. checkpoint: a file that is written
-    every `save_every` seconds, at the end, and when something goes wrong; where it exists, the run
-    goes on from it. regret: False leaves it out where it could be known.
+    source: what is played: a TabularMDP, a `Gymnasium` or a `System`.
+    machines: M, the number of episodes in a round. It may exceed the number of the fleet's workers.
+    rule: where a round is cut. The episodes after the cut are thrown away and played again.
+    "trigger" cuts after the first episode with a trigger, as in the paper; a planner's triggers are
+    the episodes after which it plans. "switch" cuts after the first episode that changed the
+    policy. "speculate" throws away only those episodes that the new policy would have played
+    otherwise; it needs a source that can be replayed.
+    fleet: who plays; by default this process.
+    stop: when to end before the last episode.
+    checkpoint: a file that is written every `save_every` seconds, at the end, and when something
+    goes wrong. Where it exists, the run goes on from it.
+    regret: False leaves the regret out where it could be known.
+
+    For a simulated source the policy history is that of the sequential run, whatever the machines,
+    the rule and the fleet are.
     """
     plan = _checked_plan(source, algorithm, episodes, machines, rule, seed, regret)
     stop = _checked_stop(stop, plan)
-    crew_of = InProcess() if fleet is None else fleet
-    if isinstance(crew_of, type) or not hasattr(crew_of, "open"):
+    fleet = InProcess() if fleet is None else fleet
+    if isinstance(fleet, type) or not hasattr(fleet, "open"):
         raise ValueError(
             "fleet must be InProcess(), Processes(workers=...) or Ray(...) of"
             f" lowswitch.concurrent, not {fleet!r}"
         )
     if not (is_number(save_every) and save_every >= 0):
         raise ValueError(f"save_every must be a number of seconds, 0 or more, not {save_every!r}")
-    resumed = checkpoint is not None and Path(checkpoint).exists()
     if checkpoint is not None:
         storage.require_writable(checkpoint)
-        plan.facts()  # fails here where something of it cannot be saved
+        plan.facts()  # which fails here, and not after hours, if it cannot be saved
     label = f"{plan.algorithm}  {plan.machines} machines"
     with Progress(plan.episodes, unit="episodes", show=progress, label=label) as bar:
         from lowswitch.kernels import core as kernels
 
         if needs_loading(kernels.play_rounds) and needs_loading(kernels.plan_round):
             bar.note(LOADING)
-        state = (
-            load_state(checkpoint, plan, stop)
-            if checkpoint is not None and resumed
-            else fresh_state(plan, stop)
-        )
-        reason = _Driver(plan, stop, state, checkpoint, save_every, bar).drive(crew_of)
+        if checkpoint is not None and Path(checkpoint).exists():
+            state = load_state(checkpoint, plan, stop)
+        else:
+            state = fresh_state(plan, stop)
+        reason = _Driver(plan, stop, state, checkpoint, save_every, bar).drive(fleet)
     result = _gather(plan, state, reason)
     warn_if_loud(float(result.loud_share.mean()), algorithm)
     return result
@@ -149,7 +155,7 @@ def _checked_stop(stop: Stop | None, plan: Plan) -> Stop:
 
 
 class _Driver:
-    """Plays rounds until the run ends, and keeps what was reached."""
+    """Plays rounds until the run ends, and saves what was reached."""
 
     def __init__(
         self,
@@ -163,17 +169,14 @@ class _Driver:
         self.plan, self.stop, self.state, self.bar = plan, stop, state, bar
         self.checkpoint, self.save_every = checkpoint, save_every
         self.begin = self.saved = self.drawn = time.perf_counter()
-        self.saved_at = -1  # rounds
+        self.saved_at = -1  # the round after which the checkpoint was last written
 
     def drive(self, fleet: Fleet) -> str:
-        """Play to the end; return what ended the run."""
+        """Play to the end, and return what ended the run."""
+        source, here = self.plan.source, isinstance(fleet, InProcess)
         try:
-            if (
-                self.state.compiled
-                and isinstance(fleet, InProcess)
-                and isinstance(self.plan.source, Tabular)
-            ):
-                self._play_here(self.plan.source.mdp)
+            if self.state.compiled and here and isinstance(source, Tabular):
+                self._play_here(source.mdp)
             else:
                 self._play_with(fleet)
         except BaseException as error:
@@ -183,9 +186,7 @@ class _Driver:
         return self._reason()
 
     def _keep(self, error: BaseException) -> None:
-        """Save what was reached before an error or an interrupt, and let its traceback end with
-        what that is worth.
-        """
+        """Save what was reached before an error or an interrupt, and note in it what was saved."""
         if self.checkpoint is None:
             return
         try:
@@ -198,7 +199,7 @@ class _Driver:
             )
 
     def _save_at_the_end(self) -> None:
-        """Write the checkpoint; a disk that is full must not cost a result."""
+        """Write the checkpoint; a full disk must not cost the result, so it is only a warning."""
         try:
             self._save()
         except Exception as failure:
@@ -246,33 +247,41 @@ class _Driver:
             self._look_up()
 
     def _play_with(self, fleet: Fleet) -> None:
-        """One call of the crew a round."""
-        state, source = self.state, self.plan.source
-        policy = state.policy()
+        """Call the fleet once in every round."""
         if self._ended():
             return
+        state, policy = self.state, self.state.policy()
+        mixed = state.family.members > 1
         with self._timed("start"):
             _compile(self.plan, self.stop)
             if not isinstance(fleet, InProcess):
                 self.bar.note("starting the workers ...")
-            mixing: Fleet = Mixed(fleet, state.family) if state.family.members > 1 else fleet
-            crew = mixing.open(source, self.plan.seed, policy)
+            first = policy[0] if mixed else policy
+            opened = fleet.open(self.plan.source, self.plan.seed, first)
         self.bar.start(state.told)
-        traffic = dict(state.traffic)
         try:
-            known = len(state.changes)  # row changes that the crew has
-            while not self._ended():
-                fresh, known = state.changes[known:, 1:], len(state.changes)
-                policy[..., fresh[:, 0], fresh[:, 1]] = fresh[:, 2:].T
-                self._round(crew, policy, fresh)
-                state.traffic = {
-                    name: before + getattr(crew, name) for name, before in traffic.items()
-                }
-                self._look_up()
+            player = MixturePlay(opened, state.family, policy) if mixed else opened
+            self._play_rounds(opened, player, policy)
         finally:
-            crew.close()
+            opened.close()
 
-    def _round(self, crew: Crew, policy: np.ndarray, changes: np.ndarray) -> None:
+    def _play_rounds(
+        self, opened: OpenFleet, player: OpenFleet | MixturePlay, policy: np.ndarray
+    ) -> None:
+        state, traffic = self.state, dict(self.state.traffic)
+        known = len(state.changes)  # the number of row changes that the player knows
+        while not self._ended():
+            fresh, known = state.changes[known:, 1:], len(state.changes)
+            policy[..., fresh[:, 0], fresh[:, 1]] = fresh[:, 2:].T
+            self._round(player, policy, fresh)
+            state.traffic = {
+                name: before + getattr(opened, name) for name, before in traffic.items()
+            }
+            self._look_up()
+
+    def _round(
+        self, player: OpenFleet | MixturePlay, policy: np.ndarray, changes: np.ndarray
+    ) -> None:
         from lowswitch.kernels import core as kernels
 
         state = self.state
@@ -281,7 +290,7 @@ class _Driver:
             episodes = self._room_for_a_round()
             episodes = episodes[: kernels.plan_round(state.window, state.rounds, episodes)]
         with self._timed("play"):
-            played = crew.play(changes, episodes)
+            played = player.play(changes, episodes)
         with self._timed("learn"):
             _learn(state, policy, episodes, played)
 
@@ -292,7 +301,7 @@ class _Driver:
         return self._reason() != ""
 
     def _reason(self) -> str:
-        """What ends the run now, or nothing."""
+        """What ends the run now; empty if it goes on."""
         state, stop = self.state, self.stop
         if state.told >= state.last:
             if state.told == self.plan.episodes:
@@ -305,13 +314,12 @@ class _Driver:
         return ""
 
     def _look_up(self) -> None:
-        """Draw the progress and write the checkpoint, where it is time."""
+        """Draw the progress and write the checkpoint if it is time to."""
         now, counts = time.perf_counter(), self.state.rounds.counts
         if now - self.drawn > _REDRAW_SECONDS:
             self.drawn = now
-            self.bar.update(
-                int(counts[2]), f"  {counts[0]:,} rounds  speed-up {counts[2] / counts[0]:.1f}"
-            )
+            note = f"  {counts[0]:,} rounds  speed-up {counts[2] / counts[0]:.1f}"
+            self.bar.update(int(counts[2]), note)
         if self.checkpoint is not None and now - self.saved >= self.save_every:
             self._save()
 
@@ -381,7 +389,8 @@ def _gather(plan: Plan, state: State, reason: str) -> ConcurrentRun:
     source, told = plan.source, state.told
     H, S, A = source.horizon, source.states, source.actions
     history = History(state.changes.copy())
-    first = np.flatnonzero(np.diff(history.episode, prepend=-1))  # of each deployment
+    # A deployment is counted where its first row change is.
+    first = np.flatnonzero(np.diff(history.episode, prepend=-1))
     stamps = state.rounds.stamps[first]
     curves, rounds_curve, earned_curve = _curves(plan, state, history)
     steps = told * H
@@ -423,14 +432,14 @@ def _gather(plan: Plan, state: State, reason: str) -> ConcurrentRun:
 
 
 def _curves(plan: Plan, state: State, history: History) -> tuple[Curves, np.ndarray, np.ndarray]:
-    """The curves as far as the run came, with a last point where it ended; and those of rounds and
-    rewards.
+    """The curves as far as the run came, with a last point where it ended.
+
+    The other two are the curves of the rounds and of the rewards.
     """
     told, source, log, rounds = state.told, plan.source, state.log, state.rounds
     reached = log.checkpoints <= told
-    ended = (
-        np.array([told]) if told and told not in log.checkpoints else np.zeros(0, dtype=np.int64)
-    )
+    at_the_end = told and told not in log.checkpoints
+    ended = np.array([told] if at_the_end else [], dtype=np.int64)
     here = slice(0, len(ended))
     marks = np.append(log.checkpoints[reached], ended)
     regret = np.append(state.account.curve[reached], _final_regret(state, ended))
@@ -450,7 +459,7 @@ def _curves(plan: Plan, state: State, history: History) -> tuple[Curves, np.ndar
 
 
 def _final_regret(state: State, ended: np.ndarray) -> np.ndarray:
-    """The regret at an episode that is no checkpoint."""
+    """The regret at the end of the run, if that is no point of the curves by itself."""
     from lowswitch.kernels import core as kernels
 
     account = state.account
