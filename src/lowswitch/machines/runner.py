@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -37,6 +37,7 @@ from lowswitch.simulate import Curves, checked_seeds, optimal_value_of
 from lowswitch.threads import Pace
 
 RoundRule = Literal["trigger", "switch", "speculate"]
+PlayRound = Callable[[np.ndarray, np.ndarray], Trajectories]  # of an open fleet or a MixturePlay
 _REDRAW_SECONDS = 0.1
 
 
@@ -260,28 +261,22 @@ class _Driver:
             opened = fleet.open(self.plan.source, self.plan.seed, first)
         self.bar.start(state.told)
         try:
-            player = MixturePlay(opened, state.family, policy) if mixed else opened
-            self._play_rounds(opened, player, policy)
+            play = MixturePlay(opened, state.family, policy).play if mixed else opened.play
+            self._play_rounds(opened, play, policy)
         finally:
             opened.close()
 
-    def _play_rounds(
-        self, opened: OpenFleet, player: OpenFleet | MixturePlay, policy: np.ndarray
-    ) -> None:
+    def _play_rounds(self, opened: OpenFleet, play: PlayRound, policy: np.ndarray) -> None:
         state, traffic = self.state, dict(self.state.traffic)
-        known = len(state.changes)  # the number of row changes that the player knows
+        known = len(state.changes)  # the number of row changes that the workers know
         while not self._ended():
             fresh, known = state.changes[known:, 1:], len(state.changes)
             policy[..., fresh[:, 0], fresh[:, 1]] = fresh[:, 2:].T
-            self._round(player, policy, fresh)
-            state.traffic = {
-                name: before + getattr(opened, name) for name, before in traffic.items()
-            }
+            self._round(play, policy, fresh)
+            state.traffic = {name: old + getattr(opened, name) for name, old in traffic.items()}
             self._look_up()
 
-    def _round(
-        self, player: OpenFleet | MixturePlay, policy: np.ndarray, changes: np.ndarray
-    ) -> None:
+    def _round(self, play: PlayRound, policy: np.ndarray, changes: np.ndarray) -> None:
         from lowswitch.kernels import core as kernels
 
         state = self.state
@@ -290,7 +285,7 @@ class _Driver:
             episodes = self._room_for_a_round()
             episodes = episodes[: kernels.plan_round(state.window, state.rounds, episodes)]
         with self._timed("play"):
-            played = player.play(changes, episodes)
+            played = play(changes, episodes)
         with self._timed("learn"):
             _learn(state, policy, episodes, played)
 

@@ -92,10 +92,18 @@ class Tabular:
 
     def facts(self) -> dict[str, Any]:
         mdp, digest = self.mdp, hashlib.sha256()
-        tables = mdp.offsets, mdp.successors, mdp.probabilities, mdp.rewards
-        for array in (*tables, mdp.start_law, mdp.start_sequence, mdp.actions_allowed):
-            digest.update(f"{array.dtype.str} {array.shape}".encode())
-            digest.update(np.ascontiguousarray(array).tobytes())
+        for array in (
+            mdp.offsets,
+            mdp.successors,
+            mdp.probabilities,
+            mdp.rewards,
+            mdp.start_law,
+            mdp.start_sequence,
+            mdp.actions_allowed,
+        ):
+            digest.update(
+                f"{array.dtype.str} {array.shape}".encode() + np.ascontiguousarray(array).tobytes()
+            )
         return {
             "tables": digest.hexdigest(),
             "reward law": mdp.reward_law,

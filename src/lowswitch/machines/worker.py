@@ -45,7 +45,7 @@ Reply = PlayedPiece | FailedPiece
 
 
 def pickled(source: Source, seed: int, dumps: Callable[..., bytes], place: str) -> bytes:
-    """What a `PiecePlayer` is made from; `place` says in an error where else it should have been."""
+    """What a `PiecePlayer` is made from; `place` says in an error where it cannot go."""
     try:
         return dumps((source, seed), protocol=5)
     except Exception as error:  # Pickling raises whatever the methods of the object raise.
@@ -68,13 +68,13 @@ class PiecePlayer:
         try:
             played = self._play(asked)
         except PlayError as error:
-            message, episode, step = str(error.message), error.episode, error.step
+            where = error.episode, error.step
+            return FailedPiece(asked.key, str(error.message), *where, traceback.format_exc())
         except BaseException as error:
             # Even an environment that calls exit() must not end the worker: the driver has to know.
-            message, episode, step = repr(error), int(asked.episodes[0]), None
-        else:
-            return PlayedPiece(asked.key, time.perf_counter() - begin, *played)
-        return FailedPiece(asked.key, message, episode, step, traceback.format_exc())
+            first = int(asked.episodes[0])
+            return FailedPiece(asked.key, repr(error), first, None, traceback.format_exc())
+        return PlayedPiece(asked.key, time.perf_counter() - begin, *played)
 
     def _play(self, asked: Assignment) -> Trajectories:
         if asked.policy is not None:
