@@ -17,9 +17,7 @@ from conftest import PROBLEMS
 from lowswitch.machines import scheduler
 from lowswitch.machines.fleets import FleetError, InProcess
 from lowswitch.machines.processes import Processes, ProcessWorker, _limit
-from lowswitch.machines.scheduler import (
-    WorkerLostError,
-)
+from lowswitch.machines.scheduler import WorkerLostError
 from lowswitch.machines.sources import PlayError, Tabular
 from lowswitch.machines.worker import Assignment
 from toys import (
@@ -234,12 +232,7 @@ def test_workers_that_cannot_start_say_why(source, reason):
             r"episode 12, step 3, machine 2: the valve is stuck",
             "OSError: no contact",
         ),
-        (
-            Trouble(raise_unpicklable, 10),
-            0,
-            r"episode 10, machine 0: LocalError",
-            "in raise_unpicklable",
-        ),
+        (Trouble(raise_unpicklable, 10), 0, "episode 10, machine 0: LocalError", "raise_unpickl"),
         (Trouble(leave, 10), 0, r"episode 10, machine 0: SystemExit\(7\)", "in leave"),
         (
             Misshapen(),
@@ -260,8 +253,7 @@ def test_a_failing_environment_is_a_play_error_with_the_workers_traceback(
         assert not any(worker.piece for worker in opened.workers)
         workers = pids(opened)
         if not isinstance(source, Misshapen):  # The fleet can go on with other episodes.
-            others = np.arange(30, 40)
-            plays_right(opened, others)
+            plays_right(opened, np.arange(30, 40))
         assert pids(opened) == workers
     assert not any(map(lives, workers))
 
@@ -278,22 +270,6 @@ def test_a_source_that_cannot_be_pickled_is_refused():
         ),
     ):
         Processes(workers=1).open(Trouble(lambda episode: None, 0), 5, zeros())
-
-
-@pytest.mark.parametrize("workers", [0, -1, 1.5, "2", True])
-def test_workers_are_counted(workers):
-    with pytest.raises(ValueError, match="workers must be a whole number"):
-        Processes(workers=workers)
-
-
-@pytest.mark.parametrize(
-    "patience", [0, -1.0, float("nan"), float("inf"), 1e30, 10**400, 10**6 + 1, None, True]
-)
-def test_patience_is_a_time(patience):
-    with pytest.raises(
-        ValueError, match="patience must be a positive number of seconds, at most 1000000, not "
-    ):
-        Processes(patience=patience)
 
 
 @pytest.mark.parametrize("patience", [10**6, 1e-9])
@@ -321,19 +297,15 @@ def test_an_interrupt_leaves_a_fleet_that_plays_and_closes(tmp_path, interruptib
         interrupter.join()
         plays_right(opened, episodes)
         until(lambda: not lives(int(marker.read_text())))
-        assert opened.lost == 0  # nobody waited until the one that hung was overdue
+        assert opened.lost == 0  # Nobody waited until the one that hung was overdue.
         workers = pids(opened)
     assert not any(map(lives, workers))
 
 
 def test_more_interrupts_leave_nobody_behind(monkeypatch):
     opened = Processes(workers=2).open(Toy(), 5, zeros())
-    workers, process, interrupts = (
-        pids(opened),
-        opened.workers[0].process,
-        [KeyboardInterrupt] * 2,
-    )
-    join = process.join
+    workers, process = pids(opened), opened.workers[0].process
+    join, interrupts = process.join, [KeyboardInterrupt] * 2
 
     def interrupted_join(timeout):
         if interrupts:
@@ -342,7 +314,7 @@ def test_more_interrupts_leave_nobody_behind(monkeypatch):
 
     monkeypatch.setattr(process, "join", interrupted_join)
     for pid in workers:
-        os.kill(pid, signal.SIGSTOP)  # they do not end by themselves
+        os.kill(pid, signal.SIGSTOP)  # so that they do not end by themselves
     with pytest.raises(KeyboardInterrupt):
         opened.close()
     until(lambda: not any(map(lives, workers)))

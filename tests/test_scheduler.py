@@ -7,6 +7,7 @@ import pytest
 
 from lowswitch.machines import scheduler
 from lowswitch.machines.fleets import FleetError, InProcess
+from lowswitch.machines.processes import Processes
 from lowswitch.machines.scheduler import (
     Deployed,
     Round,
@@ -180,6 +181,25 @@ def test_the_machine_is_the_place_in_the_round(fleet, trouble, episode, machine,
     with pytest.raises(PlayError) as failed:
         opened_here(fleet, Trouble(trouble, episode)).play(NONE, np.array([12, 10, 11]))
     assert (failed.value.machine, str(failed.value)) == (machine, message)
+
+
+# ---- settings ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("workers", [0, -1, 1.5, "2", True])
+def test_workers_are_counted(workers):
+    with pytest.raises(ValueError, match="workers must be a whole number"):
+        Processes(workers=workers)
+
+
+@pytest.mark.parametrize(
+    "patience", [0, -1.0, float("nan"), float("inf"), 1e30, 10**400, 10**6 + 1, None, True]
+)
+def test_patience_is_a_time(patience):
+    with pytest.raises(
+        ValueError, match="patience must be a positive number of seconds, at most 1000000, not "
+    ):
+        Processes(patience=patience)
 
 
 # ---- time, as it is written down -----------------------------------------------------------------
