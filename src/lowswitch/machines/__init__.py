@@ -10,6 +10,7 @@ processes  workers that are processes of this machine
 cluster    workers that are actors of a Ray cluster
 mixtures   how a fleet plays a mixture of policies
 told       how a round is learned by learners that are not compiled as a whole
+gather     makes the result of a run from its last state
 results    what a run returns
 mistakes   what the exploration cost those who took part in it
 mbie       the model-based algorithms with which the paper compares
