@@ -306,7 +306,7 @@ def test_a_save_that_fails_hides_nothing(tmp_path):
             machines=7,
             checkpoint=folder / "run.npz",
         )
-    (note,) = caught.value.__notes__  # and no checkpoint is promised
+    (note,) = caught.value.__notes__  # There is no other note, which would promise a checkpoint.
     assert "what was reached since the last checkpoint is lost: cannot write" in note
     folder.mkdir()
     limit = 1000
@@ -370,16 +370,20 @@ def test_an_interrupt_keeps_what_was_reached(tmp_path, interruptible):
     same_rounds(reached, straight)
 
 
+DRIVER = """
+import lowswitch as ls
+
+mdp = ls.envs.riverswim(states=6, horizon=10)
+options = {{"machines": 50, "checkpoint": {file!r}, "save_every": 0}}
+if __name__ == "__main__":
+    fleet = ls.concurrent.Processes(workers=1)
+    ls.concurrent.run(mdp, ls.ucb2_hoeffding(c=0.05), 3000, fleet=fleet, **options)
+"""
+
+
 def test_a_killed_driver_goes_on_from_its_checkpoint(tmp_path):
-    file = tmp_path / "run.npz"
-    text = (
-        "import lowswitch as ls\nmdp = ls.envs.riverswim(states=6, horizon=10)\nfleet ="
-        " ls.concurrent.Processes(workers=1)\nif __name__ == '__main__':\n   "
-        " ls.concurrent.run(mdp, ls.ucb2_hoeffding(c=0.05), 3000, machines=50, fleet=fleet,"
-        f" checkpoint={str(file)!r}, save_every=0)\n"
-    )
-    script = tmp_path / "script.py"
-    script.write_text(text)
+    file, script = tmp_path / "run.npz", tmp_path / "script.py"
+    script.write_text(DRIVER.format(file=str(file)))
     driver = subprocess.Popen([sys.executable, script], stdout=subprocess.DEVNULL)
     deadline = time.monotonic() + 60
     while not file.exists() and time.monotonic() < deadline:

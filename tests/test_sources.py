@@ -149,7 +149,7 @@ def test_play_must_be_a_function_and_sizes_counts():
 
 
 def answers(states, actions, rewards):
-    """A play that answers each call with these, cut or repeated to one row each episode."""
+    """A play that answers each call with these, repeated to one row for each episode."""
     return lambda policy, episodes: tuple(
         np.array([row] * len(episodes)) for row in (states, actions, rewards)
     )
@@ -159,19 +159,11 @@ def answers(states, actions, rewards):
     ("play", "named"),
     [
         (
-            lambda policy, episodes: (
-                np.zeros((1, 2), int),
-                np.zeros((1, 2), int),
-                np.zeros((1, 2)),
-            ),
+            lambda policy, episodes: (*np.zeros((2, 1, 2), int), np.zeros((1, 2))),
             "returned 1 trajectories for 5",
         ),
         (
-            lambda policy, episodes: (
-                np.zeros((9, 2), int),
-                np.zeros((9, 2), int),
-                np.zeros((9, 2)),
-            ),
+            lambda policy, episodes: (*np.zeros((2, 9, 2), int), np.zeros((9, 2))),
             "returned 9 trajectories for 5",
         ),
         (lambda policy, episodes: None, r"must return \(states, actions, rewards\), not NoneType"),
@@ -226,7 +218,7 @@ def test_an_error_in_a_mixture_names_the_machine_of_the_round():
     source = System(play, horizon=3, states=4, actions=3)
     with pytest.raises(PlayError, match="^episode 33, step 1, machine 3: the pump stopped$"):
         concurrent.run(source, ls.psrl(members=5, schedule=ls.Grid((30, 100))), 100, machines=10)
-    assert [len(group) for group in calls[:3]] == [10, 10, 10]  # all members begin alike
+    assert [len(group) for group in calls[:3]] == [10, 10, 10]  # All members begin alike.
     assert len(calls[3]) < 10
 
 
@@ -290,10 +282,8 @@ class Brittle(gymnasium.Env):
 
     def reset(self, *, seed=None, options=None):
         super().reset(seed=seed)
-        self.state, self.fails = (
-            0,
-            seed == episode_seed(stream_key(0), 4) and os.path.exists(self.trap),
-        )
+        self.state = 0
+        self.fails = seed == episode_seed(stream_key(0), 4) and os.path.exists(self.trap)
         return 0, {}
 
     def step(self, action):
@@ -317,4 +307,4 @@ def test_an_environment_that_raises_names_the_place_and_the_run_goes_on(fleet, t
     whole = concurrent.run(source, ALGORITHMS["ucb2-h"], 40, machines=3)
     same_rounds(run, whole)
     assert run.history[0].changes.tolist() == whole.history[0].changes.tolist()
-    assert set(multiprocessing.active_children()) == set(before)  # listed in no order
+    assert set(multiprocessing.active_children()) == set(before)
