@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+from itertools import product
 
 import numpy as np
 import pytest
@@ -37,28 +38,21 @@ pytestmark = pytest.mark.filterwarnings("ignore::lowswitch.BonusWarning")  # Sho
 # ---- in pieces -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("rule", RULES)
-@pytest.mark.parametrize("fleet", [InProcess(), RoundByRound()])
-def test_a_run_in_pieces_is_the_whole_run(mdp, rule, fleet, tmp_path):
-    algorithm = ALGORITHMS["ucb2-b"]
-    whole = concurrent.run(mdp, algorithm, EPISODES, machines=13, rule=rule)
+@pytest.mark.parametrize(
+    ("cell", "fleet"), in_turn(product(PROBLEMS, RULES), [InProcess(), RoundByRound()])
+)
+def test_a_run_in_pieces_is_the_whole_run(cell, fleet, tmp_path):
+    mdp, algorithm, file = PROBLEMS[cell[0]](), ALGORITHMS["ucb2-b"], tmp_path / "run.npz"
+    asked = {"machines": 13, "rule": cell[1]}
+    whole = concurrent.run(mdp, algorithm, EPISODES, **asked)
+    asked["checkpoint"] = file
     for rounds in (1, 2, 5, 40, 10**6):
-        file = tmp_path / "run.npz"
-        run = concurrent.run(
-            mdp,
-            algorithm,
-            EPISODES,
-            machines=13,
-            rule=rule,
-            fleet=fleet,
-            checkpoint=file,
-            stop=Stop(rounds=rounds),
-        )
+        stop = Stop(rounds=rounds)
+        run = concurrent.run(mdp, algorithm, EPISODES, **asked, fleet=fleet, stop=stop)
     assert run.stopped == "episodes"
     same_run(run, whole)
     same_rounds(run, whole)
-    again = concurrent.run(mdp, algorithm, EPISODES, machines=13, rule=rule, checkpoint=file)
-    same_rounds(again, whole)
+    same_rounds(concurrent.run(mdp, algorithm, EPISODES, **asked), whole)
     assert list(tmp_path.iterdir()) == [file]
 
 
