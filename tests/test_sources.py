@@ -72,6 +72,12 @@ def test_a_system_is_played_as_the_tables_behind_it(problem, turn):
         assert run.history[0].changes.tolist() == expected
 
 
+def test_seeds_of_episodes_stay_what_they_are():
+    """A run that is resumed after an update must reset its environments as before."""
+    seeds = [episode_seed(stream_key(seed), k) for seed, k in ((0, 0), (0, 1), (7, 4))]
+    assert seeds == [6017775124710473527, 1534736266818221247, 983490005218375701]
+
+
 def test_rewards_in_other_units():
     mdp = PROBLEMS["dense"]()
     player = Tabular(mdp).player(0)

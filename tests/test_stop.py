@@ -32,6 +32,7 @@ def test_a_run_stops_at_the_first_good_policy(rule):
             rel=1e-12,
         )
         assert run.curves.episodes[-1] == run.episodes
+        assert (run.rounds_curve[-1], run.earned_curve[-1]) == (run.rounds, run.earned)
 
 
 @pytest.mark.parametrize("rule", RULES)
