@@ -1,8 +1,8 @@
 """What many machines gain in real time, and what they cost the driver.
 
-Speed-ups are wall times of the same run, rounds and all, on an environment whose step sleeps 1 ms:
-with few and with many workers, taken in turn. The overhead is the time of an episode of 10 steps
-that takes no time to play, in batches of 1,000.
+A speed-up compares the wall times of the same run with few and with many workers, measured in turn,
+on an environment whose step sleeps 1 ms. The overhead is the driver's time for an episode of 10
+steps that takes no time to play, in batches of 1,000.
 """
 
 from __future__ import annotations
@@ -17,9 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_args
 
-sys.path = [
-    folder for folder in sys.path if folder != str(Path(__file__).resolve().parent)
-]  # whose concurrent.py hides Python's own
+# The concurrent.py of this folder would hide Python's own.
+sys.path = [folder for folder in sys.path if folder != str(Path(__file__).resolve().parent)]
 
 import gymnasium
 import numpy as np
@@ -57,17 +56,15 @@ class Slow(gymnasium.Env[Any, Any]):
 
 @dataclass(frozen=True)
 class Awake:
-    """A fleet that opens only when all its workers are up: their start is not part of what is
-    measured.
-    """
+    """A fleet that opens only when all its workers are up, so that their start is not measured."""
 
     fleet: Processes | Ray
 
     def open(self, source: Any, seed: int, policy: np.ndarray) -> Any:
-        crew = self.fleet.open(source, seed, policy)
-        while not all(seat.worker.up for seat in crew.seats):
-            crew.play(np.zeros((0, 3), dtype=np.int64), np.arange(4))
-        return crew
+        opened = self.fleet.open(source, seed, policy)
+        while not all(worker.up for worker in opened.workers):
+            opened.play(np.zeros((0, 3), dtype=np.int64), np.arange(4))
+        return opened
 
 
 def at_once(policy: np.ndarray, episodes: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -77,19 +74,16 @@ def at_once(policy: np.ndarray, episodes: np.ndarray) -> tuple[np.ndarray, np.nd
 
 
 def seconds(fleet: Fleet, episodes: int, machines: int) -> tuple[float, int]:
-    """Wall time of a run on the slow environment without the workers' start, and the episodes that
-    were played.
+    """The wall time of a run on the slow environment, without the start of the workers, and the
+    number of episodes that were played.
     """
-    run = ls.concurrent.run(
-        Gymnasium(Slow, horizon=HORIZON), ALGORITHM, episodes, machines=machines, fleet=fleet
-    )
+    source = Gymnasium(Slow, horizon=HORIZON)
+    run = ls.concurrent.run(source, ALGORITHM, episodes, machines=machines, fleet=fleet)
     return run.seconds - run.parts["start"], run.played
 
 
 def speed_ups(rounds: int) -> list[dict[str, Any]]:
-    """Each fleet against one worker of its kind, and against playing the same episodes here one
-    after the other.
-    """
+    """Each fleet against one worker of its kind, and against this process alone."""
     rows: list[dict[str, Any]] = []
     for name, one, many, workers in (
         ("2 processes", Processes(workers=1), Processes(workers=2), 2),
@@ -116,7 +110,7 @@ def speed_ups(rounds: int) -> list[dict[str, Any]]:
 
 
 def overhead(rounds: int) -> list[dict[str, Any]]:
-    """The driver's own time an episode, and the whole wall time, where playing takes none."""
+    """The driver's own time for an episode, and the wall time, where playing takes no time."""
     rows: list[dict[str, Any]] = []
     source = System(at_once, horizon=HORIZON, states=5, actions=2)
     for name, fleet in (("2 processes", Processes(workers=2)), ("in process", InProcess())):
@@ -139,7 +133,7 @@ def overhead(rounds: int) -> list[dict[str, Any]]:
 
 
 def rules(episodes: int) -> list[dict[str, Any]]:
-    """Episodes a round of the three rules, M = 100, c = 0.05."""
+    """Episodes kept in a round by each of the three rules, with M = 100 and c = 0.05."""
     rows: list[dict[str, Any]] = []
     for env in (
         "riverswim:states=6,horizon=10",
@@ -147,10 +141,9 @@ def rules(episodes: int) -> list[dict[str, Any]]:
         "random-mdp:states=20,actions=4,horizon=10",
     ):
         for algorithm in (ls.ucb2_hoeffding(c=0.05), ls.ucb2_bernstein(c=0.05)):
+            mdp = ls.envs.make(env)
             runs = {
-                rule: ls.concurrent.run(
-                    ls.envs.make(env), algorithm, episodes, machines=100, rule=rule
-                )
+                rule: ls.concurrent.run(mdp, algorithm, episodes, machines=100, rule=rule)
                 for rule in get_args(RoundRule)
             }
             row = {"problem": env, "algorithm": str(algorithm)} | {
@@ -181,9 +174,9 @@ def main() -> int:
     parser.add_argument("--json", metavar="FILE", type=Path, help="write all numbers to a file")
     options = parser.parse_args()
     rounds = 1 if options.quick else 3
-    ray.init(
-        num_cpus=4, include_dashboard=False, logging_level=logging.ERROR, log_to_driver=False
-    )  # its workers sleep, whatever the cores
+    # The workers only sleep, so there may be more of them than cores.
+    quiet = {"include_dashboard": False, "logging_level": logging.ERROR, "log_to_driver": False}
+    ray.init(num_cpus=4, **quiet)
     tables = {}
     measures: dict[str, Callable[[], list[dict[str, Any]]]] = {
         "speed-up on an environment whose step takes 1 ms": lambda: speed_ups(rounds),

@@ -1,10 +1,9 @@
-"""Random kills: workers killed or stopped, and drivers killed with -9, in the middle of runs; every
-result must equal the undisturbed one.
+"""Kills workers and drivers in the middle of runs; every result must equal the undisturbed one.
 
-Each trial is a driver in a process of its own with worker processes (or Ray actors), a checkpoint
-after every round, and a few kills at random moments drawn from the trial's seed. A killed driver is
-started again and goes on from its checkpoint. A kill counts only if the victim was alive and the
-run not yet saved.
+In each trial, a driver in a process of its own has worker processes (or Ray actors) and writes a
+checkpoint after every round. A few times, at random moments drawn from the trial's seed, a worker
+is killed or stopped, or the driver is killed with -9. A killed driver is started again and goes on
+from its checkpoint. A kill counts only if the victim was alive and the run not yet saved.
 """
 
 from __future__ import annotations
@@ -21,9 +20,8 @@ import time
 from pathlib import Path
 from typing import Any, get_args
 
-sys.path = [
-    folder for folder in sys.path if folder != str(Path(__file__).resolve().parent)
-]  # whose concurrent.py hides Python's own
+# The concurrent.py of this folder would hide Python's own.
+sys.path = [folder for folder in sys.path if folder != str(Path(__file__).resolve().parent)]
 
 import gymnasium
 
@@ -34,10 +32,8 @@ from lowswitch.machines.runner import RoundRule
 
 HORIZON, EPISODES, MACHINES, PATIENCE = 8, 500, 24, 2.0
 RULES: tuple[RoundRule, ...] = get_args(RoundRule)
-WORKERS = {
-    "processes": "multiprocessing.spawn",
-    "ray": "ray::Station",
-}  # in the command line of a worker
+# What the command line of a worker contains.
+WORKERS = {"processes": "multiprocessing.spawn", "ray": "ray::PiecePlayer"}
 DEADLINE = 300.0  # seconds for a trial
 
 
@@ -101,12 +97,8 @@ def descendants(pid: int) -> list[int]:
 def workers(pid: int, kind: str) -> list[int]:
     def command(process: int) -> str:
         try:
-            return (
-                Path(f"/proc/{process}/cmdline")
-                .read_bytes()
-                .replace(b"\0", b" ")
-                .decode(errors="replace")
-            )
+            words = Path(f"/proc/{process}/cmdline").read_bytes()
+            return words.replace(b"\0", b" ").decode(errors="replace")
         except OSError:
             return ""
 
@@ -114,7 +106,7 @@ def workers(pid: int, kind: str) -> list[int]:
 
 
 def trial(seed: int, kills: int, kind: str) -> tuple[ConcurrentRun, list[str]]:
-    """A run that is disturbed so many times, and how."""
+    """A run that is disturbed so many times, and what was done to it."""
     moments, done = random.Random(seed), list[str]()
     deadline = time.monotonic() + DEADLINE
     with tempfile.TemporaryDirectory() as name:
@@ -144,9 +136,8 @@ def trial(seed: int, kills: int, kind: str) -> tuple[ConcurrentRun, list[str]]:
         run = load(folder / "run.npz")
     for pid in family:
         with contextlib.suppress(ProcessLookupError):
-            os.kill(
-                pid, signal.SIGCONT
-            )  # one that was stopped when its driver was killed cannot even end
+            # A worker that was stopped when its driver was killed cannot even end.
+            os.kill(pid, signal.SIGCONT)
     left = [pid for pid in family if alive(pid, time.monotonic() + 90)]
     if left:
         raise RuntimeError(f"seed {seed}: processes {left} are left behind")
@@ -154,9 +145,7 @@ def trial(seed: int, kills: int, kind: str) -> tuple[ConcurrentRun, list[str]]:
 
 
 def progress(folder: Path) -> float:
-    """Changes whenever the checkpoint does, so that every kill falls into a run that is under
-    way.
-    """
+    """When the checkpoint was written: it changes, so every kill falls into a run under way."""
     try:
         return (folder / "checkpoint.npz").stat().st_mtime
     except FileNotFoundError:
@@ -166,21 +155,18 @@ def progress(folder: Path) -> float:
 def disturb(
     driver: subprocess.Popen[bytes], folder: Path, moments: random.Random, kind: str
 ) -> list[str]:
-    """Kill the driver or a worker, or stop a worker so that it hangs; nothing if nobody is there or
-    the run is saved.
+    """Kill the driver or a worker, or stop a worker so that it hangs.
+
+    Nothing happens if nobody is there or the run is saved.
     """
-    how, victims, saved = (
-        moments.choice(["driver", "worker", "hang"]),
-        workers(driver.pid, kind),
-        folder / "run.npz",
-    )
+    how, saved = moments.choice(["driver", "worker", "hang"]), folder / "run.npz"
+    victims = workers(driver.pid, kind)
     if saved.exists():
         return []
     if how == "driver":
         driver.kill()
-        return (
-            [how] if driver.wait() == -signal.SIGKILL and not saved.exists() else []
-        )  # it may have ended or saved just before
+        # It may have ended or saved its run just before.
+        return [how] if driver.wait() == -signal.SIGKILL and not saved.exists() else []
     if not victims:
         return []
     try:

@@ -1,21 +1,17 @@
-"""Many machines, one policy a round: in this process, in processes, on a Ray cluster."""
+"""Many machines play one policy a round: in this process, in processes, or on a Ray cluster."""
 
-from lowswitch.machines import (
-    FLEETS,
-    ConcurrentRun,
-    FleetError,
-    Gymnasium,
-    InProcess,
-    MbieRun,
-    PlayError,
-    Processes,
-    Ray,
-    Stop,
-    System,
-    load,
-    mbie,
-    run,
-)
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from lowswitch.machines.cluster import Ray
+from lowswitch.machines.fleets import Fleet, FleetError, InProcess
+from lowswitch.machines.mbie import MbieRun, mbie
+from lowswitch.machines.processes import Processes
+from lowswitch.machines.results import ConcurrentRun, load
+from lowswitch.machines.runner import run
+from lowswitch.machines.sources import Gymnasium, PlayError, System
+from lowswitch.machines.state import Stop
 
 __all__ = [
     "FLEETS",
@@ -33,3 +29,9 @@ __all__ = [
     "mbie",
     "run",
 ]
+
+FLEETS: dict[str, Callable[..., Fleet]] = {
+    "in-process": InProcess,
+    "processes": Processes,
+    "ray": Ray,
+}

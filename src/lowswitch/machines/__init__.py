@@ -1,37 +1,17 @@
-"""Many machines, one policy a round: in this process, in processes, on a Ray cluster."""
+"""Runs on many machines; their public name is `lowswitch.concurrent`.
 
-from __future__ import annotations
-
-from collections.abc import Callable
-
-from lowswitch.machines.cluster import Ray
-from lowswitch.machines.fleets import Fleet, FleetError, InProcess
-from lowswitch.machines.mbie import MbieRun, mbie
-from lowswitch.machines.processes import Processes
-from lowswitch.machines.results import ConcurrentRun, load
-from lowswitch.machines.runner import run
-from lowswitch.machines.sources import Gymnasium, PlayError, System
-from lowswitch.machines.state import Stop
-
-__all__ = [
-    "FLEETS",
-    "ConcurrentRun",
-    "FleetError",
-    "Gymnasium",
-    "InProcess",
-    "MbieRun",
-    "PlayError",
-    "Processes",
-    "Ray",
-    "Stop",
-    "System",
-    "load",
-    "mbie",
-    "run",
-]
-
-FLEETS: dict[str, Callable[..., Fleet]] = {
-    "in-process": InProcess,
-    "processes": Processes,
-    "ray": Ray,
-}
+runner     plays rounds until the run ends
+state      what a run knows between two rounds, and its checkpoints
+sources    what is played: tables, a Gymnasium environment, a system behind a function
+fleets     who plays: what a fleet is, and the one in this process
+scheduler  the open fleet of remote workers: hands out pieces, replays what lost workers leave
+worker     what runs in a worker: plays pieces
+processes  workers that are processes of this machine
+cluster    workers that are actors of a Ray cluster
+mixtures   how a fleet plays a mixture of policies
+told       how a round is learned by learners that are not compiled as a whole
+gather     makes the result of a run from its last state
+results    what a run returns
+mistakes   what the exploration cost those who took part in it
+mbie       the model-based algorithms with which the paper compares
+"""

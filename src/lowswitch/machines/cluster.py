@@ -11,34 +11,35 @@ import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
-from lowswitch.checks import require_count
-from lowswitch.machines.crew import Team, WorkerLostError
 from lowswitch.machines.fleets import FleetError
-from lowswitch.machines.processes import require_patience
+from lowswitch.machines.scheduler import (
+    CLOSING_SECONDS,
+    Scheduler,
+    Worker,
+    WorkerLostError,
+    require_settings,
+)
 from lowswitch.machines.sources import Source
-from lowswitch.machines.station import Answer, Failure, Order, Station
+from lowswitch.machines.worker import Assignment, PiecePlayer, PlayedPiece, Reply, pickled
 
 _REACHING_SECONDS = 5.0  # to open a connection to a cluster
-_HEALTH_SECONDS = (
-    15.0  # for it to say that it is a cluster, and of the same version; importing Ray included
-)
-_CLOSING_SECONDS = 3.0  # for players to close what they have open
+_HEALTH_SECONDS = 15.0  # for the cluster to say that it is one, of this version of Ray
 
 
 @dataclass(frozen=True)
 class Ray:
-    """Actors of a Ray cluster, one player and one CPU each; `workers` is the number of the
-    cluster's CPUs unless given.
+    """Actors of a Ray cluster play; there are as many `workers` as it has CPUs unless given.
 
-    `address` is the head's "host:port", "auto" for the cluster that runs on this machine, or
-    "local" for one of its own that ends with the crew. Without it: the cluster that this process is
-    connected to (it stays so), or that RAY_ADDRESS names, or one of its own. Every node must be
-    able to import lowswitch and what the source needs. A worker that does not answer within
-    `patience` seconds counts as hung: it is killed and its episodes are played elsewhere.
+    `address` is the head's "host:port", or "auto" for the cluster that runs on this machine, or
+    "local" for a cluster of its own that ends with the fleet. Without an address, the fleet uses
+    the cluster that this process is connected to (it stays connected), or the one that RAY_ADDRESS
+    names, or one of its own. Every node must be able to import lowswitch and what the source needs.
+    A worker that does not answer within `patience` seconds counts as hung: it is killed, and others
+    play its episodes.
     """
 
     address: str | None = None
@@ -49,25 +50,14 @@ class Ray:
     def __post_init__(self) -> None:
         if self.address is not None:
             _require_address(self.address)
-        if self.workers is not None:
-            require_count("workers", self.workers)
-        require_patience(self.patience)
+        require_settings(self.workers, self.patience)
 
-    def open(self, source: Source, seed: int, policy: np.ndarray) -> Team[RayWorker]:
+    def open(self, source: Source, seed: int, policy: np.ndarray) -> OpenRay:
         ray = _ray()
-        try:
-            pickled = ray.cloudpickle.dumps((source, seed), protocol=5)
-        except Exception as error:  # pickle raises what the object's own methods raise
-            raise ValueError(
-                f"{type(source).__name__} cannot be sent to another machine ({error}); build it"
-                " from functions and classes at the top level of a module, or play with"
-                " InProcess()"
-            ) from error
-        engine = RayEngine(pickled, self.patience, ours=_connect(self.address))
-        workers = self.workers or max(1, int(ray.cluster_resources().get("CPU", 1)))
-        team = Team(engine, policy, workers=workers, patience=self.patience)
-        team.muster()
-        return team
+        packed = pickled(source, seed, ray.cloudpickle.dumps, "machine")
+        ours = _connect(self.address)
+        size = self.workers or max(1, int(ray.cluster_resources().get("CPU", 1)))
+        return OpenRay(packed, policy, size=size, patience=self.patience, ours=ours).start()
 
 
 # ---- reaching a cluster --------------------------------------------------------------------------
@@ -91,7 +81,7 @@ def _require_address(address: str) -> None:
         )
     if address.startswith("ray://"):
         raise ValueError(
-            f"address {address!r} is one of the Ray Client, which cannot carry a crew; run on a"
+            f"address {address!r} is one of the Ray Client, which cannot carry a fleet; run on a"
             ' node of the cluster and give the head\'s "host:port", or submit the script as a'
             " Ray job"
         )
@@ -101,14 +91,14 @@ def _require_address(address: str) -> None:
 
 
 def _connect(address: str | None) -> bool:
-    """Be connected; whether that was done here, so that it is undone here."""
+    """Connect to a cluster; return whether this fleet did so, and so has to disconnect."""
     ray = _ray()
     if ray.is_initialized():
         connected = ray.get_runtime_context().gcs_address
         if address not in (None, "auto") and not _same_place(str(address), connected):
             raise FleetError(
-                f"this process is connected to the Ray cluster at {connected}, not to {address!r}; "
-                "leave the address out, or call ray.shutdown() before"
+                f"this process is connected to the Ray cluster at {connected}, not to {address!r};"
+                " leave the address out, or call ray.shutdown() before"
             )
         return False
     address = address or os.environ.get("RAY_ADDRESS") or "local"
@@ -124,6 +114,7 @@ def _connect(address: str | None) -> bool:
 
 
 def _same_place(address: str, connected: str) -> bool:
+    """Whether an address is that of the cluster to which this process is connected."""
     if address == "local":
         return False
     host, port = address.rsplit(":", 1)
@@ -139,19 +130,16 @@ def _same_place(address: str, connected: str) -> bool:
 
 
 def _require_cluster(address: str) -> None:
-    """Find out in bounded time whether a cluster is there: `ray.init` would try for more than ten
-    minutes.
-    """
+    """Find out in bounded time whether a cluster is there; `ray.init` would try for ten minutes."""
     advice = (
         "check the address, and that `ray status` works there, or leave the address out to use this"
         " machine alone"
     )
     if address != "auto":
         host, port = address.rsplit(":", 1)
+        place = host.strip("[]"), int(port)
         try:
-            socket.create_connection(
-                (host.strip("[]"), int(port)), timeout=_REACHING_SECONDS
-            ).close()
+            socket.create_connection(place, timeout=_REACHING_SECONDS).close()
         except OSError as error:
             raise FleetError(f"nothing answers at {address!r} ({error}); {advice}") from error
     command = [sys.executable, "-m", "ray.scripts.scripts", "health-check", "--address", address]
@@ -171,81 +159,78 @@ def _require_cluster(address: str) -> None:
 # ---- workers -------------------------------------------------------------------------------------
 
 
-class RayEngine:
-    """Starts actors; what a cluster has no room for waits until it has."""
+class RayWorker(Worker):
+    """The driver's handle of an actor."""
+
+    def __init__(self, actor: Any, patience: float) -> None:
+        super().__init__()
+        self.actor, self.patience = actor, patience
+        self.reply = actor.__ray_ready__.remote()  # which arrives when the actor is up
+
+    def send(self, asked: Assignment) -> int:
+        self.reply = self.actor.play.remote(asked)  # If the actor is dead, the reply says so.
+        return sum(array.nbytes for array in asked[1:] if array is not None)
+
+    def receive(self) -> tuple[Reply | None, int]:
+        ray = _ray()
+        try:
+            reply = ray.get(self.reply, timeout=self.patience)
+        except ray.exceptions.RayError as error:
+            # The actor or its node is gone, or the node that kept the reply.
+            without_colours = re.sub(r"\x1b\[\d+m", "", str(error))
+            raise WorkerLostError(without_colours) from error
+        if not self.up:
+            self.up = True
+            return None, 0
+        played = isinstance(reply, PlayedPiece)
+        return cast(Reply, reply), reply.states.nbytes + reply.rewards.nbytes if played else 0
+
+    def kill(self) -> None:
+        with suppress(_ray().exceptions.RayError):
+            _ray().kill(self.actor)
+
+
+class OpenRay(Scheduler[RayWorker]):
+    """The open fleet of actors. An actor for which the cluster has no room waits until it has."""
 
     advice = (
         "see with `ray status` whether the cluster has free CPUs, and make sure that its nodes can"
         " import lowswitch and the source"
     )
 
-    def __init__(self, source: bytes, patience: float, *, ours: bool) -> None:
-        self.patience, self.ours, self.size = patience, ours, len(source)
-        self.source = _ray().put(source)  # once, however many workers fetch it
-        self.station = _ray().remote(num_cpus=1, max_restarts=0, max_task_retries=0)(
-            Station
-        )  # a restarted one would have lost the policy
+    def __init__(
+        self, source: bytes, policy: np.ndarray, *, size: int, patience: float, ours: bool
+    ) -> None:
+        super().__init__(source, policy, size=size, patience=patience)
+        self.ours = ours  # The connection to the cluster ends with this fleet.
+        self.shared = _ray().put(source)  # sent once, however many workers fetch it
+        # Ray must not restart an actor: the new one would not know the policy.
+        settings = {"num_cpus": 1, "max_restarts": 0, "max_task_retries": 0}
+        self.actor = _ray().remote(**settings)(PiecePlayer)
 
-    def start(self) -> tuple[RayWorker, int]:
-        return RayWorker(self.station.remote(self.source), self.patience), self.size
+    def _start_worker(self) -> RayWorker:
+        return RayWorker(self.actor.remote(self.shared), self.patience)
 
-    def wait(self, workers: Sequence[RayWorker], seconds: float) -> list[RayWorker]:
-        by_answer = {worker.answer: worker for worker in workers}
-        ready, _ = _ray().wait(list(by_answer), num_returns=1, timeout=seconds)
-        return [by_answer[answer] for answer in ready]
+    def _wait(self, workers: Sequence[RayWorker], seconds: float) -> list[RayWorker]:
+        by_reply = {worker.reply: worker for worker in workers}
+        ready, _ = _ray().wait(list(by_reply), num_returns=1, timeout=seconds)
+        return [by_reply[reply] for reply in ready]
 
-    def close(self, workers: Sequence[RayWorker]) -> None:
+    def _end_workers(self) -> None:
         ray = _ray()
         if ray.is_initialized():
             try:
-                closing = [worker.actor.close.remote() for worker in workers if worker.up]
+                closing = [worker.actor.close.remote() for worker in self.workers if worker.up]
                 if closing:
-                    ray.wait(closing, num_returns=len(closing), timeout=_CLOSING_SECONDS)
+                    ray.wait(closing, num_returns=len(closing), timeout=CLOSING_SECONDS)
             finally:  # also when a second Ctrl-C cuts the waiting short
-                self._end(workers)
+                self._kill_workers()
         self.ours = False
 
-    def _end(self, workers: Sequence[RayWorker]) -> None:
+    def _kill_workers(self) -> None:
         try:
-            for worker in workers:
+            for worker in self.workers:
                 worker.kill()
         finally:
             if self.ours:
                 _ray().shutdown()
-
-
-class RayWorker:
-    """The driver's handle of an actor."""
-
-    def __init__(self, actor: Any, patience: float) -> None:
-        self.actor, self.patience, self.up = actor, patience, False
-        self.answer = actor.__ray_ready__.remote()
-
-    def hand(self, order: Order) -> int:
-        self.answer = self.actor.play.remote(order)  # that of a dead actor says so
-        return sum(
-            array.nbytes
-            for array in (order.policy, order.changes, order.episodes)
-            if array is not None
-        )
-
-    def take(self) -> tuple[Answer | Failure | None, int]:
-        ray = _ray()
-        try:
-            answer = ray.get(self.answer, timeout=self.patience)
-        except (
-            ray.exceptions.RayError
-        ) as error:  # the actor or its node is gone, or the answer with the node
-            raise WorkerLostError(
-                re.sub(r"\x1b\[\d+m", "", str(error))
-            ) from error  # less its colours
-        if not self.up:
-            self.up = True
-            return None, 0
-        return answer, (
-            answer.states.nbytes + answer.rewards.nbytes if isinstance(answer, Answer) else 0
-        )
-
-    def kill(self) -> None:
-        with suppress(_ray().exceptions.RayError):
-            _ray().kill(self.actor)

@@ -1,5 +1,7 @@
-"""Who plays: a fleet is a frozen value that opens a crew, and a crew plays the episodes of a round
-by one policy.
+"""What a fleet is: a frozen value such as `Processes(workers=4)` that says who plays.
+
+Opening it gives an open fleet, whose workers play the episodes of a round by one policy. The fleet
+in this process is here; those with workers elsewhere are in `processes` and `cluster`.
 """
 
 from __future__ import annotations
@@ -16,10 +18,8 @@ class FleetError(RuntimeError):
     """The workers cannot play: they do not start, do not answer, or die again and again."""
 
 
-class Crew(Protocol):
-    """Workers that know the deployed policy; whoever plays an episode, it comes back at its
-    place.
-    """
+class OpenFleet(Protocol):
+    """Workers that know the deployed policy."""
 
     @property
     def bytes_sent(self) -> int: ...
@@ -29,40 +29,44 @@ class Crew(Protocol):
 
     @property
     def lost(self) -> int:
-        """Workers that died or hung and were replaced."""
+        """The number of workers that died or hung and were replaced."""
 
     def play(self, changes: np.ndarray, episodes: np.ndarray) -> Trajectories:
-        """Take over row changes [n, 3] (step, state, action) of the policy, then play these
-        episodes [B], in any order and place.
+        """Change rows [n, 3] (step, state, action) of the policy, then play these episodes [B].
+
+        The workers play in any order; row i of the answer is episode episodes[i].
         """
 
     def close(self) -> None:
-        """End every worker; nothing is left behind."""
+        """End every worker, so that nothing is left behind."""
 
 
 class Fleet(Protocol):
-    def open(self, source: Source, seed: int, policy: np.ndarray) -> Crew:
+    """Who plays; it can be opened any number of times."""
+
+    def open(self, source: Source, seed: int, policy: np.ndarray) -> OpenFleet:
         """Start workers that know a policy [H, S]."""
 
 
-def machine_of(episode: int, episodes: np.ndarray, low: int = 0) -> int:
-    """The place of an episode in its round; `low`, where the piece began, if a player names none or
-    one that is not there.
+def machine_of(episode: int, episodes: np.ndarray, otherwise: int = 0) -> int:
+    """The machine that plays an episode, which is its place in the round.
+
+    `otherwise` is the answer where an error names no episode or one that is not in the round.
     """
     places = np.flatnonzero(episodes == episode)
-    return int(places[0]) if len(places) else low
+    return int(places[0]) if len(places) else otherwise
 
 
 @dataclass(frozen=True)
 class InProcess:
-    """Everything in this process, one episode after the other."""
+    """Only this process plays, one episode after the other."""
 
-    def open(self, source: Source, seed: int, policy: np.ndarray) -> Solo:
-        return Solo(source.player(seed), policy)
+    def open(self, source: Source, seed: int, policy: np.ndarray) -> OpenInProcess:
+        return OpenInProcess(source.player(seed), policy)
 
 
-class Solo:
-    """A crew of one, here; nothing is sent."""
+class OpenInProcess:
+    """The open fleet of this process: one player, to which nothing has to be sent."""
 
     bytes_sent = bytes_received = lost = 0
 

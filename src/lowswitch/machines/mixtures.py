@@ -1,56 +1,36 @@
-"""Mixtures of policies on a fleet: each episode is played by its own member, and the machines with
-the same policy play together.
-"""
+"""How an open fleet, whose workers know one policy at a time, plays a mixture of policies."""
 
 from __future__ import annotations
-
-from dataclasses import dataclass
 
 import numpy as np
 
 from lowswitch.learners import Family
-from lowswitch.machines.fleets import Crew, Fleet
-from lowswitch.machines.sources import PlayError, Source, Trajectories
+from lowswitch.machines.fleets import OpenFleet, machine_of
+from lowswitch.machines.sources import PlayError, Trajectories
 
 
-@dataclass(frozen=True)
-class Mixed:
-    """A fleet that plays the mixtures of a family; the workers know of one policy at a time as
-    ever.
+class MixturePlay:
+    """Plays each episode of a round by the member that is drawn for it.
+
+    The machines with the same policy play together: there is one call of the fleet for each policy
+    that plays in a round, with the rows in which it differs from the policy of the call before.
     """
 
-    fleet: Fleet
-    family: Family  # draws the members
-
-    def open(self, source: Source, seed: int, policy: np.ndarray) -> MixedCrew:
-        """Start workers for a mixture [members, H, S]."""
-        return MixedCrew(self.fleet.open(source, seed, policy[0]), self.family, policy)
-
-
-class MixedCrew:
-    """Calls a crew once for each policy that plays in a round, with the rows in which it differs
-    from the one before.
-    """
-
-    def __init__(self, crew: Crew, family: Family, mixture: np.ndarray) -> None:
-        self.crew, self.family = crew, family
-        self.mixture, self.known = (
-            mixture.copy(),
-            mixture[0].copy(),
-        )  # [members, H, S], and what the crew has [H, S]
+    def __init__(self, fleet: OpenFleet, family: Family, mixture: np.ndarray) -> None:
+        """A fleet that was opened with the first member of a mixture [members, H, S]."""
+        self.fleet, self.family = fleet, family
+        self.mixture = mixture.copy()  # [members, H, S]
+        self.known = mixture[0].copy()  # [H, S]  the policy that the fleet has
         self.alike = _alike(self.mixture)
 
     def play(self, changes: np.ndarray, episodes: np.ndarray) -> Trajectories:
-        """As any crew; the changes [n, 2 + members] have an action for each member."""
+        """Play a round as a fleet does; a change [2 + members] has an action for each member."""
         if len(changes):
             steps, states, *actions = changes.T
             self.mixture[:, steps, states] = actions
             self.alike = _alike(self.mixture)
-        shape, members = (
-            (len(episodes), self.mixture.shape[1]),
-            self.alike[self.family.drawn(episodes)],
-        )
-        played = Trajectories(np.empty(shape, dtype=np.int32), np.empty(shape))
+        members = self.alike[self.family.drawn(episodes)]
+        played = Trajectories.empty(len(episodes), self.mixture.shape[1])
         for member in np.unique(members):
             places = np.flatnonzero(members == member)
             played.states[places], played.rewards[places] = self._play_by(
@@ -63,31 +43,15 @@ class MixedCrew:
     ) -> Trajectories:
         steps, states = np.nonzero(policy != self.known)
         self.known = policy.copy()
+        changes = np.column_stack([steps, states, policy[steps, states]])
         try:
-            return self.crew.play(
-                np.column_stack([steps, states, policy[steps, states]]), episodes[places]
-            )
+            return self.fleet.play(changes, episodes[places])
         except PlayError as error:
-            raise error.on(int(np.searchsorted(episodes, error.episode))) from error.__cause__
-
-    @property
-    def bytes_sent(self) -> int:
-        return self.crew.bytes_sent
-
-    @property
-    def bytes_received(self) -> int:
-        return self.crew.bytes_received
-
-    @property
-    def lost(self) -> int:
-        return self.crew.lost
-
-    def close(self) -> None:
-        self.crew.close()
+            raise error.on(machine_of(error.episode, episodes)) from error.__cause__
 
 
 def _alike(mixture: np.ndarray) -> np.ndarray:  # [members]
-    """For each member the first that has the same policy."""
+    """For each member the first one that has the same policy."""
     _, first, which = np.unique(
         mixture.reshape(len(mixture), -1), axis=0, return_index=True, return_inverse=True
     )

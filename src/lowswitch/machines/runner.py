@@ -1,5 +1,7 @@
-"""M machines play one policy a round; what they play is learned in machine order, so the run is the
-sequential one to the bit.
+"""A run on M machines, which all play the same policy in a round.
+
+What they play is learned in the order of the machines, so the run equals the sequential one to the
+bit.
 """
 
 from __future__ import annotations
@@ -7,7 +9,7 @@ from __future__ import annotations
 import os
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -18,21 +20,21 @@ import numpy as np
 from lowswitch import storage
 from lowswitch.algorithms.parts import Algorithm, require_algorithm
 from lowswitch.checks import is_number, require_count, require_seed, require_word
-from lowswitch.history import History, require_starts
-from lowswitch.kernels.arrays import Account
+from lowswitch.history import require_starts
 from lowswitch.kernels.streams import stream_key
 from lowswitch.learner import warn_if_loud
-from lowswitch.machines.fleets import Crew, Fleet, InProcess
-from lowswitch.machines.mixtures import Mixed
+from lowswitch.machines.fleets import Fleet, InProcess, OpenFleet
+from lowswitch.machines.gather import gather
+from lowswitch.machines.mixtures import MixturePlay
 from lowswitch.machines.results import ConcurrentRun
 from lowswitch.machines.sources import Tabular, Trajectories, source_of
 from lowswitch.machines.state import Plan, State, Stop, fresh_state, load_state, save_state
 from lowswitch.machines.told import learn_round
 from lowswitch.problems.mdp import TabularMDP
 from lowswitch.progress import LOADING, PieceSize, Progress, needs_loading
-from lowswitch.simulate import Curves, optimal_value_of
 
 RoundRule = Literal["trigger", "switch", "speculate"]
+PlayRound = Callable[[np.ndarray, np.ndarray], Trajectories]  # of an open fleet or a MixturePlay
 _REDRAW_SECONDS = 0.1
 
 
@@ -51,46 +53,50 @@ def run(
     regret: bool = True,
     progress: bool | None = None,
 ) -> ConcurrentRun:
-    """Run an algorithm for `episodes` episodes, of which M machines play one each in every round,
-    all by the same policy.
+    """Run an algorithm for `episodes` episodes; in each round M machines play one episode each, all
+    by the same policy.
 
-    source: a TabularMDP, a `Gymnasium` or a `System`. fleet: who plays, by default this process; M
-    may exceed its workers. rule: where a round is cut and the rest of it thrown away. "trigger":
-    after the first episode with a trigger, as in the paper; of a planner, after which it plans.
-    "switch": after the first episode that changed the policy. "speculate": only what the new policy
-    would have played otherwise is thrown away, which needs a source that can be replayed. For a
-    simulated source the policy history is that of the sequential run whatever the machines, rule
-    and fleet are. stop: when to end before the last episode. checkpoint: a file that is written
-    every `save_every` seconds, at the end, and when something goes wrong; where it exists, the run
-    goes on from it. regret: False leaves it out where it could be known.
+    source: what is played: a TabularMDP, a `Gymnasium` or a `System`.
+    machines: M, the number of episodes in a round. It may exceed the number of the fleet's workers.
+    rule: where a round is cut. The episodes after the cut are thrown away and played again.
+    "trigger" cuts after the first episode with a trigger, as in the paper; a planner's triggers are
+    the episodes after which it plans. "switch" cuts after the first episode that changed the
+    policy. "speculate" throws away only those episodes that the new policy would have played
+    otherwise; it needs a source that can be replayed.
+    fleet: who plays; by default this process.
+    stop: when to end before the last episode.
+    checkpoint: a file that is written every `save_every` seconds, at the end, and when something
+    goes wrong. Where it exists, the run goes on from it.
+    regret: False leaves the regret out where it could be known.
+
+    For a simulated source the policy history is that of the sequential run, whatever the machines,
+    the rule and the fleet are.
     """
     plan = _checked_plan(source, algorithm, episodes, machines, rule, seed, regret)
     stop = _checked_stop(stop, plan)
-    crew_of = InProcess() if fleet is None else fleet
-    if isinstance(crew_of, type) or not hasattr(crew_of, "open"):
+    fleet = InProcess() if fleet is None else fleet
+    if isinstance(fleet, type) or not hasattr(fleet, "open"):
         raise ValueError(
             "fleet must be InProcess(), Processes(workers=...) or Ray(...) of"
             f" lowswitch.concurrent, not {fleet!r}"
         )
     if not (is_number(save_every) and save_every >= 0):
         raise ValueError(f"save_every must be a number of seconds, 0 or more, not {save_every!r}")
-    resumed = checkpoint is not None and Path(checkpoint).exists()
     if checkpoint is not None:
         storage.require_writable(checkpoint)
-        plan.facts()  # fails here where something of it cannot be saved
+        plan.facts()  # which fails here, and not after hours, if it cannot be saved
     label = f"{plan.algorithm}  {plan.machines} machines"
     with Progress(plan.episodes, unit="episodes", show=progress, label=label) as bar:
         from lowswitch.kernels import core as kernels
 
         if needs_loading(kernels.play_rounds) and needs_loading(kernels.plan_round):
             bar.note(LOADING)
-        state = (
-            load_state(checkpoint, plan, stop)
-            if checkpoint is not None and resumed
-            else fresh_state(plan, stop)
-        )
-        reason = _Driver(plan, stop, state, checkpoint, save_every, bar).drive(crew_of)
-    result = _gather(plan, state, reason)
+        if checkpoint is not None and Path(checkpoint).exists():
+            state = load_state(checkpoint, plan, stop)
+        else:
+            state = fresh_state(plan, stop)
+        reason = _Driver(plan, stop, state, checkpoint, save_every, bar).drive(fleet)
+    result = gather(plan, state, reason)
     warn_if_loud(float(result.loud_share.mean()), algorithm)
     return result
 
@@ -146,7 +152,7 @@ def _checked_stop(stop: Stop | None, plan: Plan) -> Stop:
 
 
 class _Driver:
-    """Plays rounds until the run ends, and keeps what was reached."""
+    """Plays rounds until the run ends, and saves what was reached."""
 
     def __init__(
         self,
@@ -160,17 +166,14 @@ class _Driver:
         self.plan, self.stop, self.state, self.bar = plan, stop, state, bar
         self.checkpoint, self.save_every = checkpoint, save_every
         self.begin = self.saved = self.drawn = time.perf_counter()
-        self.saved_at = -1  # rounds
+        self.saved_at = -1  # the round after which the checkpoint was last written
 
     def drive(self, fleet: Fleet) -> str:
-        """Play to the end; return what ended the run."""
+        """Play to the end, and return what ended the run."""
+        source, here = self.plan.source, isinstance(fleet, InProcess)
         try:
-            if (
-                self.state.compiled
-                and isinstance(fleet, InProcess)
-                and isinstance(self.plan.source, Tabular)
-            ):
-                self._play_here(self.plan.source.mdp)
+            if self.state.compiled and here and isinstance(source, Tabular):
+                self._play_here(source.mdp)
             else:
                 self._play_with(fleet)
         except BaseException as error:
@@ -180,9 +183,7 @@ class _Driver:
         return self._reason()
 
     def _keep(self, error: BaseException) -> None:
-        """Save what was reached before an error or an interrupt, and let its traceback end with
-        what that is worth.
-        """
+        """Save what was reached before an error or an interrupt, and note in it what was saved."""
         if self.checkpoint is None:
             return
         try:
@@ -195,7 +196,7 @@ class _Driver:
             )
 
     def _save_at_the_end(self) -> None:
-        """Write the checkpoint; a disk that is full must not cost a result."""
+        """Write the checkpoint; a full disk must not cost the result, so it is only a warning."""
         try:
             self._save()
         except Exception as failure:
@@ -244,33 +245,35 @@ class _Driver:
             self._look_up()
 
     def _play_with(self, fleet: Fleet) -> None:
-        """One call of the crew a round."""
-        state, source = self.state, self.plan.source
-        policy = state.policy()
+        """Call the fleet once in every round."""
         if self._ended():
             return
+        state, policy = self.state, self.state.policy()
+        mixed = state.family.members > 1
         with self._timed("start"):
             _compile(self.plan, self.stop)
             if not isinstance(fleet, InProcess):
                 self.bar.note("starting the workers ...")
-            mixing: Fleet = Mixed(fleet, state.family) if state.family.members > 1 else fleet
-            crew = mixing.open(source, self.plan.seed, policy)
+            first = policy[0] if mixed else policy
+            opened = fleet.open(self.plan.source, self.plan.seed, first)
         self.bar.start(state.told)
-        traffic = dict(state.traffic)
         try:
-            known = len(state.changes)  # row changes that the crew has
-            while not self._ended():
-                fresh, known = state.changes[known:, 1:], len(state.changes)
-                policy[..., fresh[:, 0], fresh[:, 1]] = fresh[:, 2:].T
-                self._round(crew, policy, fresh)
-                state.traffic = {
-                    name: before + getattr(crew, name) for name, before in traffic.items()
-                }
-                self._look_up()
+            play = MixturePlay(opened, state.family, policy).play if mixed else opened.play
+            self._play_rounds(opened, play, policy)
         finally:
-            crew.close()
+            opened.close()
 
-    def _round(self, crew: Crew, policy: np.ndarray, changes: np.ndarray) -> None:
+    def _play_rounds(self, opened: OpenFleet, play: PlayRound, policy: np.ndarray) -> None:
+        state, traffic = self.state, dict(self.state.traffic)
+        known = len(state.changes)  # the number of row changes that the workers know
+        while not self._ended():
+            fresh, known = state.changes[known:, 1:], len(state.changes)
+            policy[..., fresh[:, 0], fresh[:, 1]] = fresh[:, 2:].T
+            self._round(play, policy, fresh)
+            state.traffic = {name: old + getattr(opened, name) for name, old in traffic.items()}
+            self._look_up()
+
+    def _round(self, play: PlayRound, policy: np.ndarray, changes: np.ndarray) -> None:
         from lowswitch.kernels import core as kernels
 
         state = self.state
@@ -279,7 +282,7 @@ class _Driver:
             episodes = self._room_for_a_round()
             episodes = episodes[: kernels.plan_round(state.window, state.rounds, episodes)]
         with self._timed("play"):
-            played = crew.play(changes, episodes)
+            played = play(changes, episodes)
         with self._timed("learn"):
             _learn(state, policy, episodes, played)
 
@@ -290,7 +293,7 @@ class _Driver:
         return self._reason() != ""
 
     def _reason(self) -> str:
-        """What ends the run now, or nothing."""
+        """What ends the run now; empty if it goes on."""
         state, stop = self.state, self.stop
         if state.told >= state.last:
             if state.told == self.plan.episodes:
@@ -303,13 +306,12 @@ class _Driver:
         return ""
 
     def _look_up(self) -> None:
-        """Draw the progress and write the checkpoint, where it is time."""
+        """Draw the progress and write the checkpoint if it is time to."""
         now, counts = time.perf_counter(), self.state.rounds.counts
         if now - self.drawn > _REDRAW_SECONDS:
             self.drawn = now
-            self.bar.update(
-                int(counts[2]), f"  {counts[0]:,} rounds  speed-up {counts[2] / counts[0]:.1f}"
-            )
+            note = f"  {counts[0]:,} rounds  speed-up {counts[2] / counts[0]:.1f}"
+            self.bar.update(int(counts[2]), note)
         if self.checkpoint is not None and now - self.saved >= self.save_every:
             self._save()
 
@@ -370,96 +372,3 @@ def _compile(plan: Plan, stop: Stop) -> None:
         nobody,
         Trajectories(np.zeros(shape, dtype=np.int32), np.zeros(shape)),
     )
-
-
-# ---- the result ----------------------------------------------------------------------------------
-
-
-def _gather(plan: Plan, state: State, reason: str) -> ConcurrentRun:
-    source, told = plan.source, state.told
-    H, S, A = source.horizon, source.states, source.actions
-    history = History(state.changes.copy())
-    first = np.flatnonzero(np.diff(history.episode, prepend=-1))  # of each deployment
-    stamps = state.rounds.stamps[first]
-    curves, rounds_curve, earned_curve = _curves(plan, state, history)
-    steps = told * H
-    return ConcurrentRun(
-        algorithm=plan.algorithm,
-        horizon=H,
-        states=S,
-        actions=A,
-        episodes=told,
-        seeds=np.array([plan.seed], dtype=np.int64),
-        optimal_value=optimal_value_of(source.mdp, told) if isinstance(source, Tabular) else np.nan,
-        regret=(
-            curves.regret[:, -1] if told else np.where(state.evaluation.wanted, np.zeros(1), np.nan)
-        ),
-        local_switches=np.array([history.local_switches]),
-        deployments=state.log.counts[1:2].copy(),
-        triggers=np.array([state.family.triggers()]),
-        loud_share=np.array([float(state.tables.loud[0]) / max(1, steps)]),
-        curves=curves,
-        initial=state.initial,
-        policy=state.policy()[None],
-        history=(history,),
-        seconds=max(sum(state.seconds.values()), 1e-9),
-        machines=plan.machines,
-        rule=plan.rule,
-        planned=plan.episodes,
-        stopped=reason,
-        rounds=int(state.rounds.counts[0]),
-        played=int(state.rounds.counts[1]),
-        earned=float(source.scale.to_value(state.rounds.earned[0], steps)),
-        parts=dict(state.seconds),
-        plays=state.rounds.plays.reshape(H, S, A).copy(),
-        rounds_at=stamps[:, 0],
-        played_at=stamps[:, 1],
-        rounds_curve=rounds_curve,
-        earned_curve=earned_curve,
-        **state.traffic,
-    )
-
-
-def _curves(plan: Plan, state: State, history: History) -> tuple[Curves, np.ndarray, np.ndarray]:
-    """The curves as far as the run came, with a last point where it ended; and those of rounds and
-    rewards.
-    """
-    told, source, log, rounds = state.told, plan.source, state.log, state.rounds
-    reached = log.checkpoints <= told
-    ended = (
-        np.array([told]) if told and told not in log.checkpoints else np.zeros(0, dtype=np.int64)
-    )
-    here = slice(0, len(ended))
-    marks = np.append(log.checkpoints[reached], ended)
-    regret = np.append(state.account.curve[reached], _final_regret(state, ended))
-    deployed = history.episode[np.diff(history.episode, prepend=-1) > 0]
-    curves = Curves(
-        marks,
-        source.scale.to_regret(regret)[None],
-        np.searchsorted(history.episode[history.switched], marks)[None],
-        np.searchsorted(deployed, marks)[None],
-    )
-    earned = np.append(rounds.earned_curve[reached], rounds.earned[here])
-    return (
-        curves,
-        np.append(rounds.curve[reached], rounds.counts[0:1][here]),
-        source.scale.to_value(earned, marks * source.horizon),
-    )
-
-
-def _final_regret(state: State, ended: np.ndarray) -> np.ndarray:
-    """The regret at an episode that is no checkpoint."""
-    from lowswitch.kernels import core as kernels
-
-    account = state.account
-    final = Account(
-        account.regret.copy(),
-        np.array([account.position[0], 0]),
-        ended,
-        np.full(len(ended), account.regret[0]),
-    )
-    if not state.evaluation.wanted:
-        final.curve[:] = np.nan
-    elif len(ended):
-        kernels.settle(state.model, state.evaluation, final, state.changes[:0], 0, int(ended[0]))
-    return final.curve

@@ -1,6 +1,4 @@
-"""What is played: a source says how large the problem is and makes the players that play its
-episodes, wherever they are.
-"""
+"""What is played: a source knows the size of the problem and makes players of its episodes."""
 
 from __future__ import annotations
 
@@ -23,10 +21,16 @@ class Trajectories(NamedTuple):
     states: np.ndarray  # [B, H]  int32
     rewards: np.ndarray  # [B, H]  in [0, 1]
 
+    @classmethod
+    def empty(cls, episodes: int, horizon: int) -> Trajectories:
+        """Room for so many episodes, to be filled."""
+        return cls(np.empty((episodes, horizon), dtype=np.int32), np.empty((episodes, horizon)))
+
 
 class PlayError(RuntimeError):
-    """An environment failed while it was played; the run can go on from its checkpoint once that is
-    mended.
+    """The environment failed while it was played.
+
+    Once it is mended, the run can go on from its checkpoint.
     """
 
     def __init__(
@@ -41,12 +45,12 @@ class PlayError(RuntimeError):
         return f"{where}: {self.message}"
 
     def on(self, machine: int) -> PlayError:
-        """The same with the machine that played the episode."""
+        """The same error with the machine that played the episode."""
         return PlayError(self.message, self.episode, self.step, machine)
 
 
 class Player(Protocol):
-    """Plays episodes where it is; a worker has one of its own."""
+    """Plays episodes of a source; every worker has a player of its own."""
 
     def play(self, policy: np.ndarray, episodes: np.ndarray) -> Trajectories:
         """Play these episodes [B] by a policy [H, S]."""
@@ -55,20 +59,20 @@ class Player(Protocol):
 
 
 class Source(Protocol):
-    """A problem as the runner sees it; it travels to the workers, so it can be pickled."""
+    """A problem as the runner sees it. It is sent to the workers, so it can be pickled."""
 
     horizon: int
     states: int
     actions: int
     actions_allowed: np.ndarray  # [H, S, A]
     scale: Scale  # the user's reward units
-    # an episode is a function of its number and the policy, whoever plays it and however often
+    # Whether an episode is a function of its number and the policy, whoever plays it.
     replayable: bool
 
     def player(self, seed: int) -> Player: ...
 
     def facts(self) -> dict[str, Any]:
-        """What tells it from other sources, as JSON can hold it."""
+        """What distinguishes it from other sources, in values that JSON can hold."""
 
 
 # ---- tables --------------------------------------------------------------------------------------
@@ -92,28 +96,18 @@ class Tabular:
 
 
 class TabularPlayer:
-    """Plays with the noise of a seed: the same episodes as `simulate`."""
+    """Plays the same episodes as `simulate`, with the noise of a seed."""
 
     def __init__(self, mdp: TabularMDP, seed: int) -> None:
         self.mdp, self.key = mdp, stream_key(seed)
-        self.play(
-            mdp.actions_allowed.argmax(axis=-1), np.zeros(0, dtype=np.int64)
-        )  # compiles while the worker is still starting
+        # Playing nothing compiles the kernel while the worker is still starting.
+        self.play(mdp.actions_allowed.argmax(axis=-1), np.zeros(0, dtype=np.int64))
 
     def play(self, policy: np.ndarray, episodes: np.ndarray) -> Trajectories:
         from lowswitch.kernels import core as kernels
 
-        shape = len(episodes), self.mdp.horizon
-        played = Trajectories(np.empty(shape, dtype=np.int32), np.empty(shape))
-        kernels.play_out(
-            self.mdp.model,
-            policy,
-            self.mdp.actions,
-            self.key,
-            episodes,
-            played.states,
-            played.rewards,
-        )
+        mdp, played = self.mdp, Trajectories.empty(len(episodes), self.mdp.horizon)
+        kernels.play_out(mdp.model, policy, mdp.actions, self.key, episodes, *played)
         return played
 
     def close(self) -> None:
@@ -124,14 +118,15 @@ class TabularPlayer:
 
 
 class Gymnasium:
-    """Any Gymnasium environment with discrete states and actions, made anew on every worker and
-    seeded anew for every episode.
+    """A Gymnasium environment with discrete states and actions.
 
-    environment: a registered name, for `gymnasium.make` with the options given; or a function that
-    makes one, which workers can import. What an episode brings must depend on its seed and the
-    actions alone, as Gymnasium asks of `reset(seed=...)`: then it can be replayed. reward_range:
-    the least and the largest reward it can pay, 0 included. A policy is [H, S + 1]; see
-    `lowswitch.envs.gymnasium`.
+    Every worker makes one of its own and seeds it anew for every episode. What an episode brings
+    must depend on its seed and the actions alone, as Gymnasium asks of `reset(seed=...)`; only then
+    can it be replayed. A policy is [H, S + 1]; see `lowswitch.envs.gymnasium`.
+
+    environment: a registered name, which `gymnasium.make` gets with the options; or a function that
+    makes an environment and that workers can import.
+    reward_range: the least and the largest reward that it can pay; 0 must lie between them.
     """
 
     replayable = True
@@ -147,10 +142,8 @@ class Gymnasium:
         from lowswitch.problems import gymnasium as bridge
 
         self.environment, self.options = environment, options
-        self.horizon, self.scale = (
-            require_count("horizon", horizon),
-            bridge.reward_scale(reward_range),
-        )
+        self.horizon = require_count("horizon", horizon)
+        self.scale = bridge.reward_scale(reward_range)
         env = self.make()
         try:
             self.states, self.actions, self.actions_allowed = bridge.spaces_of(env, self.horizon)
@@ -158,21 +151,20 @@ class Gymnasium:
             env.close()
 
     def make(self) -> Any:
-        """The environment."""
+        """Make the environment."""
         import gymnasium
 
-        if not isinstance(self.environment, str) and not callable(self.environment):
+        if not (isinstance(self.environment, str) or callable(self.environment)):
             raise ValueError(
                 "an environment is a registered name or a function that makes one, not"
                 f" {self.environment!r}"
             )
         try:
-            made = (
-                gymnasium.make(self.environment, **self.options)
-                if isinstance(self.environment, str)
-                else self.environment(**self.options)
-            )
-        except Exception as error:  # whatever its constructor raises
+            if isinstance(self.environment, str):
+                made = gymnasium.make(self.environment, **self.options)
+            else:
+                made = self.environment(**self.options)
+        except Exception as error:  # An environment may raise anything while it is made.
             raise ValueError(
                 f"cannot make the environment {name_of(self.environment)} with options"
                 f" {self.options} ({type(error).__name__}: {error})"
@@ -202,8 +194,7 @@ class GymnasiumPlayer:
         self.env, self.scale, self.key = source.make(), source.scale, stream_key(seed)
 
     def play(self, policy: np.ndarray, episodes: np.ndarray) -> Trajectories:
-        shape = len(episodes), len(policy)
-        played = Trajectories(np.empty(shape, dtype=np.int32), np.empty(shape))
+        played = Trajectories.empty(len(episodes), len(policy))
         for i, k in enumerate(episodes):
             played.states[i], played.rewards[i] = self._episode(policy, int(k))
         return played
@@ -218,13 +209,11 @@ class GymnasiumPlayer:
             raise PlayError(f"{type(error).__name__}: {error}", k, steps.count) from error
         outside = np.flatnonzero(~((rewards >= self.scale.low) & (rewards <= self.scale.high)))
         if len(outside):
-            allowed = f"reward_range ({self.scale.low:g}, {self.scale.high:g})"
-            raise PlayError(
-                f"the reward {rewards[outside[0]]:g} lies outside of {allowed}; give the true"
-                " range",
-                k,
-                int(outside[0]),
+            message = (
+                f"the reward {rewards[outside[0]]:g} lies outside of reward_range"
+                f" ({self.scale.low:g}, {self.scale.high:g}); give the true range"
             )
+            raise PlayError(message, k, int(outside[0]))
         return states, self.scale.to_unit(rewards)
 
     def close(self) -> None:
@@ -232,7 +221,7 @@ class GymnasiumPlayer:
 
 
 def episode_seed(key: np.uint64, k: int) -> int:
-    """What episode k of a noise stream resets its environment with."""
+    """The seed with which episode k of a noise stream resets its environment."""
     return int(stream_key(int(key) + k)) >> 1
 
 
@@ -242,12 +231,12 @@ Play = Callable[[np.ndarray, np.ndarray], tuple[Any, Any, Any]]
 
 
 class System:
-    """A system behind a function of the user's: `play(policy, episodes)` returns states, actions
-    and rewards, each [len(episodes), H].
+    """Any system behind a function `play(policy, episodes)`, which returns states, actions and
+    rewards, each [len(episodes), H].
 
-    The policy is [H, S], and row i of the answer is episode episodes[i], played by it. A real
-    system cannot be replayed; a simulator whose episode is a function of its number and the policy
-    alone can, and says so with replayable=True.
+    The policy is [H, S]; row i of the answer is episode episodes[i], played by this policy. A real
+    system cannot be replayed. A simulator can, if an episode is a function of its number and the
+    policy alone; then say so with replayable=True.
     """
 
     def __init__(
@@ -267,14 +256,11 @@ class System:
                 f" {play!r}"
             )
         self.play, self.replayable, self.scale = play, replayable, Scale.of(reward_range)
-        self.horizon, self.states = (
-            require_count("horizon", horizon),
-            require_count("states", states),
-        )
+        self.horizon = require_count("horizon", horizon)
+        self.states = require_count("states", states)
         self.actions = require_count("actions", actions)
-        self.actions_allowed = checked_mask(
-            actions_allowed, self.horizon, self.states, self.actions
-        )
+        size = self.horizon, self.states, self.actions
+        self.actions_allowed = checked_mask(actions_allowed, *size)
 
     def player(self, seed: int) -> SystemPlayer:
         return SystemPlayer(self)
@@ -288,7 +274,7 @@ class System:
 
 
 class SystemPlayer:
-    """Plays by calling the user's function, and looks at what comes back."""
+    """Plays by calling the user's function, and checks what it returns."""
 
     def __init__(self, source: System) -> None:
         self.source = source
@@ -312,21 +298,14 @@ class SystemPlayer:
         except (TypeError, ValueError) as error:
             raise PlayError(f"play returned malformed trajectories: {error}", first) from error
         if len(states) != len(episodes):
-            raise PlayError(
-                f"play returned {len(states)} trajectories for {len(episodes)} episodes; return one"
-                " for each",
-                first,
-            )
+            message = f"play returned {len(states)} trajectories for {len(episodes)} episodes"
+            raise PlayError(f"{message}; return one for each", first)
         others = np.argwhere(actions != policy[np.arange(source.horizon), states])
         if len(others):
             i, h = others[0]
-            planned = policy[h, states[i, h]]
-            raise PlayError(
-                f"play took action {actions[i, h]} in state {states[i, h]}, the policy takes"
-                f" {planned}",
-                int(episodes[i]),
-                int(h),
-            )
+            x, a = states[i, h], actions[i, h]
+            message = f"play took action {a} in state {x}, the policy takes {policy[h, x]}"
+            raise PlayError(message, int(episodes[i]), int(h))
         return Trajectories(states.astype(np.int32), rewards)
 
     def close(self) -> None:
@@ -334,13 +313,13 @@ class SystemPlayer:
 
 
 def name_of(thing: Any) -> str:
-    """What tells functions and options apart and is the same in the next process: no address in
-    memory.
+    """A name that distinguishes functions and options, and is the same in the next process.
+
+    So it contains no address in memory.
     """
     if isinstance(thing, functools.partial):
-        given = [name_of(value) for value in thing.args] + [
-            f"{key}={name_of(value)}" for key, value in thing.keywords.items()
-        ]
+        given = [name_of(value) for value in thing.args]
+        given += [f"{key}={name_of(value)}" for key, value in thing.keywords.items()]
         return f"{name_of(thing.func)}({', '.join(given)})"
     if isinstance(thing, str | int | float | bool | None | tuple | list | dict):
         return repr(thing)
@@ -349,7 +328,7 @@ def name_of(thing: Any) -> str:
 
 
 def source_of(given: Any) -> Source:
-    """A source as it is, or made of a TabularMDP."""
+    """The source that was given, or the one made of a TabularMDP."""
     if isinstance(given, TabularMDP):
         return Tabular(given)
     if not isinstance(given, Tabular | Gymnasium | System):

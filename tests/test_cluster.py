@@ -7,6 +7,7 @@ import socket
 import sys
 import threading
 import time
+from itertools import product
 
 import numpy as np
 import pytest
@@ -14,23 +15,24 @@ import ray
 
 import lowswitch as ls
 from conftest import ALGORITHMS, PROBLEMS
-from exam import MACHINES, RULES, Kept, same_rounds, same_run, sequential
+from exam import MACHINES, RULES, StaysOpen, in_turn, same_rounds, same_run, sequential
 from lowswitch import concurrent
 from lowswitch.machines import cluster as cluster_module
-from lowswitch.machines import crew as crew_module
+from lowswitch.machines import scheduler
 from lowswitch.machines.cluster import Ray
 from lowswitch.machines.fleets import FleetError, InProcess
 from lowswitch.machines.sources import PlayError, Tabular
-from test_fleets import (
+from toys import (
     NONE,
+    FailsAtStart,
     H,
     Toy,
     Trouble,
     children,
-    die,
     everybody_up,
     hang,
     lives,
+    plays_right,
     raise_error,
     same,
     some_changes,
@@ -45,20 +47,10 @@ TESTS = str(pathlib.Path(__file__).parent)
 # ---- addresses -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "address",
-    [
-        "",
-        "head",
-        "head:",
-        "head:port",
-        "head:0",
-        "head:99999",
-        "http://head:6379",
-        "head:1:2",
-        "a b:1",
-    ],
-)
+MALFORMED = "", "head", "head:", "head:port", "head:0", "head:99999", "http://a:1", "a:1:2", "a b:1"
+
+
+@pytest.mark.parametrize("address", MALFORMED)
 def test_a_malformed_address_is_refused(address):
     with pytest.raises(ValueError, match='address must be "host:port", "auto" or "local", not '):
         Ray(address)
@@ -123,22 +115,17 @@ def test_without_ray_the_message_says_how_to_get_it(monkeypatch):
         Ray().open(Toy(), 5, zeros())
 
 
-@pytest.mark.parametrize("interrupted", [False, True])
-def test_a_cluster_of_its_own_ends_with_the_crew(monkeypatch, interrupted):
+def test_a_cluster_of_its_own_ends_with_the_fleet_even_if_interrupted(monkeypatch):
     monkeypatch.setenv("PYTHONPATH", TESTS, prepend=os.pathsep)
     before = set(children(os.getpid()))
-    with contextlib.closing(Ray("local", workers=1).open(Toy(), 5, zeros())) as team:
-        same(
-            team.play(NONE, np.arange(9)),
-            InProcess().open(Toy(), 5, zeros()).play(NONE, np.arange(9)),
-        )
+    with contextlib.closing(Ray("local", workers=1).open(Toy(), 5, zeros())) as opened:
+        plays_right(opened, np.arange(9))
         started = set(children(os.getpid())) - before
         assert started
-        if interrupted:
-            monkeypatch.setattr(ray, "wait", interrupt)
-            with pytest.raises(KeyboardInterrupt):
-                team.close()
-            assert not ray.is_initialized()
+        monkeypatch.setattr(ray, "wait", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            opened.close()
+        assert not ray.is_initialized()
     assert not any(map(lives, started))
     assert not ray.is_initialized()
 
@@ -156,22 +143,15 @@ def cluster():
     from ray.cluster_utils import Cluster
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv(
-            "PYTHONPATH", TESTS, prepend=os.pathsep
-        )  # the nodes must be able to import the sources
+        # The nodes must be able to import the sources.
+        patch.setenv("PYTHONPATH", TESTS, prepend=os.pathsep)
         notice_soon = {
             "health_check_initial_delay_ms": 0,
             "health_check_period_ms": 1000,
             "health_check_failure_threshold": 3,
         }
-        cluster = Cluster(
-            initialize_head=True,
-            head_node_args={
-                "num_cpus": 2,
-                "include_dashboard": False,
-                "_system_config": notice_soon,
-            },
-        )
+        head = {"num_cpus": 2, "include_dashboard": False, "_system_config": notice_soon}
+        cluster = Cluster(initialize_head=True, head_node_args=head)
         cluster.add_node(num_cpus=1)
         cluster.add_node(num_cpus=1)
         yield cluster
@@ -186,8 +166,8 @@ def connected(cluster):
 
 
 @pytest.fixture
-def opened(connected):
-    """Open a crew by a fleet; in the end it leaves no actor and the connection as it was."""
+def open_fleet(connected):
+    """Open a fleet; in the end it leaves no actor behind, and the connection as it was."""
     with contextlib.ExitStack() as stack:
         yield lambda fleet, source, policy=None: stack.enter_context(
             contextlib.closing(fleet.open(source, 5, zeros() if policy is None else policy))
@@ -196,49 +176,33 @@ def opened(connected):
     until(lambda: ray.available_resources().get("CPU", 0) >= CPUS)
 
 
-def test_a_crew_ends_the_connection_that_it_made(cluster):
-    with contextlib.closing(Ray(cluster.address, workers=1).open(Toy(), 5, zeros())) as team:
-        same(
-            team.play(NONE, np.arange(9)),
-            InProcess().open(Toy(), 5, zeros()).play(NONE, np.arange(9)),
-        )
+def test_a_fleet_ends_the_connection_that_it_made(cluster):
+    with contextlib.closing(Ray(cluster.address, workers=1).open(Toy(), 5, zeros())) as opened:
+        plays_right(opened, np.arange(9))
     assert not ray.is_initialized()
-    team.close()
+    opened.close()
 
 
-def test_actors_play_what_one_process_plays(opened):
-    team, solo = opened(Ray(), Toy()), InProcess().open(Toy(), 5, zeros())
-    assert len(everybody_up(team).seats) == CPUS
+def test_actors_play_what_one_process_plays(open_fleet):
+    opened, here = open_fleet(Ray(), Toy()), InProcess().open(Toy(), 5, zeros())
+    assert len(everybody_up(opened).workers) == CPUS
     generator = np.random.default_rng(1)
     for batch in (1, 2, 7, 64, 1000, 64):
         changes, episodes = some_changes(generator), generator.permutation(5000)[:batch]
-        sent = team.bytes_sent
-        same(team.play(changes, episodes), solo.play(changes, episodes))
-        assert 8 * batch <= team.bytes_sent - sent <= 8 * batch + 64 * zeros().nbytes
-    assert team.lost == 0
-    assert team.bytes_received > 1000 * H * 12
+        sent = opened.bytes_sent
+        same(opened.play(changes, episodes), here.play(changes, episodes))
+        assert 8 * batch <= opened.bytes_sent - sent <= 8 * batch + 64 * zeros().nbytes
+    assert opened.lost == 0
+    assert opened.bytes_received > 1000 * H * 12
 
 
-def test_the_tables_play_as_they_do_here(opened):
-    mdp = PROBLEMS["sparse-bernoulli"]()
-    policy = np.zeros((mdp.horizon, mdp.states), dtype=np.int64) + mdp.actions_allowed.argmax(
-        axis=2
-    )
-    team, solo = (
-        opened(Ray(workers=1), Tabular(mdp), policy),
-        InProcess().open(Tabular(mdp), 5, policy),
-    )
-    same(team.play(NONE, np.arange(500)), solo.play(NONE, np.arange(500)))
-
-
-@pytest.mark.parametrize(("trouble", "patience"), [(die, 60.0), (hang, 2.0)])
-def test_what_a_lost_actor_left_is_played_by_others(opened, tmp_path, trouble, patience):
-    team = opened(Ray(workers=2, patience=patience), Trouble(trouble, 70, tmp_path / "happened"))
-    solo, generator = InProcess().open(Toy(), 5, zeros()), np.random.default_rng(6)
+def test_what_a_hung_actor_left_is_played_by_others(open_fleet, tmp_path):
+    opened = open_fleet(Ray(workers=2, patience=2.0), Trouble(hang, 70, tmp_path / "happened"))
+    here, generator = InProcess().open(Toy(), 5, zeros()), np.random.default_rng(6)
     for first in range(0, 150, 50):
         changes, episodes = some_changes(generator), np.arange(first, first + 50)
-        same(team.play(changes, episodes), solo.play(changes, episodes))
-    assert team.lost == 1
+        same(opened.play(changes, episodes), here.play(changes, episodes))
+    assert opened.lost == 1
     assert (tmp_path / "happened").exists()
 
 
@@ -255,55 +219,47 @@ class Naps(Toy):
         time.sleep(0.02 * len(episodes))
 
 
-def test_actors_killed_from_outside_are_replaced(opened):
-    team = everybody_up(opened(Ray(workers=3), Naps()))
-    victims = team.seats[:2]
+def test_actors_killed_from_outside_are_replaced(open_fleet):
+    opened = everybody_up(open_fleet(Ray(workers=3), Naps()))
+    victims = opened.workers[:2]
     with meanwhile(
-        lambda: [ray.kill(seat.worker.actor) for seat in victims],
-        when=lambda: all(seat.piece for seat in victims),
+        lambda: [ray.kill(worker.actor) for worker in victims],
+        when=lambda: all(worker.piece for worker in victims),
     ):
-        same(
-            team.play(NONE, np.arange(100)),
-            InProcess().open(Toy(), 5, zeros()).play(NONE, np.arange(100)),
-        )
-    assert team.lost == 2
+        plays_right(opened, np.arange(100))
+    assert opened.lost == 2
 
 
-def test_a_failing_environment_is_a_play_error_with_the_actors_traceback(opened):
-    team = opened(Ray(workers=2), Trouble(raise_error, 12))
+def test_a_failing_environment_is_a_play_error_with_the_actors_traceback(open_fleet):
+    opened = open_fleet(Ray(workers=2), Trouble(raise_error, 12))
     with pytest.raises(
         PlayError, match="episode 12, step 3, machine 2: the valve is stuck"
     ) as failed:
-        team.play(NONE, np.arange(10, 20))
+        opened.play(NONE, np.arange(10, 20))
     assert "OSError: no contact" in str(failed.value.__cause__)
 
 
-class FailsAtStart(Toy):
-    def player(self, seed):
-        raise OSError("no licence for the simulator")
-
-
-def test_a_second_interrupt_leaves_no_actor_behind(opened, monkeypatch):
-    team = everybody_up(opened(Ray(workers=2), Toy()))
+def test_a_second_interrupt_leaves_no_actor_behind(open_fleet, monkeypatch):
+    opened = everybody_up(open_fleet(Ray(workers=2), Toy()))
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr(ray, "wait", interrupt)
-        team.close()
-    assert ray.is_initialized()  # it is not the crew's own
-    assert len(team.seats) == 2  # so that nobody ended for want of a handle
+        opened.close()
+    assert ray.is_initialized()  # which is not the fleet's own
+    assert len(opened.workers) == 2  # so that nobody ended for want of a handle
     until(lambda: ray.available_resources().get("CPU", 0) >= CPUS)
 
 
-def test_actors_that_cannot_start_say_why(opened):
+def test_actors_that_cannot_start_say_why(open_fleet):
     with pytest.raises(
         FleetError,
         match="(?s)3 workers in a row died while starting, .*no licence for the simulator",
     ):
-        opened(Ray(workers=2), FailsAtStart())
+        open_fleet(Ray(workers=2), FailsAtStart())
 
 
-def test_a_full_cluster_is_an_error_in_bounded_time(opened, monkeypatch):
-    everybody_up(opened(Ray(workers=CPUS), Toy()))
-    monkeypatch.setattr(crew_module, "START_SECONDS", 1.0)
+def test_a_full_cluster_is_an_error_in_bounded_time(open_fleet, monkeypatch):
+    everybody_up(open_fleet(Ray(workers=CPUS), Toy()))
+    monkeypatch.setattr(scheduler, "START_SECONDS", 1.0)
     with pytest.raises(
         FleetError,
         match=(
@@ -311,35 +267,31 @@ def test_a_full_cluster_is_an_error_in_bounded_time(opened, monkeypatch):
             " free CPUs"
         ),
     ):
-        opened(Ray(workers=1, patience=1.0), Toy())
+        open_fleet(Ray(workers=1, patience=1.0), Toy())
 
 
-def test_a_process_is_connected_to_one_cluster_only(opened, connected):
+def test_a_process_is_connected_to_one_cluster_only(open_fleet, connected):
     with pytest.raises(
         FleetError,
         match="connected to the Ray cluster at .*, not to '127.0.0.1:1'; leave the address out",
     ):
-        opened(Ray("127.0.0.1:1"), Toy())
+        open_fleet(Ray("127.0.0.1:1"), Toy())
     port = connected.address.split(":")[1]
-    opened(Ray(f"127.0.0.1:{port}", workers=1), Toy())
+    open_fleet(Ray(f"127.0.0.1:{port}", workers=1), Toy())
 
 
-def test_a_node_may_go_in_the_middle_of_a_round(opened, connected):
+def test_a_node_may_go_in_the_middle_of_a_round(open_fleet, connected):
     node = connected.add_node(num_cpus=1)
-    team = everybody_up(opened(Ray(patience=20.0), Naps()))
-    assert len(team.seats) == CPUS + 1
+    opened = everybody_up(open_fleet(Ray(patience=20.0), Naps()))
+    assert len(opened.workers) == CPUS + 1
     with meanwhile(
         lambda: connected.remove_node(node, allow_graceful=False),
-        when=lambda: all(seat.piece for seat in team.seats),
+        when=lambda: all(worker.piece for worker in opened.workers),
     ):
-        same(
-            team.play(NONE, np.arange(400)),
-            InProcess().open(Toy(), 5, zeros()).play(NONE, np.arange(400)),
-        )
-    assert team.lost == 1
-    assert (
-        sum(seat.worker.up for seat in team.seats) == CPUS
-    )  # there is no room for the fifth, and the others did not wait for it
+        plays_right(opened, np.arange(400))
+    assert opened.lost == 1
+    # There is no room for the fifth one, and the others did not wait for it.
+    assert sum(worker.up for worker in opened.workers) == CPUS
 
 
 # ---- whole runs ----------------------------------------------------------------------------------
@@ -347,60 +299,57 @@ def test_a_node_may_go_in_the_middle_of_a_round(opened, connected):
 
 @pytest.fixture(scope="module")
 def two_actors(connected):
-    kept = Kept(Ray(workers=2), Tabular(PROBLEMS["sparse-bernoulli"]()))
+    kept = StaysOpen(Ray(workers=2), Tabular(PROBLEMS["sparse-bernoulli"]()))
     yield kept
-    kept.crew.close()
+    kept.opened.close()
 
 
-@pytest.mark.parametrize("name", ["ucb2-h", "ucb2-b"])
-@pytest.mark.parametrize("rule", RULES)
-@pytest.mark.parametrize("machines", MACHINES)
-def test_a_run_on_actors_is_the_sequential_run(two_actors, name, rule, machines):
-    mdp, algorithm = PROBLEMS["sparse-bernoulli"](), ALGORITHMS[name]
+@pytest.mark.parametrize(("cell", "name"), in_turn(product(RULES, MACHINES), ["ucb2-h", "ucb2-b"]))
+def test_a_run_on_actors_is_the_sequential_run(two_actors, cell, name):
+    mdp, algorithm, (rule, machines) = PROBLEMS["sparse-bernoulli"](), ALGORITHMS[name], cell
     run = concurrent.run(mdp, algorithm, 60, machines=machines, rule=rule, fleet=two_actors)
     same_run(run, sequential(mdp, algorithm, 60))
     same_rounds(run, concurrent.run(mdp, algorithm, 60, machines=machines, rule=rule))
 
 
 class Disturbed:
-    """A fleet to which something happens while its crew plays certain rounds."""
+    """A fleet to which something happens while it plays certain rounds."""
 
     def __init__(self, fleet, disturbances):
         self.fleet, self.disturbances, self.rounds = fleet, disturbances, 0
 
     def open(self, source, seed, policy):
-        self.team = everybody_up(self.fleet.open(source, seed, policy))
+        self.opened = everybody_up(self.fleet.open(source, seed, policy))
         return self
 
     def play(self, changes, episodes):
         self.rounds += 1
         disturb = self.disturbances.get(self.rounds, contextlib.nullcontext)
-        with disturb(self.team) if self.rounds in self.disturbances else disturb():
-            return self.team.play(changes, episodes)
+        with disturb(self.opened) if self.rounds in self.disturbances else disturb():
+            return self.opened.play(changes, episodes)
 
     def __getattr__(self, name):
-        return getattr(self.team, name)
+        return getattr(self.opened, name)
 
 
-def test_a_run_survives_an_actor_and_a_node(
-    connected, two_actors
-):  # who have two CPUs, so that every node is needed
+def test_a_run_survives_an_actor_and_a_node(connected, two_actors):
+    """The two actors have two CPUs, so every node is needed."""
     node = connected.add_node(num_cpus=1)
     source, algorithm = concurrent.Gymnasium("FrozenLake-v1", horizon=20), ls.ucb2_hoeffding(c=0.05)
 
-    def kill(team):
+    def kill(opened):
         return meanwhile(
-            lambda: ray.kill(team.seats[0].worker.actor),
-            when=lambda: team.seats[0].piece is not None,
+            lambda: ray.kill(opened.workers[0].actor),
+            when=lambda: opened.workers[0].piece is not None,
         )
 
     def take_down():
         connected.remove_node(node, allow_graceful=False)
         until(lambda: sum(node["Alive"] for node in ray.nodes()) == 3)
 
-    def remove(team):
-        everybody_up(team)  # the one that was killed has a successor
-        return meanwhile(take_down, when=lambda: all(seat.piece for seat in team.seats))
+    def remove(opened):
+        everybody_up(opened)  # the one that was killed has a successor
+        return meanwhile(take_down, when=lambda: all(worker.piece for worker in opened.workers))
 
     fleet = Disturbed(Ray(workers=CPUS - 1, patience=20.0), {3: kill, 6: remove})
     run = concurrent.run(source, algorithm, 400, machines=300, rule="speculate", fleet=fleet)
