@@ -81,7 +81,7 @@ def reproduce(
     _write_text(out / page_name(only), text)
     _write_text(
         (out / page_name(only)).with_suffix(".json"),
-        json.dumps(_numbers(sections, size), indent=1) + "\n",
+        json.dumps(_numbers(sections, opening, size), indent=1) + "\n",
     )
 
 
@@ -98,10 +98,11 @@ def _draw(out: Path, section: Section) -> dict[str, bytes]:
     return {name: (out / f"{name}.png").read_bytes() for name in section.figures}
 
 
-def _numbers(sections: Sequence[Section], size: Size) -> dict[str, Any]:
+def _numbers(sections: Sequence[Section], opening: Section | None, size: Size) -> dict[str, Any]:
     return {
         "version": lowswitch.__version__,
         "size": vars(size),
+        "opening": opening and opening.to_dict(),
         "claims": {section.name: section.to_dict() for section in sections},
     }
 

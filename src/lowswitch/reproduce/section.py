@@ -5,7 +5,7 @@ numbers.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -56,14 +56,28 @@ class Section:
         return f"does not hold: {broken} of {len(self.checks)} checks fail"
 
     def to_dict(self) -> dict[str, Any]:
-        checks = [
-            {"rule": check.rule, "measured": check.measured, "holds": check.holds}
-            for check in self.checks
-        ]
+        """All that a page shows but the figures, which are files of their own, and the numbers."""
         return {
+            "name": self.name,
             "title": self.title,
             "claim": self.claim,
+            "method": self.method,
             "verdict": self.verdict,
-            "checks": checks,
+            "checks": [asdict(check) for check in self.checks],
+            "tables": [asdict(table) for table in self.tables],
+            "captions": self.captions,
+            "remarks": list(self.remarks),
             "numbers": self.numbers,
         }
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> Section:
+        """The section that `to_dict` wrote down, without its figures."""
+        words = {name: value for name, value in data.items() if name != "verdict"}
+        return cls(
+            **words
+            | {
+                "checks": [Check(**check) for check in data["checks"]],
+                "tables": [Table(**table) for table in data["tables"]],
+            }
+        )
