@@ -427,14 +427,12 @@ def list_algorithms(_: argparse.Namespace) -> None:
 
 
 def _listing(known: Mapping[str, Callable[..., Any]], hidden: Collection[str] = ()) -> str:
-    """Each name with its options but the hidden ones, and the first line of its docstring."""
+    """Each name with its options but the hidden ones, and the first paragraph of its docstring."""
     lines = []
     for name, function in known.items():
         shown = inspect.signature(function).parameters.keys() - hidden
-        lines += [
-            f"{name}:{_options(function, shown)}",
-            f"    {(inspect.getdoc(function) or '').splitlines()[0]}",
-        ]
+        words = (inspect.getdoc(function) or "").partition("\n\n")[0].split()
+        lines += [f"{name}:{_options(function, shown)}", f"    {' '.join(words)}"]
     return "\n".join(lines)
 
 
