@@ -10,10 +10,13 @@ from __future__ import annotations
 import argparse
 import json
 import logging
+import os
+import platform
 import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import date
 from pathlib import Path
 from typing import Any, get_args
 
@@ -184,15 +187,19 @@ def main() -> int:
     ray.init(
         num_cpus=4, include_dashboard=False, logging_level=logging.ERROR, log_to_driver=False
     )  # its workers sleep, whatever the cores
-    tables = {}
-    measures: dict[str, Callable[[], list[dict[str, Any]]]] = {
-        "speed-up on an environment whose step takes 1 ms": lambda: speed_ups(rounds),
-        "overhead": lambda: overhead(rounds),
-        "episodes a round, M = 100": lambda: rules(10**5 if options.quick else 10**6),
+    tables: dict[str, Any] = {
+        "run": f"{date.today():%d %B %Y}, medians of {rounds}, lowswitch {ls.__version__} with"
+        f" Python {platform.python_version()} on {os.cpu_count()} cores, {platform.machine()}"
     }
-    for title, measure in measures.items():
+    episodes = 10**5 if options.quick else 10**6
+    measures: dict[str, tuple[str, Callable[[], list[dict[str, Any]]]]] = {
+        "speed_ups": ("speed-up, a step takes 1 ms", lambda: speed_ups(rounds)),
+        "overhead": ("overhead", lambda: overhead(rounds)),
+        "rules": ("episodes a round, M = 100", lambda: rules(episodes)),
+    }
+    for name, (title, measure) in measures.items():
         print(f"\n{title}", flush=True)
-        tables[title] = measure()
+        tables[name] = measure()
     if options.json:
         options.json.write_text(json.dumps(tables, indent=2) + "\n")
     return 0

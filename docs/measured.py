@@ -28,6 +28,8 @@ def load(name: str) -> dict[str, Any]:
 
 
 def of_speed(speed: dict[str, Any]) -> dict[str, str]:
+    if not speed["rlberry"]:
+        raise ValueError("speed.json lacks rlberry's speed; run speed.py with --rlberry PYTHON")
     field = {row["algorithm"]: row for row in speed["field"]}
     small = [row for row in speed["against_c"] if int(row["size"].split(",")[0]) <= SMALL]
     return {
