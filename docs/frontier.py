@@ -18,7 +18,7 @@ from typing import Any
 from pages import listed, span, table
 
 from lowswitch import Algorithm, Frontier, envs, frontier, report, simulate
-from lowswitch.frontier.race import Point
+from lowswitch.frontier import Point
 
 TARGET = Path(__file__).parent / "frontier"
 PROBLEMS = {

@@ -9,21 +9,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-PAGES = (
-    "README.md",
-    "benchmarks/README.md",
-    *(
-        f"docs/{page}.md"
-        for page in (
-            "index",
-            "tutorial",
-            "choosing",
-            "cli",
-            "orders",
-            "reproduction",
-        )
-    ),
-)
+_DOCS = ("index", "tutorial", "choosing", "concurrent", "cli", "orders", "reproduction")
+PAGES = ("README.md", "benchmarks/README.md", *(f"docs/{page}.md" for page in _DOCS))
 
 
 def fill(text: str, values: Mapping[str, str]) -> str:

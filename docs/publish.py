@@ -5,7 +5,7 @@
                                          `lowswitch reproduce --full` wrote into their folders
     python docs/publish.py --check       say which pages differ from the files, and change nothing
 
-The other result files are written by docs/frontier.py, docs/orders.py, and by
+The other result files are written by docs/frontier.py, docs/orders.py and docs/coarser.py, and by
 benchmarks/speed.py and benchmarks/concurrent.py with --json docs/numbers/NAME.json.
 """
 
@@ -13,6 +13,7 @@ import argparse
 import sys
 from pathlib import Path
 
+import coarser
 import frontier
 import measured
 import orders
@@ -22,7 +23,8 @@ from pages import PAGES, ROOT, fill
 
 def values() -> dict[str, str]:
     """All that is published, in Markdown, by the name that stands before it on the pages."""
-    return reproduction.values() | frontier.values() | orders.values() | measured.values()
+    sources = (reproduction, frontier, orders, measured, coarser)
+    return {name: value for source in sources for name, value in source.values().items()}
 
 
 def main() -> int:
