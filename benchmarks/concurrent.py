@@ -174,6 +174,14 @@ def show(rows: list[dict[str, Any]], row: dict[str, Any]) -> None:
     print("\n".join(lines if len(rows) == 1 else lines[2:]), flush=True)
 
 
+def described(rounds: int) -> str:
+    """Which run this is, in words."""
+    return (
+        f"{date.today():%d %B %Y}, medians of {rounds}, lowswitch {ls.__version__} with"
+        f" Python {platform.python_version()} on {os.cpu_count()} cores, {platform.machine()}"
+    )
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -187,21 +195,18 @@ def main() -> int:
     ray.init(
         num_cpus=4, include_dashboard=False, logging_level=logging.ERROR, log_to_driver=False
     )  # its workers sleep, whatever the cores
-    tables: dict[str, Any] = {
-        "run": f"{date.today():%d %B %Y}, medians of {rounds}, lowswitch {ls.__version__} with"
-        f" Python {platform.python_version()} on {os.cpu_count()} cores, {platform.machine()}"
+    tables = {}
+    measures: dict[str, Callable[[], list[dict[str, Any]]]] = {
+        "speed-up on an environment whose step takes 1 ms": lambda: speed_ups(rounds),
+        "overhead": lambda: overhead(rounds),
+        "episodes a round, M = 100": lambda: rules(10**5 if options.quick else 10**6),
     }
-    episodes = 10**5 if options.quick else 10**6
-    measures: dict[str, tuple[str, Callable[[], list[dict[str, Any]]]]] = {
-        "speed_ups": ("speed-up, a step takes 1 ms", lambda: speed_ups(rounds)),
-        "overhead": ("overhead", lambda: overhead(rounds)),
-        "rules": ("episodes a round, M = 100", lambda: rules(episodes)),
-    }
-    for name, (title, measure) in measures.items():
+    for title, measure in measures.items():
         print(f"\n{title}", flush=True)
-        tables[name] = measure()
+        tables[title] = measure()
     if options.json:
-        options.json.write_text(json.dumps(tables, indent=2) + "\n")
+        named = dict(zip(("speed_ups", "overhead", "rules"), tables.values(), strict=True))
+        options.json.write_text(json.dumps({"run": described(rounds)} | named, indent=2) + "\n")
     return 0
 
 

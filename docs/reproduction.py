@@ -92,20 +92,23 @@ def compared(size: str, found: dict[str, Any]) -> dict[str, str]:
     problems: dict[str, list[list[str]]] = {}
     fewer, more = [], []
     for claim, (base, label) in PAIRS.items():
-        costs = found["claims"][claim]["tables"][0]["rows"]
+        costs = rows_of(found["claims"][claim]["tables"][0])
         for one, other in zip(costs[::2], costs[1::2], strict=True):
-            assert (one[1], other[1]) == (base, label)
-            switches, deployments = (number(one[i]) / number(other[i]) for i in (3, 5))
-            more.append(100 * (number(other[2]) / number(one[2]) - 1))
+            assert (one["learner"], other["learner"]) == (base, label)
+            regret, switches, deployments = (
+                number(one[cost]) / number(other[cost])
+                for cost in ("regret", "local switches", "deployments")
+            )
+            more.append(100 * (1 / regret - 1))
             fewer.append(switches)
-            problems.setdefault(other[0], []).append(
+            problems.setdefault(other["problem"], []).append(
                 [
-                    other[0],
+                    other["problem"],
                     label,
-                    other[2],
+                    other["regret"],
                     f"{more[-1]:+.1f} %",
-                    f"{mean(other[3])} ({switches:.1f} times fewer)",
-                    f"{mean(other[5])} ({deployments:.1f} times fewer)",
+                    f"{mean(other['local switches'])} ({switches:.1f} times fewer)",
+                    f"{mean(other['deployments'])} ({deployments:.1f} times fewer)",
                 ]
             )
     rows = [row for pair in problems.values() for row in pair]
@@ -123,11 +126,14 @@ def of_claims(claims: dict[str, Any]) -> dict[str, str]:
     """How many rules were kept, and what many machines gain and lose, in the full run."""
     checks = [check for claim in claims.values() for check in claim["checks"]]
     speed_ups, rounds = claims["rounds"]["tables"][:2]
-    place = speed_ups["header"].index("M = 100")
-    problems = {row[0]: [row[0], row[2]] for row in rounds["rows"] if row[1] == "UCB2-H"}
-    for row in speed_ups["rows"]:
-        if row[1] == "UCB2-H":
-            problems[row[0]].append(f"{float(row[place]):.1f}")
+    problems = {
+        row["problem"]: [row["problem"], row["N_gl"]]
+        for row in rows_of(rounds)
+        if row["learner"] == "UCB2-H"
+    }
+    for row in rows_of(speed_ups):
+        if row["learner"] == "UCB2-H":
+            problems[row["problem"]].append(f"{float(row['M = 100']):.1f}")
     header = ["problem", "deployments", '`"trigger"`', '`"switch"`', '`"speculate"`']
     (episodes,) = re.findall(r"K = ([\d,]+\d)", speed_ups["title"])
     (fewer,) = (
@@ -143,6 +149,11 @@ def of_claims(claims: dict[str, Any]) -> dict[str, str]:
             map(number, fewer.removesuffix(" times fewer").split(" to ")), ",.0f"
         ),
     }
+
+
+def rows_of(kept: dict[str, Any]) -> list[dict[str, str]]:
+    """The rows of a table, each cell by the name of its column."""
+    return [dict(zip(kept["header"], row, strict=True)) for row in kept["rows"]]
 
 
 def mean(cell: str) -> str:
