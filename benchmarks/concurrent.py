@@ -10,10 +10,13 @@ from __future__ import annotations
 import argparse
 import json
 import logging
+import os
+import platform
 import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import date
 from pathlib import Path
 from typing import Any, get_args
 
@@ -164,6 +167,14 @@ def show(rows: list[dict[str, Any]], row: dict[str, Any]) -> None:
     print("\n".join(lines if len(rows) == 1 else lines[2:]), flush=True)
 
 
+def described(rounds: int) -> str:
+    """Which run this is, in words."""
+    return (
+        f"{date.today():%d %B %Y}, medians of {rounds}, lowswitch {ls.__version__} with"
+        f" Python {platform.python_version()} on {os.cpu_count()} cores, {platform.machine()}"
+    )
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -187,7 +198,8 @@ def main() -> int:
         print(f"\n{title}", flush=True)
         tables[title] = measure()
     if options.json:
-        options.json.write_text(json.dumps(tables, indent=2) + "\n")
+        named = dict(zip(("speed_ups", "overhead", "rules"), tables.values(), strict=True))
+        options.json.write_text(json.dumps({"run": described(rounds)} | named, indent=2) + "\n")
     return 0
 
 

@@ -3,10 +3,13 @@ targets.
 
     python benchmarks/speed.py [--quick] [--json FILE] [--rlberry PYTHON]
 
-What is compared runs in turn within a round (library, C, library with regret, ...), and a ratio is
+Whatever is compared runs in turn within a round (library, C, library with regret, ...). A ratio is
 the median of the ratios within the rounds, so that a machine that slows down for a while does not
-touch it; times are medians too. Library times are those of the whole `simulate` call, its Python
-included. Exit code 1: the library and C disagree on a count. 2: there is no gcc.
+change it; times are medians too. Library times are those of the whole `simulate` call, its Python
+included. The exit code is 1 if the library and C disagree on a count, 2 if there is no gcc.
+
+The published numbers are those of --json docs/numbers/speed.json; `python docs/publish.py` puts
+them on the pages.
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ import argparse
 import ctypes
 import json
 import os
+import platform
 import shutil
 import statistics
 import subprocess
@@ -22,17 +26,18 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from datetime import date
 from pathlib import Path
 from typing import Any
 
-sys.path = [
-    folder for folder in sys.path if folder != str(Path(__file__).resolve().parent)
-]  # whose concurrent.py hides Python's own
+# this folder's concurrent.py would hide Python's own
+sys.path = [folder for folder in sys.path if folder != str(Path(__file__).resolve().parent)]
 
 import numpy as np
 
 import lowswitch as ls
 from lowswitch import envs
+from lowswitch.algorithms.recipes import RECIPES
 from lowswitch.kernels.streams import stream_key
 from lowswitch.learners.rows import compile_rule
 
@@ -43,12 +48,8 @@ ALGORITHMS = {
     "ucb-h": ls.ucb_hoeffding(c=0.05),
 }
 MOST_OF_C = 1.25  # library / C
-MOST_WITH_REGRET = {
-    "ucb2-h": 1.3,
-    "ucb2-b": 1.3,
-    "ucb-h": 4.0,
-}  # with exact regret / without, where S is at most the next line
-REGRET_STATES = 20
+MOST_WITH_REGRET = {"ucb2-h": 1.3, "ucb2-b": 1.3, "ucb-h": 4.0}  # with exact regret / without,
+REGRET_STATES = 20  # on problems of at most so many states
 MOST_GROWTH = 1.25  # time per step at a number of episodes / the least at fewer
 MOST_MEGABYTES = 200
 LEAST_SPEED_UP = 1.7  # two threads
@@ -67,10 +68,10 @@ MOST_SECONDS = {
 
 
 class Table:
-    """Rows printed as they are finished, under a heading, and kept for the JSON file."""
+    """Rows printed as they are finished, under a heading, and kept for the JSON file by name."""
 
-    def __init__(self, title: str, columns: dict[str, str]) -> None:
-        self.title, self.columns = title, columns  # format of each column; its width counts
+    def __init__(self, name: str, title: str, columns: dict[str, str]) -> None:
+        self.name, self.columns = name, columns  # format of each column; its width counts
         self.rows: list[dict[str, Any]] = []
         print(
             f"\n{title}\n"
@@ -127,16 +128,11 @@ def interleaved(rounds: int, *works: Callable[[], Any]) -> np.ndarray:  # [works
 
 def compile_reference(folder: str) -> Callable[..., None]:
     if shutil.which("gcc") is None:
-        print(
-            "speed.py compares the library with C and needs gcc; install it, for instance with `apt"
-            " install gcc`",
-            file=sys.stderr,
-        )
+        print("speed.py compares with C; install gcc, as by `apt install gcc`", file=sys.stderr)
         sys.exit(2)
     source, target = Path(__file__).with_name("reference.c"), Path(folder) / "reference.so"
-    # Without -ffp-contract=off gcc fuses a multiplication and an addition into one rounding: the
-    # estimates then differ from the library's
-    # in the last bit, and equal counts would be luck.
+    # Without -ffp-contract=off gcc fuses a multiplication and an addition into one rounding. The
+    # estimates then differ from the library's in the last bit, and equal counts would be luck.
     flags = ["-O3", "-march=native", "-ffp-contract=off", "-shared", "-fPIC"]
     subprocess.run(["gcc", *flags, str(source), "-o", str(target), "-lm"], check=True)
     function = ctypes.CDLL(str(target)).reference
@@ -151,9 +147,7 @@ def compile_reference(folder: str) -> Callable[..., None]:
 def reference_run(
     function: Callable[..., None], mdp: ls.TabularMDP, algorithm: ls.Algorithm, K: int
 ) -> Callable[[], list[int]]:
-    """A call of the C function with everything worked out beforehand; it returns local switches and
-    deployments.
-    """
+    """A call of the C function, everything worked out beforehand; returns switches, deployments."""
     rule = compile_rule(
         algorithm, horizon=mdp.horizon, states=mdp.states, actions=mdp.actions, episodes=K
     )
@@ -222,7 +216,7 @@ def against_c(function: Callable[..., None], rounds: int) -> Table:
         "is": "<4",
     }
     columns |= {"switches": ">9,d", "in C": ">9,d", "equal": "<5"}
-    table = Table("Time per step against C, one thread", columns)
+    table = Table("against_c", "Time per step against C, one thread", columns)
     problems = (
         ("random", random_mdp(5, 3, 5), 10**6),
         ("riverswim", envs.riverswim(states=6, horizon=10), 10**6),
@@ -240,10 +234,8 @@ def compare(
 ) -> dict[str, Any]:
     """One row: the library, C and the library with exact regret."""
     algorithm = ALGORITHMS[name]
-    plain, in_c = (
-        library_run(mdp, algorithm, K, regret=False),
-        reference_run(function, mdp, algorithm, K),
-    )
+    plain = library_run(mdp, algorithm, K, regret=False)
+    in_c = reference_run(function, mdp, algorithm, K)
     times = interleaved(rounds, plain, in_c, library_run(mdp, algorithm, K, regret=True))
     library_ns, c_ns, regret_ns = (np.median(times, axis=1) / (K * mdp.horizon) * 1e9).tolist()
     to_c, to_without = float(np.median(times[0] / times[1])), float(np.median(times[2] / times[0]))
@@ -310,21 +302,18 @@ def the_field(rounds: int, rlberry: float | None) -> Table:
         "K": ">9,d",
         "ns": ">8.1f",
         "steps/s": ">12,.0f",
+        "of ucb2-h": ">9.2f",
         "target": "<22",
         "verdict": "<7",
     }
-    table = Table(
-        "The field: random MDP (20, 4, 10), one thread, without regret; rlberry-scool's UCBVI"
-        f" {peer}",
-        columns,
-    )
+    title = "The field: random MDP (20, 4, 10), one thread, without regret"
+    table = Table("field", f"{title}; rlberry-scool's UCBVI {peer}", columns)
     mdp = random_mdp(20, 4, 10)
     learners = {
-        name: (ls.algorithms.RECIPES[name](c=0.05), 10**5)
-        for name in ("ucb2-h", "stage-q", "ucb-advantage")
+        name: (RECIPES[name](c=0.05), 10**5) for name in ("ucb2-h", "stage-q", "ucb-advantage")
     }
     learners |= {
-        f"{name}, doubling": (ls.algorithms.RECIPES[name](c=0.001, schedule="growth/2"), 3 * 10**4)
+        f"{name}, doubling": (RECIPES[name](c=0.001, schedule="growth/2"), 3 * 10**4)
         for name in PLANNERS
     }
     works = [library_run(mdp, algorithm, K, regret=False) for algorithm, K in learners.values()]
@@ -342,6 +331,7 @@ def the_field(rounds: int, rlberry: float | None) -> Table:
             episodes=K,
             ns=time_per_step,
             speed=1e9 / time_per_step,
+            of_ucb2=time_per_step / times[0],
             target=target,
             verdict=verdict(kept),
         )
@@ -349,14 +339,14 @@ def the_field(rounds: int, rlberry: float | None) -> Table:
 
 
 def flat_in_episodes(rounds: int, most: int) -> Table:
-    """The shortest runs carry the fixed cost of a call, so the verdict is that time does not grow
-    with K.
+    """The verdict is that the time of a step does not grow with K: the shortest runs carry the
+    fixed cost of a call.
     """
     title = (
-        "Time per step against K: ucb2-h, riverswim(6), H = 10, without regret; target: at most"
-        f" {MOST_GROWTH} times any shorter run's"
+        "Time per step against K: ucb2-h, riverswim(6), H = 10, without regret;"
+        f" target: at most {MOST_GROWTH} times any shorter run's"
     )
-    table = Table(title, {"K": ">11,d", "ns per step": ">11.2f", "verdict": "<7"})
+    table = Table("episodes", title, {"K": ">11,d", "ns per step": ">11.2f", "verdict": "<7"})
     mdp, exponents = envs.riverswim(states=6, horizon=10), range(4, most + 1)
     runs = [
         library_run(mdp, ALGORITHMS["ucb2-h"], 10**exponent, regret=False) for exponent in exponents
@@ -393,8 +383,8 @@ def child(episodes: int, **environment: str) -> subprocess.CompletedProcess[str]
     """A new process that simulates ten episodes and then so many more; it prints its peak memory
     before and after these, in MB.
 
-    Linux's VmHWM, set back after the first ten: ru_maxrss cannot be set back and a child takes it
-    over from its parent.
+    The peak is Linux's VmHWM, set back after the first ten episodes: ru_maxrss cannot be set back,
+    and a child takes it over from its parent.
     """
     code = CHILD.format(folder=str(Path(__file__).parent), episodes=episodes)
     return subprocess.run(
@@ -408,6 +398,7 @@ def child(episodes: int, **environment: str) -> subprocess.CompletedProcess[str]
 
 def memory(exponent: int) -> Table:
     table = Table(
+        "memory",
         f"Peak memory above the imports; target: below {MOST_MEGABYTES} MB",
         {
             "K": ">11,d",
@@ -417,8 +408,7 @@ def memory(exponent: int) -> Table:
             "verdict": "<7",
         },
     )
-    # the next one finds its kernels compiled: what a compiler leaves behind would hide a run's need
-    child(0)
+    child(0)  # compiles the kernels: what a compiler leaves behind would hide what a run needs
     before, after = map(float, child(10**exponent).stdout.split())
     table.add(
         episodes=10**exponent,
@@ -434,8 +424,9 @@ def two_threads(rounds: int) -> Table:
     K = 10**6
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     table = Table(
-        f"Two threads: ucb2-h, riverswim(6), H = 10, 8 seeds, {cores} cores; target: at least"
-        f" {LEAST_SPEED_UP} times as fast",
+        "threads",
+        f"Two threads: ucb2-h, riverswim(6), H = 10, 8 seeds, {cores} cores;"
+        f" target: at least {LEAST_SPEED_UP} times as fast",
         {"K": ">11,d", "one s": ">7.3f", "two s": ">7.3f", "speed-up": ">8.2f", "verdict": "<7"},
     )
     mdp, algorithm = envs.riverswim(states=6, horizon=10), ALGORITHMS["ucb2-h"]
@@ -454,9 +445,8 @@ def two_threads(rounds: int) -> Table:
 
 def start_up(rounds: int) -> Table:
     """Whole processes on the clock, but for the import itself."""
-    table = Table(
-        "Start-up, seconds", {"what": "<27", "seconds": ">7.3f", "target": "<7", "verdict": "<7"}
-    )
+    columns = {"what": "<27", "seconds": ">7.3f", "target": "<7", "verdict": "<7"}
+    table = Table("start_up", "Start-up, seconds", columns)
 
     def add(what: str, times: list[float]) -> None:
         median = statistics.median(times)
@@ -468,8 +458,8 @@ def start_up(rounds: int) -> Table:
         )
 
     timed_import = (
-        "import time; begin = time.perf_counter(); import lowswitch; print(time.perf_counter() -"
-        " begin)"
+        "import time; begin = time.perf_counter(); import lowswitch;"
+        "print(time.perf_counter() - begin)"
     )
     command = [sys.executable, "-c", timed_import]
     add(
@@ -505,6 +495,14 @@ def start_up(rounds: int) -> Table:
 # ---- all of it -----------------------------------------------------------------------------------
 
 
+def described(rounds: int) -> str:
+    """Which run this is, in words."""
+    return (
+        f"{date.today():%d %B %Y}, medians of {rounds} rounds, lowswitch {ls.__version__} with"
+        f" Python {platform.python_version()} on {os.cpu_count()} cores, {platform.machine()}"
+    )
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -533,9 +531,9 @@ def main() -> int:
         start_up(rounds),
     ]
     if options.json:
-        options.json.write_text(
-            json.dumps({table.title: table.rows for table in tables}, indent=2) + "\n"
-        )
+        found = {"run": described(rounds), "rlberry": rlberry}
+        found |= {table.name: table.rows for table in tables}
+        options.json.write_text(json.dumps(found, indent=2) + "\n")
     if any(row["equal"] == "NO" for row in speeds.rows):
         print(
             "\nthe library and C disagree on switches or deployments: one of them is wrong",

@@ -1,5 +1,8 @@
-"""Make docs/orders/*.json, its figure and the tables of docs/orders.md anew; problems given as
-arguments are all that is measured anew.
+"""Measure every recipe on four problems anew: docs/orders/*.json, and the figure drawn from them.
+
+    python docs/orders.py [PROBLEM ...]     all problems, or these
+
+`python docs/publish.py` then puts the numbers on the page.
 """
 
 import itertools
@@ -8,10 +11,12 @@ import math
 import re
 import sys
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from pages import span, table
 
 from lowswitch import BonusWarning, envs, report, simulate
 from lowswitch.algorithms.parts import Algorithm
@@ -20,7 +25,6 @@ from lowswitch.theory import orders
 from lowswitch.theory.orders import PUBLISHED, Setting
 
 TARGET = Path(__file__).parent / "orders"
-PAGE = Path(__file__).parent / "orders.md"
 SEEDS = range(8)
 PROBLEMS = {
     "riverswim": "riverswim:states=6,horizon=10",
@@ -48,11 +52,9 @@ PRACTICAL = {  # one scale for all problems; posterior sampling and R-max have n
     "mvp": 0.001,
     "ucrl2": 0.05,
 }
-MOST = {
-    "row": 6,
-    "plan": 5,
-}  # episodes, as powers of ten: of learners that update a row, and of those that plan
-# on a small problem there is time for more; a posterior sample is drawn for every episode
+# The most episodes, as powers of ten, of learners that update a row and of those that plan.
+MOST = {"row": 6, "plan": 5}
+# On a small problem there is time for more. PSRL draws a posterior sample for every episode.
 MOST_HERE = {
     ("random-5", "row"): 7,
     ("random-5", "plan"): 6,
@@ -81,22 +83,18 @@ def main(problems: list[str]) -> None:
     TARGET.mkdir(exist_ok=True)
     for problem in problems:
         text = json.dumps(measure(problem), indent=1)
-        text = re.sub(
-            r"\[[^\[\]{}]*\]", lambda numbers: " ".join(numbers[0].split()), text
-        )  # the numbers of the seeds on one line
+        # the numbers of the seeds on one line
+        text = re.sub(r"\[[^\[\]{}]*\]", lambda numbers: " ".join(numbers[0].split()), text)
         (TARGET / f"{problem}.json").write_text(text + "\n", encoding="utf-8")
     if all((TARGET / f"{problem}.json").exists() for problem in PROBLEMS):
         draw(TARGET / "exponents.png")
-        PAGE.write_text(with_tables(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
 
 
 def measure(problem: str) -> dict[str, Any]:
     """What every recipe costs on a problem: for each number of episodes runs of its own, since
     bonuses depend on it.
     """
-    warnings.simplefilter(
-        "ignore", BonusWarning
-    )  # that c = 1 is too large for such runs is what is to be seen
+    warnings.simplefilter("ignore", BonusWarning)  # what c = 1 does to such runs is the question
     mdp = envs.make(PROBLEMS[problem])
     cells = []
     for name in RECIPES:
@@ -180,28 +178,55 @@ def of_bound(measured: dict[str, Any], cell: dict[str, Any], cost: str) -> float
 # ---- tables --------------------------------------------------------------------------------------
 
 
-def with_tables(page: str) -> str:
-    """The page with each table under its mark, as in <!-- riverswim -->."""
+def values() -> dict[str, str]:
     measured = {problem: load(problem) for problem in PROBLEMS}
-    tables = {
-        "orders": orders_table(),
-        "begin": begin_table(measured),
-        "worst": worst_table(measured),
+    return {
+        "orders/published": orders_table(),
+        "orders/begin": begin_table(measured),
+        "orders/worst": worst_table(measured),
+        **{f"orders/{problem}": problem_table(numbers) for problem, numbers in measured.items()},
+        **growths(measured),
     }
-    tables |= {problem: problem_table(numbers) for problem, numbers in measured.items()}
-    for name, table in tables.items():
-        page = re.sub(
-            rf"(<!-- {name} -->\n)\n?(\|[^\n]*\n)*",
-            lambda mark, table=table: f"{mark[1]}\n{table}",
-            page,
+
+
+def growths(measured: dict[str, dict[str, Any]]) -> dict[str, str]:
+    """The few numbers that the text of the page names."""
+    runs = {problem: lines(numbers) for problem, numbers in measured.items()}
+    apart = [
+        abs(few - many)
+        for several in runs.values()
+        for scale in ("published", "practical")
+        for bonus in ("h", "b")
+        for few, many in zip(
+            *(exponents(several[f"{name}-{bonus}", scale]) for name in ("ucb2", "ucb")),
+            strict=True,
         )
-    return page
+    ]
+    advantage = worst(measured, of_order, "regret", "ucb-advantage", "published")
+    return {
+        "orders/bent": span(
+            (
+                exponents(runs["random-5"][name, "published"])[-1]
+                for name in ("ucb-h", "ucb-b", "ucb2-h", "ucb2-b")
+            ),
+            ".2f",
+        ),
+        "orders/apart": f"{max(apart):.2f}",
+        "orders/river": f"{exponents(runs['riverswim']['ucb-h', 'practical'])[-1]:.2f}",
+        "orders/advantage": f"{advantage:.0f}",
+        **{
+            f"orders/bends-{problem}": in_powers(bends(numbers))
+            for problem, numbers in measured.items()
+        },
+    }
 
 
-def markdown(header: list[str], rows: list[list[str]], left: int) -> str:
-    """A table whose first columns are text."""
-    rule = ["---"] * left + ["---:"] * (len(header) - left)
-    return "".join(f"| {' | '.join(cells)} |\n" for cells in [header, rule, *rows])
+def bends(measured: dict[str, Any]) -> int:
+    """After how many episodes regret bends at c = 1: H^3 S A iota, iota at the largest K."""
+    sizes = {name: measured[name] for name in ("horizon", "states", "actions")}
+    K = max(cell["episodes"] for cell in measured["runs"])
+    iota = RECIPES["ucb-h"]().iota(**sizes, episodes=K)
+    return round(sizes["horizon"] ** 3 * sizes["states"] * sizes["actions"] * iota)
 
 
 def orders_table() -> str:
@@ -217,7 +242,7 @@ def orders_table() -> str:
         rows.append(
             [f"`{name}`", regret, formula(published.switches), deployments, published.remark]
         )
-    return markdown(["recipe", "regret", "local switches", "deployments", "remark"], rows, left=5)
+    return table(["recipe", "regret", "local switches", "deployments", "remark"], rows, left=5)
 
 
 def formula(order: orders.Order) -> str:
@@ -244,7 +269,7 @@ def begin_table(measured: dict[str, dict[str, Any]]) -> str:
                 for numbers in measured.values()
             ]
             rows.append([f"`{name}`", *map(in_powers, least)])
-    return markdown(["recipe", *measured], rows, left=1)
+    return table(["recipe", *measured], rows, left=1)
 
 
 def problem_table(measured: dict[str, Any]) -> str:
@@ -277,43 +302,44 @@ def problem_table(measured: dict[str, Any]) -> str:
                 f"{mean(last, 'deployments'):,.0f}",
             ]
         )
-    return markdown(header, rows, left=1)
+    return table(header, rows, left=1)
 
 
 def worst_table(measured: dict[str, dict[str, Any]]) -> str:
     """The largest share of each order and bound that a recipe took on any problem, at any K, by
     scale.
     """
-    header = [
-        "recipe",
-        "regret / order",
-        "switches / order",
-        "deployments / order",
-        "switches / bound",
-        "deployments / bound",
-    ]
+    columns = {
+        "regret / order": (of_order, "regret"),
+        "switches / order": (of_order, "local_switches"),
+        "deployments / order": (of_order, "deployments"),
+        "switches / bound": (of_bound, "local_switches"),
+        "deployments / bound": (of_bound, "deployments"),
+    }
     rows = []
     for name in RECIPES:
         ratios = []
-        for kind, costs in (
-            (of_order, ("regret", "local_switches", "deployments")),
-            (of_bound, ("local_switches", "deployments")),
-        ):
-            for cost in costs:
-                most = [
-                    max(
-                        kind(numbers, cell, cost)
-                        for numbers in measured.values()
-                        for cell in numbers["runs"]
-                        if (cell["recipe"], cell["scale"]) == (name, scale)
-                    )
-                    for scale in scales(name)
-                ]
-                ratios.append(
-                    "none" if math.isnan(most[0]) else ", ".join(f"{ratio:.2g}" for ratio in most)
-                )
+        for share, cost in columns.values():
+            most = [worst(measured, share, cost, name, scale) for scale in scales(name)]
+            text = ", ".join(f"{ratio:.2g}" for ratio in most)
+            ratios.append("none" if math.isnan(most[0]) else text)
         rows.append([f"`{name}`", *ratios])
-    return markdown(header, rows, left=1)
+    return table(["recipe", *columns], rows, left=1)
+
+
+def worst(
+    measured: dict[str, dict[str, Any]],
+    share: Callable[[dict[str, Any], dict[str, Any], str], float],
+    cost: str,
+    name: str,
+    scale: str,
+) -> float:
+    """The largest share of an order or a bound on any problem, at any K."""
+    return max(
+        share(numbers, cell, cost)
+        for numbers in measured.values()
+        for cell in lines(numbers)[name, scale]
+    )
 
 
 # ---- the figure ----------------------------------------------------------------------------------

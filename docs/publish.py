@@ -1,27 +1,50 @@
-"""Make the published report anew: docs/reproduction/report.html of the full size, and the README's
-figure of the quick one.
+"""Put the published numbers on the pages: README.md, benchmarks/README.md and docs/*.md.
+
+    python docs/publish.py               from the committed result files
+    python docs/publish.py FOLDER ...    after taking over what `lowswitch reproduce` and
+                                         `lowswitch reproduce --full` wrote into their folders
+    python docs/publish.py --check       say which pages differ from the files, and change nothing
+
+The other result files are written by docs/frontier.py, docs/orders.py and docs/coarser.py, and by
+benchmarks/speed.py and benchmarks/concurrent.py with --json docs/numbers/NAME.json.
 """
 
-import shutil
+import argparse
 import sys
-import tempfile
 from pathlib import Path
 
-from lowswitch.reproduce import FULL, PAGE, QUICK, reproduce
+import coarser
+import frontier
+import measured
+import orders
+import reproduction
+from pages import PAGES, ROOT, fill
 
-TARGET = Path(__file__).parent / "reproduction"
+
+def values() -> dict[str, str]:
+    """All that is published, in Markdown, by the name that stands before it on the pages."""
+    sources = (reproduction, frontier, orders, measured, coarser)
+    return {name: value for source in sources for name, value in source.values().items()}
 
 
 def main() -> int:
-    with tempfile.TemporaryDirectory() as folder:
-        sections = []
-        for size in (QUICK, FULL):
-            for section in reproduce(Path(folder) / size.name, effort=size):
-                print(f"{size.name:6} {section.name:12} {section.verdict}", flush=True)
-                sections.append(section)
-        shutil.copyfile(Path(folder) / QUICK.name / "headline.png", TARGET / "headline.png")
-        shutil.copyfile(Path(folder) / FULL.name / PAGE, TARGET / "report.html")
-    return 0 if all(section.holds for section in sections) else 1
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("folders", nargs="*", type=Path, metavar="FOLDER")
+    parser.add_argument("--check", action="store_true")
+    options = parser.parse_args()
+    for folder in options.folders:
+        reproduction.keep(folder)
+    published, different = values(), False
+    for path in (ROOT / name for name in PAGES):
+        text = path.read_text(encoding="utf-8")
+        if (filled := fill(text, published)) != text:
+            different = True
+            print(f"{path.relative_to(ROOT)} {'differs' if options.check else 'changed'}")
+            if not options.check:
+                path.write_text(filled, encoding="utf-8")
+    return int(different and options.check)
 
 
 if __name__ == "__main__":

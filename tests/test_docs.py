@@ -13,15 +13,17 @@ import sys
 from pathlib import Path
 
 import pytest
+from PIL import Image
 
 import lowswitch
-from conftest import module_of
 from lowswitch import bandits, cli, concurrent, envs
 from lowswitch.algorithms import recipes as algorithms
 from lowswitch.reproduce import CLAIMS
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
+sys.path.append(str(DOCS))
+publish, reproduction = map(importlib.import_module, ("publish", "reproduction"))
 
 
 def page(name):
@@ -170,20 +172,8 @@ def test_every_option_is_on_the_page(capsys):
 
 
 def test_every_number_of_a_concurrent_run_is_on_the_page(capsys):
-    cli.main(
-        [
-            "concurrent",
-            "--env",
-            "riverswim",
-            "--algorithm",
-            "ucb2-h:c=0.05",
-            "--episodes",
-            "10",
-            "--machines",
-            "2",
-            "--json",
-        ]
-    )
+    command = "concurrent --env riverswim --algorithm ucb2-h --episodes 10 --machines 2 --json"
+    cli.main(command.split())
     fields = {
         name
         for line in page("docs/cli.md").splitlines()
@@ -253,36 +243,100 @@ def test_what_the_pages_name_exists(name):
             thing = getattr(thing, part)
 
 
+# ---- numbers come from result files --------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def published():
+    return publish.values()
+
+
+@pytest.mark.parametrize("name", publish.PAGES)
+def test_the_numbers_of_a_page_are_those_of_the_result_files(name, published):
+    assert publish.fill(page(name), published) == page(name)
+
+
+def test_every_result_is_on_a_page(published):
+    shown = {name for text in map(page, publish.PAGES) for name in NAMES.findall(text)}
+    assert shown == set(published)
+
+
+NAMES = re.compile(r"<!-- (\w+/[\w-]+) -->")
+CHOSEN = {"3.11", "1.25", "100,000", "30,000"}  # Python's version and what was set, not measured
+
+
+@pytest.mark.parametrize("name", sorted({*publish.PAGES} - {"docs/concurrent.md"}))
+def test_a_long_number_in_the_text_comes_from_a_file_or_from_what_the_page_prints(name):
+    fenced = r"^```.*?^```$"
+    shown = "".join(re.findall(fenced, page(name), re.DOTALL | re.MULTILINE)).replace("_", "")
+    text = re.sub(fenced, "", page(name), flags=re.DOTALL | re.MULTILINE)
+    text = re.sub(r"<!-- \w+/[\w-]+ -->.*?<!-- / -->|`[^`\n]*`", "", text, flags=re.DOTALL)
+    numbers = re.findall(r"(?<![\w./])(?:\d{1,3}(?:,\d{3})+|\d+\.\d+)(?!\w)", text)
+    long = {number for number in numbers if len(re.sub(r"^0\.0*|\D", "", number)) >= 3}
+    shown = shown.replace(",", "")
+    assert {number for number in long - CHOSEN if number.replace(",", "") not in shown} == set()
+
+
+def test_values_go_between_their_comments():
+    values = {"a/one": "1", "a/two": "| t |\n| - |"}
+    text = "There is <!-- a/one -->7<!-- / -->.\n\n<!-- a/two --><!-- / -->\n"
+    filled = publish.fill(text, values)
+    assert filled == (
+        "There is <!-- a/one -->1<!-- / -->.\n\n<!-- a/two -->\n\n| t |\n| - |\n\n<!-- / -->\n"
+    )
+    assert publish.fill(filled, values) == filled
+    with pytest.raises(ValueError, match="no value is called 'a/three'; there are a/one, a/two"):
+        publish.fill("<!-- a/three --><!-- / -->", values)
+    with pytest.raises(ValueError, match="a/one begins a line"):
+        publish.fill("There is\n<!-- a/one -->1<!-- / -->.", values)
+
+
+def test_a_page_that_differs_is_found(tmp_path, monkeypatch, capsys, published):
+    monkeypatch.setattr(publish, "values", lambda: published)
+    monkeypatch.setattr(publish, "ROOT", tmp_path)
+    monkeypatch.setattr(publish, "PAGES", ["page.md"])
+    (tmp_path / "page.md").write_text("Kept: <!-- full/rules -->85 of 84<!-- / -->.")
+    for arguments, status, said in (
+        (["--check"], 1, "page.md differs\n"),
+        ([], 0, "page.md changed\n"),
+        (["--check"], 0, ""),
+    ):
+        monkeypatch.setattr(sys, "argv", ["publish.py", *arguments])
+        assert publish.main() == status
+        assert capsys.readouterr().out == said
+
+
 def test_the_published_report_is_of_a_full_run():
-    report = page("docs/reproduction/report.html")
+    report = reproduction.report()
     assert "full mode" in report
     assert all(f'id="{claim}"' in report for claim in CLAIMS)
     assert "does not hold" not in report.replace("proof does not hold", "")
-    shown = [
-        cell.strip()
-        for line in page("docs/reproduction.md").splitlines()
-        if "±" in line
-        for cell in line.split("|")
-    ]
-    numbers = [number for cell in shown for number in re.findall(r"[\d,]{5,}", cell)]
-    assert len(numbers) == 12
-    assert all(f"<td>{number}" in report for number in numbers)
+    assert report.count("<img ") == len(list((DOCS / "reproduction" / "full").glob("*.png")))
+
+
+def test_a_reproduction_is_kept_small(tmp_path, monkeypatch):
+    out, kept = tmp_path / "out", tmp_path / "kept"
+    out.mkdir()
+    found = reproduction.load("quick")
+    found["opening"]["numbers"] = {"curve": [1.0] * 1000}
+    (out / "index.json").write_text(json.dumps(found), encoding="utf-8")
+    Image.new("RGB", (300, 150), "white").save(out / "headline.png")
+    monkeypatch.setattr(reproduction, "TARGET", kept)
+    reproduction.keep(out)
+    assert sorted(path.name for path in kept.rglob("*.*")) == ["headline.png", "numbers.json"]
+    with Image.open(kept / "quick" / "headline.png") as picture:
+        assert picture.size == (200, 100)
+    assert reproduction.load("quick") == found | {"opening": found["opening"] | {"numbers": {}}}
+
+
+def test_what_is_published_of_the_reproduction_is_small():
+    files = [path for path in (DOCS / "reproduction").rglob("*") if path.is_file()]
+    assert sum(path.stat().st_size for path in files) < 600_000
 
 
 # ---- the frontiers -------------------------------------------------------------------------------
 
 PUBLISHED = ["riverswim", "random-5", "random-20"]
-
-
-def script_of(name):
-    """The script that makes the tables of a page."""
-    return module_of(DOCS / f"{name}.py")
-
-
-def test_the_tables_of_the_choosing_page_are_those_of_its_files():
-    text = page("docs/choosing.md")
-    assert script_of("frontier").with_tables(text) == text
-    assert re.findall(r"<!-- ([\w-]+) -->\n\n\| may deploy", text) == PUBLISHED
 
 
 @pytest.mark.parametrize("name", PUBLISHED)
@@ -296,46 +350,12 @@ def test_few_deployments_cost_little_regret(name):
         assert check[str(limit)]["regret"] <= times * check["none"]["regret"]
 
 
-def test_the_readme_has_the_costs_of_the_frontiers():
-    results = [lowswitch.Frontier.load(DOCS / "frontier" / f"{name}.json") for name in PUBLISHED]
-    for limit in (10, 30, 100):
-        times = [
-            result.best(deployments=limit).mean("regret") / result.best().mean("regret")
-            for result in results
-        ]
-        assert f"| {limit} deployments | " + " | ".join(
-            f"{ratio:.1f} times" for ratio in times
-        ) + " |" in page("README.md")
-    points = [
-        next(point for point in result.points if str(point.algorithm) == "ucb2-b:c=0.01")
-        for result in results
-    ]
-    assert "up to {:,}, {:,} and {:,} times, with".format(
-        *(point.most_deployments for point in points)
-    ) in page("README.md")
-    ratios = [
-        point.mean("regret") / result.best().mean("regret")
-        for point, result in zip(points, results, strict=True)
-    ]
-    assert "with {:.0f}, {:.1f} and {:.0f} times its".format(*ratios) in page("README.md")
-
-
 # ---- the orders ----------------------------------------------------------------------------------
 
 
-def test_the_tables_of_the_orders_page_are_those_of_its_files():
-    script, text = script_of("orders"), page("docs/orders.md")
-    assert script.with_tables(text) == text
-    assert set(re.findall(r"<!-- ([\w-]+) -->\n\n\|", text)) == {
-        "orders",
-        "begin",
-        "worst",
-        *script.PROBLEMS,
-    }
-
-
 def test_the_orders_are_measured_for_every_recipe_on_every_problem():
-    script = script_of("orders")
+    script = importlib.import_module("orders")
+    keys = ("recipe", "scale", "algorithm", "episodes")
     for problem in script.PROBLEMS:
         measured = script.load(problem)
         assert measured["problem"] == script.PROBLEMS[problem]
@@ -345,21 +365,22 @@ def test_the_orders_are_measured_for_every_recipe_on_every_problem():
             for scale, algorithm in script.scales(name).items()
             for K in script.episodes(problem, name)
         ]
-        assert [
-            tuple(cell[key] for key in ("recipe", "scale", "algorithm", "episodes"))
-            for cell in measured["runs"]
-        ] == expected
+        assert [tuple(cell[key] for key in keys) for cell in measured["runs"]] == expected
         for cell in measured["runs"]:
-            assert (
-                len(cell["regret"])
-                == len(cell["local_switches"])
-                == len(cell["deployments"])
-                == len(script.SEEDS)
-            )
-            assert (
-                max(
-                    script.of_bound(measured, cell, cost)
-                    for cost in ("local_switches", "deployments")
-                )
-                <= 1
-            )
+            for cost in ("regret", "local_switches", "deployments"):
+                assert len(cell[cost]) == len(script.SEEDS)
+            assert script.of_bound(measured, cell, "local_switches") <= 1
+            assert script.of_bound(measured, cell, "deployments") <= 1
+
+
+def test_the_exceptions_that_the_orders_page_names_are_all():
+    script = importlib.import_module("orders")
+    fast = [
+        (name, problem)
+        for problem in script.PROBLEMS
+        for (name, scale), cells in script.lines(script.load(problem)).items()
+        if scale == "practical" and script.exponents(cells)[-1] > 0.5
+    ]
+    larger = ("riverswim", "random-20", "deep-sea")
+    named = {(name, problem) for name in ("q-h", "stage-q") for problem in larger}
+    assert set(fast) == named | {("q-b", "riverswim")}

@@ -55,7 +55,8 @@ def test_the_sound_learner_keeps_every_rule(lab, name):
     assert section.name == name
     assert failing(section) == []
     assert section.verdict == "holds"
-    json.dumps(section.to_dict())
+    data = json.loads(json.dumps(section.to_dict()))
+    assert Section.from_dict(data).to_dict() == data
 
 
 def test_rounds_by_hand():

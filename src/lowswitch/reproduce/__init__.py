@@ -73,6 +73,7 @@ def reproduce(
     numbers = {
         "version": version,
         "size": vars(effort),
+        "opening": opening and opening.to_dict(),
         "claims": {section.name: section.to_dict() for section in sections},
     }
     file = out / page_name(only)

@@ -76,7 +76,7 @@ def _section(section: Section, pictures: Pictures) -> str:
         f"<p>{_badge(section)}</p>" if section.checks else "",
         f"<p><b>The paper says.</b> {html.escape(section.claim)}</p>",
         f"<p><b>What was run.</b> {html.escape(section.method)}</p>",
-        *(_figure(pictures[name], section.captions.get(name, "")) for name in section.figures),
+        *(_figure(pictures[name], caption) for name, caption in section.captions.items()),
         _table(checks, "words") if section.checks else "",
         *(_table(table, kind) for table in section.tables),
         f"<ul>{remarks}</ul>" if remarks else "",

@@ -69,14 +69,27 @@ class Section:
         return f"does not hold: {broken} of {len(self.checks)} checks fail"
 
     def to_dict(self) -> dict[str, Any]:
-        """The section as JSON can hold it, without its tables and figures."""
+        """All that a page shows but the figures, which are files of their own, and the numbers."""
         return {
+            "name": self.name,
             "title": self.title,
             "claim": self.claim,
+            "method": self.method,
             "verdict": self.verdict,
             "checks": [asdict(check) for check in self.checks],
+            "tables": [asdict(table) for table in self.tables],
+            "captions": self.captions,
+            "remarks": list(self.remarks),
             "numbers": self.numbers,
         }
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> Section:
+        """The section that `to_dict` wrote down, without its figures."""
+        words = {name: value for name, value in data.items() if name != "verdict"}
+        words["checks"] = [Check(**check) for check in data["checks"]]
+        words["tables"] = [Table(**table) for table in data["tables"]]
+        return cls(**words)
 
 
 def exponent(times: np.ndarray, costs: np.ndarray) -> float:

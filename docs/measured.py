@@ -1,0 +1,84 @@
+"""What the pages say of the benchmarks, from docs/numbers/speed.json and concurrent.json."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from pages import span, table
+
+TARGET = Path(__file__).parent / "numbers"
+LEARNERS = {"ucb2-h": "UCB2-H", "ucb2-b": "UCB2-B", "ucb-h": "UCB-H"}
+FIELD = {
+    "ucbvi, doubling": "UCBVI, doubling",
+    "ucbvi-bf, doubling": "UCBVI-BF, doubling",
+    "mvp, doubling": "MVP",
+    "stage-q": "stage-based Q-learning",
+    "ucb-advantage": "UCB-Advantage",
+}
+SMALL = 20  # states
+
+
+def values() -> dict[str, str]:
+    speed, machines = (load(name) for name in ("speed", "concurrent"))
+    return of_speed(speed) | of_machines(machines)
+
+
+def load(name: str) -> dict[str, Any]:
+    return json.loads((TARGET / f"{name}.json").read_text(encoding="utf-8"))
+
+
+def of_speed(speed: dict[str, Any]) -> dict[str, str]:
+    if not speed["rlberry"]:
+        raise ValueError("speed.json lacks rlberry's speed; run speed.py with --rlberry PYTHON")
+    field = {row["algorithm"]: row for row in speed["field"]}
+    small = [row for row in speed["against_c"] if int(row["size"].split(",")[0]) <= SMALL]
+    return {
+        "speed/run": speed["run"],
+        "speed/against-c": against_c(speed["against_c"]),
+        "speed/field": the_field(field, speed["rlberry"]),
+        "speed/rlberry": f"{speed['rlberry']:,.0f}",
+        "speed/ns": span((row["library_ns"] for row in small), ".0f"),
+        "speed/of-c": span((row["library_to_c"] for row in small), ".2f"),
+        "speed/ucbvi": f"{field['ucbvi, doubling']['speed'] / 1e6:.1f} million",
+        "speed/times-rlberry": f"{field['ucbvi, doubling']['speed'] / speed['rlberry']:.0f}",
+    }
+
+
+def against_c(rows: list[dict[str, Any]]) -> str:
+    """Nanoseconds a step and how many times those of C, a line for each problem."""
+    problems: dict[str, list[str]] = {}
+    for row in rows:
+        name = {"riverswim": "RiverSwim"}.get(row["problem"], row["problem"])
+        cells = problems.setdefault(row["size"], [f"{name} ({row['size']})"])
+        assert len(cells) == 1 + list(LEARNERS).index(row["algorithm"])
+        cells.append(f"{row['library_ns']:.1f} ns, {row['library_to_c']:.2f} x")
+    return table(["problem (S, A, H)", *LEARNERS.values()], problems.values(), left=1)
+
+
+def the_field(rows: dict[str, dict[str, Any]], rlberry: float) -> str:
+    """Planners against rlberry's UCBVI, learners of rows against UCB2-H."""
+    cells = []
+    for algorithm, words in FIELD.items():
+        row = rows[algorithm]
+        if "doubling" in algorithm:
+            against = f"{row['speed'] / rlberry:.0f} times rlberry's"
+        else:
+            against = f"{row['of_ucb2']:.2f} of UCB2-H's time"
+        cells.append([words, f"{row['episodes']:,}", f"{row['speed']:,.0f}", against])
+    return table(["algorithm", "K", "steps a second", "against"], cells, left=1)
+
+
+def of_machines(machines: dict[str, Any]) -> dict[str, str]:
+    fleets = {row["fleet"]: row["against one worker"] for row in machines["speed_ups"]}
+    (driver,) = (
+        row["driver's CPU, us an episode"]
+        for row in machines["overhead"]
+        if row["fleet"] == "2 processes"
+    )
+    return {
+        "machines/run": machines["run"],
+        "machines/two": f"{float(fleets['2 processes']):.2f}",
+        "machines/sixteen": f"{float(fleets['16 processes']):.1f}",
+        "machines/ray": f"{float(fleets['Ray, 4 workers']):.2f}",
+        "machines/driver": f"{float(driver):.1f}",
+    }

@@ -1,0 +1,48 @@
+"""Where numbers stand on the pages, and how results are written there.
+
+A number, a phrase or a table that comes from a result file stands between two comments, which
+neither GitHub nor MkDocs shows: <!-- SOURCE/NAME --> and <!-- / -->.
+"""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+_DOCS = ("index", "tutorial", "choosing", "concurrent", "cli", "orders", "reproduction")
+PAGES = ("README.md", "benchmarks/README.md", *(f"docs/{page}.md" for page in _DOCS))
+
+
+def fill(text: str, values: Mapping[str, str]) -> str:
+    """The text of a page with each value between its comments: a table as a paragraph, all else
+    within a line.
+    """
+
+    def put(place: re.Match[str]) -> str:
+        name = place[1]
+        if name not in values:
+            raise ValueError(f"no value is called {name!r}; there are {', '.join(sorted(values))}")
+        value, space = values[name], "\n\n" if values[name].startswith("|") else ""
+        if not space and text[: place.start()].rpartition("\n")[2].strip() == "":
+            raise ValueError(f"{name} begins a line, where GitHub shows the Markdown after it raw")
+        return f"<!-- {name} -->{space}{value}{space}<!-- / -->"
+
+    return re.sub(r"<!-- (\w+/[\w-]+) -->.*?<!-- / -->", put, text, flags=re.DOTALL)
+
+
+def table(header: Sequence[str], rows: Iterable[Sequence[str]], *, left: int) -> str:
+    """A table in Markdown whose first columns are text and whose others are numbers."""
+    rule = ["---"] * left + ["---:"] * (len(header) - left)
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in [header, rule, *rows])
+
+
+def span(numbers: Iterable[float], form: str) -> str:
+    """The least and the largest of some numbers, as in "1.6 to 31.6"."""
+    ordered = sorted(numbers)
+    return f"{ordered[0]:{form}} to {ordered[-1]:{form}}"
+
+
+def listed(numbers: Iterable[float], form: str) -> str:
+    """Some numbers in order, as in "21, 3.8 and 12"."""
+    *first, last = (f"{number:{form}}" for number in numbers)
+    return f"{', '.join(first)} and {last}"

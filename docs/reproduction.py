@@ -1,0 +1,165 @@
+"""The published reproductions: their words, tables and figures in docs/reproduction, and what the
+pages say of them.
+"""
+
+import json
+import re
+from collections.abc import Collection
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pages import span, table
+
+from lowswitch.report import COLOURS
+from lowswitch.reproduce import CLAIMS, page
+from lowswitch.reproduce.section import Section
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+TARGET = Path(__file__).parent / "reproduction"
+PAIRS = {"ucb2-h": ("UCB-H", "UCB2-H"), "ucb2-b": ("UCB-B", "UCB2-B")}
+
+
+def keep(folder: Path) -> None:
+    """Take over what `lowswitch reproduce --out FOLDER` wrote.
+
+    Of the quick run the pages show the comparison of the learners and its figure; of the full one
+    the documentation has the whole report.
+    """
+    found = json.loads((folder / "index.json").read_text(encoding="utf-8"))
+    size, opening = found["size"]["name"], found["opening"]
+    claims: Collection[str] = CLAIMS if size == "full" else PAIRS
+    kept = [opening, *(found["claims"][name] for name in claims)]
+    for section in kept:
+        section["numbers"] = {}  # the tables have what is shown of them
+    target = TARGET / size
+    target.mkdir(parents=True, exist_ok=True)
+    text = json.dumps(found | {"claims": {section["name"]: section for section in kept[1:]}})
+    (target / "numbers.json").write_text(text.replace('{"name"', '\n{"name"') + "\n", "utf-8")
+    for section in kept if size == "full" else kept[:1]:
+        for name in section["captions"]:
+            smaller(folder / f"{name}.png").save(target / f"{name}.png", optimize=True)
+
+
+def smaller(path: Path) -> "Image":
+    """A figure two thirds as wide, in the colours of figures and tints of them: still legible, and
+    a fifth of the bytes.
+    """
+    from PIL import Image, ImageColor  # not needed where the documentation is only built
+
+    picture = Image.open(path)
+    wide, high = (2 * length // 3 for length in picture.size)
+    tints = Image.new("P", (1, 1))
+    colours = [ImageColor.getrgb(colour) for colour in COLOURS]
+    shares = [share / 12 for share in range(13)]  # 0 is white
+    tints.putpalette(
+        [round(255 + share * (part - 255)) for c in colours for share in shares for part in c]
+    )
+    resized = picture.convert("RGB").resize((wide, high), Image.Resampling.BOX)
+    return resized.quantize(palette=tints, dither=Image.Dither.NONE)
+
+
+def load(size: str) -> dict[str, Any]:
+    return json.loads((TARGET / size / "numbers.json").read_text(encoding="utf-8"))
+
+
+def report() -> str:
+    """The page of the full run, as `lowswitch reproduce` wrote it."""
+    found = load("full")
+    opening = Section.from_dict(found["opening"])
+    sections = [Section.from_dict(section) for section in found["claims"].values()]
+    names = [name for section in (opening, *sections) for name in section.captions]
+    return page.render(
+        sections,
+        {name: (TARGET / "full" / f"{name}.png").read_bytes() for name in names},
+        opening=opening,
+        mode=found["size"]["name"],
+        version=found["version"],
+    )
+
+
+# ---- what the pages say of it --------------------------------------------------------------------
+
+
+def values() -> dict[str, str]:
+    quick, full = load("quick"), load("full")
+    return compared("quick", quick) | compared("full", full) | of_claims(full["claims"])
+
+
+def compared(size: str, found: dict[str, Any]) -> dict[str, str]:
+    """UCB2 against the learners that may change a row at every visit, on all problems."""
+    problems: dict[str, list[list[str]]] = {}
+    fewer, more = [], []
+    for claim, (base, label) in PAIRS.items():
+        costs = rows_of(found["claims"][claim]["tables"][0])
+        for one, other in zip(costs[::2], costs[1::2], strict=True):
+            assert (one["learner"], other["learner"]) == (base, label)
+            regret, switches, deployments = (
+                number(one[cost]) / number(other[cost])
+                for cost in ("regret", "local switches", "deployments")
+            )
+            more.append(100 * (1 / regret - 1))
+            fewer.append(switches)
+            problems.setdefault(other["problem"], []).append(
+                [
+                    other["problem"],
+                    label,
+                    other["regret"],
+                    f"{more[-1]:+.1f} %",
+                    f"{mean(other['local switches'])} ({switches:.1f} times fewer)",
+                    f"{mean(other['deployments'])} ({deployments:.1f} times fewer)",
+                ]
+            )
+    rows = [row for pair in problems.values() for row in pair]
+    header = ["problem", "learner", "regret", "against every visit", "local switches"]
+    return {
+        f"{size}/compared": table([*header, "deployments"], rows, left=2),
+        f"{size}/fewer": span(fewer, ".1f"),
+        f"{size}/more": span(more, ".1f"),
+        f"{size}/episodes": f"{found['size']['episodes']:,}",
+        f"{size}/seeds": f"{found['size']['seeds']}",
+    }
+
+
+def of_claims(claims: dict[str, Any]) -> dict[str, str]:
+    """How many rules were kept, and what many machines gain and lose, in the full run."""
+    checks = [check for claim in claims.values() for check in claim["checks"]]
+    speed_ups, rounds = claims["rounds"]["tables"][:2]
+    problems = {
+        row["problem"]: [row["problem"], row["N_gl"]]
+        for row in rows_of(rounds)
+        if row["learner"] == "UCB2-H"
+    }
+    for row in rows_of(speed_ups):
+        if row["learner"] == "UCB2-H":
+            problems[row["problem"]].append(f"{float(row['M = 100']):.1f}")
+    header = ["problem", "deployments", '`"trigger"`', '`"switch"`', '`"speculate"`']
+    (episodes,) = re.findall(r"K = ([\d,]+\d)", speed_ups["title"])
+    (fewer,) = (
+        check["measured"]
+        for check in claims["mistakes"]["checks"]
+        if check["rule"].startswith("measured, CMBIE makes fewer")
+    )
+    return {
+        "full/rules": f"{sum(check['holds'] for check in checks)} of {len(checks)}",
+        "full/rounds": table(header, problems.values(), left=1),
+        "full/rounds-episodes": episodes,
+        "full/mistakes": span(
+            map(number, fewer.removesuffix(" times fewer").split(" to ")), ",.0f"
+        ),
+    }
+
+
+def rows_of(kept: dict[str, Any]) -> list[dict[str, str]]:
+    """The rows of a table, each cell by the name of its column."""
+    return [dict(zip(kept["header"], row, strict=True)) for row in kept["rows"]]
+
+
+def mean(cell: str) -> str:
+    """The mean of a cell such as "20,317 ± 56"."""
+    return cell.partition(" ")[0]
+
+
+def number(cell: str) -> float:
+    return float(mean(cell).replace(",", ""))
