@@ -6,14 +6,12 @@ from lowswitch.machines import (
     FleetError,
     Gymnasium,
     InProcess,
-    MbieRun,
     PlayError,
     Processes,
     Ray,
     Stop,
     System,
     load,
-    mbie,
     run,
 )
 
@@ -23,13 +21,11 @@ __all__ = [
     "FleetError",
     "Gymnasium",
     "InProcess",
-    "MbieRun",
     "PlayError",
     "Processes",
     "Ray",
     "Stop",
     "System",
     "load",
-    "mbie",
     "run",
 ]

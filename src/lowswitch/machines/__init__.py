@@ -6,7 +6,6 @@ from collections.abc import Callable
 
 from lowswitch.machines.cluster import Ray
 from lowswitch.machines.fleets import Fleet, FleetError, InProcess
-from lowswitch.machines.mbie import MbieRun, mbie
 from lowswitch.machines.processes import Processes
 from lowswitch.machines.results import ConcurrentRun, load
 from lowswitch.machines.runner import run
@@ -19,14 +18,12 @@ __all__ = [
     "FleetError",
     "Gymnasium",
     "InProcess",
-    "MbieRun",
     "PlayError",
     "Processes",
     "Ray",
     "Stop",
     "System",
     "load",
-    "mbie",
     "run",
 ]
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lowswitch.learners import Family
 from lowswitch.machines.fleets import Crew, Fleet
 from lowswitch.machines.sources import PlayError, Source, Trajectories
+from lowswitch.policy import TablePolicy
 
 
 @dataclass(frozen=True)
@@ -20,11 +20,11 @@ class Mixed:
     """
 
     fleet: Fleet
-    family: Family  # draws the members
+    deployed: TablePolicy  # draws the members
 
     def open(self, source: Source, seed: int, policy: np.ndarray) -> MixedCrew:
         """Start workers for a mixture [members, H, S]."""
-        return MixedCrew(self.fleet.open(source, seed, policy[0]), self.family, policy)
+        return MixedCrew(self.fleet.open(source, seed, policy[0]), self.deployed, policy)
 
 
 class MixedCrew:
@@ -32,8 +32,8 @@ class MixedCrew:
     from the one before.
     """
 
-    def __init__(self, crew: Crew, family: Family, mixture: np.ndarray) -> None:
-        self.crew, self.family = crew, family
+    def __init__(self, crew: Crew, deployed: TablePolicy, mixture: np.ndarray) -> None:
+        self.crew, self.deployed = crew, deployed
         self.mixture, self.known = (
             mixture.copy(),
             mixture[0].copy(),
@@ -48,7 +48,7 @@ class MixedCrew:
             self.alike = _alike(self.mixture)
         shape, members = (
             (len(episodes), self.mixture.shape[1]),
-            self.alike[self.family.drawn(episodes)],
+            self.alike[self.deployed.member_for(episodes)],
         )
         played = Trajectories(np.empty(shape, dtype=np.int32), np.empty(shape))
         for member in np.unique(members):

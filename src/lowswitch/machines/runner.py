@@ -22,13 +22,13 @@ from lowswitch.history import History
 from lowswitch.kernels.arrays import Account
 from lowswitch.kernels.streams import stream_key
 from lowswitch.learner import require_algorithm, warn_if_loud
+from lowswitch.machines.checkpoints import load_state, save_state
 from lowswitch.machines.fleets import Crew, Fleet, InProcess
 from lowswitch.machines.mixtures import Mixed
 from lowswitch.machines.results import ConcurrentRun
 from lowswitch.machines.sources import Tabular, Trajectories, source_of
-from lowswitch.machines.state import Plan, State, Stop, fresh_state, load_state, save_state
-from lowswitch.machines.told import learn_round
-from lowswitch.problems.mdp import TabularMDP, require_count
+from lowswitch.machines.state import Setting, State, Stop, fresh_state
+from lowswitch.problems.mdp import require_count
 from lowswitch.progress import LOADING, Progress, needs_loading
 from lowswitch.regret import require_starts
 from lowswitch.simulate import Curves, checked_seeds, optimal_value_of
@@ -66,8 +66,8 @@ def run(
     every `save_every` seconds, at the end, and when something goes wrong; where it exists, the run
     goes on from it. regret: False leaves it out where it could be known.
     """
-    plan = _checked_plan(source, algorithm, episodes, machines, rule, seed, regret)
-    stop = _checked_stop(stop, plan)
+    setting = _checked_setting(source, algorithm, episodes, machines, rule, seed, regret)
+    stop = _checked_stop(stop, setting)
     crew_of = InProcess() if fleet is None else fleet
     if isinstance(crew_of, type) or not hasattr(crew_of, "open"):
         raise ValueError(
@@ -79,25 +79,25 @@ def run(
     resumed = checkpoint is not None and Path(checkpoint).exists()
     if checkpoint is not None:
         storage.require_writable(checkpoint)
-        plan.facts()  # fails here where something of it cannot be saved
-    label = f"{plan.algorithm}  {plan.machines} machines"
-    with Progress(plan.episodes, unit="episodes", show=progress, label=label) as bar:
-        from lowswitch.kernels import core as kernels
+        setting.facts()  # fails here where something of it cannot be saved
+    label = f"{setting.algorithm}  {setting.machines} machines"
+    with Progress(setting.episodes, unit="episodes", show=progress, label=label) as bar:
+        from lowswitch.kernels.rounds import next_episodes, play_rounds
 
-        if needs_loading(kernels.play_rounds) and needs_loading(kernels.plan_round):
+        if needs_loading(play_rounds) and needs_loading(next_episodes):
             bar.note(LOADING)
         state = (
-            load_state(checkpoint, plan, stop)
+            load_state(checkpoint, setting, stop)
             if checkpoint is not None and resumed
-            else fresh_state(plan, stop)
+            else fresh_state(setting, stop)
         )
-        reason = _Driver(plan, stop, state, checkpoint, save_every, bar).drive(crew_of)
-    result = _gather(plan, state, reason)
+        reason = _Driver(setting, stop, state, checkpoint, save_every, bar).drive(crew_of)
+    result = _gather(setting, state, reason)
     warn_if_loud(float(result.loud_share.mean()), algorithm)
     return result
 
 
-def _checked_plan(
+def _checked_setting(
     source: Any,
     algorithm: Algorithm,
     episodes: int,
@@ -105,7 +105,7 @@ def _checked_plan(
     rule: str,
     seed: int,
     regret: bool,
-) -> Plan:
+) -> Setting:
     given = source_of(source)
     if rule not in get_args(RoundRule):
         raise ValueError(f'rule must be "trigger", "switch" or "speculate", not {rule!r}')
@@ -116,7 +116,7 @@ def _checked_plan(
             ' use rule "switch", or System(..., replayable=True) if an episode is a function of its'
             " number and the policy"
         )
-    plan = Plan(
+    setting = Setting(
         source=given,
         algorithm=require_algorithm(algorithm),
         episodes=require_count("episodes", episodes),
@@ -126,20 +126,20 @@ def _checked_plan(
         regret=bool(regret),
     )
     if isinstance(given, Tabular):
-        require_starts(given.mdp, plan.episodes)
-    return plan
+        require_starts(given.mdp, setting.episodes)
+    return setting
 
 
-def _checked_stop(stop: Stop | None, plan: Plan) -> Stop:
+def _checked_stop(stop: Stop | None, setting: Setting) -> Stop:
     if stop is None:
         return Stop()
     if not isinstance(stop, Stop):
         raise ValueError(
             f"stop must be a lowswitch.concurrent.Stop such as Stop(policy=0.1), not {stop!r}"
         )
-    source = plan.source
+    source = setting.source
     if stop.looks_at_values and not (
-        isinstance(source, Tabular) and plan.regret and not len(source.mdp.start_sequence)
+        isinstance(source, Tabular) and setting.regret and not len(source.mdp.start_sequence)
     ):
         raise ValueError(
             "stop: policy and mixture need exact values: a TabularMDP with a start law, and"
@@ -153,14 +153,14 @@ class _Driver:
 
     def __init__(
         self,
-        plan: Plan,
+        setting: Setting,
         stop: Stop,
         state: State,
         checkpoint: str | os.PathLike[str] | None,
         save_every: float,
         bar: Progress,
     ) -> None:
-        self.plan, self.stop, self.state, self.bar = plan, stop, state, bar
+        self.setting, self.stop, self.state, self.bar = setting, stop, state, bar
         self.checkpoint, self.save_every = checkpoint, save_every
         self.begin = self.saved = self.drawn = time.perf_counter()
         self.saved_at = -1  # rounds
@@ -168,12 +168,8 @@ class _Driver:
     def drive(self, fleet: Fleet) -> str:
         """Play to the end; return what ended the run."""
         try:
-            if (
-                self.state.compiled
-                and isinstance(fleet, InProcess)
-                and isinstance(self.plan.source, Tabular)
-            ):
-                self._play_here(self.plan.source.mdp)
+            if isinstance(fleet, InProcess) and isinstance(self.setting.source, Tabular):
+                self._play_here()
             else:
                 self._play_with(fleet)
         except BaseException as error:
@@ -206,87 +202,71 @@ class _Driver:
                 f"the last checkpoint was not written: {failure}", RuntimeWarning, stacklevel=4
             )
 
-    def _play_here(self, mdp: TabularMDP) -> None:
+    def _play_here(self) -> None:
         """Tables in this process: whole stretches of rounds are compiled."""
-        from lowswitch.kernels import core as kernels
-
-        state, pace = self.state, Pace(10**5 // (self.plan.machines * self.plan.source.horizon))
-        policy, episodes = state.policy(), self._room_for_a_round()
-        key = stream_key(self.plan.seed)
-
-        def play(most: int) -> None:
-            state.make_room()
-            learning = (
-                state.rule,
-                state.tables,
-                mdp.model,
-                state.evaluation,
-                state.log,
-                state.account,
-                state.window,
-                state.rounds,
-            )
-            kernels.play_rounds(*learning, policy, key, episodes, most)
-
+        setting, state = self.setting, self.state
+        pace = Pace(10**5 // (setting.machines * setting.source.horizon))
+        key, episodes = stream_key(setting.seed), self._room_for_a_round()
+        one_by_one = self.checkpoint is not None and self.save_every == 0
         with self._timed("start"):
-            play(0)  # compiles
-        self.bar.start(state.told)
+            state.play(key, episodes, 0)  # compiles
+        self.bar.start(state.learned)
         while not self._ended():
-            left = (
-                2**31
-                if self.stop.rounds is None
-                else self.stop.rounds - int(state.rounds.counts[0])
-            )
+            most = 1 if one_by_one else pace.size
+            if self.stop.rounds is not None:
+                most = min(most, self.stop.rounds - int(state.rounds.totals[0]["rounds"]))
+            before = int(state.rounds.totals[0]["rounds"])
             with self._timed("play"), pace:
-                play(
-                    1
-                    if self.checkpoint is not None and self.save_every == 0
-                    else min(pace.size, left)
-                )
+                state.play(key, episodes, most)
+            played = int(state.rounds.totals[0]["rounds"]) - before
+            if played < most:  # its time says nothing of how long a longer stretch takes
+                pace.size = max(1, played)
             self._look_up()
 
     def _play_with(self, fleet: Fleet) -> None:
         """One call of the crew a round."""
-        state, source = self.state, self.plan.source
-        policy = state.policy()
+        state, source = self.state, self.setting.source
+        deployed = state.knowledge.policy()
+        policies = deployed.actions.copy()
+        policy = policies if deployed.members > 1 else policies[0]
         if self._ended():
             return
         with self._timed("start"):
-            _compile(self.plan, self.stop)
+            _compile(self.setting, self.stop)
             if not isinstance(fleet, InProcess):
                 self.bar.note("starting the workers ...")
-            mixing: Fleet = Mixed(fleet, state.family) if state.family.members > 1 else fleet
-            crew = mixing.open(source, self.plan.seed, policy)
-        self.bar.start(state.told)
-        traffic = dict(state.traffic)
+            mixing: Fleet = Mixed(fleet, deployed) if deployed.members > 1 else fleet
+            crew = mixing.open(source, self.setting.seed, policy)
+        self.bar.start(state.learned)
+        network = dict(state.network)
         try:
             known = len(state.changes)  # row changes that the crew has
             while not self._ended():
                 fresh, known = state.changes[known:, 1:], len(state.changes)
                 policy[..., fresh[:, 0], fresh[:, 1]] = fresh[:, 2:].T
                 self._round(crew, policy, fresh)
-                state.traffic = {
-                    name: before + getattr(crew, name) for name, before in traffic.items()
+                state.network = {
+                    name: before + getattr(crew, name) for name, before in network.items()
                 }
                 self._look_up()
         finally:
             crew.close()
 
     def _round(self, crew: Crew, policy: np.ndarray, changes: np.ndarray) -> None:
-        from lowswitch.kernels import core as kernels
+        from lowswitch.kernels.rounds import next_episodes
 
         state = self.state
         state.make_room()
         with self._timed("learn"):
             episodes = self._room_for_a_round()
-            episodes = episodes[: kernels.plan_round(state.window, state.rounds, episodes)]
+            episodes = episodes[: next_episodes(state.window, state.rounds, episodes)]
         with self._timed("play"):
             played = crew.play(changes, episodes)
         with self._timed("learn"):
-            _learn(state, policy, episodes, played)
+            state.learn(episodes, played)
 
     def _room_for_a_round(self) -> np.ndarray:
-        return np.zeros(min(self.plan.machines, len(self.state.window.ready)), dtype=np.int64)
+        return np.zeros(min(self.setting.machines, len(self.state.window.ready)), dtype=np.int64)
 
     def _ended(self) -> bool:
         return self._reason() != ""
@@ -294,11 +274,12 @@ class _Driver:
     def _reason(self) -> str:
         """What ends the run now, or nothing."""
         state, stop = self.state, self.stop
-        if state.told >= state.last:
-            if state.told == self.plan.episodes:
+        if state.learned >= state.last:
+            if state.learned == self.setting.episodes:
                 return "episodes"
-            return "policy" if state.account.regret[1] <= state.rounds.policy_gap else "mixture"
-        if stop.rounds is not None and state.rounds.counts[0] >= stop.rounds:
+            gap = state.account.balance[0]["gap"]
+            return "policy" if gap <= state.rounds.policy_gap else "mixture"
+        if stop.rounds is not None and state.rounds.totals[0]["rounds"] >= stop.rounds:
             return "rounds"
         if stop.seconds is not None and time.perf_counter() - self.begin >= stop.seconds:
             return "seconds"
@@ -306,21 +287,25 @@ class _Driver:
 
     def _look_up(self) -> None:
         """Draw the progress and write the checkpoint, where it is time."""
-        now, counts = time.perf_counter(), self.state.rounds.counts
+        now, totals = time.perf_counter(), self.state.rounds.totals[0]
         if now - self.drawn > _REDRAW_SECONDS:
             self.drawn = now
             self.bar.update(
-                int(counts[2]), f"  {counts[0]:,} rounds  speed-up {counts[2] / counts[0]:.1f}"
+                int(totals["learned"]),
+                f"  {totals['rounds']:,} rounds  speed-up {totals['learned'] / totals['rounds']:.1f}",
             )
         if self.checkpoint is not None and now - self.saved >= self.save_every:
             self._save()
 
     def _save(self) -> None:
-        if self.checkpoint is not None and self.saved_at != self.state.rounds.counts[0]:
+        if self.checkpoint is not None and self.saved_at != self.state.rounds.totals[0]["rounds"]:
             self.bar.note("saving the checkpoint ...")
             with self._timed("save"):
-                save_state(self.checkpoint, self.plan, self.stop, self.state)
-            self.saved, self.saved_at = time.perf_counter(), int(self.state.rounds.counts[0])
+                save_state(self.checkpoint, self.setting, self.stop, self.state)
+            self.saved, self.saved_at = (
+                time.perf_counter(),
+                int(self.state.rounds.totals[0]["rounds"]),
+            )
 
     @contextmanager
     def _timed(self, part: str) -> Iterator[None]:
@@ -331,102 +316,74 @@ class _Driver:
             self.state.seconds[part] += time.perf_counter() - begin
 
 
-def _learn(state: State, policy: np.ndarray, episodes: np.ndarray, played: Trajectories) -> None:
-    """Take in the episodes of a round, and learn as many as its rule keeps."""
-    from lowswitch.kernels import core as kernels
-
-    if not state.compiled:  # where it is, a single kernel is not interrupted
-        undo = state.undo()
-        try:
-            learn_round(state, policy, episodes, played)
-        except BaseException:  # of a planner of one's own, or an interrupt
-            undo()
-            raise
-        return
-    learning = (
-        state.rule,
-        state.tables,
-        state.model,
-        state.evaluation,
-        state.log,
-        state.account,
-        state.window,
-        state.rounds,
-    )
-    kernels.end_round(*learning, policy, episodes, played.states, played.rewards)
-
-
-def _compile(plan: Plan, stop: Stop) -> None:
+def _compile(setting: Setting, stop: Stop) -> None:
     """Load the kernels of a round, with a small state that is thrown away."""
-    from lowswitch.kernels import core as kernels
+    from lowswitch.kernels.rounds import next_episodes
 
     state, shape = (
-        fresh_state(replace(plan, episodes=1, machines=1), stop),
-        (0, plan.source.horizon),
+        fresh_state(replace(setting, episodes=1, machines=1), stop),
+        (0, setting.source.horizon),
     )
     nobody = np.zeros(0, dtype=np.int64)
-    kernels.plan_round(state.window, state.rounds, nobody)
-    _learn(
-        state,
-        state.policy(),
-        nobody,
-        Trajectories(np.zeros(shape, dtype=np.int32), np.zeros(shape)),
-    )
+    next_episodes(state.window, state.rounds, nobody)
+    state.learn(nobody, Trajectories(np.zeros(shape, dtype=np.int32), np.zeros(shape)))
 
 
 # ---- the result ----------------------------------------------------------------------------------
 
 
-def _gather(plan: Plan, state: State, reason: str) -> ConcurrentRun:
-    source, told = plan.source, state.told
+def _gather(setting: Setting, state: State, reason: str) -> ConcurrentRun:
+    source, told = setting.source, state.learned
     H, S, A = source.horizon, source.states, source.actions
     history = History(state.changes.copy())
     first = np.flatnonzero(np.diff(history.episode, prepend=-1))  # of each deployment
     stamps = state.rounds.stamps[first]
-    curves, rounds_curve, earned_curve = _curves(plan, state, history)
-    steps = told * H
+    curves, rounds_curve, earned_curve = _curves(setting, state, history)
+    steps, policies = told * H, state.knowledge.policy().actions
     return ConcurrentRun(
-        algorithm=plan.algorithm,
+        algorithm=setting.algorithm,
         horizon=H,
         states=S,
         actions=A,
         episodes=told,
-        seeds=np.array([plan.seed], dtype=np.int64),
+        seeds=np.array([setting.seed], dtype=np.int64),
         optimal_value=optimal_value_of(source.mdp, told) if isinstance(source, Tabular) else np.nan,
         regret=(
             curves.regret[:, -1] if told else np.where(state.evaluation.wanted, np.zeros(1), np.nan)
         ),
         local_switches=np.array([history.local_switches]),
-        deployments=state.log.counts[1:2].copy(),
-        triggers=np.array([state.family.triggers()]),
-        loud_share=np.array([float(state.tables.loud[0]) / max(1, steps)]),
+        deployments=np.array([state.knowledge.deployments]),
+        triggers=np.array([state.knowledge.triggers()]),
+        loud_share=np.array([state.knowledge.drowned / max(1, steps)]),
         curves=curves,
         initial=state.initial,
-        policy=state.policy()[None],
+        policy=policies[None] if state.knowledge.members > 1 else policies,
         history=(history,),
         seconds=max(sum(state.seconds.values()), 1e-9),
-        machines=plan.machines,
-        rule=plan.rule,
-        planned=plan.episodes,
+        machines=setting.machines,
+        rule=setting.rule,
+        planned=setting.episodes,
         stopped=reason,
-        rounds=int(state.rounds.counts[0]),
-        played=int(state.rounds.counts[1]),
-        earned=float(source.scale.to_value(state.rounds.earned[0], steps)),
+        rounds=int(state.rounds.totals[0]["rounds"]),
+        played=int(state.rounds.totals[0]["played"]),
+        earned=float(source.scale.to_value(state.rounds.totals[0]["earned"], steps)),
         parts=dict(state.seconds),
         plays=state.rounds.plays.reshape(H, S, A).copy(),
-        rounds_at=stamps[:, 0],
-        played_at=stamps[:, 1],
+        rounds_at=stamps["rounds"],
+        played_at=stamps["played"],
         rounds_curve=rounds_curve,
         earned_curve=earned_curve,
-        **state.traffic,
+        **state.network,
     )
 
 
-def _curves(plan: Plan, state: State, history: History) -> tuple[Curves, np.ndarray, np.ndarray]:
+def _curves(
+    setting: Setting, state: State, history: History
+) -> tuple[Curves, np.ndarray, np.ndarray]:
     """The curves as far as the run came, with a last point where it ended; and those of rounds and
     rewards.
     """
-    told, source, log, rounds = state.told, plan.source, state.log, state.rounds
+    told, source, log, rounds = state.learned, setting.source, state.log, state.rounds
     reached = log.checkpoints <= told
     ended = (
         np.array([told]) if told and told not in log.checkpoints else np.zeros(0, dtype=np.int64)
@@ -441,27 +398,25 @@ def _curves(plan: Plan, state: State, history: History) -> tuple[Curves, np.ndar
         np.searchsorted(history.episode[history.switched], marks)[None],
         np.searchsorted(deployed, marks)[None],
     )
-    earned = np.append(rounds.earned_curve[reached], rounds.earned[here])
+    earned = np.append(rounds.earned_curve[reached], rounds.totals["earned"][here])
     return (
         curves,
-        np.append(rounds.curve[reached], rounds.counts[0:1][here]),
+        np.append(rounds.curve[reached], rounds.totals["rounds"][here]),
         source.scale.to_value(earned, marks * source.horizon),
     )
 
 
 def _final_regret(state: State, ended: np.ndarray) -> np.ndarray:
     """The regret at an episode that is no checkpoint."""
-    from lowswitch.kernels import core as kernels
+    from lowswitch.kernels.values import settle
 
     account = state.account
     final = Account(
-        account.regret.copy(),
-        np.array([account.position[0], 0]),
-        ended,
-        np.full(len(ended), account.regret[0]),
+        account.balance.copy(), ended, np.full(len(ended), account.balance[0]["regret"])
     )
+    final.balance[0]["passed"] = 0
     if not state.evaluation.wanted:
         final.curve[:] = np.nan
     elif len(ended):
-        kernels.settle(state.model, state.evaluation, final, state.changes[:0], 0, int(ended[0]))
+        settle(state.model, state.evaluation, final, state.changes[:0], 0, int(ended[0]))
     return final.curve

@@ -117,11 +117,11 @@ class TabularPlayer:
         )  # compiles while the worker is still starting
 
     def play(self, policy: np.ndarray, episodes: np.ndarray) -> Trajectories:
-        from lowswitch.kernels import core as kernels
+        from lowswitch.kernels.rounds import play_out
 
         shape = len(episodes), self.mdp.horizon
         played = Trajectories(np.empty(shape, dtype=np.int32), np.empty(shape))
-        kernels.play_out(
+        play_out(
             self.mdp.model,
             policy,
             self.mdp.actions,
