@@ -25,14 +25,7 @@ from lowswitch.kernels.noise import noise, uniform
 from lowswitch.kernels.planning import OWN, SAMPLED, plan
 from lowswitch.kernels.posterior import sample_plan
 from lowswitch.kernels.qlearning import digest_visit, is_beaten, take_best
-from lowswitch.kernels.schedule import (
-    budget_is_left,
-    is_last,
-    next_growth,
-    refresh_is_due,
-    spend_deployment,
-    spend_switch,
-)
+from lowswitch.kernels.schedule import freeze_if_spent, is_last, next_growth, refresh_is_due
 from lowswitch.kernels.stages import digest_stage
 
 
@@ -175,7 +168,7 @@ def plan_all(spec, tables):
     """
     if spec.kind == OWN:
         return False
-    greedy = spec.timing.greedy_last and is_last(spec.timing, tables.clock)
+    greedy = spec.timing.greedy_last and is_last(spec, tables)
     if greedy:
         tables.dirty[:] = True
     for m in range(spec.members):
@@ -249,55 +242,66 @@ is_switch = of_rows("is_switch", always, law_differs)
 
 
 @inline
-def install_row(spec, tables, here, change):
+def install_row(spec, tables, here, changes, i):
     take_best(spec, tables, here)
-    change[ACTION] = tables.rows[here]["action"]
+    changes[i, ACTION] = tables.rows[here]["action"]
 
 
 @inline
-def install_policies(spec, tables, here, change):
+def install_policies(spec, tables, here, changes, i):
     for m in range(spec.members):
         place = m * spec.H * spec.S + here
         tables.policy[place] = tables.wanted[place]
-        change[ACTION + m] = tables.wanted[place]
+        changes[i, ACTION + m] = tables.wanted[place]
 
 
-# deploy what is wanted in a row, and write its actions down
+# deploy what is wanted in a row, and write its actions into change i
 install = of_rows("install", install_row, install_policies)
 
 
-@entry
-def switch_row(spec, tables, changes, logged, k, h, x):
-    """Deploy after episode k what is wanted in row (h, x): log it, and count it as a switch.
-
-    Return 1 if the row changed, and 0 if a budget of switches has nothing left for it.
-    """
+@inline
+def switch_row(spec, tables, changes, i, k, h, x):
+    """Deploy after episode k what is wanted in row (h, x), as change i of the log, and count it."""
     here = h * spec.S + x
-    switches = is_switch(spec, tables, here)
-    if switches and tables.clock[0]["switches"] >= spec.timing.switches:
-        return 0
-    change = changes[logged]
-    change[EPISODE], change[STEP], change[STATE] = k, h, x
-    install(spec, tables, here, change)
-    if switches:
-        spend_switch(spec.timing, tables.cells, tables.clock)
-    return 1
+    tables.clock[0]["switches"] += is_switch(spec, tables, here)
+    changes[i, EPISODE], changes[i, STEP], changes[i, STATE] = k, h, x
+    install(spec, tables, here, changes, i)
+
+
+@inline
+def may_switch(spec, tables, here):
+    """Whether a row may change: the budget has a switch left, or the change is none."""
+    left = tables.clock[0]["switches"] < spec.timing.switches
+    return left or not is_switch(spec, tables, here)
 
 
 @entry
 def switch_all(spec, tables, changes, logged, k):
-    """Switch every row at stake that differs from what is wanted; return how many changed."""
+    """Switch the rows at stake that differ from what is wanted, as far as the budget goes.
+
+    Return how many changed.
+    """
     changed = 0
     tables.clock[0]["refreshes"] += 1
     for h in range(spec.H):
         first, last = states_at_stake(spec, tables, h)
         for x in range(first, last):
-            if differs(spec, tables, h * spec.S + x):
-                changed += switch_row(spec, tables, changes, logged + changed, k, h, x)
-    if spec.timing.factor > 0 and budget_is_left(spec.timing, tables.clock):
+            here = h * spec.S + x
+            if differs(spec, tables, here) and may_switch(spec, tables, here):
+                switch_row(spec, tables, changes, logged + changed, k, h, x)
+                changed += 1
+    if spec.timing.factor > 0:
         for i in range(len(tables.cells)):
             tables.cells[i]["due"] = next_growth(spec.timing, tables.cells[i]["visits"])
     return changed
+
+
+@inline
+def close_deployment(spec, tables, changed):
+    """Count a deployment after an episode that changed so many rows; keep to the budget."""
+    if changed > 0:
+        tables.clock[0]["deployments"] += 1
+        freeze_if_spent(spec, tables)
 
 
 @entry
@@ -305,8 +309,7 @@ def deploy_plan(spec, tables, changes, logged, k):
     """Deploy the plan that Python made after episode k; return how many rows changed."""
     tables.clock[0]["awaits_plan"] = 0
     changed = switch_all(spec, tables, changes, logged, k)
-    if changed > 0:
-        spend_deployment(spec.timing, tables.cells, tables.clock)
+    close_deployment(spec, tables, changed)
     return changed
 
 
@@ -319,12 +322,11 @@ def end_episode(spec, tables, changes, logged, k, changed, triggered):
     """
     triggered |= learn_rest(spec, tables)
     anew = wants_anew(spec, tables)
-    due = refresh_is_due(spec.timing, tables.clock, triggered, k) or (triggered and anew)
+    due = refresh_is_due(spec, tables, triggered, k) or (triggered and anew)
     if due and not make_wanted(spec, tables):
         tables.clock[0]["awaits_plan"] = 1
         return changed, True
     if due:
         changed += switch_all(spec, tables, changes, logged + changed, k)
-    if changed > 0:
-        spend_deployment(spec.timing, tables.cells, tables.clock)
+    close_deployment(spec, tables, changed)
     return changed, triggered or changed > 0 or (due and anew)

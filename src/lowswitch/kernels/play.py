@@ -16,6 +16,7 @@ from lowswitch.kernels.deploy import (
 from lowswitch.kernels.kinds import by_kind
 from lowswitch.kernels.noise import draw, episode_address, noise, uniform
 from lowswitch.kernels.qlearning import DUE, QUIET
+from lowswitch.kernels.schedule import freeze_if_spent
 from lowswitch.kernels.values import settle
 
 AT_TRIGGER, AT_SWITCH, AT_MISMATCH = 0, 1, 2  # where a batch, or a round of machines, is cut
@@ -72,9 +73,10 @@ def play_rows(spec, tables, model, log, key, first, last):
     """Play episodes first .. last - 1, or as many as the log has room for; return the next one.
 
     For Q-learners whose rows change one by one and without a budget: nothing else is to be done at
-    the end of an episode, and even to look whether there is would take time.
+    the end of an episode, and even to look whether there is would take time. So would a call of
+    `close_episode`: numba then counts the references of all arrays, in every episode.
     """
-    mark = np.searchsorted(log.checkpoints, first, side="right")
+    mark, clock = np.searchsorted(log.checkpoints, first, side="right"), tables.clock
     for k in range(first, last):
         if log.logged[0] + spec.H > len(log.changes):
             return k
@@ -83,11 +85,15 @@ def play_rows(spec, tables, model, log, key, first, last):
             a = deployed_action(spec, tables, 0, h, x)
             reward, y = outcome_of(model, key, k, spec.H, spec.A, h, x, a)
             if learn_step(spec, tables, h, x, a, a, reward, y) == DUE:
-                logged = log.logged[0] + changed
-                changed += switch_row(spec, tables, log.changes, logged, k, h, x)
+                switch_row(spec, tables, log.changes, log.logged[0] + changed, k, h, x)
+                changed += 1
             x = y
-        tables.clock[0]["deployments"] += changed > 0
-        mark = close_episode(tables, log, k, changed, mark)
+        clock[0]["deployments"] += changed > 0
+        log.logged[0] += changed
+        if log.checkpoints[mark] == k + 1:
+            log.switches[mark] = clock[0]["switches"]
+            log.deployments[mark] = clock[0]["deployments"]
+            mark += 1
     return last
 
 
@@ -109,8 +115,9 @@ def play_watched(spec, tables, model, log, key, first, last):
             outcome = learn_step(spec, tables, h, x, a, a, reward, y)
             triggered |= outcome != QUIET
             if outcome == DUE:
-                logged = log.logged[0] + changed
-                changed += switch_row(spec, tables, log.changes, logged, k, h, x)
+                switch_row(spec, tables, log.changes, log.logged[0] + changed, k, h, x)
+                freeze_if_spent(spec, tables)
+                changed += 1
             x = y
         changed, _ = end_episode(spec, tables, log.changes, log.logged[0], k, changed, triggered)
         if tables.clock[0]["awaits_plan"] > 0:
@@ -199,7 +206,9 @@ def learn_batch(spec, tables, states, actions, rewards, off_policy, cut, first, 
             outcome = learn_step(spec, tables, h, x, a, action, rewards[b, h], y)
             triggered |= outcome != QUIET
             if outcome == DUE:
-                changed += switch_row(spec, tables, changes, logged + changed, first + b, h, x)
+                switch_row(spec, tables, changes, logged + changed, first + b, h, x)
+                freeze_if_spent(spec, tables)
+                changed += 1
         changed, triggered = end_episode(
             spec, tables, changes, logged, first + b, changed, triggered
         )

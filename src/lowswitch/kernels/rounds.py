@@ -24,6 +24,7 @@ from lowswitch.kernels.play import (
     start_state,
 )
 from lowswitch.kernels.qlearning import DUE, QUIET
+from lowswitch.kernels.schedule import freeze_if_spent
 from lowswitch.kernels.values import settle
 
 PAUSED = 4  # a driver returned because the policy changed
@@ -113,8 +114,9 @@ def learn_slot(spec, tables, log, rounds, window, k):
         rounds.totals[0]["earned"] += reward
         triggered |= outcome != QUIET
         if outcome == DUE:
-            logged = log.logged[0] + changed
-            changed += switch_row(spec, tables, log.changes, logged, k, h, x)
+            switch_row(spec, tables, log.changes, log.logged[0] + changed, k, h, x)
+            freeze_if_spent(spec, tables)
+            changed += 1
     return end_episode(spec, tables, log.changes, log.logged[0], k, changed, triggered)
 
 

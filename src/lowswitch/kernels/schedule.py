@@ -30,48 +30,34 @@ def next_growth(timing, n):
 
 
 @inline
-def refresh_is_due(timing, clock, triggered, k):
+def refresh_is_due(spec, tables, triggered, k):
     """Whether all rows may change after episode k; moves the grid on."""
-    now = clock[0]
-    on_grid = timing.grid[now["batch"]] == k + 1
+    clock = tables.clock[0]
+    on_grid = spec.timing.grid[clock["batch"]] == k + 1
     if on_grid:
-        now["batch"] += 1
-    return on_grid or (triggered and timing.factor > 0)
+        clock["batch"] += 1
+    return on_grid or (triggered and spec.timing.factor > 0)
 
 
 @entry
-def is_last(timing, clock):
+def is_last(spec, tables):
     """Whether the next deployment is the last one that the budget or the grid allow."""
-    at_the_end_of_the_grid = len(timing.grid) > 1 and timing.grid[clock[0]["batch"]] == NEVER
-    return clock[0]["deployments"] + 1 == timing.deployments or at_the_end_of_the_grid
+    clock, timing = tables.clock[0], spec.timing
+    grid_ends = len(timing.grid) > 1 and timing.grid[clock["batch"]] == NEVER
+    return clock["deployments"] + 1 == timing.deployments or grid_ends
+
+
+@entry
+def freeze(spec, tables):
+    """Let there be no trigger any more."""
+    for i in range(len(tables.cells)):
+        tables.cells[i]["due"] = NEVER
+    tables.clock[0]["batch"] = len(spec.timing.grid) - 1
 
 
 @inline
-def budget_is_left(timing, clock):
-    """Whether the policy may still change."""
-    now = clock[0]
-    return now["deployments"] < timing.deployments and now["switches"] < timing.switches
-
-
-@entry
-def freeze(timing, cells, clock):
-    """The budget is spent: there is no trigger any more."""
-    for i in range(len(cells)):
-        cells[i]["due"] = NEVER
-    clock[0]["batch"] = len(timing.grid) - 1
-
-
-@entry
-def spend_switch(timing, cells, clock):
-    """Count a local switch; the last of a budget freezes the policy at once."""
-    clock[0]["switches"] += 1
-    if clock[0]["switches"] == timing.switches:
-        freeze(timing, cells, clock)
-
-
-@entry
-def spend_deployment(timing, cells, clock):
-    """Count a deployment; the last of a budget freezes the policy."""
-    clock[0]["deployments"] += 1
-    if clock[0]["deployments"] == timing.deployments:
-        freeze(timing, cells, clock)
+def freeze_if_spent(spec, tables):
+    """Once the budget is spent, the policy stays as it is."""
+    clock, timing = tables.clock[0], spec.timing
+    if clock["switches"] >= timing.switches or clock["deployments"] >= timing.deployments:
+        freeze(spec, tables)

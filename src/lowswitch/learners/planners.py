@@ -91,7 +91,7 @@ class PlannerKnowledge(Knowledge):
             allowed=_read_only(self.allowed),
             deployed=self.policy().actions,
             episodes=episodes,
-            last=bool(is_last(self.spec.timing, clock)),
+            last=bool(is_last(self.spec, self.tables)),
             generator=np.random.default_rng([stream, int(clock[0]["refreshes"])]),
         )
 
