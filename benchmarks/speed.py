@@ -39,7 +39,8 @@ import lowswitch as ls
 from lowswitch import envs
 from lowswitch.algorithms.recipes import RECIPES
 from lowswitch.kernels.streams import stream_key
-from lowswitch.learners.rows import compile_rule
+from lowswitch.learners import ProblemSize
+from lowswitch.learners.rows import row_spec
 
 SEED = 0
 ALGORITHMS = {
@@ -148,31 +149,29 @@ def reference_run(
     function: Callable[..., None], mdp: ls.TabularMDP, algorithm: ls.Algorithm, K: int
 ) -> Callable[[], list[int]]:
     """A call of the C function, everything worked out beforehand; returns switches, deployments."""
-    rule = compile_rule(
-        algorithm, horizon=mdp.horizon, states=mdp.states, actions=mdp.actions, episodes=K
-    )
+    spec = row_spec(algorithm, ProblemSize(mdp.horizon, mdp.states, mdp.actions, K))
     columns = [
         np.ascontiguousarray(mdp.model.columns[name]) for name in ("threshold", "own", "other")
     ]
     counts = np.zeros(2, dtype=np.int64)
-    arrays = [rule.later, mdp.model.heads, *columns, mdp.model.rewards]
+    arrays = [spec.later, mdp.model.heads, *columns, mdp.model.rewards]
     numbers = (
-        rule.c1,
-        rule.c2,
-        rule.variance_scale,
-        rule.lower_order,
-        rule.hoeffding_scale,
-        rule.every_until,
+        spec.c1,
+        spec.c2,
+        spec.variance_scale,
+        spec.lower_order,
+        spec.hoeffding_scale,
+        spec.every_until,
     )
 
     def run() -> list[int]:
         pointers = [array.ctypes.data for array in arrays]
         function(
-            rule.H,
-            rule.S,
-            rule.A,
+            spec.H,
+            spec.S,
+            spec.A,
             K,
-            rule.bonus,
+            spec.bonus,
             *numbers,
             *pointers,
             int(stream_key(SEED)),

@@ -1,7 +1,9 @@
 """Small problems that every driver is tried on."""
 
+import importlib
 import importlib.util
 import signal
+import sys
 from dataclasses import dataclass
 
 import numpy as np
@@ -181,6 +183,22 @@ def learner_for(mdp, algorithm, episodes):
         episodes=episodes,
         actions_allowed=mdp.actions_allowed,
     )
+
+
+@pytest.fixture
+def fresh_kernels(monkeypatch):
+    """Give kernel modules that nobody has compiled yet, to be changed before anything calls them.
+
+    What is compiled from them is not kept, and afterwards the right ones are back.
+    """
+    package = importlib.import_module("lowswitch.kernels")
+    monkeypatch.setattr(importlib.import_module("lowswitch.kernels.compile"), "_keep", lambda f: f)
+    for name in [name for name in sys.modules if name.startswith("lowswitch.kernels.")]:
+        kernels = name.rpartition(".")[2]
+        if kernels not in ("arrays", "compile", "streams"):
+            monkeypatch.setattr(package, kernels, sys.modules[name])  # so that it is put back
+            monkeypatch.delitem(sys.modules, name)
+    return lambda name: importlib.import_module(f"lowswitch.kernels.{name}")
 
 
 @pytest.fixture

@@ -28,7 +28,7 @@ from exam import (
 )
 from lowswitch import concurrent, storage
 from lowswitch.concurrent import Gymnasium, InProcess, PlayError, Stop, System
-from lowswitch.kernels import core as kernels
+from lowswitch.kernels import rounds as kernels
 from lowswitch.machines import state
 from lowswitch.machines.sources import Tabular, name_of
 
@@ -203,7 +203,7 @@ def test_a_checkpoint_of_another_configuration(other, named, tmp_path):
 def test_everything_that_tells_runs_apart_has_words():
     system = System(overwrites, horizon=3, states=4, actions=3)
     for source in (Tabular(PROBLEMS["dense"]()), Gymnasium("FrozenLake-v1", horizon=4), system):
-        plan = state.Plan(
+        setting = state.Setting(
             source=source,
             algorithm=ALGORITHMS["ucb2-h"],
             episodes=1,
@@ -212,7 +212,7 @@ def test_everything_that_tells_runs_apart_has_words():
             seed=0,
             regret=True,
         )
-        facts = plan.facts()
+        facts = setting.facts()
         told = state._WORDS.keys() | state._DIGESTS.keys()
         assert (facts | facts.pop("source")).keys() <= told | {"source"}
 

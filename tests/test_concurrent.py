@@ -14,7 +14,7 @@ from conftest import ALGORITHMS, PROBLEMS
 from exam import EPISODES, overwrites, same_rounds, same_run
 from lowswitch import cli, concurrent
 from lowswitch.concurrent import Gymnasium, Processes, Stop, System
-from lowswitch.kernels import core as kernels
+from lowswitch.kernels import rounds as kernels
 from lowswitch.machines import runner
 
 pytestmark = pytest.mark.filterwarnings("ignore::lowswitch.BonusWarning")  # Short runs warn.

@@ -97,10 +97,10 @@ def test_numpy_integers_are_integers(kind, mdp, tmp_path):
         ls.ucb2_bernstein(), horizon=kind(100), states=kind(3), actions=kind(2), episodes=kind(10)
     )
     assert (
-        small._family.rule.lower_order
+        small._knowledge.spec.lower_order
         == ls.Learner(
             ls.ucb2_bernstein(), horizon=100, states=3, actions=2, episodes=10
-        )._family.rule.lower_order
+        )._knowledge.spec.lower_order
     )
     small.save(tmp_path / "learner.npz")
 
@@ -113,7 +113,7 @@ def test_numpy_floats_are_numbers():
 
 def test_an_interrupt_in_the_middle_of_a_tell_changes_nothing(monkeypatch):
     learner = ls.Learner(ls.ucb2_bernstein(c=0.1), horizon=2, states=3, actions=2, episodes=10)
-    before = [learner.told, *(array.tobytes() for array in learner._family.tables)]
+    before = [learner.told, *(array.tobytes() for array in learner._knowledge.tables)]
 
     def interrupted(*_):
         raise KeyboardInterrupt
@@ -123,7 +123,7 @@ def test_an_interrupt_in_the_middle_of_a_tell_changes_nothing(monkeypatch):
     )  # after the kernel has learned
     with pytest.raises(KeyboardInterrupt):
         learner.tell([0, 1], [0, 0], [0.0, 0.0])
-    assert [learner.told, *(array.tobytes() for array in learner._family.tables)] == before
+    assert [learner.told, *(array.tobytes() for array in learner._knowledge.tables)] == before
 
 
 def test_policies_with_forbidden_actions_are_not_evaluated():
@@ -262,7 +262,7 @@ def test_an_impossible_number_of_episodes_told_is_refused(told, tmp_path):
         tmp_path / "x.npz",
         "learner",
         facts,
-        {"allowed": np.ones((1, 1, 2), dtype=bool), **learner._family.tables._asdict()},
+        {"allowed": np.ones((1, 1, 2), dtype=bool), **learner._knowledge.tables._asdict()},
     )
     with pytest.raises(ValueError, match="no whole learner"):
         ls.Learner.load(tmp_path / "x.npz")
@@ -288,8 +288,8 @@ def test_flipped_bytes_are_an_error_or_harmless(tmp_path):
             loaded = ls.Learner.load(path)
         except ValueError:
             continue
-        assert [array.tobytes() for array in loaded._family.tables] == [
-            array.tobytes() for array in learner._family.tables
+        assert [array.tobytes() for array in loaded._knowledge.tables] == [
+            array.tobytes() for array in learner._knowledge.tables
         ]
 
 

@@ -10,9 +10,11 @@ from scipy.special import chdtrc
 
 import lowswitch as ls
 from conftest import PAPERS, PROBLEMS, learner_for, random_tables
-from lowswitch.kernels import core as kernels
+from lowswitch.kernels import deploy, qlearning, schedule
+from lowswitch.kernels import noise as kernel_noise
 from lowswitch.kernels.arrays import NEVER
-from lowswitch.learners.rows import compile_rule, fresh_tables
+from lowswitch.learners import ProblemSize
+from lowswitch.learners.rows import fresh_row_tables, row_spec
 from lowswitch.reproduce import plain
 from lowswitch.reproduce.plain import noise, play_episode, play_plain
 
@@ -21,13 +23,13 @@ from lowswitch.reproduce.plain import noise, play_episode, play_plain
 
 def weights(t, H):
     """alpha_t^i for i = 1 .. t: Jin et al. 2018, eq. (4.2)."""
-    alpha = np.array([kernels.learning_rate(i, H) for i in range(1, t + 1)])
+    alpha = np.array([qlearning.learning_rate(i, H) for i in range(1, t + 1)])
     later = np.append(np.cumprod((1 - alpha)[:0:-1])[::-1], 1.0)
     return alpha * later
 
 
 def test_the_first_visit_forgets_the_initial_value():
-    assert kernels.learning_rate(1, 7) == 1
+    assert qlearning.learning_rate(1, 7) == 1
 
 
 @pytest.mark.parametrize("H", [1, 2, 5, 20])
@@ -45,7 +47,7 @@ def test_lemma_4_1_of_jin_et_al(t, H):
 @pytest.mark.parametrize("H", [2, 5])
 @pytest.mark.parametrize("i", [1, 2, 7])
 def test_each_visit_is_used_one_plus_one_over_h_times(i, H):
-    rate, total, weight = kernels.learning_rate, 0.0, kernels.learning_rate(i, H)
+    rate, total, weight = qlearning.learning_rate, 0.0, qlearning.learning_rate(i, H)
     for t in range(i + 1, 200_000):  # sum over t >= i of alpha_t^i = 1 + 1 / H
         total, weight = total + weight, weight * (1 - rate(t, H))
     assert total == pytest.approx(1 + 1 / H, rel=1e-4)
@@ -54,31 +56,31 @@ def test_each_visit_is_used_one_plus_one_over_h_times(i, H):
 # ---- bonuses -------------------------------------------------------------------------------------
 
 
-def rule_of(algorithm, H=2, S=3, A=2, K=100):
-    return compile_rule(algorithm, horizon=H, states=S, actions=A, episodes=K)
+def spec_of(algorithm, H=2, S=3, A=2, K=100):
+    return row_spec(algorithm, ProblemSize(H, S, A, K))
 
 
 def test_hoeffding_width_by_hand():
-    assert kernels.hoeffding_width(1 / 4, 0.5, 64.0) == 0.5 * math.sqrt(64 / 4)
-    assert rule_of(ls.ucb_hoeffding(p=0.5)).hoeffding_scale == 8 * math.log(3 * 2 * 200 / 0.5)
+    assert qlearning.hoeffding_width(1 / 4, 0.5, 64.0) == 0.5 * math.sqrt(64 / 4)
+    assert spec_of(ls.ucb_hoeffding(p=0.5)).hoeffding_scale == 8 * math.log(3 * 2 * 200 / 0.5)
 
 
 def test_variance_by_hand():
     values = [2.0, 3.0, 5.0, 5.0]
-    assert kernels.variance(sum(values), sum(v * v for v in values), 1 / 4) == pytest.approx(
+    assert qlearning.variance(sum(values), sum(v * v for v in values), 1 / 4) == pytest.approx(
         np.var(values)
     )
-    assert kernels.variance(3 * 0.1, 3 * 0.1**2 - 1e-18, 1 / 3) == 0.0
+    assert qlearning.variance(3 * 0.1, 3 * 0.1**2 - 1e-18, 1 / 3) == 0.0
 
 
 def test_bernstein_width_by_hand():
-    rule = rule_of(ls.ucb_bernstein(c1=1, c2=1))._replace(
+    spec = spec_of(ls.ucb_bernstein(c1=1, c2=1))._replace(
         variance_scale=6.0, lower_order=10.0, hoeffding_scale=400.0
     )
     # min{sqrt(6/4 (1 + 2)) + 10/4, sqrt(400/4)} = 2.1213 + 2.5
-    assert kernels.bernstein_width(rule, 1 / 4, 1.0) == pytest.approx(math.sqrt(4.5) + 2.5)
-    assert kernels.bernstein_width(rule._replace(hoeffding_scale=16.0), 1 / 4, 1.0) == 2.0
-    full = rule_of(ls.ucb_bernstein(p=0.5))
+    assert qlearning.bernstein_width(spec, 1 / 4, 1.0) == pytest.approx(math.sqrt(4.5) + 2.5)
+    assert qlearning.bernstein_width(spec._replace(hoeffding_scale=16.0), 1 / 4, 1.0) == 2.0
+    full = spec_of(ls.ucb_bernstein(p=0.5))
     iota = math.log(3 * 2 * 200 / 0.5)
     assert full.variance_scale == 2 * iota
     assert full.lower_order == pytest.approx(math.sqrt(2**7 * 3 * 2) * iota)
@@ -99,63 +101,63 @@ def test_twice_the_weighted_bernstein_bonuses_is_the_width(name, problem):
 # ---- one update ----------------------------------------------------------------------------------
 
 
-def learn(rule, tables, h, x, a, reward, y):
-    """One transition by hand; return what it did to its row."""
-    return kernels.digest(
-        rule, tables, 1.0, 0, h, x, a, tables.rows[h * rule.S + x]["action"], reward, y
-    )
+def learn(spec, tables, h, x, a, reward, y):
+    """One transition by hand, with the switch that it may call for; return what it said."""
+    action = tables.rows[h * spec.S + x]["action"]
+    said = qlearning.digest_visit(spec, tables, 1.0, 0, h, x, a, action, reward, y)
+    if said == qlearning.DUE:
+        deploy.switch_row(spec, tables, np.zeros((1, 4), dtype=np.int64), 0, 0, h, x)
+    return said
 
 
 def test_hoeffding_updates_by_hand():
-    rule = rule_of(ls.ucb2_hoeffding(c=0.5))._replace(hoeffding_scale=4.0)
-    tables = fresh_tables(rule, np.ones((2, 3, 2), dtype=bool))
+    spec = spec_of(ls.ucb2_hoeffding(c=0.5))._replace(hoeffding_scale=4.0)
+    tables = fresh_row_tables(spec, np.ones((2, 3, 2), dtype=bool))
     tables.rows[1 * 3 + 1]["value"] = 0.5
-    assert learn(rule, tables, 0, 0, 0, 0.125, 1) == kernels.SWITCHED
+    assert learn(spec, tables, 0, 0, 0, 0.125, 1) == qlearning.DUE
     assert tables.cells[0]["q"] == 0.125 + 0.5 + 0.5 * 2  # alpha_1 = 1
     assert tables.rows[0]["action"] == 1  # its 2 beats 1.625
-    assert tables.rows[0]["rival"] == 1.625
+    assert tables.rows[0]["best_other"] == 1.625
     assert tables.rows[0]["value"] == 2
-    assert (
-        learn(rule, tables, 1, 2, 0, 1.0, 0) == kernels.TRIGGERED
-    )  # the last step: next value 0; 1 + 1 = 2 ties and stays
+    # the last step: next value 0; 1 + 1 = 2 ties and stays
+    assert learn(spec, tables, 1, 2, 0, 1.0, 0) == qlearning.TRIGGERED
     assert tables.rows[1 * 3 + 2]["value"] == 2
 
 
 def test_a_second_visit_by_hand():
-    rule = rule_of(ls.ucb_hoeffding(c=0.5))._replace(hoeffding_scale=8.0)
-    tables = fresh_tables(rule, np.ones((2, 3, 2), dtype=bool))
-    learn(rule, tables, 1, 0, 0, 1.0, 0)
-    learn(rule, tables, 1, 0, 0, 0.0, 0)
+    spec = spec_of(ls.ucb_hoeffding(c=0.5))._replace(hoeffding_scale=8.0)
+    tables = fresh_row_tables(spec, np.ones((2, 3, 2), dtype=bool))
+    learn(spec, tables, 1, 0, 0, 1.0, 0)
+    learn(spec, tables, 1, 0, 0, 0.0, 0)
     # alpha_2 = 3/4: q = 1/4 (1 + 0.5 sqrt 8) + 3/4 (0 + 0.5 sqrt(8/2))
     assert tables.cells[3 * 2]["q"] == pytest.approx(0.25 * (1 + math.sqrt(2)) + 0.75)
     assert tables.cells[3 * 2]["visits"] == 2
 
 
 def test_bernstein_updates_by_hand():
-    rule = rule_of(ls.ucb2_bernstein(c1=1, c2=1))._replace(
+    spec = spec_of(ls.ucb2_bernstein(c1=1, c2=1))._replace(
         variance_scale=6.0, lower_order=1.0, hoeffding_scale=400.0
     )
-    tables = fresh_tables(rule, np.ones((2, 3, 2), dtype=bool))
+    tables = fresh_row_tables(spec, np.ones((2, 3, 2), dtype=bool))
     tables.rows[3]["value"], tables.rows[4]["value"] = 1.0, 2.0
-    learn(rule, tables, 0, 0, 0, 0.5, 0)
+    learn(spec, tables, 0, 0, 0, 0.5, 0)
     beta_1 = math.sqrt(6 * (0 + 2)) + 1
     q_1 = 0.5 + 1.0 + beta_1 / 2  # b_1 = beta_1 / 2
     assert tables.cells[0]["q"] == pytest.approx(q_1)
-    learn(rule, tables, 0, 0, 0, 0.5, 1)
+    learn(spec, tables, 0, 0, 0, 0.5, 1)
     beta_2 = math.sqrt(3 * (0.25 + 2)) + 0.5  # the variance of 1 and 2 is 1/4
     b_2 = (beta_2 - 0.25 * beta_1) / (2 * 0.75)
     assert tables.cells[0]["q"] == pytest.approx(0.25 * q_1 + 0.75 * (0.5 + 2.0 + b_2))
 
 
 def test_ties_keep_the_incumbent_and_else_take_the_lowest_index():
-    rule = rule_of(ls.ucb_hoeffding(), A=3)
-    tables = fresh_tables(rule, np.ones((2, 3, 3), dtype=bool))
+    spec = spec_of(ls.ucb_hoeffding(), A=3)
+    tables = fresh_row_tables(spec, np.ones((2, 3, 3), dtype=bool))
     tables.cells["q"][:3] = 1.0, 5.0, 5.0
-    kernels.deploy(rule, tables, 0)
+    qlearning.take_best(spec, tables, 0)
     assert tables.rows[0]["action"] == 1
-    assert (
-        tables.rows[0]["rival"] == 5.0
-    )  # an equal rival does not displace the incumbent: q < rival is false
+    # an equal estimate does not displace the incumbent: q < best_other is false
+    assert tables.rows[0]["best_other"] == 5.0
 
 
 @pytest.mark.parametrize("name", PAPERS)
@@ -181,9 +183,9 @@ def test_the_kernel_is_the_papers_pseudo_code(name, problem):
 
 
 def test_triggers_are_found_by_bisection():
-    rule = rule_of(ls.ucb2_hoeffding(eta=0.5, r_star=2), K=30)
+    spec = spec_of(ls.ucb2_hoeffding(eta=0.5, r_star=2), K=30)
     n, seen = 0, []
-    while (n := kernels.next_trigger(rule, n)) != NEVER:
+    while (n := schedule.next_trigger(spec, n)) != NEVER:
         seen.append(n)
     assert seen == [1, 2, 3, 4, 6, 8, 12, 18, 26]
 
@@ -193,8 +195,8 @@ def test_triggers_are_found_by_bisection():
 
 def test_noise_is_splitmix64():
     published = [0xE220A8397B1DCDAF, 0x6E789E6AA1B965F4, 0x06C45D188009454F]  # of the state 0
-    assert [int(kernels.noise(np.uint64(0), np.uint64(i))) for i in (1, 2, 3)] == published
-    assert kernels.uniform(np.uint64(2**64 - 1)) == 1 - 2.0**-53
+    assert [int(kernel_noise.noise(np.uint64(0), np.uint64(i))) for i in (1, 2, 3)] == published
+    assert kernel_noise.uniform(np.uint64(2**64 - 1)) == 1 - 2.0**-53
 
 
 def test_every_draw_has_an_address_of_its_own(monkeypatch):
@@ -241,7 +243,7 @@ def test_draws_follow_the_law():
     mdp = ls.TabularMDP(transitions, rewards, horizon=1)
     for row in range(10):
         draws = [
-            kernels.draw(
+            kernel_noise.draw(
                 mdp.model.heads, mdp.model.columns, row, noise(seed=1, address=row * 10**5 + i)
             )
             for i in range(10**5)

@@ -23,11 +23,10 @@ def converse(mdp, learner, first, last, seed=0):
 
 
 def state_of(learner):
-    tables = learner._family.tables._asdict()
+    tables = learner._knowledge.tables._asdict()
     if "pool" in tables:
-        tables["pool"] = tables["pool"][
-            : tables["clock"][4]
-        ]  # how much room there is beyond may differ
+        used = tables["clock"][0]["pool"]
+        tables["pool"] = tables["pool"][:used]  # the room beyond may differ
     return [learner.told, learner.mixture.tolist(), *(array.tobytes() for array in tables.values())]
 
 
@@ -199,7 +198,7 @@ def test_moments_and_the_count_of_loud_bonuses_are_taken_back_too():
     learner, other = (small(ls.ucb2_bernstein, c=10) for _ in range(2))
     other.tell([[0, 0]] * 2, [[0, 0]] * 2, [[0.0, 0.0]] * 2)
     assert other.loud_share > 0
-    assert other._family.tables.moments["total"].any()
+    assert other._knowledge.tables.moments["total"].any()
     before = state_of(learner)
     with pytest.raises(ValueError, match="episode 2 of the batch plays action 1 at step 0"):
         learner.tell([[0, 0]] * 3, [[0, 0], [0, 0], [1, 0]], [[0.0, 0.0]] * 3)
@@ -212,7 +211,7 @@ def test_an_interrupted_tell_changes_nothing(monkeypatch):
 
     learner = small()
     before = state_of(learner)
-    monkeypatch.setattr(learner, "_read_policy", interrupt)  # after the tables have changed
+    monkeypatch.setattr(learner._knowledge, "policy", interrupt)  # after the tables have changed
     with pytest.raises(KeyboardInterrupt):
         learner.tell([0, 0], [0, 0], [0.0, 0.0])
     assert state_of(learner) == before

@@ -13,7 +13,7 @@ import lowswitch as ls
 from conftest import PROBLEMS, random_tables
 from lowswitch import storage
 from lowswitch.history import deployment_gaps
-from lowswitch.kernels import core as kernels
+from lowswitch.kernels import 
 from lowswitch.kernels.arrays import Intervals
 from lowswitch.kernels.streams import stream_key
 from lowswitch.machines.mbie import (

@@ -248,9 +248,9 @@ def assert_greedy_at_last(mdp, algorithm, estimates):
     learner, told, last = learner_for(mdp, algorithm, 400), [], None
     for k in range(400):
         told.append(play_episode(mdp, learner.policy_for(k), 0, k))
-        plans = learner._family.triggers()
+        plans = learner._knowledge.triggers()
         learner.tell(*told[-1])
-        if learner._family.triggers() > plans:
+        if learner._knowledge.triggers() > plans:
             last = len(told)
     on_a_grid = isinstance(algorithm.schedule.schedule, ls.Grid)
     assert (

@@ -13,7 +13,7 @@ import pytest
 import lowswitch as ls
 from conftest import ALGORITHMS, PROBLEMS, Shy, learner_for
 from exam import RULES, same_rounds, same_run, sequential
-from lowswitch.learners import Size, family_of
+from lowswitch.learners import ProblemSize, knowledge_of
 from lowswitch.parts import ByVisits, FromCounts, Triggers, Whole
 from lowswitch.reproduce.plain import play_episode
 from lowswitch.simulate import _Run
@@ -194,7 +194,7 @@ def test_the_last_deployment_is_announced_until_it_is_made():
 
 
 def test_the_deployed_action_stays_among_equals():
-    counts = learner_for(PROBLEMS["dense"](), ALGORITHMS["own"], 10)._family._counts(0)
+    counts = learner_for(PROBLEMS["dense"](), ALGORITHMS["own"], 10)._knowledge._counts(0)
     q = np.zeros(counts.visits.shape)
     assert (counts.greedy(q) == 0).all()
     q[..., 1:] = 1.0
@@ -330,7 +330,7 @@ def test_members_are_counted_in_whole_numbers(members):
 
 
 def test_estimates_that_are_no_numbers_choose_nothing():
-    counts = learner_for(PROBLEMS["dense"](), ALGORITHMS["own"], 10)._family._counts(0)
+    counts = learner_for(PROBLEMS["dense"](), ALGORITHMS["own"], 10)._knowledge._counts(0)
     with pytest.raises(
         ValueError, match=r"estimates must be numbers of shape \(3, 4, 3\), but some are NaN"
     ):
@@ -480,8 +480,8 @@ def test_a_run_is_heard_between_two_plans():
     algorithm = ls.Algorithm(
         estimator=Stopper(), bonus=ls.parts.NoBonus(), schedule=ls.parts.Grid((3, 5, 1000))
     )
-    family = family_of(
-        algorithm, Size(mdp.horizon, mdp.states, mdp.actions, episodes), mdp.actions_allowed
+    family = knowledge_of(
+        algorithm, ProblemSize(mdp.horizon, mdp.states, mdp.actions, episodes), mdp.actions_allowed
     )
     run = _Run(mdp, family, 0, episodes, regret=True, history=False)
     run.play(stop)
@@ -489,7 +489,7 @@ def test_a_run_is_heard_between_two_plans():
 
 
 def test_a_plan_cannot_change_what_is_allowed():
-    counts = learner_for(PROBLEMS["dense"](), ALGORITHMS["own"], 10)._family._counts(0)
+    counts = learner_for(PROBLEMS["dense"](), ALGORITHMS["own"], 10)._knowledge._counts(0)
     with pytest.raises(ValueError, match="read-only"):
         counts.allowed[0, 0, 0] = False
 

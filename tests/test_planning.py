@@ -8,24 +8,24 @@ from scipy import stats
 
 import lowswitch as ls
 from conftest import PROBLEMS, learner_for, random_tables
-from lowswitch.kernels import core as kernels
+from lowswitch.kernels import counts, planning, posterior, stages
 from lowswitch.kernels.streams import MEMBERS, SAMPLES, learner_stream, stream_key
-from lowswitch.learners import Size
-from lowswitch.learners import planners as planning_module
-from lowswitch.learners.planners import compile_plan_rule, fresh_plan_tables
+from lowswitch.learners import ProblemSize, planners
+from lowswitch.learners.planners import fresh_plan_tables, plan_spec
 from lowswitch.reproduce.plain import play_episode
 
 
 def family(algorithm, H=2, S=3, A=2, K=100, seed=0):
     allowed = np.ones((H, S, A), dtype=bool)
-    rule = compile_plan_rule(algorithm, Size(H, S, A, K), allowed)
-    tables = fresh_plan_tables(rule, allowed, seed)
-    return rule, tables._replace(pool=np.zeros(1000, dtype=tables.pool.dtype))
+    spec = plan_spec(algorithm, ProblemSize(H, S, A, K), allowed)
+    tables = fresh_plan_tables(spec, allowed, seed)
+    return spec, tables._replace(pool=np.zeros(1000, dtype=tables.pool.dtype))
 
 
-def note(rule, tables, *transitions):
+def note(spec, tables, *transitions):
     for transition in transitions:
-        kernels.note_visit(rule, tables, *transition)
+        h, x, a, reward, y = transition
+        counts.note_visit(spec, tables, h, x, a, a, reward, y)
 
 
 def counted(tables, i, records="records"):
@@ -38,33 +38,33 @@ def counted(tables, i, records="records"):
 
 
 def test_bonuses_by_hand():
-    assert kernels.chernoff_bonus(3, 2.0, 4) == 7 * 3 * 2 / 2
-    assert kernels.freedman_bonus(3, 2.0, 4, 9.0, 2.0) == pytest.approx(
+    assert planning.chernoff_bonus(3, 2.0, 4) == 7 * 3 * 2 / 2
+    assert planning.freedman_bonus(3, 2.0, 4, 9.0, 2.0) == pytest.approx(
         math.sqrt(8 * 2 * 9 / 4) + 14 * 3 * 2 / 12 + math.sqrt(8 * 2 / 4)
     )
-    assert kernels.monotonic_bonus(3, 2.0, 4, 8.0, 2.0) == pytest.approx(
+    assert planning.monotonic_bonus(3, 2.0, 4, 8.0, 2.0) == pytest.approx(
         460 / 9 * 2 + 2 * math.sqrt(2) * 1 + 544 / 9 * 3 * 2 / 4
     )
-    assert kernels.l1_reward_width(8.0, 7) == 2
-    assert kernels.l1_width(2, 8.0, 14) == 4
-    assert kernels.stage_bonus(3, 4.0, 16) == 2 * 3 * 0.5
+    assert planning.l1_reward_width(8.0, 7) == 2
+    assert planning.l1_width(2, 8.0, 14) == 4
+    assert stages.stage_bonus(3, 4.0, 16) == 2 * 3 * 0.5
     # iota = 16: n = 16, m = 1: 2 sqrt(4 * 1) + 2 sqrt(1 * 16) + 5 H (1 + 16 + 1 + 8)
-    assert kernels.advantage_bonus(2, 16.0, 16, 1, 4.0, 1.0) == pytest.approx(4 + 8 + 10 * 26)
+    assert stages.advantage_bonus(2, 16.0, 16, 1, 4.0, 1.0) == pytest.approx(4 + 8 + 10 * 26)
 
 
 def test_doubt_of_a_next_value():
-    rule, _ = family(ls.ucbvi_bernstein())
-    assert kernels.next_doubt(rule, 0.5, 0) == 4
-    assert kernels.next_doubt(rule, 0.5, 10**9) == pytest.approx(1e4 * 8 * 9 * 2 * 0.25 / 10**9)
-    assert kernels.next_doubt(rule, 0.5, 1) == 4
+    spec, _ = family(ls.ucbvi_bernstein())
+    assert planning.next_doubt(spec, 0.5, 0) == 4
+    assert planning.next_doubt(spec, 0.5, 10**9) == pytest.approx(1e4 * 8 * 9 * 2 * 0.25 / 10**9)
+    assert planning.next_doubt(spec, 0.5, 1) == 4
 
 
 def test_logarithms_by_hand():
     size = {"H": 2, "S": 3, "A": 2, "K": 100}
     assert family(ls.ucbvi(p=0.1), **size)[0].log == math.log(5 * 3 * 2 * 200 / 0.1)
     assert family(ls.mvp(p=0.1), **size)[0].log == math.log(200 * 3 * 2 * 4 * 100**2 / 0.1)
-    rule = family(ls.ucrl2(p=0.1), **size)[0]
-    assert (rule.log, rule.law_log) == (
+    spec = family(ls.ucrl2(p=0.1), **size)[0]
+    assert (spec.log, spec.law_log) == (
         math.log(2 * 3 * 2 * 200 / 0.1),
         math.log(2 * 2 * 200 / 0.1),
     )
@@ -74,8 +74,8 @@ def test_logarithms_by_hand():
 
 
 def test_transitions_are_counted_where_they_were_seen():
-    rule, tables = family(ls.ucbvi(), S=5)
-    note(rule, tables, (0, 1, 1, 0.5, 4), (0, 1, 1, 0.0, 2), (0, 1, 1, 1.0, 4), (1, 4, 0, 1.0, 0))
+    spec, tables = family(ls.ucbvi(), S=5)
+    note(spec, tables, (0, 1, 1, 0.5, 4), (0, 1, 1, 0.0, 2), (0, 1, 1, 1.0, 4), (1, 4, 0, 1.0, 0))
     assert counted(tables, 1 * 2 + 1) == {4: 2, 2: 1}
     assert tables.records[3].tolist()[:4] == (3, 3, 1.5, 1.25)
     assert tables.records[5 * 2 + 4 * 2].tolist()[:4] == (
@@ -88,17 +88,17 @@ def test_transitions_are_counted_where_they_were_seen():
 
 
 def test_a_block_grows_and_keeps_what_it_held():
-    rule, tables = family(ls.ucbvi(), S=7)
+    spec, tables = family(ls.ucbvi(), S=7)
     for n, y in enumerate([3, 1, 6, 0, 2, 4, 5, 3, 3]):
-        note(rule, tables, (0, 0, 0, 0.0, y))
+        note(spec, tables, (0, 0, 0, 0.0, y))
         assert sum(counted(tables, 0).values()) == n + 1
     assert counted(tables, 0) == {3: 3, 1: 1, 6: 1, 0: 1, 2: 1, 4: 1, 5: 1}
     assert tables.records[0]["room"] == 7
 
 
 def test_pooled_counts_belong_to_all_steps():
-    rule, tables = family(ls.ucbvi(pooled=True), H=3)
-    note(rule, tables, (0, 1, 0, 0.0, 2), (1, 1, 0, 1.0, 2), (2, 1, 0, 0.5, 0))
+    spec, tables = family(ls.ucbvi(pooled=True), H=3)
+    note(spec, tables, (0, 1, 0, 0.0, 2), (1, 1, 0, 1.0, 2), (2, 1, 0, 0.5, 0))
     assert counted(tables, 1 * 2) == {2: 2}
     assert tables.records[2].tolist()[:3] == (3, 2, 1.5)
     assert len(tables.cells) == 6
@@ -106,13 +106,13 @@ def test_pooled_counts_belong_to_all_steps():
 
 @pytest.mark.parametrize(("data", "kept"), [("newest", {0: 2}), ("all", {1: 1, 2: 1, 0: 2})])
 def test_mvp_takes_the_newest_half_over_or_all(data, kept):
-    rule, tables = family(ls.mvp(data=data))
-    note(rule, tables, (0, 0, 0, 0.0, 1))  # visit 1: a trigger
+    spec, tables = family(ls.mvp(data=data))
+    note(spec, tables, (0, 0, 0, 0.0, 1))  # visit 1: a trigger
     assert counted(tables, 0) == {1: 1}
-    note(rule, tables, (0, 0, 0, 0.0, 2), (0, 0, 0, 1.0, 0))  # visit 2 is one, visit 3 is none
+    note(spec, tables, (0, 0, 0, 0.0, 2), (0, 0, 0, 1.0, 0))  # visit 2 is one, visit 3 is none
     assert counted(tables, 0) == ({2: 1} if data == "newest" else {1: 1, 2: 1})
     assert counted(tables, 0, "fresh") == {0: 1}
-    note(rule, tables, (0, 0, 0, 1.0, 0))  # visit 4
+    note(spec, tables, (0, 0, 0, 1.0, 0))  # visit 4
     assert counted(tables, 0) == kept
     assert tables.records[0]["total"] == 2
     assert tables.records[0]["n"] == sum(kept.values())
@@ -122,10 +122,10 @@ def test_mvp_takes_the_newest_half_over_or_all(data, kept):
 
 
 def test_a_plan_by_hand():
-    rule, tables = family(ls.ucbvi(clip="remaining"))
-    rule = rule._replace(log=0.01, c=0.5)
+    spec, tables = family(ls.ucbvi(clip="remaining"))
+    spec = spec._replace(log=0.01, c=0.5)
     note(
-        rule,
+        spec,
         tables,
         (1, 2, 0, 0.5, 0),
         (1, 2, 1, 0.0, 0),
@@ -134,7 +134,7 @@ def test_a_plan_by_hand():
         (0, 0, 0, 0.25, 1),
         (0, 0, 0, 0.25, 2),
     )
-    kernels.plan(rule, tables, 0, 1.0, False)
+    planning.plan(spec, tables, 0, 1.0, False)
     q = tables.q.reshape(2, 3, 2)
     bonus = 0.5 * 7 * 2 * 0.01
     assert q[1, 2].tolist() == pytest.approx([0.5 + bonus, bonus])
@@ -145,15 +145,15 @@ def test_a_plan_by_hand():
 
 
 def test_estimates_never_grow_where_they_are_monotone():
-    rule, tables = family(ls.ucbvi())
-    note(rule, tables, (1, 0, 0, 0.0, 0))
-    kernels.plan(rule._replace(c=1e-9), tables, 0, 1.0, False)
+    spec, tables = family(ls.ucbvi())
+    note(spec, tables, (1, 0, 0, 0.0, 0))
+    planning.plan(spec._replace(c=1e-9), tables, 0, 1.0, False)
     assert tables.q[6] < 1e-6
-    note(rule, tables, (1, 0, 0, 1.0, 0))
-    kernels.plan(rule._replace(c=1e-9), tables, 0, 1.0, False)
+    note(spec, tables, (1, 0, 0, 1.0, 0))
+    planning.plan(spec._replace(c=1e-9), tables, 0, 1.0, False)
     assert tables.q[6] < 1e-6
     tables.dirty[:] = True
-    kernels.plan(rule._replace(c=1e-9, monotone=False), tables, 0, 1.0, False)
+    planning.plan(spec._replace(c=1e-9, monotone=False), tables, 0, 1.0, False)
     assert tables.q[6] == pytest.approx(0.5, abs=1e-6)
 
 
@@ -169,40 +169,40 @@ def test_replanning_what_changed_is_replanning_everything(algorithm):
     learner = learner_for(mdp, algorithm, 200)
     for k in range(200):
         learner.tell(*play_episode(mdp, learner.policy, 0, k))
-        if learner._family.tables.dirty.any():
+        if learner._knowledge.tables.dirty.any():
             continue
-        rule, tables = (
-            learner._family.rule,
-            type(learner._family.tables)(*(a.copy() for a in learner._family.tables)),
+        spec, tables = (
+            learner._knowledge.spec,
+            type(learner._knowledge.tables)(*(a.copy() for a in learner._knowledge.tables)),
         )
         tables.dirty[:] = True
-        kernels.plan(rule, tables, 0, 1.0, False)
-        assert tables.q.tobytes() == learner._family.tables.q.tobytes()
+        planning.plan(spec, tables, 0, 1.0, False)
+        assert tables.q.tobytes() == learner._knowledge.tables.q.tobytes()
 
 
 def test_the_most_favourable_law_by_hand():
-    rule, tables = family(ls.ucrl2())
-    note(rule, tables, (0, 0, 0, 0.0, 0), (0, 0, 0, 0.0, 1), (0, 0, 0, 0.0, 1), (0, 0, 0, 0.0, 2))
+    spec, tables = family(ls.ucrl2())
+    note(spec, tables, (0, 0, 0, 0.0, 0), (0, 0, 0, 0.0, 1), (0, 0, 0, 0.0, 1), (0, 0, 0, 0.0, 2))
     tables.values[3:6] = 0.0, 2.0, 1.0
-    kernels.order_by_value(rule, tables, 3)
+    planning.order_by_value(spec, tables, 3)
     assert tables.order.tolist() == [0, 2, 1]
     # 1/4, 1/2, 1/4 on values 0, 2, 1: a distance of 0.6 moves 0.3, a quarter from state 0 and 0.05
     # from state 2
-    assert kernels.favourable(rule, tables, tables.records[0], 3, 0.6) == pytest.approx(
+    assert planning.favourable(spec, tables, tables.records[0], 3, 0.6) == pytest.approx(
         0.8 * 2 + 0.2 * 1
     )
-    assert kernels.favourable(rule, tables, tables.records[0], 3, 9.0) == pytest.approx(2.0)
-    assert kernels.favourable(rule, tables, tables.records[0], 3, 0.0) == pytest.approx(1.25)
+    assert planning.favourable(spec, tables, tables.records[0], 3, 9.0) == pytest.approx(2.0)
+    assert planning.favourable(spec, tables, tables.records[0], 3, 0.0) == pytest.approx(1.25)
     assert not tables.scratch.any()
 
 
 def test_rmax_knows_what_it_has_seen_often_enough():
-    rule, tables = family(ls.rmax(known=2))
-    note(rule, tables, (1, 0, 0, 0.25, 0))
-    kernels.plan(rule, tables, 0, 1.0, False)
+    spec, tables = family(ls.rmax(known=2))
+    note(spec, tables, (1, 0, 0, 0.25, 0))
+    planning.plan(spec, tables, 0, 1.0, False)
     assert tables.q[6] == 1
-    note(rule, tables, (1, 0, 0, 0.75, 0))
-    kernels.plan(rule, tables, 0, 1.0, False)
+    note(spec, tables, (1, 0, 0, 0.75, 0))
+    planning.plan(spec, tables, 0, 1.0, False)
     assert tables.q[6] == 0.5
 
 
@@ -228,7 +228,7 @@ def test_a_reference_by_hand():
     learner = ls.Learner(
         ls.ucb_advantage(c=1e-6, reference=3), horizon=2, states=1, actions=1, episodes=10
     )
-    rows, cells = learner._family.tables.rows, learner._family.tables.cells
+    rows, cells = learner._knowledge.tables.rows, learner._knowledge.tables.cells
     assert rows["reference"].tolist() == [2, 2, 0]
     learner.tell([[0, 0]] * 2, [[0, 0]] * 2, [[0.5, 0.25]] * 2)
     assert learner.values[:, 0] == pytest.approx(
@@ -248,20 +248,20 @@ def test_a_reference_by_hand():
 def test_gamma_variates_follow_their_law(shape):
     """Kolmogorov and Smirnov, 20,000 draws of one stream, false-alarm rate 10^-4 for each shape."""
     counter = np.zeros(1, dtype=np.uint64)
-    draws = [kernels.gamma(shape, np.uint64(17), counter) for _ in range(20_000)]
+    draws = [posterior.gamma(shape, np.uint64(17), counter) for _ in range(20_000)]
     assert stats.kstest(draws, stats.gamma(shape).cdf).pvalue > 1e-4
 
 
 def test_sampled_laws_have_the_posterior_mean_and_variance():
     """Dirichlet(1 + 3, 1 + 1, 1): 4,000 samples, five standard errors."""
-    rule, tables = family(ls.psrl())
-    note(rule, tables, *[(0, 0, 0, 0.0, 0)] * 3, (0, 0, 0, 0.0, 1))
+    spec, tables = family(ls.psrl())
+    note(spec, tables, *[(0, 0, 0, 0.0, 0)] * 3, (0, 0, 0, 0.0, 1))
     tables.values[3:6] = 1.0, 0.0, 0.0
     draws = []
     for i in range(4000):
         tables.counter[0] = 0
         draws.append(
-            kernels.sampled_mean(rule, tables, tables.records[0], 3, np.uint64(i), tables.counter)
+            posterior.sampled_mean(spec, tables, tables.records[0], 3, np.uint64(i), tables.counter)
         )
     law = stats.beta(4, 3)
     assert np.mean(draws) == pytest.approx(law.mean(), abs=5 * law.std() / math.sqrt(4000))
@@ -272,9 +272,9 @@ def test_sampled_rewards_are_as_spread_as_the_rewards():
     """Rewards 0 and 1 have the posterior Beta(1 + 3, 1 + 5): Kolmogorov and Smirnov, false-alarm
     rate 10^-4; equal ones stay near.
     """
-    rule, tables = family(ls.psrl())
+    spec, tables = family(ls.psrl())
     note(
-        rule,
+        spec,
         tables,
         *[(1, 0, 0, 1.0, 0)] * 3,
         *[(1, 0, 0, 0.0, 0)] * 5,
@@ -283,7 +283,7 @@ def test_sampled_rewards_are_as_spread_as_the_rewards():
 
     def draws(record):
         return [
-            kernels.sampled_reward(record, np.uint64(i), np.zeros(1, dtype=np.uint64))
+            posterior.sampled_reward(record, np.uint64(i), np.zeros(1, dtype=np.uint64))
             for i in range(3000)
         ]
 
@@ -296,11 +296,11 @@ def test_sampled_rewards_are_as_spread_as_the_rewards():
 
 
 def test_a_tiny_prior_puts_all_mass_on_one_state():
-    rule, tables = family(ls.psrl(prior=1e-300))
+    spec, tables = family(ls.psrl(prior=1e-300))
     tables.values[3:6] = 5.0, 6.0, 7.0
     tables.counter[0] = 0
-    assert kernels.sampled_mean(
-        rule, tables, tables.records[0], 3, np.uint64(3), tables.counter
+    assert posterior.sampled_mean(
+        spec, tables, tables.records[0], 3, np.uint64(3), tables.counter
     ) in (5.0, 6.0, 7.0)
 
 
@@ -332,7 +332,7 @@ def test_each_episode_plays_a_member_of_the_mixture():
     learner, played = learner_for(mdp, algorithm, 2000), []
     for k in range(300):
         assert (learner.policy == learner.policy_for(k)).all()
-        played.append(learner._member(k))
+        played.append(int(learner.deployed.member_for(np.array([k]))[0]))
         learner.tell(*play_episode(mdp, learner.policy, 0, k))
     assert learner.mixture.shape == (4, 3, 4)
     assert np.bincount(played, minlength=4).min() > 40  # 75 are expected of each
@@ -352,12 +352,12 @@ def test_a_model_too_large_is_refused_before_it_is_made(monkeypatch):
         match=r"counts of H = 1000, S = 100000, A = 1000 need [\d,.]+ GiB, and this machine has",
     ):
         family(ls.ucbvi(), H=1, S=1, A=1)
-        rule = compile_plan_rule(ls.ucbvi(), Size(1, 1, 1, 10), np.ones((1, 1, 1), dtype=bool))
+        spec = plan_spec(ls.ucbvi(), ProblemSize(1, 1, 1, 10), np.ones((1, 1, 1), dtype=bool))
         fresh_plan_tables(
-            rule._replace(H=1000, S=100_000, A=1000), np.ones((1, 1, 1), dtype=bool), 0
+            spec._replace(H=1000, S=100_000, A=1000), np.ones((1, 1, 1), dtype=bool), 0
         )
     learner = ls.Learner(ls.ucbvi(), horizon=2, states=3, actions=2, episodes=100)
-    monkeypatch.setattr(planning_module.os, "sysconf", lambda _: 1)
+    monkeypatch.setattr(planners.os, "sysconf", lambda _: 1)
     learner.tell([0, 0], [0, 0], [0.0, 0.0])
     with pytest.raises(ValueError, match="successors counted so far"):
         for y in (1, 2, 0) * 5:

@@ -4,15 +4,13 @@ purpose.
 
 import json
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 import lowswitch
-from conftest import module_of
 from lowswitch.cli import main
-from lowswitch.kernels import core as kernels
+from lowswitch.kernels.compile import inline
 from lowswitch.reproduce import CLAIMS, reproduce
 from lowswitch.reproduce.lab import Effort, Lab
 from lowswitch.reproduce.machines import count_rounds
@@ -71,45 +69,59 @@ def test_rounds_by_hand():
     ]
 
 
-BREAKS = {
-    "swapped alpha": {
-        '(1 - alpha) * cell["q"] + alpha * (reward + next_value) + bonus': (
-            'alpha * cell["q"] + (1 - alpha) * (reward + next_value) + bonus'
-        )
-    },
-    "misprinted W_t": {"squares * share - mean * mean": "(squares - total * total) * share"},
-    "whole-table copy": {
-        """        if q < rival:
-            deploy(rule, tables, here)
-            return SWITCHED
-        return TRIGGERED
-    return QUIET""": """        changed = False
-        for z in range(h * rule.S, (h + 1) * rule.S):
-            if tables.cells[z * rule.A + tables.rows[z]["action"]]["q"] < tables.rows[z]["rival"]:
-                deploy(rule, tables, z)
-                changed = True
-        return SWITCHED if changed else TRIGGERED
-    return QUIET"""
-    },
-    "ties away from the incumbent": {
-        "if q < rival:": "if q <= rival:",
-        "        action = a if q > best else action": "        action = a if q >= best else action",
-    },
-}
-
-
 @pytest.fixture
-def broken(request, tmp_path, monkeypatch):
-    """The library with kernels that are wrong in one way."""
-    source = Path(kernels.__file__).read_text()
-    for right, wrong in BREAKS[request.param].items():
-        assert right in source
-        source = source.replace(right, wrong)
-    path = tmp_path / f"broken_{abs(hash(request.param))}.py"
-    path.write_text(source.replace("cache=True", "cache=False"))
-    module = module_of(path)
-    monkeypatch.setitem(sys.modules, "lowswitch.kernels", module)
-    monkeypatch.setattr(lowswitch, "kernels", module)
+def broken(request, fresh_kernels):
+    """The library with Q-learning that is wrong in one way."""
+    qlearning = fresh_kernels("qlearning")
+    for name, function in BREAKS[request.param](qlearning).items():
+        setattr(qlearning, name, inline(function))
+
+
+def swapped_alpha(right):
+    return {"learning_rate": lambda n, H: (n - 1) / (H + n)}
+
+
+def misprinted_variance(right):
+    return {"variance": lambda total, squares, share: max(0.0, (squares - total * total) * share)}
+
+
+def whole_table_copy(right):
+    take_best = right.take_best
+
+    def take_best_everywhere(spec, tables, here):
+        first = here // spec.S * spec.S
+        for other in range(first, first + spec.S):
+            take_best(spec, tables, other)
+
+    return {"take_best": take_best_everywhere}
+
+
+def ties_away_from_the_incumbent(right):
+    digest_visit, DUE, TRIGGERED = right.digest_visit, right.DUE, right.TRIGGERED
+
+    def take_last_best(spec, tables, here):
+        action, best = 0, -np.inf
+        for a in range(spec.A):
+            q = tables.cells[here * spec.A + a]["q"]
+            action = a if q >= best else action
+            best = max(best, q)
+        tables.rows[here]["action"] = action
+
+    def digest_ties(spec, tables, scale, base, h, x, a, action, reward, y):
+        said = digest_visit(spec, tables, scale, base, h, x, a, action, reward, y)
+        here = base + h * spec.S + x
+        q = tables.cells[here * spec.A + action]["q"]
+        return DUE if said == TRIGGERED and q == tables.rows[here]["best_other"] else said
+
+    return {"take_best": take_last_best, "digest_visit": digest_ties}
+
+
+BREAKS = {
+    "swapped alpha": swapped_alpha,
+    "misprinted W_t": misprinted_variance,
+    "whole-table copy": whole_table_copy,
+    "ties away from the incumbent": ties_away_from_the_incumbent,
+}
 
 
 @pytest.mark.parametrize(

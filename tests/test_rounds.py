@@ -25,7 +25,7 @@ from exam import (
 )
 from lowswitch import concurrent
 from lowswitch.concurrent import InProcess, Processes
-from lowswitch.kernels import core as kernels
+from lowswitch.kernels import rounds
 from lowswitch.machines import state
 from lowswitch.machines.sources import Tabular
 from lowswitch.reproduce.rounds import count_rounds
@@ -129,7 +129,7 @@ def test_nothing_recompiles():
             concurrent.run(
                 system_of(make(), replayable=True), ALGORITHMS["ucb2-h"], 20, machines=3, rule=rule
             )
-    for kernel in (kernels.play_rounds, kernels.plan_round, kernels.end_round):
+    for kernel in (rounds.play_rounds, rounds.next_episodes, rounds.end_round):
         assert len(kernel.signatures) == 1
 
 
@@ -152,7 +152,7 @@ def counts_triggers(mdp, algorithm, episodes):
     They are the visits at which the schedule has one, or the plans of a planner.
     """
     if algorithm.replans:
-        return lambda learner: learner._family.triggers()
+        return lambda learner: learner._knowledge.triggers()
     due = algorithm.schedule.triggers(horizon=mdp.horizon, limit=episodes)
     triggers = sorted({*range(1, due.every_until + 1), *due.later})
     return lambda learner: np.searchsorted(triggers, learner.visits, side="right").sum()

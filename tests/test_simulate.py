@@ -16,7 +16,7 @@ import pytest
 import lowswitch as ls
 from conftest import ALGORITHMS, PROBLEMS, random_tables
 from lowswitch import progress as progress_module
-from lowswitch.kernels import core as kernels
+from lowswitch.kernels import noise, play, values
 from lowswitch.kernels.streams import stream_key
 from lowswitch.progress import PieceSize, Progress
 from lowswitch.reproduce.plain import play_plain
@@ -175,12 +175,12 @@ def test_nothing_recompiles():
         for algorithm in ALGORITHMS.values():
             ls.simulate(make(), algorithm, episodes=10, seeds=1)
             ls.simulate(make(), algorithm, episodes=10, seeds=1, history=True, regret=False)
-    assert len(kernels.simulate.signatures) == 2  # by visits, and by stages
+    assert len(play.simulate.signatures) == 2  # by visits, and by stages
     assert (
-        len(kernels.simulate_proposed.signatures) == 3
+        len(play.simulate.signatures) == 3
     )  # planners, mixtures of Q-learners, and of those by stages
-    assert len(kernels.optimal_values.signatures) == 1
-    assert len(kernels.fill_aliases.signatures) == 1
+    assert len(values.optimal_values.signatures) == 1
+    assert len(noise.fill_aliases.signatures) == 1
 
 
 def test_regret_may_be_left_out():

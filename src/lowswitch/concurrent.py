@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from lowswitch.machines.cluster import Ray
 from lowswitch.machines.fleets import Fleet, FleetError, InProcess
-from lowswitch.machines.mbie import MbieRun, mbie
+from lowswitch.machines.mbie import mbie
 from lowswitch.machines.processes import Processes
 from lowswitch.machines.results import ConcurrentRun, load
 from lowswitch.machines.runner import run
@@ -19,7 +19,6 @@ __all__ = [
     "FleetError",
     "Gymnasium",
     "InProcess",
-    "MbieRun",
     "PlayError",
     "Processes",
     "Ray",

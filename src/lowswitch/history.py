@@ -14,7 +14,7 @@ import numpy as np
 
 from lowswitch import storage
 from lowswitch.checks import require_count
-from lowswitch.kernels.arrays import Account, Evaluation
+from lowswitch.kernels.arrays import BALANCE, Account, Evaluation
 from lowswitch.problems.mdp import TabularMDP, aligned_zeros
 
 
@@ -93,7 +93,7 @@ def evaluation_of(
     """The exact values of the policies [members, H, S] of a mixture, ready to follow their changes,
     and how far the mixture is below the optimum under the start law.
     """
-    from lowswitch.kernels import core as kernels
+    from lowswitch.kernels.values import policy_value, put_policies
 
     members, H, S = policies.shape
     width = H * mdp.model.width
@@ -114,19 +114,17 @@ def evaluation_of(
     )
     if not wanted:
         return evaluation, 0.0
-    kernels.put_policies(
-        mdp.model, evaluation, np.repeat(mdp.optimal_policy[None], members, axis=0)
-    )
-    evaluation = evaluation._replace(best=kernels.policy_value(mdp.model, evaluation))
-    kernels.put_policies(mdp.model, evaluation, np.ascontiguousarray(policies, dtype=np.int64))
-    return evaluation, evaluation.best - kernels.policy_value(mdp.model, evaluation)
+    put_policies(mdp.model, evaluation, np.repeat(mdp.optimal_policy[None], members, axis=0))
+    evaluation = evaluation._replace(best=policy_value(mdp.model, evaluation))
+    put_policies(mdp.model, evaluation, np.ascontiguousarray(policies, dtype=np.int64))
+    return evaluation, evaluation.best - policy_value(mdp.model, evaluation)
 
 
 def exact_regret(mdp: TabularMDP, history: History, *, episodes: int, initial: Any) -> float:
     """The regret of `episodes` episodes that began with the policy `initial` [H, S] and changed it
     as the history says.
     """
-    from lowswitch.kernels import core as kernels
+    from lowswitch.kernels.values import settle
 
     require_count("episodes", episodes)
     changes = checked_changes(mdp, history)
@@ -140,8 +138,8 @@ def exact_regret(mdp: TabularMDP, history: History, *, episodes: int, initial: A
         mdp, np.repeat(mdp.checked_policy(initial)[None], history.members, axis=0)
     )
     account = fresh_account(gap, np.array([episodes]))
-    kernels.settle(mdp.model, evaluation, account, changes, len(changes), episodes)
-    return float(mdp.scale.to_regret(account.regret[0]))
+    settle(mdp.model, evaluation, account, changes, len(changes), episodes)
+    return float(mdp.scale.to_regret(account.balance[0]["regret"]))
 
 
 def deployment_gaps(mdp: TabularMDP, history: History, *, initial: Any) -> np.ndarray:
@@ -149,22 +147,21 @@ def deployment_gaps(mdp: TabularMDP, history: History, *, initial: Any) -> np.nd
 
     The first is the policy `initial` [H, S], the others follow the deployments.
     """
-    from lowswitch.kernels import core as kernels
+    from lowswitch.kernels.values import fill_gaps
 
     changes = checked_changes(mdp, history)
     evaluation, _ = evaluation_of(
         mdp, np.repeat(mdp.checked_policy(initial)[None], history.members, axis=0)
     )
     gaps = np.zeros(history.deployments + 1)
-    kernels.fill_gaps(mdp.model, evaluation, changes, gaps)
+    fill_gaps(mdp.model, evaluation, changes, gaps)
     return np.asarray(mdp.scale.to_regret(gaps))
 
 
 def fresh_account(gap: float, checkpoints: np.ndarray) -> Account:
     """An account of no episodes yet, for a first policy that is this far below the optimum."""
     return Account(
-        regret=np.array([0.0, gap]),
-        position=np.zeros(2, dtype=np.int64),
+        balance=np.array([(0.0, gap, 0, 0)], dtype=BALANCE),
         checkpoints=checkpoints,
         curve=np.full(len(checkpoints), np.nan),
     )

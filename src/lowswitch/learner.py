@@ -12,7 +12,8 @@ from lowswitch import storage
 from lowswitch.algorithms.parts import Algorithm, require_algorithm
 from lowswitch.checks import checked_batch, checked_mask, require_count, require_seed
 from lowswitch.history import History
-from lowswitch.learners import Size, family_of
+from lowswitch.learners import ProblemSize, knowledge_of
+from lowswitch.policy import TablePolicy
 
 _LOUD = 0.5  # the share of visits from which a run says so
 
@@ -49,9 +50,9 @@ class Learner:
         self.seed = require_seed(seed)
         self.told = 0
         self._allowed = checked_mask(actions_allowed, self.horizon, self.states, self.actions)
-        size = Size(self.horizon, self.states, self.actions, self.episodes)
-        self._family = family_of(algorithm, size, self._allowed).fresh(self.seed)
-        self._mixture = self._read_policy()
+        size = ProblemSize(self.horizon, self.states, self.actions, self.episodes)
+        self._knowledge = knowledge_of(algorithm, size, self._allowed).fresh(self.seed)
+        self._deployed = self._knowledge.policy()
 
     def __repr__(self) -> str:
         size = f"horizon={self.horizon}, states={self.states}, actions={self.actions}"
@@ -71,56 +72,56 @@ class Learner:
 
     def policy_for(self, episode: int) -> np.ndarray:
         """The policy [H, S] that must play an episode, if nothing is deployed until then."""
-        policy: np.ndarray = self._mixture[self._member(episode)]
-        return policy
+        return self._deployed.table(episode)
 
-    def _member(self, episode: int) -> int:
-        return int(self._family.drawn(np.array([episode]))[0])
+    @property
+    def deployed(self) -> TablePolicy:
+        """What is deployed, as an object: it acts, is compared with others, has an identity."""
+        return self._deployed
 
     @property
     def mixture(self) -> np.ndarray:
         """All deployed policies [members, H, S], read-only, of which each episode plays one; most
         algorithms have one member.
         """
-        return self._mixture
+        return self._deployed.actions
 
     @property
     def q(self) -> np.ndarray:
         """The running estimates [H, S, A], a copy; -inf where an action is forbidden."""
-        return self._family.q()
+        return self._knowledge.q()
 
     @property
     def values(self) -> np.ndarray:
         """The optimistic values [H + 1, S], a copy; the last row is zero."""
-        return self._family.values()
+        return self._knowledge.values()
 
     @property
     def visits(self) -> np.ndarray:
         """How often each (h, x, a) was visited [H, S, A], a copy."""
-        return self._family.visits()
+        return self._knowledge.visits()
 
     @property
     def deployments(self) -> int:
         """How often the policy has changed; of a budget, how much is spent."""
-        return int(self._family.tables.clock[0])
+        return self._knowledge.deployments
 
     @property
     def local_switches(self) -> int:
         """In how many rows the policy has changed, summed over all deployments."""
-        return int(self._family.tables.clock[1])
+        return self._knowledge.local_switches
 
     @property
     def frozen(self) -> bool:
         """Whether a budget is spent, so that the policy stays as it is for good."""
-        pace = self._family.rule.pace
-        return bool(self.deployments >= pace.deployments or self.local_switches >= pace.switches)
+        return self._knowledge.frozen
 
     @property
     def loud_share(self) -> float:
         """The share of visits so far whose bonus was above H; near 1 the bonus drowns everything
         and c is too large.
         """
-        return float(self._family.tables.loud[0]) / max(1, self.told * self.horizon)
+        return self._knowledge.drowned / max(1, self.told * self.horizon)
 
     def tell(
         self, states: Any, actions: Any, rewards: Any, *, off_policy: bool = False
@@ -140,42 +141,39 @@ class Learner:
                 f"this learner was made for {self.episodes} episodes and has been told {self.told};"
                 " make one with more episodes"
             )
-        told, mixture, undo = self.told, self._mixture, self._family.undo(states, actions)
+        told, deployed = self.told, self._deployed
+        undo = self._knowledge.undo(states, actions)
         try:
             switch = self._learn(states, actions, rewards, off_policy)
-            deployed = self._mixture if switch is None else self._read_policy()
-            self.told, self._mixture = self.told + len(states), deployed
+            new = deployed if switch is None else self._knowledge.policy()
+            self.told, self._deployed = told + len(states), new
         except BaseException:  # an interrupt too
             undo()
-            self.told, self._mixture = told, mixture
+            self.told, self._deployed = told, deployed
             raise
         return switch
 
     def _learn(
         self, states: np.ndarray, actions: np.ndarray, rewards: np.ndarray, off_policy: bool
     ) -> History | None:
-        from lowswitch.kernels import core as kernels
-
-        family = self._family
-        changes = np.zeros(
-            (len(states) * family.rule.pace.room, 3 + family.members), dtype=np.int64
-        )
-        used, episode, step = family.learn(
-            states, actions, rewards, off_policy, kernels.AT_MISMATCH, self.told, changes
+        knowledge = self._knowledge
+        room = len(states) * knowledge.spec.timing.room
+        changes = np.zeros((room, 3 + knowledge.members), dtype=np.int64)
+        used, episode, step = knowledge.learn(
+            states, actions, rewards, off_policy, self.told, changes
         )
         if step >= 0:
             state, action = states[episode, step], actions[episode, step]
-            planned = family.policies()[self._member(self.told + episode), step, state]
-            hint = (
-                f"; the policy changed after episode {changes[0, 0] - self.told} of this batch,"
-                " tell it up to there"
-                if used
-                else ""
-            )
+            planned = knowledge.policy().act(step, state, self.told + episode)
+            hint = ""
+            if used:
+                changed = changes[0, 0] - self.told
+                hint = f"; the policy changed after episode {changed} of this batch, "
+                hint += "tell it up to there"
             raise ValueError(
-                f"episode {episode} of the batch plays action {action} at step {step} in state"
-                f" {state} where the policy plays {planned}{hint}; pass off_policy=True to learn"
-                " from other actions"
+                f"episode {episode} of the batch plays action {action} at step {step} in state "
+                f"{state} where the policy plays {planned}{hint}; pass off_policy=True to learn "
+                "from other actions"
             )
         return History(changes[:used].copy()) if used else None
 
@@ -190,7 +188,7 @@ class Learner:
             "seed": self.seed,
         }
         storage.write(
-            path, "learner", facts, {"allowed": self._allowed, **self._family.tables._asdict()}
+            path, "learner", facts, {"allowed": self._allowed, **self._knowledge.tables._asdict()}
         )
 
     @classmethod
@@ -208,18 +206,13 @@ class Learner:
             learner.told = facts["told"]
             if not (isinstance(learner.told, int) and 0 <= learner.told <= learner.episodes):
                 raise ValueError(f"told {learner.told!r} of {learner.episodes} episodes")
-            learner._family.restore(arrays)
+            learner._knowledge.restore(arrays)
         except (KeyError, TypeError, ValueError) as error:
             raise ValueError(
                 f"{str(path)!r} is no whole learner ({error}); save it again"
             ) from error
-        learner._mixture = learner._read_policy()
+        learner._deployed = learner._knowledge.policy()
         return learner
-
-    def _read_policy(self) -> np.ndarray:
-        mixture = self._family.policies()
-        mixture.flags.writeable = False
-        return mixture
 
 
 def warn_if_loud(share: float, algorithm: Algorithm) -> None:

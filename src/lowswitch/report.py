@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure, FigureBase
 
-    from lowswitch.concurrent import ConcurrentRun, MbieRun
+    from lowswitch.concurrent import ConcurrentRun
     from lowswitch.simulate import Runs
 
 # Okabe and Ito's colours, which all eyes can tell apart
@@ -143,23 +143,7 @@ def rounds_summary(run: ConcurrentRun) -> str:
     return _lines(lines)
 
 
-def mbie_summary(run: MbieRun) -> str:
-    """What M machines played and what it cost, a line each."""
-    return _lines(
-        {
-            "problem": _problem(run),
-            "algorithm": f"{run.name}, seed {run.seed}",
-            "machines": f"{run.machines:,}, which plan anew after every round",
-            "episodes": f"{run.episodes:,}, all kept",
-            "rounds": f"{run.rounds:,}",
-            "regret": f"{run.regret:,.2f}",
-            "switches": f"{run.local_switches:,} local, {run.deployments:,} deployments",
-            "wall time": f"{run.seconds:.2f} s",
-        }
-    )
-
-
-def _problem(run: ConcurrentRun | MbieRun) -> str:
+def _problem(run: ConcurrentRun) -> str:
     value = "" if math.isnan(run.optimal_value) else f", optimal value {run.optimal_value:.4f}"
     return f"S = {run.states}, A = {run.actions}, H = {run.horizon}{value}"
 

@@ -18,7 +18,7 @@ from lowswitch.history import History, PacPolicy, evaluation_of, fresh_account, 
 from lowswitch.kernels.arrays import Log
 from lowswitch.kernels.streams import stream_key
 from lowswitch.learner import warn_if_loud
-from lowswitch.learners import Family, Size, family_of
+from lowswitch.learners import Knowledge, ProblemSize, knowledge_of
 from lowswitch.problems.mdp import TabularMDP, require_mdp
 from lowswitch.progress import LOADING, PieceSize, Progress, cores, needs_loading, run_all
 
@@ -176,10 +176,11 @@ def simulate(
     require_starts(mdp, episodes)
     numbers = checked_seeds(seeds)
     workers = require_count("threads", cores() if threads is None else threads)
-    family = family_of(
-        algorithm, Size(mdp.horizon, mdp.states, mdp.actions, episodes), mdp.actions_allowed
-    )
-    runs = [_Run(mdp, family, seed, episodes, regret=regret, history=history) for seed in numbers]
+    size = ProblemSize(mdp.horizon, mdp.states, mdp.actions, episodes)
+    knowledge = knowledge_of(algorithm, size, mdp.actions_allowed)
+    runs = [
+        _Run(mdp, knowledge, seed, episodes, regret=regret, history=history) for seed in numbers
+    ]
     with Progress(
         len(runs) * episodes * mdp.horizon, unit="steps", show=progress, label=str(algorithm)
     ) as bar:
@@ -190,8 +191,10 @@ def simulate(
 
 
 def _play_all(runs: list[_Run], workers: int, bar: Progress) -> float:
-    """Play all runs on threads; return the seconds that this took once all was compiled."""
-    if needs_loading(runs[0].family.kernel()):
+    """Play all runs on threads; return the seconds it took once everything was compiled."""
+    from lowswitch.kernels.play import simulate as kernel
+
+    if needs_loading(kernel):
         bar.note(LOADING)
     runs[0].first_episode().play(threading.Event())  # compiles, and fills what threads share
     bar.start()
@@ -254,59 +257,54 @@ class _Run:
     def __init__(
         self,
         mdp: TabularMDP,
-        family: Family,
+        knowledge: Knowledge,
         seed: int,
         episodes: int,
         *,
         regret: bool,
         history: bool,
     ) -> None:
-        self.mdp, self.family, self.seed, self.episodes = mdp, family, seed, episodes
+        self.mdp, self.knowledge, self.seed, self.episodes = mdp, knowledge, seed, episodes
         self.wants_regret, self.wants_history = regret, history
         self.done = 0  # episodes
 
     def first_episode(self) -> _Run:
         """A run of the same kind that ends after one episode."""
-        return _Run(
-            self.mdp,
-            self.family,
-            self.seed,
-            1,
-            regret=self.wants_regret,
-            history=self.wants_history,
-        )
+        wants = {"regret": self.wants_regret, "history": self.wants_history}
+        return _Run(self.mdp, self.knowledge, self.seed, 1, **wants)
 
     def play(self, stop: threading.Event) -> None:
-        mdp, family, marks = self.mdp, self.family.fresh(self.seed), checkpoints(self.episodes)
-        evaluation, gap = evaluation_of(mdp, family.policies(), wanted=self.wants_regret)
-        account, log = fresh_account(gap, marks), self._fresh_log(family, marks)
+        mdp, marks = self.mdp, checkpoints(self.episodes)
+        knowledge = self.knowledge.fresh(self.seed)
+        policies = knowledge.policy().actions
+        evaluation, gap = evaluation_of(mdp, policies, wanted=self.wants_regret)
+        account, log = fresh_account(gap, marks), self._fresh_log(knowledge, marks)
         kept: list[np.ndarray] = []
         key, pace = stream_key(self.seed), PieceSize(10**5 // mdp.horizon)
         while self.done < self.episodes and not stop.is_set():
             with pace:
                 first, last = self.done, min(self.episodes, self.done + pace.size)
-                self.done = family.play(mdp.model, evaluation, log, account, key, first, last)
-            if (
-                self.done < last
-            ):  # a piece that ended early says nothing of how long a larger one takes
+                self.done = knowledge.play(mdp.model, evaluation, log, account, key, first, last)
+            if self.done < last:  # its time says nothing of how long a larger piece takes
                 pace.size = max(1, self.done - first)
             if self.wants_history:
-                kept.append(log.changes[: log.counts[2]].copy())
-                log.counts[2] = 0
-        self.curves = Curves(
-            marks, mdp.scale.to_regret(account.curve), log.switches, log.deployments
-        )
-        self.policy = family.policies()[0] if family.members == 1 else family.policies()
+                kept.append(log.changes[: log.logged[0]].copy())
+                log.logged[0] = 0
+        regret = mdp.scale.to_regret(account.curve)
+        self.curves = Curves(marks, regret, log.switches, log.deployments)
+        policies = knowledge.policy().actions
+        self.policy = policies[0] if knowledge.members == 1 else policies
         self.history = History(np.concatenate(kept)) if self.wants_history else None
-        self.triggers = family.triggers()
-        self.loud_share = float(family.tables.loud[0]) / (self.episodes * mdp.horizon)
+        self.triggers = knowledge.triggers()
+        self.loud_share = knowledge.drowned / (self.episodes * mdp.horizon)
 
-    def _fresh_log(self, family: Family, marks: np.ndarray) -> Log:
-        room = max(_KEPT_CHANGES if self.wants_history else _LOGGED_CHANGES, family.rule.pace.room)
+    def _fresh_log(self, knowledge: Knowledge, marks: np.ndarray) -> Log:
+        room = _KEPT_CHANGES if self.wants_history else _LOGGED_CHANGES
+        room = max(room, knowledge.spec.timing.room)
         return Log(
             keep=self.wants_history,
-            counts=np.zeros(3, dtype=np.int64),
-            changes=np.zeros((room, 3 + family.members), dtype=np.int64),
+            logged=np.zeros(1, dtype=np.int64),
+            changes=np.zeros((room, 3 + knowledge.members), dtype=np.int64),
             checkpoints=marks,
             switches=np.zeros(len(marks), dtype=np.int64),
             deployments=np.zeros(len(marks), dtype=np.int64),

@@ -206,6 +206,35 @@ class L1Ball(_Scaled):
 
 
 @dataclass(frozen=True, kw_only=True)
+class ConfidenceIntervals(_Scaled):
+    """The most favourable law and mean reward within their intervals: Strehl, Littman 2008 (MBIE).
+
+    c scales the widths of the intervals. Visits of an (h, x, a) after the first `most_visits`, the
+    m of MBIE, are no data; by default all are.
+    """
+
+    most_visits: int | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.most_visits is not None:
+            most = whole_number("most_visits", self.most_visits)
+            object.__setattr__(self, "most_visits", most)
+
+    def data_visits(self, episodes: int) -> int:
+        """m: how many visits of an (h, x, a) can be data, at most one an episode."""
+        return min(self.most_visits or episodes, episodes)
+
+    def delta(self, *, H: int, S: int, A: int, K: int, p: float) -> float:
+        """delta_R = delta_T = p / (2 H S A m): the 2 S A m intervals of MBIE, once for each step.
+
+        Both intervals of every (h, x, a) hold after each of its visits, all at once, with
+        probability 1 - p.
+        """
+        return p / (2 * H * S * A * self.data_visits(K))
+
+
+@dataclass(frozen=True, kw_only=True)
 class Unknown:
     """No bonus, but the largest value there is until an (h, x, a) has `known` visits.
 
@@ -232,6 +261,7 @@ Bonus = (
     | BernsteinFreedman
     | MonotonicBernstein
     | L1Ball
+    | ConfidenceIntervals
     | Unknown
     | NoBonus
 )
@@ -239,7 +269,14 @@ BONUSES: dict[type, tuple[type, ...]] = {  # the bonuses that go with each estim
     QLearning: (Hoeffding, Bernstein),
     StageQLearning: (Hoeffding,),
     Advantage: (AdvantageBonus,),
-    Planning: (ChernoffHoeffding, BernsteinFreedman, MonotonicBernstein, L1Ball, Unknown),
+    Planning: (
+        ChernoffHoeffding,
+        BernsteinFreedman,
+        MonotonicBernstein,
+        L1Ball,
+        ConfidenceIntervals,
+        Unknown,
+    ),
     Posterior: (NoBonus,),
     FromCounts: (NoBonus,),
 }

@@ -18,6 +18,7 @@ from lowswitch.algorithms.parts import (
     Bonus,
     ChernoffHoeffding,
     Clip,
+    ConfidenceIntervals,
     Estimator,
     Hoeffding,
     L1Ball,
@@ -328,3 +329,21 @@ def rmax(
     scales = checked_scales(as_scales(shared.get("scales", 1.0)), unknown)
     counts = sorted({max(1, math.ceil(scale * known)) for scale in scales})
     return assemble(Planning(clip=clip, pooled=pooled), unknown, Visits(tuple(counts)), **shared)
+
+
+@recipe("mbie")
+def mbie(
+    *,
+    c: float = 1.0,
+    clip: Clip = "remaining",
+    most_visits: int | None = None,
+    schedule: AnySchedule = "every",
+    **shared: Unpack[Shared],
+) -> Algorithm:
+    """MBIE for a finite horizon: Strehl, Littman 2008; CMBIE with schedule="episodes/M".
+
+    CMBIE (Guo, Brunskill 2015) plans after every round, in which M machines play one episode each.
+    c scales the confidence intervals, and visits after the first `most_visits` are no data.
+    """
+    intervals = ConfidenceIntervals(c=c, most_visits=most_visits)
+    return assemble(Planning(clip=clip), intervals, schedule, **shared)

@@ -303,6 +303,24 @@ class Grid(Whole):
         return len(self.grid(episodes))
 
 
+@dataclass(frozen=True)
+class EveryEpisodes(Whole):
+    """All rows, after every so many episodes: the rounds of CMBIE (Guo, Brunskill 2015)."""
+
+    episodes: int
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "episodes", whole_number("episodes", self.episodes))
+
+    def grid(self, episodes: int) -> tuple[int, ...]:
+        """The multiples, the last episode too."""
+        return tuple(range(self.episodes, episodes + 1, self.episodes))
+
+    def refresh_bound(self, *, horizon: int, states: int, actions: int, episodes: int) -> float:
+        """One for every so many episodes."""
+        return episodes // self.episodes
+
+
 # ---- a budget on either --------------------------------------------------------------------------
 
 Last = Literal["usual", "greedy"]

@@ -19,6 +19,7 @@ import numpy as np
 from lowswitch.algorithms.schedules import (
     UCB2,
     Budget,
+    EveryEpisodes,
     EveryVisit,
     Grid,
     Growth,
@@ -104,6 +105,7 @@ SCHEDULES: dict[str, type] = {
     "visits": Visits,
     "whole": WholePolicy,
     "grid": Grid,
+    "episodes": EveryEpisodes,
 }
 
 

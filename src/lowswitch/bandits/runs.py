@@ -132,7 +132,7 @@ def simulate(
     default the machine's cores; Thompson sampling draws from a stream of its own. progress: on a
     terminal by default.
     """
-    from lowswitch.kernels import core as kernels
+    from lowswitch.kernels.bandits import play_bandits
 
     if not isinstance(algorithm, BanditAlgorithm):
         raise ValueError(
@@ -148,9 +148,9 @@ def simulate(
     edges = np.linspace(0, runs, min(runs, workers * _BLOCKS_PER_THREAD) + 1).astype(int).tolist()
     blocks = [_Block(bandit, tables, first, last) for first, last in itertools.pairwise(edges)]
     with Progress(runs * pulls, unit="pulls", show=progress, label=str(algorithm)) as bar:
-        if needs_loading(kernels.play_bandits):
+        if needs_loading(play_bandits):
             bar.note(LOADING)
-        kernels.play_bandits(bandit, tables, 0, 0, 0, 0)  # compiles
+        play_bandits(bandit, tables, 0, 0, 0, 0)  # compiles
         bar.start()
         begin = time.perf_counter()
         run_all(
@@ -172,15 +172,22 @@ def simulate(
 
 def compile_bandit(algorithm: BanditAlgorithm, means: np.ndarray, pulls: int) -> Bandit:
     """The problem and the algorithm's numbers for so many pulls."""
-    from lowswitch.kernels import core as kernels
+    from lowswitch.kernels.bandits import (
+        BASE,
+        BATCHED_THOMPSON,
+        EXPLORE_THEN_COMMIT,
+        LOG_LOG,
+        UCB1,
+        UCB2,
+    )
 
     kinds = {
-        "ucb1": kernels.UCB1,
-        "ucb2": kernels.UCB2,
-        "base": kernels.BASE,
-        "explore-then-commit": kernels.EXPLORE_THEN_COMMIT,
-        "log-log": kernels.LOG_LOG,
-        "batched-thompson": kernels.BATCHED_THOMPSON,
+        "ucb1": UCB1,
+        "ucb2": UCB2,
+        "base": BASE,
+        "explore-then-commit": EXPLORE_THEN_COMMIT,
+        "log-log": LOG_LOG,
+        "batched-thompson": BATCHED_THOMPSON,
     }
     triggers = algorithm.triggers(pulls)
     return Bandit(
@@ -227,13 +234,13 @@ class _Block:
         self.played = 0  # pulls of all its runs
 
     def play(self, stop: threading.Event) -> None:
-        from lowswitch.kernels import core as kernels
+        from lowswitch.kernels.bandits import play_bandits
 
         runs, done, pulls = self.last - self.first, 0, int(self.bandit.checkpoints[-1])
         pace = PieceSize(10**5 // runs)
         while done < pulls and not stop.is_set():
             with pace:
                 until = min(pulls, done + pace.size)
-                kernels.play_bandits(self.bandit, self.tables, self.first, self.last, done, until)
+                play_bandits(self.bandit, self.tables, self.first, self.last, done, until)
             done = until
             self.played = done * runs

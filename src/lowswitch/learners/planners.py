@@ -1,99 +1,98 @@
-"""Planners: counts of everything seen, and backward induction on them, optimistic or on samples of
-a posterior.
-"""
+"""Planners: counts of everything seen, and backward induction on them or on posterior samples."""
 
 from __future__ import annotations
 
 import math
 import os
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
+from lowswitch.algorithms.own import Counts, FromCounts
 from lowswitch.algorithms.parts import (
     Algorithm,
     BernsteinFreedman,
     ChernoffHoeffding,
-    Counts,
+    ConfidenceIntervals,
     Estimator,
-    FromCounts,
     L1Ball,
     MonotonicBernstein,
-    NoBonus,
     Planning,
     Posterior,
     Unknown,
 )
-from lowswitch.kernels.arrays import PLANNED, RECORD, SUCCESSOR, PlanRule, PlanTables
-from lowswitch.kernels.streams import MEMBERS, SAMPLES, learner_stream
-from lowswitch.learners import Size
-from lowswitch.learners.proposing import Proposing
-from lowswitch.learners.schedule import compile_pace, compile_triggers, first_due
+from lowswitch.kernels.arrays import NEVER, PLANNED, RECORD, SUCCESSOR, PlanSpec, PlanTables
+from lowswitch.learners.knowledge import Knowledge, ProblemSize, fresh_clock
+from lowswitch.learners.mixtures import deployed_mixture, learner_keys
+from lowswitch.learners.schedule import first_due, timing_of, triggers_of
+from lowswitch.policy import TablePolicy
 
 _MOST_DRAWS = 10**10  # of gamma variates, about two minutes
 
 
-class Planner(Proposing):
-    """The learners of `note_visit` and `plan_proposal`, and those that plan in Python."""
+class PlannerKnowledge(Knowledge):
+    """The learners of `note_visit` and `plan_all`, and those that plan in Python."""
 
     tables: PlanTables
 
-    def __init__(self, estimator: Estimator, rule: PlanRule, allowed: np.ndarray) -> None:
-        self.estimator, self.rule, self.allowed, self.members = (
-            estimator,
-            rule,
-            allowed,
-            rule.members,
-        )
+    def __init__(self, estimator: Estimator, spec: PlanSpec, allowed: np.ndarray) -> None:
+        self.estimator, self.spec, self.allowed = estimator, spec, allowed
+        self.members = spec.members
 
     @classmethod
-    def of(cls, algorithm: Algorithm, size: Size, allowed: np.ndarray) -> Planner:
-        rule = compile_plan_rule(algorithm, size, allowed)
-        require_feasible(rule)
-        return cls(algorithm.estimator, rule, allowed)
+    def of(cls, algorithm: Algorithm, size: ProblemSize, allowed: np.ndarray) -> Self:
+        spec = plan_spec(algorithm, size, allowed)
+        require_feasible(spec)
+        return cls(algorithm.estimator, spec, allowed)
 
-    def fresh(self, seed: int) -> Planner:
-        other = type(self)(self.estimator, self.rule, self.allowed)
-        other.tables = fresh_plan_tables(self.rule, self.allowed, seed)
+    def fresh(self, seed: int) -> Self:
+        other = type(self)(self.estimator, self.spec, self.allowed)
+        other.tables = fresh_plan_tables(self.spec, self.allowed, seed)
         return other
 
-    def _make_room(self) -> None:
+    def make_room(self) -> None:
         """Let the pool grow by half where it might not hold the successors of an episode more."""
-        pool, used, spare = self.tables.pool, int(self.tables.clock[4]), self.rule.spare
-        if used + spare > len(pool):
-            larger = max(used + spare, len(pool) * 3 // 2)
-            require_memory(
-                larger * SUCCESSOR.itemsize,
-                f"the {used:,} successors counted so far and those of the next episodes",
-            )
+        pool, used = self.tables.pool, int(self.tables.clock[0]["pool"])
+        need = used + self.spec.spare
+        if need > len(pool):
+            larger = max(need, len(pool) * 3 // 2)
+            what = f"the {used:,} successors counted so far and those of the next episodes"
+            require_memory(larger * SUCCESSOR.itemsize, what)
             grown = np.zeros(larger, dtype=SUCCESSOR)
             grown[:used] = pool[:used]
             self.tables = self.tables._replace(pool=grown)
 
-    def _propose(self, episodes: int) -> None:
+    @property
+    def stops_midway(self) -> bool:
+        return True
+
+    def plan(self, episodes: int) -> None:
         if not isinstance(self.estimator, FromCounts):
             raise TypeError(f"{self.estimator!r} plans in compiled code")
         policies = self.estimator.plan(self._counts(episodes))
-        self.tables.proposal[:] = checked_policies(policies, self.members, self.allowed).reshape(-1)
+        wanted = checked_policies(policies, self.members, self.allowed)
+        self.tables.wanted[:] = wanted.reshape(-1)
 
     def _counts(self, episodes: int) -> Counts:
-        """What was seen, for a planner of one's own."""
-        from lowswitch.kernels import core as kernels
+        """What was seen, for a planner of the user's own."""
+        from lowswitch.kernels.counts import spread_successors
+        from lowswitch.kernels.schedule import is_last
 
         H, S, A = self.allowed.shape
         records, clock = self.tables.records.reshape(H, S, A), self.tables.clock
         successors = np.zeros((H * S * A, S), dtype=np.int64)
-        kernels.spread_successors(self.rule, self.tables, successors)
+        spread_successors(self.spec, self.tables, successors)
+        stream = int(self.tables.keys[0]["samples"])
         return Counts(
             visits=records["n"].copy(),
             rewards=records["total"].copy(),
             squares=records["squares"].copy(),
             successors=successors.reshape(H, S, A, S),
             allowed=_read_only(self.allowed),
-            deployed=self.policies(),
+            deployed=self.policy().actions,
             episodes=episodes,
-            last=bool(kernels.is_last(self.rule.pace, clock)),
-            generator=np.random.default_rng([int(self.tables.keys[0]), int(clock[3])]),
+            last=bool(is_last(self.spec, self.tables)),
+            generator=np.random.default_rng([stream, int(clock[0]["refreshes"])]),
         )
 
     def restore(self, arrays: dict[str, np.ndarray]) -> None:
@@ -102,11 +101,12 @@ class Planner(Proposing):
             self.tables = self.tables._replace(pool=pool.copy())
         super().restore(arrays)
         records = np.concatenate([self.tables.records, self.tables.fresh])
-        if not (
-            0 <= self.tables.clock[4] <= len(pool)
-            and (records["start"] + records["room"] <= len(pool)).all()
-        ):
+        used, ends = int(self.tables.clock[0]["pool"]), records["start"] + records["room"]
+        if not (0 <= used <= len(pool) and (ends <= len(pool)).all()):
             raise ValueError("its successors lie outside their pool")
+
+    def policy(self) -> TablePolicy:
+        return deployed_mixture(self)
 
     def q(self) -> np.ndarray:
         H, S, A = self.allowed.shape
@@ -117,16 +117,16 @@ class Planner(Proposing):
         return self.tables.values[: (H + 1) * S].reshape(H + 1, S).copy()
 
     def visits(self) -> np.ndarray:
-        return self.tables.visits.reshape(self.rule.H, self.rule.S, self.rule.A).copy()
+        return self.tables.visits.reshape(self.allowed.shape).copy()
 
     def triggers(self) -> int:
         """How many plans were made."""
-        return int(self.tables.clock[3])
+        return int(self.tables.clock[0]["refreshes"])
 
 
-def compile_plan_rule(algorithm: Algorithm, size: Size, allowed: np.ndarray) -> PlanRule:
+def plan_spec(algorithm: Algorithm, size: ProblemSize, allowed: np.ndarray) -> PlanSpec:
     """The algorithm's numbers for one problem size."""
-    from lowswitch.kernels import core as kernels
+    from lowswitch.kernels import counts
 
     H, S, A, K = size
     estimator, bonus = algorithm.estimator, algorithm.bonus
@@ -135,23 +135,15 @@ def compile_plan_rule(algorithm: Algorithm, size: Size, allowed: np.ndarray) -> 
     pooled = not isinstance(estimator, FromCounts) and estimator.pooled
     if pooled and K * H >= 2**31:
         raise ValueError(
-            f"pooled counts hold fewer than {2**31:,} steps, not {K:,} episodes of {H}; leave"
-            " pooled out or play fewer episodes"
+            f"pooled counts hold fewer than {2**31:,} steps, not {K:,} episodes of {H}; "
+            "leave pooled out or play fewer episodes"
         )
-    kinds = {
-        ChernoffHoeffding: (kernels.CHERNOFF, math.log(5 * S * A * K * H / algorithm.p)),
-        BernsteinFreedman: (kernels.FREEDMAN, math.log(5 * S * A * K * H / algorithm.p)),
-        MonotonicBernstein: (kernels.MONOTONIC, math.log(200 * S * A * H**2 * K**2 / algorithm.p)),
-        L1Ball: (kernels.L1_BALL, math.log(2 * S * A * K * H / algorithm.p)),
-        Unknown: (kernels.UNKNOWN, 0.0),
-        NoBonus: (kernels.SAMPLED if isinstance(estimator, Posterior) else kernels.OWN, 0.0),
-    }
-    kind, log = next(values for part, values in kinds.items() if isinstance(bonus, part))
+    kind, log, law_log = _kind_and_logs(algorithm, size)
+    intervals = bonus if isinstance(bonus, ConfidenceIntervals) else None
     planning = estimator if isinstance(estimator, Planning) else Planning(clip="remaining")
-    every_until, later = compile_triggers(
-        algorithm.schedule, horizon=H, limit=K * H if pooled else K
-    )
-    return PlanRule(
+    limit = K * H if pooled else K
+    every_until, later = triggers_of(algorithm.schedule, horizon=H, limit=limit)
+    return PlanSpec(
         H=H,
         S=S,
         A=A,
@@ -159,73 +151,100 @@ def compile_plan_rule(algorithm: Algorithm, size: Size, allowed: np.ndarray) -> 
         allowed=allowed.reshape(-1),
         caps=planning.caps(H),
         kind=kind,
-        data={"current": kernels.CURRENT, "all": kernels.ALL, "newest": kernels.NEWEST}[
-            planning.data
-        ],
+        data=getattr(counts, planning.data.upper()),
         monotone=planning.monotone,
         c=float(getattr(bonus, "c", 1.0)),
         log=log,
-        law_log=math.log(2 * A * K * H / algorithm.p),
+        law_log=law_log,
         known=bonus.known if isinstance(bonus, Unknown) else 0,
+        most_visits=intervals.data_visits(K) if intervals else NEVER,
         prior=estimator.prior if isinstance(estimator, Posterior) else 0.0,
-        told=isinstance(estimator, Posterior) and estimator.rewards == "mean",
+        rewards_known=isinstance(estimator, Posterior) and estimator.rewards == "mean",
         members=algorithm.members,
         scales=np.array(algorithm.scales),
         spare=H * S if planning.data == "current" else 2 * H * S,
         every_until=every_until,
         later=later,
-        pace=compile_pace(algorithm.schedule, horizon=H, states=S, episodes=K, replans=True),
+        timing=timing_of(algorithm.schedule, size, replans=True),
     )
 
 
-def fresh_plan_tables(rule: PlanRule, allowed: np.ndarray, seed: int) -> PlanTables:
+def _kind_and_logs(algorithm: Algorithm, size: ProblemSize) -> tuple[int, float, float]:
+    """How a planner explores, and the logarithms in its bonus: of the reward, and of the law."""
+    from lowswitch.kernels import planning
+
+    H, S, A, K = size
+    bonus, p = algorithm.bonus, algorithm.p
+    kinds: dict[type, tuple[int, float]] = {
+        ChernoffHoeffding: (planning.CHERNOFF, 5 * S * A * K * H),
+        BernsteinFreedman: (planning.FREEDMAN, 5 * S * A * K * H),
+        MonotonicBernstein: (planning.MONOTONIC, 200 * S * A * H**2 * K**2),
+        L1Ball: (planning.L1_BALL, 2 * S * A * K * H),
+    }
+    for part, (kind, events) in kinds.items():
+        if isinstance(bonus, part):
+            return kind, math.log(events / p), math.log(2 * A * K * H / p)
+    if isinstance(bonus, ConfidenceIntervals):
+        delta = bonus.delta(H=H, S=S, A=A, K=K, p=p)
+        return planning.INTERVALS, math.log(2 / delta), interval_log(S, delta)
+    if isinstance(bonus, Unknown):
+        return planning.UNKNOWN, 0.0, 0.0
+    sampled = isinstance(algorithm.estimator, Posterior)
+    return planning.SAMPLED if sampled else planning.OWN, 0.0, 0.0
+
+
+def interval_log(S: int, delta: float) -> float:
+    """ln(2^S - 2) - ln delta_T: Strehl and Littman 2008, section 3; 0 if there is one state."""
+    if S == 1:
+        return 0.0
+    return S * math.log(2) + math.log1p(-(2.0 ** (1 - S))) - math.log(delta)
+
+
+def fresh_plan_tables(spec: PlanSpec, allowed: np.ndarray, seed: int) -> PlanTables:
     """Nothing counted, optimism everywhere, and the lowest allowed action deployed by every member.
 
     Planners in Python have no estimates, and NaN for them.
     """
-    from lowswitch.kernels import core as kernels
+    from lowswitch.kernels.counts import CURRENT
+    from lowswitch.kernels.planning import OWN
 
-    entries, cells = rule.H * rule.S * rule.A, (rule.H if rule.stride else 1) * rule.S * rule.A
-    late = cells if rule.data != kernels.CURRENT else 0
-    policies = rule.members * rule.H * rule.S
-    need = (
-        entries * (9 + 8 * rule.members)
-        + cells * (PLANNED.itemsize + RECORD.itemsize + 1)
-        + late * RECORD.itemsize
-        + policies * 24
-    )
-    require_memory(
-        need + rule.spare * SUCCESSOR.itemsize,
-        f"counts of H = {rule.H}, S = {rule.S}, A = {rule.A}",
-    )
-    caps = np.broadcast_to(rule.caps[:, None, None], allowed.shape)
+    entries = spec.H * spec.S * spec.A
+    cells = entries if spec.stride else spec.S * spec.A
+    late = cells if spec.data != CURRENT else 0
+    _require_room(spec, entries, cells, late)
+    caps = np.broadcast_to(spec.caps[:, None, None], allowed.shape)
     planned = np.zeros(cells, dtype=PLANNED)
-    planned["due"] = first_due(rule.every_until, rule.later, rule.pace)
-    hope = np.full_like(caps, np.nan) if rule.kind == kernels.OWN else caps
-    values = np.append(hope[..., 0].reshape(-1), np.zeros(rule.S))
-    policy = np.tile(allowed.argmax(axis=-1).reshape(-1), rule.members)
+    planned["due"] = first_due(spec.every_until, spec.later, spec.timing)
+    hope = np.full_like(caps, np.nan) if spec.kind == OWN else caps
+    values = np.append(hope[..., 0].reshape(-1), np.zeros(spec.S))
+    policy = np.tile(allowed.argmax(axis=-1).reshape(-1), spec.members)
     return PlanTables(
         policy=policy,
-        q=np.tile(np.where(allowed, hope, -np.inf).reshape(-1), rule.members),
-        values=np.tile(values, rule.members),
+        wanted=policy.copy(),
+        q=np.tile(np.where(allowed, hope, -np.inf).reshape(-1), spec.members),
+        values=np.tile(values, spec.members),
         visits=np.zeros(entries, dtype=np.int64),
         drowned=np.zeros(entries, dtype=bool),
         cells=planned,
         records=np.zeros(cells, dtype=RECORD),
         fresh=np.zeros(late, dtype=RECORD),
         dirty=np.zeros(cells, dtype=bool),
-        pool=np.zeros(rule.spare, dtype=SUCCESSOR),
-        loud=np.zeros(1, dtype=np.int64),
-        clock=np.zeros(6, dtype=np.int64),
-        keys=np.array(
-            [learner_stream(seed, SAMPLES), learner_stream(seed, MEMBERS)], dtype=np.uint64
-        ),
+        pool=np.zeros(spec.spare, dtype=SUCCESSOR),
+        clock=fresh_clock(),
+        keys=learner_keys(seed),
         counter=np.zeros(1, dtype=np.uint64),
-        proposal=policy.copy(),
-        order=np.arange(rule.S),
-        scratch=np.zeros(rule.S),
-        tally=np.zeros(rule.A, dtype=np.int64),
+        order=np.arange(spec.S),
+        scratch=np.zeros(spec.S),
+        tally=np.zeros(spec.A, dtype=np.int64),
     )
+
+
+def _require_room(spec: PlanSpec, entries: int, cells: int, late: int) -> None:
+    """Say before they are allocated that the tables do not fit."""
+    each = PLANNED.itemsize + RECORD.itemsize + 1
+    counted = cells * each + late * RECORD.itemsize + spec.spare * SUCCESSOR.itemsize
+    planned = entries * (9 + 8 * spec.members) + spec.members * spec.H * spec.S * 24
+    require_memory(counted + planned, f"counts of H = {spec.H}, S = {spec.S}, A = {spec.A}")
 
 
 def _read_only(array: np.ndarray) -> np.ndarray:
@@ -234,64 +253,53 @@ def _read_only(array: np.ndarray) -> np.ndarray:
     return view
 
 
-def checked_policies(
-    policies: Any, members: int, allowed: np.ndarray
-) -> np.ndarray:  # [members, H, S]
-    """What a planner of one's own gave, or an error."""
+def checked_policies(policies: Any, members: int, allowed: np.ndarray) -> np.ndarray:
+    """What a planner of the user's own gave, [members, H, S], or an error."""
     H, S, _ = allowed.shape
     actions = np.asarray(policies)
     if members == 1 and actions.shape == (H, S):
         actions = actions[None]
     if actions.shape != (members, H, S) or not np.issubdtype(actions.dtype, np.integer):
         kind = f"{actions.dtype} of {np.shape(policies)}"
-        raise ValueError(
-            "plan must give a whole number for each of"
-            f" {(H, S) if members == 1 else (members, H, S)} rows, not {kind}"
-        )
+        shape = (H, S) if members == 1 else (members, H, S)
+        raise ValueError(f"plan must give a whole number for each of {shape} rows, not {kind}")
     known = (actions >= 0) & (actions < allowed.shape[2])
-    wrong = np.argwhere(
-        ~known | ~allowed[np.arange(H)[:, None], np.arange(S), np.where(known, actions, 0)]
-    )
+    within = np.where(known, actions, 0)
+    wrong = np.argwhere(~known | ~allowed[np.arange(H)[:, None], np.arange(S), within])
     if len(wrong):
         m, h, x = wrong[0]
         raise ValueError(
-            f"plan gives action {actions[m, h, x]} at step {h} in state {x}, which is not allowed;"
-            " see counts.allowed"
+            f"plan gives action {actions[m, h, x]} at step {h} in state {x}, which is not allowed; "
+            "see counts.allowed"
         )
     return actions
 
 
-def require_feasible(rule: PlanRule) -> None:
-    """Say before it begins that a plan cannot be made: it would not fit, or take minutes in which
-    nothing can interrupt it.
-    """
-    from lowswitch.kernels import core as kernels
+def require_feasible(spec: PlanSpec) -> None:
+    """Say before it begins that a plan would not fit, or take minutes that nothing interrupts."""
+    from lowswitch.kernels.planning import OWN, SAMPLED
 
-    H, S, A = rule.H, rule.S, rule.A
-    if rule.kind == kernels.OWN:
-        require_memory(
-            H * S * A * S * 8,
-            f"the transitions of H = {H}, S = {S}, A = {A} in one table, which plan is given,",
-        )
-    draws = rule.members * H * S * A * S
-    if rule.kind == kernels.SAMPLED and draws > _MOST_DRAWS:
+    H, S, A = spec.H, spec.S, spec.A
+    if spec.kind == OWN:
+        what = f"the transitions of H = {H}, S = {S}, A = {A} in one table, which plan is given,"
+        require_memory(H * S * A * S * 8, what)
+    draws = spec.members * H * S * A * S
+    if spec.kind == SAMPLED and draws > _MOST_DRAWS:
         raise ValueError(
-            f"{rule.members} samples of a posterior with H = {H}, S = {S}, A = {A} are {draws:,}"
-            f" draws for each deployment, and more than {_MOST_DRAWS:,} take too long; use fewer"
-            " members or states, or another planner"
+            f"{spec.members} samples of a posterior with H = {H}, S = {S}, A = {A} are {draws:,} "
+            f"draws for each deployment, and more than {_MOST_DRAWS:,} take too long; "
+            "use fewer members or states, or another planner"
         )
 
 
 def require_memory(need: int, what: str) -> None:
     """Say before it is allocated that something does not fit."""
-    have = (
-        os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-        if hasattr(os, "sysconf")
-        else 2**63
-    )
+    have = 2**63
+    if hasattr(os, "sysconf"):
+        have = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     if need > have:
         raise ValueError(
-            f"{what} need {need / 2**30:,.1f} GiB, and this machine has {have / 2**30:,.1f}; use a"
-            " smaller problem or a Q-learner, or of the library's planners pooled=True where all"
-            " steps are alike"
+            f"{what} need {need / 2**30:,.1f} GiB, and this machine has {have / 2**30:,.1f}; "
+            "use a smaller problem or a Q-learner, or of the library's planners pooled=True where "
+            "all steps are alike"
         )

@@ -1,8 +1,8 @@
-"""Stage-based Q-learning: an estimate changes at the end of a stage of its (h, x, a) only, and so
-does its row.
-"""
+"""Stage-based Q-learning: an estimate, and so its row, changes only when a stage of it ends."""
 
 from __future__ import annotations
+
+from typing import Self
 
 import numpy as np
 
@@ -13,24 +13,27 @@ from lowswitch.algorithms.parts import (
     Hoeffding,
     StageQLearning,
 )
-from lowswitch.kernels.arrays import STAGE_CELL, STAGE_ROW, StageRule, StageTables
-from lowswitch.learners import Size
-from lowswitch.learners.rows import Rows, fresh_rows
-from lowswitch.learners.schedule import compile_pace, compile_triggers
+from lowswitch.kernels.arrays import STAGE_CELL, STAGE_ROW, StageSpec, StageTables
+from lowswitch.learners.knowledge import ProblemSize, fresh_clock
+from lowswitch.learners.rows import RowKnowledge, fresh_rows
+from lowswitch.learners.schedule import timing_of, triggers_of
 
 
-class StagedRows(Rows):
+class StageKnowledge(RowKnowledge):
     """The learners of `digest_stage`."""
 
     @classmethod
-    def of(cls, algorithm: Algorithm, size: Size, allowed: np.ndarray) -> StagedRows:
-        return cls(compile_stage_rule(algorithm, size), allowed)
+    def of(cls, algorithm: Algorithm, size: ProblemSize, allowed: np.ndarray) -> Self:
+        return cls(stage_spec(algorithm, size), allowed)
 
     def _fresh_tables(self) -> StageTables:
-        return fresh_stage_tables(self.rule, self.allowed)
+        """Optimism everywhere, the lowest allowed action deployed, and H for reference."""
+        rows, cells = fresh_rows(self.spec, self.allowed, STAGE_ROW, STAGE_CELL)
+        rows["reference"][: self.spec.H * self.spec.S] = self.spec.H
+        return StageTables(rows, cells, fresh_clock())
 
 
-def compile_stage_rule(algorithm: Algorithm, size: Size) -> StageRule:
+def stage_spec(algorithm: Algorithm, size: ProblemSize) -> StageSpec:
     """The algorithm's numbers for one problem size."""
     estimator, bonus = algorithm.estimator, algorithm.bonus
     if not (
@@ -39,8 +42,8 @@ def compile_stage_rule(algorithm: Algorithm, size: Size) -> StageRule:
     ):
         raise ValueError(f"{algorithm} is no stage-based learner")
     H, S, A, K = size
-    every_until, later = compile_triggers(algorithm.schedule, horizon=H, limit=K)
-    return StageRule(
+    every_until, later = triggers_of(algorithm.schedule, horizon=H, limit=K)
+    return StageSpec(
         H=H,
         S=S,
         A=A,
@@ -50,14 +53,5 @@ def compile_stage_rule(algorithm: Algorithm, size: Size) -> StageRule:
         reference=estimator.reference if isinstance(estimator, Advantage) else -1,
         every_until=every_until,
         later=later,
-        pace=compile_pace(algorithm.schedule, horizon=H, states=S, episodes=K, replans=False),
-    )
-
-
-def fresh_stage_tables(rule: StageRule, allowed: np.ndarray) -> StageTables:
-    """Optimism everywhere, the lowest allowed action deployed, and H for reference."""
-    rows, cells = fresh_rows(rule, allowed, STAGE_ROW, STAGE_CELL)
-    rows["reference"][: rule.H * rule.S] = rule.H
-    return StageTables(
-        rows, cells, loud=np.zeros(1, dtype=np.int64), clock=np.zeros(4, dtype=np.int64)
+        timing=timing_of(algorithm.schedule, size, replans=False),
     )

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from lowswitch.learners import Family
 from lowswitch.machines.fleets import OpenFleet, machine_of
 from lowswitch.machines.sources import PlayError, Trajectories
+from lowswitch.policy import TablePolicy
 
 
 class MixturePlay:
@@ -16,11 +16,11 @@ class MixturePlay:
     that plays in a round, with the rows in which it differs from the policy of the call before.
     """
 
-    def __init__(self, fleet: OpenFleet, family: Family, mixture: np.ndarray) -> None:
-        """A fleet that was opened with the first member of a mixture [members, H, S]."""
-        self.fleet, self.family = fleet, family
-        self.mixture = mixture.copy()  # [members, H, S]
-        self.known = mixture[0].copy()  # [H, S]  the policy that the fleet has
+    def __init__(self, fleet: OpenFleet, deployed: TablePolicy) -> None:
+        """A fleet that was opened with the first member of what is deployed."""
+        self.fleet, self.deployed = fleet, deployed
+        self.mixture = deployed.actions.copy()  # [members, H, S]
+        self.known = self.mixture[0].copy()  # [H, S]  the policy that the fleet has
         self.alike = _alike(self.mixture)
 
     def play(self, changes: np.ndarray, episodes: np.ndarray) -> Trajectories:
@@ -29,7 +29,7 @@ class MixturePlay:
             steps, states, *actions = changes.T
             self.mixture[:, steps, states] = actions
             self.alike = _alike(self.mixture)
-        members = self.alike[self.family.drawn(episodes)]
+        members = self.alike[self.deployed.member_for(episodes)]
         played = Trajectories.empty(len(episodes), self.mixture.shape[1])
         for member in np.unique(members):
             places = np.flatnonzero(members == member)

@@ -23,14 +23,13 @@ from lowswitch.checks import is_number, require_count, require_seed, require_wor
 from lowswitch.history import require_starts
 from lowswitch.kernels.streams import stream_key
 from lowswitch.learner import warn_if_loud
+from lowswitch.machines.checkpoints import load_state, save_state
 from lowswitch.machines.fleets import Fleet, InProcess, OpenFleet
 from lowswitch.machines.gather import gather
 from lowswitch.machines.mixtures import MixturePlay
 from lowswitch.machines.results import ConcurrentRun
 from lowswitch.machines.sources import Tabular, Trajectories, source_of
-from lowswitch.machines.state import Plan, State, Stop, fresh_state, load_state, save_state
-from lowswitch.machines.told import learn_round
-from lowswitch.problems.mdp import TabularMDP
+from lowswitch.machines.state import Setting, State, Stop, fresh_state
 from lowswitch.progress import LOADING, PieceSize, Progress, needs_loading
 
 RoundRule = Literal["trigger", "switch", "speculate"]
@@ -72,8 +71,8 @@ def run(
     For a simulated source the policy history is that of the sequential run, whatever the machines,
     the rule and the fleet are.
     """
-    plan = _checked_plan(source, algorithm, episodes, machines, rule, seed, regret)
-    stop = _checked_stop(stop, plan)
+    setting = _checked_setting(source, algorithm, episodes, machines, rule, seed, regret)
+    stop = _checked_stop(stop, setting)
     fleet = InProcess() if fleet is None else fleet
     if isinstance(fleet, type) or not hasattr(fleet, "open"):
         raise ValueError(
@@ -84,24 +83,24 @@ def run(
         raise ValueError(f"save_every must be a number of seconds, 0 or more, not {save_every!r}")
     if checkpoint is not None:
         storage.require_writable(checkpoint)
-        plan.facts()  # which fails here, and not after hours, if it cannot be saved
-    label = f"{plan.algorithm}  {plan.machines} machines"
-    with Progress(plan.episodes, unit="episodes", show=progress, label=label) as bar:
-        from lowswitch.kernels import core as kernels
+        setting.facts()  # which fails here, and not after hours, if it cannot be saved
+    label = f"{setting.algorithm}  {setting.machines} machines"
+    with Progress(setting.episodes, unit="episodes", show=progress, label=label) as bar:
+        from lowswitch.kernels.rounds import next_episodes, play_rounds
 
-        if needs_loading(kernels.play_rounds) and needs_loading(kernels.plan_round):
+        if needs_loading(play_rounds) and needs_loading(next_episodes):
             bar.note(LOADING)
         if checkpoint is not None and Path(checkpoint).exists():
-            state = load_state(checkpoint, plan, stop)
+            state = load_state(checkpoint, setting, stop)
         else:
-            state = fresh_state(plan, stop)
-        reason = _Driver(plan, stop, state, checkpoint, save_every, bar).drive(fleet)
-    result = gather(plan, state, reason)
+            state = fresh_state(setting, stop)
+        reason = _Driver(setting, stop, state, checkpoint, save_every, bar).drive(fleet)
+    result = gather(setting, state, reason)
     warn_if_loud(float(result.loud_share.mean()), algorithm)
     return result
 
 
-def _checked_plan(
+def _checked_setting(
     source: Any,
     algorithm: Algorithm,
     episodes: int,
@@ -109,7 +108,7 @@ def _checked_plan(
     rule: str,
     seed: int,
     regret: bool,
-) -> Plan:
+) -> Setting:
     given = source_of(source)
     require_word("rule", rule, get_args(RoundRule))
     if rule == "speculate" and not given.replayable:
@@ -119,7 +118,7 @@ def _checked_plan(
             ' use rule "switch", or System(..., replayable=True) if an episode is a function of its'
             " number and the policy"
         )
-    plan = Plan(
+    setting = Setting(
         source=given,
         algorithm=require_algorithm(algorithm),
         episodes=require_count("episodes", episodes),
@@ -129,20 +128,20 @@ def _checked_plan(
         regret=bool(regret),
     )
     if isinstance(given, Tabular):
-        require_starts(given.mdp, plan.episodes)
-    return plan
+        require_starts(given.mdp, setting.episodes)
+    return setting
 
 
-def _checked_stop(stop: Stop | None, plan: Plan) -> Stop:
+def _checked_stop(stop: Stop | None, setting: Setting) -> Stop:
     if stop is None:
         return Stop()
     if not isinstance(stop, Stop):
         raise ValueError(
             f"stop must be a lowswitch.concurrent.Stop such as Stop(policy=0.1), not {stop!r}"
         )
-    source = plan.source
+    source = setting.source
     if stop.looks_at_values and not (
-        isinstance(source, Tabular) and plan.regret and not len(source.mdp.start_sequence)
+        isinstance(source, Tabular) and setting.regret and not len(source.mdp.start_sequence)
     ):
         raise ValueError(
             "stop: policy and mixture need exact values: a TabularMDP with a start law, and"
@@ -156,24 +155,24 @@ class _Driver:
 
     def __init__(
         self,
-        plan: Plan,
+        setting: Setting,
         stop: Stop,
         state: State,
         checkpoint: str | os.PathLike[str] | None,
         save_every: float,
         bar: Progress,
     ) -> None:
-        self.plan, self.stop, self.state, self.bar = plan, stop, state, bar
+        self.setting, self.stop, self.state, self.bar = setting, stop, state, bar
         self.checkpoint, self.save_every = checkpoint, save_every
         self.begin = self.saved = self.drawn = time.perf_counter()
         self.saved_at = -1  # the round after which the checkpoint was last written
 
     def drive(self, fleet: Fleet) -> str:
         """Play to the end, and return what ended the run."""
-        source, here = self.plan.source, isinstance(fleet, InProcess)
+        source, here = self.setting.source, isinstance(fleet, InProcess)
         try:
-            if self.state.compiled and here and isinstance(source, Tabular):
-                self._play_here(source.mdp)
+            if here and isinstance(source, Tabular):
+                self._play_here()
             else:
                 self._play_with(fleet)
         except BaseException as error:
@@ -204,90 +203,66 @@ class _Driver:
                 f"the last checkpoint was not written: {failure}", RuntimeWarning, stacklevel=4
             )
 
-    def _play_here(self, mdp: TabularMDP) -> None:
+    def _play_here(self) -> None:
         """Tables in this process: whole stretches of rounds are compiled."""
-        from lowswitch.kernels import core as kernels
-
-        state = self.state
-        pace = PieceSize(10**5 // (self.plan.machines * self.plan.source.horizon))
-        policy, episodes = state.policy(), self._room_for_a_round()
-        key = stream_key(self.plan.seed)
-
-        def play(most: int) -> None:
-            state.make_room()
-            learning = (
-                state.rule,
-                state.tables,
-                mdp.model,
-                state.evaluation,
-                state.log,
-                state.account,
-                state.window,
-                state.rounds,
-            )
-            kernels.play_rounds(*learning, policy, key, episodes, most)
-
+        setting, state = self.setting, self.state
+        stretch = PieceSize(10**5 // (setting.machines * setting.source.horizon))
+        key, episodes = stream_key(setting.seed), self._room_for_a_round()
+        one_by_one = self.checkpoint is not None and self.save_every == 0
         with self._timed("start"):
-            play(0)  # compiles
-        self.bar.start(state.told)
+            state.play(key, episodes, 0)  # compiles
+        self.bar.start(state.learned)
         while not self._ended():
-            left = (
-                2**31
-                if self.stop.rounds is None
-                else self.stop.rounds - int(state.rounds.counts[0])
-            )
-            with self._timed("play"), pace:
-                play(
-                    1
-                    if self.checkpoint is not None and self.save_every == 0
-                    else min(pace.size, left)
-                )
+            most, before = 1 if one_by_one else stretch.size, state.played_rounds
+            if self.stop.rounds is not None:
+                most = min(most, self.stop.rounds - before)
+            with self._timed("play"), stretch:
+                state.play(key, episodes, most)
+            played = state.played_rounds - before
+            if played < most:  # its time says nothing of how long a longer stretch takes
+                stretch.size = max(1, played)
             self._look_up()
 
     def _play_with(self, fleet: Fleet) -> None:
         """Call the fleet once in every round."""
         if self._ended():
             return
-        state, policy = self.state, self.state.policy()
-        mixed = state.family.members > 1
+        state, deployed = self.state, self.state.knowledge.policy()
         with self._timed("start"):
-            _compile(self.plan, self.stop)
+            _compile(self.setting, self.stop)
             if not isinstance(fleet, InProcess):
                 self.bar.note("starting the workers ...")
-            first = policy[0] if mixed else policy
-            opened = fleet.open(self.plan.source, self.plan.seed, first)
-        self.bar.start(state.told)
+            opened = fleet.open(self.setting.source, self.setting.seed, deployed.actions[0])
+        self.bar.start(state.learned)
         try:
-            play = MixturePlay(opened, state.family, policy).play if mixed else opened.play
-            self._play_rounds(opened, play, policy)
+            mixed = deployed.members > 1
+            self._play_rounds(opened, MixturePlay(opened, deployed).play if mixed else opened.play)
         finally:
             opened.close()
 
-    def _play_rounds(self, opened: OpenFleet, play: PlayRound, policy: np.ndarray) -> None:
-        state, traffic = self.state, dict(self.state.traffic)
+    def _play_rounds(self, opened: OpenFleet, play: PlayRound) -> None:
+        state, before = self.state, dict(self.state.network)
         known = len(state.changes)  # the number of row changes that the workers know
         while not self._ended():
             fresh, known = state.changes[known:, 1:], len(state.changes)
-            policy[..., fresh[:, 0], fresh[:, 1]] = fresh[:, 2:].T
-            self._round(play, policy, fresh)
-            state.traffic = {name: old + getattr(opened, name) for name, old in traffic.items()}
+            self._round(play, fresh)
+            state.network = {name: old + getattr(opened, name) for name, old in before.items()}
             self._look_up()
 
-    def _round(self, play: PlayRound, policy: np.ndarray, changes: np.ndarray) -> None:
-        from lowswitch.kernels import core as kernels
+    def _round(self, play: PlayRound, changes: np.ndarray) -> None:
+        from lowswitch.kernels.rounds import next_episodes
 
         state = self.state
-        state.make_room()
         with self._timed("learn"):
             episodes = self._room_for_a_round()
-            episodes = episodes[: kernels.plan_round(state.window, state.rounds, episodes)]
+            episodes = episodes[: next_episodes(state.window, state.rounds, episodes)]
         with self._timed("play"):
             played = play(changes, episodes)
         with self._timed("learn"):
-            _learn(state, policy, episodes, played)
+            state.learn(episodes, played)
 
     def _room_for_a_round(self) -> np.ndarray:
-        return np.zeros(min(self.plan.machines, len(self.state.window.ready)), dtype=np.int64)
+        return np.zeros(min(self.setting.machines, len(self.state.window.ready)), dtype=np.int64)
 
     def _ended(self) -> bool:
         return self._reason() != ""
@@ -295,11 +270,12 @@ class _Driver:
     def _reason(self) -> str:
         """What ends the run now; empty if it goes on."""
         state, stop = self.state, self.stop
-        if state.told >= state.last:
-            if state.told == self.plan.episodes:
+        if state.learned >= state.last:
+            if state.learned == self.setting.episodes:
                 return "episodes"
-            return "policy" if state.account.regret[1] <= state.rounds.policy_gap else "mixture"
-        if stop.rounds is not None and state.rounds.counts[0] >= stop.rounds:
+            gap = state.account.balance[0]["gap"]
+            return "policy" if gap <= state.rounds.policy_gap else "mixture"
+        if stop.rounds is not None and state.played_rounds >= stop.rounds:
             return "rounds"
         if stop.seconds is not None and time.perf_counter() - self.begin >= stop.seconds:
             return "seconds"
@@ -307,20 +283,20 @@ class _Driver:
 
     def _look_up(self) -> None:
         """Draw the progress and write the checkpoint if it is time to."""
-        now, counts = time.perf_counter(), self.state.rounds.counts
+        now, state = time.perf_counter(), self.state
         if now - self.drawn > _REDRAW_SECONDS:
-            self.drawn = now
-            note = f"  {counts[0]:,} rounds  speed-up {counts[2] / counts[0]:.1f}"
-            self.bar.update(int(counts[2]), note)
+            self.drawn, rounds = now, state.played_rounds
+            note = f"  {rounds:,} rounds  speed-up {state.learned / rounds:.1f}"
+            self.bar.update(state.learned, note)
         if self.checkpoint is not None and now - self.saved >= self.save_every:
             self._save()
 
     def _save(self) -> None:
-        if self.checkpoint is not None and self.saved_at != self.state.rounds.counts[0]:
+        if self.checkpoint is not None and self.saved_at != self.state.played_rounds:
             self.bar.note("saving the checkpoint ...")
             with self._timed("save"):
-                save_state(self.checkpoint, self.plan, self.stop, self.state)
-            self.saved, self.saved_at = time.perf_counter(), int(self.state.rounds.counts[0])
+                save_state(self.checkpoint, self.setting, self.stop, self.state)
+            self.saved, self.saved_at = time.perf_counter(), self.state.played_rounds
 
     @contextmanager
     def _timed(self, part: str) -> Iterator[None]:
@@ -331,44 +307,11 @@ class _Driver:
             self.state.seconds[part] += time.perf_counter() - begin
 
 
-def _learn(state: State, policy: np.ndarray, episodes: np.ndarray, played: Trajectories) -> None:
-    """Take in the episodes of a round, and learn as many as its rule keeps."""
-    from lowswitch.kernels import core as kernels
-
-    if not state.compiled:  # where it is, a single kernel is not interrupted
-        undo = state.undo()
-        try:
-            learn_round(state, policy, episodes, played)
-        except BaseException:  # of a planner of one's own, or an interrupt
-            undo()
-            raise
-        return
-    learning = (
-        state.rule,
-        state.tables,
-        state.model,
-        state.evaluation,
-        state.log,
-        state.account,
-        state.window,
-        state.rounds,
-    )
-    kernels.end_round(*learning, policy, episodes, played.states, played.rewards)
-
-
-def _compile(plan: Plan, stop: Stop) -> None:
+def _compile(setting: Setting, stop: Stop) -> None:
     """Load the kernels of a round, with a small state that is thrown away."""
-    from lowswitch.kernels import core as kernels
+    from lowswitch.kernels.rounds import next_episodes
 
-    state, shape = (
-        fresh_state(replace(plan, episodes=1, machines=1), stop),
-        (0, plan.source.horizon),
-    )
+    state = fresh_state(replace(setting, episodes=1, machines=1), stop)
     nobody = np.zeros(0, dtype=np.int64)
-    kernels.plan_round(state.window, state.rounds, nobody)
-    _learn(
-        state,
-        state.policy(),
-        nobody,
-        Trajectories(np.zeros(shape, dtype=np.int32), np.zeros(shape)),
-    )
+    next_episodes(state.window, state.rounds, nobody)
+    state.learn(nobody, Trajectories.empty(0, setting.source.horizon))

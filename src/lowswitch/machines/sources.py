@@ -104,10 +104,10 @@ class TabularPlayer:
         self.play(mdp.actions_allowed.argmax(axis=-1), np.zeros(0, dtype=np.int64))
 
     def play(self, policy: np.ndarray, episodes: np.ndarray) -> Trajectories:
-        from lowswitch.kernels import core as kernels
+        from lowswitch.kernels.rounds import play_out
 
         mdp, played = self.mdp, Trajectories.empty(len(episodes), self.mdp.horizon)
-        kernels.play_out(mdp.model, policy, mdp.actions, self.key, episodes, *played)
+        play_out(mdp.model, policy, mdp.actions, self.key, episodes, *played)
         return played
 
     def close(self) -> None:

@@ -1,27 +1,38 @@
-"""Where a run on many machines stands between two rounds: everything a checkpoint holds."""
+"""Where a run on many machines stands between two rounds."""
 
 from __future__ import annotations
 
 import json
-import os
-from collections.abc import Callable
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from lowswitch import storage
 from lowswitch.algorithms.parts import Algorithm
 from lowswitch.checks import is_number
 from lowswitch.history import evaluation_of, fresh_account
-from lowswitch.kernels.arrays import Account, Evaluation, Log, Model, Rounds, Rule, Window
-from lowswitch.learners import Family, Size, family_of
-from lowswitch.machines.sources import Source, Tabular
+from lowswitch.kernels.arrays import (
+    ROUND_TOTALS,
+    STAMP,
+    Account,
+    Evaluation,
+    Log,
+    Model,
+    Rounds,
+    Window,
+)
+from lowswitch.learners import Knowledge, ProblemSize, knowledge_of
+from lowswitch.machines.sources import Source, Tabular, Trajectories
 from lowswitch.problems.mdp import TabularMDP
 from lowswitch.simulate import checkpoints
 
 AHEAD = 2  # rounds of M episodes that "speculate" may be ahead of what is learned
+GROWING = {"log_changes", "rounds_stamps"}
 _CHANGES = 2**12
+_PARTS = ("start", "play", "learn", "save")  # of the seconds that a run takes
+_NETWORK = ("lost", "bytes_sent", "bytes_received")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,7 +68,7 @@ class Stop:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Plan:
+class Setting:
     """What is to be run: two runs with equal plans have equal results, whatever their fleets."""
 
     source: Source
@@ -87,7 +98,7 @@ class Plan:
 class State:
     """A run between two rounds. The kernels write into its arrays."""
 
-    family: Family  # what learns
+    knowledge: Knowledge  # what learns
     model: Model
     evaluation: Evaluation
     log: Log
@@ -95,153 +106,172 @@ class State:
     window: Window
     rounds: Rounds
     initial: np.ndarray  # [H, S]
-    seconds: dict[str, float] = field(
-        default_factory=lambda: {"start": 0.0, "play": 0.0, "learn": 0.0, "save": 0.0}
-    )
-    traffic: dict[str, int] = field(
-        default_factory=lambda: {"lost": 0, "bytes_sent": 0, "bytes_received": 0}
-    )
+    seconds: dict[str, float] = field(default_factory=lambda: dict.fromkeys(_PARTS, 0.0))
+    network: dict[str, int] = field(default_factory=lambda: dict.fromkeys(_NETWORK, 0))
 
     @property
-    def rule(self) -> Any:
-        return self.family.rule
+    def learned(self) -> int:
+        """Episodes."""
+        return int(self.rounds.totals[0]["learned"])
 
     @property
-    def tables(self) -> Any:
-        return self.family.tables
-
-    @property
-    def compiled(self) -> bool:
-        """Whether kernels play and learn whole rounds, as they do of Q-learning; other families are
-        told of them.
-        """
-        return isinstance(self.family.rule, Rule)
-
-    @property
-    def told(self) -> int:
-        return int(self.rounds.counts[2])
+    def played_rounds(self) -> int:
+        return int(self.rounds.totals[0]["rounds"])
 
     @property
     def last(self) -> int:
-        """The episodes at which the run ends as things stand."""
-        return int(self.rounds.counts[3])
+        """The number of episodes at which the run ends as things stand."""
+        return int(self.rounds.totals[0]["last"])
+
+    @property
+    def run(self) -> tuple[Any, ...]:
+        """What the kernels of rounds are given."""
+        knowledge = self.knowledge
+        costs = self.evaluation, self.log, self.account
+        return knowledge.spec, knowledge.tables, self.model, *costs, self.window, self.rounds
+
+    def play(self, key: np.uint64, episodes: np.ndarray, most: int) -> None:
+        """Play and learn up to `most` rounds of a known problem; `episodes` is room to work in."""
+        from lowswitch.kernels.rounds import play_rounds
+
+        self.make_room()
+        with self._whole():
+            self._go_on(play_rounds(*self.run, key, episodes, most))
+
+    def learn(self, episodes: np.ndarray, played: Trajectories) -> None:
+        """Take in the episodes of a round, and learn as many as its rule keeps."""
+        from lowswitch.kernels.rounds import end_round
+
+        self.make_room()
+        with self._whole():
+            self._go_on(end_round(*self.run, episodes, *played))
+
+    def _go_on(self, status: int) -> None:
+        """Do what a kernel stopped for, until the round is learned."""
+        from lowswitch.kernels.rounds import learn_round
+
+        while self.knowledge.attend(status, self.learned + 1):
+            self.make_room()
+            status = learn_round(*self.run)
+
+    @contextmanager
+    def _whole(self) -> Iterator[None]:
+        """Put everything back if a planner of the user's own fails, or something interrupts.
+
+        A learner that never stops midway needs no copy: nothing interrupts a single kernel. What
+        lies in the log beyond its end is free.
+        """
+        if not self.knowledge.stops_midway:
+            yield
+            return
+        tables = type(self.knowledge.tables)(*(array.copy() for array in self.knowledge.tables))
+        before = {name: array.copy() for name, array in self._arrays().items()}
+        try:
+            yield
+        except BaseException:
+            self.knowledge.tables = tables
+            for name, array in self._arrays().items():
+                array[...] = before[name]
+            raise
 
     @property
     def changes(self) -> np.ndarray:  # [n, 3 + members]
-        return self.log.changes[: self.log.counts[2]]
-
-    def policy(self) -> np.ndarray:  # [H, S], or [members, H, S]
-        policies = self.family.policies()
-        return policies if self.family.members > 1 else policies[0]
+        return self.log.changes[: self.log.logged[0]]
 
     def make_room(self) -> None:
         """Let the log hold what one more round may change."""
-        size = len(self.log.changes)
-        if self.log.counts[2] + self.rounds.room > size:
-            used, more = int(self.log.counts[2]), size + max(size, self.rounds.room)
-            self.rounds = self.rounds._replace(stamps=_longer(self.rounds.stamps[:used], more))
-            self.log = self.log._replace(changes=_longer(self.log.changes[:used], more))
+        size, used = len(self.log.changes), int(self.log.logged[0])
+        if used + self.rounds.room > size:
+            more = size + max(size, self.rounds.room)
+            self.rounds = self.rounds._replace(stamps=longer(self.rounds.stamps[:used], more))
+            self.log = self.log._replace(changes=longer(self.log.changes[:used], more))
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """What changes as the run goes on, by name."""
-        members = {
-            "tables": self.tables._asdict(),
-            "log": self.log._asdict(),
-            "account": self.account._asdict(),
-            "window": self.window._asdict(),
-            "rounds": self.rounds._asdict(),
-        }
+        """What changes as the run goes on, by name; what grows, as far as it is used."""
+        used, tables = int(self.log.logged[0]), self.knowledge.tables._asdict()
+        grown = {"log_changes": self.log.changes[:used], "rounds_stamps": self.rounds.stamps[:used]}
+        return self._arrays() | grown | {f"tables_{name}": table for name, table in tables.items()}
+
+    def _arrays(self) -> dict[str, np.ndarray]:
+        """The arrays that change and do not grow."""
+        parts = ("log", "account", "window", "rounds")
         return {
             f"{part}_{name}": value
-            for part, values in members.items()
-            for name, value in values.items()
-            if isinstance(value, np.ndarray)
+            for part in parts
+            for name, value in getattr(self, part)._asdict().items()
+            if isinstance(value, np.ndarray) and f"{part}_{name}" not in GROWING
         }
 
-    def undo(self) -> Callable[[], None]:
-        """Remember everything that learning a round can touch; the result puts it back. What lies
-        beyond the counts of the log is free.
-        """
-        tables = type(self.tables)(*(array.copy() for array in self.tables))
-        parts = [
-            array
-            for name, array in self.arrays().items()
-            if name not in _GROWING and not name.startswith("tables_")
-        ]
-        before = [array.copy() for array in parts]
 
-        def put_back() -> None:
-            self.family.tables = tables
-            for array, old in zip(parts, before, strict=True):
-                array[...] = old
-
-        return put_back
-
-
-def _longer(array: np.ndarray, size: int) -> np.ndarray:
+def longer(array: np.ndarray, size: int) -> np.ndarray:
     """The array at the beginning of a longer one; pages that are not touched cost nothing."""
     longer = np.zeros((size, *array.shape[1:]), dtype=array.dtype)
     longer[: len(array)] = array
     return longer
 
 
-def fresh_state(plan: Plan, stop: Stop) -> State:
+def fresh_state(setting: Setting, stop: Stop) -> State:
     """The state before the first round."""
-    from lowswitch.kernels import core as kernels
+    from lowswitch.kernels.rounds import last_episode
 
-    source = plan.source
+    source = setting.source
     H, S, A = source.horizon, source.states, source.actions
-    family = family_of(plan.algorithm, Size(H, S, A, plan.episodes), source.actions_allowed).fresh(
-        plan.seed
-    )
-    initial = source.actions_allowed.argmax(axis=-1)
-    wanted = plan.regret and isinstance(source, Tabular)
+    size = ProblemSize(H, S, A, setting.episodes)
+    knowledge = knowledge_of(setting.algorithm, size, source.actions_allowed).fresh(setting.seed)
     mdp = source.mdp if isinstance(source, Tabular) else _no_tables()
-    evaluation, gap = evaluation_of(mdp, family.policies(), wanted=wanted)
-    marks = checkpoints(plan.episodes)
-    cut = {
-        "trigger": kernels.AT_TRIGGER,
-        "switch": kernels.AT_SWITCH,
-        "speculate": kernels.AT_MISMATCH,
-    }[plan.rule]
-    slots = min(plan.episodes, plan.machines * (AHEAD if plan.rule == "speculate" else 1))
-    room = family.rule.pace.room * (
-        slots if plan.rule == "speculate" and isinstance(family.rule, Rule) else 1
-    )
-    rounds = Rounds(
-        episodes=plan.episodes,
-        cut=cut,
-        pause=stop.looks_at_values,
-        policy_gap=_unit_gap(mdp, stop.policy),
-        mixture_gap=_unit_gap(mdp, stop.mixture),
-        room=room,
-        counts=np.array([0, 0, 0, plan.episodes]),
-        earned=np.zeros(1),
-        plays=np.zeros(H * S * A, dtype=np.int64),
-        stamps=np.zeros((max(_CHANGES, room), 2), dtype=np.int64),
-        curve=np.zeros(len(marks), dtype=np.int64),
-        earned_curve=np.zeros(len(marks)),
-    )
+    wanted = setting.regret and isinstance(source, Tabular)
+    evaluation, gap = evaluation_of(mdp, knowledge.policy().actions, wanted=wanted)
+    marks = checkpoints(setting.episodes)
+    account, rounds = fresh_account(gap, marks), _fresh_rounds(setting, stop, knowledge, mdp, marks)
     log = Log(
         keep=True,
-        counts=np.zeros(3, dtype=np.int64),
-        changes=np.zeros((max(_CHANGES, room), 3 + family.members), dtype=np.int64),
+        logged=np.zeros(1, dtype=np.int64),
+        changes=np.zeros((len(rounds.stamps), 3 + knowledge.members), dtype=np.int64),
         checkpoints=marks,
         switches=np.zeros(0, dtype=np.int64),  # the changes say it
         deployments=np.zeros(0, dtype=np.int64),
     )
+    shape = _slots(setting), H
     window = Window(
-        ready=np.zeros(slots, dtype=np.bool_),
-        states=np.zeros((slots, H), dtype=np.int32),
-        actions=np.zeros((slots, H), dtype=np.int32),
-        rewards=np.zeros((slots, H)),
-    )
-    state = State(
-        family, mdp.model, evaluation, log, fresh_account(gap, marks), window, rounds, initial
+        ready=np.zeros(shape[0], dtype=np.bool_),
+        states=np.zeros(shape, dtype=np.int32),
+        actions=np.zeros(shape, dtype=np.int32),
+        rewards=np.zeros(shape),
     )
     if rounds.pause:
-        rounds.counts[3] = kernels.last_episode(state.account, rounds)
-    return state
+        rounds.totals[0]["last"] = last_episode(account, rounds)
+    initial = source.actions_allowed.argmax(axis=-1)
+    return State(knowledge, mdp.model, evaluation, log, account, window, rounds, initial)
+
+
+def _slots(setting: Setting) -> int:
+    """How many episodes may be played ahead of what is learned."""
+    ahead = AHEAD if setting.rule == "speculate" else 1
+    return min(setting.episodes, setting.machines * ahead)
+
+
+def _fresh_rounds(
+    setting: Setting, stop: Stop, knowledge: Knowledge, mdp: TabularMDP, marks: np.ndarray
+) -> Rounds:
+    from lowswitch.kernels.play import AT_MISMATCH, AT_SWITCH, AT_TRIGGER
+
+    spec = knowledge.spec
+    cuts = {"trigger": AT_TRIGGER, "switch": AT_SWITCH, "speculate": AT_MISMATCH}
+    several = setting.rule == "speculate" and not knowledge.stops_midway
+    room = spec.timing.room * (_slots(setting) if several else 1)
+    return Rounds(
+        episodes=setting.episodes,
+        cut=cuts[setting.rule],
+        pause=stop.looks_at_values,
+        policy_gap=_unit_gap(mdp, stop.policy),
+        mixture_gap=_unit_gap(mdp, stop.mixture),
+        room=room,
+        totals=np.array([(0, 0, 0, setting.episodes, 0, 0.0)], dtype=ROUND_TOTALS),
+        plays=np.zeros(spec.H * spec.S * spec.A, dtype=np.int64),
+        stamps=np.zeros(max(_CHANGES, room), dtype=STAMP),
+        curve=np.zeros(len(marks), dtype=np.int64),
+        earned_curve=np.zeros(len(marks)),
+    )
 
 
 def _no_tables() -> TabularMDP:
@@ -252,144 +282,3 @@ def _no_tables() -> TabularMDP:
 def _unit_gap(mdp: TabularMDP, eps: float | None) -> float:
     """A gap in the problem's units as the kernels see it; -1 stands for none."""
     return -1.0 if eps is None else eps / float(mdp.scale.to_regret(1.0))
-
-
-# ---- checkpoints ---------------------------------------------------------------------------------
-
-_KIND = "concurrent checkpoint"
-_GROWING = {"log_changes", "rounds_stamps"}  # written as far as they are used
-
-
-def save_state(path: str | os.PathLike[str], plan: Plan, stop: Stop, state: State) -> None:
-    """Write a checkpoint whole or not at all."""
-    used = int(state.log.counts[2])
-    arrays = state.arrays()
-    arrays |= {
-        "log_changes": arrays["log_changes"][:used],
-        "rounds_stamps": arrays["rounds_stamps"][:used],
-    }
-    facts = {
-        "plan": plan.facts(),
-        "stop": vars(stop),
-        "seconds": state.seconds,
-        "traffic": state.traffic,
-    }
-    storage.write(path, _KIND, facts, arrays)
-
-
-def load_state(path: str | os.PathLike[str], plan: Plan, stop: Stop) -> State:
-    """The state that a checkpoint of this very plan holds; another plan's is an error that says
-    what differs.
-    """
-    from lowswitch.kernels import core as kernels
-
-    facts, arrays = storage.read(path, _KIND)
-    state = fresh_state(plan, stop)
-    try:
-        differs = _difference(facts["plan"], plan.facts())
-        if not differs:
-            used = int(arrays["log_counts"][2])
-            for name, array in state.arrays().items():
-                if name.startswith("tables_"):
-                    continue
-                shape = (used, *array.shape[1:]) if name in _GROWING else array.shape
-                if arrays[name].shape != shape or arrays[name].dtype != array.dtype:
-                    raise ValueError(f"{name} is {arrays[name].dtype} of {arrays[name].shape}")
-            state.rounds = state.rounds._replace(
-                stamps=_longer(arrays["rounds_stamps"], used + len(state.rounds.stamps))
-            )
-            state.log = state.log._replace(
-                changes=_longer(arrays["log_changes"], used + len(state.log.changes))
-            )
-            state.family.restore(
-                {
-                    name.removeprefix("tables_"): array
-                    for name, array in arrays.items()
-                    if name.startswith("tables_")
-                }
-            )
-            for name, array in state.arrays().items():
-                if name not in _GROWING and not name.startswith("tables_"):
-                    array[...] = arrays[name]
-            _require_in_range(state)
-            state.seconds, state.traffic = facts["seconds"], facts["traffic"]
-            same_stop = all(
-                facts["stop"][name] == getattr(stop, name) for name in ("policy", "mixture")
-            )
-    except (KeyError, TypeError, IndexError, ValueError) as error:
-        raise ValueError(
-            f"{str(path)!r} is no whole checkpoint ({error}); delete it to begin anew"
-        ) from error
-    if differs:
-        raise ValueError(f"the checkpoint {str(path)!r} is of {differs}")
-    if state.evaluation.wanted and isinstance(plan.source, Tabular):
-        state.evaluation, _ = evaluation_of(plan.source.mdp, state.family.policies())
-    if not same_stop:
-        last = (
-            kernels.last_episode(state.account, state.rounds)
-            if stop.looks_at_values
-            else plan.episodes
-        )
-        state.rounds.counts[3] = max(last, state.told)
-    return state
-
-
-def _recipe(data: dict[str, Any]) -> str:
-    try:
-        return str(Algorithm.from_dict(data))
-    except ValueError:
-        return "an algorithm that this program does not know"
-
-
-_KINDS = {
-    "tables": "tables",
-    "environment": "a Gymnasium environment",
-    "system": "a System",
-}  # the first fact of a source
-_DIGESTS = {
-    "tables": "tables (transitions, rewards, starts or allowed actions)",
-    "allowed": "allowed actions",
-}
-_WORDS: dict[
-    str, Callable[[Any], str]
-] = {  # of what a plan's facts hold, in the order in which they are told
-    "environment": "the environment {}".format,
-    "options": "the options {}".format,
-    "system": "the function {}".format,
-    "size": "H = {0[0]}, S = {0[1]}, A = {0[2]}".format,
-    "reward law": "{} rewards".format,
-    "rewards": "rewards from {0[0]:g} to {0[1]:g}".format,
-    "algorithm": _recipe,
-    "episodes": "{:,} episodes".format,
-    "machines": "{:,} machines".format,
-    "rule": 'rule "{}"'.format,
-    "seed": "seed {}".format,
-    "regret": "regret={}".format,
-}
-
-
-def _difference(saved: dict[str, Any], asked: dict[str, Any]) -> str:
-    """What tells two plans apart, in words, and what to do about it; nothing if nothing does."""
-    if all(saved[name] == value for name, value in asked.items()):
-        return ""
-    kinds = [_KINDS[next(iter(plan["source"]))] for plan in (saved, asked)]
-    if kinds[0] != kinds[1]:
-        return f"{kinds[0]}, this run has {kinds[1]}; give another file or the same source"
-    was, now = saved | saved["source"], asked | asked["source"]
-    names = [name for name in _WORDS if name in now and was[name] != now[name]]
-    told = [f"{_WORDS[name](was[name])}, this run has {_WORDS[name](now[name])}" for name in names]
-    digests = [
-        name for name in _DIGESTS if name in now and was[name] != now[name] and "size" not in names
-    ]
-    told += [f"other {_DIGESTS[name]} than this run" for name in digests]
-    return f"{'; of '.join(told)}; give another file or the same {' and '.join(names + digests)}"
-
-
-def _require_in_range(state: State) -> None:
-    """The kernels trust states and actions."""
-    for name, array, size in (
-        ("states", state.window.states, state.rule.S),
-        ("actions", state.window.actions, state.rule.A),
-    ):
-        if array.size and not (array.min() >= 0 and array.max() < size):
-            raise ValueError(f"{name} from {array.min()} to {array.max()}")

@@ -181,11 +181,11 @@ class TabularMDP:
 
     def policy_values(self, policy: Any) -> np.ndarray:
         """V^pi as [H + 1, S]; the last row is zero."""
-        from lowswitch.kernels import core as kernels
+        from lowswitch.kernels.values import policy_values
 
         policy = self.checked_policy(policy)
         values = np.zeros((self.horizon + 1, self.states))
-        kernels.policy_values(self.model, policy, self.actions, values.reshape(-1))
+        policy_values(self.model, policy, self.actions, values.reshape(-1))
         return self._in_units(values)
 
     def _in_units(self, values: np.ndarray) -> np.ndarray:
@@ -198,11 +198,11 @@ class TabularMDP:
 
     @cached_property
     def _optimum(self) -> tuple[np.ndarray, np.ndarray]:
-        from lowswitch.kernels import core as kernels
+        from lowswitch.kernels.values import optimal_values
 
         values = np.zeros((self.horizon + 1, self.states))
         policy = np.zeros((self.horizon, self.states), dtype=np.int64)
-        kernels.optimal_values(self.model, self.actions_allowed, values.reshape(-1), policy)
+        optimal_values(self.model, self.actions_allowed, values.reshape(-1), policy)
         return values, policy
 
     @property
@@ -275,7 +275,7 @@ def _alias_tables(
 
     The columns of a row are a power of two, at most twice its nonzeros.
     """
-    from lowswitch.kernels import core as kernels
+    from lowswitch.kernels.noise import fill_aliases
 
     log_columns = np.ceil(np.log2(np.diff(offsets))).astype(np.int64)
     ends = np.cumsum(1 << log_columns)
@@ -283,5 +283,5 @@ def _alias_tables(
     columns = np.zeros(ends[-1], dtype=COLUMN)
     widest = int(1 << log_columns.max())
     scratch, stack = np.zeros(widest), np.zeros(widest, dtype=np.int64)
-    kernels.fill_aliases(offsets, successors, probabilities, heads, columns, scratch, stack)
+    fill_aliases(offsets, successors, probabilities, heads, columns, scratch, stack)
     return heads, columns

@@ -146,7 +146,7 @@ def _facts(learner: Algorithm | float) -> Any:
 
 def _play(
     mdp: TabularMDP, learner: Algorithm | float, episodes: int, machines: int
-) -> concurrent.ConcurrentRun | concurrent.MbieRun:
+) -> concurrent.ConcurrentRun:
     if isinstance(learner, Algorithm):
         return concurrent.run(
             mdp, learner, episodes, machines=machines, rule="switch", regret=False, progress=False
@@ -154,10 +154,9 @@ def _play(
     return concurrent.mbie(mdp, episodes=episodes, machines=machines, c=learner, progress=False)
 
 
-def _count(mdp: TabularMDP, run: concurrent.ConcurrentRun | concurrent.MbieRun) -> MistakeCounts:
+def _count(mdp: TabularMDP, run: concurrent.ConcurrentRun) -> MistakeCounts:
     levels = [share * mdp.optimal_value() for share in SHARES]
-    history = run.history if isinstance(run, concurrent.MbieRun) else history_of(run, 0)
-    gaps = deployment_gaps(mdp, history, initial=run.initial)
+    gaps = deployment_gaps(mdp, history_of(run, 0), initial=run.initial)
     ends = np.cumsum(run.played_under)
     last_tenth = 0.9 * ends[-1]
     # the share of the last tenth that was played under each policy

@@ -101,21 +101,21 @@ class PlainLearner:
 
 def noise(seed: int, address: int) -> np.uint64:
     """The 64 random bits of an address."""
-    from lowswitch.kernels import core as kernels
+    from lowswitch.kernels.noise import noise
 
-    return np.uint64(kernels.noise(stream_key(seed), np.uint64(address)))
+    return np.uint64(noise(stream_key(seed), np.uint64(address)))
 
 
 def sample(mdp: TabularMDP, seed: int, k: int, h: int, x: int, a: int) -> tuple[float, int]:
     """The reward and the successor at (seed, episode, step), from the simulator's own noise."""
-    from lowswitch.kernels import core as kernels
+    from lowswitch.kernels.noise import draw, episode_address, uniform
 
-    model, address = mdp.model, kernels.episode_address(k, mdp.horizon) + 1 + 2 * h
+    model, address = mdp.model, episode_address(k, mdp.horizon) + 1 + 2 * h
     row = x * mdp.actions + a
-    y = kernels.draw(model.heads, model.columns, h * model.stride + row, noise(seed, address))
+    y = draw(model.heads, model.columns, h * model.stride + row, noise(seed, address))
     reward = model.rewards[h * model.reward_stride + row]
     if model.bernoulli:
-        reward = float(kernels.uniform(noise(seed, address + 1)) < reward)
+        reward = float(uniform(noise(seed, address + 1)) < reward)
     return reward, int(y)
 
 
@@ -123,10 +123,10 @@ def start(mdp: TabularMDP, seed: int, k: int) -> int:
     """The first state of an episode."""
     if len(mdp.start_sequence):
         return int(mdp.start_sequence[k])
-    from lowswitch.kernels import core as kernels
+    from lowswitch.kernels.noise import draw, episode_address
 
-    bits = noise(seed, kernels.episode_address(k, mdp.horizon))
-    return int(kernels.draw(mdp.model.heads, mdp.model.columns, len(mdp.model.heads) - 1, bits))
+    bits = noise(seed, episode_address(k, mdp.horizon))
+    return int(draw(mdp.model.heads, mdp.model.columns, len(mdp.model.heads) - 1, bits))
 
 
 def play_episode(

@@ -1,0 +1,375 @@
+"""Bandits: many runs of Bernoulli arms, by an index or in batches."""
+
+import math
+
+import numpy as np
+
+from lowswitch.kernels.compile import entry, inline
+from lowswitch.kernels.noise import gamma_trial, noise, normal, uniform
+from lowswitch.kernels.schedule import next_trigger
+
+UCB1, UCB2, BASE, EXPLORE_THEN_COMMIT, LOG_LOG, BATCHED_THOMPSON = range(6)
+PATIENCE = (
+    32  # pulls for which a bound on the other arms is kept; any number gives the same results
+)
+_0, _1, _2, _3 = (np.uint64(i) for i in range(4))
+
+
+@inline
+def ucb1_width(n, pulls):
+    """sqrt(2 ln n / n_j): Auer, Cesa-Bianchi, Fischer 2002, Figure 1."""
+    return math.sqrt(2.0 * math.log(n) / pulls)
+
+
+@inline
+def ucb2_width(n, tau, alpha):
+    """a_{n,r} = sqrt((1 + alpha) ln(e n / tau(r)) / (2 tau(r))): Auer, Cesa-Bianchi, Fischer 2002,
+    eq. (3).
+    """
+    return math.sqrt((1.0 + alpha) * math.log(math.e * n / tau) / (2.0 * tau))
+
+
+@inline
+def arm_index(bandit, n, pulls, wins):
+    """Mean plus width after n pulls of all arms; when the next arm is chosen, the pulls of each are
+    its tau(r).
+    """
+    width = ucb1_width(n, pulls) if bandit.kind == UCB1 else ucb2_width(n, pulls, bandit.constant)
+    return wins / pulls + width
+
+
+@inline
+def best_arm(bandit, n, pulls, wins, incumbent):
+    """The arm with the largest index: the incumbent if it is among the best, else the lowest."""
+    arm, best = incumbent, arm_index(bandit, n, pulls[incumbent], wins[incumbent])
+    for a in range(len(pulls)):
+        index = arm_index(bandit, n, pulls[a], wins[a])
+        if index > best:
+            arm, best = a, index
+    return arm
+
+
+@inline
+def best_other_index(bandit, n, pulls, wins, arm):
+    """The largest index of the other arms after n pulls in all; while they are not played it grows
+    with n.
+    """
+    best = -np.inf
+    for a in range(len(pulls)):
+        if a != arm:
+            best = max(best, arm_index(bandit, n, pulls[a], wins[a]))
+    return best
+
+
+@inline
+def pull_arm(key, first, last, mean):
+    """The rewards of 1 among pulls first .. last - 1 of an arm; the noise of pull t is number t of
+    the run's stream.
+    """
+    wins = 0
+    for t in range(first, last):
+        wins += uniform(noise(key, np.uint64(t))) < mean
+    return wins
+
+
+@inline
+def total_gap(gaps, pulls):
+    """sum_j n_j (mu* - mu_j), the regret of these pulls: Auer, Cesa-Bianchi, Fischer 2002, section
+    1.
+    """
+    regret = 0.0
+    for a in range(len(gaps)):
+        regret += gaps[a] * pulls[a]
+    return regret
+
+
+@entry
+def next_mark(bandit, t):
+    """The first checkpoint after t pulls."""
+    mark = 0
+    while mark < len(bandit.checkpoints) and bandit.checkpoints[mark] <= t:
+        mark += 1
+    return mark
+
+
+@inline
+def write_costs(bandit, tables, run, mark, switched, begun):
+    """The point of each curve at a checkpoint."""
+    tables.regret[run, mark] = total_gap(bandit.gaps, tables.pulls[run])
+    tables.switches[run, mark] = switched
+    tables.batches[run, mark] = begun
+
+
+@inline
+def play_by_index(bandit, tables, run, first, last):
+    """Play pulls first .. last - 1 of one run: Auer, Cesa-Bianchi, Fischer 2002, Figures 1 and 2.
+
+    An epoch of UCB2 that ends where it begins, tau(r + 1) = tau(r), leaves every index as it was,
+    so the same arm is chosen again: only the distinct values of tau matter, and they are the
+    triggers of the arm's pulls. All arms are looked at only when the one played falls below what
+    the others can reach by pull `bound_until`, or at that pull.
+    """
+    pulls, wins = tables.pulls[run], tables.wins[run]
+    arm, due, switched, begun, t = (
+        tables.arm[run],
+        tables.due[run],
+        tables.switched[run],
+        tables.begun[run],
+        first,
+    )
+    mark = next_mark(bandit, first)
+    bound, bound_until = np.inf, first
+    while t < last:
+        if pulls[arm] == due:
+            begun += t == 0 or t >= len(pulls)  # the first round is one batch
+            if t >= bound_until or arm_index(bandit, t, pulls[arm], wins[arm]) < bound:
+                incumbent = arm
+                if t < len(pulls):
+                    arm = t
+                else:
+                    arm = best_arm(bandit, t, pulls, wins, incumbent)
+                    bound_until = t + PATIENCE
+                    bound = best_other_index(bandit, bound_until, pulls, wins, arm)
+                switched += arm != incumbent
+            due = next_trigger(bandit, pulls[arm])
+        stop = min(last, bandit.checkpoints[mark], t + due - pulls[arm])
+        wins[arm] += pull_arm(tables.keys[run], t, stop, bandit.means[arm])
+        pulls[arm] += stop - t
+        t = stop
+        if t == bandit.checkpoints[mark]:
+            write_costs(bandit, tables, run, mark, switched, begun)
+            mark += 1
+    tables.arm[run], tables.due[run], tables.switched[run], tables.begun[run] = (
+        arm,
+        due,
+        switched,
+        begun,
+    )
+
+
+@inline
+def base_width(tau, T, A, gamma):
+    """sqrt(gamma ln(T A) / tau), the distance from the best at which an arm is dropped: Gao et al.
+    2019, Algorithm 1.
+    """
+    return math.sqrt(gamma * math.log(T * A) / tau)
+
+
+@inline
+def commit_width(s, T, c):
+    """B_s = 2 sqrt(2 ln(2 T / s) / s), scaled by c: Perchet et al. 2016, section 3."""
+    return c * 2.0 * math.sqrt(2.0 * math.log(2.0 * T / s) / s)
+
+
+@inline
+def phase_width(n, A, phases, p):
+    """sqrt(ln(2 A I / p) / (2 n)): Hoeffding 1963, for A arms in I phases at once."""
+    return math.sqrt(math.log(2.0 * A * phases / p) / (2.0 * n))
+
+
+@inline
+def falls_behind(bandit, gap, n):
+    """Whether an arm whose mean is this far below the best is given up, n being the fewest pulls of
+    any arm that is left.
+    """
+    T, A = bandit.grid[-1], len(bandit.means)
+    if bandit.kind == BASE:
+        return gap >= base_width(n, T, A, bandit.constant)
+    if bandit.kind == EXPLORE_THEN_COMMIT:
+        return gap > 2.0 * commit_width(n, T, bandit.constant)
+    return gap > 2.0 * phase_width(n, A, len(bandit.grid), bandit.constant)
+
+
+@inline
+def seen_mean(tables, run, a):
+    """The mean reward of an arm, in LOG_LOG of this phase alone."""
+    return (tables.wins[run, a] - tables.old_wins[run, a]) / (
+        tables.pulls[run, a] - tables.old_pulls[run, a]
+    )
+
+
+@inline
+def leading_arm(tables, run):
+    """The active arm with the largest mean: the incumbent if it is among the best, else the
+    lowest.
+    """
+    arm = tables.arm[run]
+    best = seen_mean(tables, run, arm) if tables.active[run, arm] else -np.inf
+    for a in range(tables.active.shape[1]):
+        if tables.active[run, a] and seen_mean(tables, run, a) > best:
+            arm, best = a, seen_mean(tables, run, a)
+    return arm
+
+
+@entry
+def eliminate(bandit, tables, run):
+    """Give up the arms that fall behind, unless one that is left has not been seen at all; return
+    how many are left.
+    """
+    active, fewest, count = tables.active[run], bandit.grid[-1], 0
+    for a in range(len(active)):
+        if active[a]:
+            fewest = min(fewest, tables.pulls[run, a] - tables.old_pulls[run, a])
+            count += 1
+    if fewest > 0:
+        best = seen_mean(tables, run, leading_arm(tables, run))
+        for a in range(len(active)):
+            if active[a] and falls_behind(bandit, best - seen_mean(tables, run, a), fewest):
+                active[a] = False
+                count -= 1
+    return count
+
+
+@entry
+def share(tables, run, size):
+    """Share a batch so that after it the active arms have equally many pulls, those of lower index
+    one more if need be.
+
+    The counts differ by one at most before it too, as all active arms have always been active.
+    """
+    left, total, count = tables.left[run], size, 0
+    for a in range(len(left)):
+        if tables.active[run, a]:
+            total += tables.pulls[run, a] - tables.old_pulls[run, a]
+            count += 1
+    for a in range(len(left)):
+        if tables.active[run, a]:
+            left[a] = max(0, total // count - (tables.pulls[run, a] - tables.old_pulls[run, a]))
+            size -= left[a]
+    for a in range(len(left)):
+        level = tables.pulls[run, a] - tables.old_pulls[run, a] + left[a] == total // count
+        if tables.active[run, a] and level and size > 0:
+            left[a] += 1
+            size -= 1
+
+
+@entry
+def plan_by_elimination(bandit, tables, run, t):
+    """What the batch that begins after t pulls plays: Gao et al. 2019, Algorithm 1, Perchet et al.
+    2016, Cesa-Bianchi et al. 2013.
+
+    One arm that is left is played to the end. The last batch of a grid plays the best; LOG_LOG has
+    no such batch and shares its last phase, and begins each phase with new estimates.
+    """
+    begun, T = tables.begun[run], bandit.grid[-1]
+    count = eliminate(bandit, tables, run) if begun > 0 else len(bandit.means)
+    last = bandit.kind != LOG_LOG and begun == len(bandit.grid) - 1
+    if count == 1 or last:
+        tables.left[run, leading_arm(tables, run)] = T - t
+        return
+    if bandit.kind == LOG_LOG:
+        for a in range(len(bandit.means)):
+            tables.old_pulls[run, a] = tables.pulls[run, a]
+            tables.old_wins[run, a] = tables.wins[run, a]
+    share(tables, run, bandit.grid[begun] - t)
+
+
+@inline
+def gamma_draw(key, shape):
+    """A Gamma(shape, 1) number, shape at least 1, from a stream of its own."""
+    address = _0
+    while True:
+        first = 1.0 - uniform(noise(key, address))
+        x = normal(first, uniform(noise(key, address + _1)))
+        sample = gamma_trial(shape, x, 1.0 - uniform(noise(key, address + _2)))
+        if sample >= 0.0:
+            return sample
+        address += _3
+
+
+@inline
+def beta_draw(key, x, y):
+    """A Beta(x, y) number as Gamma(x) / (Gamma(x) + Gamma(y)), whose streams are named by numbers 0
+    and 1 of the given one.
+    """
+    first = gamma_draw(noise(key, _0), x)
+    return first / (first + gamma_draw(noise(key, _1), y))
+
+
+@inline
+def sampled_arm(key, t, pulls, wins):
+    """The arm with the largest draw from Beta(1 + wins, 1 + losses): Thompson 1933, with uniform
+    priors.
+
+    Arm a at pull t draws from a stream of its own, whose key is number t A + a of the run's
+    posterior stream.
+    """
+    arm, best = 0, -1.0
+    for a in range(len(pulls)):
+        stream = noise(key, np.uint64(t * len(pulls) + a))
+        sample = beta_draw(stream, 1.0 + wins[a], 1.0 + pulls[a] - wins[a])
+        if sample > best:
+            arm, best = a, sample
+    return arm
+
+
+@entry
+def plan_by_sampling(bandit, tables, run, t):
+    """The pulls up to the first after which an arm's count is a power of two: Karbasi, Mirrokni,
+    Shadravan 2021, Algorithm 1.
+
+    No reward is seen before the batch ends, so which arms are pulled, and how often, is known when
+    it begins; their order is free.
+    """
+    pulls, left = tables.pulls[run], tables.left[run]
+    for i in range(t, bandit.grid[-1]):
+        arm = sampled_arm(tables.posterior_keys[run], i, pulls, tables.wins[run])
+        left[arm] += 1
+        if next_trigger(bandit, pulls[arm] + left[arm] - 1) == pulls[arm] + left[arm]:
+            break
+
+
+@inline
+def lowest_left(left):
+    """The lowest arm that has pulls left in this batch, or -1."""
+    for a in range(len(left)):
+        if left[a] > 0:
+            return a
+    return -1
+
+
+@entry
+def play_in_batches(bandit, tables, run, first, last):
+    """Play pulls first .. last - 1 of one run: each arm of a batch in one block, first the one
+    played last, then by index.
+    """
+    pulls, wins, left, switched, t = (
+        tables.pulls[run],
+        tables.wins[run],
+        tables.left[run],
+        tables.switched[run],
+        first,
+    )
+    mark = next_mark(bandit, first)
+    while t < last:
+        arm = tables.arm[run]
+        if left[arm] == 0:
+            if lowest_left(left) < 0:
+                if bandit.kind == BATCHED_THOMPSON:
+                    plan_by_sampling(bandit, tables, run, t)
+                else:
+                    plan_by_elimination(bandit, tables, run, t)
+                tables.begun[run] += 1
+            if left[arm] == 0:
+                switched += t > 0
+                arm = lowest_left(left)
+        stop = min(last, bandit.checkpoints[mark], t + left[arm])
+        wins[arm] += pull_arm(tables.keys[run], t, stop, bandit.means[arm])
+        pulls[arm] += stop - t
+        left[arm] -= stop - t
+        tables.arm[run] = arm
+        t = stop
+        if t == bandit.checkpoints[mark]:
+            write_costs(bandit, tables, run, mark, switched, tables.begun[run])
+            mark += 1
+    tables.switched[run] = switched
+
+
+@entry
+def play_bandits(bandit, tables, first_run, last_run, first, last):
+    """Play pulls first .. last - 1 of each of these runs."""
+    for run in range(first_run, last_run):
+        if bandit.kind == UCB1 or bandit.kind == UCB2:
+            play_by_index(bandit, tables, run, first, last)
+        else:
+            play_in_batches(bandit, tables, run, first, last)

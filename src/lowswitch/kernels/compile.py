@@ -1,0 +1,81 @@
+"""How kernels are compiled, and kept on disk as machine code until any kernel file changes.
+
+Numba's own cache looks only at the file of the function itself: after an edit in a callee of
+another file it goes on with the old callee, silently. Here the stamp of a cached function is a hash
+of all kernel files, so that after an edit in any of them everything is compiled anew.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from numba import njit
+
+OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
+INLINED: dict[str, Any] = {**OPTIONS, "forceinline": True}
+
+
+def entry(function: Callable[..., Any]) -> Any:
+    """Compile a function that Python calls, or that is called too rarely to be inlined."""
+    return _keep(njit(**OPTIONS)(function))
+
+
+def inline(function: Callable[..., Any]) -> Any:
+    """Compile a function that is part of a hot loop."""
+    return _keep(njit(**INLINED)(function))
+
+
+@functools.cache
+def kernel_stamp() -> str:
+    """A hash of every kernel file, this one included."""
+    total = hashlib.sha256()
+    for path in sorted(Path(__file__).parent.glob("*.py")):
+        total.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
+    return total.hexdigest()
+
+
+def _keep(dispatcher: Any) -> Any:
+    """Let a function keep its machine code on disk; where nothing is compiled there is none."""
+    if hasattr(dispatcher, "py_func"):
+        cache = _cache_class()
+        if cache is not None:
+            dispatcher._cache = cache(dispatcher.py_func)
+    return dispatcher
+
+
+@functools.cache
+def _cache_class() -> type[Any] | None:
+    """Numba's cache of functions with stamps of ours; None, with a warning, if numba has changed.
+
+    These are internals of numba. `tests/test_compile.py` proves that an edit in a callee is seen.
+    """
+    try:
+        from numba.core.caching import CompileResultCacheImpl, FunctionCache
+
+        def stamped(locator: type[Any]) -> type[Any]:
+            if not callable(getattr(locator, "get_source_stamp", None)):
+                raise TypeError(f"{locator.__name__} has no get_source_stamp")
+            methods = {"get_source_stamp": lambda self: kernel_stamp()}
+            return type(f"Stamped{locator.__name__}", (locator,), methods)
+
+        locators = [stamped(locator) for locator in CompileResultCacheImpl._locator_classes]
+        implementation = type(
+            "KernelCacheImpl", (CompileResultCacheImpl,), {"_locator_classes": locators}
+        )
+        cache = type("KernelCache", (FunctionCache,), {"_impl_class": implementation})
+        if cache(_keep)._impl.locator.get_source_stamp() != kernel_stamp():
+            raise TypeError("its stamps are not asked for")
+    except (ImportError, AttributeError, TypeError, RuntimeError) as error:
+        warnings.warn(
+            f"this version of numba caches in another way ({error}), so kernels are compiled in "
+            "every process anew, which takes some seconds; another version may spare that",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+        return None
+    return cache

@@ -1,0 +1,106 @@
+"""What planners count: visits, rewards, and successors in blocks of one pool that grows."""
+
+from lowswitch.kernels.compile import entry, inline
+from lowswitch.kernels.qlearning import QUIET, TRIGGERED
+from lowswitch.kernels.schedule import next_trigger
+
+CURRENT, ALL, NEWEST = (
+    0,
+    1,
+    2,
+)  # when the data of an (h, x, a) are planned from: see `Planning.data`
+
+
+@entry
+def move_block(tables, record, room):
+    """Give a record a larger block at the end of the pool."""
+    start = tables.clock[0]["pool"]
+    for j in range(record["size"]):
+        tables.pool[start + j] = tables.pool[record["start"] + j]
+    tables.clock[0]["pool"] = start + room
+    record["start"] = start
+    record["room"] = room
+
+
+@inline
+def pool_is_full(spec, tables):
+    """Whether the pool might not hold the successors of an episode more."""
+    return tables.clock[0]["pool"] + spec.spare > len(tables.pool)
+
+
+@inline
+def count_successor(spec, tables, record, y, count):
+    """Add so many transitions to state y; the pool has room for them."""
+    size = record["size"]
+    found = False
+    for j in range(record["start"], record["start"] + size):
+        if tables.pool[j]["state"] == y:
+            tables.pool[j]["count"] += count
+            found = True
+            break
+    if not found:
+        if size == record["room"]:
+            move_block(tables, record, min(spec.S, max(2, 2 * size)))
+        tables.pool[record["start"] + size]["state"] = y
+        tables.pool[record["start"] + size]["count"] = count
+        record["size"] = size + 1
+    record["followed"] += count
+
+
+@entry
+def take_over(spec, tables, i):
+    """Move the fresh data of a cell into those that it is planned from: MVP, at its triggers."""
+    fresh, record = tables.fresh[i], tables.records[i]
+    if spec.data == NEWEST:
+        record["n"] = record["followed"] = record["size"] = 0
+        record["total"] = record["squares"] = 0.0
+    for j in range(fresh["start"], fresh["start"] + fresh["size"]):
+        count_successor(spec, tables, record, tables.pool[j]["state"], tables.pool[j]["count"])
+    record["n"] += fresh["n"]
+    record["total"] += fresh["total"]
+    record["squares"] += fresh["squares"]
+    fresh["n"] = fresh["followed"] = fresh["size"] = 0
+    fresh["total"] = fresh["squares"] = 0.0
+    tables.dirty[i] = True
+
+
+@inline
+def note_visit(spec, tables, h, x, a, action, reward, y):
+    """Count one transition, of which the last step has no successor; return if it was a trigger."""
+    i = h * spec.stride + x * spec.A + a
+    place = (h * spec.S + x) * spec.A + a
+    cell = tables.cells[i]
+    tables.visits[place] += 1
+    tables.clock[0]["drowned"] += tables.drowned[place]
+    n = cell["visits"] + 1
+    cell["visits"] = n
+    if n <= spec.most_visits:
+        add_visit(spec, tables, i, h, reward, y)
+    if n != cell["due"]:
+        return QUIET
+    cell["due"] = next_trigger(spec, n)
+    if spec.data != CURRENT:
+        take_over(spec, tables, i)
+    return TRIGGERED
+
+
+@inline
+def add_visit(spec, tables, i, h, reward, y):
+    """Put one transition of cell i on record."""
+    record = tables.records[i] if spec.data == CURRENT else tables.fresh[i]
+    record["n"] += 1
+    record["total"] += reward
+    record["squares"] += reward * reward
+    if h + 1 < spec.H:
+        count_successor(spec, tables, record, y, 1)
+    if spec.data == CURRENT:
+        tables.dirty[i] = True
+
+
+@entry
+def spread_successors(spec, tables, successors):
+    """Write how often each state came next into successors [cells, S]."""
+    for i in range(len(tables.records)):
+        record = tables.records[i]
+        for j in range(record["start"], record["start"] + record["size"]):
+            successors[i, tables.pool[j]["state"]] = tables.pool[j]["count"]

@@ -1,0 +1,332 @@
+"""The one place where what is deployed changes: a row is due, and `switch_row` switches it.
+
+A learner wants a policy and has another one deployed. A schedule says when a row, or all rows, may
+change; then the wanted action is deployed, logged and counted, as far as a budget goes. What kind
+of learner it is makes no difference here but for the short functions that are chosen `by_kind`.
+"""
+
+import numpy as np
+
+from lowswitch.kernels.arrays import (
+    ACTION,
+    EPISODE,
+    STATE,
+    STEP,
+    MixtureSpec,
+    PlanSpec,
+    RowSpec,
+    StageSpec,
+)
+from lowswitch.kernels.compile import entry, inline
+from lowswitch.kernels.counts import note_visit, pool_is_full
+from lowswitch.kernels.kinds import by_kind
+from lowswitch.kernels.mixtures import learn_together, note_step
+from lowswitch.kernels.noise import noise, uniform
+from lowswitch.kernels.planning import OWN, SAMPLED, plan
+from lowswitch.kernels.posterior import sample_plan
+from lowswitch.kernels.qlearning import digest_visit, is_beaten, take_best
+from lowswitch.kernels.schedule import freeze_if_spent, is_last, next_growth, refresh_is_due
+from lowswitch.kernels.stages import digest_stage
+
+
+def of_rows(name, row, mixture):
+    """`by_kind` where single Q-learners differ from learners that have a policy of its own."""
+    return by_kind(name, {RowSpec: row, StageSpec: row, PlanSpec: mixture, MixtureSpec: mixture})
+
+
+# ---- what is deployed ----------------------------------------------------------------------------
+
+
+@inline
+def row_action(spec, tables, member, h, x):
+    return tables.rows[h * spec.S + x]["action"]
+
+
+@inline
+def policy_action(spec, tables, member, h, x):
+    return tables.policy[(member * spec.H + h) * spec.S + x]
+
+
+deployed_action = of_rows("deployed_action", row_action, policy_action)
+
+
+@inline
+def only_member(spec, tables, k):
+    return 0
+
+
+@inline
+def drawn_member(spec, tables, k):
+    """Which of the deployed policies plays episode k: number k of the stream of members."""
+    if spec.members == 1:
+        return 0
+    return np.int64(uniform(noise(tables.keys[0]["members"], np.uint64(k))) * spec.members)
+
+
+member_for = of_rows("member_for", only_member, drawn_member)
+
+
+@entry
+def fill_members(spec, tables, episodes, members):
+    """Write down which of the deployed policies play these episodes [B]."""
+    for i in range(len(episodes)):
+        members[i] = member_for(spec, tables, episodes[i])
+
+
+# ---- what is learned -----------------------------------------------------------------------------
+
+
+@inline
+def digest_row(spec, tables, h, x, a, action, reward, y):
+    return digest_visit(spec, tables, 1.0, 0, h, x, a, action, reward, y)
+
+
+@inline
+def digest_stage_row(spec, tables, h, x, a, action, reward, y):
+    return digest_stage(spec, tables, 1.0, 0, h, x, a, action, reward, y)
+
+
+# learn one transition, `action` being the deployed one; return QUIET, TRIGGERED or DUE
+learn_step = by_kind(
+    "learn_step",
+    {
+        RowSpec: digest_row,
+        StageSpec: digest_stage_row,
+        PlanSpec: note_visit,
+        MixtureSpec: note_step,
+    },
+)
+
+
+@inline
+def no(spec, tables):
+    return False
+
+
+@inline
+def yes(spec, tables):
+    return True
+
+
+# learn what is learned only after an episode; return whether there was a trigger in it
+learn_rest = by_kind(
+    "learn_rest", {RowSpec: no, StageSpec: no, PlanSpec: no, MixtureSpec: learn_together}
+)
+# whether an episode might not find room for its successors
+lacks_room = by_kind(
+    "lacks_room", {RowSpec: no, StageSpec: no, PlanSpec: pool_is_full, MixtureSpec: no}
+)
+# whether a trigger lets all rows change, and not only its own
+wants_anew = of_rows("wants_anew", no, yes)
+
+
+# ---- what is wanted ------------------------------------------------------------------------------
+
+
+@inline
+def all_states(spec, tables, h):
+    return 0, spec.S
+
+
+@inline
+def states_of_mixture(spec, tables, h):
+    if spec.whole:
+        return 0, spec.S
+    return tables.path[h]["state"], tables.path[h]["state"] + 1
+
+
+# the states [first, last) whose rows at step h may change: all, or the one that had a trigger
+states_at_stake = by_kind(
+    "states_at_stake",
+    {
+        RowSpec: all_states,
+        StageSpec: all_states,
+        PlanSpec: all_states,
+        MixtureSpec: states_of_mixture,
+    },
+)
+
+
+@entry
+def want_best(spec, tables, m):
+    """Member m wants its best actions: the deployed one if it is among them, else the lowest."""
+    for here in range(spec.H * spec.S):
+        place = m * spec.H * spec.S + here
+        action = tables.policy[place]
+        best = tables.q[place * spec.A + action]
+        for a in range(spec.A):
+            if tables.q[place * spec.A + a] > best:
+                action, best = a, tables.q[place * spec.A + a]
+        tables.wanted[place] = action
+
+
+@entry
+def plan_all(spec, tables):
+    """Plan for every member; return whether that could be done here, and not by Python.
+
+    Where the last deployment is to be greedy, it is planned with neither bonus nor sample.
+    """
+    if spec.kind == OWN:
+        return False
+    greedy = spec.timing.greedy_last and is_last(spec, tables)
+    if greedy:
+        tables.dirty[:] = True
+    for m in range(spec.members):
+        if spec.kind == SAMPLED:
+            sample_plan(spec, tables, m, greedy)
+        else:
+            plan(spec, tables, m, 0.0 if greedy else spec.scales[m], greedy)
+        want_best(spec, tables, m)
+    tables.dirty[:] = False
+    return True
+
+
+@entry
+def gather_rows(spec, tables):
+    """Write down what every member wants in the rows at stake; return True."""
+    rows = spec.H * spec.S
+    for h in range(spec.H):
+        first, last = states_of_mixture(spec, tables, h)
+        for here in range(h * spec.S + first, h * spec.S + last):
+            for m in range(spec.members):
+                mine = m * (rows + spec.S) + here
+                if spec.whole and is_beaten(spec, tables, mine):
+                    take_best(spec, tables, mine)
+                tables.wanted[m * rows + here] = tables.rows[mine]["action"]
+    return True
+
+
+# work out what is wanted; return whether it is known now, and not made by a planner in Python
+make_wanted = by_kind(
+    "make_wanted", {RowSpec: yes, StageSpec: yes, PlanSpec: plan_all, MixtureSpec: gather_rows}
+)
+
+
+@inline
+def policy_differs(spec, tables, here):
+    differs = False
+    for m in range(spec.members):
+        place = m * spec.H * spec.S + here
+        differs = differs or tables.policy[place] != tables.wanted[place]
+    return differs
+
+
+# whether something else is wanted in a row than is deployed
+differs = of_rows("differs", is_beaten, policy_differs)
+
+
+# ---- the switch ----------------------------------------------------------------------------------
+
+
+@inline
+def always(spec, tables, here):
+    return True
+
+
+@inline
+def law_differs(spec, tables, here):
+    """Whether the members of a row want each action as often as they have it deployed, or not."""
+    rows = spec.H * spec.S
+    for m in range(spec.members):
+        tables.tally[tables.policy[m * rows + here]] += 1
+        tables.tally[tables.wanted[m * rows + here]] -= 1
+    same = True
+    for a in range(spec.A):
+        same = same and tables.tally[a] == 0
+        tables.tally[a] = 0
+    return not same
+
+
+# whether changing a row is a switch: of a mixture, if how often each action is played changes
+is_switch = of_rows("is_switch", always, law_differs)
+
+
+@inline
+def install_row(spec, tables, here, changes, i):
+    take_best(spec, tables, here)
+    changes[i, ACTION] = tables.rows[here]["action"]
+
+
+@inline
+def install_policies(spec, tables, here, changes, i):
+    for m in range(spec.members):
+        place = m * spec.H * spec.S + here
+        tables.policy[place] = tables.wanted[place]
+        changes[i, ACTION + m] = tables.wanted[place]
+
+
+# deploy what is wanted in a row, and write its actions into change i
+install = of_rows("install", install_row, install_policies)
+
+
+@inline
+def switch_row(spec, tables, changes, i, k, h, x):
+    """Deploy after episode k what is wanted in row (h, x), as change i of the log, and count it."""
+    here = h * spec.S + x
+    tables.clock[0]["switches"] += is_switch(spec, tables, here)
+    changes[i, EPISODE], changes[i, STEP], changes[i, STATE] = k, h, x
+    install(spec, tables, here, changes, i)
+
+
+@inline
+def may_switch(spec, tables, here):
+    """Whether a row may change: the budget has a switch left, or the change is none."""
+    left = tables.clock[0]["switches"] < spec.timing.switches
+    return left or not is_switch(spec, tables, here)
+
+
+@entry
+def switch_all(spec, tables, changes, logged, k):
+    """Switch the rows at stake that differ from what is wanted, as far as the budget goes.
+
+    Return how many changed.
+    """
+    changed = 0
+    tables.clock[0]["refreshes"] += 1
+    for h in range(spec.H):
+        first, last = states_at_stake(spec, tables, h)
+        for x in range(first, last):
+            here = h * spec.S + x
+            if differs(spec, tables, here) and may_switch(spec, tables, here):
+                switch_row(spec, tables, changes, logged + changed, k, h, x)
+                changed += 1
+    if spec.timing.factor > 0:
+        for i in range(len(tables.cells)):
+            tables.cells[i]["due"] = next_growth(spec.timing, tables.cells[i]["visits"])
+    return changed
+
+
+@inline
+def close_deployment(spec, tables, changed):
+    """Count a deployment after an episode that changed so many rows; keep to the budget."""
+    if changed > 0:
+        tables.clock[0]["deployments"] += 1
+        freeze_if_spent(spec, tables)
+
+
+@entry
+def deploy_plan(spec, tables, changes, logged, k):
+    """Deploy the plan that Python made after episode k; return how many rows changed."""
+    tables.clock[0]["awaits_plan"] = 0
+    changed = switch_all(spec, tables, changes, logged, k)
+    close_deployment(spec, tables, changed)
+    return changed
+
+
+@inline
+def end_episode(spec, tables, changes, logged, k, changed, triggered):
+    """Do what schedule and budget say after episode k, in which so many rows changed already.
+
+    Return how many rows it changed in all, and whether it was a trigger of the learner. Where
+    Python makes the plan, that is marked in the clock, and the caller stops.
+    """
+    triggered |= learn_rest(spec, tables)
+    anew = wants_anew(spec, tables)
+    due = refresh_is_due(spec, tables, triggered, k) or (triggered and anew)
+    if due and not make_wanted(spec, tables):
+        tables.clock[0]["awaits_plan"] = 1
+        return changed, True
+    if due:
+        changed += switch_all(spec, tables, changes, logged + changed, k)
+    close_deployment(spec, tables, changed)
+    return changed, triggered or changed > 0 or (due and anew)

@@ -1,0 +1,22 @@
+"""One text for all kinds of learners: what differs is chosen when a driver is compiled."""
+
+from numba.extending import overload
+
+from lowswitch.kernels.compile import INLINED
+
+
+def by_kind(name, choices):
+    """A function whose first argument is a spec: the choice for its class, inlined.
+
+    All choices take the same arguments. Python calls the same functions where nothing is compiled.
+    """
+
+    def chosen(spec, *arguments):
+        return choices[type(spec)](spec, *arguments)
+
+    def compiled(spec, *arguments):
+        return choices[spec.instance_class].py_func
+
+    chosen.__name__ = chosen.__qualname__ = name
+    overload(chosen, jit_options=INLINED, strict=False)(compiled)
+    return chosen

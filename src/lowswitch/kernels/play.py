@@ -1,0 +1,220 @@
+"""Drivers: episodes of a known problem, or episodes that are told, one after the other."""
+
+import numpy as np
+
+from lowswitch.kernels.arrays import MixtureSpec, PlanSpec, RowSpec, StageSpec
+from lowswitch.kernels.compile import entry, inline
+from lowswitch.kernels.deploy import (
+    deploy_plan,
+    deployed_action,
+    end_episode,
+    lacks_room,
+    learn_step,
+    member_for,
+    switch_row,
+)
+from lowswitch.kernels.kinds import by_kind
+from lowswitch.kernels.noise import draw, episode_address, noise, uniform
+from lowswitch.kernels.qlearning import DUE, QUIET
+from lowswitch.kernels.schedule import freeze_if_spent
+from lowswitch.kernels.values import settle
+
+AT_TRIGGER, AT_SWITCH, AT_MISMATCH = 0, 1, 2  # where a batch, or a round of machines, is cut
+DONE, CUT, LACKS_ROOM, AWAITS_PLAN = 0, 1, 2, 3  # why a driver returned
+
+_1 = np.uint64(1)
+
+
+# ---- one episode ---------------------------------------------------------------------------------
+
+
+@inline
+def start_state(model, H, key, k):
+    """Where episode k begins: in its state of the start sequence, or drawn from the start law."""
+    if len(model.starts) > 0:
+        x = np.int64(model.starts[k])
+    else:
+        start = noise(key, episode_address(k, H))
+        x = draw(model.heads, model.columns, len(model.heads) - 1, start)
+    return x
+
+
+@inline
+def outcome_of(model, key, k, H, A, h, x, a):
+    """The reward and the successor of action a at step h of episode k in state x."""
+    sa = x * A + a
+    step = episode_address(k, H) + np.uint64(1 + 2 * h)
+    y = draw(model.heads, model.columns, h * model.stride + sa, noise(key, step))
+    reward = model.rewards[h * model.reward_stride + sa]
+    if model.bernoulli:
+        reward = 1.0 if uniform(noise(key, step + _1)) < reward else 0.0
+    return reward, y
+
+
+@inline
+def close_episode(tables, log, k, changed, mark):
+    """Count the row changes of episode k, and fill in the checkpoint `mark` if this is it.
+
+    Return the next checkpoint.
+    """
+    log.logged[0] += changed
+    if log.checkpoints[mark] == k + 1:
+        log.switches[mark] = tables.clock[0]["switches"]
+        log.deployments[mark] = tables.clock[0]["deployments"]
+        mark += 1
+    return mark
+
+
+# ---- many episodes of a known problem ------------------------------------------------------------
+
+
+@entry
+def play_rows(spec, tables, model, log, key, first, last):
+    """Play episodes first .. last - 1, or as many as the log has room for; return the next one.
+
+    For Q-learners whose rows change one by one and without a budget: nothing else is to be done at
+    the end of an episode, and even to look whether there is would take time. So would a call of
+    `close_episode`: numba then counts the references of all arrays, in every episode.
+    """
+    mark, clock = np.searchsorted(log.checkpoints, first, side="right"), tables.clock
+    for k in range(first, last):
+        if log.logged[0] + spec.H > len(log.changes):
+            return k
+        x, changed = start_state(model, spec.H, key, k), 0
+        for h in range(spec.H):
+            a = deployed_action(spec, tables, 0, h, x)
+            reward, y = outcome_of(model, key, k, spec.H, spec.A, h, x, a)
+            if learn_step(spec, tables, h, x, a, a, reward, y) == DUE:
+                switch_row(spec, tables, log.changes, log.logged[0] + changed, k, h, x)
+                changed += 1
+            x = y
+        clock[0]["deployments"] += changed > 0
+        log.logged[0] += changed
+        if log.checkpoints[mark] == k + 1:
+            log.switches[mark] = clock[0]["switches"]
+            log.deployments[mark] = clock[0]["deployments"]
+            mark += 1
+    return last
+
+
+@entry
+def play_watched(spec, tables, model, log, key, first, last):
+    """Play episodes first .. last - 1, or as many as log and pool have room for; return the next.
+
+    Stops also where Python must plan.
+    """
+    mark = np.searchsorted(log.checkpoints, first, side="right")
+    for k in range(first, last):
+        if log.logged[0] + spec.timing.room > len(log.changes) or lacks_room(spec, tables):
+            return k
+        x, changed, triggered = start_state(model, spec.H, key, k), 0, False
+        member = member_for(spec, tables, k)
+        for h in range(spec.H):
+            a = deployed_action(spec, tables, member, h, x)
+            reward, y = outcome_of(model, key, k, spec.H, spec.A, h, x, a)
+            outcome = learn_step(spec, tables, h, x, a, a, reward, y)
+            triggered |= outcome != QUIET
+            if outcome == DUE:
+                switch_row(spec, tables, log.changes, log.logged[0] + changed, k, h, x)
+                freeze_if_spent(spec, tables)
+                changed += 1
+            x = y
+        changed, _ = end_episode(spec, tables, log.changes, log.logged[0], k, changed, triggered)
+        if tables.clock[0]["awaits_plan"] > 0:
+            return k + 1
+        mark = close_episode(tables, log, k, changed, mark)
+    return last
+
+
+@inline
+def play_rows_or_watched(spec, tables, model, log, key, first, last):
+    if spec.timing.watched:
+        return play_watched(spec, tables, model, log, key, first, last)
+    return play_rows(spec, tables, model, log, key, first, last)
+
+
+play = by_kind(
+    "play",
+    {
+        RowSpec: play_rows_or_watched,
+        StageSpec: play_rows_or_watched,
+        PlanSpec: play_watched,
+        MixtureSpec: play_watched,
+    },
+)
+
+
+@entry
+def simulate(spec, tables, model, evaluation, log, account, key, first, last):
+    """Play episodes first .. last - 1 and charge them; return the next episode.
+
+    That is before `last` where a kept log or the pool is full, and where Python must plan. The next
+    call then deploys that plan first.
+    """
+    if tables.clock[0]["awaits_plan"] > 0:
+        k = first - 1
+        changed = deploy_plan(spec, tables, log.changes, log.logged[0], k)
+        mark = np.searchsorted(log.checkpoints, k, side="right")
+        close_episode(tables, log, k, changed, mark)
+    going = True
+    while going:
+        first = play(spec, tables, model, log, key, first, last)
+        if evaluation.wanted:
+            settle(model, evaluation, account, log.changes, log.logged[0], first)
+        if not log.keep:
+            log.logged[0] = 0
+        stops = log.keep or lacks_room(spec, tables) or tables.clock[0]["awaits_plan"] > 0
+        going = first < last and not stops
+    return first
+
+
+# ---- episodes that are told ----------------------------------------------------------------------
+
+
+@inline
+def is_cut(cut, triggered, changed):
+    """Whether what follows an episode waits for the next round."""
+    return (cut == AT_TRIGGER and triggered) or (cut == AT_SWITCH and changed > 0)
+
+
+@entry
+def learn_batch(spec, tables, states, actions, rewards, off_policy, cut, first, changes):
+    """Learn episodes [B, H] in order up to the cut.
+
+    Return row changes, episodes learned, the step of an off-policy action or -1, and why it ends.
+    With AT_MISMATCH only an episode that the deployed policy would play otherwise ends it. Where
+    Python must plan, the next call deploys that plan first.
+    """
+    logged = 0
+    if tables.clock[0]["awaits_plan"] > 0:
+        logged = deploy_plan(spec, tables, changes, 0, first - 1)
+        if is_cut(cut, True, logged):
+            return logged, 0, -1, CUT
+    for b in range(states.shape[0]):
+        if lacks_room(spec, tables):
+            return logged, b, -1, LACKS_ROOM
+        member = member_for(spec, tables, first + b)
+        for h in range(spec.H):
+            action = deployed_action(spec, tables, member, h, states[b, h])
+            if not off_policy and actions[b, h] != action:
+                return logged, b, h, DONE
+        changed, triggered = 0, False
+        for h in range(spec.H):
+            x, a = states[b, h], actions[b, h]
+            y = states[b, h + 1] if h + 1 < spec.H else 0
+            action = deployed_action(spec, tables, member, h, x)
+            outcome = learn_step(spec, tables, h, x, a, action, rewards[b, h], y)
+            triggered |= outcome != QUIET
+            if outcome == DUE:
+                switch_row(spec, tables, changes, logged + changed, first + b, h, x)
+                freeze_if_spent(spec, tables)
+                changed += 1
+        changed, triggered = end_episode(
+            spec, tables, changes, logged, first + b, changed, triggered
+        )
+        logged += changed
+        if tables.clock[0]["awaits_plan"] > 0:
+            return logged, b + 1, -1, AWAITS_PLAN
+        if is_cut(cut, triggered, changed):
+            return logged, b + 1, -1, CUT
+    return logged, states.shape[0], -1, DONE

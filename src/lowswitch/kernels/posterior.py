@@ -1,0 +1,140 @@
+"""Posterior sampling: plans on models drawn from what was counted, or on their mean."""
+
+import math
+
+import numpy as np
+
+from lowswitch.kernels.compile import entry, inline
+from lowswitch.kernels.noise import gamma_trial, next_uniform, noise, normal
+from lowswitch.kernels.planning import best_value
+
+
+@inline
+def exponential(key, counter):
+    """-log(u): the gamma law of shape 1."""
+    return -math.log(next_uniform(key, counter))
+
+
+@entry
+def gamma_of_one_or_more(shape, key, counter):
+    """A number of the gamma law of a shape of at least 1."""
+    while True:
+        first = next_uniform(key, counter)
+        x = normal(first, next_uniform(key, counter))
+        sample = gamma_trial(shape, x, next_uniform(key, counter))
+        if sample >= 0.0:
+            return sample
+
+
+@inline
+def gamma(shape, key, counter):
+    """The gamma law of any shape; below 1 that of shape + 1 times u^(1 / shape): Marsaglia, Tsang
+    2000, section 6.
+    """
+    if shape == 1.0:
+        return exponential(key, counter)
+    if shape > 1.0:
+        return gamma_of_one_or_more(shape, key, counter)
+    power = math.exp(-exponential(key, counter) / shape)
+    return power * gamma_of_one_or_more(shape + 1.0, key, counter)
+
+
+@inline
+def random_share(record):
+    """The share of the rewards that were as uncertain as 0 or 1 with their mean; the rest is as
+    good as always the same.
+    """
+    mean = record["total"] / record["n"]
+    spread = record["squares"] / record["n"] - mean * mean
+    most = mean * (1.0 - mean)
+    if spread < 1e-12 or most <= 0.0:  # of equal rewards there may be rounding left
+        return 0.0
+    return min(1.0, spread / most)
+
+
+@entry
+def sampled_reward(record, key, counter):
+    """A mean reward from the Bayesian bootstrap (Rubin 1981) with a 0 and a 1 for prior, on rewards
+    of the record's mean and variance.
+
+    Of rewards 0 and 1 this is the posterior Beta(1 + ones, 1 + zeros); of equal rewards its spread
+    falls like 1 / n.
+    """
+    n = float(record["n"])
+    mean, share = (record["total"] / n, random_share(record)) if n > 0 else (0.0, 0.0)
+    one = gamma(1.0 + share * n * mean, key, counter)
+    zero = gamma(1.0 + share * n * (1.0 - mean), key, counter)
+    sure = gamma((1.0 - share) * n, key, counter) if share < 1.0 and n > 0 else 0.0
+    return (one + mean * sure) / (one + zero + sure)
+
+
+@entry
+def sampled_mean(spec, tables, record, following, key, counter):
+    """The mean of the next value under a law from the posterior Dirichlet(prior + counts)."""
+    counts, total, mean = tables.scratch, 0.0, 0.0
+    for j in range(record["start"], record["start"] + record["size"]):
+        counts[tables.pool[j]["state"]] = tables.pool[j]["count"]
+    for y in range(spec.S):
+        weight = gamma(spec.prior + counts[y], key, counter)
+        total += weight
+        mean += weight * tables.values[following + y]
+        counts[y] = 0.0
+    if total == 0.0:  # all underflow where the prior is tiny: its limit puts all mass on one state
+        return tables.values[following + np.int64(next_uniform(key, counter) * spec.S)]
+    return mean / total
+
+
+@inline
+def sampled_estimate(spec, tables, h, i, key, following):
+    """The value of a cell in a model drawn from the posterior."""
+    record = tables.records[i]
+    tables.counter[0] = 0
+    known = spec.rewards_known and record["n"] > 0
+    q = record["total"] / record["n"] if known else sampled_reward(record, key, tables.counter)
+    if h + 1 < spec.H:
+        q += sampled_mean(spec, tables, record, following, key, tables.counter)
+    return q
+
+
+@inline
+def expected_estimate(spec, tables, h, i, following):
+    """The value of a cell in the mean of the posterior: rewards (1 + total) / (2 + n), laws (prior
+    + count) / (prior S + n).
+    """
+    record = tables.records[i]
+    known = spec.rewards_known and record["n"] > 0
+    q = record["total"] / record["n"] if known else (1.0 + record["total"]) / (2.0 + record["n"])
+    if h + 1 < spec.H:
+        mean = 0.0
+        for y in range(spec.S):
+            mean += spec.prior * tables.values[following + y]
+        for j in range(record["start"], record["start"] + record["size"]):
+            mean += tables.pool[j]["count"] * tables.values[following + tables.pool[j]["state"]]
+        q += mean / (spec.prior * spec.S + record["followed"])
+    return q
+
+
+@entry
+def sample_plan(spec, tables, m, greedy):
+    """Backward induction on a model drawn from the posterior, or on its mean: Osband, Russo, Van
+    Roy 2013, Algorithm 1.
+
+    Sample m of refresh number i of a run draws its row j, counted (h, x, a), from the stream
+    noise(noise(stream of samples, i L + m), j); a row of pooled counts is counted (x, a), so that
+    each step draws the same.
+    """
+    number = np.uint64(tables.clock[0]["refreshes"] * spec.members + m)
+    key = noise(tables.keys[0]["samples"], number)
+    for h in range(spec.H - 1, -1, -1):
+        row, following = (m * (spec.H + 1) + h) * spec.S, (m * (spec.H + 1) + h + 1) * spec.S
+        for x in range(spec.S):
+            for a in range(spec.A):
+                i, place = h * spec.stride + x * spec.A + a, (h * spec.S + x) * spec.A + a
+                if spec.allowed[place]:
+                    if greedy:
+                        q = expected_estimate(spec, tables, h, i, following)
+                    else:
+                        stream = noise(key, np.uint64(i))
+                        q = sampled_estimate(spec, tables, h, i, stream, following)
+                    tables.q[m * spec.H * spec.S * spec.A + place] = q
+            tables.values[row + x] = best_value(spec, tables, m, h, x)

@@ -1,0 +1,131 @@
+"""Q-learning: Jin et al. 2018 at every visit, Bai et al. 2019 with a delayed policy."""
+
+import math
+
+import numpy as np
+
+from lowswitch.kernels.compile import entry, inline
+from lowswitch.kernels.schedule import next_trigger
+
+HOEFFDING, BERNSTEIN = 0, 1
+QUIET, TRIGGERED, DUE = (
+    0,
+    1,
+    2,
+)  # what a transition means for its row: DUE, another action is better
+
+
+@inline
+def learning_rate(n, H):
+    """alpha_n = (H + 1) / (H + n): Jin et al. 2018, Algorithm 1."""
+    return (H + 1) / (H + n)
+
+
+@inline
+def hoeffding_width(share, c, hoeffding_scale):
+    """c sqrt(H^3 iota / n), with share = 1 / n: Bai et al. 2019, Algorithm 2; Jin et al. 2018."""
+    return c * math.sqrt(hoeffding_scale * share)
+
+
+@inline
+def variance(total, squares, share):
+    """W_n = squares / n - (total / n)^2: Jin et al. 2018, eq. (C.1).
+
+    Algorithm 2 of their appendix C prints something else, which is an erratum.
+    """
+    mean = total * share
+    return max(0.0, squares * share - mean * mean)
+
+
+@inline
+def bernstein_width(spec, share, variance):
+    """beta_n = min{c1 (sqrt(H/n (W + H) iota) + sqrt(H^7 S A) iota / n), c2 sqrt(H^3 iota / n)}:
+    Bai et al. 2019, Algorithm UCB2B.
+    """
+    spread = math.sqrt(spec.variance_scale * share * (variance + spec.H)) + spec.lower_order * share
+    return min(spec.c1 * spread, hoeffding_width(share, spec.c2, spec.hoeffding_scale))
+
+
+@inline
+def weighted_bonus(spec, tables, i, n, alpha, next_value):
+    """alpha_n b_n.
+
+    Bernstein: b_n = (beta_n - (1 - alpha_n) beta_{n-1}) / (2 alpha_n), beta_0 = 0: Jin et al. 2018,
+    Algorithm 2.
+    """
+    share = 1.0 / n
+    if spec.bonus == HOEFFDING:
+        return alpha * hoeffding_width(share, spec.c2, spec.hoeffding_scale)
+    moments = tables.moments[i]
+    total = moments["total"] + next_value
+    squares = moments["squares"] + next_value * next_value
+    width = bernstein_width(spec, share, variance(total, squares, share))
+    bonus = 0.5 * (width - (1 - alpha) * moments["width"])
+    moments["total"] = total
+    moments["squares"] = squares
+    moments["width"] = width
+    return bonus
+
+
+@entry
+def best_of_others(spec, tables, here, action):
+    """The best estimate of a row but that of one action."""
+    best = -np.inf
+    for a in range(spec.A):
+        q = tables.cells[here * spec.A + a]["q"]
+        best = max(best, -np.inf if a == action else q)
+    return best
+
+
+@inline
+def is_beaten(spec, tables, here):
+    """Whether another action of the row has a better estimate than the row's own."""
+    row = tables.rows[here]
+    return tables.cells[here * spec.A + row["action"]]["q"] < row["best_other"]
+
+
+@entry
+def take_best(spec, tables, here):
+    """Make the best action the row's own, the lowest index among equals."""
+    action, best, second = 0, -np.inf, -np.inf
+    for a in range(spec.A):
+        q = tables.cells[here * spec.A + a]["q"]
+        second = max(second, min(q, best))
+        action = a if q > best else action
+        best = max(best, q)
+    tables.rows[here]["action"] = action
+    tables.rows[here]["best_other"] = second
+
+
+@inline
+def digest_visit(spec, tables, scale, base, h, x, a, action, reward, y):
+    """Learn one transition with the bonus times `scale`, in the rows from `base` on.
+
+    Return what it means for row (h, x), whose own action is `action`: Bai et al. 2019, Algorithms 2
+    and UCB2B. The deployed copy of Q is needed only through its argmax, and between two triggers
+    only the estimate of the deployed action moves. So a row keeps the best of its other estimates,
+    and the maximum over all actions is looked for only when the action changes.
+    """
+    here = base + h * spec.S + x
+    i = here * spec.A + a
+    row, cell = tables.rows[here], tables.cells[i]
+    n = cell["visits"] + 1
+    alpha = learning_rate(n, spec.H)
+    next_value = tables.rows[here - x + spec.S + y]["value"]
+    bonus = scale * weighted_bonus(spec, tables, i, n, alpha, next_value)
+    if base == 0 and bonus > alpha * spec.H:
+        tables.clock[0]["drowned"] += 1
+    q = (1 - alpha) * cell["q"] + alpha * (reward + next_value) + bonus
+    cell["q"] = q
+    cell["visits"] = n
+    if a == action:
+        best_other = row["best_other"]
+    else:  # told off-policy
+        q = tables.cells[here * spec.A + action]["q"]
+        best_other = best_of_others(spec, tables, here, action)
+        row["best_other"] = best_other
+    row["value"] = min(spec.caps[h], max(q, best_other))
+    if n == cell["due"]:
+        cell["due"] = next_trigger(spec, n)
+        return DUE if q < best_other else TRIGGERED
+    return QUIET

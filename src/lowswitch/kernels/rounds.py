@@ -1,0 +1,249 @@
+"""Many machines, one policy a round: what they play is learned in the order of the episodes."""
+
+import math
+
+import numpy as np
+
+from lowswitch.kernels.compile import entry, inline
+from lowswitch.kernels.deploy import (
+    deploy_plan,
+    deployed_action,
+    end_episode,
+    lacks_room,
+    learn_step,
+    member_for,
+    switch_row,
+)
+from lowswitch.kernels.play import (
+    AT_MISMATCH,
+    AWAITS_PLAN,
+    DONE,
+    LACKS_ROOM,
+    is_cut,
+    outcome_of,
+    start_state,
+)
+from lowswitch.kernels.qlearning import DUE, QUIET
+from lowswitch.kernels.schedule import freeze_if_spent
+from lowswitch.kernels.values import settle
+
+PAUSED = 4  # a driver returned because the policy changed
+
+# ---- playing -------------------------------------------------------------------------------------
+
+
+@entry
+def play_out(model, policy, A, key, episodes, states, rewards):
+    """Play these episodes [n] by a policy [H, S]."""
+    H = len(policy)
+    for i in range(len(episodes)):
+        x = start_state(model, H, key, episodes[i])
+        for h in range(H):
+            states[i, h] = x
+            rewards[i, h], x = outcome_of(model, key, episodes[i], H, A, h, x, policy[h, x])
+
+
+@inline
+def play_ahead(spec, tables, model, window, rounds, key, k):
+    """Play episode k by what is deployed, into its slot of the window."""
+    slot, member = k % len(window.ready), member_for(spec, tables, k)
+    x = start_state(model, spec.H, key, k)
+    for h in range(spec.H):
+        a = deployed_action(spec, tables, member, h, x)
+        window.states[slot, h], window.actions[slot, h] = x, a
+        rounds.plays[(h * spec.S + x) * spec.A + a] += 1
+        window.rewards[slot, h], x = outcome_of(model, key, k, spec.H, spec.A, h, x, a)
+    window.ready[slot] = True
+
+
+@entry
+def next_episodes(window, rounds, episodes):
+    """Write down the episodes of the next round, the first that are not played yet, one a machine.
+
+    Return how many there are.
+    """
+    learned, last, count = rounds.totals[0]["learned"], rounds.totals[0]["last"], 0
+    for k in range(learned, min(last, learned + len(window.ready))):
+        if not window.ready[k % len(window.ready)]:
+            if count == len(episodes):
+                break
+            episodes[count] = k
+            count += 1
+    return count
+
+
+@entry
+def receive_round(spec, tables, window, rounds, episodes, states, rewards):
+    """Take in the episodes [n] of a round as machines played them, states and rewards [n, H]."""
+    for i in range(len(episodes)):
+        slot, member = episodes[i] % len(window.ready), member_for(spec, tables, episodes[i])
+        for h in range(spec.H):
+            x = np.int64(states[i, h])
+            a = deployed_action(spec, tables, member, h, x)
+            window.states[slot, h], window.actions[slot, h] = x, a
+            window.rewards[slot, h] = rewards[i, h]
+            rounds.plays[(h * spec.S + x) * spec.A + a] += 1
+        window.ready[slot] = True
+    rounds.totals[0]["rounds"] += 1
+    rounds.totals[0]["played"] += len(episodes)
+
+
+# ---- learning ------------------------------------------------------------------------------------
+
+
+@inline
+def follows_policy(spec, tables, window, k):
+    """Whether what is deployed would have played the actions of episode k, which lies ready."""
+    slot, member, same = k % len(window.ready), member_for(spec, tables, k), True
+    for h in range(spec.H):
+        action = deployed_action(spec, tables, member, h, np.int64(window.states[slot, h]))
+        same &= window.actions[slot, h] == action
+    return same
+
+
+@inline
+def learn_slot(spec, tables, log, rounds, window, k):
+    """Learn episode k; return how many rows changed, and whether it was a trigger."""
+    slot, member, changed, triggered = k % len(window.ready), member_for(spec, tables, k), 0, False
+    for h in range(spec.H):
+        x, a = np.int64(window.states[slot, h]), np.int64(window.actions[slot, h])
+        y = np.int64(window.states[slot, h + 1]) if h + 1 < spec.H else 0
+        reward = window.rewards[slot, h]
+        action = deployed_action(spec, tables, member, h, x)
+        outcome = learn_step(spec, tables, h, x, a, action, reward, y)
+        rounds.totals[0]["earned"] += reward
+        triggered |= outcome != QUIET
+        if outcome == DUE:
+            switch_row(spec, tables, log.changes, log.logged[0] + changed, k, h, x)
+            freeze_if_spent(spec, tables)
+            changed += 1
+    return end_episode(spec, tables, log.changes, log.logged[0], k, changed, triggered)
+
+
+@inline
+def note_learned(log, rounds, window, k, changed, triggered):
+    """Stamp the row changes of episode k, fill in a checkpoint, and cut the round where due."""
+    totals = rounds.totals[0]
+    for i in range(log.logged[0], log.logged[0] + changed):
+        rounds.stamps[i]["rounds"] = totals["rounds"]
+        rounds.stamps[i]["played"] = totals["played"]
+    log.logged[0] += changed
+    totals["learned"] = k + 1
+    mark = totals["passed"]
+    if log.checkpoints[mark] == k + 1:
+        rounds.curve[mark] = totals["rounds"]
+        rounds.earned_curve[mark] = totals["earned"]
+        totals["passed"] = mark + 1
+    if is_cut(rounds.cut, triggered, changed):
+        window.ready[:] = False
+
+
+@entry
+def learn_ready(spec, tables, log, window, rounds):
+    """Learn in order what lies ready, up to where the round is cut; return why it ends."""
+    totals, status = rounds.totals[0], DONE
+    if tables.clock[0]["awaits_plan"] > 0:  # which is made by now
+        k = totals["learned"]
+        changed = deploy_plan(spec, tables, log.changes, log.logged[0], k)
+        note_learned(log, rounds, window, k, changed, True)
+        status = PAUSED if rounds.pause and changed > 0 else DONE
+    while status == DONE and totals["learned"] < totals["last"]:
+        k = totals["learned"]
+        slot = k % len(window.ready)
+        if not window.ready[slot] or not follows_policy(spec, tables, window, k):
+            break
+        full = log.logged[0] + spec.timing.room > len(log.changes)
+        if full or lacks_room(spec, tables):
+            status = LACKS_ROOM
+            break
+        window.ready[slot] = False
+        changed, triggered = learn_slot(spec, tables, log, rounds, window, k)
+        if tables.clock[0]["awaits_plan"] > 0:
+            status = AWAITS_PLAN
+            break
+        note_learned(log, rounds, window, k, changed, triggered)
+        if rounds.pause and changed > 0:
+            status = PAUSED
+    return status
+
+
+@entry
+def forget_stale(spec, tables, window, rounds):
+    """Drop the episodes that the deployed policy would play otherwise."""
+    learned = rounds.totals[0]["learned"]
+    for k in range(learned, learned + len(window.ready)):
+        slot = k % len(window.ready)
+        if window.ready[slot]:
+            window.ready[slot] = follows_policy(spec, tables, window, k)
+
+
+@entry
+def last_episode(account, rounds):
+    """How many episodes there will be under the deployed policy, unless it changes again.
+
+    All, or fewer where it or the mixture so far is good enough. The mixture's gap after t episodes
+    is regret(t) / t, and regret grows by the policy's gap an episode. To be asked at a deployment,
+    when every episode so far is charged: then the answer does not depend on rounds.
+    """
+    balance = account.balance[0]
+    regret, gap, learned = balance["regret"], balance["gap"], balance["charged"]
+    last = rounds.episodes
+    if gap <= rounds.policy_gap or (learned > 0 and regret <= rounds.mixture_gap * learned):
+        last = learned
+    elif gap < rounds.mixture_gap:
+        more = (regret - rounds.mixture_gap * learned) / (rounds.mixture_gap - gap)
+        if more < last - learned:  # else it may be more than integers hold
+            last = learned + max(1, np.int64(math.ceil(more)))
+    return last
+
+
+@entry
+def learn_round(spec, tables, model, evaluation, log, account, window, rounds):
+    """Learn the episodes of a round, charge them, and see whether enough is known.
+
+    Return DONE; or LACKS_ROOM or AWAITS_PLAN, and the same call goes on once that is mended.
+    """
+    status = PAUSED
+    while status == PAUSED:
+        before = log.logged[0]
+        status = learn_ready(spec, tables, log, window, rounds)
+        if evaluation.wanted:
+            used, learned = log.logged[0], rounds.totals[0]["learned"]
+            settle(model, evaluation, account, log.changes[before:used], used - before, learned)
+        if status == PAUSED:
+            rounds.totals[0]["last"] = last_episode(account, rounds)
+    if status == DONE and rounds.cut == AT_MISMATCH:
+        forget_stale(spec, tables, window, rounds)
+    return status
+
+
+@entry
+def end_round(
+    spec, tables, model, evaluation, log, account, window, rounds, episodes, states, rewards
+):
+    """Take in and learn what machines played in a round: one call, which nothing interrupts."""
+    receive_round(spec, tables, window, rounds, episodes, states, rewards)
+    return learn_round(spec, tables, model, evaluation, log, account, window, rounds)
+
+
+@entry
+def play_rounds(spec, tables, model, evaluation, log, account, window, rounds, key, episodes, most):
+    """Play and learn up to `most` rounds, or as many as the log has room for.
+
+    `episodes` is room to work in. Return what `learn_round` does.
+    """
+    totals, played, status = rounds.totals[0], 0, DONE
+    while (
+        status == DONE
+        and played < most
+        and totals["learned"] < totals["last"]
+        and log.logged[0] + rounds.room <= len(log.changes)
+    ):
+        count = next_episodes(window, rounds, episodes)
+        for i in range(count):
+            play_ahead(spec, tables, model, window, rounds, key, episodes[i])
+        totals["rounds"] += 1
+        totals["played"] += count
+        status = learn_round(spec, tables, model, evaluation, log, account, window, rounds)
+        played += 1
+    return status

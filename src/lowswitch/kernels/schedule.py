@@ -1,0 +1,63 @@
+"""When a row or all rows may change, and what is left of a budget."""
+
+import math
+
+import numpy as np
+
+from lowswitch.kernels.arrays import NEVER
+from lowswitch.kernels.compile import entry, inline
+
+
+@entry
+def next_trigger(spec, n):
+    """The smallest trigger above n."""
+    if n < spec.every_until:
+        return n + 1
+    low, high = 0, len(spec.later) - 1
+    while low < high:
+        middle = (low + high) // 2
+        if spec.later[middle] > n:
+            high = middle
+        else:
+            low = middle + 1
+    return spec.later[low]
+
+
+@inline
+def next_growth(timing, n):
+    """The visit count at which all rows may change again, if it was n when they last might."""
+    return max(n + timing.least, np.int64(math.ceil(timing.factor * n)))
+
+
+@inline
+def refresh_is_due(spec, tables, triggered, k):
+    """Whether all rows may change after episode k; moves the grid on."""
+    clock = tables.clock[0]
+    on_grid = spec.timing.grid[clock["batch"]] == k + 1
+    if on_grid:
+        clock["batch"] += 1
+    return on_grid or (triggered and spec.timing.factor > 0)
+
+
+@entry
+def is_last(spec, tables):
+    """Whether the next deployment is the last one that the budget or the grid allow."""
+    clock, timing = tables.clock[0], spec.timing
+    grid_ends = len(timing.grid) > 1 and timing.grid[clock["batch"]] == NEVER
+    return clock["deployments"] + 1 == timing.deployments or grid_ends
+
+
+@entry
+def freeze(spec, tables):
+    """Let there be no trigger any more."""
+    for i in range(len(tables.cells)):
+        tables.cells[i]["due"] = NEVER
+    tables.clock[0]["batch"] = len(spec.timing.grid) - 1
+
+
+@inline
+def freeze_if_spent(spec, tables):
+    """Once the budget is spent, the policy stays as it is."""
+    clock, timing = tables.clock[0], spec.timing
+    if clock["switches"] >= timing.switches or clock["deployments"] >= timing.deployments:
+        freeze(spec, tables)

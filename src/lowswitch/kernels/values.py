@@ -1,0 +1,310 @@
+"""Exact values: backward induction, and the regret of a run from its row changes."""
+
+import numpy as np
+
+from lowswitch.kernels.arrays import ACTION, EPISODE, STATE, STEP, Evaluation
+from lowswitch.kernels.compile import entry, inline
+
+_0, _1, _2, _3, _4 = (np.uint64(i) for i in range(5))
+
+
+@inline
+def lookahead(model, h, x, a, A, values, following):
+    """r_h(x, a) + sum_y P_h(y | x, a) V(y), where V(y) is values[following + y]."""
+    row = h * model.stride + x * A + a
+    value = model.rewards[h * model.reward_stride + x * A + a]
+    for j in range(model.offsets[row], model.offsets[row + 1]):
+        value += model.probabilities[j] * values[following + model.successors[j]]
+    return value
+
+
+@entry
+def optimal_values(model, allowed, values, policy):
+    """Backward induction; fills values [(H + 1) * S] and policy [H, S], the lowest index among
+    equals.
+    """
+    H, S, A = allowed.shape
+    for h in range(H - 1, -1, -1):
+        for x in range(S):
+            best = -np.inf
+            for a in range(A):
+                if allowed[h, x, a]:
+                    value = lookahead(model, h, x, a, A, values, (h + 1) * S)
+                    if value > best:
+                        best = value
+                        policy[h, x] = a
+            values[h * S + x] = best
+
+
+@entry
+def policy_values(model, policy, A, values):
+    """Fills values [(H + 1) * S] with those of a policy [H, S]."""
+    H, S = policy.shape
+    for h in range(H - 1, -1, -1):
+        for x in range(S):
+            values[h * S + x] = lookahead(model, h, x, policy[h, x], A, values, (h + 1) * S)
+
+
+@inline
+def put(model, evaluation, m, h, x, a):
+    """Let row (h, x) of member m play action a."""
+    here = (m * evaluation.H + h) * evaluation.S + x
+    evaluation.policy[here] = a
+    evaluation.origins[here] = (h * model.stride + x * evaluation.A + a) * model.width
+
+
+@entry
+def put_policies(model, evaluation, policies):
+    """Let every row play its action of the policies [L, H, S]."""
+    for m in range(evaluation.members):
+        for h in range(evaluation.H):
+            for x in range(evaluation.S):
+                put(model, evaluation, m, h, x, policies[m, h, x])
+
+
+@inline
+def flow_step_dense(model, evaluation, h):
+    """Push the state law of step h through the deployed policy: all successors side by side, four
+    states a pass.
+
+    The sum of four is written as two sums of two because the additions of one lane wait for each
+    other. The indices are unsigned because numba's test for negative ones would keep the inner
+    loops from being vectorised.
+    """
+    mass, outflow, origins = evaluation.mass, model.outflow, evaluation.origins
+    width, S = np.uint64(model.width), np.uint64(evaluation.S)
+    here, row = np.uint64(h) * width, np.uint64(h) * S
+    there = here + width
+    for y in range(width):
+        mass[there + y] = -0.0  # the neutral element of addition, and no call of memset
+    x = _0
+    while x + _4 <= S:
+        m0, m1, m2, m3 = (
+            mass[here + x],
+            mass[here + x + _1],
+            mass[here + x + _2],
+            mass[here + x + _3],
+        )
+        p0, p1, p2, p3 = (
+            origins[row + x],
+            origins[row + x + _1],
+            origins[row + x + _2],
+            origins[row + x + _3],
+        )
+        for y in range(width):
+            four = (m0 * outflow[p0 + y] + m1 * outflow[p1 + y]) + (
+                m2 * outflow[p2 + y] + m3 * outflow[p3 + y]
+            )
+            mass[there + y] += four
+        x += _4
+    while x < S:
+        m0, p0 = mass[here + x], origins[row + x]
+        for y in range(width):
+            mass[there + y] += m0 * outflow[p0 + y]
+        x += _1
+    mass[there + S] += mass[here + S]
+
+
+@inline
+def flow_step_listed(model, evaluation, h):
+    """The same from the lists of nonzeros, for tables that are mostly zero."""
+    mass, here, there = evaluation.mass, h * model.width, (h + 1) * model.width
+    for y in range(evaluation.S):
+        mass[there + y] = 0.0
+    mass[there + evaluation.S] = mass[here + evaluation.S]
+    for x in range(evaluation.S):
+        m = mass[here + x]
+        if m > 0:
+            sa = x * evaluation.A + evaluation.policy[h * evaluation.S + x]
+            row = h * model.stride + sa
+            for j in range(model.offsets[row], model.offsets[row + 1]):
+                mass[there + model.successors[j]] += m * model.probabilities[j]
+            mass[there + evaluation.S] += m * model.rewards[h * model.reward_stride + sa]
+
+
+@inline
+def total_reward_dense(model, evaluation):
+    """The mean reward of all steps, once the state law of the last one is known; the sums in the
+    order of `flow_step_dense`.
+    """
+    mass, outflow, origins = evaluation.mass, model.outflow, evaluation.origins
+    width, S = np.uint64(model.width), np.uint64(evaluation.S)
+    here, row = np.uint64(evaluation.H - 1) * width, np.uint64(evaluation.H - 1) * S
+    value = -0.0
+    x = _0
+    while x + _4 <= S:
+        m0, m1, m2, m3 = (
+            mass[here + x],
+            mass[here + x + _1],
+            mass[here + x + _2],
+            mass[here + x + _3],
+        )
+        p0, p1, p2, p3 = (
+            origins[row + x],
+            origins[row + x + _1],
+            origins[row + x + _2],
+            origins[row + x + _3],
+        )
+        value += (m0 * outflow[p0 + S] + m1 * outflow[p1 + S]) + (
+            m2 * outflow[p2 + S] + m3 * outflow[p3 + S]
+        )
+        x += _4
+    while x < S:
+        value += mass[here + x] * outflow[origins[row + x] + S]
+        x += _1
+    return value + mass[here + S]
+
+
+@inline
+def total_reward_listed(model, evaluation):
+    """The same from the table of rewards."""
+    h, S = evaluation.H - 1, evaluation.S
+    value = evaluation.mass[h * model.width + S]
+    for x in range(S):
+        reward = model.rewards[
+            h * model.reward_stride + x * evaluation.A + evaluation.policy[h * S + x]
+        ]
+        value += evaluation.mass[h * model.width + x] * reward
+    return value
+
+
+@inline
+def flow(model, evaluation, first):
+    """The value of the deployed policy, where the state laws up to step `first` are still right."""
+    for h in range(first, evaluation.H - 1):
+        if len(model.outflow) > 0:
+            flow_step_dense(model, evaluation, h)
+        else:
+            flow_step_listed(model, evaluation, h)
+    return (
+        total_reward_dense(model, evaluation)
+        if len(model.outflow) > 0
+        else total_reward_listed(model, evaluation)
+    )
+
+
+@inline
+def member_of(model, evaluation, m):
+    """The evaluation of one member of a mixture."""
+    rows, width = evaluation.H * evaluation.S, evaluation.H * model.width
+    return Evaluation(
+        evaluation.wanted,
+        evaluation.H,
+        evaluation.S,
+        evaluation.A,
+        1,
+        evaluation.best,
+        evaluation.optimal,
+        evaluation.policy[m * rows : (m + 1) * rows],
+        evaluation.origins[m * rows : (m + 1) * rows],
+        evaluation.mass[m * width : (m + 1) * width],
+    )
+
+
+@entry
+def mixture_flow(model, evaluation, first):
+    """The mean of the members' values."""
+    value = 0.0
+    for m in range(evaluation.members):
+        value += flow(model, member_of(model, evaluation, m), first)
+    return value / evaluation.members
+
+
+@inline
+def deployed_value(model, evaluation, first):
+    """The value of what is deployed, where the state laws up to step `first` are still right."""
+    if evaluation.members == 1:
+        return flow(model, evaluation, first)
+    return mixture_flow(model, evaluation, first)
+
+
+@entry
+def policy_value(model, evaluation):
+    """The value of what is deployed from scratch."""
+    return deployed_value(model, evaluation, 0)
+
+
+@inline
+def sequence_regret(model, evaluation, first, last):
+    """Regret of episodes first .. last - 1 of a start sequence, all played by the deployed
+    policy.
+    """
+    for x in range(evaluation.S):
+        evaluation.mass[x] = 0.0
+    for k in range(first, last):
+        evaluation.mass[model.starts[k]] += 1.0
+    best = 0.0
+    for x in range(evaluation.S):
+        best += evaluation.mass[x] * evaluation.optimal[x]
+    for m in range(1, evaluation.members):
+        for x in range(evaluation.S):
+            evaluation.mass[m * evaluation.H * model.width + x] = evaluation.mass[x]
+    return best - deployed_value(model, evaluation, 0)
+
+
+@inline
+def charge(model, evaluation, account, last):
+    """Charge the deployed policy for the episodes before `last`, and fill in the checkpoints on the
+    way.
+    """
+    balance, marks = account.balance[0], account.checkpoints
+    while balance["charged"] < last:
+        mark, stop = balance["passed"], last
+        if mark < len(marks):
+            stop = min(last, marks[mark])
+        if len(model.starts) == 0:
+            balance["regret"] += balance["gap"] * (stop - balance["charged"])
+        else:
+            balance["regret"] += sequence_regret(model, evaluation, balance["charged"], stop)
+        balance["charged"] = stop
+        if mark < len(marks) and stop == marks[mark]:
+            account.curve[mark] = balance["regret"]
+            balance["passed"] = mark + 1
+
+
+@inline
+def follow(model, evaluation, changes, i, used):
+    """Take over the row changes of one episode, from change i on; return the next change and the
+    first step that changed.
+    """
+    k, first = changes[i, EPISODE], evaluation.H
+    while i < used and changes[i, EPISODE] == k:
+        h, x = changes[i, STEP], changes[i, STATE]
+        for m in range(evaluation.members):
+            put(model, evaluation, m, h, x, changes[i, ACTION + m])
+        first = min(first, h)
+        i += 1
+    return i, first
+
+
+@entry
+def settle(model, evaluation, account, changes, used, episodes):
+    """Follow the first `used` row changes of a deployment history; charge deployed policies, and
+    all episodes up to each checkpoint.
+
+    A policy is charged when it is replaced or at a checkpoint, and not where a piece of the run
+    happens to end: the sums are the same bits however a run is cut into pieces.
+    """
+    i = 0
+    while i < used:
+        charge(model, evaluation, account, changes[i, EPISODE] + 1)
+        i, first = follow(model, evaluation, changes, i, used)
+        if len(model.starts) == 0:
+            account.balance[0]["gap"] = evaluation.best - deployed_value(model, evaluation, first)
+    mark = account.balance[0]["passed"]
+    while mark < len(account.checkpoints) and account.checkpoints[mark] <= episodes:
+        charge(model, evaluation, account, account.checkpoints[mark])
+        mark += 1
+
+
+@entry
+def fill_gaps(model, evaluation, changes, gaps):
+    """The gap under the start law of the policy in `evaluation`, and of the one after each
+    deployment of a history.
+    """
+    gaps[0] = evaluation.best - deployed_value(model, evaluation, 0)
+    i, deployment = 0, 0
+    while i < len(changes):
+        i, first = follow(model, evaluation, changes, i, len(changes))
+        deployment += 1
+        gaps[deployment] = evaluation.best - deployed_value(model, evaluation, first)

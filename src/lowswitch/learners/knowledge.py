@@ -1,0 +1,193 @@
+"""The interface of all kinds of learners, and what they have in common."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+
+from lowswitch.algorithms.parts import Algorithm
+from lowswitch.kernels.arrays import CLOCK
+from lowswitch.policy import TablePolicy
+
+
+class ProblemSize(NamedTuple):
+    """The size of a problem."""
+
+    horizon: int
+    states: int
+    actions: int
+    episodes: int
+
+
+class Knowledge(ABC):
+    """One run of one algorithm: its spec, its tables, and the kernels that read both.
+
+    The spec is the algorithm worked out for one problem size, and all runs share it. The tables are
+    what one run knows and has deployed: they are all that must be saved.
+    """
+
+    spec: Any  # a NamedTuple of numbers and arrays, with H, S, A and timing
+    tables: Any  # a NamedTuple of arrays, with clock
+    allowed: np.ndarray  # [H, S, A]
+    members = 1  # policies in a deployed mixture
+
+    # ---- what each kind gives --------------------------------------------------------------------
+
+    @classmethod
+    @abstractmethod
+    def of(cls, algorithm: Algorithm, size: ProblemSize, allowed: np.ndarray) -> Self:
+        """The spec for one problem size, and no tables yet."""
+
+    @abstractmethod
+    def fresh(self, seed: int) -> Self:
+        """The same spec with tables that know nothing."""
+
+    @abstractmethod
+    def policy(self) -> TablePolicy:
+        """A copy of what is deployed."""
+
+    @abstractmethod
+    def q(self) -> np.ndarray:  # [H, S, A]
+        """The running estimates, of a mixture those of its first member; -inf if forbidden."""
+
+    @abstractmethod
+    def values(self) -> np.ndarray:  # [H + 1, S]
+        """The running values, of a mixture those of its first member."""
+
+    @abstractmethod
+    def visits(self) -> np.ndarray:  # [H, S, A]
+        """How often each (h, x, a) was visited."""
+
+    @abstractmethod
+    def triggers(self) -> int:
+        """How often something might have changed."""
+
+    def make_room(self) -> None:  # noqa: B027
+        """Let tables grow that the next episode might fill; most kinds have none."""
+
+    def plan(self, episodes: int) -> None:
+        """Work out in Python what is wanted after so many episodes, where no kernel does."""
+        raise NotImplementedError(f"{type(self).__name__} plans in compiled code")
+
+    @property
+    def stops_midway(self) -> bool:
+        """Whether kernels may have to stop for `make_room` or `plan` before a round is over."""
+        return False
+
+    # ---- costs -----------------------------------------------------------------------------------
+
+    @property
+    def deployments(self) -> int:
+        return int(self.tables.clock[0]["deployments"])
+
+    @property
+    def local_switches(self) -> int:
+        return int(self.tables.clock[0]["switches"])
+
+    @property
+    def drowned(self) -> int:
+        """How many visits had a bonus above H."""
+        return int(self.tables.clock[0]["drowned"])
+
+    @property
+    def frozen(self) -> bool:
+        """Whether a budget is spent."""
+        timing = self.spec.timing
+        return bool(
+            self.deployments >= timing.deployments or self.local_switches >= timing.switches
+        )
+
+    # ---- learning --------------------------------------------------------------------------------
+
+    def play(
+        self,
+        model: Any,
+        evaluation: Any,
+        log: Any,
+        account: Any,
+        key: np.uint64,
+        first: int,
+        last: int,
+    ) -> int:
+        """Play, learn and charge episodes first .. last - 1; return the next one.
+
+        That is before `last` where a log is full, or where Python planned, so that an interrupt is
+        heard between two plans.
+        """
+        from lowswitch.kernels.play import simulate
+
+        def go(first: int, last: int) -> int:
+            run = self.spec, self.tables, model, evaluation, log, account, key
+            return int(simulate(*run, first, last))
+
+        done = first
+        while done < last:
+            self.make_room()
+            done = go(done, last)
+            if self.tables.clock[0]["awaits_plan"]:
+                self.plan(done)
+                return go(done, done)
+            if log.keep:
+                break
+        return done
+
+    def learn(
+        self,
+        states: np.ndarray,
+        actions: np.ndarray,
+        rewards: np.ndarray,
+        off_policy: bool,
+        first: int,
+        changes: np.ndarray,
+    ) -> tuple[int, int, int]:
+        """Learn episodes [B, H] in order; return row changes, episodes learned, and a step or -1.
+
+        The step is that of the first action that the deployed policy would not have played, if
+        `off_policy` does not allow such actions; then its episode is not learned.
+        """
+        from lowswitch.kernels.play import AT_MISMATCH, learn_batch
+
+        used = done = 0
+        while True:
+            rest = states[done:], actions[done:], rewards[done:], off_policy, AT_MISMATCH
+            logged, learned, step, status = learn_batch(
+                self.spec, self.tables, *rest, first + done, changes[used:]
+            )
+            used, done = used + logged, done + learned
+            if not self.attend(status, first + done):
+                return used, done, step
+
+    def attend(self, status: int, episodes: int) -> bool:
+        """Do what a kernel stopped for after so many episodes; return whether it is to go on."""
+        from lowswitch.kernels.play import AWAITS_PLAN, LACKS_ROOM
+
+        if status == LACKS_ROOM:
+            self.make_room()
+        elif status == AWAITS_PLAN:
+            self.plan(episodes)
+        return status in (LACKS_ROOM, AWAITS_PLAN)
+
+    # ---- keeping ---------------------------------------------------------------------------------
+
+    def undo(self, states: np.ndarray, actions: np.ndarray) -> Callable[[], None]:
+        """Remember everything that learning these episodes can touch; the result puts it back."""
+        before = type(self.tables)(*(array.copy() for array in self.tables))
+
+        def put_back() -> None:
+            self.tables = before
+
+        return put_back
+
+    def restore(self, arrays: dict[str, np.ndarray]) -> None:
+        """Take over saved tables, or raise a ValueError where they do not fit."""
+        for name, array in self.tables._asdict().items():
+            if arrays[name].shape != array.shape or arrays[name].dtype != array.dtype:
+                raise ValueError(f"{name} is {arrays[name].dtype} of {arrays[name].shape}")
+            array[...] = arrays[name]
+
+
+def fresh_clock() -> np.ndarray:
+    return np.zeros(1, dtype=CLOCK)

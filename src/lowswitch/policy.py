@@ -1,0 +1,59 @@
+"""What is deployed, as an object: how it acts, how it differs from another one, and its identity.
+
+A table of actions is the first kind of policy.
+"""
+
+from __future__ import annotations
+
+import hashlib
+
+import numpy as np
+
+from lowswitch.kernels.streams import drawn_members
+
+
+class TablePolicy:
+    """One or more tables of actions [members, H, S], of which each episode plays one.
+
+    Which member plays an episode is drawn from the noise stream `key` and the episode's number.
+    """
+
+    def __init__(self, actions: np.ndarray, key: np.uint64) -> None:
+        self.actions, self.key = actions, key
+        self.actions.flags.writeable = False
+
+    @property
+    def members(self) -> int:
+        """How many tables there are; most algorithms deploy one."""
+        return len(self.actions)
+
+    def table(self, episode: int) -> np.ndarray:  # [H, S]
+        """The table that plays an episode, read-only."""
+        table: np.ndarray = self.actions[self.member_for(np.array([episode]))[0]]
+        return table
+
+    def act(self, step: int, state: int, episode: int) -> int:
+        """The action at a step of an episode."""
+        return int(self.table(episode)[step, state])
+
+    def member_for(self, episodes: np.ndarray) -> np.ndarray:  # [B]
+        """Which member plays each of these episodes [B]."""
+        return drawn_members(self.key, self.members, episodes)
+
+    def difference(self, other: TablePolicy) -> np.ndarray:  # [n, 2]
+        """The rows (step, state) in which any member of the two plays another action."""
+        if self.actions.shape != other.actions.shape:
+            shapes = f"{self.actions.shape} and {other.actions.shape}"
+            raise ValueError(f"policies of shapes {shapes} have no rows in common to compare")
+        return np.argwhere((self.actions != other.actions).any(axis=0))
+
+    @property
+    def identity(self) -> str:
+        """A digest that two policies share only if they play the same."""
+        facts = f"table {self.actions.shape} {int(self.key) if self.members > 1 else 0}"
+        actions = np.ascontiguousarray(self.actions, dtype="<i8").tobytes()
+        return hashlib.sha256(facts.encode() + actions).hexdigest()
+
+    def __repr__(self) -> str:
+        members, H, S = self.actions.shape
+        return f"TablePolicy({members} x {H} steps x {S} states, {self.identity[:12]})"

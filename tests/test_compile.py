@@ -1,0 +1,91 @@
+"""Compiled kernels are kept on disk, and an edit in any kernel file is seen."""
+
+import os
+import shutil
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+
+import numba
+import pytest
+from numba.core import caching
+
+import lowswitch
+from lowswitch.kernels import compile as kernel_compile
+
+ASK = """
+from lowswitch.kernels.qlearning import learning_rate
+from lowswitch.kernels.stages import end_stage
+from lowswitch.kernels.compile import entry
+from lowswitch.kernels.caller import ask
+print(ask(2, 2), sum(ask.stats.cache_hits.values()))
+"""
+CALLER = """
+from lowswitch.kernels.arrays import NEVER
+from lowswitch.kernels.compile import entry
+from lowswitch.kernels.qlearning import learning_rate
+
+
+@entry
+def ask(n, H):
+    return NEVER * learning_rate(n, H)
+"""
+
+
+@pytest.fixture
+def copied(tmp_path):
+    """A copy of the library with one kernel more, and a cache of its own."""
+    package = tmp_path / "lowswitch"
+    shutil.copytree(Path(lowswitch.__file__).parent, package)
+    (package / "kernels" / "caller.py").write_text(CALLER)
+    environment = os.environ | {"PYTHONPATH": str(tmp_path), "NUMBA_CACHE_DIR": str(tmp_path / "c")}
+
+    def ask():
+        command = [sys.executable, "-W", "error", "-c", ASK]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+        answer, hits = done.stdout.split()
+        return float(answer), int(hits)
+
+    return package / "kernels", ask
+
+
+def test_an_edit_in_a_callee_of_another_file_is_seen(copied):
+    kernels, ask = copied
+    alpha = 2**31 - 1
+    assert ask() == (alpha * 3 / 4, 0)
+    assert ask() == (alpha * 3 / 4, 1)  # kept
+    callee = kernels / "qlearning.py"
+    callee.write_text(callee.read_text().replace("(H + 1) / (H + n)", "(H + 2) / (H + n)"))
+    assert ask() == (alpha * 4 / 4, 0)  # compiled anew
+    constants = kernels / "arrays.py"
+    constants.write_text(constants.read_text().replace("NEVER = 2**31 - 1", "NEVER = 2**30"))
+    assert ask() == (2**30 * 4 / 4, 0)
+    assert ask() == (2**30 * 4 / 4, 1)
+
+
+def test_the_stamp_is_that_of_all_kernel_files():
+    folder = Path(kernel_compile.__file__).parent
+    assert {"arrays.py", "deploy.py", "compile.py"} <= {path.name for path in folder.glob("*.py")}
+    assert len(kernel_compile.kernel_stamp()) == 64
+
+
+@pytest.mark.parametrize("change", ["gone", "unasked"])
+def test_where_numba_differs_there_is_no_cache_and_a_warning(monkeypatch, change):
+    with (
+        monkeypatch.context() as other,
+        pytest.warns(RuntimeWarning, match="caches in another way"),
+    ):
+        if change == "gone":
+            other.delattr(caching, "FunctionCache")
+        else:  # another way to find out whether a file has changed
+            other.setattr(caching.CompileResultCacheImpl, "locator", None)
+        assert kernel_compile._cache_class.__wrapped__() is None
+    monkeypatch.setattr(kernel_compile, "_cache_class", lambda: None)
+    assert kernel_compile.entry(lambda n: n + 1)(2) == 3
+
+
+def test_this_version_of_numba_is_cached():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert kernel_compile._cache_class.__wrapped__() is not None, numba.__version__
