@@ -29,7 +29,7 @@ from exam import (
 from lowswitch import concurrent, storage
 from lowswitch.concurrent import Gymnasium, InProcess, PlayError, Stop, System
 from lowswitch.kernels import rounds as kernels
-from lowswitch.machines import state
+from lowswitch.machines import checkpoints, state
 from lowswitch.machines.sources import Tabular, name_of
 
 pytestmark = pytest.mark.filterwarnings("ignore::lowswitch.BonusWarning")  # Short runs warn.
@@ -213,7 +213,7 @@ def test_everything_that_tells_runs_apart_has_words():
             regret=True,
         )
         facts = setting.facts()
-        told = state._WORDS.keys() | state._DIGESTS.keys()
+        told = checkpoints._WORDS.keys() | checkpoints._DIGESTS.keys()
         assert (facts | facts.pop("source")).keys() <= told | {"source"}
 
 
@@ -347,7 +347,7 @@ def test_an_interrupt_keeps_what_was_reached(tmp_path, interruptible):
         f"the checkpoint {str(file)!r} is kept; the same call goes on from there"
     ]
     _, arrays = storage.read(file, "concurrent checkpoint")
-    told = int(arrays["rounds_counts"][2])
+    told = int(arrays["rounds_totals"][0]["learned"])
     assert told > 0
     reached = concurrent.run(
         mdp,
@@ -355,7 +355,7 @@ def test_an_interrupt_keeps_what_was_reached(tmp_path, interruptible):
         2 * 10**9,
         machines=7,
         checkpoint=file,
-        stop=Stop(rounds=int(arrays["rounds_counts"][0])),
+        stop=Stop(rounds=int(arrays["rounds_totals"][0]["rounds"])),
     )
     straight = concurrent.run(
         mdp, algorithm, 2 * 10**9, machines=7, stop=Stop(rounds=reached.rounds)

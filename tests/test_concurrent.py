@@ -27,7 +27,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::lowswitch.BonusWarning")  # Sho
         ({"machines": 2.5}, "machines must be a whole number from 1"),
         ({"episodes": 0}, "episodes must be a whole number from 1"),
         ({"rule": "cut"}, 'rule must be "trigger", "switch" or "speculate", not \'cut\''),
-        ({"seed": -1}, "seeds must be"),
+        ({"seed": -1}, "seed must be"),
         ({"algorithm": "ucb2-h"}, "algorithm must be an Algorithm"),
         ({"source": gymnasium.make("FrozenLake-v1")}, "a source is a TabularMDP.*Gymnasium"),
         ({"stop": 0.1}, "stop must be a lowswitch.concurrent.Stop"),
