@@ -15,7 +15,7 @@ from lowswitch.history import History
 from lowswitch.learners import ProblemSize, knowledge_of
 from lowswitch.policy import TablePolicy
 
-_LOUD = 0.5  # the share of visits from which a run says so
+_MOST_VISITS = 0.5  # the share of visits from which a run says so
 
 
 class BonusWarning(UserWarning):
@@ -117,11 +117,17 @@ class Learner:
         return self._knowledge.frozen
 
     @property
-    def loud_share(self) -> float:
-        """The share of visits so far whose bonus was above H; near 1 the bonus drowns everything
-        and c is too large.
+    def drowned_share(self) -> float:
+        """The share of visits so far whose bonus was above H.
+
+        Near 1 the bonus drowns every reward: c is too large.
         """
         return self._knowledge.drowned / max(1, self.told * self.horizon)
+
+    @property
+    def loud_share(self) -> float:
+        """The former name of `drowned_share`."""
+        return self.drowned_share
 
     def tell(
         self, states: Any, actions: Any, rewards: Any, *, off_policy: bool = False
@@ -215,11 +221,11 @@ class Learner:
         return learner
 
 
-def warn_if_loud(share: float, algorithm: Algorithm) -> None:
+def warn_if_drowned(share: float, algorithm: Algorithm) -> None:
     """Say in one line that the bonus drowned everything, with the remedy; the caller's caller is to
     blame.
     """
-    if share > _LOUD:
+    if share > _MOST_VISITS:
         scale = "0.001 and 0.01" if algorithm.replans else "0.01 and 0.1"
         warnings.warn(
             f"{share:.0%} of the visits had a bonus above the horizon, so next to nothing was"

@@ -17,7 +17,7 @@ from lowswitch.checks import checked_seeds, require_count
 from lowswitch.history import History, PacPolicy, evaluation_of, fresh_account, require_starts
 from lowswitch.kernels.arrays import Log
 from lowswitch.kernels.streams import stream_key
-from lowswitch.learner import warn_if_loud
+from lowswitch.learner import warn_if_drowned
 from lowswitch.learners import Knowledge, ProblemSize, knowledge_of
 from lowswitch.problems.mdp import TabularMDP, require_mdp
 from lowswitch.progress import LOADING, PieceSize, Progress, cores, needs_loading, run_all
@@ -57,7 +57,7 @@ class Runs:
     deployments: np.ndarray  # [seeds]
     # visits at which a row might have changed, and episodes after which all rows might have
     triggers: np.ndarray  # [seeds]
-    loud_share: np.ndarray  # [seeds]  share of visits whose bonus was above H
+    drowned_share: np.ndarray  # [seeds]  share of visits whose bonus was above H
     curves: Curves
     initial: np.ndarray  # [H, S]  deployed at the beginning
     policy: np.ndarray  # [seeds, H, S]  deployed at the end; [seeds, members, H, S] of mixtures
@@ -80,6 +80,11 @@ class Runs:
         return report.means(
             regret=self.regret, local_switches=self.local_switches, deployments=self.deployments
         )
+
+    @property
+    def loud_share(self) -> np.ndarray:  # [seeds]
+        """The former name of `drowned_share`."""
+        return self.drowned_share
 
     @property
     def steps_per_second(self) -> float:
@@ -186,7 +191,7 @@ def simulate(
     ) as bar:
         seconds = _play_all(runs, workers, bar)
     results = _gather(mdp, algorithm, runs, seconds)
-    warn_if_loud(float(results.loud_share.mean()), algorithm)
+    warn_if_drowned(float(results.drowned_share.mean()), algorithm)
     return results
 
 
@@ -222,7 +227,7 @@ def _gather(mdp: TabularMDP, algorithm: Algorithm, runs: list[_Run], seconds: fl
         local_switches=np.array([run.curves.local_switches[-1] for run in runs]),
         deployments=np.array([run.curves.deployments[-1] for run in runs]),
         triggers=np.array([run.triggers for run in runs]),
-        loud_share=np.array([run.loud_share for run in runs]),
+        drowned_share=np.array([run.drowned_share for run in runs]),
         curves=Curves(
             checkpoints(episodes),
             *(np.stack(rows) for rows in zip(*(run.curves[1:] for run in runs), strict=True)),
@@ -252,7 +257,7 @@ class _Run:
     policy: np.ndarray
     history: History | None
     triggers: int
-    loud_share: float
+    drowned_share: float
 
     def __init__(
         self,
@@ -280,13 +285,13 @@ class _Run:
         evaluation, gap = evaluation_of(mdp, policies, wanted=self.wants_regret)
         account, log = fresh_account(gap, marks), self._fresh_log(knowledge, marks)
         kept: list[np.ndarray] = []
-        key, pace = stream_key(self.seed), PieceSize(10**5 // mdp.horizon)
+        key, piece = stream_key(self.seed), PieceSize(10**5 // mdp.horizon)
         while self.done < self.episodes and not stop.is_set():
-            with pace:
-                first, last = self.done, min(self.episodes, self.done + pace.size)
+            with piece:
+                first, last = self.done, min(self.episodes, self.done + piece.size)
                 self.done = knowledge.play(mdp.model, evaluation, log, account, key, first, last)
             if self.done < last:  # its time says nothing of how long a larger piece takes
-                pace.size = max(1, self.done - first)
+                piece.size = max(1, self.done - first)
             if self.wants_history:
                 kept.append(log.changes[: log.logged[0]].copy())
                 log.logged[0] = 0
@@ -296,7 +301,7 @@ class _Run:
         self.policy = policies[0] if knowledge.members == 1 else policies
         self.history = History(np.concatenate(kept)) if self.wants_history else None
         self.triggers = knowledge.triggers()
-        self.loud_share = knowledge.drowned / (self.episodes * mdp.horizon)
+        self.drowned_share = knowledge.drowned / (self.episodes * mdp.horizon)
 
     def _fresh_log(self, knowledge: Knowledge, marks: np.ndarray) -> Log:
         room = _KEPT_CHANGES if self.wants_history else _LOGGED_CHANGES

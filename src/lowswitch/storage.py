@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from lowswitch.problems.mdp import TabularMDP
 
 _HEADER = "lowswitch"
-_VERSION = 1
+_VERSION = 2
 
 Value = TypeVar("Value")
 

@@ -237,10 +237,10 @@ class _Block:
         from lowswitch.kernels.bandits import play_bandits
 
         runs, done, pulls = self.last - self.first, 0, int(self.bandit.checkpoints[-1])
-        pace = PieceSize(10**5 // runs)
+        piece = PieceSize(10**5 // runs)
         while done < pulls and not stop.is_set():
-            with pace:
-                until = min(pulls, done + pace.size)
+            with piece:
+                until = min(pulls, done + piece.size)
                 play_bandits(self.bandit, self.tables, self.first, self.last, done, until)
             done = until
             self.played = done * runs

@@ -35,7 +35,7 @@ def gather(setting: Setting, state: State, reason: str) -> ConcurrentRun:
         local_switches=np.array([history.local_switches]),
         deployments=np.array([state.knowledge.deployments]),
         triggers=np.array([state.knowledge.triggers()]),
-        loud_share=np.array([state.knowledge.drowned / max(1, steps)]),
+        drowned_share=np.array([state.knowledge.drowned / max(1, steps)]),
         curves=curves,
         initial=state.initial,
         policy=policies[None] if len(policies) > 1 else policies,

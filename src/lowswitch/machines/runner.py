@@ -22,7 +22,7 @@ from lowswitch.algorithms.parts import Algorithm, require_algorithm
 from lowswitch.checks import is_number, require_count, require_seed, require_word
 from lowswitch.history import require_starts
 from lowswitch.kernels.streams import stream_key
-from lowswitch.learner import warn_if_loud
+from lowswitch.learner import warn_if_drowned
 from lowswitch.machines.checkpoints import load_state, save_state
 from lowswitch.machines.fleets import Fleet, InProcess, OpenFleet
 from lowswitch.machines.gather import gather
@@ -96,7 +96,7 @@ def run(
             state = fresh_state(setting, stop)
         reason = _Driver(setting, stop, state, checkpoint, save_every, bar).drive(fleet)
     result = gather(setting, state, reason)
-    warn_if_loud(float(result.loud_share.mean()), algorithm)
+    warn_if_drowned(float(result.drowned_share.mean()), algorithm)
     return result
 
 

@@ -19,7 +19,7 @@ import numpy as np
 from lowswitch.algorithms.parts import Algorithm
 from lowswitch.checks import checked_mask, require_count
 from lowswitch.history import History
-from lowswitch.learner import Learner, warn_if_loud
+from lowswitch.learner import Learner, warn_if_drowned
 from lowswitch.problems.mdp import Scale, TabularMDP, rescale
 from lowswitch.problems.named import PROBLEMS
 from lowswitch.progress import Progress
@@ -243,7 +243,7 @@ def learn(
             if time.perf_counter() - drawn > _REDRAW_SECONDS or k + 1 == episodes:
                 drawn = time.perf_counter()
                 bar.update((k + 1) * horizon)
-    warn_if_loud(learner.loud_share, algorithm)
+    warn_if_drowned(learner.drowned_share, algorithm)
     return Played(learner, returns, History(np.concatenate(parts)))
 
 
