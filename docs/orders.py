@@ -19,7 +19,7 @@ import numpy as np
 from pages import span, table
 
 from lowswitch import BonusWarning, envs, report, simulate
-from lowswitch.algorithms.parts import Algorithm
+from lowswitch.algorithms.algorithm import Algorithm
 from lowswitch.algorithms.recipes import RECIPES
 from lowswitch.theory import orders
 from lowswitch.theory.orders import PUBLISHED, Setting

@@ -11,7 +11,7 @@ import pytest
 from scipy import sparse
 
 import lowswitch as ls
-from lowswitch.algorithms.parts import FromCounts
+from lowswitch.algorithms.own import FromCounts
 
 
 def random_tables(states, actions, seed, *steps):

@@ -6,7 +6,7 @@ import math
 import pytest
 
 import lowswitch as ls
-from lowswitch.algorithms.parts import Algorithm
+from lowswitch.algorithms.algorithm import Algorithm
 from lowswitch.algorithms.recipes import RECIPES
 from lowswitch.algorithms.text import as_schedule, build, schedule_text
 

@@ -7,7 +7,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from lowswitch import envs, parts, theory
-from lowswitch.algorithms.parts import Algorithm
+from lowswitch.algorithms.algorithm import Algorithm
 from lowswitch.algorithms.recipes import (
     mvp,
     psrl,

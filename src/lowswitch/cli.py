@@ -19,7 +19,7 @@ from lowswitch.algorithms.text import build, options_of
 from lowswitch.concurrent import FleetError, PlayError
 
 if TYPE_CHECKING:
-    from lowswitch.algorithms.parts import Algorithm
+    from lowswitch.algorithms.algorithm import Algorithm
     from lowswitch.simulate import Runs
 
 

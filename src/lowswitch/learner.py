@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from lowswitch import storage
-from lowswitch.algorithms.parts import Algorithm, require_algorithm
+from lowswitch.algorithms.algorithm import Algorithm, require_algorithm
 from lowswitch.checks import checked_batch, checked_mask, require_count, require_seed
 from lowswitch.history import History
 from lowswitch.learners import ProblemSize, knowledge_of

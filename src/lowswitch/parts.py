@@ -1,11 +1,11 @@
 """What an algorithm is made of: estimators, bonuses, schedules, and the bases of your own."""
 
+from lowswitch.algorithms.algorithm import Algorithm
 from lowswitch.algorithms.own import Counts, FromCounts
 from lowswitch.algorithms.parts import (
     BONUSES,
     Advantage,
     AdvantageBonus,
-    Algorithm,
     Bernstein,
     BernsteinFreedman,
     ChernoffHoeffding,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from lowswitch import storage
-from lowswitch.algorithms.parts import Algorithm, require_algorithm
+from lowswitch.algorithms.algorithm import Algorithm, require_algorithm
 from lowswitch.checks import checked_seeds, require_count
 from lowswitch.history import History, PacPolicy, evaluation_of, fresh_account, require_starts
 from lowswitch.kernels.arrays import Log

@@ -9,10 +9,10 @@ import math
 from collections.abc import Callable
 from typing import Any, Literal, TypedDict, TypeVar, Unpack, cast
 
+from lowswitch.algorithms.algorithm import Algorithm, checked_scales
 from lowswitch.algorithms.parts import (
     Advantage,
     AdvantageBonus,
-    Algorithm,
     Bernstein,
     BernsteinFreedman,
     Bonus,
@@ -30,7 +30,6 @@ from lowswitch.algorithms.parts import (
     Rewards,
     StageQLearning,
     Unknown,
-    checked_scales,
 )
 from lowswitch.algorithms.schedules import UCB2, EveryVisit, Last, Visits
 from lowswitch.algorithms.text import AnyScales, AnySchedule, as_scales, as_schedule, nearest

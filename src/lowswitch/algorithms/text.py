@@ -31,7 +31,7 @@ from lowswitch.algorithms.schedules import (
 )
 
 if TYPE_CHECKING:
-    from lowswitch.algorithms.parts import Algorithm
+    from lowswitch.algorithms.algorithm import Algorithm
 
 AnySchedule = str | PlainSchedule | Budget  # itself or its text
 AnyScales = str | float | Sequence[float]

@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 import re
 
-from lowswitch.algorithms.parts import Algorithm
+from lowswitch.algorithms.algorithm import Algorithm
 from lowswitch.algorithms.recipes import RECIPES
 from lowswitch.algorithms.text import build
 

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import numpy as np
 
 from lowswitch import report, storage
-from lowswitch.algorithms.parts import Algorithm, require_algorithm
+from lowswitch.algorithms.algorithm import Algorithm, require_algorithm
 from lowswitch.algorithms.recipes import RECIPES
 from lowswitch.algorithms.schedules import Budget
 from lowswitch.algorithms.text import build, text_of

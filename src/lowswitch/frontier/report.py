@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from lowswitch import report
+from lowswitch.algorithms.algorithm import Algorithm
 from lowswitch.algorithms.parts import (
     Advantage,
-    Algorithm,
     L1Ball,
     MonotonicBernstein,
     Posterior,

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from lowswitch.algorithms.parts import Algorithm, QLearning
+from lowswitch.algorithms.algorithm import Algorithm
+from lowswitch.algorithms.parts import QLearning
 from lowswitch.learners.knowledge import Knowledge, ProblemSize
 
 __all__ = ["Knowledge", "ProblemSize", "knowledge_of"]

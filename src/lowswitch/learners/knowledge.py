@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from lowswitch.algorithms.parts import Algorithm
+from lowswitch.algorithms.algorithm import Algorithm
 from lowswitch.kernels.arrays import CLOCK
 from lowswitch.policy import TablePolicy
 

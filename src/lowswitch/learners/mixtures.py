@@ -6,7 +6,8 @@ from typing import Any, Self
 
 import numpy as np
 
-from lowswitch.algorithms.parts import Algorithm, QLearning
+from lowswitch.algorithms.algorithm import Algorithm
+from lowswitch.algorithms.parts import QLearning
 from lowswitch.kernels.arrays import KEYS, MOMENTS, STEP_PLAYED, MixtureSpec, MixtureTables
 from lowswitch.kernels.streams import MEMBERS, SAMPLES, learner_stream
 from lowswitch.learners.knowledge import Knowledge, ProblemSize, fresh_clock

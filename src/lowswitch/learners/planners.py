@@ -8,9 +8,9 @@ from typing import Any, Self
 
 import numpy as np
 
+from lowswitch.algorithms.algorithm import Algorithm
 from lowswitch.algorithms.own import Counts, FromCounts
 from lowswitch.algorithms.parts import (
-    Algorithm,
     BernsteinFreedman,
     ChernoffHoeffding,
     ConfidenceIntervals,

@@ -7,7 +7,8 @@ from typing import Any, Self
 
 import numpy as np
 
-from lowswitch.algorithms.parts import Algorithm, Bernstein, Hoeffding, QLearning
+from lowswitch.algorithms.algorithm import Algorithm
+from lowswitch.algorithms.parts import Bernstein, Hoeffding, QLearning
 from lowswitch.kernels.arrays import CELL, MOMENTS, ROW, RowSpec, RowTables
 from lowswitch.learners.knowledge import Knowledge, ProblemSize, fresh_clock
 from lowswitch.learners.schedule import first_due, timing_of, triggers_of

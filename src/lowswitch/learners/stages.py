@@ -6,13 +6,8 @@ from typing import Self
 
 import numpy as np
 
-from lowswitch.algorithms.parts import (
-    Advantage,
-    AdvantageBonus,
-    Algorithm,
-    Hoeffding,
-    StageQLearning,
-)
+from lowswitch.algorithms.algorithm import Algorithm
+from lowswitch.algorithms.parts import Advantage, AdvantageBonus, Hoeffding, StageQLearning
 from lowswitch.kernels.arrays import STAGE_CELL, STAGE_ROW, StageSpec, StageTables
 from lowswitch.learners.knowledge import ProblemSize, fresh_clock
 from lowswitch.learners.rows import RowKnowledge, fresh_rows

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from lowswitch import storage
-from lowswitch.algorithms.parts import Algorithm
+from lowswitch.algorithms.algorithm import Algorithm
 from lowswitch.history import evaluation_of
 from lowswitch.machines.sources import Tabular
 from lowswitch.machines.state import GROWING, Setting, State, Stop, fresh_state, longer

@@ -18,7 +18,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from lowswitch import storage
-from lowswitch.algorithms.parts import Algorithm, require_algorithm
+from lowswitch.algorithms.algorithm import Algorithm, require_algorithm
 from lowswitch.checks import is_number, require_count, require_seed, require_word
 from lowswitch.history import require_starts
 from lowswitch.kernels.streams import stream_key

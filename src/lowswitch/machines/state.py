@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from lowswitch.algorithms.parts import Algorithm
+from lowswitch.algorithms.algorithm import Algorithm
 from lowswitch.checks import is_number
 from lowswitch.history import evaluation_of, fresh_account
 from lowswitch.kernels.arrays import (

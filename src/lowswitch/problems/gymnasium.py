@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from lowswitch.algorithms.parts import Algorithm
+from lowswitch.algorithms.algorithm import Algorithm
 from lowswitch.checks import checked_mask, require_count
 from lowswitch.history import History
 from lowswitch.learner import Learner, warn_if_drowned

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from lowswitch import bandits, envs, simulate, storage
-from lowswitch.algorithms.parts import Algorithm
+from lowswitch.algorithms.algorithm import Algorithm
 from lowswitch.learner import BonusWarning
 from lowswitch.progress import Progress, cores, run_all, waiting
 from lowswitch.simulate import Runs

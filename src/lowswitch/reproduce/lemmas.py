@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from lowswitch import envs, report, theory
-from lowswitch.algorithms.parts import Algorithm, Bernstein, Hoeffding
+from lowswitch.algorithms.algorithm import Algorithm
+from lowswitch.algorithms.parts import Bernstein, Hoeffding
 from lowswitch.algorithms.recipes import ucb2_bernstein, ucb2_hoeffding
 from lowswitch.algorithms.schedules import UCB2
 from lowswitch.learner import Learner

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from lowswitch import concurrent, envs
-from lowswitch.algorithms.parts import Algorithm
+from lowswitch.algorithms.algorithm import Algorithm
 from lowswitch.algorithms.recipes import ucb2_bernstein, ucb2_hoeffding, ucb_hoeffding
 from lowswitch.history import History
 from lowswitch.machines.runner import RoundRule

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from lowswitch import concurrent, envs
-from lowswitch.algorithms.parts import Algorithm
+from lowswitch.algorithms.algorithm import Algorithm
 from lowswitch.reproduce.lab import Lab
 from lowswitch.reproduce.machines import same_path
 from lowswitch.reproduce.section import Check, Table

@@ -8,7 +8,8 @@ import math
 
 import numpy as np
 
-from lowswitch.algorithms.parts import Algorithm, Bernstein, Hoeffding, QLearning
+from lowswitch.algorithms.algorithm import Algorithm
+from lowswitch.algorithms.parts import Bernstein, Hoeffding, QLearning
 from lowswitch.kernels.streams import stream_key
 from lowswitch.problems.mdp import TabularMDP
 

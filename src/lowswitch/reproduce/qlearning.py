@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from lowswitch import report, theory
-from lowswitch.algorithms.parts import Algorithm
+from lowswitch.algorithms.algorithm import Algorithm
 from lowswitch.algorithms.recipes import (
     ucb2_bernstein,
     ucb2_hoeffding,

@@ -1,0 +1,180 @@
+"""An algorithm is estimator x bonus x schedule: three parts that go together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from lowswitch import theory
+from lowswitch.algorithms.jsonable import part_from_dict, part_to_dict
+from lowswitch.algorithms.own import FromCounts
+from lowswitch.algorithms.parts import (
+    BONUSES,
+    Advantage,
+    Bonus,
+    Estimator,
+    NoBonus,
+    Planning,
+    Posterior,
+    StageQLearning,
+)
+from lowswitch.algorithms.schedules import Budget, ByVisits, PlainSchedule, Whole
+from lowswitch.algorithms.text import build, recipe_of, text_by, text_of
+from lowswitch.checks import is_number, require_fraction, whole_number
+
+PARTS: dict[str, tuple[type, ...]] = {  # and whatever is derived from them
+    "estimator": tuple(BONUSES),
+    "bonus": tuple({kind: None for kinds in BONUSES.values() for kind in kinds}),
+    "schedule": (ByVisits, Whole, Budget),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Algorithm:
+    """An estimator, a bonus and a schedule that go together.
+
+    p is the failure probability in iota = log(S A T / p), T = K H. More than one scale deploys a
+    mixture: member m has scales[m] times the bonus (for R-max that many times `known`), all learn
+    from every episode, and each episode plays one of them. The scale 0 is a member that tries what
+    it has never seen and adds nothing to the rest. recipe is the name of the recipe that made the
+    algorithm, such as "ucb2-b"; one assembled by hand has none.
+    """
+
+    estimator: Estimator
+    bonus: Bonus
+    schedule: PlainSchedule | Budget
+    p: float = 0.05
+    scales: tuple[float, ...] = (1.0,)
+    recipe: str | None = field(default=None, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        for name, kinds in PARTS.items():
+            _require_kind(name, getattr(self, name), kinds)
+        self._require_fit()
+        way_out = "it is the probability that the guarantee may fail"
+        object.__setattr__(self, "p", require_fraction("p", self.p, way_out))
+        object.__setattr__(self, "scales", checked_scales(self.scales, self.bonus))
+        if isinstance(self.estimator, FromCounts):
+            whole_number("members", self.estimator.members)
+        if self.recipe is not None and text_by(self.recipe, self) is None:
+            object.__setattr__(self, "recipe", None)  # `replace` has made it another algorithm
+
+    def _require_fit(self) -> None:
+        """The three parts go together."""
+        estimator, schedule = self.estimator, self.schedule
+        fitting = next(bonuses for kind, bonuses in BONUSES.items() if isinstance(estimator, kind))
+        _require_kind(f"the bonus of {type(estimator).__name__}", self.bonus, fitting)
+        if isinstance(estimator, StageQLearning | Advantage) and not schedule.by_row:
+            raise ValueError(
+                "stages end at visit counts, so their schedule must be one such as Stages() or"
+                f" Growth(2), not {schedule!r}"
+            )
+        data = estimator.data if isinstance(estimator, Planning) else "current"
+        if data != "current" and not schedule.by_row:
+            raise ValueError(
+                f"data={data!r} is taken over at visit counts, so the schedule must have some, not"
+                f" {schedule!r}"
+            )
+        if isinstance(schedule, Budget) and schedule.last == "greedy" and not self.replans:
+            raise ValueError(
+                'last="greedy" needs estimates without a bonus, which'
+                f" {type(estimator).__name__} does not have; use a planner or psrl"
+            )
+
+    def iota(self, *, horizon: int, states: int, actions: int, episodes: int) -> float:
+        """log(S A T / p) with T = K H: Jin et al. 2018, Theorem 1."""
+        return theory.iota(H=horizon, S=states, A=actions, K=episodes, p=self.p)
+
+    @property
+    def replans(self) -> bool:
+        """Whether any trigger may change all rows: planners and posterior sampling."""
+        return isinstance(self.estimator, Planning | Posterior | FromCounts)
+
+    @property
+    def members(self) -> int:
+        """How many policies are deployed together."""
+        if isinstance(self.estimator, Posterior | FromCounts):
+            return int(self.estimator.members)
+        return len(self.scales)
+
+    def deployment_bound(self, *, horizon: int, states: int, actions: int, episodes: int) -> float:
+        """The most deployments there can be, by the schedule and the budget alone."""
+        return self.schedule.refresh_bound(
+            horizon=horizon, states=states, actions=actions, episodes=episodes
+        )
+
+    def switch_bound(self, *, horizon: int, states: int, actions: int, episodes: int) -> float:
+        """The most local switches there can be, by the schedule and the budget alone."""
+        size = {"horizon": horizon, "states": states, "actions": actions, "episodes": episodes}
+        if not self.replans:
+            return self.schedule.switch_bound(**size)
+        most = horizon * states * self.deployment_bound(**size)
+        budget = self.schedule.switches if isinstance(self.schedule, Budget) else None
+        return most if budget is None else min(most, budget)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The algorithm as JSON can hold it."""
+        parts = {name: part_to_dict(getattr(self, name)) for name in PARTS}
+        named = {} if self.recipe in (None, recipe_of(self)) else {"recipe": self.recipe}
+        return parts | {"p": self.p, "scales": list(self.scales)} | named
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> Algorithm:
+        """The algorithm that `to_dict` wrote."""
+        missing = {*PARTS, "p"} - data.keys()
+        if missing:
+            raise ValueError(
+                f"an algorithm needs {', '.join(sorted(missing))}; write it with to_dict"
+            )
+        parts = {name: part_from_dict(name, data[name], kinds) for name, kinds in PARTS.items()}
+        made = cls(**parts, p=data["p"], scales=data.get("scales", (1.0,)))
+        return replace(made, recipe=data.get("recipe", recipe_of(made)))
+
+    @classmethod
+    def from_text(cls, text: str) -> Algorithm:
+        """The algorithm in the command line's words, such as ucb2-b:c=0.05, which `str` writes."""
+        from lowswitch.algorithms.recipes import RECIPES
+
+        algorithm: Algorithm = build(text, RECIPES, "algorithm")
+        return algorithm
+
+    def __str__(self) -> str:
+        """The command line's way to write it, without what is default."""
+        return text_of(self) or repr(self)
+
+
+def _require_kind(name: str, part: Any, kinds: tuple[type, ...]) -> None:
+    if not isinstance(part, kinds):
+        words = " or ".join(kind.__name__ for kind in kinds)
+        raise ValueError(f"{name} must be a {words}, not {part!r}")
+
+
+def require_algorithm(algorithm: Any) -> Algorithm:
+    if not isinstance(algorithm, Algorithm):
+        hint = "; Algorithm.from_text reads a text" if isinstance(algorithm, str) else ""
+        raise ValueError(
+            "algorithm must be an Algorithm such as lowswitch.ucb2_bernstein(c=0.05), not"
+            f" {algorithm!r}{hint}"
+        )
+    return algorithm
+
+
+def checked_scales(scales: Sequence[float], bonus: Bonus) -> tuple[float, ...]:
+    """The scales of the members of a mixture as floats."""
+    try:
+        valid = len(scales) > 0 and all(is_number(scale) and scale >= 0 for scale in scales)
+    except TypeError:
+        valid = False
+    if not valid:
+        raise ValueError(
+            f"scales must be numbers from 0 on, one for each member of the mixture, not {scales!r}"
+        )
+    numbers = tuple(float(scale) for scale in scales)
+    if len(numbers) == 1 and numbers != (1.0,):
+        raise ValueError(
+            f"one scale alone must be 1, not {numbers[0]!r}; scale the bonus itself, by c"
+        )
+    if len(numbers) > 1 and isinstance(bonus, NoBonus):
+        raise ValueError("there is no bonus to scale; a mixture of posterior samples has members=L")
+    return numbers
