@@ -23,11 +23,10 @@ class BonusWarning(UserWarning):
 
 
 class Learner:
-    """A learner for a problem of known size and unknown tables, to be told at most `episodes`
-    episodes.
+    """A learner for a problem of known size and unknown tables.
 
-    The number of episodes enters the bonus (iota) and the schedule, so it is fixed in advance.
-    Rewards lie in [0, 1]. The seed is that of posterior samples and of the draws from a deployed
+    It can be told `episodes` episodes. Their number enters the bonus (iota) and the schedule, so it
+    is fixed in advance. Rewards lie in [0, 1]. The seed is that of posterior samples and of the draws from a deployed
     mixture; the other learners use no noise of their own.
     """
 
@@ -81,8 +80,9 @@ class Learner:
 
     @property
     def mixture(self) -> np.ndarray:
-        """All deployed policies [members, H, S], read-only, of which each episode plays one; most
-        algorithms have one member.
+        """All deployed policies [members, H, S], read-only, of which each episode plays one.
+
+        Most algorithms have one member.
         """
         return self._deployed.actions
 
@@ -132,8 +132,9 @@ class Learner:
     def tell(
         self, states: Any, actions: Any, rewards: Any, *, off_policy: bool = False
     ) -> History | None:
-        """Learn one episode, arrays [H], or a batch [B, H] in order; return the rows that changed,
-        or None.
+        """Learn one episode, arrays [H], or a batch [B, H] in order.
+
+        Return the rows that changed, or None if none did.
 
         `states` may also have the state after the last step, which is ignored. Each episode must
         have been played by the policy deployed before it is learned, unless `off_policy` says that
@@ -222,8 +223,9 @@ class Learner:
 
 
 def warn_if_drowned(share: float, algorithm: Algorithm) -> None:
-    """Say in one line that the bonus drowned everything, with the remedy; the caller's caller is to
-    blame.
+    """Say in one line, with the remedy, that the bonus drowned everything.
+
+    The warning points to the caller of the library.
     """
     if share > _MOST_VISITS:
         scale = "0.001 and 0.01" if algorithm.replans else "0.01 and 0.1"

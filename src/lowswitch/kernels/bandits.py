@@ -31,8 +31,9 @@ def ucb2_width(n, tau, alpha):
 
 @inline
 def arm_index(bandit, n, pulls, wins):
-    """Mean plus width after n pulls of all arms; when the next arm is chosen, the pulls of each are
-    its tau(r).
+    """Mean plus width of an arm, after n pulls of all arms.
+
+    When the next arm is chosen, the pulls of each arm are its tau(r).
     """
     width = ucb1_width(n, pulls) if bandit.kind == UCB1 else ucb2_width(n, pulls, bandit.constant)
     return wins / pulls + width
@@ -51,8 +52,9 @@ def best_arm(bandit, n, pulls, wins, incumbent):
 
 @inline
 def best_other_index(bandit, n, pulls, wins, arm):
-    """The largest index of the other arms after n pulls in all; while they are not played it grows
-    with n.
+    """The largest index of the other arms after n pulls in all.
+
+    It grows with n while they are not played.
     """
     best = -np.inf
     for a in range(len(pulls)):
@@ -63,8 +65,9 @@ def best_other_index(bandit, n, pulls, wins, arm):
 
 @inline
 def pull_arm(key, first, last, mean):
-    """The rewards of 1 among pulls first .. last - 1 of an arm; the noise of pull t is number t of
-    the run's stream.
+    """Play pulls first .. last - 1 with one arm; return how many rewards are 1.
+
+    The noise of pull t is number t of the run's stream.
     """
     wins = 0
     for t in range(first, last):
@@ -169,8 +172,9 @@ def phase_width(n, A, phases, p):
 
 @inline
 def falls_behind(bandit, gap, n):
-    """Whether an arm whose mean is this far below the best is given up, n being the fewest pulls of
-    any arm that is left.
+    """Whether an arm whose mean is this far below the best is given up.
+
+    n is the fewest pulls of any arm that is left.
     """
     T, A = bandit.grid[-1], len(bandit.means)
     if bandit.kind == BASE:
@@ -190,8 +194,9 @@ def seen_mean(tables, run, a):
 
 @inline
 def leading_arm(tables, run):
-    """The active arm with the largest mean: the incumbent if it is among the best, else the
-    lowest.
+    """The active arm with the largest mean.
+
+    Of equals it is the incumbent if it is among them, else the lowest.
     """
     arm = tables.arm[run]
     best = seen_mean(tables, run, arm) if tables.active[run, arm] else -np.inf
@@ -203,8 +208,9 @@ def leading_arm(tables, run):
 
 @entry
 def eliminate(bandit, tables, run):
-    """Give up the arms that fall behind, unless one that is left has not been seen at all; return
-    how many are left.
+    """Give up the arms that fall behind, and return how many are left.
+
+    Nothing is given up while an arm that is left has not been seen at all.
     """
     active, fewest, count = tables.active[run], bandit.grid[-1], 0
     for a in range(len(active)):
@@ -222,8 +228,9 @@ def eliminate(bandit, tables, run):
 
 @entry
 def share(tables, run, size):
-    """Share a batch so that after it the active arms have equally many pulls, those of lower index
-    one more if need be.
+    """Share a batch so that after it the active arms have equally many pulls.
+
+    Those of lower index get one more if need be.
 
     The counts differ by one at most before it too, as all active arms have always been active.
     """
@@ -279,8 +286,9 @@ def gamma_draw(key, shape):
 
 @inline
 def beta_draw(key, x, y):
-    """A Beta(x, y) number as Gamma(x) / (Gamma(x) + Gamma(y)), whose streams are named by numbers 0
-    and 1 of the given one.
+    """A Beta(x, y) number: Gamma(x) / (Gamma(x) + Gamma(y)).
+
+    The keys of their two streams are numbers 0 and 1 of the given one.
     """
     first = gamma_draw(noise(key, _0), x)
     return first / (first + gamma_draw(noise(key, _1), y))
@@ -288,8 +296,7 @@ def beta_draw(key, x, y):
 
 @inline
 def sampled_arm(key, t, pulls, wins):
-    """The arm with the largest draw from Beta(1 + wins, 1 + losses): Thompson 1933, with uniform
-    priors.
+    """The arm with the largest draw from its posterior Beta(1 + wins, 1 + losses): Thompson 1933.
 
     Arm a at pull t draws from a stream of its own, whose key is number t A + a of the run's
     posterior stream.
@@ -330,8 +337,9 @@ def lowest_left(left):
 
 @entry
 def play_in_batches(bandit, tables, run, first, last):
-    """Play pulls first .. last - 1 of one run: each arm of a batch in one block, first the one
-    played last, then by index.
+    """Play pulls first .. last - 1 of one run, batch by batch.
+
+    Each arm of a batch is played in one block: first the arm played last, then by index.
     """
     pulls, wins, left, switched, t = (
         tables.pulls[run],

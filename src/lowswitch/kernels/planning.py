@@ -91,8 +91,9 @@ def l1_optimum(spec, reward, scale, n, followed):
 
 @inline
 def expectation(tables, record, following):
-    """Mean and variance of the next value under the record's frequencies, where V(y) is
-    values[following + y].
+    """Mean and variance of the next value under the frequencies of a record.
+
+    The next value of state y is values[following + y].
     """
     mean, squares = 0.0, 0.0
     for j in range(record["start"], record["start"] + record["size"]):
@@ -191,8 +192,9 @@ def known_reward(record):
 
 @inline
 def optimistic(spec, tables, scale, greedy, h, i, following):
-    """The estimate of a cell at step h with the bonus times `scale`, and this bonus; greedy: what
-    was never seen is worth nothing.
+    """The estimate of a cell at step h with the bonus times `scale`, and this bonus.
+
+    If `greedy`, what was never seen is worth nothing.
 
     Of pooled counts, all visits of a cell may have been at the last step: then its reward is known,
     and what follows is not.
@@ -237,8 +239,9 @@ def best_value(spec, tables, m, h, x):
 
 @entry
 def plan(spec, tables, m, scale, greedy):
-    """Backward induction for member m, its bonus times `scale`; a cell is worked out again only if
-    its data or a next value changed.
+    """Backward induction for member m, with its bonus times `scale`.
+
+    A cell is worked out again only if its data or a next value changed.
 
     A greedy plan may lower what is unseen, and so is not monotone.
     """

@@ -41,8 +41,9 @@ def gamma(shape, key, counter):
 
 @inline
 def random_share(record):
-    """The share of the rewards that were as uncertain as 0 or 1 with their mean; the rest is as
-    good as always the same.
+    """The share of the rewards that vary as rewards of 0 and 1 with this mean do.
+
+    The others are taken as always the same.
     """
     mean = record["total"] / record["n"]
     spread = record["squares"] / record["n"] - mean * mean
@@ -54,8 +55,9 @@ def random_share(record):
 
 @entry
 def sampled_reward(record, key, counter):
-    """A mean reward from the Bayesian bootstrap (Rubin 1981) with a 0 and a 1 for prior, on rewards
-    of the record's mean and variance.
+    """A mean reward from the Bayesian bootstrap: Rubin 1981.
+
+    Its prior are a reward of 0 and one of 1, its data rewards of the record's mean and variance.
 
     Of rewards 0 and 1 this is the posterior Beta(1 + ones, 1 + zeros); of equal rewards its spread
     falls like 1 / n.

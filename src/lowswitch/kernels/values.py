@@ -20,8 +20,9 @@ def lookahead(model, h, x, a, A, values, following):
 
 @entry
 def optimal_values(model, allowed, values, policy):
-    """Backward induction; fills values [(H + 1) * S] and policy [H, S], the lowest index among
-    equals.
+    """Backward induction: fill values [(H + 1) * S] and policy [H, S].
+
+    Among equal actions it takes the lowest index.
     """
     H, S, A = allowed.shape
     for h in range(H - 1, -1, -1):
@@ -64,8 +65,9 @@ def put_policies(model, evaluation, policies):
 
 @inline
 def flow_step_dense(model, evaluation, h):
-    """Push the state law of step h through the deployed policy: all successors side by side, four
-    states a pass.
+    """Push the state law of step h through the deployed policy.
+
+    All successors are updated side by side, four states a pass.
 
     The sum of four is written as two sums of two because the additions of one lane wait for each
     other. The indices are unsigned because numba's test for negative ones would keep the inner
@@ -124,8 +126,9 @@ def flow_step_listed(model, evaluation, h):
 
 @inline
 def total_reward_dense(model, evaluation):
-    """The mean reward of all steps, once the state law of the last one is known; the sums in the
-    order of `flow_step_dense`.
+    """The mean reward of all steps, once the state law of the last step is known.
+
+    The sums are in the order of `flow_step_dense`.
     """
     mass, outflow, origins = evaluation.mass, model.outflow, evaluation.origins
     width, S = np.uint64(model.width), np.uint64(evaluation.S)
@@ -226,9 +229,7 @@ def policy_value(model, evaluation):
 
 @inline
 def sequence_regret(model, evaluation, first, last):
-    """Regret of episodes first .. last - 1 of a start sequence, all played by the deployed
-    policy.
-    """
+    """The regret of the deployed policy in episodes first .. last - 1 of a start sequence."""
     for x in range(evaluation.S):
         evaluation.mass[x] = 0.0
     for k in range(first, last):
@@ -244,9 +245,7 @@ def sequence_regret(model, evaluation, first, last):
 
 @inline
 def charge(model, evaluation, account, last):
-    """Charge the deployed policy for the episodes before `last`, and fill in the checkpoints on the
-    way.
-    """
+    """Charge the deployed policy for the episodes before `last`; fill in checkpoints on the way."""
     balance, marks = account.balance[0], account.checkpoints
     while balance["charged"] < last:
         mark, stop = balance["passed"], last
@@ -264,8 +263,9 @@ def charge(model, evaluation, account, last):
 
 @inline
 def follow(model, evaluation, changes, i, used):
-    """Take over the row changes of one episode, from change i on; return the next change and the
-    first step that changed.
+    """Follow the row changes of one episode, from change i on.
+
+    Return the next change, and the first step that changed.
     """
     k, first = changes[i, EPISODE], evaluation.H
     while i < used and changes[i, EPISODE] == k:
@@ -279,8 +279,9 @@ def follow(model, evaluation, changes, i, used):
 
 @entry
 def settle(model, evaluation, account, changes, used, episodes):
-    """Follow the first `used` row changes of a deployment history; charge deployed policies, and
-    all episodes up to each checkpoint.
+    """Follow the first `used` row changes of a history, and charge what was deployed meanwhile.
+
+    All episodes up to the last checkpoint within `episodes` are charged too.
 
     A policy is charged when it is replaced or at a checkpoint, and not where a piece of the run
     happens to end: the sums are the same bits however a run is cut into pieces.
@@ -299,8 +300,9 @@ def settle(model, evaluation, account, changes, used, episodes):
 
 @entry
 def fill_gaps(model, evaluation, changes, gaps):
-    """The gap under the start law of the policy in `evaluation`, and of the one after each
-    deployment of a history.
+    """Fill in how far each policy of a history is below the optimum under the start law.
+
+    The first is the policy in `evaluation`, the others follow the deployments.
     """
     gaps[0] = evaluation.best - deployed_value(model, evaluation, 0)
     i, deployment = 0, 0
