@@ -55,7 +55,8 @@ SWITCHES_AND_DEPLOYMENTS = {
 
 
 def test_every_recipe_has_its_orders():
-    assert list(PUBLISHED) == list(RECIPES) == list(REGRET) == list(SWITCHES_AND_DEPLOYMENTS)
+    known = [name for name in RECIPES if name != "mbie"]  # which bounds mistakes, and no regret
+    assert list(PUBLISHED) == known == list(REGRET) == list(SWITCHES_AND_DEPLOYMENTS)
 
 
 @pytest.mark.parametrize("name", PUBLISHED)
