@@ -1,4 +1,6 @@
-"""Measure every recipe on four problems anew: docs/orders/*.json, and the figure drawn from them.
+"""Measure every recipe that has published orders on four problems anew.
+
+This writes docs/orders/*.json and the figure drawn from them.
 
     python docs/orders.py [PROBLEM ...]     all problems, or these
 
@@ -97,7 +99,7 @@ def measure(problem: str) -> dict[str, Any]:
     warnings.simplefilter("ignore", BonusWarning)  # what c = 1 does to such runs is the question
     mdp = envs.make(PROBLEMS[problem])
     cells = []
-    for name in RECIPES:
+    for name in PUBLISHED:
         for scale, algorithm in scales(name).items():
             for K in episodes(problem, name):
                 runs = simulate(mdp, algorithm, episodes=K, seeds=SEEDS, threads=1, progress=False)
@@ -317,7 +319,7 @@ def worst_table(measured: dict[str, dict[str, Any]]) -> str:
         "deployments / bound": (of_bound, "deployments"),
     }
     rows = []
-    for name in RECIPES:
+    for name in PUBLISHED:
         ratios = []
         for share, cost in columns.values():
             most = [worst(measured, share, cost, name, scale) for scale in scales(name)]
@@ -352,7 +354,7 @@ def draw(path: Path) -> None:
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(11, 4.6), layout="constrained")
-    places = {name: -i for i, name in enumerate(RECIPES)}
+    places = {name: -i for i, name in enumerate(PUBLISHED)}
     for axes, problem in zip(figure.subplots(1, len(PROBLEMS), sharey=True), PROBLEMS, strict=True):
         report.dress(axes)
         for mark, words in ((0.5, "the order, 1/2"), (1.0, "linear")):

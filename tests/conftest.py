@@ -1,7 +1,6 @@
 """Small problems that every driver is tried on."""
 
 import importlib
-import importlib.util
 import signal
 import sys
 from dataclasses import dataclass
@@ -164,14 +163,6 @@ def algorithm(request):
 @pytest.fixture(params=PAPERS)
 def paper_algorithm(request):
     return PAPERS[request.param]
-
-
-def module_of(path):
-    """A script outside any package, as a module."""
-    specification = importlib.util.spec_from_file_location(path.stem, path)
-    module = importlib.util.module_from_spec(specification)
-    specification.loader.exec_module(module)
-    return module
 
 
 def learner_for(mdp, algorithm, episodes):

@@ -1,0 +1,174 @@
+"""The page on how the code is built is right: its layers are those of the imports, its walks those
+of the calls, and its files exist.
+"""
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PACKAGE = ROOT / "src" / "lowswitch"
+PAGE = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+BLOCKS = re.findall(r"^```text\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)
+FILES = {
+    "/".join(path.relative_to(PACKAGE).with_suffix("").parts): path
+    for path in PACKAGE.rglob("*.py")
+}
+
+
+# ---- layers --------------------------------------------------------------------------------------
+
+
+def rows(block, folder=""):
+    """The row of each file and folder of a diagram."""
+    found = re.findall(r"^ *(\d+)  +(\S.*?)(?:   .*)?$", block, re.MULTILINE)
+    return {folder + name.rstrip("/"): int(row) for row, names in found for name in names.split()}
+
+
+def row_of(file, layers):
+    """The row of a file, or else of its folder."""
+    while file not in layers:
+        file = file.rpartition("/")[0]
+    return layers[file]
+
+
+def file_of(module, name=""):
+    """The file that `from module import name` loads."""
+    place = module.removeprefix("lowswitch").lstrip(".").replace(".", "/")
+    for file in (f"{place}/{name}", f"{place}/{name}/__init__", place, f"{place}/__init__"):
+        if file.lstrip("/") in FILES:
+            return file.lstrip("/")
+    raise ValueError(f"{module} is no module of lowswitch")
+
+
+def imports(file):
+    """What a file imports from the library, and when: loaded, typed or deferred."""
+    found = set()
+
+    def visit(node, when):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("lowswitch"):
+            found.update((file_of(node.module, alias.name), when) for alias in node.names)
+        if isinstance(node, ast.FunctionDef):
+            when = "deferred"
+        for name, value in ast.iter_fields(node):
+            typed = isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test)
+            for child in value if isinstance(value, list) else [value]:
+                if isinstance(child, ast.AST):
+                    visit(child, "typed" if typed and name == "body" else when)
+
+    visit(ast.parse(FILES[file].read_text(encoding="utf-8")), "loaded")
+    return found - {(file, when) for when in ("loaded", "typed", "deferred")}
+
+
+LAYERS, KERNELS = rows(BLOCKS[0]), rows(BLOCKS[1], "kernels/")
+
+
+def test_every_file_has_a_row():
+    assert all(row_of(file, LAYERS) for file in FILES)
+    kernels = {file for file in FILES if file.startswith("kernels/")}
+    assert kernels == {*KERNELS, "kernels/__init__"}
+
+
+def test_imports_point_upwards_but_for_the_three_that_the_page_names():
+    downwards = {
+        (file, other, when)
+        for file in FILES
+        for other, when in imports(file)
+        if row_of(other, LAYERS) > row_of(file, LAYERS)
+    }
+    assert downwards == {
+        ("simulate", "report", "deferred"),
+        ("storage", "__init__", "deferred"),
+        ("storage", "problems/mdp", "typed"),
+    }
+
+
+def test_kernels_import_from_the_rows_above_theirs():
+    for file in KERNELS:
+        assert all(KERNELS[other] < KERNELS[file] for other, _ in imports(file))
+
+
+# ---- walks ---------------------------------------------------------------------------------------
+
+WALKS = {
+    block.split()[0]: re.findall(r"^( *)([\w.]+) +(\S.*)$", block, re.MULTILINE)
+    for block in BLOCKS[2:]
+}
+
+
+def located(name):
+    """The file and the syntax tree of the function, class or table that a walk names."""
+    parts = name.split(".")
+    size = max(i for i in range(len(parts)) if "/".join(parts[:i]) in {*FILES, *FOLDERS})
+    file = "/".join(parts[:size])
+    file = file if file in FILES else f"{file}/__init__"
+    node = ast.parse(FILES[file].read_text(encoding="utf-8"))
+    for part in parts[size:]:
+        node = next(child for child in node.body if part in bound(child))
+    return file, node
+
+
+FOLDERS = {file.removesuffix("/__init__") for file in FILES if file.endswith("/__init__")}
+
+
+def bound(node):
+    """The names that a statement binds."""
+    if isinstance(node, ast.FunctionDef | ast.ClassDef):
+        return {node.name}
+    targets = getattr(node, "targets", [getattr(node, "target", None)])
+    return {target.id for target in targets if isinstance(target, ast.Name)}
+
+
+def calls(walk):
+    """Each line of a walk but the first with the line that calls it, and what is said of it."""
+    stack = []
+    for indent, name, said in walk:
+        del stack[len(indent) // 2 :]
+        if stack:
+            yield stack[-1], name, said
+        stack.append(name)
+
+
+@pytest.mark.parametrize("walk", WALKS.values(), ids=WALKS)
+def test_a_walk_goes_from_caller_to_callee(walk):
+    for caller, name, said in calls(walk):
+        if "called back:" not in said and "by message:" not in said:
+            assert name.rpartition(".")[2] in ast.unparse(located(caller)[1]), (caller, name)
+        located(name)
+
+
+@pytest.mark.parametrize("walk", WALKS.values(), ids=WALKS)
+def test_a_walk_turns_back_once_at_most_and_says_so(walk):
+    files = list(dict.fromkeys(located(name)[0] for _, name, _ in walk))
+    turns = [
+        (caller, name)
+        for caller, name, _ in calls(walk)
+        if files.index(located(name)[0]) < files.index(located(caller)[0])
+    ]
+    assert turns == [(caller, name) for caller, name, said in calls(walk) if said[0] == "↩"]
+    assert len(turns) <= 1
+
+
+def test_there_are_the_five_walks():
+    assert list(WALKS) == [
+        "simulate.simulate",
+        "learner.Learner.tell",
+        "machines.runner.run",
+        "frontier.race.frontier",
+        "cli.reproduce",
+    ]
+
+
+# ---- changes -------------------------------------------------------------------------------------
+
+
+def test_no_change_touches_more_than_five_files_and_all_of_them_exist():
+    table = [line.split(" | ") for line in PAGE.splitlines() if line.startswith("| a")]
+    table += [line.split(" | ") for line in PAGE.splitlines() if line.startswith("| the form")]
+    assert len(table) == 10
+    for _, files, _ in table:
+        named = re.findall(r"`([\w/]+\.py)`", files)
+        assert 1 <= len(named) <= 5
+        assert all(name.removesuffix(".py") in FILES for name in named)
