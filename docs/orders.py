@@ -91,13 +91,14 @@ def main(problems: list[str]) -> None:
 
 
 def measure(problem: str) -> dict[str, Any]:
-    """What every recipe costs on a problem: for each number of episodes runs of its own, since
-    bonuses depend on it.
+    """What every recipe with published orders costs on a problem.
+
+    Each number of episodes has runs of its own, since bonuses depend on it.
     """
     warnings.simplefilter("ignore", BonusWarning)  # what c = 1 does to such runs is the question
     mdp = envs.make(PROBLEMS[problem])
     cells = []
-    for name in RECIPES:
+    for name in PUBLISHED:
         for scale, algorithm in scales(name).items():
             for K in episodes(problem, name):
                 runs = simulate(mdp, algorithm, episodes=K, seeds=SEEDS, threads=1, progress=False)
@@ -317,7 +318,7 @@ def worst_table(measured: dict[str, dict[str, Any]]) -> str:
         "deployments / bound": (of_bound, "deployments"),
     }
     rows = []
-    for name in RECIPES:
+    for name in PUBLISHED:
         ratios = []
         for share, cost in columns.values():
             most = [worst(measured, share, cost, name, scale) for scale in scales(name)]
@@ -352,7 +353,7 @@ def draw(path: Path) -> None:
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(11, 4.6), layout="constrained")
-    places = {name: -i for i, name in enumerate(RECIPES)}
+    places = {name: -i for i, name in enumerate(PUBLISHED)}
     for axes, problem in zip(figure.subplots(1, len(PROBLEMS), sharey=True), PROBLEMS, strict=True):
         report.dress(axes)
         for mark, words in ((0.5, "the order, 1/2"), (1.0, "linear")):

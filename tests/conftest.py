@@ -1,7 +1,6 @@
 """Small problems that every driver is tried on."""
 
 import importlib
-import importlib.util
 import signal
 import sys
 from dataclasses import dataclass
@@ -129,6 +128,7 @@ FIELD = {
     "mvp-all": ls.mvp(c=0.01, data="all", clip="remaining"),
     "ucrl2": ls.ucrl2(c=0.05),
     "rmax": ls.rmax(known=5),
+    "cmbie": ls.mbie(c=0.05, most_visits=30, schedule="episodes/7"),
     "psrl": ls.psrl(schedule="growth/2"),
     "pooled-psrl": ls.psrl(prior=0.2, pooled=True, schedule="whole/2/3"),
     "mixture": ls.psrl(members=5, schedule="grid/geometric/9"),
@@ -164,14 +164,6 @@ def algorithm(request):
 @pytest.fixture(params=PAPERS)
 def paper_algorithm(request):
     return PAPERS[request.param]
-
-
-def module_of(path):
-    """A script outside any package, as a module."""
-    specification = importlib.util.spec_from_file_location(path.stem, path)
-    module = importlib.util.module_from_spec(specification)
-    specification.loader.exec_module(module)
-    return module
 
 
 def learner_for(mdp, algorithm, episodes):

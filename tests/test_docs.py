@@ -361,7 +361,7 @@ def test_the_orders_are_measured_for_every_recipe_on_every_problem():
         assert measured["problem"] == script.PROBLEMS[problem]
         expected = [
             (name, scale, str(algorithm), K)
-            for name in algorithms.RECIPES
+            for name in script.PUBLISHED
             for scale, algorithm in script.scales(name).items()
             for K in script.episodes(problem, name)
         ]

@@ -9,7 +9,6 @@ from scipy.optimize import linprog
 
 import lowswitch as ls
 from conftest import PROBLEMS, learner_for, random_tables
-from lowswitch.algorithms.recipes import mbie as recipe
 from lowswitch.concurrent import mbie
 from lowswitch.kernels import counts, planning
 from lowswitch.learners import ProblemSize
@@ -31,7 +30,7 @@ def spec_of(mdp, algorithm, episodes):
 def one_action(S, **options):
     """The kernel's view of a problem with H = 2 and one action, with nothing seen."""
     mdp = ls.TabularMDP(np.full((S, 1, S), 1 / S), np.full((S, 1), 0.5), horizon=2)
-    spec = spec_of(mdp, recipe(), 99)._replace(**options)
+    spec = spec_of(mdp, ls.mbie(), 99)._replace(**options)
     return spec, fresh_plan_tables(spec, mdp.actions_allowed, 0)
 
 
@@ -49,12 +48,12 @@ def test_the_intervals_share_p_by_a_union_bound():
     bonus = ls.parts.ConfidenceIntervals(most_visits=5)
     assert bonus.delta(H=2, S=3, A=4, K=100, p=0.24) == pytest.approx(0.001, rel=1e-15)
     mdp = ls.TabularMDP(*random_tables(3, 4, 0), horizon=2)
-    spec = spec_of(mdp, recipe(c=0.5, p=0.24, most_visits=5), 100)
+    spec = spec_of(mdp, ls.mbie(c=0.5, p=0.24, most_visits=5), 100)
     assert (spec.kind, spec.c, spec.most_visits) == (planning.INTERVALS, 0.5, 5)
     assert spec.log == pytest.approx(math.log(2000), rel=1e-14)
     assert spec.law_log == pytest.approx(math.log(6000), rel=1e-14)
     for most in (None, 1000):  # an (h, x, a) has at most one visit an episode
-        assert spec_of(mdp, recipe(most_visits=most), 100).most_visits == 100
+        assert spec_of(mdp, ls.mbie(most_visits=most), 100).most_visits == 100
 
 
 def test_the_number_of_sets_of_states_by_hand():
@@ -260,7 +259,7 @@ def test_data_beyond_most_visits_are_ignored(mdp):
 
 def slack_of_every_plan(mdp, c, seed, machines=100, rounds=200):
     """The smallest Q~ - Q* after each round, and the largest H - h - Q~ at the end."""
-    algorithm = recipe(c=c, p=0.001, schedule=ls.EveryEpisodes(machines))
+    algorithm = ls.mbie(c=c, p=0.001, schedule=ls.EveryEpisodes(machines))
     learner = learner_for(mdp, algorithm, rounds * machines)
     allowed, slack = mdp.actions_allowed, math.inf
     caps = learner.q[allowed]
@@ -312,27 +311,13 @@ def test_it_learns_and_more_machines_need_fewer_rounds():
     assert rounds[0] > 5 * rounds[1] > 25 * rounds[2]
 
 
-# ---- every so many episodes ----------------------------------------------------------------------
-
-SIZE = {"horizon": 3, "states": 4, "actions": 3}
-
-
-def test_every_so_many_episodes_by_hand():
-    schedule = ls.EveryEpisodes(7)
-    assert list(schedule.grid(21)) == list(schedule.grid(27)) == [7, 14, 21]  # the last one too
-    assert list(schedule.grid(6)) == []
-    assert schedule.refresh_bound(**SIZE, episodes=27) == 3
-    assert schedule.switch_bound(**SIZE, episodes=27) == 3 * 4 * 3
-    assert ls.q_hoeffding(schedule="episodes/7").schedule == schedule
-    for bad in (0, 2.5, "x"):
-        with pytest.raises(ValueError, match="episodes must be a whole number from 1"):
-            ls.EveryEpisodes(bad)
+# ---- its schedule and its text -------------------------------------------------------------------
 
 
 def test_the_policy_changes_only_after_so_many_episodes():
     mdp = PROBLEMS["dense"]()
     options = {"episodes": 399, "seeds": 2, "history": True}
-    for make in (ls.q_hoeffding, recipe):
+    for make in (ls.q_hoeffding, ls.mbie):
         free, few = (
             ls.simulate(mdp, make(c=0.05, schedule="episodes/7", deployments=most), **options)
             for most in (None, 5)
@@ -347,11 +332,11 @@ def test_the_policy_changes_only_after_so_many_episodes():
 @pytest.mark.parametrize(
     ("text", "algorithm"),
     [
-        ("mbie", recipe()),
+        ("mbie", ls.mbie()),
         ("mbie:c=0.05,most_visits=20,schedule=episodes/7",
-         recipe(c=0.05, most_visits=20, schedule=ls.EveryEpisodes(7))),
+         ls.mbie(c=0.05, most_visits=20, schedule=ls.EveryEpisodes(7))),
         ("mbie:clip=horizon,p=0.01,scales=1.0/0.1,deployments=3",
-         recipe(clip="horizon", p=0.01, scales=(1, 0.1), deployments=3)),
+         ls.mbie(clip="horizon", p=0.01, scales=(1, 0.1), deployments=3)),
     ],
 )  # fmt: skip
 def test_texts_read_back(text, algorithm):

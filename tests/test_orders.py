@@ -1,13 +1,14 @@
 """Every published order by hand, and one measurement against them."""
 
+import importlib
 import math
+import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import lowswitch as ls
-from conftest import module_of
 from lowswitch.algorithms.recipes import RECIPES
 from lowswitch.theory import orders
 from lowswitch.theory.orders import PUBLISHED, Setting
@@ -54,8 +55,10 @@ SWITCHES_AND_DEPLOYMENTS = {
 }
 
 
-def test_every_recipe_has_its_orders():
-    assert list(PUBLISHED) == list(RECIPES) == list(REGRET) == list(SWITCHES_AND_DEPLOYMENTS)
+def test_every_recipe_but_mbie_has_its_orders():
+    """MBIE has a PAC bound, which is of mistakes, and no published regret: see `theory`."""
+    others = [name for name in RECIPES if name != "mbie"]
+    assert list(PUBLISHED) == list(REGRET) == list(SWITCHES_AND_DEPLOYMENTS) == others
 
 
 @pytest.mark.parametrize("name", PUBLISHED)
@@ -98,9 +101,8 @@ def test_from_where_an_order_says_something():
 
 # ---- measured ------------------------------------------------------------------------------------
 
-PRACTICAL = module_of(
-    Path(__file__).parents[1] / "docs" / "orders.py"
-).PRACTICAL  # the scales of the page
+sys.path.append(str(Path(__file__).parents[1] / "docs"))
+PRACTICAL = importlib.import_module("orders").PRACTICAL  # the scales of the page
 
 
 @pytest.mark.slow
