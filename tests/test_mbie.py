@@ -1,5 +1,6 @@
 """MBIE and CMBIE by hand, against a linear program, a plain Python twin, and the truth."""
 
+import dataclasses
 import math
 from types import SimpleNamespace
 
@@ -46,7 +47,7 @@ def test_widths_by_hand():
 def test_the_intervals_share_p_by_a_union_bound():
     """There are 2 intervals for each of H S A = 24 entries after each of up to 5 visits."""
     bonus = ls.parts.ConfidenceIntervals(most_visits=5)
-    assert bonus.delta(H=2, S=3, A=4, K=100, p=0.24) == pytest.approx(0.001, rel=1e-15)
+    assert bonus.delta(H=2, S=3, A=4, limit=100, p=0.24) == pytest.approx(0.001, rel=1e-15)
     mdp = ls.TabularMDP(*random_tables(3, 4, 0), horizon=2)
     spec = spec_of(mdp, ls.mbie(c=0.5, p=0.24, most_visits=5), 100)
     assert (spec.kind, spec.c, spec.most_visits) == (planning.INTERVALS, 0.5, 5)
@@ -54,6 +55,8 @@ def test_the_intervals_share_p_by_a_union_bound():
     assert spec.law_log == pytest.approx(math.log(6000), rel=1e-14)
     for most in (None, 1000):  # an (h, x, a) has at most one visit an episode
         assert spec_of(mdp, ls.mbie(most_visits=most), 100).most_visits == 100
+    pooled = dataclasses.replace(ls.mbie(), estimator=ls.Planning(pooled=True))
+    assert spec_of(mdp, pooled, 100).most_visits == 200  # or one a step
 
 
 def test_the_number_of_sets_of_states_by_hand():
