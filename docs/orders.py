@@ -93,8 +93,9 @@ def main(problems: list[str]) -> None:
 
 
 def measure(problem: str) -> dict[str, Any]:
-    """What every recipe costs on a problem: for each number of episodes runs of its own, since
-    bonuses depend on it.
+    """What every recipe with published orders costs on a problem.
+
+    Each number of episodes has runs of its own, since bonuses depend on it.
     """
     warnings.simplefilter("ignore", BonusWarning)  # what c = 1 does to such runs is the question
     mdp = envs.make(PROBLEMS[problem])

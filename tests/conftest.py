@@ -128,6 +128,7 @@ FIELD = {
     "mvp-all": ls.mvp(c=0.01, data="all", clip="remaining"),
     "ucrl2": ls.ucrl2(c=0.05),
     "rmax": ls.rmax(known=5),
+    "cmbie": ls.mbie(c=0.05, most_visits=30, schedule="episodes/7"),
     "psrl": ls.psrl(schedule="growth/2"),
     "pooled-psrl": ls.psrl(prior=0.2, pooled=True, schedule="whole/2/3"),
     "mixture": ls.psrl(members=5, schedule="grid/geometric/9"),

@@ -23,6 +23,8 @@ EXAMPLES = [
     ls.mvp(c=0.01, data="all", schedule=ls.parts.Visits((1, 5, 25))),
     ls.ucrl2(c=0.1, pooled=True, schedule="whole/3"),
     ls.rmax(known=4, pooled=True, switches=5),
+    ls.mbie(c=0.05, most_visits=20, schedule="episodes/7"),
+    ls.mbie(clip="horizon", p=0.01, scales=(1, 0.1), deployments=3),
     ls.psrl(prior=0.25, members=8, schedule="grid/equal/10", deployments=4, last="greedy"),
     ls.ucb2_hoeffding(c=0.05, scales=(1, 0.3, 1e-5, 0)),
 ]
@@ -156,7 +158,7 @@ def test_unknown_clip():
         (
             "zzz",
             (
-                "unknown algorithm 'zzz'; known are mvp, psrl, q-b, q-h, rmax, stage-q,"
+                "unknown algorithm 'zzz'; known are mbie, mvp, psrl, q-b, q-h, rmax, stage-q,"
                 " ucb-advantage, ucb-b, ucb-h, ucb2-b"
             ),
         ),

@@ -21,6 +21,7 @@ WHOLE = st.one_of(
         ls.parts.Grid, st.sampled_from(["equal", "geometric", "minimax"]), st.integers(1, 60)
     ),
     st.just(ls.parts.Grid((1, 2, 3, 5, 8, 13, 1000))),
+    st.integers(1, 40).map(ls.parts.EveryEpisodes),
 )
 PARTS = [
     (ls.parts.QLearning(), ls.parts.Hoeffding(c=0.05), True),
@@ -31,6 +32,7 @@ PARTS = [
     (ls.parts.Planning(pooled=True), ls.parts.BernsteinFreedman(c=0.001), True),
     (ls.parts.Planning(data="newest"), ls.parts.MonotonicBernstein(c=0.0005), False),
     (ls.parts.Planning(clip="remaining"), ls.parts.L1Ball(c=0.02), True),
+    (ls.parts.Planning(), ls.parts.ConfidenceIntervals(c=0.02, most_visits=9), True),
     (ls.parts.Planning(), ls.parts.Unknown(known=2), True),
     (ls.parts.Posterior(), ls.parts.NoBonus(), True),
     (ls.parts.Posterior(members=4, prior=0.1), ls.parts.NoBonus(), True),

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from conftest import ALGORITHMS
-from digests import FILE, in_rounds, of_bandits, simulated
+from digests import FILE, MACHINES, in_rounds, of_bandits, of_mbie, simulated
 from lowswitch import bandits
 
 KEPT = json.loads(FILE.read_text())
@@ -19,6 +19,7 @@ def close(found, kept):
 
 def test_nothing_is_forgotten():
     assert list(KEPT["simulate"]) == list(KEPT["rounds"]) == list(ALGORITHMS)
+    assert list(KEPT["mbie"]) == list(MACHINES)
     assert list(KEPT["bandits"]) == list(bandits.RECIPES)
 
 
@@ -32,6 +33,12 @@ def test_histories_are_kept(name):
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_rounds_are_kept(name):
     assert close(in_rounds(ALGORITHMS[name], exact=False), KEPT["rounds"][name])
+
+
+@pytest.mark.filterwarnings("ignore::lowswitch.BonusWarning")
+@pytest.mark.parametrize("machines", MACHINES)
+def test_mbie_is_kept(machines):
+    assert close(of_mbie(machines), KEPT["mbie"][machines])
 
 
 @pytest.mark.parametrize("name", bandits.RECIPES)

@@ -6,7 +6,17 @@ from fractions import Fraction
 import pytest
 
 from lowswitch.algorithms.powers import batch_ends, distinct_powers
-from lowswitch.parts import UCB2, Budget, EveryVisit, Grid, Growth, Stages, Visits, WholePolicy
+from lowswitch.parts import (
+    UCB2,
+    Budget,
+    EveryEpisodes,
+    EveryVisit,
+    Grid,
+    Growth,
+    Stages,
+    Visits,
+    WholePolicy,
+)
 
 
 def test_every_visit_is_a_trigger():
@@ -132,6 +142,14 @@ def test_grids_written_out():
     assert Grid("equal", 1).grid(10) == ()
 
 
+def test_every_so_many_episodes_written_out():
+    assert list(EveryEpisodes(7).grid(27)) == [7, 14, 21]
+    assert list(EveryEpisodes(7).grid(21)) == [7, 14, 21]  # the last episode too
+    assert list(EveryEpisodes(7).grid(6)) == []
+    many = EveryEpisodes(2).grid(2 * 10**9)  # takes no memory
+    assert (len(many), many[-1]) == (10**9, 2 * 10**9)
+
+
 def test_the_ends_of_seven_minimax_batches_are_exact():
     """u_m = K^((2^7 - 2^(7-m)) / 127); in doubles the fourth end is 177,294,778."""
     ends = batch_ends("minimax", 2**29, 7)
@@ -182,6 +200,8 @@ def test_the_ends_of_seven_minimax_batches_are_exact():
         (lambda: WholePolicy(math.nan), "a growth factor must be a number above 1, not nan"),
         (lambda: WholePolicy(2, least=0), "least must be a whole number from 1 to .*, not 0"),
         (lambda: Visits((2.5,)), "counts must be a whole number"),
+        (lambda: EveryEpisodes(0), "episodes must be a whole number from 1 to .*, not 0"),
+        (lambda: EveryEpisodes(2.5), "episodes must be a whole number from 1 to .*, not 2.5"),
     ],
 )
 def test_bad_schedules_are_refused(call, message):
@@ -196,6 +216,8 @@ def test_bounds_of_the_field_by_hand():
     assert WholePolicy(10, least=10).refresh_bound(**size) == 24 * 3  # 10, 100, 1000
     assert Grid("equal", 5).refresh_bound(**size) == 4
     assert Grid("equal", 5).switch_bound(**size) == 2 * 3 * 4
+    assert EveryEpisodes(7).refresh_bound(**size) == 142  # 7, 14, ..., 994
+    assert EveryEpisodes(7).switch_bound(**size) == 2 * 3 * 142
     assert Budget(schedule=Growth(2), deployments=7).refresh_bound(**size) == 7
     assert Budget(schedule=Growth(2), deployments=7).switch_bound(**size) == 7 * 6
     assert Budget(schedule=Growth(2), switches=5).switch_bound(**size) == 5

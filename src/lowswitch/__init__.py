@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from lowswitch import envs, parts, theory
 from lowswitch.algorithms.algorithm import Algorithm
 from lowswitch.algorithms.recipes import (
+    mbie,
     mvp,
     psrl,
     q_bernstein,
@@ -76,6 +77,7 @@ __all__ = [
     "from_gymnasium",
     "frontier",
     "load",
+    "mbie",
     "mvp",
     "parts",
     "plot",

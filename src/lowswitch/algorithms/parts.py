@@ -197,8 +197,8 @@ class L1Ball(_Scaled):
 class ConfidenceIntervals(_Scaled):
     """The most favourable law and mean reward within their intervals: Strehl, Littman 2008 (MBIE).
 
-    c scales the widths of the intervals. Visits of an (h, x, a) after the first `most_visits`, the
-    m of MBIE, are no data; by default all are.
+    c scales the widths of the intervals. The data of an (h, x, a) are its first `most_visits`
+    visits, which is the m of MBIE, or by default all of its visits.
     """
 
     most_visits: int | None = None
@@ -209,17 +209,17 @@ class ConfidenceIntervals(_Scaled):
             most = whole_number("most_visits", self.most_visits)
             object.__setattr__(self, "most_visits", most)
 
-    def data_visits(self, episodes: int) -> int:
-        """m: how many visits of an (h, x, a) can be data, at most one an episode."""
-        return min(self.most_visits or episodes, episodes)
+    def data_visits(self, limit: int) -> int:
+        """m: how many visits of an (h, x, a) are data, if it has no more visits than the limit."""
+        return min(self.most_visits or limit, limit)
 
-    def delta(self, *, H: int, S: int, A: int, K: int, p: float) -> float:
+    def delta(self, *, H: int, S: int, A: int, limit: int, p: float) -> float:
         """delta_R = delta_T = p / (2 H S A m): the 2 S A m intervals of MBIE, once for each step.
 
         Both intervals of every (h, x, a) hold after each of its visits, all at once, with
         probability 1 - p.
         """
-        return p / (2 * H * S * A * self.data_visits(K))
+        return p / (2 * H * S * A * self.data_visits(limit))
 
 
 @dataclass(frozen=True, kw_only=True)

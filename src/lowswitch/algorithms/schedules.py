@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import bisect
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Literal, NamedTuple, get_args
@@ -52,7 +53,7 @@ class Schedule:
         """The visit counts of an (h, x, a), up to a limit, that are triggers."""
         return Triggers(0, ())
 
-    def grid(self, episodes: int) -> tuple[int, ...]:
+    def grid(self, episodes: int) -> Sequence[int]:
         """The numbers of episodes after which all rows may change."""
         return ()
 
@@ -305,16 +306,19 @@ class Grid(Whole):
 
 @dataclass(frozen=True)
 class EveryEpisodes(Whole):
-    """All rows, after every so many episodes: the rounds of CMBIE (Guo, Brunskill 2015)."""
+    """All rows may change after every so many episodes, as after the rounds of CMBIE.
+
+    Guo, Brunskill 2015. A round has one episode for each machine.
+    """
 
     episodes: int
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "episodes", whole_number("episodes", self.episodes))
 
-    def grid(self, episodes: int) -> tuple[int, ...]:
-        """The multiples, the last episode too."""
-        return tuple(range(self.episodes, episodes + 1, self.episodes))
+    def grid(self, episodes: int) -> range:
+        """The multiples, up to the last episode."""
+        return range(self.episodes, episodes + 1, self.episodes)
 
     def refresh_bound(self, *, horizon: int, states: int, actions: int, episodes: int) -> float:
         """One for every so many episodes."""
@@ -372,7 +376,7 @@ class Budget(Schedule):
         """Those of the schedule."""
         return self.schedule.triggers(horizon=horizon, limit=limit)
 
-    def grid(self, episodes: int) -> tuple[int, ...]:
+    def grid(self, episodes: int) -> Sequence[int]:
         """That of the schedule."""
         return self.schedule.grid(episodes)
 

@@ -138,10 +138,10 @@ def plan_spec(algorithm: Algorithm, size: ProblemSize, allowed: np.ndarray) -> P
             f"pooled counts hold fewer than {2**31:,} steps, not {K:,} episodes of {H}; "
             "leave pooled out or play fewer episodes"
         )
-    kind, log, law_log = _kind_and_logs(algorithm, size)
+    limit = K * H if pooled else K  # of the visits to an (h, x, a)
+    kind, log, law_log = _kind_and_logs(algorithm, size, limit)
     intervals = bonus if isinstance(bonus, ConfidenceIntervals) else None
     planning = estimator if isinstance(estimator, Planning) else Planning(clip="remaining")
-    limit = K * H if pooled else K
     every_until, later = triggers_of(algorithm.schedule, horizon=H, limit=limit)
     return PlanSpec(
         H=H,
@@ -157,7 +157,7 @@ def plan_spec(algorithm: Algorithm, size: ProblemSize, allowed: np.ndarray) -> P
         log=log,
         law_log=law_log,
         known=bonus.known if isinstance(bonus, Unknown) else 0,
-        most_visits=intervals.data_visits(K) if intervals else NEVER,
+        most_visits=intervals.data_visits(limit) if intervals else NEVER,
         prior=estimator.prior if isinstance(estimator, Posterior) else 0.0,
         rewards_known=isinstance(estimator, Posterior) and estimator.rewards == "mean",
         members=algorithm.members,
@@ -169,8 +169,8 @@ def plan_spec(algorithm: Algorithm, size: ProblemSize, allowed: np.ndarray) -> P
     )
 
 
-def _kind_and_logs(algorithm: Algorithm, size: ProblemSize) -> tuple[int, float, float]:
-    """How a planner explores, and the logarithms in its bonus: of the reward, and of the law."""
+def _kind_and_logs(algorithm: Algorithm, size: ProblemSize, limit: int) -> tuple[int, float, float]:
+    """How a planner explores, and the logarithms in its widths: of the reward, and of the law."""
     from lowswitch.kernels import planning
 
     H, S, A, K = size
@@ -185,7 +185,7 @@ def _kind_and_logs(algorithm: Algorithm, size: ProblemSize) -> tuple[int, float,
         if isinstance(bonus, part):
             return kind, math.log(events / p), math.log(2 * A * K * H / p)
     if isinstance(bonus, ConfidenceIntervals):
-        delta = bonus.delta(H=H, S=S, A=A, K=K, p=p)
+        delta = bonus.delta(H=H, S=S, A=A, limit=limit, p=p)
         return planning.INTERVALS, math.log(2 / delta), interval_log(S, delta)
     if isinstance(bonus, Unknown):
         return planning.UNKNOWN, 0.0, 0.0

@@ -18,13 +18,13 @@ def timing_of(schedule: Schedule, size: ProblemSize, *, replans: bool) -> Timing
     whole = plain if isinstance(plain, WholePolicy) else None
     budget = schedule if isinstance(schedule, Budget) else None
     grid = plain.grid(size.episodes)
-    if len(grid):
+    if len(grid) and not isinstance(grid, range):
         increasing(f"the grid of {plain!r}", grid)
     no_limit = NEVER * NEVER
     return Timing(
         factor=whole.factor if whole else 0.0,
         least=whole.least if whole else 1,
-        grid=np.array([*grid, NEVER], dtype=np.int64),
+        grid=np.append(np.array(grid, dtype=np.int64), NEVER),
         deployments=(budget and budget.deployments) or no_limit,
         switches=(budget and budget.switches) or no_limit,
         room=size.horizon * (1 if plain.by_row and not replans else size.states),
