@@ -63,7 +63,7 @@ def test_a_file_of_a_later_format_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(storage, "_VERSION", 99)
     storage.write(tmp_path / "late.npz", "runs", {}, {})
     monkeypatch.undo()
-    with pytest.raises(ValueError, match="has format 99; this version of lowswitch reads format 1"):
+    with pytest.raises(ValueError, match="has format 99; this version of lowswitch reads format 2"):
         ls.load(tmp_path / "late.npz")
 
 

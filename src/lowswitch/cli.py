@@ -209,7 +209,7 @@ _SHARED = """\
  usual or greedy;
     scales: those of the bonus in a mixture, such as 1/0.3/0.1 (of psrl: members).
 schedules: every, ucb2, growth/2, stages, visits/1-5-25, whole/2/10, grid/geometric/30,\
- grid/10-100-1000"""
+ grid/10-100-1000, episodes/10"""
 
 
 def _listing(known: Mapping[str, Callable[..., Any]], hidden: Collection[str] = ()) -> str:

@@ -26,8 +26,8 @@ class Learner:
     """A learner for a problem of known size and unknown tables.
 
     It can be told `episodes` episodes. Their number enters the bonus (iota) and the schedule, so it
-    is fixed in advance. Rewards lie in [0, 1]. The seed is that of posterior samples and of the draws from a deployed
-    mixture; the other learners use no noise of their own.
+    is fixed in advance. Rewards lie in [0, 1]. The seed is that of posterior samples and of the
+    draws from a deployed mixture; the other learners use no noise of their own.
     """
 
     def __init__(

@@ -69,7 +69,7 @@ class Stop:
 
 @dataclass(frozen=True, kw_only=True)
 class Setting:
-    """What is to be run: two runs with equal plans have equal results, whatever their fleets."""
+    """What is to be run: two runs with equal settings have equal results, whatever their fleets."""
 
     source: Source
     algorithm: Algorithm
@@ -80,7 +80,7 @@ class Setting:
     regret: bool
 
     def facts(self) -> dict[str, Any]:
-        """The plan as JSON gives it back, which has no tuples."""
+        """The setting as JSON gives it back, which has no tuples."""
         source = self.source
         facts = {
             "source": source.facts(),
@@ -111,7 +111,7 @@ class State:
 
     @property
     def learned(self) -> int:
-        """Episodes."""
+        """How many episodes were learned."""
         return int(self.rounds.totals[0]["learned"])
 
     @property
