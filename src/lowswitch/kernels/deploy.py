@@ -39,7 +39,7 @@ def of_rows(name, row, mixture):
 
 @inline
 def row_action(spec, tables, member, h, x):
-    return tables.rows[h * spec.S + x]["action"]
+    return tables.rows[np.uint64(h * spec.S + x)]["action"]
 
 
 @inline

@@ -50,9 +50,9 @@ def draw(heads, columns, row, bits):
 
     A table has a power of two of columns, so that no bits are divided.
     """
-    head = np.uint64(heads[row])
+    head = np.uint64(heads[np.uint64(row)])
     log_columns = head & _63
-    column = columns[np.int64((head >> _6) + ((bits >> _1) >> (_63 - log_columns)))]
+    column = columns[(head >> _6) + ((bits >> _1) >> (_63 - log_columns))]
     inside = np.int64((bits << log_columns) >> _1) < column["threshold"]
     return np.int64(column["own"]) if inside else np.int64(column["other"])
 

@@ -45,7 +45,7 @@ def outcome_of(model, key, k, H, A, h, x, a):
     sa = x * A + a
     step = episode_address(k, H) + np.uint64(1 + 2 * h)
     y = draw(model.heads, model.columns, h * model.stride + sa, noise(key, step))
-    reward = model.rewards[h * model.reward_stride + sa]
+    reward = model.rewards[np.uint64(h * model.reward_stride + sa)]
     if model.bernoulli:
         reward = 1.0 if uniform(noise(key, step + _1)) < reward else 0.0
     return reward, y

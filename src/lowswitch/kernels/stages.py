@@ -7,6 +7,8 @@ those of unrolled loops included. So what is rare here has as few branches as po
 
 import math
 
+import numpy as np
+
 from lowswitch.kernels.compile import entry, inline
 from lowswitch.kernels.qlearning import DUE, QUIET, TRIGGERED, best_of_others, variance
 from lowswitch.kernels.schedule import next_trigger
@@ -109,10 +111,10 @@ def digest_stage(spec, tables, scale, base, h, x, a, action, reward, y):
     """
     here = base + h * spec.S + x
     i, there = here * spec.A + a, here - x + spec.S + y
-    cell = tables.cells[i]
+    cell = tables.cells[np.uint64(i)]
     n = cell["visits"] + 1
     cell["visits"] = n
-    next_value = tables.rows[there]["value"]
+    next_value = tables.rows[np.uint64(there)]["value"]
     cell["total"] = cell["total"] + (reward + next_value)
     if spec.reference > 0:
         note_reference(spec, tables, here, i, there, reward, next_value)
