@@ -213,7 +213,7 @@ def optimistic(spec, tables, scale, greedy, h, i, following):
             value = add_optimistic_law(spec, tables, record, following, width, value)
         elif not last:
             value += favourable(spec, tables, record, following, width)
-        return min(cap, value), width
+        return min(cap, value), width if spec.kind == L1_BALL else 0.0
     if not last:
         mean, spread = expectation(tables, record, following)
     if spec.kind == CHERNOFF:
