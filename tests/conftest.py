@@ -2,6 +2,7 @@
 
 import importlib
 import importlib.util
+import os
 import signal
 import sys
 from dataclasses import dataclass
@@ -11,7 +12,13 @@ import pytest
 from scipy import sparse
 
 import lowswitch as ls
-from lowswitch.algorithms.parts import FromCounts
+
+
+def pytest_configure():
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        from compile_once import share_compilation
+
+        share_compilation()
 
 
 def random_tables(states, actions, seed, *steps):
@@ -79,7 +86,7 @@ def mdp(request):
 
 
 @dataclass(frozen=True)
-class Shy(FromCounts):
+class Shy(ls.parts.FromCounts):
     """An estimator of one's own: the reward of this step only, for an action less often seen a
     little more.
     """
@@ -92,7 +99,7 @@ class Shy(FromCounts):
 
 
 @dataclass(frozen=True)
-class Guesses(FromCounts):
+class Guesses(ls.parts.FromCounts):
     """Random policies, which make a mixture, and at the end the best first action."""
 
     members: int = 3
@@ -113,8 +120,8 @@ PAPERS = {  # those of `reproduce.plain`, whose rows change one by one
 }
 FIELD = {
     "doubling-q": ls.q_hoeffding(c=0.05),
-    "q-whole": ls.q_bernstein(c=0.05, schedule=ls.WholePolicy(1.5)),
-    "q-grid": ls.q_hoeffding(c=0.05, schedule=ls.Grid("geometric", 12)),
+    "q-whole": ls.q_bernstein(c=0.05, schedule=ls.parts.WholePolicy(1.5)),
+    "q-grid": ls.q_hoeffding(c=0.05, schedule=ls.parts.Grid("geometric", 12)),
     "q-budget": ls.q_hoeffding(c=0.05, schedule="every", deployments=9),
     "q-whole-budget": ls.q_hoeffding(c=0.05, schedule="whole/1.2", switches=9),
     "stage-q": ls.stage_q(c=0.05),
@@ -146,11 +153,11 @@ FIELD = {
     "mixed-mvp-budget": ls.mvp(c=0.001, scales=(1, 0), deployments=12, last="greedy"),
     "mixed-ucrl2": ls.ucrl2(c=0.05, scales=(1, 0.1)),
     "mixed-rmax": ls.rmax(known=6, scales=(1, 0.5)),
-    "own": ls.Algorithm(estimator=Shy(), bonus=ls.NoBonus(), schedule=ls.Growth(2)),
+    "own": ls.Algorithm(estimator=Shy(), bonus=ls.parts.NoBonus(), schedule=ls.parts.Growth(2)),
     "own-mixture-budget": ls.Algorithm(
         estimator=Guesses(3),
-        bonus=ls.NoBonus(),
-        schedule=ls.Budget(schedule=ls.Grid("geometric", 9), deployments=6),
+        bonus=ls.parts.NoBonus(),
+        schedule=ls.parts.Budget(schedule=ls.parts.Grid("geometric", 9), deployments=6),
     ),
 }
 ALGORITHMS = PAPERS | FIELD
