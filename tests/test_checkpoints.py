@@ -339,7 +339,7 @@ def test_an_interrupt_while_learning_leaves_a_whole_state(tmp_path, monkeypatch)
 
 
 def test_an_interrupt_keeps_what_was_reached(tmp_path, interruptible, monkeypatch):
-    """The signal comes at some time after the first rounds; before them there is nothing to keep."""
+    """The signal comes some time after the first rounds: before them there is nothing to keep."""
     mdp, algorithm, file = PROBLEMS["dense"](), ALGORITHMS["ucb2-h"], tmp_path / "run.npz"
     timer = threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGINT))
     look_up, begun = runner._Driver._look_up, functools.cache(timer.start)
