@@ -209,6 +209,14 @@ def fresh_kernels(monkeypatch):
 
 
 @pytest.fixture
+def interpreted_kernels(fresh_kernels, monkeypatch):
+    """The same, and nothing is compiled: for few episodes that is much faster."""
+    compiling = importlib.import_module("lowswitch.kernels.compile")
+    monkeypatch.setattr(compiling, "njit", lambda **_: lambda function: function)
+    return fresh_kernels
+
+
+@pytest.fixture
 def interruptible():
     """Python's own SIGINT handler, here and in children, also where the parent ignores the signal
     (nohup, a shell's &).
