@@ -3,6 +3,7 @@
 import importlib
 import importlib.util
 import os
+import pkgutil
 import signal
 import sys
 from dataclasses import dataclass
@@ -199,12 +200,12 @@ def fresh_kernels(monkeypatch):
     What is compiled from them is not kept, and afterwards the right ones are back.
     """
     package = importlib.import_module("lowswitch.kernels")
-    monkeypatch.setattr(importlib.import_module("lowswitch.kernels.compile"), "_keep", lambda f: f)
-    for name in [name for name in sys.modules if name.startswith("lowswitch.kernels.")]:
-        kernels = name.rpartition(".")[2]
-        if kernels not in ("arrays", "compile", "streams"):
-            monkeypatch.setattr(package, kernels, sys.modules[name])  # so that it is put back
-            monkeypatch.delitem(sys.modules, name)
+    names = {module.name for module in pkgutil.iter_modules(package.__path__)}
+    right = {name: importlib.import_module(f"lowswitch.kernels.{name}") for name in names}
+    monkeypatch.setattr(right["compile"], "_keep", lambda function: function)
+    for name in names - {"arrays", "compile", "streams"}:
+        monkeypatch.setattr(package, name, right[name])  # so that it is put back
+        monkeypatch.delitem(sys.modules, f"lowswitch.kernels.{name}")
     return lambda name: importlib.import_module(f"lowswitch.kernels.{name}")
 
 

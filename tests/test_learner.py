@@ -38,6 +38,7 @@ class Conversation:
     episodes: list = field(default_factory=list)  # (states, actions, rewards) of each
     changes: list = field(default_factory=list)
     spent: list = field(default_factory=list)  # (deployments, local switches, frozen) after each
+    half: list = field(default_factory=list)  # what was saved
 
     def tell(self, learner, first, last):
         """Tell another learner a batch of these episodes; return what it changes."""
@@ -54,6 +55,7 @@ def talk(request, tmp_path_factory):
     for k in range(EPISODES):
         if k == HALF:
             learner.save(saved)
+            talk.half = [learner.policy.tolist(), *state_of(learner)]
         talk.episodes.append(play_episode(mdp, learner.policy, 0, k))
         switch = learner.tell(*talk.episodes[-1])
         talk.changes += [] if switch is None else switch.changes.tolist()
@@ -96,6 +98,7 @@ def test_one_by_one_is_in_batches(talk):
 def test_stop_save_load_go_on(talk):
     resumed = ls.Learner.load(talk.saved)
     assert resumed.algorithm == talk.algorithm
+    assert [resumed.policy.tolist(), *state_of(resumed)] == talk.half
     changes = talk.tell(resumed, HALF, EPISODES)
     assert changes == [change for change in talk.changes if change[0] >= HALF]
     assert state_of(resumed) == state_of(talk.learner)
