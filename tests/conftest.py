@@ -1,6 +1,8 @@
 """Small problems that every driver is tried on."""
 
 import importlib
+import os
+import pkgutil
 import signal
 import sys
 from dataclasses import dataclass
@@ -10,7 +12,13 @@ import pytest
 from scipy import sparse
 
 import lowswitch as ls
-from lowswitch.algorithms.own import FromCounts
+
+
+def pytest_configure():
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        from compile_once import share_compilation
+
+        share_compilation()
 
 
 def random_tables(states, actions, seed, *steps):
@@ -78,7 +86,7 @@ def mdp(request):
 
 
 @dataclass(frozen=True)
-class Shy(FromCounts):
+class Shy(ls.parts.FromCounts):
     """An estimator of one's own: the reward of this step only, for an action less often seen a
     little more.
     """
@@ -91,7 +99,7 @@ class Shy(FromCounts):
 
 
 @dataclass(frozen=True)
-class Guesses(FromCounts):
+class Guesses(ls.parts.FromCounts):
     """Random policies, which make a mixture, and at the end the best first action."""
 
     members: int = 3
@@ -112,8 +120,8 @@ PAPERS = {  # those of `reproduce.plain`, whose rows change one by one
 }
 FIELD = {
     "doubling-q": ls.q_hoeffding(c=0.05),
-    "q-whole": ls.q_bernstein(c=0.05, schedule=ls.WholePolicy(1.5)),
-    "q-grid": ls.q_hoeffding(c=0.05, schedule=ls.Grid("geometric", 12)),
+    "q-whole": ls.q_bernstein(c=0.05, schedule=ls.parts.WholePolicy(1.5)),
+    "q-grid": ls.q_hoeffding(c=0.05, schedule=ls.parts.Grid("geometric", 12)),
     "q-budget": ls.q_hoeffding(c=0.05, schedule="every", deployments=9),
     "q-whole-budget": ls.q_hoeffding(c=0.05, schedule="whole/1.2", switches=9),
     "stage-q": ls.stage_q(c=0.05),
@@ -146,11 +154,11 @@ FIELD = {
     "mixed-mvp-budget": ls.mvp(c=0.001, scales=(1, 0), deployments=12, last="greedy"),
     "mixed-ucrl2": ls.ucrl2(c=0.05, scales=(1, 0.1)),
     "mixed-rmax": ls.rmax(known=6, scales=(1, 0.5)),
-    "own": ls.Algorithm(estimator=Shy(), bonus=ls.NoBonus(), schedule=ls.Growth(2)),
+    "own": ls.Algorithm(estimator=Shy(), bonus=ls.parts.NoBonus(), schedule=ls.parts.Growth(2)),
     "own-mixture-budget": ls.Algorithm(
         estimator=Guesses(3),
-        bonus=ls.NoBonus(),
-        schedule=ls.Budget(schedule=ls.Grid("geometric", 9), deployments=6),
+        bonus=ls.parts.NoBonus(),
+        schedule=ls.parts.Budget(schedule=ls.parts.Grid("geometric", 9), deployments=6),
     ),
 }
 ALGORITHMS = PAPERS | FIELD
@@ -184,13 +192,21 @@ def fresh_kernels(monkeypatch):
     What is compiled from them is not kept, and afterwards the right ones are back.
     """
     package = importlib.import_module("lowswitch.kernels")
-    monkeypatch.setattr(importlib.import_module("lowswitch.kernels.compile"), "_keep", lambda f: f)
-    for name in [name for name in sys.modules if name.startswith("lowswitch.kernels.")]:
-        kernels = name.rpartition(".")[2]
-        if kernels not in ("arrays", "compile", "streams"):
-            monkeypatch.setattr(package, kernels, sys.modules[name])  # so that it is put back
-            monkeypatch.delitem(sys.modules, name)
+    names = {module.name for module in pkgutil.iter_modules(package.__path__)}
+    right = {name: importlib.import_module(f"lowswitch.kernels.{name}") for name in names}
+    monkeypatch.setattr(right["compile"], "_keep", lambda function: function)
+    for name in names - {"arrays", "compile", "streams"}:
+        monkeypatch.setattr(package, name, right[name])  # so that it is put back
+        monkeypatch.delitem(sys.modules, f"lowswitch.kernels.{name}")
     return lambda name: importlib.import_module(f"lowswitch.kernels.{name}")
+
+
+@pytest.fixture
+def interpreted_kernels(fresh_kernels, monkeypatch):
+    """The same, and nothing is compiled: for few episodes that is much faster."""
+    compiling = importlib.import_module("lowswitch.kernels.compile")
+    monkeypatch.setattr(compiling, "njit", lambda **_: lambda function: function)
+    return fresh_kernels
 
 
 @pytest.fixture

@@ -29,7 +29,7 @@ from exam import (
 from lowswitch import concurrent, storage
 from lowswitch.concurrent import Gymnasium, InProcess, PlayError, Stop, System
 from lowswitch.kernels import rounds as kernels
-from lowswitch.machines import checkpoints, state
+from lowswitch.machines import checkpoints, runner, state
 from lowswitch.machines.sources import Tabular, name_of
 
 pytestmark = pytest.mark.filterwarnings("ignore::lowswitch.BonusWarning")  # Short runs warn.
@@ -338,9 +338,12 @@ def test_an_interrupt_while_learning_leaves_a_whole_state(tmp_path, monkeypatch)
     )
 
 
-def test_an_interrupt_keeps_what_was_reached(tmp_path, interruptible):
+def test_an_interrupt_keeps_what_was_reached(tmp_path, interruptible, monkeypatch):
+    """The signal comes some time after the first rounds: before them there is nothing to keep."""
     mdp, algorithm, file = PROBLEMS["dense"](), ALGORITHMS["ucb2-h"], tmp_path / "run.npz"
-    threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
+    timer = threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGINT))
+    look_up, begun = runner._Driver._look_up, functools.cache(timer.start)
+    monkeypatch.setattr(runner._Driver, "_look_up", lambda driver: (begun(), look_up(driver)))
     with pytest.raises(KeyboardInterrupt) as caught:
         concurrent.run(mdp, algorithm, 2 * 10**9, machines=7, checkpoint=file)
     assert caught.value.__notes__ == [

@@ -219,17 +219,6 @@ class Naps(Toy):
         time.sleep(0.02 * len(episodes))
 
 
-def test_actors_killed_from_outside_are_replaced(open_fleet):
-    opened = everybody_up(open_fleet(Ray(workers=3), Naps()))
-    victims = opened.workers[:2]
-    with meanwhile(
-        lambda: [ray.kill(worker.actor) for worker in victims],
-        when=lambda: all(worker.piece for worker in victims),
-    ):
-        plays_right(opened, np.arange(100))
-    assert opened.lost == 2
-
-
 def test_a_failing_environment_is_a_play_error_with_the_actors_traceback(open_fleet):
     opened = open_fleet(Ray(workers=2), Trouble(raise_error, 12))
     with pytest.raises(
@@ -280,16 +269,24 @@ def test_a_process_is_connected_to_one_cluster_only(open_fleet, connected):
     open_fleet(Ray(f"127.0.0.1:{port}", workers=1), Toy())
 
 
-def test_a_node_may_go_in_the_middle_of_a_round(open_fleet, connected):
+def test_actors_and_a_node_may_go_in_the_middle_of_a_round(open_fleet, connected):
     node = connected.add_node(num_cpus=1)
     opened = everybody_up(open_fleet(Ray(patience=20.0), Naps()))
     assert len(opened.workers) == CPUS + 1
+    victims = opened.workers[:2]
+    with meanwhile(
+        lambda: [ray.kill(worker.actor) for worker in victims],
+        when=lambda: all(worker.piece for worker in victims),
+    ):
+        plays_right(opened, np.arange(100))
+    assert opened.lost == 2
+    everybody_up(opened)  # Those that were killed have successors.
     with meanwhile(
         lambda: connected.remove_node(node, allow_graceful=False),
         when=lambda: all(worker.piece for worker in opened.workers),
     ):
         plays_right(opened, np.arange(400))
-    assert opened.lost == 1
+    assert opened.lost == 3
     # There is no room for the fifth one, and the others did not wait for it.
     assert sum(worker.up for worker in opened.workers) == CPUS
 

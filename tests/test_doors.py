@@ -67,7 +67,7 @@ def history(*changes):
         (history([0, 0, 3, 1]), "states of a history must be 0 to 2, not 3"),
         (history([0, 0, 0, 5]), "actions of a history must be 0 to 1, not 5"),
         (history([-1, 0, 0, 1]), "must not decrease, from 0 on"),
-        (history([3, 0, 0, 1], [1, 0, 0, 0]), "must not decrease"),
+        (history([3, 0, 0, 1], [2, 0, 0, 0]), "must not decrease"),
         (history([0.0, 0, 0, 1]), r"integers \[n, 4\] .* not float64"),
         (ls.History(np.zeros(4, dtype=int)), r"not int64 of \(4,\)"),
     ],

@@ -2,24 +2,18 @@
 bit.
 """
 
+from dataclasses import dataclass, field
+from itertools import pairwise, product
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 import lowswitch as ls
-from conftest import learner_for
+from conftest import ALGORITHMS, PROBLEMS, learner_for
 from lowswitch.reproduce.plain import PlainLearner, play_episode
 
-EPISODES = 300
-
-
-def converse(mdp, learner, first, last, seed=0):
-    """Play and tell one by one; return the trajectories and the changes."""
-    trajectories, changes = [], []
-    for k in range(first, last):
-        trajectories.append(play_episode(mdp, learner.policy, seed, k))
-        switch = learner.tell(*trajectories[-1])
-        changes += [] if switch is None else switch.changes.tolist()
-    return trajectories, changes
+EPISODES, HALF = 300, 140
 
 
 def state_of(learner):
@@ -30,52 +24,87 @@ def state_of(learner):
     return [learner.told, learner.mixture.tolist(), *(array.tobytes() for array in tables.values())]
 
 
-def test_ask_and_tell_is_the_simulator(mdp, algorithm):
-    learner = learner_for(mdp, algorithm, EPISODES)
-    _, changes = converse(mdp, learner, 0, EPISODES)
-    runs = ls.simulate(mdp, algorithm, episodes=EPISODES, seeds=[0], history=True)
-    assert changes == runs.history[0].changes.tolist()
-    assert (learner.mixture == runs.policy[0]).all()
-    assert learner.loud_share == runs.loud_share[0]
-    assert learner.visits.sum() == EPISODES * mdp.horizon
+# ---- one conversation, about which every question is asked ---------------------------------------
 
 
-def test_a_learner_says_what_is_spent_of_its_budget(mdp, algorithm):
-    learner, changes = learner_for(mdp, algorithm, EPISODES), []
-    budget = algorithm.schedule if isinstance(algorithm.schedule, ls.Budget) else None
+@dataclass
+class Conversation:
+    """Episodes played and told one by one; after 140 of them the learner was saved."""
+
+    mdp: ls.TabularMDP
+    algorithm: ls.Algorithm
+    learner: ls.Learner
+    saved: Path
+    episodes: list = field(default_factory=list)  # (states, actions, rewards) of each
+    changes: list = field(default_factory=list)
+    spent: list = field(default_factory=list)  # (deployments, local switches, frozen) after each
+    half: list = field(default_factory=list)  # what was saved
+
+    def tell(self, learner, first, last):
+        """Tell another learner a batch of these episodes; return what it changes."""
+        told = self.episodes[first:last]
+        switch = learner.tell(*(np.array(arrays) for arrays in zip(*told, strict=True)))
+        return [] if switch is None else switch.changes.tolist()
+
+
+@pytest.fixture(scope="module", params=product(PROBLEMS, ALGORITHMS), ids="-".join)
+def talk(request, tmp_path_factory):
+    mdp, algorithm = PROBLEMS[request.param[0]](), ALGORITHMS[request.param[1]]
+    learner, saved = learner_for(mdp, algorithm, EPISODES), tmp_path_factory.mktemp("half") / "npz"
+    talk = Conversation(mdp, algorithm, learner, saved)
     for k in range(EPISODES):
-        switch = learner.tell(*play_episode(mdp, learner.policy, 0, k))
-        changes += [] if switch is None else switch.changes.tolist()
-        history = ls.History(np.array(changes).reshape(len(changes), -1)) if changes else None
-        spent = (history.deployments, history.local_switches) if history else (0, 0)
-        assert (learner.deployments, learner.local_switches) == spent
-        assert learner.frozen == (
-            budget is not None and (budget.deployments == spent[0] or budget.switches == spent[1])
+        if k == HALF:
+            learner.save(saved)
+            talk.half = [learner.policy.tolist(), *state_of(learner)]
+        talk.episodes.append(play_episode(mdp, learner.policy, 0, k))
+        switch = learner.tell(*talk.episodes[-1])
+        talk.changes += [] if switch is None else switch.changes.tolist()
+        talk.spent.append((learner.deployments, learner.local_switches, learner.frozen))
+    return talk
+
+
+def test_ask_and_tell_is_the_simulator(talk):
+    runs = ls.simulate(talk.mdp, talk.algorithm, episodes=EPISODES, seeds=[0], history=True)
+    assert talk.changes == runs.history[0].changes.tolist()
+    assert (talk.learner.mixture == runs.policy[0]).all()
+    assert talk.learner.loud_share == runs.loud_share[0]
+    assert talk.learner.visits.sum() == EPISODES * talk.mdp.horizon
+
+
+def test_a_learner_says_what_is_spent_of_its_budget(talk):
+    changes = np.array(talk.changes).reshape(-1, 3 + len(talk.learner.mixture))
+    schedule = talk.algorithm.schedule
+    budget = schedule if isinstance(schedule, ls.parts.Budget) else None
+    ends = np.searchsorted(changes[:, 0], np.arange(EPISODES), side="right")
+    histories = {end: ls.History(changes[:end]) for end in set(ends.tolist())}
+    costs = {end: (one.deployments, one.local_switches) for end, one in histories.items()}
+    for end, (deployments, switches, frozen) in zip(ends.tolist(), talk.spent, strict=True):
+        assert (deployments, switches) == costs[end]
+        assert frozen == (
+            budget is not None
+            and (budget.deployments == deployments or budget.switches == switches)
         )
-    assert f"{learner.deployments} deployments)" in repr(learner)
+    assert f"{deployments} deployments)" in repr(talk.learner)
 
 
-def test_one_by_one_is_in_batches(mdp, algorithm):
-    single, batched = learner_for(mdp, algorithm, EPISODES), learner_for(mdp, algorithm, EPISODES)
-    trajectories, changes = converse(mdp, single, 0, EPISODES)
-    told = []
-    for batch in np.split(np.arange(EPISODES), [1, 2, 9, 100, 101, 250]):
-        switch = batched.tell(*(np.array([trajectories[k][i] for k in batch]) for i in range(3)))
-        told += [] if switch is None else switch.changes.tolist()
-    assert told == changes
-    assert state_of(single) == state_of(batched)
+def test_one_by_one_is_in_batches(talk):
+    batched, changes = learner_for(talk.mdp, talk.algorithm, EPISODES), []
+    for first, last in pairwise((0, 1, 2, 9, 100, 101, 250, EPISODES)):
+        changes += talk.tell(batched, first, last)
+    assert changes == talk.changes
+    assert state_of(batched) == state_of(talk.learner)
 
 
-def test_stop_save_load_go_on(mdp, algorithm, tmp_path):
-    straight = learner_for(mdp, algorithm, EPISODES)
-    converse(mdp, straight, 0, EPISODES)
-    half = learner_for(mdp, algorithm, EPISODES)
-    converse(mdp, half, 0, 140)
-    half.save(tmp_path / "half.npz")
-    resumed = ls.Learner.load(tmp_path / "half.npz")
-    assert resumed.algorithm == algorithm
-    converse(mdp, resumed, 140, EPISODES)
-    assert state_of(resumed) == state_of(straight)
+def test_stop_save_load_go_on(talk):
+    resumed = ls.Learner.load(talk.saved)
+    assert resumed.algorithm == talk.algorithm
+    assert [resumed.policy.tolist(), *state_of(resumed)] == talk.half
+    changes = talk.tell(resumed, HALF, EPISODES)
+    assert changes == [change for change in talk.changes if change[0] >= HALF]
+    assert state_of(resumed) == state_of(talk.learner)
+
+
+# ---- one learner ---------------------------------------------------------------------------------
 
 
 def small(recipe=ls.ucb2_hoeffding, c=0.1, episodes=10, **options):

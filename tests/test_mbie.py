@@ -18,7 +18,6 @@ from lowswitch.machines.mistakes import mistakes, suboptimal_actions
 from lowswitch.machines.sources import Tabular
 from lowswitch.reproduce.plain import sample, start
 
-
 # ---- formulas by hand ----------------------------------------------------------------------------
 
 

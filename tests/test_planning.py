@@ -8,6 +8,7 @@ from scipy import stats
 
 import lowswitch as ls
 from conftest import PROBLEMS, learner_for, random_tables
+from lowswitch import storage
 from lowswitch.kernels import counts, planning, posterior, stages
 from lowswitch.kernels.streams import MEMBERS, SAMPLES, learner_stream, stream_key
 from lowswitch.learners import ProblemSize, planners
@@ -239,6 +240,27 @@ def test_a_reference_by_hand():
     learner.tell([[0, 0]] * 2, [[0, 0]] * 2, [[0.5, 0.25]] * 2)
     assert cells["reference"][0] == pytest.approx(3 * 2 + 2 * 0.25, abs=1e-3)
     assert learner.values[:, 0] == pytest.approx([0.75, 0.25, 0], abs=1e-3)
+    assert rows["reference"] == pytest.approx([1.5, 0.25, 0], abs=1e-3)  # fixed for good
+
+
+def test_pooled_counts_have_triggers_beyond_the_number_of_episodes():
+    """One state and action, H = 16: visits 1 to 16, 32 and 64 fall into the episodes 0, 1 and 3."""
+    mdp = ls.TabularMDP(np.ones((1, 1, 1)), np.zeros((1, 1)), horizon=16)
+    pooled = ls.ucbvi(c=1e-3, pooled=True, schedule="growth/2")
+    assert ls.simulate(mdp, pooled, episodes=4, seeds=1).triggers.tolist() == [3]
+
+
+def test_a_saved_pool_that_is_too_short_is_refused(tmp_path):
+    learner = ls.Learner(ls.ucbvi(c=0.01), horizon=2, states=3, actions=2, episodes=10)
+    learner.tell([0, 1], [0, 0], [0.5, 0.5])
+    learner.save(tmp_path / "learner.npz")
+    facts, arrays = storage.read(tmp_path / "learner.npz", "learner")
+    for name in ("start", "room"):
+        records = arrays["records"].copy()
+        records[name] += len(arrays["pool"])
+        storage.write(tmp_path / "bad.npz", "learner", facts, arrays | {"records": records})
+        with pytest.raises(ValueError, match="its successors lie outside their pool"):
+            ls.Learner.load(tmp_path / "bad.npz")
 
 
 # ---- posterior samples ---------------------------------------------------------------------------

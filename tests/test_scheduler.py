@@ -325,3 +325,29 @@ def test_the_one_episode_in_a_long_piece_that_kills_is_named(monkeypatch):
     with pytest.raises(FleetError, match=reason):
         stage.play(NONE, np.arange(1000, 2000))
     assert stage.lost <= 10  # 500 episodes, 250, 125, ..., 1
+
+
+def test_a_piece_is_to_blame_for_workers_that_die_when_they_first_hear_of_it(monkeypatch):
+    stage, heard = Stage(monkeypatch, Toy(), [], patience=2.0).start(), []
+
+    def falls(worker, asked):
+        heard.append(asked)
+        assert len(heard) < 50, "they are sent for ever"
+        raise WorkerLostError("it fell off the stage")
+
+    monkeypatch.setattr(StageWorker, "send", falls)
+    with pytest.raises(FleetError, match=f"episode 7 took {scheduler.LIVES} workers with it"):
+        stage.play(NONE, np.array([7]))
+
+
+def test_only_failed_starts_in_a_row_count(monkeypatch):
+    parts = [{"dies": 0.5}] * (scheduler.LIVES - 1)
+    assert Stage(monkeypatch, Toy(), parts, patience=2.0).start().failed_starts == 0
+
+
+def test_a_shorter_time_is_believed_at_once_and_a_longer_one_by_halves(monkeypatch):
+    stage, believed = Stage(monkeypatch, Toy(), [], patience=2.0), []
+    for seconds in (4.0, 1.0, 3.0):
+        stage._learn_seconds(seconds)
+        believed.append(stage.seconds)
+    assert believed == [4.0, 1.0, 2.0]

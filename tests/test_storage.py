@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import lowswitch as ls
+from conftest import random_tables
 from lowswitch import storage
 
 
@@ -188,11 +189,13 @@ def test_finished_work_of_another_version_is_done_again(tmp_path, monkeypatch):
 
 
 def test_a_fingerprint_tells_problems_apart():
+    tables = random_tables(2, 2, 0)
     problems = [
         ls.envs.riverswim(states=3, horizon=4),
         ls.envs.riverswim(states=3, horizon=5),
         ls.envs.riverswim(states=4, horizon=4),
         ls.envs.riverswim(states=3, horizon=4, reward_law="bernoulli"),
+        *(ls.TabularMDP(*tables, horizon=2, start=start) for start in ([0, 1, 0], [1, 0, 0])),
     ]
     prints = [json.dumps(storage.fingerprint(mdp)) for mdp in problems]
     assert len(set(prints)) == len(problems)
