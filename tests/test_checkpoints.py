@@ -392,3 +392,14 @@ def test_a_killed_driver_goes_on_from_its_checkpoint(tmp_path):
     whole = concurrent.run(mdp, algorithm, 3000, machines=50)
     same_run(run, whole)
     same_rounds(run, whole)
+
+
+def test_an_equal_algorithm_of_another_recipe_goes_on(tmp_path):
+    mdp, file, stop = PROBLEMS["dense"](), tmp_path / "run.npz", Stop(rounds=3)
+    one, other = ls.ucb_hoeffding(c=0.1), ls.q_hoeffding(c=0.1, schedule="every")
+    assert one == other
+    concurrent.run(mdp, one, 40, machines=2, checkpoint=file, stop=stop)
+    same_rounds(
+        concurrent.run(mdp, other, 40, machines=2, checkpoint=file),
+        concurrent.run(mdp, one, 40, machines=2),
+    )

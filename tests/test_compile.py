@@ -83,6 +83,13 @@ def test_where_numba_differs_there_is_no_cache_and_a_warning(monkeypatch, change
     assert kernel_compile.entry(lambda n: n + 1)(2) == 3
 
 
+def test_where_nothing_can_be_kept_the_way_out_is_said(monkeypatch):
+    for locator in caching.CompileResultCacheImpl._locator_classes:
+        monkeypatch.setattr(locator, "from_function", lambda *_: None)
+    with pytest.warns(RuntimeWarning, match="name one in the environment variable NUMBA_CACHE_DIR"):
+        assert kernel_compile._cache_class.__wrapped__() is None
+
+
 def test_this_version_of_numba_is_cached():
     with warnings.catch_warnings():
         warnings.simplefilter("error")

@@ -1,5 +1,7 @@
 """A deployed policy acts, is compared with others, and has an identity."""
 
+from typing import NamedTuple
+
 import numpy as np
 import pytest
 
@@ -28,6 +30,29 @@ def test_each_episode_plays_the_member_that_is_drawn_for_it():
     drawn = two.member_for(np.arange(1000))
     assert 400 < drawn.sum() < 600
     assert [two.act(0, 0, episode=k) for k in range(50)] == drawn[:50].tolist()
+
+
+def test_the_kernels_draw_the_same_members():
+    from lowswitch.kernels.arrays import KEYS
+    from lowswitch.kernels.deploy import drawn_member
+
+    class Spec(NamedTuple):
+        members: int
+
+    class Tables(NamedTuple):
+        keys: np.ndarray
+
+    drawn = policy(*([[k]] for k in range(7))).member_for(np.arange(300))
+    tables = Tables(np.array([(0, KEY)], dtype=KEYS))
+    assert drawn.tolist() == [drawn_member(Spec(7), tables, k) for k in range(300)]
+
+
+def test_there_is_no_action_beyond_the_table():
+    for step, state in [(-1, 0), (2, 0), (0, 2), (0, -1)]:
+        with pytest.raises(
+            ValueError, match=f"no step {step} with state {state}: steps are 0 to 1"
+        ):
+            policy([[0, 1], [1, 0]]).act(step, state, episode=0)
 
 
 def test_differences_are_rows():

@@ -38,9 +38,12 @@ if TYPE_CHECKING:
     from lowswitch import bandits, concurrent
 else:
     _MOVED = {  # where scripts once found a module, and where it is now
+        "grids": "bandits.grids",
         "mdp": "problems.mdp",
         "orders": "theory.orders",
+        "pac": "history",
         "portfolio": "frontier.portfolio",
+        "regret": "history",
         "schedules": "algorithms.schedules",
     }
     for _old, _new in _MOVED.items():

@@ -1,4 +1,4 @@
-"""Every "must be ..., not ...": input is checked once, at the door, and trusted inside.
+"""Checks of input that several modules share: once, at the door, so that it is trusted inside.
 
 Each check returns the value in the form that the library uses, or raises a ValueError that says the
 value and the way out. Comparisons are phrased so that NaN fails them.

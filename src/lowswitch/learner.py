@@ -10,7 +10,13 @@ import numpy as np
 
 from lowswitch import storage
 from lowswitch.algorithms.algorithm import Algorithm, require_algorithm
-from lowswitch.checks import checked_batch, checked_mask, require_count, require_seed
+from lowswitch.checks import (
+    checked_batch,
+    checked_mask,
+    require_count,
+    require_seed,
+    require_truth,
+)
 from lowswitch.history import History
 from lowswitch.learners import ProblemSize, knowledge_of
 from lowswitch.policy import TablePolicy
@@ -71,7 +77,7 @@ class Learner:
 
     def policy_for(self, episode: int) -> np.ndarray:
         """The policy [H, S] that must play an episode, if nothing is deployed until then."""
-        return self._deployed.table(episode)
+        return self._deployed.table(require_count("episode", episode, least=0))
 
     @property
     def deployed(self) -> TablePolicy:
@@ -140,8 +146,7 @@ class Learner:
         have been played by the policy deployed before it is learned, unless `off_policy` says that
         other actions are meant. A call that fails changes nothing.
         """
-        if not isinstance(off_policy, bool):
-            raise ValueError(f"off_policy must be True or False, not {off_policy!r}")
+        require_truth("off_policy", off_policy)
         states, actions, rewards = checked_batch(states, actions, rewards, self._allowed)
         if self.told + len(states) > self.episodes:
             raise ValueError(

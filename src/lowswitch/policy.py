@@ -19,7 +19,7 @@ class TablePolicy:
     """
 
     def __init__(self, actions: np.ndarray, key: np.uint64) -> None:
-        self.actions, self.key = actions, key
+        self.actions, self.key = actions.view(), key
         self.actions.flags.writeable = False
 
     @property
@@ -34,6 +34,12 @@ class TablePolicy:
 
     def act(self, step: int, state: int, episode: int) -> int:
         """The action at a step of an episode."""
+        _, H, S = self.actions.shape
+        if not (0 <= step < H and 0 <= state < S):
+            raise ValueError(
+                f"there is no step {step} with state {state}: steps are 0 to {H - 1}, states 0 to "
+                f"{S - 1}"
+            )
         return int(self.table(episode)[step, state])
 
     def member_for(self, episodes: np.ndarray) -> np.ndarray:  # [B]

@@ -131,8 +131,8 @@ def read(path: str | os.PathLike[str], kind: str) -> tuple[dict[str, Any], dict[
     version, found = facts.pop("version", None), facts.pop("kind", None)
     if version != _VERSION:
         raise ValueError(
-            f"{str(path)!r} has format {version!r}; this version of lowswitch reads format"
-            f" {_VERSION}"
+            f"{str(path)!r} has format {version!r}; this version of lowswitch reads format "
+            f"{_VERSION}: use the version that wrote it, or make it again"
         )
     if found != kind:
         raise ValueError(

@@ -38,7 +38,7 @@ class Algorithm:
     mixture: member m has scales[m] times the bonus (for R-max that many times `known`), all learn
     from every episode, and each episode plays one of them. The scale 0 is a member that tries what
     it has never seen and adds nothing to the rest. recipe is the name of the recipe that made the
-    algorithm, such as "ucb2-b"; one assembled by hand has none.
+    algorithm, such as "ucb2-b"; one assembled by hand has none, until it is read from a file.
     """
 
     estimator: Estimator
@@ -118,6 +118,10 @@ class Algorithm:
         parts = {name: part_to_dict(getattr(self, name)) for name in PARTS}
         named = {} if self.recipe in (None, recipe_of(self)) else {"recipe": self.recipe}
         return parts | {"p": self.p, "scales": list(self.scales)} | named
+
+    def facts(self) -> dict[str, Any]:
+        """What tells it from unequal algorithms, as JSON can hold it; its recipe does not."""
+        return {name: value for name, value in self.to_dict().items() if name != "recipe"}
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Algorithm:

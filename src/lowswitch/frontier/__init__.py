@@ -2,6 +2,6 @@
 and its figure.
 """
 
-from lowswitch.frontier.race import Frontier, Point, frontier
+from lowswitch.frontier.race import Costs, Frontier, Point, frontier
 
-__all__ = ["Frontier", "Point", "frontier"]
+__all__ = ["Costs", "Frontier", "Point", "frontier"]

@@ -349,7 +349,7 @@ class _Track:
             for i, algorithm in enumerate(algorithms):
                 if i:
                     bar.update(i * each, f"  {i + 1} of {len(algorithms)}: {algorithm}")
-                configuration = [self.problem, self.episodes, algorithm.to_dict(), list(seeds)]
+                configuration = [self.problem, self.episodes, algorithm.facts(), list(seeds)]
                 compute = partial(self._simulate, algorithm, seeds)
                 costs[algorithm] = self.kept.get("costs", configuration, compute, Costs)
         return costs

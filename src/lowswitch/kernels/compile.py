@@ -70,12 +70,20 @@ def _cache_class() -> type[Any] | None:
         cache = type("KernelCache", (FunctionCache,), {"_impl_class": implementation})
         if cache(_keep)._impl.locator.get_source_stamp() != kernel_stamp():
             raise TypeError("its stamps are not asked for")
-    except (ImportError, AttributeError, TypeError, RuntimeError) as error:
+    except RuntimeError:
+        warnings.warn(
+            "no folder is writable in which compiled kernels could be kept, so they are compiled "
+            "in every process anew; name one in the environment variable NUMBA_CACHE_DIR",
+            RuntimeWarning,
+            stacklevel=3,
+        )
+        return None
+    except (ImportError, AttributeError, TypeError) as error:
         warnings.warn(
             f"this version of numba caches in another way ({error}), so kernels are compiled in "
             "every process anew, which takes some seconds; another version may spare that",
             RuntimeWarning,
-            stacklevel=2,
+            stacklevel=3,
         )
         return None
     return cache

@@ -29,9 +29,9 @@ from lowswitch.kernels.schedule import freeze_if_spent, is_last, next_growth, re
 from lowswitch.kernels.stages import digest_stage
 
 
-def of_rows(name, row, mixture):
-    """`by_kind` where single Q-learners differ from learners that have a policy of its own."""
-    return by_kind(name, {RowSpec: row, StageSpec: row, PlanSpec: mixture, MixtureSpec: mixture})
+def of_rows(name, row, policies):
+    """`by_kind` where single Q-learners differ from learners that keep their policies apart."""
+    return by_kind(name, {RowSpec: row, StageSpec: row, PlanSpec: policies, MixtureSpec: policies})
 
 
 # ---- what is deployed ----------------------------------------------------------------------------
@@ -64,13 +64,6 @@ def drawn_member(spec, tables, k):
 
 
 member_for = of_rows("member_for", only_member, drawn_member)
-
-
-@entry
-def fill_members(spec, tables, episodes, members):
-    """Write down which of the deployed policies play these episodes [B]."""
-    for i in range(len(episodes)):
-        members[i] = member_for(spec, tables, episodes[i])
 
 
 # ---- what is learned -----------------------------------------------------------------------------
@@ -225,7 +218,7 @@ def always(spec, tables, here):
 
 @inline
 def law_differs(spec, tables, here):
-    """Whether the members of a row want each action as often as they have it deployed, or not."""
+    """Whether some action of a row is wanted by another number of members than have it deployed."""
     rows = spec.H * spec.S
     for m in range(spec.members):
         tables.tally[tables.policy[m * rows + here]] += 1
@@ -261,11 +254,15 @@ install = of_rows("install", install_row, install_policies)
 
 @inline
 def switch_row(spec, tables, changes, i, k, h, x):
-    """Deploy after episode k what is wanted in row (h, x), as change i of the log, and count it."""
+    """Deploy after episode k what is wanted in row (h, x), as change i of the log, and count it.
+
+    Return how many rows changed.
+    """
     here = h * spec.S + x
     tables.clock[0]["switches"] += is_switch(spec, tables, here)
     changes[i, EPISODE], changes[i, STEP], changes[i, STATE] = k, h, x
     install(spec, tables, here, changes, i)
+    return 1
 
 
 @inline
@@ -288,8 +285,7 @@ def switch_all(spec, tables, changes, logged, k):
         for x in range(first, last):
             here = h * spec.S + x
             if differs(spec, tables, here) and may_switch(spec, tables, here):
-                switch_row(spec, tables, changes, logged + changed, k, h, x)
-                changed += 1
+                changed += switch_row(spec, tables, changes, logged + changed, k, h, x)
     if spec.timing.factor > 0:
         for i in range(len(tables.cells)):
             tables.cells[i]["due"] = next_growth(spec.timing, tables.cells[i]["visits"])

@@ -194,6 +194,8 @@ def known_reward(record):
 def optimistic(spec, tables, scale, greedy, h, i, following):
     """The estimate of a cell at step h with the bonus times `scale`, and this bonus.
 
+    Of an L1 ball the second is its width, of MBIE's intervals it is 0.
+
     If `greedy`, what was never seen is worth nothing.
 
     Of pooled counts, all visits of a cell may have been at the last step: then its reward is known,

@@ -19,8 +19,7 @@ from lowswitch.kernels.qlearning import DUE, QUIET
 from lowswitch.kernels.schedule import freeze_if_spent
 from lowswitch.kernels.values import settle
 
-AT_TRIGGER, AT_SWITCH, AT_MISMATCH = 0, 1, 2  # where a batch, or a round of machines, is cut
-DONE, CUT, LACKS_ROOM, AWAITS_PLAN = 0, 1, 2, 3  # why a driver returned
+DONE, LACKS_ROOM, AWAITS_PLAN = 0, 1, 2  # why a driver returned
 
 _1 = np.uint64(1)
 
@@ -85,8 +84,8 @@ def play_rows(spec, tables, model, log, key, first, last):
             a = deployed_action(spec, tables, 0, h, x)
             reward, y = outcome_of(model, key, k, spec.H, spec.A, h, x, a)
             if learn_step(spec, tables, h, x, a, a, reward, y) == DUE:
-                switch_row(spec, tables, log.changes, log.logged[0] + changed, k, h, x)
-                changed += 1
+                logged = log.logged[0] + changed
+                changed += switch_row(spec, tables, log.changes, logged, k, h, x)
             x = y
         clock[0]["deployments"] += changed > 0
         log.logged[0] += changed
@@ -115,9 +114,9 @@ def play_watched(spec, tables, model, log, key, first, last):
             outcome = learn_step(spec, tables, h, x, a, a, reward, y)
             triggered |= outcome != QUIET
             if outcome == DUE:
-                switch_row(spec, tables, log.changes, log.logged[0] + changed, k, h, x)
+                logged = log.logged[0] + changed
+                changed += switch_row(spec, tables, log.changes, logged, k, h, x)
                 freeze_if_spent(spec, tables)
-                changed += 1
             x = y
         changed, _ = end_episode(spec, tables, log.changes, log.logged[0], k, changed, triggered)
         if tables.clock[0]["awaits_plan"] > 0:
@@ -171,25 +170,16 @@ def simulate(spec, tables, model, evaluation, log, account, key, first, last):
 # ---- episodes that are told ----------------------------------------------------------------------
 
 
-@inline
-def is_cut(cut, triggered, changed):
-    """Whether what follows an episode waits for the next round."""
-    return (cut == AT_TRIGGER and triggered) or (cut == AT_SWITCH and changed > 0)
-
-
 @entry
-def learn_batch(spec, tables, states, actions, rewards, off_policy, cut, first, changes):
-    """Learn episodes [B, H] in order up to the cut.
+def learn_batch(spec, tables, states, actions, rewards, off_policy, first, changes):
+    """Learn episodes [B, H] in order.
 
     Return row changes, episodes learned, the step of an off-policy action or -1, and why it ends.
-    With AT_MISMATCH only an episode that the deployed policy would play otherwise ends it. Where
-    Python must plan, the next call deploys that plan first.
+    Where Python must plan, the next call deploys that plan first.
     """
     logged = 0
     if tables.clock[0]["awaits_plan"] > 0:
         logged = deploy_plan(spec, tables, changes, 0, first - 1)
-        if is_cut(cut, True, logged):
-            return logged, 0, -1, CUT
     for b in range(states.shape[0]):
         if lacks_room(spec, tables):
             return logged, b, -1, LACKS_ROOM
@@ -206,15 +196,10 @@ def learn_batch(spec, tables, states, actions, rewards, off_policy, cut, first, 
             outcome = learn_step(spec, tables, h, x, a, action, rewards[b, h], y)
             triggered |= outcome != QUIET
             if outcome == DUE:
-                switch_row(spec, tables, changes, logged + changed, first + b, h, x)
+                changed += switch_row(spec, tables, changes, logged + changed, first + b, h, x)
                 freeze_if_spent(spec, tables)
-                changed += 1
-        changed, triggered = end_episode(
-            spec, tables, changes, logged, first + b, changed, triggered
-        )
+        changed, _ = end_episode(spec, tables, changes, logged, first + b, changed, triggered)
         logged += changed
         if tables.clock[0]["awaits_plan"] > 0:
             return logged, b + 1, -1, AWAITS_PLAN
-        if is_cut(cut, triggered, changed):
-            return logged, b + 1, -1, CUT
     return logged, states.shape[0], -1, DONE

@@ -14,20 +14,13 @@ from lowswitch.kernels.deploy import (
     member_for,
     switch_row,
 )
-from lowswitch.kernels.play import (
-    AT_MISMATCH,
-    AWAITS_PLAN,
-    DONE,
-    LACKS_ROOM,
-    is_cut,
-    outcome_of,
-    start_state,
-)
+from lowswitch.kernels.play import AWAITS_PLAN, DONE, LACKS_ROOM, outcome_of, start_state
 from lowswitch.kernels.qlearning import DUE, QUIET
 from lowswitch.kernels.schedule import freeze_if_spent
 from lowswitch.kernels.values import settle
 
-PAUSED = 4  # a driver returned because the policy changed
+AT_TRIGGER, AT_SWITCH, AT_MISMATCH = 0, 1, 2  # where a round is cut
+PAUSED = 3  # a driver returned because the policy changed
 
 # ---- playing -------------------------------------------------------------------------------------
 
@@ -114,10 +107,16 @@ def learn_slot(spec, tables, log, rounds, window, k):
         rounds.totals[0]["earned"] += reward
         triggered |= outcome != QUIET
         if outcome == DUE:
-            switch_row(spec, tables, log.changes, log.logged[0] + changed, k, h, x)
+            logged = log.logged[0] + changed
+            changed += switch_row(spec, tables, log.changes, logged, k, h, x)
             freeze_if_spent(spec, tables)
-            changed += 1
     return end_episode(spec, tables, log.changes, log.logged[0], k, changed, triggered)
+
+
+@inline
+def is_cut(cut, triggered, changed):
+    """Whether what follows an episode waits for the next round."""
+    return (cut == AT_TRIGGER and triggered) or (cut == AT_SWITCH and changed > 0)
 
 
 @inline

@@ -74,7 +74,7 @@ class Knowledge(ABC):
 
     @property
     def stops_midway(self) -> bool:
-        """Whether kernels may have to stop for `make_room` or `plan` before a round is over."""
+        """Whether kernels may have to stop for more room, or for `plan`, before a round is over."""
         return False
 
     # ---- costs -----------------------------------------------------------------------------------
@@ -148,11 +148,11 @@ class Knowledge(ABC):
         The step is that of the first action that the deployed policy would not have played, if
         `off_policy` does not allow such actions; then its episode is not learned.
         """
-        from lowswitch.kernels.play import AT_MISMATCH, learn_batch
+        from lowswitch.kernels.play import learn_batch
 
         used = done = 0
         while True:
-            rest = states[done:], actions[done:], rewards[done:], off_policy, AT_MISMATCH
+            rest = states[done:], actions[done:], rewards[done:], off_policy
             logged, learned, step, status = learn_batch(
                 self.spec, self.tables, *rest, first + done, changes[used:]
             )

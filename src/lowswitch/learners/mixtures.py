@@ -47,6 +47,11 @@ class MixtureKnowledge(RowKnowledge):
         other.tables = fresh_mixture_tables(self.spec, self.one.fresh(seed), seed)
         return other
 
+    @property
+    def stops_midway(self) -> bool:
+        """Where all rows may change, a log for all episodes of a round would be too large."""
+        return bool(self.spec.whole)
+
     def policy(self) -> TablePolicy:
         return deployed_mixture(self)
 

@@ -85,7 +85,7 @@ class Setting:
         facts = {
             "source": source.facts(),
             "size": [source.horizon, source.states, source.actions],
-            "algorithm": self.algorithm.to_dict(),
+            "algorithm": self.algorithm.facts(),
             **{
                 name: getattr(self, name)
                 for name in ("episodes", "machines", "rule", "seed", "regret")
@@ -156,7 +156,7 @@ class State:
 
     @contextmanager
     def _whole(self) -> Iterator[None]:
-        """Put everything back if a planner of the user's own fails, or something interrupts.
+        """Put the tables and counts back if a planner of the user's own fails, or an interrupt comes.
 
         A learner that never stops midway needs no copy: nothing interrupts a single kernel. What
         lies in the log beyond its end is free.
@@ -253,7 +253,7 @@ def _slots(setting: Setting) -> int:
 def _fresh_rounds(
     setting: Setting, stop: Stop, knowledge: Knowledge, mdp: TabularMDP, marks: np.ndarray
 ) -> Rounds:
-    from lowswitch.kernels.play import AT_MISMATCH, AT_SWITCH, AT_TRIGGER
+    from lowswitch.kernels.rounds import AT_MISMATCH, AT_SWITCH, AT_TRIGGER
 
     spec = knowledge.spec
     cuts = {"trigger": AT_TRIGGER, "switch": AT_SWITCH, "speculate": AT_MISMATCH}

@@ -87,7 +87,7 @@ class Lab:
                     progress=self.progress,
                 )
 
-        configuration = [problem, algorithm.to_dict(), episodes, seeds, history]
+        configuration = [problem, algorithm.facts(), episodes, seeds, history]
         return self.kept.get("runs", configuration, compute, Runs)
 
     def bandit(

@@ -212,7 +212,7 @@ def _watch(lab: Lab, algorithm: Algorithm) -> Violations:
         total.bad_runs = sum(run["pessimistic"] > 0 for run in runs)
         return total
 
-    configuration = [PROBLEM, algorithm.to_dict(), episodes, seeds]
+    configuration = [PROBLEM, algorithm.facts(), episodes, seeds]
     return lab.measure("watch", configuration, compute, Violations)
 
 

@@ -88,7 +88,7 @@ def play_all(lab: Lab, sequential: Sequential) -> Rounds:
     configurations = [
         [
             PROBLEMS[case.problem],
-            sequential[case.problem, case.learner].algorithm.to_dict(),
+            sequential[case.problem, case.learner].algorithm.facts(),
             episodes,
             *case[2:],
         ]

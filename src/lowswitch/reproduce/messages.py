@@ -91,5 +91,5 @@ def measure_messages(
             same=same_path(run, sequential, 0),
         )
 
-    configuration = [problem, algorithm.to_dict(), EPISODES, machines, WORKERS]
+    configuration = [problem, algorithm.facts(), EPISODES, machines, WORKERS]
     return lab.measure("messages", configuration, compute, MessageSizes)
