@@ -243,6 +243,20 @@ def test_a_reference_by_hand():
     assert rows["reference"] == pytest.approx([1.5, 0.25, 0], abs=1e-3)  # fixed for good
 
 
+def test_visits_to_the_successors_alone_lower_an_estimate():
+    """The value of step 1 is capped at 1 and stays; the doubt about it falls with its visits."""
+    spec, tables = family(ls.ucbvi_bernstein(clip="remaining"), S=1, A=1)
+    spec, estimates = spec._replace(log=1e-3), []
+    note(spec, tables, (0, 0, 0, 0.0, 0))
+    for _ in range(2):
+        note(spec, tables, (1, 0, 0, 1.0, 0))
+        planning.plan(spec, tables, 0, 1.0, False)
+        tables.dirty[:] = False
+        estimates.append(tables.q[0])
+    assert tables.values.tolist()[1:] == [1, 0]
+    assert estimates[1] < estimates[0] < 2
+
+
 def test_pooled_counts_have_triggers_beyond_the_number_of_episodes():
     """One state and action, H = 16: visits 1 to 16, 32 and 64 fall into the episodes 0, 1 and 3."""
     mdp = ls.TabularMDP(np.ones((1, 1, 1)), np.zeros((1, 1)), horizon=16)
