@@ -156,7 +156,7 @@ class State:
 
     @contextmanager
     def _whole(self) -> Iterator[None]:
-        """Put the tables and counts back if a planner of the user's own fails, or an interrupt comes.
+        """Put the tables and counts back if a planner in Python fails, or an interrupt comes.
 
         A learner that never stops midway needs no copy: nothing interrupts a single kernel. What
         lies in the log beyond its end is free.
