@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from lowswitch import bandits, concurrent
 else:
     _MOVED = {  # where scripts once found a module, and where it is now
-        "grids": "bandits.grids",
         "mdp": "problems.mdp",
         "orders": "theory.orders",
         "pac": "history",

@@ -4,11 +4,8 @@ from lowswitch.kernels.compile import entry, inline
 from lowswitch.kernels.qlearning import QUIET, TRIGGERED
 from lowswitch.kernels.schedule import next_trigger
 
-CURRENT, ALL, NEWEST = (
-    0,
-    1,
-    2,
-)  # when the data of an (h, x, a) are planned from: see `Planning.data`
+# when the data of an (h, x, a) are planned from: see `Planning.data`
+CURRENT, ALL, NEWEST = 0, 1, 2
 
 
 @entry

@@ -12,11 +12,8 @@ from lowswitch.kernels.compile import entry, inline
 from lowswitch.kernels.schedule import next_trigger
 
 HOEFFDING, BERNSTEIN = 0, 1
-QUIET, TRIGGERED, DUE = (
-    0,
-    1,
-    2,
-)  # what a transition means for its row: DUE, another action is better
+# what a transition means for its row: DUE, another action is better
+QUIET, TRIGGERED, DUE = 0, 1, 2
 
 
 @inline

@@ -94,18 +94,18 @@ def _recipe(data: dict[str, Any]) -> str:
         return "an algorithm that this program does not know"
 
 
+# the first fact of a source
 _KINDS = {
     "tables": "tables",
     "environment": "a Gymnasium environment",
     "system": "a System",
-}  # the first fact of a source
+}
 _DIGESTS = {
     "tables": "tables (transitions, rewards, starts or allowed actions)",
     "allowed": "allowed actions",
 }
-_WORDS: dict[
-    str, Callable[[Any], str]
-] = {  # of what a setting's facts hold, in the order in which they are said
+# what a setting's facts hold, in the order in which they are said
+_WORDS: dict[str, Callable[[Any], str]] = {
     "environment": "the environment {}".format,
     "options": "the options {}".format,
     "system": "the function {}".format,
