@@ -101,9 +101,14 @@ def yes(spec, tables):
     return True
 
 
+@inline
+def all_members_learn(spec, tables):
+    return learn_together(spec, tables)
+
+
 # learn what is learned only after an episode; return whether there was a trigger in it
 learn_rest = by_kind(
-    "learn_rest", {RowSpec: no, StageSpec: no, PlanSpec: no, MixtureSpec: learn_together}
+    "learn_rest", {RowSpec: no, StageSpec: no, PlanSpec: no, MixtureSpec: all_members_learn}
 )
 # whether an episode might not find room for its successors
 lacks_room = by_kind(
@@ -189,9 +194,19 @@ def gather_rows(spec, tables):
     return True
 
 
+@inline
+def planned(spec, tables):
+    return plan_all(spec, tables)
+
+
+@inline
+def gathered(spec, tables):
+    return gather_rows(spec, tables)
+
+
 # work out what is wanted; return whether it is known now, and not made by a planner in Python
 make_wanted = by_kind(
-    "make_wanted", {RowSpec: yes, StageSpec: yes, PlanSpec: plan_all, MixtureSpec: gather_rows}
+    "make_wanted", {RowSpec: yes, StageSpec: yes, PlanSpec: planned, MixtureSpec: gathered}
 )
 
 
@@ -309,6 +324,20 @@ def deploy_plan(spec, tables, changes, logged, k):
     return changed
 
 
+@entry
+def refresh(spec, tables, changes, logged, k, changed):
+    """Work out what is wanted after episode k, and switch to it; return the rows changed in all.
+
+    Where Python makes the plan, that is marked in the clock.
+    """
+    if not make_wanted(spec, tables):
+        tables.clock[0]["awaits_plan"] = 1
+        return changed
+    changed += switch_all(spec, tables, changes, logged + changed, k)
+    close_deployment(spec, tables, changed)
+    return changed
+
+
 @inline
 def end_episode(spec, tables, changes, logged, k, changed, triggered):
     """Do what schedule and budget say after episode k, in which so many rows changed already.
@@ -319,10 +348,8 @@ def end_episode(spec, tables, changes, logged, k, changed, triggered):
     triggered |= learn_rest(spec, tables)
     anew = wants_anew(spec, tables)
     due = refresh_is_due(spec, tables, triggered, k) or (triggered and anew)
-    if due and not make_wanted(spec, tables):
-        tables.clock[0]["awaits_plan"] = 1
-        return changed, True
     if due:
-        changed += switch_all(spec, tables, changes, logged + changed, k)
-    close_deployment(spec, tables, changed)
+        changed = refresh(spec, tables, changes, logged, k, changed)
+    elif changed > 0:
+        close_deployment(spec, tables, changed)
     return changed, triggered or changed > 0 or (due and anew)

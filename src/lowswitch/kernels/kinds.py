@@ -8,7 +8,8 @@ from lowswitch.kernels.compile import INLINED
 def by_kind(name, choices):
     """A function whose first argument is a spec: the choice for its class, inlined.
 
-    All choices take the same arguments. Python calls the same functions where nothing is compiled.
+    All choices take the same arguments. What is long is to be called by a short choice, or it would
+    be inlined as a whole. Python calls the same functions where nothing is compiled.
     """
 
     def chosen(spec, *arguments):

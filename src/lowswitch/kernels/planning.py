@@ -184,6 +184,21 @@ def add_optimistic_law(spec, tables, record, following, width, value):
     return value
 
 
+@entry
+def l1_estimate(spec, tables, scale, i, n, last, following):
+    """The most favourable estimate of a cell with n visits, and its width; 0 for that of MBIE."""
+    record = tables.records[i]
+    reward = record["total"] / record["n"]
+    value, width = l1_optimum(spec, reward, scale, record["n"], n)
+    if spec.kind == INTERVALS:
+        if not last:
+            value = add_optimistic_law(spec, tables, record, following, width, value)
+        return value, 0.0
+    if not last:
+        value += favourable(spec, tables, record, following, width)
+    return value, width
+
+
 @inline
 def known_reward(record):
     """The mean reward of a record, 0 if it has none."""
@@ -210,12 +225,8 @@ def optimistic(spec, tables, scale, greedy, h, i, following):
     reward = record["total"] / record["n"]
     mean, spread, bonus = 0.0, 0.0, 0.0
     if spec.kind == L1_BALL or spec.kind == INTERVALS:
-        value, width = l1_optimum(spec, reward, scale * spec.c, record["n"], n)
-        if not last and spec.kind == INTERVALS:
-            value = add_optimistic_law(spec, tables, record, following, width, value)
-        elif not last:
-            value += favourable(spec, tables, record, following, width)
-        return min(cap, value), width if spec.kind == L1_BALL else 0.0
+        value, width = l1_estimate(spec, tables, scale * spec.c, i, n, last, following)
+        return min(cap, value), width
     if not last:
         mean, spread = expectation(tables, record, following)
     if spec.kind == CHERNOFF:

@@ -2,7 +2,6 @@
 
 import numpy as np
 
-from lowswitch.kernels.arrays import MixtureSpec, PlanSpec, RowSpec, StageSpec
 from lowswitch.kernels.compile import entry, inline
 from lowswitch.kernels.deploy import (
     deploy_plan,
@@ -11,9 +10,9 @@ from lowswitch.kernels.deploy import (
     lacks_room,
     learn_step,
     member_for,
+    of_rows,
     switch_row,
 )
-from lowswitch.kernels.kinds import by_kind
 from lowswitch.kernels.noise import draw, episode_address, noise, uniform
 from lowswitch.kernels.qlearning import DUE, QUIET
 from lowswitch.kernels.schedule import freeze_if_spent
@@ -132,15 +131,33 @@ def play_rows_or_watched(spec, tables, model, log, key, first, last):
     return play_rows(spec, tables, model, log, key, first, last)
 
 
-play = by_kind(
-    "play",
-    {
-        RowSpec: play_rows_or_watched,
-        StageSpec: play_rows_or_watched,
-        PlanSpec: play_watched,
-        MixtureSpec: play_watched,
-    },
-)
+@entry
+def play_wanting_anew(spec, tables, model, log, key, first, last):
+    """As `play_watched`, for learners of which no row is due by itself, so that less is done."""
+    mark = np.searchsorted(log.checkpoints, first, side="right")
+    for k in range(first, last):
+        if log.logged[0] + spec.timing.room > len(log.changes) or lacks_room(spec, tables):
+            return k
+        x, triggered = start_state(model, spec.H, key, k), False
+        member = member_for(spec, tables, k)
+        for h in range(spec.H):
+            a = deployed_action(spec, tables, member, h, x)
+            reward, y = outcome_of(model, key, k, spec.H, spec.A, h, x, a)
+            triggered |= learn_step(spec, tables, h, x, a, a, reward, y) != QUIET
+            x = y
+        changed, _ = end_episode(spec, tables, log.changes, log.logged[0], k, 0, triggered)
+        if tables.clock[0]["awaits_plan"] > 0:
+            return k + 1
+        mark = close_episode(tables, log, k, changed, mark)
+    return last
+
+
+@inline
+def play_anew(spec, tables, model, log, key, first, last):
+    return play_wanting_anew(spec, tables, model, log, key, first, last)
+
+
+play = of_rows("play", play_rows_or_watched, play_anew)
 
 
 @entry
