@@ -5,7 +5,6 @@ import os
 import pkgutil
 import signal
 import sys
-import warnings
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,17 +14,11 @@ from scipy import sparse
 import lowswitch as ls
 
 
-@pytest.fixture(scope="session", autouse=True)
-def compiled_once():
-    """Workers of pytest-xdist share the compiling, which would else be most of their work."""
+def pytest_configure():
     if "PYTEST_XDIST_WORKER" in os.environ:
-        from compile_once import compile_all, share_compilation
+        from compile_once import share_compilation
 
         share_compilation()
-        workers = int(os.environ["PYTEST_XDIST_WORKER_COUNT"])
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ls.BonusWarning)
-            compile_all(int(os.environ["PYTEST_XDIST_WORKER"].removeprefix("gw")), workers)
 
 
 def random_tables(states, actions, seed, *steps):
