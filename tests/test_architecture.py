@@ -80,7 +80,7 @@ def test_imports_point_upwards_but_for_the_three_that_the_page_names():
     }
     assert downwards == {
         ("simulate", "report", "deferred"),
-        ("storage", "__init__", "deferred"),
+        ("archive", "__init__", "deferred"),
         ("storage", "problems/mdp", "typed"),
     }
 

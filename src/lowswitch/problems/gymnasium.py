@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from lowswitch.algorithms.algorithm import Algorithm
-from lowswitch.checks import checked_mask, require_count
+from lowswitch.checks import checked_mask, require_count, shown
 from lowswitch.history import History
 from lowswitch.learner import Learner, warn_if_drowned
 from lowswitch.problems.mdp import Scale, TabularMDP, rescale
@@ -47,6 +47,7 @@ def from_gymnasium(env: gymnasium.Env[Any, Any], *, horizon: int) -> TabularMDP:
     """
     from scipy.sparse import coo_matrix
 
+    require_count("horizon", horizon)
     S, A, _, _ = _numbers(env)
     rows, probabilities, successors, paid = _outcomes(env)
     absorbing = np.arange(S * A, (S + 1) * A)
@@ -361,6 +362,9 @@ def _numbers(env: Any) -> _Numbers:
             "a vector environment mixes episodes and resets itself between them; pass a single"
             " environment"
         )
+    if not (hasattr(env, "observation_space") and hasattr(env, "action_space")):
+        hint = f"; make it with gymnasium.make({env!r})" if isinstance(env, str) else ""
+        raise ValueError(f"env must be a Gymnasium environment, not {shown(env)}{hint}")
     states, actions = env.observation_space, env.action_space
     for what, space in (("observations", states), ("actions", actions)):
         if not isinstance(space, gymnasium.spaces.Discrete):
