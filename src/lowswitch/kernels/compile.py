@@ -15,8 +15,14 @@ from pathlib import Path
 from typing import Any
 
 from numba import njit
+from numba.core.options import DefaultOptions
 
 OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
+if hasattr(DefaultOptions, "_nrt"):
+    # Without this numba counts the references of every array that a kernel looks at, with atomic
+    # operations: that took nine tenths of the time of a planner. Kernels make no arrays, and the
+    # caller holds those that it gives them, so that there is nothing to count.
+    OPTIONS["_nrt"] = False
 INLINED: dict[str, Any] = {**OPTIONS, "forceinline": True}
 
 

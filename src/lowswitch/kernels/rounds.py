@@ -10,13 +10,10 @@ from lowswitch.kernels.deploy import (
     deployed_action,
     end_episode,
     lacks_room,
-    learn_step,
     member_for,
-    switch_row,
+    take_step,
 )
 from lowswitch.kernels.play import AWAITS_PLAN, DONE, LACKS_ROOM, outcome_of, start_state
-from lowswitch.kernels.qlearning import DUE, QUIET
-from lowswitch.kernels.schedule import freeze_if_spent
 from lowswitch.kernels.values import settle
 
 AT_TRIGGER, AT_SWITCH, AT_MISMATCH = 0, 1, 2  # where a round is cut
@@ -103,13 +100,12 @@ def learn_slot(spec, tables, log, rounds, window, k):
         y = np.int64(window.states[slot, h + 1]) if h + 1 < spec.H else 0
         reward = window.rewards[slot, h]
         action = deployed_action(spec, tables, member, h, x)
-        outcome = learn_step(spec, tables, h, x, a, action, reward, y)
         rounds.totals[0]["earned"] += reward
-        triggered |= outcome != QUIET
-        if outcome == DUE:
-            logged = log.logged[0] + changed
-            changed += switch_row(spec, tables, log.changes, logged, k, h, x)
-            freeze_if_spent(spec, tables)
+        logged = log.logged[0] + changed
+        trigger, switched = take_step(
+            spec, tables, log.changes, logged, k, h, x, a, action, reward, y
+        )
+        changed, triggered = changed + switched, triggered or trigger
     return end_episode(spec, tables, log.changes, log.logged[0], k, changed, triggered)
 
 
