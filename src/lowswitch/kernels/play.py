@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from lowswitch.kernels.compile import entry, inline
+from lowswitch.kernels.compile import NOT_YET, NOTHING, entry, inline
 from lowswitch.kernels.deploy import (
     deploy_plan,
     deployed_action,
@@ -72,7 +72,7 @@ def play(spec, tables, model, log, key, first, last):
     for k in range(first, last):
         if log.logged[0] + spec.timing.room > len(log.changes) or lacks_room(spec, tables):
             return k
-        x, changed, triggered = start_state(model, spec.H, key, k), 0, False
+        x, changed, triggered = start_state(model, spec.H, key, k), NOTHING, NOT_YET
         member = member_for(spec, tables, k)
         for h in range(spec.H):
             a = deployed_action(spec, tables, member, h, x)
@@ -135,7 +135,7 @@ def learn_batch(spec, tables, states, actions, rewards, off_policy, first, chang
             action = deployed_action(spec, tables, member, h, states[b, h])
             if not off_policy and actions[b, h] != action:
                 return logged, b, h, DONE
-        changed, triggered = 0, False
+        changed, triggered = NOTHING, NOT_YET
         for h in range(spec.H):
             x, a = states[b, h], actions[b, h]
             y = states[b, h + 1] if h + 1 < spec.H else 0

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from lowswitch.kernels.compile import entry, inline
+from lowswitch.kernels.compile import NOT_YET, NOTHING, entry, inline
 from lowswitch.kernels.deploy import (
     deploy_plan,
     deployed_action,
@@ -94,7 +94,8 @@ def follows_policy(spec, tables, window, k):
 @inline
 def learn_slot(spec, tables, log, rounds, window, k):
     """Learn episode k; return how many rows changed, and whether it was a trigger."""
-    slot, member, changed, triggered = k % len(window.ready), member_for(spec, tables, k), 0, False
+    slot, member = k % len(window.ready), member_for(spec, tables, k)
+    changed, triggered = NOTHING, NOT_YET
     for h in range(spec.H):
         x, a = np.int64(window.states[slot, h]), np.int64(window.actions[slot, h])
         y = np.int64(window.states[slot, h + 1]) if h + 1 < spec.H else 0
