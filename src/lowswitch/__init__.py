@@ -28,8 +28,8 @@ from lowswitch.algorithms.recipes import (
 from lowswitch.frontier import Frontier, frontier
 from lowswitch.history import History, PacPolicy, deployment_gaps, exact_regret
 from lowswitch.learner import BonusWarning, Learner
+from lowswitch.plotting import plot
 from lowswitch.problems.mdp import TabularMDP, rescale
-from lowswitch.report import plot
 from lowswitch.simulate import Runs, load, simulate
 
 if TYPE_CHECKING:
@@ -102,11 +102,13 @@ __all__ = [
 ]
 
 
-def from_gymnasium(env: gymnasium.Env[Any, Any], *, horizon: int) -> TabularMDP:
+def from_gymnasium(
+    env: gymnasium.Env[Any, Any] | str, *, horizon: int, **options: Any
+) -> TabularMDP:
     """The exact tables of a Gymnasium environment that publishes them as P.
 
     See `lowswitch.envs.gymnasium`.
     """
     from lowswitch.envs import gymnasium
 
-    return gymnasium.from_gymnasium(env, horizon=horizon)
+    return gymnasium.from_gymnasium(env, horizon=horizon, **options)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import lowswitch
-from lowswitch import cli_options, envs, report, storage
+from lowswitch import cli_options, envs, plotting, report, storage
 from lowswitch.algorithms.recipes import RECIPES, Shared, assemble
 from lowswitch.algorithms.text import build, options_of
 from lowswitch.concurrent import FleetError, PlayError
@@ -102,7 +102,7 @@ def _simulate(options: argparse.Namespace, texts: list[str]) -> dict[str, Runs]:
 
 def _show(options: argparse.Namespace, results: dict[str, Runs]) -> None:
     if options.plot:
-        report.plot(results, path=options.plot, title=options.env)
+        plotting.plot(results, path=options.plot, title=options.env)
     if options.json:
         objects = [{"env": options.env} | runs.to_dict() for runs in results.values()]
         several = {"env": options.env, "runs": objects}
@@ -166,7 +166,7 @@ def concurrent(options: argparse.Namespace) -> None:
         facts = {"env": options.env or options.gymnasium} | result.to_dict()
         print(json.dumps(facts, allow_nan=False))
     else:
-        result.summary()
+        print(result.summary())
 
 
 def frontier(options: argparse.Namespace) -> None:
@@ -253,7 +253,7 @@ def demo(options: argparse.Namespace) -> None:
         results[title] = runs
         print(f"{title} ({env}), c = 0.05\n{report.heading(runs['ucb-h'])}\n")
         print(report.versus(runs, {"ucb2-h": "ucb-h", "ucb2-b": "ucb-b"}), end="\n\n", flush=True)
-    report.plot_grid(results, path=options.out)
+    plotting.plot_grid(results, path=options.out)
     print(f"figure: {options.out}")
 
 

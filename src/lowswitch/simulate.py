@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -21,6 +21,7 @@ from lowswitch.learner import warn_if_drowned
 from lowswitch.learners import Knowledge, ProblemSize, knowledge_of
 from lowswitch.problems.mdp import TabularMDP, require_mdp
 from lowswitch.progress import LOADING, PieceSize, Progress, cores, needs_loading, run_all
+from lowswitch.tables import Summary
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -91,17 +92,35 @@ class Runs:
         """The steps that all threads together made in a second, without the compilation."""
         return self.episodes * self.horizon * len(self.seeds) / self.seconds
 
-    def summary(self) -> None:
-        """Print a table with 95 % confidence intervals over the seeds."""
+    def summary(self) -> Summary:
+        """A table with 95 % confidence intervals over the seeds; print it, or look at it."""
         from lowswitch import report
 
-        print(report.summary({str(self.algorithm): self}))
+        return report.summary({str(self.algorithm): self})
 
-    def plot(self, path: str | os.PathLike[str] | None = None) -> Figure:
-        """Draw regret and switching costs against episodes."""
+    def plot(self, path: str | os.PathLike[str] | None = None, **options: Any) -> Figure:
+        """Draw regret and switching costs against episodes, with the options of `ls.plot`."""
+        from lowswitch import plotting
+
+        return plotting.plot(self, path=path, **options)
+
+    def to_dataframe(self, library: Literal["pandas", "polars"] | None = None) -> Any:
+        """The curves as a data frame: a line for each seed and number of episodes."""
         from lowswitch import report
 
-        return report.plot({str(self.algorithm): self}, path=path)
+        return report.to_dataframe({str(self.algorithm): self}, library)
+
+    def to_csv(self, path: str | os.PathLike[str]) -> None:
+        """Write the curves as comma-separated values, as in `to_dataframe`."""
+        from lowswitch import report
+
+        report.to_csv({str(self.algorithm): self}, path)
+
+    def to_latex(self) -> str:
+        """The table of `summary` for a paper, with the rules of the package booktabs."""
+        from lowswitch import report
+
+        return report.summary({str(self.algorithm): self}).to_latex()
 
     def pac_policy(self, seed: int) -> PacPolicy:
         """The uniform mixture of all policies that the run of this seed deployed."""
