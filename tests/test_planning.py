@@ -8,10 +8,10 @@ from scipy import stats
 
 import lowswitch as ls
 from conftest import PROBLEMS, learner_for, random_tables
-from lowswitch import storage
+from lowswitch import checks, storage
 from lowswitch.kernels import counts, planning, posterior, stages
 from lowswitch.kernels.streams import MEMBERS, SAMPLES, learner_stream, stream_key
-from lowswitch.learners import ProblemSize, planners
+from lowswitch.learners import ProblemSize
 from lowswitch.learners.planners import fresh_plan_tables, plan_spec
 from lowswitch.reproduce.plain import play_episode
 
@@ -393,7 +393,7 @@ def test_a_model_too_large_is_refused_before_it_is_made(monkeypatch):
             spec._replace(H=1000, S=100_000, A=1000), np.ones((1, 1, 1), dtype=bool), 0
         )
     learner = ls.Learner(ls.ucbvi(), horizon=2, states=3, actions=2, episodes=100)
-    monkeypatch.setattr(planners.os, "sysconf", lambda _: 1)
+    monkeypatch.setattr(checks, "free_memory", lambda: 1)
     learner.tell([0, 0], [0, 0], [0.0, 0.0])
     with pytest.raises(ValueError, match="successors counted so far"):
         for y in (1, 2, 0) * 5:

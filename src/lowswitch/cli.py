@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import argparse
 import inspect
+import io
 import json
+import os
 import sys
 import time
 import warnings
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +20,7 @@ from lowswitch import cli_options, envs, plotting, report, storage
 from lowswitch.algorithms.recipes import RECIPES, Shared, assemble
 from lowswitch.algorithms.text import build, options_of
 from lowswitch.concurrent import FleetError, PlayError
+from lowswitch.files import OwnedError
 
 if TYPE_CHECKING:
     from lowswitch.algorithms.algorithm import Algorithm
@@ -25,6 +29,25 @@ if TYPE_CHECKING:
 
 def main(arguments: list[str] | None = None) -> int:
     """Run a command; return its exit code."""
+    with _streams():
+        try:
+            code = _run(arguments)
+            sys.stdout.flush()
+        except BrokenPipeError:  # whoever read the output has gone
+            return _without_output(1)
+        except OSError as error:
+            _say(f"lowswitch: cannot write the output: {error.strerror}")
+            return _without_output(1)
+        except SystemExit:
+            try:
+                sys.stdout.flush()
+            except OSError:
+                return _without_output(1)
+            raise
+        return code
+
+
+def _run(arguments: list[str] | None) -> int:
     parser = cli_options.parser()
     if not (sys.argv[1:] if arguments is None else arguments):
         parser.print_help(sys.stderr)
@@ -33,25 +56,57 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("always", lowswitch.BonusWarning)
-            warnings.showwarning = lambda text, *_, **__: print(f"note: {text}", file=sys.stderr)
+            warnings.showwarning = lambda text, *_, **__: _say(f"note: {text}")
             COMMANDS[options.command](options)
-    except BrokenPipeError:
-        sys.stderr.close()
-        return 1
     except _EXPECTED as error:
         text, code = _explained(error, options)
-        print(f"lowswitch: {text}", file=sys.stderr)
+        _say(f"lowswitch: {text}")
         return code
     return 0
 
 
-_EXPECTED = (ValueError, FleetError, PlayError, ModuleNotFoundError, MemoryError, KeyboardInterrupt)
+@contextmanager
+def _streams() -> Iterator[None]:
+    """Let streams be closed, or know ASCII only: what cannot be shown is escaped or dropped."""
+    before = sys.stdout, sys.stderr
+    with open(os.devnull, "w", encoding="utf-8") as nowhere:
+        sys.stdout, sys.stderr = (
+            nowhere if stream is None or stream.closed else stream for stream in before
+        )
+        for stream in (sys.stdout, sys.stderr):
+            if isinstance(stream, io.TextIOWrapper):
+                stream.reconfigure(errors="backslashreplace")
+        try:
+            yield
+        finally:
+            sys.stdout, sys.stderr = before
+
+
+def _say(text: str) -> None:
+    """Write a line for the user to stderr, if that can be written."""
+    with suppress(OSError, ValueError):
+        print(text, file=sys.stderr, flush=True)
+
+
+def _without_output(code: int) -> int:
+    """The exit code, with the rest of the output dropped: Python would fail to flush it."""
+    with suppress(OSError, ValueError):
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)
+    return code
+
+
+_EXPECTED = (
+    *(ValueError, FleetError, PlayError, OwnedError),
+    *(ModuleNotFoundError, MemoryError, KeyboardInterrupt),
+)
 
 
 def _explained(error: BaseException, options: argparse.Namespace) -> tuple[str, int]:
     """What to tell the user about an error, and the exit code."""
     match error:
-        case FleetError() | PlayError():
+        case FleetError() | PlayError() | OwnedError():
             return str(error), 1
         case ModuleNotFoundError():
             needs = f"this needs {error.name}, which is not installed"

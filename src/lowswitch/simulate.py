@@ -13,7 +13,15 @@ import numpy as np
 
 from lowswitch import storage
 from lowswitch.algorithms.algorithm import Algorithm, require_algorithm
-from lowswitch.checks import checked_seeds, require_count
+from lowswitch.checks import (
+    checked_seeds,
+    has_integers,
+    is_integer,
+    require_count,
+    require_memory,
+    require_truth,
+    shown,
+)
 from lowswitch.history import History, PacPolicy, evaluation_of, fresh_account, require_starts
 from lowswitch.kernels.arrays import Log
 from lowswitch.kernels.streams import stream_key
@@ -28,6 +36,7 @@ if TYPE_CHECKING:
 
 _LOGGED_CHANGES = 2**11  # few enough to stay in the cache until their regret is known
 _KEPT_CHANGES = 2**16
+_POINTS = 200  # of the curves, about
 
 
 class Curves(NamedTuple):
@@ -128,10 +137,9 @@ class Runs:
             raise ValueError(
                 "a PAC policy needs the deployment history; run simulate with history=True"
             )
-        if seed not in self.seeds:
-            raise ValueError(
-                f"there is no run with seed {seed!r}; the seeds are {self.seeds.tolist()}"
-            )
+        if not (is_integer(seed) and int(seed) in self.seeds.tolist()):
+            seeds = shown(self.seeds.tolist())
+            raise ValueError(f"there is no run with seed {shown(seed)}; the seeds are {seeds}")
         history = self.history[int(np.flatnonzero(self.seeds == seed)[0])]
         return PacPolicy(initial=self.initial, history=history, episodes=self.episodes)
 
@@ -151,9 +159,36 @@ class Runs:
             "steps_per_second": self.steps_per_second,
         }
 
+    def require_whole(self) -> None:
+        """Raise a ValueError if the results are not those of so many seeds on such a problem."""
+        seeds, (H, S) = len(self.seeds), (self.horizon, self.states)
+        points = self.curves.episodes.shape
+        shapes = {
+            **dict.fromkeys(("seeds", *_PER_SEED), (seeds,)),
+            "initial": (H, S),
+            "policy": (seeds, *self.policy.shape[1:-2], H, S),
+        }
+        for name, shape in shapes.items():
+            if getattr(self, name).shape != shape:
+                raise ValueError(f"{name} has the shape {getattr(self, name).shape}, not {shape}")
+        for name, curve in self.curves._asdict().items():
+            if curve.shape != (points if name == "episodes" else (seeds, *points)):
+                raise ValueError(f"the curve of {name} has the shape {curve.shape}")
+        for name in ("initial", "policy"):
+            actions = getattr(self, name)
+            if not has_integers(actions) or not ((actions >= 0) & (actions < self.actions)).all():
+                raise ValueError(f"{name} has actions outside 0 to {self.actions - 1}")
+        if self.history is not None and len(self.history) != seeds:
+            raise ValueError(f"it has {len(self.history)} histories for {seeds} seeds")
+        if not (seeds and self.seconds > 0 and self.episodes >= 0):
+            raise ValueError("it has no seeds, or took no time")
+
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the results with their configuration; `lowswitch.load` reads them back."""
         storage.save(path, "runs", self)
+
+
+_PER_SEED = ("regret", "local_switches", "deployments", "triggers", "drowned_share")
 
 
 def load(path: str | os.PathLike[str]) -> Runs:
@@ -197,11 +232,13 @@ def simulate(
     require_mdp(mdp)
     require_algorithm(algorithm)
     episodes = require_count("episodes", episodes)
+    regret, history = require_truth("regret", regret), require_truth("history", history)
     require_starts(mdp, episodes)
     numbers = checked_seeds(seeds)
     workers = require_count("threads", cores() if threads is None else threads)
     size = ProblemSize(mdp.horizon, mdp.states, mdp.actions, episodes)
     knowledge = knowledge_of(algorithm, size, mdp.actions_allowed)
+    _require_room(knowledge, len(numbers), min(workers, len(numbers)))
     runs = [
         _Run(mdp, knowledge, seed, episodes, regret=regret, history=history) for seed in numbers
     ]
@@ -212,6 +249,14 @@ def simulate(
     results = _gather(mdp, algorithm, runs, seconds)
     warn_if_drowned(float(results.drowned_share.mean()), algorithm)
     return results
+
+
+def _require_room(knowledge: Knowledge, seeds: int, workers: int) -> None:
+    """Say before it is allocated that tables and results do not fit."""
+    H, S, _ = knowledge.allowed.shape
+    each = 8 * (H * S * knowledge.members + 3 * _POINTS)
+    need = seeds * each + workers * knowledge.nbytes
+    require_memory(need, f"{seeds:,} seeds on {workers} threads", "use fewer, or a smaller problem")
 
 
 def _play_all(runs: list[_Run], workers: int, bar: Progress) -> float:
@@ -264,7 +309,7 @@ def optimal_value_of(mdp: TabularMDP, episodes: int) -> float:
     return float(mdp.optimal_values[0, starts].mean()) if len(starts) else mdp.optimal_value()
 
 
-def checkpoints(episodes: int, size: int = 200) -> np.ndarray:
+def checkpoints(episodes: int, size: int = _POINTS) -> np.ndarray:
     """About `size` log-spaced numbers of episodes, from 1 to all."""
     return np.unique(np.geomspace(1, episodes, size).round().astype(np.int64))
 

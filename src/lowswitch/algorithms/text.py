@@ -33,6 +33,7 @@ from lowswitch.algorithms.schedules import (
 if TYPE_CHECKING:
     from lowswitch.algorithms.algorithm import Algorithm
 
+_LONGEST = 10_000  # characters of a number or a word: a list of numbers is longer
 AnySchedule = str | PlainSchedule | Budget  # itself or its text
 AnyScales = str | float | Sequence[float]
 
@@ -89,9 +90,13 @@ def options_of(text: str, name: str, what: str) -> dict[str, Any]:
 
 def literal(text: str) -> Any:
     """A number or a boolean where it reads as one, else the text itself."""
+    if len(text) > _LONGEST:
+        raise ValueError(
+            f"the value {text[:40]!r} ... has {len(text):,} characters, more than any option needs"
+        )
     try:
         return ast.literal_eval({"true": "True", "false": "False"}.get(text, text))
-    except (ValueError, SyntaxError):
+    except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError):
         return text
 
 

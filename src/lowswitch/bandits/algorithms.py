@@ -17,7 +17,13 @@ import numpy as np
 from lowswitch.algorithms.schedules import UCB2, EveryVisit, Triggers
 from lowswitch.algorithms.text import nearest
 from lowswitch.bandits.grids import Ends, checked_grid, grid_ends, log_log_grid
-from lowswitch.checks import require_count, require_fraction, require_positive, require_within
+from lowswitch.checks import (
+    numbers,
+    require_count,
+    require_fraction,
+    require_positive,
+    require_within,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -417,7 +423,7 @@ RECIPES: dict[str, Callable[..., BanditAlgorithm]] = {
 
 def checked_means(means: Any) -> np.ndarray:
     """The means of at least two arms."""
-    arms: np.ndarray = np.array(means, dtype=float)
+    arms = numbers("means", means).copy()
     if arms.ndim != 1 or len(arms) < 2:
         raise ValueError(
             f"means must have shape [A] with at least 2 arms, not {arms.shape}; give one mean for"

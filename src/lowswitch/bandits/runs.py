@@ -13,7 +13,7 @@ import numpy as np
 
 from lowswitch import storage
 from lowswitch.bandits.algorithms import BanditAlgorithm, checked_means, require_size
-from lowswitch.checks import require_count, require_seed
+from lowswitch.checks import require_count, require_memory, require_seed
 from lowswitch.kernels.arrays import NEVER, Bandit, BanditTables
 from lowswitch.kernels.streams import stream_key
 from lowswitch.progress import LOADING, PieceSize, Progress, cores, needs_loading, run_all
@@ -142,7 +142,11 @@ def simulate(
     arms = checked_means(means)
     require_size(len(arms), pulls)
     first = require_seed(first_seed, name="first_seed", bits=62)
-    seeds = np.arange(first, first + require_count("runs", runs), dtype=np.int64)
+    runs = require_count("runs", runs)
+    require_memory(
+        8 * runs * (8 * len(arms) + 600), f"{runs:,} runs of {len(arms)} arms", "play fewer runs"
+    )
+    seeds = np.arange(first, first + runs, dtype=np.int64)
     workers = require_count("threads", cores() if threads is None else threads)
     bandit, tables = compile_bandit(algorithm, arms, pulls), fresh_tables(seeds, len(arms), pulls)
     edges = np.linspace(0, runs, min(runs, workers * _BLOCKS_PER_THREAD) + 1).astype(int).tolist()

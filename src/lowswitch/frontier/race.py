@@ -10,7 +10,6 @@ can only choose among a few finalists.
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import warnings
@@ -22,12 +21,13 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
-from lowswitch import report, storage
+from lowswitch import archive, report, storage
 from lowswitch.algorithms.algorithm import Algorithm, require_algorithm
 from lowswitch.algorithms.recipes import RECIPES
 from lowswitch.algorithms.schedules import Budget
 from lowswitch.algorithms.text import build, text_of
-from lowswitch.checks import require_count
+from lowswitch.checks import require_count, require_truth
+from lowswitch.files import read_bytes
 from lowswitch.frontier import report as frontier_report
 from lowswitch.frontier.portfolio import portfolio as default_portfolio
 from lowswitch.frontier.report import AXES, LIMITS, Axis
@@ -197,22 +197,32 @@ class Frontier:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write everything as JSON, for `Frontier.load`."""
-        storage.write_text(path, json.dumps(self.to_dict()))
+        storage.write_text(path, archive.to_text(_KIND, self.to_dict()))
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Frontier:
         """Read the frontier that `save` wrote."""
+        text = read_bytes(path).decode(errors="replace")
         try:
-            found: Frontier = storage.unpack(
-                cls, json.loads(Path(path).read_text(encoding="utf-8"))
-            )
+            facts = archive.from_text(text, _KIND, _FACTS)
+        except archive.RefusedError as error:
+            raise ValueError(f"{str(path)!r} {error}") from None
+        with storage.whole(f"{str(path)!r} holds", _KIND):
+            found: Frontier = storage.unpack(cls, facts)
+            found.require_whole()
             return found
-        except OSError as error:
-            raise ValueError(f"cannot read {str(path)!r}: {error.strerror}") from None
-        except (KeyError, TypeError, ValueError) as error:
-            raise ValueError(
-                f"{str(path)!r} holds no whole frontier ({error}); save it again"
-            ) from error
+
+    def require_whole(self) -> None:
+        """Raise a ValueError if it is not what a race can end with."""
+        if not self.finalists:
+            raise ValueError("it has no finalists")
+        for point in self.points:
+            if not (np.isfinite(point.costs.regret).all() and point.most_deployments >= 0):
+                raise ValueError(f"the costs of {point.algorithm} are no numbers")
+
+
+_KIND = "frontier"  # of its files
+_FACTS = frozenset({*Frontier.__annotations__, "best", "fronts"})
 
 
 def frontier(
@@ -237,6 +247,7 @@ def frontier(
     folder: where finished runs are kept, so that the same call goes on where it was interrupted.
     """
     require_mdp(mdp)
+    require_truth("stationary", stationary)
     if stationary and not (mdp.stationary and mdp.rewards.ndim == 2):
         raise ValueError(
             "the steps of this problem differ, so that nothing can be pooled; leave stationary out"

@@ -9,8 +9,11 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 from lowswitch.algorithms.algorithm import Algorithm
+from lowswitch.checks import require_memory
 from lowswitch.kernels.arrays import CLOCK
 from lowswitch.policy import TablePolicy
+
+_TIMES = 16  # the most that `nbytes` may exceed what is saved, on account of its roundness
 
 
 class ProblemSize(NamedTuple):
@@ -64,6 +67,24 @@ class Knowledge(ABC):
     @abstractmethod
     def triggers(self) -> int:
         """How often something might have changed."""
+
+    @property
+    @abstractmethod
+    def nbytes(self) -> int:
+        """How many bytes the tables of one run take at the beginning."""
+
+    def require_room(self) -> None:
+        """Say before they are allocated that the tables do not fit."""
+        H, S, A = self.allowed.shape
+        what = f"tables of H = {H}, S = {S}, A = {A} for {self.members} policies"
+        require_memory(self.nbytes, what, "use a smaller problem or fewer policies")
+
+    @abstractmethod
+    def require_whole(self, told: int) -> None:
+        """Raise a ValueError if the tables are not such as so many episodes can have left.
+
+        Compiled code trusts them: an action out of range would end in a crash.
+        """
 
     def make_room(self) -> None:  # noqa: B027
         """Let tables grow that the next episode might fill; most kinds have none."""
@@ -181,8 +202,24 @@ class Knowledge(ABC):
 
         return put_back
 
+    def restored(self, seed: int, arrays: dict[str, np.ndarray], told: int) -> Self:
+        """The same spec with the tables that were saved after so many episodes.
+
+        A ValueError says where they do not fit.
+        """
+        saved = sum(array.nbytes for array in arrays.values())
+        if self.nbytes > _TIMES * saved + _TIMES:  # before anything is allocated
+            raise ValueError(f"tables of {saved:,} bytes are none of this size")
+        other = self.fresh(seed)
+        keys = getattr(other.tables, "keys", None)
+        if keys is not None and keys.tobytes() != arrays["keys"].tobytes():
+            raise ValueError(f"its noise is not that of seed {seed}")
+        other.restore(arrays)
+        other.require_whole(told)
+        return other
+
     def restore(self, arrays: dict[str, np.ndarray]) -> None:
-        """Take over saved tables, or raise a ValueError where they do not fit."""
+        """Take over saved tables of the right shapes, or raise a ValueError."""
         for name, array in self.tables._asdict().items():
             if arrays[name].shape != array.shape or arrays[name].dtype != array.dtype:
                 raise ValueError(f"{name} is {arrays[name].dtype} of {arrays[name].shape}")

@@ -10,6 +10,7 @@ from lowswitch.algorithms.algorithm import Algorithm
 from lowswitch.algorithms.parts import QLearning
 from lowswitch.kernels.arrays import KEYS, MOMENTS, STEP_PLAYED, MixtureSpec, MixtureTables
 from lowswitch.kernels.streams import MEMBERS, SAMPLES, learner_stream
+from lowswitch.learners import whole
 from lowswitch.learners.knowledge import Knowledge, ProblemSize, fresh_clock
 from lowswitch.learners.rows import RowKnowledge, count_triggers
 from lowswitch.learners.stages import StageKnowledge
@@ -43,6 +44,7 @@ class MixtureKnowledge(RowKnowledge):
         return cls(spec, one)
 
     def fresh(self, seed: int) -> Self:
+        self.require_room()
         other = type(self)(self.spec, self.one)
         other.tables = fresh_mixture_tables(self.spec, self.one.fresh(seed), seed)
         return other
@@ -54,6 +56,30 @@ class MixtureKnowledge(RowKnowledge):
 
     def policy(self) -> TablePolicy:
         return deployed_mixture(self)
+
+    @property
+    def nbytes(self) -> int:
+        H, S, _ = self.allowed.shape
+        return int(self.members * (self.one.nbytes + 16 * H * S))
+
+    def require_whole(self, told: int) -> None:
+        (H, S, A), L, tables = self.allowed.shape, self.members, self.tables
+        frozen = whole.is_frozen(self.spec, tables.clock)
+        whole.require_clock(self.spec, tables.clock, told, L)
+        for name in ("policy", "wanted"):
+            whole.require_actions(name, getattr(tables, name).reshape(L, H, S), self.allowed)
+        rows = tables.rows.reshape(L, H + 1, S)
+        cells = tables.cells.reshape(L, H + 1, S, A)[:, :-1]
+        each = self.spec.each._replace(timing=self.spec.timing)
+        whole.require_rows(each, rows, cells, self.allowed, told, frozen)
+        if isinstance(self.one, StageKnowledge):
+            whole.require_stages(each, rows, cells)
+        whole.require_moments(tables.moments)
+        path = tables.path
+        whole.require((path["state"] >= 0) & (path["state"] < S), "its path has no states")
+        whole.require((path["action"] >= 0) & (path["action"] < A), "its path has no actions")
+        whole.require_finite("rewards of its path", path["reward"])
+        whole.require(tables.tally == 0, "its tally is not zero")
 
     def triggers(self) -> int:
         if self.spec.whole:

@@ -9,6 +9,7 @@ import numpy as np
 from lowswitch.algorithms.algorithm import Algorithm
 from lowswitch.algorithms.parts import Advantage, AdvantageBonus, Hoeffding, StageQLearning
 from lowswitch.kernels.arrays import STAGE_CELL, STAGE_ROW, StageSpec, StageTables
+from lowswitch.learners import whole
 from lowswitch.learners.knowledge import ProblemSize, fresh_clock
 from lowswitch.learners.rows import RowKnowledge, fresh_rows
 from lowswitch.learners.schedule import timing_of, triggers_of
@@ -26,6 +27,14 @@ class StageKnowledge(RowKnowledge):
         rows, cells = fresh_rows(self.spec, self.allowed, STAGE_ROW, STAGE_CELL)
         rows["reference"][: self.spec.H * self.spec.S] = self.spec.H
         return StageTables(rows, cells, fresh_clock())
+
+    @property
+    def nbytes(self) -> int:
+        H, S, A = self.allowed.shape
+        return int((H + 1) * S * STAGE_ROW.itemsize + H * S * A * STAGE_CELL.itemsize)
+
+    def _require_more(self, rows: np.ndarray, cells: np.ndarray) -> None:
+        whole.require_stages(self.spec, rows, cells)
 
 
 def stage_spec(algorithm: Algorithm, size: ProblemSize) -> StageSpec:

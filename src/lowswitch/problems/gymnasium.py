@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from lowswitch.algorithms.algorithm import Algorithm
-from lowswitch.checks import checked_mask, require_count
+from lowswitch.checks import checked_mask, require_count, shown
 from lowswitch.history import History
 from lowswitch.learner import Learner, warn_if_drowned
 from lowswitch.problems.mdp import Scale, TabularMDP, rescale
@@ -41,6 +41,7 @@ def from_gymnasium(
     """
     from scipy.sparse import coo_matrix
 
+    require_count("horizon", horizon)
     env = environment(env, **options)
     S, A, *_ = _tabled(env)
     rows, probabilities, successors, paid = _outcomes(env)
@@ -330,6 +331,9 @@ def _numbers(env: Any) -> _Numbers:
             "a vector environment mixes episodes and resets itself between them; pass a single"
             " environment"
         )
+    if not (hasattr(env, "observation_space") and hasattr(env, "action_space")):
+        hint = f"; make it with gymnasium.make({env!r})" if isinstance(env, str) else ""
+        raise ValueError(f"env must be a Gymnasium environment, not {shown(env)}{hint}")
     return _Numbers(
         Numbering(env.observation_space, "observations"), Numbering(env.action_space, "actions")
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal, get_args
@@ -15,9 +16,11 @@ from lowswitch.checks import (
     checked_start,
     checked_transitions,
     is_number,
+    numbers,
     require_count,
     require_within,
     require_word,
+    shown,
 )
 from lowswitch.kernels.arrays import COLUMN, LANES, Model
 
@@ -34,7 +37,12 @@ class Scale:
     def __post_init__(self) -> None:
         if not (is_number(self.low) and is_number(self.high) and self.low < self.high):
             raise ValueError(
-                f"a reward range needs finite low < high, not [{self.low}, {self.high}]"
+                "a reward range needs finite low < high, not"
+                f" [{shown(self.low)}, {shown(self.high)}]"
+            )
+        if not is_number(float(self.high) - float(self.low)):
+            raise ValueError(
+                f"the reward range from {self.low!r} to {self.high!r} is infinitely wide"
             )
         object.__setattr__(self, "low", float(self.low))
         object.__setattr__(self, "high", float(self.high))
@@ -48,7 +56,7 @@ class Scale:
 
     def to_unit(self, rewards: Any) -> np.ndarray:
         """Rewards in [0, 1]; one outside the range is an error."""
-        given: np.ndarray = np.asarray(rewards, dtype=float)
+        given = numbers("rewards", rewards)
         require_within("rewards", given, self.low, self.high, "give the true range")
         return (given - self.low) / (self.high - self.low)
 
@@ -75,13 +83,13 @@ def rescale(rewards: Any, *, low: float | None = None, high: float | None = None
     A TabularMDP made of the result reports values and regret in the original units. The range
     defaults to that of the rewards given.
     """
-    rewards = np.asarray(rewards, dtype=float)
+    rewards = numbers("rewards", rewards)
     if not (rewards.size and np.isfinite(rewards).all()):
         raise ValueError(
             "rewards must be finite numbers; NaN, infinite or no rewards cannot be rescaled"
         )
-    low = rewards.min() if low is None else low
-    scale = Scale(float(low), float(rewards.max() if high is None else high))
+    least = rewards.min() if low is None else low
+    scale = Scale(least, rewards.max() if high is None else high)
     return Rescaled(scale.to_unit(rewards), scale)
 
 
@@ -147,11 +155,19 @@ class TabularMDP:
 
     def optimal_value(self) -> float:
         """V*_1 under the start law."""
-        return float(self.start_law @ self.optimal_values[0])
+        return self._at_start(self.optimal_values[0])
 
     def evaluate(self, policy: Any) -> float:
         """V^pi_1 under the start law of a policy [H, S]."""
-        return float(self.start_law @ self.policy_values(policy)[0])
+        return self._at_start(self.policy_values(policy)[0])
+
+    def _at_start(self, values: np.ndarray) -> float:
+        """The mean of values [S] under the start law.
+
+        It is the exact sum of the products, rounded once: what a BLAS adds up depends in its last
+        bit on the machine, and on how many threads it has.
+        """
+        return math.fsum((self.start_law * values).tolist())
 
     @property
     def optimal_values(self) -> np.ndarray:
@@ -256,7 +272,7 @@ class TabularMDP:
 def require_mdp(mdp: Any) -> TabularMDP:
     if not isinstance(mdp, TabularMDP):
         raise ValueError(
-            f"the problem must be a TabularMDP such as lowswitch.envs.riverswim(), not {mdp!r}"
+            f"the problem must be a TabularMDP such as lowswitch.envs.riverswim(), not {shown(mdp)}"
         )
     return mdp
 
