@@ -280,9 +280,7 @@ def test_save_and_load(tmp_path):
         Frontier.load(tmp_path / "none.json")
     for text in ('{"name": "river"}', "[]"):
         (tmp_path / "frontier.json").write_text(text)
-        with pytest.raises(
-            ValueError, match="holds no whole frontier|is not a lowswitch file, or is damaged"
-        ):
+        with pytest.raises(ValueError, match="holds no whole frontier|is damaged"):
             Frontier.load(tmp_path / "frontier.json")
 
 

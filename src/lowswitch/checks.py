@@ -11,7 +11,7 @@ import math
 import os
 from collections.abc import Sequence
 from numbers import Real
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -81,7 +81,7 @@ def checked_seeds(seeds: int | Sequence[int]) -> list[int]:
         require_memory(count * 1000, f"{count:,} seeds", "give fewer of them")
         return list(range(count))
     try:
-        given = list(seeds)  # type: ignore[arg-type]
+        given = list(cast(Sequence[int], seeds))
     except TypeError:
         given = []
     whole = all(is_integer(seed) and 0 <= seed < 2**63 for seed in given)

@@ -13,6 +13,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from lowswitch.checks import shown
+
 fcntl: Any = None
 with suppress(ModuleNotFoundError):  # where a system has no such locks, nothing is locked
     fcntl = importlib.import_module("fcntl")
@@ -57,6 +59,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
 
 def require_writable(path: str | os.PathLike[str]) -> Path:
     """Return the resolved path, if a file can be put there."""
+    _require_path(path)
     try:
         target = Path(path).resolve()  # a link stays a link
         exists = target.exists()
@@ -99,6 +102,7 @@ def write_text(path: str | os.PathLike[str], text: str) -> None:
 
 def read_bytes(path: str | os.PathLike[str]) -> bytes:
     """All that a file holds, or an error that says why it cannot be read."""
+    _require_path(path)
     try:
         return Path(path).read_bytes()
     except FileNotFoundError:
@@ -108,6 +112,11 @@ def read_bytes(path: str | os.PathLike[str]) -> bytes:
         raise ValueError(
             f"cannot read {str(path)!r}: {reason}; name a file that is readable"
         ) from None
+
+
+def _require_path(path: Any) -> None:
+    if not isinstance(path, str | os.PathLike):
+        raise ValueError(f"a file is named by a text or a Path, not {shown(path)}")
 
 
 def _collect_stale(folder: Path) -> None:

@@ -13,7 +13,7 @@ import numpy as np
 
 from lowswitch import storage
 from lowswitch.bandits.algorithms import BanditAlgorithm, checked_means, require_size
-from lowswitch.checks import require_count, require_memory, require_seed
+from lowswitch.checks import require_count, require_memory, require_seed, shown
 from lowswitch.kernels.arrays import NEVER, Bandit, BanditTables
 from lowswitch.kernels.streams import stream_key
 from lowswitch.progress import LOADING, PieceSize, Progress, cores, needs_loading, run_all
@@ -136,7 +136,7 @@ def simulate(
 
     if not isinstance(algorithm, BanditAlgorithm):
         raise ValueError(
-            f"algorithm must be a bandit algorithm, not {algorithm!r}; use bandits.ucb2() or"
+            f"algorithm must be a bandit algorithm, not {shown(algorithm)}; use bandits.ucb2() or"
             " another of bandits.RECIPES"
         )
     arms = checked_means(means)

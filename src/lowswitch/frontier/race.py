@@ -26,7 +26,7 @@ from lowswitch.algorithms.algorithm import Algorithm, require_algorithm
 from lowswitch.algorithms.recipes import RECIPES
 from lowswitch.algorithms.schedules import Budget
 from lowswitch.algorithms.text import build, text_of
-from lowswitch.checks import require_count, require_truth
+from lowswitch.checks import require_count, require_truth, shown
 from lowswitch.files import read_bytes
 from lowswitch.frontier import report as frontier_report
 from lowswitch.frontier.portfolio import portfolio as default_portfolio
@@ -143,7 +143,7 @@ class Frontier:
         switches. Of equal ones it is the first.
         """
         if axis not in AXES:
-            raise ValueError(f"the front is one of {' or '.join(AXES)}, not {axis!r}")
+            raise ValueError(f"the front is one of {' or '.join(AXES)}, not {shown(axis)}")
         front: list[Point] = []
         for point in sorted(self.finalists, key=lambda one: (one.mean(axis), one.mean("regret"))):
             if not front or point.mean("regret") < front[-1].mean("regret"):
@@ -214,6 +214,10 @@ class Frontier:
 
     def require_whole(self) -> None:
         """Raise a ValueError if it is not what a race can end with."""
+        for name in ("horizon", "states", "actions", "episodes"):
+            require_count(name, getattr(self, name))
+        if self.budget is not None:
+            require_count("budget", self.budget)
         if not self.finalists:
             raise ValueError("it has no finalists")
         for point in self.points:
@@ -289,8 +293,8 @@ def _checked(portfolio: Sequence[Algorithm], budget: int | None) -> list[Algorit
     for algorithm in entrants:
         if text_of(algorithm) is None:
             raise ValueError(
-                f"no recipe makes {algorithm!r}, so that it has no name to report; see 'lowswitch"
-                " algorithms'"
+                f"no recipe makes {shown(algorithm)}, so that it has no name to report; see"
+                " 'lowswitch algorithms'"
             )
     if budget is not None:
         most = require_count("budget", budget)

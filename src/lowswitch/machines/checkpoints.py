@@ -140,7 +140,7 @@ def _difference(saved: dict[str, Any], asked: dict[str, Any]) -> str:
     """What tells two settings apart, in words, and what to do about it; nothing if nothing does."""
     if all(saved[name] == value for name, value in asked.items()):
         return ""
-    kinds = [_KINDS[next(iter(setting["source"]))] for setting in (saved, asked)]
+    kinds = [_KINDS[next(iter(setting["source"]), "nothing")] for setting in (saved, asked)]
     if kinds[0] != kinds[1]:
         return f"{kinds[0]}, this run has {kinds[1]}; give another file or the same source"
     was, now = saved | saved["source"], asked | asked["source"]

@@ -29,6 +29,7 @@ from lowswitch.checks import (
     require_truth,
     require_within,
     require_word,
+    shown,
 )
 from lowswitch.files import owning
 from lowswitch.history import require_starts
@@ -89,10 +90,12 @@ def run(
     if isinstance(fleet, type) or not hasattr(fleet, "open"):
         raise ValueError(
             "fleet must be InProcess(), Processes(workers=...) or Ray(...) of"
-            f" lowswitch.concurrent, not {fleet!r}"
+            f" lowswitch.concurrent, not {shown(fleet)}"
         )
     if not (is_number(save_every) and save_every >= 0):
-        raise ValueError(f"save_every must be a number of seconds, 0 or more, not {save_every!r}")
+        raise ValueError(
+            f"save_every must be a number of seconds, 0 or more, not {shown(save_every)}"
+        )
     if checkpoint is not None:
         storage.require_writable(checkpoint)
         setting.facts()  # which fails here, and not after hours, if it cannot be saved
@@ -152,7 +155,7 @@ def _checked_stop(stop: Stop | None, setting: Setting) -> Stop:
         return Stop()
     if not isinstance(stop, Stop):
         raise ValueError(
-            f"stop must be a lowswitch.concurrent.Stop such as Stop(policy=0.1), not {stop!r}"
+            f"stop must be a lowswitch.concurrent.Stop such as Stop(policy=0.1), not {shown(stop)}"
         )
     source = setting.source
     if stop.looks_at_values and not (

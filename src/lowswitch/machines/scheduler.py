@@ -15,7 +15,7 @@ from typing import ClassVar, Generic, Self, TypeVar
 
 import numpy as np
 
-from lowswitch.checks import is_number, require_count
+from lowswitch.checks import is_number, require_count, shown
 from lowswitch.machines.fleets import FleetError, machine_of
 from lowswitch.machines.sources import PlayError, Trajectories
 from lowswitch.machines.worker import Assignment, FailedPiece, PlayedPiece, Reply
@@ -35,7 +35,7 @@ def require_settings(workers: int | None, patience: float) -> None:
     if not (is_number(patience) and 0 < patience <= _LONGEST_PATIENCE):
         raise ValueError(
             f"patience must be a positive number of seconds, at most {_LONGEST_PATIENCE}, not"
-            f" {patience!r}"
+            f" {shown(patience)}"
         )
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from lowswitch.algorithms.algorithm import Algorithm
-from lowswitch.checks import is_number, require_memory
+from lowswitch.checks import is_number, require_memory, shown
 from lowswitch.history import evaluation_of, fresh_account
 from lowswitch.kernels.arrays import (
     ROUND_TOTALS,
@@ -58,8 +58,8 @@ class Stop:
             if not (is_number(value) and value > 0 and whole):
                 what = "a whole number" if name == "rounds" else "a number"
                 raise ValueError(
-                    f"stop: {name} must be {what} above 0, not {value!r}; leave it out if it should"
-                    " not end the run"
+                    f"stop: {name} must be {what} above 0, not {shown(value)}; leave it out if it"
+                    " should not end the run"
                 )
             object.__setattr__(self, name, int(value) if name == "rounds" else float(value))
 

@@ -51,7 +51,9 @@ class Scale:
     def of(cls, reward_range: Any) -> Scale:
         """The scale of a range (low, high)."""
         if not (isinstance(reward_range, tuple | list) and len(reward_range) == 2):
-            raise ValueError(f"reward_range must be two numbers (low, high), not {reward_range!r}")
+            raise ValueError(
+                f"reward_range must be two numbers (low, high), not {shown(reward_range)}"
+            )
         return cls(*reward_range)
 
     def to_unit(self, rewards: Any) -> np.ndarray:

@@ -11,7 +11,14 @@ from collections.abc import Callable
 import numpy as np
 
 from lowswitch.algorithms.text import build
-from lowswitch.checks import is_number, require_count, require_memory, require_seed, require_truth
+from lowswitch.checks import (
+    is_number,
+    require_count,
+    require_memory,
+    require_seed,
+    require_truth,
+    shown,
+)
 from lowswitch.problems.mdp import RewardLaw, TabularMDP, rescale
 
 # ---- rivers --------------------------------------------------------------------------------------
@@ -112,7 +119,7 @@ def chain_rlberry(
     S = require_count("states", states, least=2)
     if not (is_number(fail) and 0 <= fail <= 1):
         raise ValueError(
-            f"fail must be a probability from 0 to 1, not {fail!r}; rlberry's own is 0.1"
+            f"fail must be a probability from 0 to 1, not {shown(fail)}; rlberry's own is 0.1"
         )
     rewards = np.zeros((S, 2))
     rewards[0], rewards[-1] = 0.05, 1
