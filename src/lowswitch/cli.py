@@ -17,6 +17,7 @@ from lowswitch import cli_options, envs, report, storage
 from lowswitch.algorithms.recipes import RECIPES, Shared, assemble
 from lowswitch.algorithms.text import build, options_of
 from lowswitch.concurrent import FleetError, PlayError
+from lowswitch.gpu.driver import GpuError
 
 if TYPE_CHECKING:
     from lowswitch.algorithms.algorithm import Algorithm
@@ -45,13 +46,21 @@ def main(arguments: list[str] | None = None) -> int:
     return 0
 
 
-_EXPECTED = (ValueError, FleetError, PlayError, ModuleNotFoundError, MemoryError, KeyboardInterrupt)
+_EXPECTED = (
+    ValueError,
+    FleetError,
+    GpuError,
+    PlayError,
+    ModuleNotFoundError,
+    MemoryError,
+    KeyboardInterrupt,
+)
 
 
 def _explained(error: BaseException, options: argparse.Namespace) -> tuple[str, int]:
     """What to tell the user about an error, and the exit code."""
     match error:
-        case FleetError() | PlayError():
+        case FleetError() | GpuError() | PlayError():
             return str(error), 1
         case ModuleNotFoundError():
             needs = f"this needs {error.name}, which is not installed"
@@ -96,7 +105,8 @@ def _simulate(options: argparse.Namespace, texts: list[str]) -> dict[str, Runs]:
     if len(learners) < len(texts):
         names = ", ".join(texts)
         raise ValueError(f"two of these algorithms are the same: {names}; give each once")
-    sizes = {"episodes": options.episodes, "seeds": options.seeds, "threads": options.threads}
+    shared = ("episodes", "seeds", "threads", "device")
+    sizes = {name: getattr(options, name) for name in shared}
     return {label: lowswitch.simulate(mdp, learner, **sizes) for label, learner in learners.items()}
 
 
