@@ -30,7 +30,10 @@ template <class T> T __ldcg(const T *place) { return *place; }
 template <class T> T __ldg(const T *place) { return *place; }
 template <class T> void __stcg(T *place, T value) { *place = value; }
 inline void __syncthreads() {}
-inline void __syncwarp() {}
+inline void __syncwarp(unsigned = 0) {}
+inline unsigned __ballot_sync(unsigned, bool holds) { return holds; }
+template <class T> T __shfl_sync(unsigned, T value, int) { return value; }
+inline int __popc(unsigned bits) { return __builtin_popcount(bits); }
 inline int __ffs(unsigned bits) { return __builtin_ffs(bits); }
 inline double divide(double a, double b) { return a / b; }
 inline double root(double a) { return sqrt(a); }
@@ -41,11 +44,12 @@ inline double root(double a) { return sqrt(a); }
     X(H) X(S) X(A) X(STRIDE) X(REWARD_STRIDE) X(BERNOULLI) X(DENSE) X(BERNSTEIN) X(WATCHED) \
     X(GROWING) X(LAWS) X(LOG_COLUMNS) X(START_LOG) X(PADDED) X(COLUMNS) X(REWARDS) X(START) \
     X(IN_REGISTERS) X(WIDE) X(GROUP) X(OUTFLOW_SHARED) X(SETTLE_THREADS) X(LOGGED) X(ROOM) \
-    X(ROWS_SHARED) X(ACTIONS_SHARED) X(TABLES_SHARED) X(RUNS) X(LANES) X(THREADS) X(SETTLE_SPLIT)
+    X(ROWS_SHARED) X(ACTIONS_SHARED) X(TABLES_SHARED) X(RUNS) X(LANES) X(THREADS) X(SETTLE_SPLIT) X(HELPERS) X(BLOCK)
 #define DECLARE(name) static int name;
 CONSTANTS(DECLARE)
 #define CHUNK 3
 #define MOST_WIDE 34
+#define TEAM 1  // lanes of a team would have to run side by side
 
 #include KERNEL_TEXT
 
@@ -112,7 +116,8 @@ int cuModuleLoadData(void **module, const void *text) {  // NAME=NUMBER in each 
 int cuModuleUnload(void *module) { return delete (Image *)module, 0; }
 int cuModuleGetFunction(void **function, void *module, const char *name) {
     const std::map<std::string, void (*)(const Arguments)> kernels = {
-        {"begin", begin}, {"play", play}, {"settle", settle}, {"count_triggers", count_triggers}};
+        {"begin", begin}, {"play", play}, {"evaluate", evaluate}, {"settle", settle},
+        {"count_triggers", count_triggers}};
     const auto found = kernels.find(name);
     if (found == kernels.end()) return 500;
     return *function = new Function{(Image *)module, found->second}, 0;
@@ -128,10 +133,11 @@ int cuLaunchKernel(void *function, unsigned blocks, unsigned, unsigned, unsigned
 #define ASSIGN(name) name = it->image->constants.at(#name);
     CONSTANTS(ASSIGN)
     GROUP = 1;  // a group of threads would have to run side by side
-    SETTLE_SPLIT = RUNS;
-    SETTLE_THREADS = 1;
-    if (it->kernel == settle) blocks = blocks / it->image->constants.at("SETTLE_SPLIT") * RUNS;
-    if (it->kernel == settle) threads = 1;
+    if (it->kernel == evaluate || it->kernel == settle) {
+        blocks = blocks / SETTLE_SPLIT * RUNS * HELPERS;
+        threads = SETTLE_THREADS = 1;
+        SETTLE_SPLIT = RUNS * HELPERS;
+    }
     memset(shared_memory, 0xA5, sizeof shared_memory);
     for (blockIdx.x = 0; blockIdx.x < blocks; blockIdx.x++)
         for (threadIdx.x = 0; threadIdx.x < threads; threadIdx.x++)

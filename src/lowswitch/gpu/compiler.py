@@ -21,7 +21,7 @@ from lowswitch import storage
 from lowswitch.gpu.driver import ON_CPU, GpuError
 
 TEXT = Path(__file__).with_name("kernel.cu")
-KERNELS = ("begin", "play", "settle", "count_triggers")
+KERNELS = ("begin", "play", "evaluate", "settle", "count_triggers")
 # fusing a multiplication and an addition into one rounding would change the last bits
 _OPTIONS = ("--std=c++17", "-fmad=false")
 

@@ -16,7 +16,6 @@ from lowswitch.problems.mdp import TabularMDP
 
 FIXED, DRAWN, SEQUENCE = 0, 1, 2  # how episodes start
 COLUMN = np.dtype([("threshold", "u8"), ("own", "u4"), ("other", "u4")])
-CELL = np.dtype([("q", "f8"), ("visits", "i4"), ("place", "u4")])
 CHANGE = np.dtype([("episode", "u4"), ("cell", "u4")])
 CLOCK = np.dtype(
     [(name, "i8") for name in ("deployments", "switches", "refreshes", "drowned")]

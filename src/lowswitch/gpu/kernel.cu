@@ -13,7 +13,10 @@
 //   So the path of several steps is played first, then all of them are learned side by side, and
 //   then rows that are due are switched. The transitions that are learned do not wait for each
 //   other: each reads the value of the next row as it was before the episode.
-// - Row changes are logged, and another kernel (settle) charges their regret afterwards.
+// - Where rows fill the shared memory before runs fill the lanes of the warps, TEAM lanes have a
+//   run: all of them follow its path, and each learns some of the steps.
+// - Row changes are logged. Other kernels evaluate the deployed policies afterwards, HELPERS
+//   threads for a run (evaluate), and charge their regret (settle).
 
 #ifdef __CUDACC__
 #define LAUNCH_BOUNDS(threads) __launch_bounds__(threads, 1)
@@ -55,8 +58,11 @@ typedef long long i64;
 #define SEQUENCE 2
 #define NEVER 0x7fffffff
 #define GOLDEN 0x9E3779B97F4A7C15ULL
-#define NEAR 4   // up to so many actions, all cells of a row are fetched at once
-#define BATCH 4  // and those of so many rows
+#define NEAR 4  // up to so many actions, all cells of a row are fetched at once
+#define BATCH (TEAM == 1 ? 4 : 2)     // and those of so many rows
+#define MOST_BATCH 4
+#define AHEAD 8  // logged row changes that are fetched together
+#define MINE ((CHUNK + TEAM - 1) / TEAM)  // steps of a chunk that one lane of a team learns
 
 struct __align__(16) Column { u64 threshold; u32 own, other; };  // the threshold is twice the CPU's
 struct __align__(16) Cell { double q; int visits; u32 place; };  // place: in the list of triggers;
@@ -83,15 +89,14 @@ struct Arguments {
     const Spec *specs;
     const u64 *keys;
     // what they know, [row][run]
-    Cell *cells;
-    Pair *moments, *rows;
+    Pair *blocks;  // BLOCK pairs each: the row where it is not in shared memory, cells, moments
     u8 *actions, *evaluated;
     int *next, *logged;
     Clock *clocks;
     Balance *balances;
     Change *changes;
     i64 *curve_switches, *curve_deployments, *triggers;
-    double *curve_regret, *masses;
+    double *curve_regret, *masses, *gaps;
     u64 runs;
     int last, log_size, marks_size, start, start_size, unused;
 };
@@ -206,25 +211,46 @@ struct Tables {
     const Arguments &g;
     u64 run;     // among all
     int thread;  // among the runs of the block
+    int lane, member;  // of the warp, and of the team
     double *reals;
     int *visits;
     u32 *places;
     u8 *deployed;
+    u32 playing;  // the lanes of the warp that play, as bits
 
     __device__ __forceinline__ double &real(int which, int row) const {
         return reals[(which * H * S + row) * RUNS + thread];
     }
     __device__ __forceinline__ Pair *row_at(int row) const {
-        return g.rows + ((u64)row * g.runs + run) * (BERNSTEIN ? 4 : 2);
+        return g.blocks + ((u64)row * g.runs + run) * BLOCK;
     }
     __device__ __forceinline__ Cell *cells_at(int row) const {
-        return g.cells + ((u64)row * g.runs + run) * A;
+        return (Cell *)(row_at(row) + (ROWS_SHARED ? 0 : BERNSTEIN ? 4 : 2));
     }
     __device__ __forceinline__ Pair *moments_at(int row) const {
-        return g.moments + ((u64)row * g.runs + run) * A * 2;
+        return (Pair *)(cells_at(row) + A);
     }
     __device__ __forceinline__ u8 &action(int row) const {
         return ACTIONS_SHARED ? deployed[row * RUNS + thread] : g.actions[(u64)row * g.runs + run];
+    }
+    __device__ __forceinline__ double best(int row) const {
+        return larger(real(0, row), real(1, row));
+    }
+    __device__ __forceinline__ void meet() const {  // lanes of a team see what each other wrote
+        if (TEAM > 1) __syncwarp(playing);
+    }
+    // Of TEAM numbers from the given place on, that of this lane.
+    __device__ __forceinline__ int mine(const int *numbers, int first, int size) const {
+        int chosen = numbers[first];
+#pragma unroll
+        for (int t = 1; t < TEAM; t++)
+            if (first + t < size) chosen = t == member ? numbers[first + t] : chosen;
+        return chosen;
+    }
+    // Whether something holds for each lane of the team, as bits.
+    __device__ __forceinline__ u32 vote(bool holds) const {
+        if (TEAM == 1) return holds;
+        return __ballot_sync(playing, holds) >> (lane - member) & ((1u << TEAM) - 1);
     }
     __device__ __forceinline__ void load(int row, Row &it) const {
         if (ROWS_SHARED) {
@@ -330,11 +356,11 @@ struct Log {
     int logged;
 };
 
-__device__ __forceinline__ void switch_row(const Tables &tables, Clock &clock, Log &log, int k,
+// Switch a row after episode k, as change number `place` of the log; the caller counts it.
+__device__ __forceinline__ void switch_row(const Tables &tables, const Log &log, int place, int k,
                                            int row, const Cell *near) {
     const int action = tables.take_best(row, near);
-    clock.switches++;
-    if (LOGGED) log.changes[(u64)log.logged++ * log.runs] = Change{(u32)k, (u32)(row * A + action)};
+    if (LOGGED) log.changes[(u64)place * log.runs] = Change{(u32)k, (u32)(row * A + action)};
 }
 
 __device__ __forceinline__ void freeze_if_spent(const Spec &spec, Clock &clock) {
@@ -355,7 +381,8 @@ __device__ void switch_all(const Spec &spec, const Tables &tables, Clock &clock,
         if (it.q < it.best_other && clock.switches < spec.switches) {
             Cell near[NEAR];
             tables.fetch_cells(row, near);
-            switch_row(tables, clock, log, k, row, near);
+            switch_row(tables, log, log.logged, k, row, near);
+            log.logged++, clock.switches++;
             tables.load(row, it);
         }
         if (spec.factor > 0) {
@@ -393,86 +420,128 @@ __device__ __forceinline__ int choose(const int *numbers, int which) {
     return chosen;
 }
 
-// Play and learn steps first .. first + CHUNK - 1 of episode k, from state x on; return the state
-// after them. z is the place of the first step's noise.
-__device__ __forceinline__ int play_steps(const Spec &spec, const int *later, const Model &model,
-                                          const Tables &tables, Clock &clock, Log &log, int k,
-                                          int first, int x, u64 z, bool &changed, bool &triggered,
-                                          int &drowned) {
-    int rows[CHUNK + 1], pairs[CHUNK];
+// Whether a chunk that begins at step `first` has a step number i.
+__device__ __forceinline__ bool within(int first, int i) {
+    return (CHUNK % TEAM == 0 || i < CHUNK) && (H % CHUNK == 0 || first + i < H);
+}
+
+// Where the policy leads in steps first .. first + CHUNK - 1 from state x on; return the state after
+// them. z is the place of the first step's noise, of which each lane of a team works out a part.
+__device__ __forceinline__ int follow_policy(const Model &model, const Tables &tables, int first,
+                                             int x, u64 z, int *rows, int *pairs) {
+    u64 bits[MINE];
+#pragma unroll
+    for (int m = 0; m < MINE; m++)
+        bits[m] = mix(z + (u64)(2 * tables.member) * GOLDEN + (u64)(2 * TEAM * m) * GOLDEN);
 #pragma unroll
     for (int i = 0; i < CHUNK; i++)
         if (H % CHUNK == 0 || first + i < H) {
             const int h = first + i;
+            const u64 noise = TEAM == 1 ? bits[i / TEAM]
+                                        : __shfl_sync(tables.playing, bits[i / TEAM],
+                                                      tables.lane - tables.member + i % TEAM);
             rows[i] = h * S + x;
             pairs[i] = x * A + tables.action(rows[i]);
-            x = model.draw(h * STRIDE + pairs[i], mix(z + (u64)(2 * i) * GOLDEN));
+            x = model.draw(h * STRIDE + pairs[i], noise);
         }
     rows[CHUNK] = (first + CHUNK) * S + x;
+    return x;
+}
 
-    Row row[CHUNK + 1];
-    double rewards[CHUNK];
+// Learn these steps; return which of them were triggers, and in `beaten` those whose row is due.
+__device__ __forceinline__ u32 learn_steps(const Spec &spec, const int *later, const Model &model,
+                                           const Tables &tables, int first, u64 z, const int *rows,
+                                           const int *pairs, u32 &beaten, int &drowned) {
+    Row row[MINE + 1];
+    int here[MINE];
+    double best[MINE], rewards[MINE];
 #pragma unroll
-    for (int i = 0; i <= CHUNK; i++)
-        if (i < CHUNK ? H % CHUNK == 0 || first + i < H : CHUNK < H && first + i < H)
-            tables.load(rows[i], row[i]);
-#pragma unroll
-    for (int i = 0; i < CHUNK; i++)
-        if (H % CHUNK == 0 || first + i < H) {
-            rewards[i] = model.reward((first + i) * REWARD_STRIDE + pairs[i]);
+    for (int m = 0; m < MINE; m++) {
+        const int i = m * TEAM + tables.member;
+        here[m] = tables.mine(rows, m * TEAM, CHUNK);
+        if (within(first, i)) {
+            tables.load(here[m], row[m]);
+            if (TEAM > 1 && first + i + 1 < H)
+                best[m] = tables.best(tables.mine(rows, m * TEAM + 1, CHUNK + 1));
+            const int pair = tables.mine(pairs, m * TEAM, CHUNK);
+            rewards[m] = model.reward((first + i) * REWARD_STRIDE + pair);
             if (BERNOULLI) {
-                const u64 bits = mix(z + (u64)(2 * i + 1) * GOLDEN);
-                rewards[i] = uniform(bits) < rewards[i] ? 1.0 : 0.0;
+                const u64 noise = mix(z + (u64)(2 * i + 1) * GOLDEN);
+                rewards[m] = uniform(noise) < rewards[m] ? 1.0 : 0.0;
             }
         }
-    u32 due = 0, beaten = 0;
-#pragma unroll
-    for (int i = 0; i < CHUNK; i++)
-        if (H % CHUNK == 0 || first + i < H) {
-            const int h = first + i;
-            const double cap = spec.remaining ? H - (h + 1) : H;
-            const double value = smaller(cap, larger(row[i + 1].q, row[i + 1].best_other));
-            const bool trigger =
-                digest_visit(spec, later, row[i], rewards[i], h + 1 < H ? value : 0.0, drowned);
-            due |= (u32)trigger << i;
-            beaten |= (u32)(trigger && row[i].q < row[i].best_other) << i;
-        }
-#pragma unroll
-    for (int i = 0; i < CHUNK; i++)
-        if (H % CHUNK == 0 || first + i < H) tables.store(rows[i], row[i], false);
-
-    if (WATCHED) {  // a switch may end the budget, so that there are no triggers after it
-        if (clock.frozen) due = 0;
-        while (due) {
-            const int i = __ffs(due) - 1;
-            due &= due - 1;
-            triggered = true;
-            if (beaten >> i & 1) {
-                Cell near[NEAR];
-                tables.fetch_cells(choose(rows, i), near);
-                switch_row(tables, clock, log, k, choose(rows, i), near);
-                changed = true;
-                freeze_if_spent(spec, clock);
-                if (clock.frozen) due = 0;
-            }
-        }
-        return x;
     }
-    changed |= beaten != 0;
-    while (beaten) {
-        Cell near[BATCH][NEAR];
-        int which[BATCH];
+    if (TEAM == 1 && CHUNK < H && first + CHUNK < H) tables.load(rows[CHUNK], row[MINE]);
+    tables.meet();
+    u32 due = 0;
+#pragma unroll
+    for (int m = 0; m < MINE; m++) {
+        const int i = m * TEAM + tables.member, h = first + i;
+        bool trigger = false;
+        if (within(first, i)) {
+            const double cap = spec.remaining ? H - (h + 1) : H;
+            if (TEAM == 1) best[m] = larger(row[m + 1].q, row[m + 1].best_other);
+            const double value = h + 1 < H ? smaller(cap, best[m]) : 0.0;
+            trigger = digest_visit(spec, later, row[m], rewards[m], value, drowned);
+        }
+        due |= tables.vote(trigger) << (m * TEAM);
+        beaten |= tables.vote(trigger && row[m].q < row[m].best_other) << (m * TEAM);
+    }
+#pragma unroll
+    for (int m = 0; m < MINE; m++)
+        if (within(first, m * TEAM + tables.member)) tables.store(here[m], row[m], false);
+    tables.meet();
+    return due;
+}
+
+// Switch the rows that are due, those of one episode side by side.
+__device__ __forceinline__ void switch_rows(const Tables &tables, Clock &clock, Log &log, int k,
+                                            const int *rows, u32 beaten) {
+    const int size = __popc(beaten);
+    u32 rest = beaten;
+#pragma unroll
+    for (int t = 1; t < TEAM; t++)
+        if (t <= tables.member) rest &= rest - 1;
+    for (int rank = tables.member; rank < size; rank += BATCH * TEAM) {
+        Cell near[MOST_BATCH][NEAR];
+        int which[MOST_BATCH];
 #pragma unroll
         for (int j = 0; j < BATCH; j++) {
-            which[j] = beaten ? choose(rows, __ffs(beaten) - 1) : -1;
-            beaten &= beaten - 1;
+            which[j] = rest ? choose(rows, __ffs(rest) - 1) : -1;
+#pragma unroll
+            for (int t = 0; t < TEAM; t++) rest &= rest - 1;
             if (which[j] >= 0) tables.fetch_cells(which[j], near[j]);
         }
 #pragma unroll
         for (int j = 0; j < BATCH; j++)
-            if (which[j] >= 0) switch_row(tables, clock, log, k, which[j], near[j]);
+            if (which[j] >= 0)
+                switch_row(tables, log, log.logged + rank + j * TEAM, k, which[j], near[j]);
     }
-    return x;
+    clock.switches += size;
+    log.logged += size;
+}
+
+// The same where a switch may end the budget, so that there are no triggers after it; return
+// whether there was one at all.
+__device__ __forceinline__ bool switch_watched(const Spec &spec, const Tables &tables, Clock &clock,
+                                               Log &log, int k, const int *rows, u32 due,
+                                               u32 beaten) {
+    bool triggered = false;
+    if (clock.frozen) due = 0;
+    while (due) {
+        const int i = __ffs(due) - 1;
+        due &= due - 1;
+        triggered = true;
+        if (beaten >> i & 1) {
+            Cell near[NEAR];
+            tables.fetch_cells(choose(rows, i), near);
+            switch_row(tables, log, log.logged, k, choose(rows, i), near);
+            log.logged++, clock.switches++;
+            freeze_if_spent(spec, clock);
+            if (clock.frozen) due = 0;
+        }
+    }
+    return triggered;
 }
 
 // The parts of a block's shared memory, those with the widest numbers first.
@@ -519,16 +588,19 @@ extern "C" __global__ void LAUNCH_BOUNDS(THREADS) play(const Arguments g) {
     const Shared shared(memory);
     const int problem = g.problems[blockIdx.x];
     const Model model = model_of(g, shared, problem);
-    const int lane = threadIdx.x & 31, thread = (int)(threadIdx.x >> 5) * LANES + lane;
-    if (lane >= LANES || thread >= RUNS) return;
-    const u64 run = (u64)blockIdx.x * RUNS + thread;
-    const int setting = g.settings[run], first = g.next[run];
-    if (setting < 0 || first >= g.last) return;
-
-    const Tables tables{g, run, thread, shared.reals, shared.visits, shared.places, shared.deployed};
-    if (ROWS_SHARED || ACTIONS_SHARED) {
+    const int lane = (int)threadIdx.x & 31, member = lane % TEAM;
+    const int thread = (int)(threadIdx.x >> 5) * LANES + lane / TEAM;
+    const bool is_run = lane / TEAM < LANES && thread < RUNS;
+    const u64 run = (u64)blockIdx.x * RUNS + (is_run ? thread : 0);
+    const int setting = g.settings[run];
+    int k = g.next[run];
+    bool going = is_run && setting >= 0 && k < g.last;
+    const bool played = going;  // all lanes of a warp stay together, those without a run idle
+    Tables tables{g, run, thread, lane, member, shared.reals, shared.visits, shared.places,
+                  shared.deployed, 0};
+    if (played && (ROWS_SHARED || ACTIONS_SHARED)) {
 #pragma unroll 2
-        for (int row = 0; row < H * S; row++) {
+        for (int row = member; row < H * S; row += TEAM) {
             const int action = g.actions[(u64)row * g.runs + run];
             tables.action(row) = (u8)action;
             if (ROWS_SHARED) {
@@ -539,17 +611,21 @@ extern "C" __global__ void LAUNCH_BOUNDS(THREADS) play(const Arguments g) {
             }
         }
     }
-    const Spec spec = g.specs[setting];
+    __syncwarp();
+    const Spec spec = g.specs[played ? setting : 0];
     const int *later = g.later + spec.later;
     Clock clock = g.clocks[run];
     Log log{g.changes + run, g.runs, g.logged[run]};
     const Column *start_columns = g.start_columns + ((u64)problem << START_LOG);
     const int *starts = g.starts + (u64)problem * g.start_size;
-    int next_mark = clock.mark < g.marks_size ? g.marks[clock.mark] : NEVER, drowned = 0, k = first;
-    u64 episode = g.keys[run] + (u64)first * (2 * H + 1) * GOLDEN;
+    int next_mark = played && clock.mark < g.marks_size ? g.marks[clock.mark] : NEVER, drowned = 0;
+    u64 episode = g.keys[run] + (u64)k * (2 * H + 1) * GOLDEN;
 #pragma unroll 1
-    for (; k < g.last; k++) {
-        if (LOGGED && log.logged + ROOM > g.log_size) break;
+    while (true) {
+        if (LOGGED && log.logged + ROOM > g.log_size) going = false;
+        tables.playing = TEAM > 1 ? __ballot_sync(0xffffffffu, going) : going;
+        if (!tables.playing) break;
+        if (!going) continue;
         int x = START == FIXED ? g.start
                                : START == DRAWN ? draw_start(start_columns, mix(episode)) : starts[k];
         bool changed = false, triggered = false;
@@ -557,25 +633,40 @@ extern "C" __global__ void LAUNCH_BOUNDS(THREADS) play(const Arguments g) {
         episode += (u64)(2 * H + 1) * GOLDEN;
 #pragma unroll 1
         for (int h = 0; h < H; h += CHUNK) {
-            x = play_steps(spec, later, model, tables, clock, log, k, h, x, z, changed, triggered,
-                           drowned);
+            int rows[CHUNK + 1], pairs[CHUNK];
+            u32 beaten = 0;
+            x = follow_policy(model, tables, h, x, z, rows, pairs);
+            const u32 due =
+                learn_steps(spec, later, model, tables, h, z, rows, pairs, beaten, drowned);
+            const i64 before = clock.switches;
+            if (WATCHED) triggered |= switch_watched(spec, tables, clock, log, k, rows, due, beaten);
+            else if (beaten) switch_rows(tables, clock, log, k, rows, beaten);
+            tables.meet();
+            changed |= clock.switches > before;
             z += (u64)(2 * CHUNK) * GOLDEN;
         }
         if (WATCHED) end_episode(g, spec, tables, clock, log, k, changed, triggered);
         else clock.deployments += changed;
-        if (k + 1 == next_mark) {
-            g.curve_switches[(u64)clock.mark * g.runs + run] = clock.switches;
-            g.curve_deployments[(u64)clock.mark * g.runs + run] = clock.deployments;
+        k++;
+        if (k == next_mark) {
+            const u64 place = (u64)clock.mark * g.runs + run;
+            if (member == 0) g.curve_switches[place] = clock.switches;
+            if (member == 0) g.curve_deployments[place] = clock.deployments;
             clock.mark++;
             next_mark = clock.mark < g.marks_size ? g.marks[clock.mark] : NEVER;
         }
+        going = k < g.last;
     }
-    clock.drowned += drowned;
-    g.clocks[run] = clock;
-    g.next[run] = k;
-    g.logged[run] = log.logged;
+    for (int t = 0; t < TEAM; t++)
+        clock.drowned += TEAM == 1 ? drowned : __shfl_sync(0xffffffffu, drowned, lane - member + t);
+    if (!played) return;
+    if (member == 0) {
+        g.clocks[run] = clock;
+        g.next[run] = k;
+        g.logged[run] = log.logged;
+    }
 #pragma unroll 2
-    for (int row = 0; row < H * S; row++) {
+    for (int row = member; row < H * S; row += TEAM) {
         if (ROWS_SHARED) {
             Row it;
             tables.load(row, it);
@@ -591,7 +682,7 @@ extern "C" __global__ void begin(const Arguments g) {
     const int setting = g.settings[run], problem = g.problems[blockIdx.x];
     if (setting < 0) return;
     const Spec spec = g.specs[setting];
-    const Tables tables{g, run, 0, nullptr, nullptr, nullptr, nullptr};
+    const Tables tables{g, run, 0, 0, 0, nullptr, nullptr, nullptr, nullptr, 0};
     g.clocks[run] = Clock{0, 0, 0, 0, 0, 0, 0, 0};
     g.balances[run] = Balance{0.0, g.first_gaps[problem], 0, 0};
     g.next[run] = g.logged[run] = 0;
@@ -608,7 +699,8 @@ extern "C" __global__ void begin(const Arguments g) {
         }
         it.q = cap;
         g.actions[(u64)row * g.runs + run] = (u8)action;
-        if (LOGGED) g.evaluated[(u64)row * g.runs + run] = (u8)action;
+        for (int i = 0; i < HELPERS * LOGGED; i++)
+            g.evaluated[((u64)row * HELPERS + i) * g.runs + run] = (u8)action;
         if (!ROWS_SHARED) {
             put(tables.row_at(row), Cell{it.q, it.visits, it.place});
             put(tables.row_at(row) + 1, Pair{it.best_other, 0.0});
@@ -623,7 +715,7 @@ extern "C" __global__ void count_triggers(const Arguments g) {
     const int setting = g.settings[run];
     if (setting < 0) return;
     const Spec spec = g.specs[setting];
-    const Tables tables{g, run, 0, nullptr, nullptr, nullptr, nullptr};
+    const Tables tables{g, run, 0, 0, 0, nullptr, nullptr, nullptr, nullptr, 0};
     i64 total = g.clocks[run].refreshes;
     for (int row = 0; row < H * S; row++)
         for (int a = 0; a < A; a++) {
@@ -651,13 +743,13 @@ __device__ __forceinline__ void meet() {  // the threads of a group see what eac
 struct Evaluation {
     const Arguments &g;
     u64 run;
-    int problem, lane;
+    int problem, helper, lane;
     const double *outflow;  // [laws * WIDE]  successor probabilities, then the reward
     double *mass;           // [2 * (S + 1)]  the law of the state; at S the mean reward before
     u32 *origins;           // [S]  where the deployed action's law begins in `outflow`
 
     __device__ __forceinline__ int pair(int h, int x) const {
-        return x * A + g.evaluated[(u64)(h * S + x) * g.runs + run];
+        return x * A + g.evaluated[((u64)(h * S + x) * HELPERS + helper) * g.runs + run];
     }
     __device__ __forceinline__ u32 origin(int h, int x) const {
         return (u32)(h * STRIDE + pair(h, x)) * WIDE;
@@ -858,9 +950,46 @@ __device__ void charge(const Evaluation &it, Balance &balance, int last) {
     }
 }
 
-// Follow the row changes in the log, and charge what was deployed meanwhile.
-extern "C" __global__ void LAUNCH_BOUNDS(SETTLE_THREADS) settle(const Arguments g) {
-    SHARED_MEMORY(memory);
+// The row changes of a run in order, fetched some at a time.
+struct Changes {
+    const Change *all;
+    u64 runs;
+    int used, i;
+    Change ahead[AHEAD];
+
+    __device__ __forceinline__ Changes(const Arguments &g, u64 run)
+        : all(g.changes + run), runs(g.runs), used(g.logged[run]), i(0) {
+        fetch_more();
+    }
+    __device__ __forceinline__ void fetch_more() {
+#pragma unroll
+        for (int j = 0; j < AHEAD; j++) {
+            const int place = i + j < used ? i + j : used - 1;
+            if (used) ahead[j] = all[(u64)place * runs];
+        }
+    }
+    __device__ __forceinline__ bool left() const { return i < used; }
+    __device__ __forceinline__ Change now() const { return ahead[i % AHEAD]; }
+    __device__ __forceinline__ void advance() {
+        i++;
+        if (i % AHEAD == 0) fetch_more();
+    }
+};
+
+// Follow the row changes of one episode.
+__device__ __forceinline__ void follow(const Evaluation &it, Changes &changes) {
+    const u32 k = changes.now().episode;
+    do {
+        const u32 cell = changes.now().cell;
+        const u64 place = ((u64)(cell / A) * HELPERS + it.helper) * it.g.runs + it.run;
+        if (it.lane == 0) it.g.evaluated[place] = (u8)(cell % A);
+        changes.advance();
+    } while (changes.left() && changes.now().episode == k);
+}
+
+// What GROUP threads need to evaluate policies of one run, of which each has HELPERS such groups;
+// where there is none for this thread, its run is `runs`.
+__device__ __forceinline__ Evaluation evaluation_of(const Arguments &g, u8 *memory) {
     const int block = blockIdx.x / SETTLE_SPLIT, part = blockIdx.x % SETTLE_SPLIT;
     const int problem = g.problems[block], group = threadIdx.x / GROUP;
     const double *laws = g.outflow + (u64)problem * LAWS * WIDE;
@@ -871,33 +1000,56 @@ extern "C" __global__ void LAUNCH_BOUNDS(SETTLE_THREADS) settle(const Arguments 
         rest += LAWS * WIDE;
     }
     __syncthreads();
-    const int thread = part * (SETTLE_THREADS / GROUP) + group;
-    const u64 run = (u64)block * RUNS + thread;
-    if (thread >= RUNS || g.settings[run] < 0) return;
-
+    const int number = part * (SETTLE_THREADS / GROUP) + group;  // helper by helper
+    const u64 run = (u64)block * RUNS + number % RUNS;
+    const bool works = number < RUNS * HELPERS && g.settings[run] >= 0;
     double *mass = rest + (u64)group * (2 * (S + 1) + (S + 1) / 2);
-    const Evaluation it{g, run, problem, (int)threadIdx.x % GROUP, laws, mass, (u32 *)(mass + 2 * (S + 1))};
-    Balance balance = g.balances[run];
-    const Change *changes = g.changes + run;
-    const int used = g.logged[run];
-    int i = 0;
-    while (i < used) {
-        const u32 k = changes[(u64)i * g.runs].episode;
-        charge(it, balance, (int)k + 1);
-        for (; i < used && changes[(u64)i * g.runs].episode == k; i++) {
-            const u32 cell = changes[(u64)i * g.runs].cell;
-            if (it.lane == 0) g.evaluated[(u64)(cell / A) * g.runs + run] = (u8)(cell % A);
-        }
+    u32 *origins = (u32 *)(mass + 2 * (S + 1));
+    return Evaluation{g,    works ? run : g.runs, problem, number / RUNS, (int)threadIdx.x % GROUP,
+                      laws, mass,                 origins};
+}
+
+// How far each logged deployment is below the optimum. A helper follows all of them, and evaluates
+// every HELPERS-th.
+extern "C" __global__ void LAUNCH_BOUNDS(SETTLE_THREADS) evaluate(const Arguments g) {
+    SHARED_MEMORY(memory);
+    const Evaluation it = evaluation_of(g, memory);
+    if (it.run == g.runs) return;
+    Changes changes(g, it.run);
+    int deployment = 0;
+    for (int next = it.helper; changes.left(); next += HELPERS) {
+        for (; changes.left() && deployment <= next; deployment++) follow(it, changes);
         meet();
-        if (START != SEQUENCE) {
-            double unused;
-            balance.gap = g.best[problem] - deployed_value(it, 0, 0, unused);
+        if (deployment <= next) break;
+        double unused;
+        const double gap = g.best[it.problem] - deployed_value(it, 0, 0, unused);
+        if (it.lane == 0) g.gaps[(u64)next * g.runs + it.run] = gap;
+    }
+}
+
+// Follow the deployments in the log, and charge what was deployed meanwhile. The policies of a
+// start sequence are evaluated here, each for the states in which its episodes began.
+extern "C" __global__ void LAUNCH_BOUNDS(SETTLE_THREADS) settle(const Arguments g) {
+    SHARED_MEMORY(memory);
+    const Evaluation it = evaluation_of(g, memory);
+    if (it.run == g.runs || it.helper > 0) return;
+    Balance balance = g.balances[it.run];
+    Changes changes(g, it.run);
+    for (int deployment = 0; changes.left(); deployment++) {
+        const u32 k = changes.now().episode;
+        charge(it, balance, (int)k + 1);
+        if (START == SEQUENCE) {
+            follow(it, changes);
+            meet();
+        } else {
+            while (changes.left() && changes.now().episode == k) changes.advance();
+            balance.gap = g.gaps[(u64)deployment * g.runs + it.run];
         }
     }
-    while (balance.passed < g.marks_size && g.marks[balance.passed] <= g.next[run])
+    while (balance.passed < g.marks_size && g.marks[balance.passed] <= g.next[it.run])
         charge(it, balance, g.marks[balance.passed]);
     if (it.lane == 0) {
-        g.balances[run] = balance;
-        g.logged[run] = 0;
+        g.balances[it.run] = balance;
+        g.logged[it.run] = 0;
     }
 }

@@ -9,7 +9,6 @@ import numpy as np
 from lowswitch.gpu.driver import ON_CPU, Facts, GpuError
 from lowswitch.gpu.encode import (
     BALANCE,
-    CELL,
     CHANGE,
     CLOCK,
     COLUMN,
@@ -28,9 +27,13 @@ _REGISTER_STATES = 31  # up to so many, the law of the state fits the registers 
 _OUTFLOW_BYTES = 96 * 1024  # of shared memory for the laws of the next state
 _PADDED_BYTES = 2**22  # up to so many, alias tables are padded whatever they were before
 _CHUNK = 10  # steps that are learned side by side
-_SETTLE_THREADS = 128
+_SETTLE_THREADS = 64
+_HELPED_THREADS = 320  # of a multiprocessor, so many evaluate policies at once
 _SHARE_OF_MEMORY = 0.9  # of what is free
-_WARPS = 4  # one for each scheduler of a multiprocessor
+_WARPS = 8  # of a block
+_TEAM_RUNS, _TEAM_WARPS = 96, 12  # up to so many runs of a block, several lanes have a run
+_FEW_RUNS = 48  # with so few, more warps would idle
+_MOST_TEAM = 8
 
 
 class Plan(NamedTuple):
@@ -73,10 +76,11 @@ def plan(kind: Kind, models: list[Model], facts: Facts, runs: int, *, regret: bo
     }
     constants |= _rows(constants, facts, runs)
     per_block = constants["RUNS"]
-    lanes = constants["LANES"]
     groups = constants["SETTLE_THREADS"] // constants["GROUP"]
-    split = -(-per_block // groups)
-    constants |= {"THREADS": -(-per_block // lanes) * 32, "SETTLE_SPLIT": split}
+    alone = constants["GROUP"] > 1 or kind.SEQUENCED or not kind.DENSE
+    helpers = 1 if alone else max(1, _HELPED_THREADS // per_block)
+    split = -(-per_block * helpers // groups)
+    constants |= {"HELPERS": helpers, "SETTLE_SPLIT": split}
     log_size = max(_LOGGED_CHANGES, 2 * constants["ROOM"]) if constants["LOGGED"] else 0
     sizes = _sizes(constants, regret, checkpoints, log_size)
     return Plan(
@@ -186,9 +190,32 @@ def _rows(constants: dict[str, int], facts: Facts, runs: int) -> dict[str, int]:
     most = best["RUNS"]
     waves = -(-runs // (most * facts.multiprocessors))
     even = -(-runs // (waves * facts.multiprocessors))
-    best["RUNS"] = min(most, -(-even // 8) * 8)
-    best["LANES"] = min(32, max(1, -(-best["RUNS"] // _WARPS)))
-    return best
+    best["RUNS"] = min(most, -(-even // 4) * 4)
+    return best | _warps(constants, best) | _block(constants, best)
+
+
+def _block(constants: dict[str, int], rows: dict[str, int]) -> dict[str, int]:
+    """How many pairs of numbers each row has in global memory, in whole memory accesses of 64 bytes
+    where its cells do not lie there alone.
+    """
+    size = constants["A"] * (3 if constants["BERNSTEIN"] else 1)
+    if not rows["ROWS_SHARED"]:
+        size = -(-(size + (4 if constants["BERNSTEIN"] else 2)) // 4) * 4
+    return {"BLOCK": size}
+
+
+def _warps(constants: dict[str, int], rows: dict[str, int]) -> dict[str, int]:
+    """How many runs a warp has, and how many lanes each of them.
+
+    Steps are learned side by side by the lanes that no run needs. In global memory a team would
+    read rows twice, and what watches a budget goes step by step.
+    """
+    runs = rows["RUNS"]
+    alone = constants["WATCHED"] or not rows["ROWS_SHARED"] or runs > _TEAM_RUNS
+    warps = _WARPS if alone or runs <= _FEW_RUNS else _TEAM_WARPS
+    lanes = min(32, max(1, -(-runs // warps)))
+    team = 1 if alone else max(1, min(32 // lanes, constants["CHUNK"], _MOST_TEAM))
+    return {"LANES": lanes, "TEAM": team, "THREADS": -(-runs // lanes) * 32}
 
 
 def _most_runs(constants: dict[str, int], facts: Facts) -> int:
@@ -196,7 +223,7 @@ def _most_runs(constants: dict[str, int], facts: Facts) -> int:
     fixed = _play_shared(constants, 0)
     each = _play_shared(constants, 1) - fixed
     room = facts.shared_memory - fixed
-    return min(_MOST_RUNS, max(0, room) // each // 8 * 8) if each else 128
+    return min(_MOST_RUNS, max(0, room) // each // 4 * 4) if each else 128
 
 
 def _play_shared(constants: dict[str, int], runs: int) -> int:
@@ -213,15 +240,12 @@ def _sizes(
 ) -> dict[str, tuple[int, np.dtype]]:
     """The arrays that runs have in global memory: entries for each run, and their type."""
     rows = constants["H"] * constants["S"]
-    cells, bernstein = rows * constants["A"], constants["BERNSTEIN"]
     masses = 2 * (constants["S"] + 1) if regret and not constants["DENSE"] else 0
     real, whole, byte, count = (np.dtype(name) for name in ("f8", "i8", "u1", "i4"))
     return {
-        "cells": (cells, CELL),
-        "moments": (4 * cells * bernstein, real),
-        "rows": ((8 if bernstein else 4) * rows * (1 - constants["ROWS_SHARED"]), real),
+        "blocks": (2 * constants["BLOCK"] * rows, real),
         "actions": (rows, byte),
-        "evaluated": (rows * constants["LOGGED"], byte),
+        "evaluated": (rows * constants["LOGGED"] * constants["HELPERS"], byte),
         "next": (1, count),
         "logged": (1, count),
         "clocks": (1, CLOCK),
@@ -232,4 +256,5 @@ def _sizes(
         "triggers": (1, whole),
         "curve_regret": (checkpoints * regret, real),
         "masses": (masses, real),
+        "gaps": (log_size * regret, real),
     }

@@ -15,7 +15,6 @@ from lowswitch import storage
 from lowswitch.algorithms.algorithm import Algorithm
 from lowswitch.gpu import compiler, driver
 from lowswitch.gpu.encode import (
-    CELL,
     CHANGE,
     CLOCK,
     Kind,
@@ -42,12 +41,12 @@ _RUNS = (
     "problems", "settings", "grid", "later", "marks", "specs", "keys",
 )  # fmt: skip
 _TABLES = (
-    "cells", "moments", "rows", "actions", "evaluated", "next", "logged", "clocks", "balances",
-    "changes", "curve_switches", "curve_deployments", "triggers", "curve_regret", "masses",
+    "blocks", "actions", "evaluated", "next", "logged", "clocks", "balances",
+    "changes", "curve_switches", "curve_deployments", "triggers", "curve_regret", "masses", "gaps",
 )  # fmt: skip
 _NUMBERS = ("last", "log_size", "marks_size", "start", "start_size", "unused")
 _STATE = (
-    "cells", "moments", "rows", "actions", "evaluated", "next", "clocks", "balances",
+    "blocks", "actions", "evaluated", "next", "clocks", "balances",
     "curve_switches", "curve_deployments", "curve_regret",
 )  # fmt: skip
 
@@ -254,8 +253,9 @@ class _Launch:
         if self.work.history:
             self._take_changes()
         if self.work.regret:
-            blocks = self.blocks * self.plan.settle_split
-            self._launch("settle", blocks, self.plan.settle_threads, self.plan.settle_shared)
+            for name in ("settle",) if self.kind.SEQUENCED else ("evaluate", "settle"):
+                blocks = self.blocks * self.plan.settle_split
+                self._launch(name, blocks, self.plan.settle_threads, self.plan.settle_shared)
         elif self.work.history:
             self.gpu.upload(self.arguments.logged, np.zeros(self.slots, dtype=np.int32))
         return int(self._download("next", (self.slots,), np.int32)[self.places].min())
@@ -296,12 +296,6 @@ class _Launch:
     def _by_run(self, name: str, entries: int, dtype: Any) -> np.ndarray:  # [runs, entries]
         table = self._download(name, (entries, self.slots), dtype)
         return np.ascontiguousarray(table[:, self.places].T)
-
-    def visits(self) -> np.ndarray:  # [runs, H, S, A]
-        """How often each (h, x, a) was visited, as far as rows lie in shared memory between."""
-        H, S, A = self.kind.H, self.kind.S, self.kind.A
-        cells = self._download("cells", (H * S, self.slots, A), CELL)[:, self.places]
-        return np.ascontiguousarray(cells["visits"].swapaxes(0, 1)).reshape(-1, H, S, A)
 
     def _histories(self) -> list[History]:
         A, S = self.kind.A, self.kind.S
