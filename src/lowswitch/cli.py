@@ -21,6 +21,7 @@ from lowswitch.algorithms.recipes import RECIPES, Shared, assemble
 from lowswitch.algorithms.text import build, options_of
 from lowswitch.concurrent import FleetError, PlayError
 from lowswitch.files import OwnedError
+from lowswitch.gpu.driver import GpuError
 
 if TYPE_CHECKING:
     from lowswitch.algorithms.algorithm import Algorithm
@@ -98,7 +99,7 @@ def _without_output(code: int) -> int:
 
 
 _EXPECTED = (
-    *(ValueError, FleetError, PlayError, OwnedError),
+    *(ValueError, FleetError, GpuError, PlayError, OwnedError),
     *(ModuleNotFoundError, MemoryError, KeyboardInterrupt),
 )
 
@@ -106,7 +107,7 @@ _EXPECTED = (
 def _explained(error: BaseException, options: argparse.Namespace) -> tuple[str, int]:
     """What to tell the user about an error, and the exit code."""
     match error:
-        case FleetError() | PlayError() | OwnedError():
+        case FleetError() | GpuError() | PlayError() | OwnedError():
             return str(error), 1
         case ModuleNotFoundError():
             needs = f"this needs {error.name}, which is not installed"
@@ -151,7 +152,8 @@ def _simulate(options: argparse.Namespace, texts: list[str]) -> dict[str, Runs]:
     if len(learners) < len(texts):
         names = ", ".join(texts)
         raise ValueError(f"two of these algorithms are the same: {names}; give each once")
-    sizes = {"episodes": options.episodes, "seeds": options.seeds, "threads": options.threads}
+    shared = ("episodes", "seeds", "threads", "device")
+    sizes = {name: getattr(options, name) for name in shared}
     return {label: lowswitch.simulate(mdp, learner, **sizes) for label, learner in learners.items()}
 
 

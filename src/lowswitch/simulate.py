@@ -7,7 +7,8 @@ import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 import numpy as np
 
@@ -20,9 +21,17 @@ from lowswitch.checks import (
     require_count,
     require_memory,
     require_truth,
+    require_word,
     shown,
 )
-from lowswitch.history import History, PacPolicy, evaluation_of, fresh_account, require_starts
+from lowswitch.history import (
+    Costs,
+    History,
+    PacPolicy,
+    evaluation_of,
+    fresh_account,
+    require_starts,
+)
 from lowswitch.kernels.arrays import Log
 from lowswitch.kernels.streams import stream_key
 from lowswitch.learner import warn_if_drowned
@@ -33,6 +42,8 @@ from lowswitch.tables import Summary
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+Device = Literal["cpu", "gpu"]
 
 _LOGGED_CHANGES = 2**11  # few enough to stay in the cache until their regret is known
 _KEPT_CHANGES = 2**16
@@ -221,32 +232,24 @@ def simulate(
     regret: bool = True,
     history: bool = False,
     progress: bool | None = None,
+    device: Device = "cpu",
 ) -> Runs:
     """Run an algorithm for `episodes` episodes of H steps under each seed.
 
     seeds: how many seeds (0, 1, ...), or which ones. threads: how many threads play, by default one
     for each core; the results do not depend on it. regret: False saves the time that exact regret
     takes, and leaves NaN in its place. history: True keeps every row change. progress: whether to
-    show how far the work is; by default on a terminal only.
+    show how far the work is; by default on a terminal only. device: "gpu" plays Q-learners on a
+    GPU, a thousand runs and more side by side, with the same results.
     """
-    require_mdp(mdp)
-    require_algorithm(algorithm)
-    episodes = require_count("episodes", episodes)
+    require_word("device", device, get_args(Device))
     regret, history = require_truth("regret", regret), require_truth("history", history)
-    require_starts(mdp, episodes)
-    numbers = checked_seeds(seeds)
     workers = require_count("threads", cores() if threads is None else threads)
-    size = ProblemSize(mdp.horizon, mdp.states, mdp.actions, episodes)
-    knowledge = knowledge_of(algorithm, size, mdp.actions_allowed)
-    _require_room(knowledge, len(numbers), min(workers, len(numbers)))
-    runs = [
-        _Run(mdp, knowledge, seed, episodes, regret=regret, history=history) for seed in numbers
-    ]
-    with Progress(
-        len(runs) * episodes * mdp.horizon, unit="steps", show=progress, label=str(algorithm)
-    ) as bar:
-        seconds = _play_all(runs, workers, bar)
-    results = _gather(mdp, algorithm, runs, seconds)
+    job = Job.of(mdp, algorithm, episodes, checked_seeds(seeds), regret=regret, history=history)
+    if device == "cpu":
+        _require_room(job.knowledge, len(job.seeds), min(workers, len(job.seeds)))
+    with Progress(job.steps, unit="steps", show=progress, label=str(algorithm)) as bar:
+        (results,) = play_jobs([job], device, workers, bar)
     warn_if_drowned(float(results.drowned_share.mean()), algorithm)
     return results
 
@@ -259,48 +262,137 @@ def _require_room(knowledge: Knowledge, seeds: int, workers: int) -> None:
     require_memory(need, f"{seeds:,} seeds on {workers} threads", "use fewer, or a smaller problem")
 
 
-def _play_all(runs: list[_Run], workers: int, bar: Progress) -> float:
+class Job(NamedTuple):
+    """One algorithm on one problem, under every seed."""
+
+    mdp: TabularMDP
+    algorithm: Algorithm
+    knowledge: Knowledge
+    episodes: int
+    seeds: list[int]
+    regret: bool
+    history: bool
+
+    @classmethod
+    def of(
+        cls,
+        mdp: TabularMDP,
+        algorithm: Algorithm,
+        episodes: int,
+        seeds: list[int],
+        *,
+        regret: bool,
+        history: bool,
+    ) -> Job:
+        """The job, once everything is known to fit."""
+        require_mdp(mdp)
+        require_algorithm(algorithm)
+        episodes = require_count("episodes", episodes)
+        require_starts(mdp, episodes)
+        size = ProblemSize(mdp.horizon, mdp.states, mdp.actions, episodes)
+        knowledge = knowledge_of(algorithm, size, mdp.actions_allowed)
+        return cls(mdp, algorithm, knowledge, episodes, seeds, regret, history)
+
+    @property
+    def steps(self) -> int:
+        """How many steps all its runs have together."""
+        return len(self.seeds) * self.episodes * self.mdp.horizon
+
+    def runs(self, costs: Costs, seconds: float) -> Runs:
+        """The results, from the costs of its runs in the order of the seeds."""
+        mdp, episodes = self.mdp, self.episodes
+        regret = mdp.scale.to_regret(costs.regret)
+        switches, deployments = costs.local_switches, costs.deployments
+        return Runs(
+            algorithm=self.algorithm,
+            horizon=mdp.horizon,
+            states=mdp.states,
+            actions=mdp.actions,
+            episodes=episodes,
+            seeds=np.array(self.seeds, dtype=np.int64),
+            optimal_value=optimal_value_of(mdp, episodes),
+            regret=regret[:, -1].copy(),
+            local_switches=switches[:, -1].copy(),
+            deployments=deployments[:, -1].copy(),
+            triggers=costs.triggers,
+            drowned_share=costs.drowned / (episodes * mdp.horizon),
+            curves=Curves(checkpoints(episodes), regret, switches, deployments),
+            initial=mdp.actions_allowed.argmax(axis=-1),
+            policy=costs.policy,
+            history=costs.histories,
+            seconds=seconds,
+        )
+
+
+def play_jobs(
+    jobs: list[Job], device: Device, workers: int, bar: Progress, checkpoint: Path | None = None
+) -> list[Runs]:
+    """Play all runs of all jobs; a GPU goes on from the checkpoint where there is one."""
+    if device == "gpu":
+        return _play_on_gpu(jobs, bar, checkpoint)
+    runs = [[_Run(job, seed) for seed in job.seeds] for job in jobs]
+    seconds = _play_all(runs, workers, bar)
+    return [
+        job.runs(_gather(played), seconds / len(jobs))
+        for job, played in zip(jobs, runs, strict=True)
+    ]
+
+
+def _play_all(jobs: list[list[_Run]], workers: int, bar: Progress) -> float:
     """Play all runs on threads; return the seconds it took once everything was compiled."""
     from lowswitch.kernels.play import simulate as kernel
 
     if needs_loading(kernel):
         bar.note(LOADING)
-    runs[0].first_episode().play(threading.Event())  # compiles, and fills what threads share
+    for first, *_ in jobs:
+        first.first_episode().play(threading.Event())  # compiles, and fills what threads share
     bar.start()
+    runs = [run for played in jobs for run in played]
     begin = time.perf_counter()
     run_all(
         [run.play for run in runs],
         workers=workers,
-        look_up=lambda: bar.update(sum(run.done * run.mdp.horizon for run in runs)),
+        look_up=lambda: bar.update(sum(run.done * run.job.mdp.horizon for run in runs)),
     )
     return time.perf_counter() - begin
 
 
-def _gather(mdp: TabularMDP, algorithm: Algorithm, runs: list[_Run], seconds: float) -> Runs:
+def _gather(runs: list[_Run]) -> Costs:
     """The costs of finished runs, an entry or a row for each seed."""
-    episodes, histories = runs[0].episodes, [run.history for run in runs if run.history is not None]
-    return Runs(
-        algorithm=algorithm,
-        horizon=mdp.horizon,
-        states=mdp.states,
-        actions=mdp.actions,
-        episodes=episodes,
-        seeds=np.array([run.seed for run in runs], dtype=np.int64),
-        optimal_value=optimal_value_of(mdp, episodes),
-        regret=np.array([run.curves.regret[-1] for run in runs]),
-        local_switches=np.array([run.curves.local_switches[-1] for run in runs]),
-        deployments=np.array([run.curves.deployments[-1] for run in runs]),
+    histories = tuple(run.history for run in runs if run.history is not None)
+    return Costs(
+        regret=np.stack([run.regret for run in runs]),
+        local_switches=np.stack([run.local_switches for run in runs]),
+        deployments=np.stack([run.deployments for run in runs]),
         triggers=np.array([run.triggers for run in runs]),
-        drowned_share=np.array([run.drowned_share for run in runs]),
-        curves=Curves(
-            checkpoints(episodes),
-            *(np.stack(rows) for rows in zip(*(run.curves[1:] for run in runs), strict=True)),
-        ),
-        initial=mdp.actions_allowed.argmax(axis=-1),
+        drowned=np.array([run.drowned for run in runs]),
         policy=np.stack([run.policy for run in runs]),
-        history=tuple(histories) if histories else None,
-        seconds=seconds,
+        histories=histories or None,
     )
+
+
+def _play_on_gpu(jobs: list[Job], bar: Progress, checkpoint: Path | None) -> list[Runs]:
+    """Play jobs of one number of episodes and seeds on a GPU, those of one kind in one launch."""
+    from lowswitch.gpu.play import player_for
+
+    player = player_for(
+        [(job.mdp, job.algorithm, job.knowledge) for job in jobs],
+        episodes=jobs[0].episodes,
+        seeds=jobs[0].seeds,
+        regret=jobs[0].regret,
+        history=jobs[0].history,
+        marks=checkpoints(jobs[0].episodes),
+        checkpoint=checkpoint,
+    )
+    bar.note(LOADING)
+    bar.start()
+    run_all(
+        [player.play],
+        workers=1,
+        look_up=lambda: bar.update(player.done * jobs[0].mdp.horizon),
+    )
+    each = player.seconds / len(jobs)
+    return [job.runs(costs, each) for job, costs in zip(jobs, player.by_job(), strict=True)]
 
 
 def optimal_value_of(mdp: TabularMDP, episodes: int) -> float:
@@ -317,61 +409,51 @@ def checkpoints(episodes: int, size: int = _POINTS) -> np.ndarray:
 class _Run:
     """One seed: its tables live while it runs, its costs stay."""
 
-    curves: Curves
+    regret: np.ndarray  # [C]
+    local_switches: np.ndarray  # [C]
+    deployments: np.ndarray  # [C]
     policy: np.ndarray
     history: History | None
     triggers: int
-    drowned_share: float
+    drowned: int
 
-    def __init__(
-        self,
-        mdp: TabularMDP,
-        knowledge: Knowledge,
-        seed: int,
-        episodes: int,
-        *,
-        regret: bool,
-        history: bool,
-    ) -> None:
-        self.mdp, self.knowledge, self.seed, self.episodes = mdp, knowledge, seed, episodes
-        self.wants_regret, self.wants_history = regret, history
+    def __init__(self, job: Job, seed: int) -> None:
+        self.job, self.seed = job, seed
         self.done = 0  # episodes
 
     def first_episode(self) -> _Run:
         """A run of the same kind that ends after one episode."""
-        wants = {"regret": self.wants_regret, "history": self.wants_history}
-        return _Run(self.mdp, self.knowledge, self.seed, 1, **wants)
+        return _Run(self.job._replace(episodes=1), self.seed)
 
     def play(self, stop: threading.Event) -> None:
-        mdp, marks = self.mdp, checkpoints(self.episodes)
-        knowledge = self.knowledge.fresh(self.seed)
+        mdp, episodes = self.job.mdp, self.job.episodes
+        marks, knowledge = checkpoints(episodes), self.job.knowledge.fresh(self.seed)
         policies = knowledge.policy().actions
-        evaluation, gap = evaluation_of(mdp, policies, wanted=self.wants_regret)
+        evaluation, gap = evaluation_of(mdp, policies, wanted=self.job.regret)
         account, log = fresh_account(gap, marks), self._fresh_log(knowledge, marks)
         kept: list[np.ndarray] = []
         key, piece = stream_key(self.seed), PieceSize(10**5 // mdp.horizon)
-        while self.done < self.episodes and not stop.is_set():
+        while self.done < episodes and not stop.is_set():
             with piece:
-                first, last = self.done, min(self.episodes, self.done + piece.size)
+                first, last = self.done, min(episodes, self.done + piece.size)
                 self.done = knowledge.play(mdp.model, evaluation, log, account, key, first, last)
             if self.done < last:  # its time says nothing of how long a larger piece takes
                 piece.size = max(1, self.done - first)
-            if self.wants_history:
+            if self.job.history:
                 kept.append(log.changes[: log.logged[0]].copy())
                 log.logged[0] = 0
-        regret = mdp.scale.to_regret(account.curve)
-        self.curves = Curves(marks, regret, log.switches, log.deployments)
+        self.regret = account.curve
+        self.local_switches, self.deployments = log.switches, log.deployments
         policies = knowledge.policy().actions
         self.policy = policies[0] if knowledge.members == 1 else policies
-        self.history = History(np.concatenate(kept)) if self.wants_history else None
-        self.triggers = knowledge.triggers()
-        self.drowned_share = knowledge.drowned / (self.episodes * mdp.horizon)
+        self.history = History(np.concatenate(kept)) if self.job.history else None
+        self.triggers, self.drowned = knowledge.triggers(), knowledge.drowned
 
     def _fresh_log(self, knowledge: Knowledge, marks: np.ndarray) -> Log:
-        room = _KEPT_CHANGES if self.wants_history else _LOGGED_CHANGES
+        room = _KEPT_CHANGES if self.job.history else _LOGGED_CHANGES
         room = max(room, knowledge.spec.timing.room)
         return Log(
-            keep=self.wants_history,
+            keep=self.job.history,
             logged=np.zeros(1, dtype=np.int64),
             changes=np.zeros((room, 3 + knowledge.members), dtype=np.int64),
             checkpoints=marks,
