@@ -28,9 +28,9 @@ from lowswitch.algorithms.recipes import (
 from lowswitch.frontier import Frontier, frontier
 from lowswitch.history import History, PacPolicy, deployment_gaps, exact_regret
 from lowswitch.learner import BonusWarning, Learner
-from lowswitch.plotting import plot
+from lowswitch.plotting import plot, summary
 from lowswitch.problems.mdp import TabularMDP, rescale
-from lowswitch.simulate import Runs, load, simulate
+from lowswitch.simulate import NothingLearnedWarning, Runs, load, simulate
 
 if TYPE_CHECKING:
     import gymnasium
@@ -68,6 +68,7 @@ __all__ = [
     "Frontier",
     "History",
     "Learner",
+    "NothingLearnedWarning",
     "PacPolicy",
     "Runs",
     "TabularMDP",
@@ -90,6 +91,7 @@ __all__ = [
     "rmax",
     "simulate",
     "stage_q",
+    "summary",
     "theory",
     "ucb2_bernstein",
     "ucb2_hoeffding",

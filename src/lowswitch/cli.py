@@ -57,6 +57,7 @@ def _run(arguments: list[str] | None) -> int:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("always", lowswitch.BonusWarning)
+            warnings.simplefilter("always", lowswitch.NothingLearnedWarning)
             warnings.showwarning = lambda text, *_, **__: _say(f"note: {text}")
             COMMANDS[options.command](options)
     except _EXPECTED as error:
