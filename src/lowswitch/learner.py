@@ -158,8 +158,11 @@ class Learner:
         """
         require_truth("off_policy", off_policy)
         states, actions, rewards = checked_batch(states, actions, rewards, self._allowed)
-        with self._alone("tell"):
+        self._enter("tell")
+        try:
             return self._tell(states, actions, rewards, off_policy)
+        finally:
+            self._telling.release()
 
     def _tell(
         self, states: np.ndarray, actions: np.ndarray, rewards: np.ndarray, off_policy: bool
@@ -184,15 +187,18 @@ class Learner:
     @contextmanager
     def _alone(self, what: str) -> Iterator[None]:
         """Refuse a second thread while a first one is learning or saving."""
+        self._enter(what)
+        try:
+            yield
+        finally:
+            self._telling.release()
+
+    def _enter(self, what: str) -> None:
         if not self._telling.acquire(blocking=False):
             raise ValueError(
                 f"another thread is telling or saving this learner, so that this {what} is refused"
                 " and changes nothing; let one thread own a learner, or guard it with a lock"
             )
-        try:
-            yield
-        finally:
-            self._telling.release()
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in vars(self).items() if name != "_telling"}
@@ -228,7 +234,8 @@ class Learner:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write everything needed to go on bit for bit."""
-        storage.write(path, _KIND, *self._state())
+        with self._alone("save"):
+            storage.write(path, _KIND, *self._state())
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Learner:
@@ -238,7 +245,8 @@ class Learner:
 
     def to_bytes(self) -> bytes:
         """What `save` writes, for a database or a message; `from_bytes` checks and reads it."""
-        return archive.to_bytes(_KIND, *self._state())
+        with self._alone("save"):
+            return archive.to_bytes(_KIND, *self._state())
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Learner:
@@ -252,24 +260,20 @@ class Learner:
 
     def digest(self) -> str:
         """The SHA-256 over everything that learning goes on from, the same for equal learners."""
-        return archive.digest(*self._state())
+        with self._alone("digest"):
+            return archive.digest(*self._state())
 
     def _state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         """Facts, as JSON can hold them, and arrays: all that is saved."""
-        with self._alone("save"):
-            facts = {
-                "algorithm": self.algorithm.to_dict(),
-                "size": {
-                    name: getattr(self, name)
-                    for name in ("horizon", "states", "actions", "episodes")
-                },
-                "told": self.told,
-                "seed": self.seed,
-            }
-            tables = {
-                name: array.copy() for name, array in self._knowledge.tables._asdict().items()
-            }
-            return facts, {"allowed": self._allowed} | tables
+        facts = {
+            "algorithm": self.algorithm.to_dict(),
+            "size": {
+                name: getattr(self, name) for name in ("horizon", "states", "actions", "episodes")
+            },
+            "told": self.told,
+            "seed": self.seed,
+        }
+        return facts, {"allowed": self._allowed} | self._knowledge.tables._asdict()
 
     @classmethod
     def _from_state(cls, facts: dict[str, Any], arrays: dict[str, np.ndarray]) -> Learner:

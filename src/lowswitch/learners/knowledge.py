@@ -10,10 +10,9 @@ import numpy as np
 
 from lowswitch.algorithms.algorithm import Algorithm
 from lowswitch.checks import require_memory
-from lowswitch.kernels.arrays import CLOCK
+from lowswitch.kernels.arrays import CLOCK, KEYS
+from lowswitch.kernels.streams import MEMBERS, SAMPLES, learner_stream
 from lowswitch.policy import TablePolicy
-
-_TIMES = 16  # the most that `nbytes` may exceed what is saved, on account of its roundness
 
 
 class ProblemSize(NamedTuple):
@@ -68,16 +67,21 @@ class Knowledge(ABC):
     def triggers(self) -> int:
         """How often something might have changed."""
 
-    @property
     @abstractmethod
+    def layout(self) -> dict[str, tuple[int, Any]]:
+        """How many entries of which kind each table has at the beginning."""
+
+    @property
     def nbytes(self) -> int:
         """How many bytes the tables of one run take at the beginning."""
+        return sum(size * np.dtype(kind).itemsize for size, kind in self.layout().values())
 
     def require_room(self) -> None:
         """Say before they are allocated that the tables do not fit."""
-        H, S, A = self.allowed.shape
-        what = f"tables of H = {H}, S = {S}, A = {A} for {self.members} policies"
-        require_memory(self.nbytes, what, "use a smaller problem or fewer policies")
+        H, S, A = self.spec.H, self.spec.S, self.spec.A
+        what = f"tables of H = {H}, S = {S}, A = {A} for {self.members:,} policies"
+        way_out = "use a smaller problem, fewer policies, or of the library's planners pooled=True"
+        require_memory(self.nbytes, what, f"{way_out} where all steps are alike")
 
     @abstractmethod
     def require_whole(self, told: int) -> None:
@@ -207,24 +211,26 @@ class Knowledge(ABC):
 
         A ValueError says where they do not fit.
         """
-        saved = sum(array.nbytes for array in arrays.values())
-        if self.nbytes > _TIMES * saved + _TIMES:  # before anything is allocated
-            raise ValueError(f"tables of {saved:,} bytes are none of this size")
-        other = self.fresh(seed)
-        keys = getattr(other.tables, "keys", None)
-        if keys is not None and keys.tobytes() != arrays["keys"].tobytes():
+        for name, (size, kind) in self.layout().items():
+            array = arrays[name]
+            grows = name == "pool" and array.ndim == 1
+            if array.dtype != kind or not (array.shape == (size,) or grows):
+                raise ValueError(f"{name} is {array.dtype} of {array.shape}")
+        if "keys" in arrays and learner_keys(seed).tobytes() != arrays["keys"].tobytes():
             raise ValueError(f"its noise is not that of seed {seed}")
-        other.restore(arrays)
+        other = self._with({name: arrays[name] for name in self.layout()})
         other.require_whole(told)
         return other
 
-    def restore(self, arrays: dict[str, np.ndarray]) -> None:
-        """Take over saved tables of the right shapes, or raise a ValueError."""
-        for name, array in self.tables._asdict().items():
-            if arrays[name].shape != array.shape or arrays[name].dtype != array.dtype:
-                raise ValueError(f"{name} is {arrays[name].dtype} of {arrays[name].shape}")
-            array[...] = arrays[name]
+    @abstractmethod
+    def _with(self, arrays: dict[str, np.ndarray]) -> Self:
+        """The same spec with these tables."""
 
 
 def fresh_clock() -> np.ndarray:
     return np.zeros(1, dtype=CLOCK)
+
+
+def learner_keys(seed: int) -> np.ndarray:
+    """The noise streams of a learner's own draws."""
+    return np.array([(learner_stream(seed, SAMPLES), learner_stream(seed, MEMBERS))], dtype=KEYS)

@@ -8,10 +8,9 @@ import numpy as np
 
 from lowswitch.algorithms.algorithm import Algorithm
 from lowswitch.algorithms.parts import QLearning
-from lowswitch.kernels.arrays import KEYS, MOMENTS, STEP_PLAYED, MixtureSpec, MixtureTables
-from lowswitch.kernels.streams import MEMBERS, SAMPLES, learner_stream
+from lowswitch.kernels.arrays import CLOCK, KEYS, MOMENTS, STEP_PLAYED, MixtureSpec, MixtureTables
 from lowswitch.learners import whole
-from lowswitch.learners.knowledge import Knowledge, ProblemSize, fresh_clock
+from lowswitch.learners.knowledge import Knowledge, ProblemSize, fresh_clock, learner_keys
 from lowswitch.learners.rows import RowKnowledge, count_triggers
 from lowswitch.learners.stages import StageKnowledge
 from lowswitch.policy import TablePolicy
@@ -57,10 +56,22 @@ class MixtureKnowledge(RowKnowledge):
     def policy(self) -> TablePolicy:
         return deployed_mixture(self)
 
-    @property
-    def nbytes(self) -> int:
-        H, S, _ = self.allowed.shape
-        return int(self.members * (self.one.nbytes + 16 * H * S))
+    def layout(self) -> dict[str, tuple[int, Any]]:
+        (H, S, A), L = self.allowed.shape, self.members
+        one, none = self.one.layout(), (0, MOMENTS)
+        padded = {"rows": 0, "cells": S * A, "moments": S * A}
+        members = {}
+        for name, more in padded.items():
+            size, kind = one.get(name, none)
+            members[name] = (L * (size + more) if size else 0), kind
+        policies = dict.fromkeys(("policy", "wanted"), (L * H * S, np.int64))
+        rest = {"path": (H, STEP_PLAYED), "clock": (1, CLOCK), "keys": (1, KEYS)}
+        return policies | members | rest | {"tally": (A, np.int64)}
+
+    def _with(self, arrays: dict[str, np.ndarray]) -> Self:
+        other = type(self)(self.spec, self.one)
+        other.tables = MixtureTables(**arrays)
+        return other
 
     def require_whole(self, told: int) -> None:
         (H, S, A), L, tables = self.allowed.shape, self.members, self.tables
@@ -104,11 +115,6 @@ def fresh_mixture_tables(spec: MixtureSpec, one: RowKnowledge, seed: int) -> Mix
         keys=learner_keys(seed),
         tally=np.zeros(spec.A, dtype=np.int64),
     )
-
-
-def learner_keys(seed: int) -> np.ndarray:
-    """The noise streams of a learner's own draws."""
-    return np.array([(learner_stream(seed, SAMPLES), learner_stream(seed, MEMBERS))], dtype=KEYS)
 
 
 def deployed_mixture(knowledge: Knowledge) -> TablePolicy:

@@ -21,10 +21,19 @@ from lowswitch.algorithms.parts import (
     Unknown,
 )
 from lowswitch.checks import has_integers, require_memory
-from lowswitch.kernels.arrays import NEVER, PLANNED, RECORD, SUCCESSOR, PlanSpec, PlanTables
+from lowswitch.kernels.arrays import (
+    CLOCK,
+    KEYS,
+    NEVER,
+    PLANNED,
+    RECORD,
+    SUCCESSOR,
+    PlanSpec,
+    PlanTables,
+)
 from lowswitch.learners import whole
-from lowswitch.learners.knowledge import Knowledge, ProblemSize, fresh_clock
-from lowswitch.learners.mixtures import deployed_mixture, learner_keys
+from lowswitch.learners.knowledge import Knowledge, ProblemSize, fresh_clock, learner_keys
+from lowswitch.learners.mixtures import deployed_mixture
 from lowswitch.learners.schedule import first_due, timing_of, triggers_of
 from lowswitch.policy import TablePolicy
 
@@ -51,6 +60,7 @@ class PlannerKnowledge(Knowledge):
         return cls(algorithm.estimator, spec, allowed)
 
     def fresh(self, seed: int) -> Self:
+        self.require_room()
         other = type(self)(self.estimator, self.spec, self.allowed)
         other.tables = fresh_plan_tables(self.spec, self.allowed, seed)
         return other
@@ -100,15 +110,33 @@ class PlannerKnowledge(Knowledge):
             generator=np.random.default_rng([stream, int(clock[0]["refreshes"])]),
         )
 
-    def restore(self, arrays: dict[str, np.ndarray]) -> None:
-        pool = arrays["pool"]
-        if pool.ndim == 1 and pool.dtype == SUCCESSOR:
-            self.tables = self.tables._replace(pool=pool.copy())
-        super().restore(arrays)
+    def layout(self) -> dict[str, tuple[int, Any]]:
+        spec, L = self.spec, self.spec.members
+        entries, cells, late = _sizes(spec)
+        rows = spec.H * spec.S
+        return {
+            **dict.fromkeys(("policy", "wanted"), (L * rows, np.int64)),
+            "q": (L * entries, float),
+            "values": (L * (rows + spec.S), float),
+            "visits": (entries, np.int64),
+            "drowned": (entries, bool),
+            "cells": (cells, PLANNED),
+            "records": (cells, RECORD),
+            "fresh": (late, RECORD),
+            "dirty": (cells, bool),
+            "pool": (spec.spare, SUCCESSOR),
+            "clock": (1, CLOCK),
+            "keys": (1, KEYS),
+            "counter": (1, np.uint64),
+            "order": (spec.S, np.int64),
+            "scratch": (spec.S, float),
+            "tally": (spec.A, np.int64),
+        }
 
-    @property
-    def nbytes(self) -> int:
-        return sum(_bytes_needed(self.spec))
+    def _with(self, arrays: dict[str, np.ndarray]) -> Self:
+        other = type(self)(self.estimator, self.spec, self.allowed)
+        other.tables = PlanTables(**arrays)
+        return other
 
     def require_whole(self, told: int) -> None:
         (H, S, A), L, tables = self.allowed.shape, self.members, self.tables
@@ -239,8 +267,6 @@ def fresh_plan_tables(spec: PlanSpec, allowed: np.ndarray, seed: int) -> PlanTab
     from lowswitch.kernels.planning import OWN
 
     entries, cells, late = _sizes(spec)
-    what = f"counts of H = {spec.H}, S = {spec.S}, A = {spec.A}"
-    require_memory(sum(_bytes_needed(spec)), what, _SMALLER)
     caps = np.broadcast_to(spec.caps[:, None, None], allowed.shape)
     planned = np.zeros(cells, dtype=PLANNED)
     planned["due"] = first_due(spec.every_until, spec.later, spec.timing)
@@ -275,15 +301,6 @@ def _sizes(spec: PlanSpec) -> tuple[int, int, int]:
     entries = spec.H * spec.S * spec.A
     cells = entries if spec.stride else spec.S * spec.A
     return entries, cells, cells if spec.data != CURRENT else 0
-
-
-def _bytes_needed(spec: PlanSpec) -> tuple[int, int]:
-    """How many bytes the counts take, and the plans."""
-    entries, cells, late = _sizes(spec)
-    each = PLANNED.itemsize + RECORD.itemsize + 1
-    counted = cells * each + late * RECORD.itemsize + spec.spare * SUCCESSOR.itemsize
-    planned = entries * (9 + 8 * spec.members) + spec.members * spec.H * spec.S * 24
-    return counted, planned
 
 
 def _read_only(array: np.ndarray) -> np.ndarray:

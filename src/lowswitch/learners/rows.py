@@ -9,7 +9,7 @@ import numpy as np
 
 from lowswitch.algorithms.algorithm import Algorithm
 from lowswitch.algorithms.parts import Bernstein, Hoeffding, QLearning
-from lowswitch.kernels.arrays import CELL, MOMENTS, ROW, RowSpec, RowTables
+from lowswitch.kernels.arrays import CELL, CLOCK, MOMENTS, ROW, RowSpec, RowTables
 from lowswitch.learners import whole
 from lowswitch.learners.knowledge import Knowledge, ProblemSize, fresh_clock
 from lowswitch.learners.schedule import first_due, timing_of, triggers_of
@@ -83,10 +83,18 @@ class RowKnowledge(Knowledge):
         """How many visits were triggers, and how often all rows were refreshed."""
         return count_triggers(self.spec, self.visits()) + int(self.tables.clock[0]["refreshes"])
 
-    @property
-    def nbytes(self) -> int:
+    def layout(self) -> dict[str, tuple[int, Any]]:
+        from lowswitch.kernels.qlearning import BERNSTEIN
+
         H, S, A = self.allowed.shape
-        return int((H + 1) * S * ROW.itemsize + H * S * A * (CELL.itemsize + MOMENTS.itemsize))
+        moments = H * S * A if self.spec.bonus == BERNSTEIN else 0
+        rows, cells = ((H + 1) * S, ROW), (H * S * A, CELL)
+        return {"rows": rows, "cells": cells, "moments": (moments, MOMENTS), "clock": (1, CLOCK)}
+
+    def _with(self, arrays: dict[str, np.ndarray]) -> Self:
+        other = type(self)(self.spec, self.allowed)
+        other.tables = RowTables(**arrays)
+        return other
 
     def require_whole(self, told: int) -> None:
         (H, S, A), tables = self.allowed.shape, self.tables

@@ -61,9 +61,19 @@ def require_due(spec: Any, cells: np.ndarray, frozen: bool) -> None:
         fits = (due > visits) & (due >= least) & (due <= most)
         require(fits[reached], "triggers are not those of the schedule")
     else:
-        later = spec.later[np.searchsorted(spec.later, visits, side="right") % len(spec.later)]
-        expected = np.where(visits < spec.every_until, visits + 1, later)
-        require(due == expected, "triggers are not those of the schedule")
+        require(due == next_triggers(spec, visits), "triggers are not those of the schedule")
+
+
+def next_triggers(spec: Any, visits: np.ndarray) -> np.ndarray:
+    """The smallest trigger above each number of visits."""
+    most = int(visits.max(initial=0))
+    if most >= visits.size:
+        counts, place = np.unique(visits, return_inverse=True)
+    else:  # few counts that many share are looked up once each
+        counts, place = np.arange(most + 1), visits
+    later = spec.later[np.searchsorted(spec.later, counts, side="right") % len(spec.later)]
+    following: np.ndarray = np.where(counts < spec.every_until, counts + 1, later)
+    return following[place].reshape(visits.shape)
 
 
 def require_clock(spec: Any, clock: np.ndarray, told: int, members: int) -> None:
