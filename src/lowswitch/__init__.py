@@ -31,6 +31,7 @@ from lowswitch.learner import BonusWarning, Learner
 from lowswitch.problems.mdp import TabularMDP, rescale
 from lowswitch.report import plot
 from lowswitch.simulate import Runs, load, simulate
+from lowswitch.sweep import Sweep, sweep
 
 if TYPE_CHECKING:
     import gymnasium
@@ -70,6 +71,7 @@ __all__ = [
     "Learner",
     "PacPolicy",
     "Runs",
+    "Sweep",
     "TabularMDP",
     "bandits",
     "concurrent",
@@ -90,6 +92,7 @@ __all__ = [
     "rmax",
     "simulate",
     "stage_q",
+    "sweep",
     "theory",
     "ucb2_bernstein",
     "ucb2_hoeffding",
