@@ -117,17 +117,9 @@ def full_gpu(gpu: driver.Facts, mdp: ls.TabularMDP, algorithm: ls.Algorithm, K: 
     """How many runs a GPU plays side by side."""
     job = Job.of(mdp, algorithm, K, [0], regret=False, history=False)
     kind = kind_of(mdp, algorithm, job.knowledge)
-    many = plan(kind, [mdp.model], gpu, 10**6, regret=False, history=False, checkpoints=200)
-    each = plan(
-        kind,
-        [mdp.model],
-        gpu,
-        many.runs * gpu.multiprocessors,
-        regret=False,
-        history=False,
-        checkpoints=200,
-    )
-    return each.runs * gpu.multiprocessors
+    sizes = {"regret": False, "history": False, "checkpoints": 200}
+    many = plan(kind, [mdp.model], gpu, np.array([10**8]), **sizes)
+    return many.runs * gpu.multiprocessors
 
 
 def speed(gpu: driver.Facts, K: int, regret_large: bool) -> list[dict[str, Any]]:

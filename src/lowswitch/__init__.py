@@ -31,6 +31,7 @@ from lowswitch.learner import BonusWarning, Learner
 from lowswitch.plotting import plot, summary
 from lowswitch.problems.mdp import TabularMDP, rescale
 from lowswitch.simulate import NothingLearnedWarning, Runs, load, simulate
+from lowswitch.sweep import Sweep, sweep
 
 if TYPE_CHECKING:
     import gymnasium
@@ -71,6 +72,7 @@ __all__ = [
     "NothingLearnedWarning",
     "PacPolicy",
     "Runs",
+    "Sweep",
     "TabularMDP",
     "bandits",
     "concurrent",
@@ -92,6 +94,7 @@ __all__ = [
     "simulate",
     "stage_q",
     "summary",
+    "sweep",
     "theory",
     "ucb2_bernstein",
     "ucb2_hoeffding",

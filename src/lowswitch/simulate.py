@@ -419,7 +419,7 @@ def _gather(runs: list[_Run]) -> Costs:
 
 
 def _play_on_gpu(jobs: list[Job], bar: Progress, checkpoint: Path | None) -> list[Runs]:
-    """Play jobs of one number of episodes and seeds on a GPU, those of one kind in one launch."""
+    """Play jobs that differ in problem and algorithm only, those of one kind in one launch."""
     from lowswitch.gpu.play import player_for
 
     player = player_for(
@@ -433,11 +433,7 @@ def _play_on_gpu(jobs: list[Job], bar: Progress, checkpoint: Path | None) -> lis
     )
     bar.note(LOADING)
     bar.start()
-    run_all(
-        [player.play],
-        workers=1,
-        look_up=lambda: bar.update(player.done * jobs[0].mdp.horizon),
-    )
+    run_all([player.play], workers=1, look_up=lambda: bar.update(player.done))
     each = player.seconds / len(jobs)
     return [job.runs(costs, each) for job, costs in zip(jobs, player.by_job(), strict=True)]
 

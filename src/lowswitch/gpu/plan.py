@@ -25,7 +25,8 @@ _MOST_RUNS = 512  # of a block
 _LOGGED_CHANGES = 2**12
 _REGISTER_STATES = 31  # up to so many, the law of the state fits the registers of a thread
 _OUTFLOW_BYTES = 96 * 1024  # of shared memory for the laws of the next state
-_PADDED_BYTES = 2**22  # up to so many, alias tables are padded whatever they were before
+# alias tables are padded up to so many bytes, or up to so many times what they were before
+_PADDED_BYTES, _PADDED_TIMES = 2**22, 4
 _CHUNK = 10  # steps that are learned side by side
 _SETTLE_THREADS = 64
 _HELPED_THREADS = 320  # of a multiprocessor, so many evaluate policies at once
@@ -63,9 +64,9 @@ class Plan(NamedTuple):
         return blocks * self.runs
 
 
-def plan(kind: Kind, models: list[Model], facts: Facts, runs: int, *, regret: bool, history: bool,
-         checkpoints: int) -> Plan:  # fmt: skip
-    """The layout for so many runs of one kind."""
+def plan(kind: Kind, models: list[Model], facts: Facts, runs: np.ndarray, *, regret: bool,
+         history: bool, checkpoints: int) -> Plan:  # fmt: skip
+    """The layout for runs of one kind, so many of each problem."""
     constants = {name: int(value) for name, value in kind._asdict().items()}
     del constants["SEQUENCED"]
     constants |= _tables(kind, models) | _values(kind, facts, regret)
@@ -77,10 +78,8 @@ def plan(kind: Kind, models: list[Model], facts: Facts, runs: int, *, regret: bo
     constants |= _rows(constants, facts, runs)
     per_block = constants["RUNS"]
     groups = constants["SETTLE_THREADS"] // constants["GROUP"]
-    alone = constants["GROUP"] > 1 or kind.SEQUENCED or not kind.DENSE
-    helpers = 1 if alone else max(1, _HELPED_THREADS // per_block)
-    split = -(-per_block * helpers // groups)
-    constants |= {"HELPERS": helpers, "SETTLE_SPLIT": split}
+    split = -(-per_block * constants["HELPERS"] // groups)
+    constants |= {"SETTLE_SPLIT": split}
     log_size = max(_LOGGED_CHANGES, 2 * constants["ROOM"]) if constants["LOGGED"] else 0
     sizes = _sizes(constants, regret, checkpoints, log_size)
     return Plan(
@@ -103,7 +102,7 @@ def _tables(kind: Kind, models: list[Model]) -> dict[str, int]:
     log, start_log = log_columns(models)
     padded = laws << log
     given = max(len(model.columns) for model in models)
-    small = padded * COLUMN.itemsize <= _PADDED_BYTES or padded <= 4 * given
+    small = padded * COLUMN.itemsize <= _PADDED_BYTES or padded <= _PADDED_TIMES * given
     fixed = {np.flatnonzero(model_starts(model)).tobytes() for model in models}
     start = FIXED if start_log == 0 and len(fixed) == 1 else DRAWN
     return {
@@ -169,7 +168,7 @@ def _settle_shared(constants: dict[str, int]) -> int:
 # ---- rows ----------------------------------------------------------------------------------------
 
 
-def _rows(constants: dict[str, int], facts: Facts, runs: int) -> dict[str, int]:
+def _rows(constants: dict[str, int], facts: Facts, runs: np.ndarray) -> dict[str, int]:
     """Where rows lie: in shared memory if enough runs fit, else their actions, else nothing."""
     table_choices = (1, 0) if constants["PADDED"] and constants["S"] < 2**16 else (0,)
     choices = [(1, 1, tables) for tables in table_choices] + [(0, 1, 0), (0, 0, 0)]
@@ -187,11 +186,13 @@ def _rows(constants: dict[str, int], facts: Facts, runs: int) -> dict[str, int]:
             best = made | {"RUNS": most}
             if not rows_shared:
                 break
-    most = best["RUNS"]
-    waves = -(-runs // (most * facts.multiprocessors))
-    even = -(-runs // (waves * facts.multiprocessors))
+    most, multiprocessors, total = best["RUNS"], facts.multiprocessors, int(runs.sum())
+    waves = -(-total // (most * multiprocessors))
+    even = min(-(-total // (waves * multiprocessors)), int(runs.max()))
     best["RUNS"] = min(most, -(-even // 4) * 4)
-    return best | _warps(constants, best) | _block(constants, best)
+    blocks = int((-(-runs // best["RUNS"])).sum())
+    resident = min(most, best["RUNS"] * -(-blocks // multiprocessors))
+    return best | _warps(constants, best, resident) | _block(constants, best)
 
 
 def _block(constants: dict[str, int], rows: dict[str, int]) -> dict[str, int]:
@@ -204,18 +205,23 @@ def _block(constants: dict[str, int], rows: dict[str, int]) -> dict[str, int]:
     return {"BLOCK": size}
 
 
-def _warps(constants: dict[str, int], rows: dict[str, int]) -> dict[str, int]:
-    """How many runs a warp has, and how many lanes each of them.
+def _warps(constants: dict[str, int], rows: dict[str, int], resident: int) -> dict[str, int]:
+    """How many runs a warp has, and how many lanes each of them, with so many on a multiprocessor.
 
     Steps are learned side by side by the lanes that no run needs. In global memory a team would
     read rows twice, and what watches a budget goes step by step.
     """
-    runs = rows["RUNS"]
-    alone = constants["WATCHED"] or not rows["ROWS_SHARED"] or runs > _TEAM_RUNS
-    warps = _WARPS if alone or runs <= _FEW_RUNS else _TEAM_WARPS
-    lanes = min(32, max(1, -(-runs // warps)))
+    alone = constants["WATCHED"] or not rows["ROWS_SHARED"] or resident > _TEAM_RUNS
+    warps = _WARPS if alone or resident <= _FEW_RUNS else _TEAM_WARPS
+    lanes = min(32, rows["RUNS"], max(1, -(-resident // warps)))
     team = 1 if alone else max(1, min(32 // lanes, constants["CHUNK"], _MOST_TEAM))
-    return {"LANES": lanes, "TEAM": team, "THREADS": -(-runs // lanes) * 32}
+    lone = constants["GROUP"] > 1 or constants["START"] == SEQUENCE or not constants["DENSE"]
+    return {
+        "LANES": lanes,
+        "TEAM": team,
+        "THREADS": -(-rows["RUNS"] // lanes) * 32,
+        "HELPERS": 1 if lone else max(1, _HELPED_THREADS // resident),
+    }
 
 
 def _most_runs(constants: dict[str, int], facts: Facts) -> int:
