@@ -16,11 +16,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import lowswitch
-from lowswitch import cli_options, envs, report, storage
+from lowswitch import cli_options, envs, plotting, report, storage
 from lowswitch.algorithms.recipes import RECIPES, Shared, assemble
 from lowswitch.algorithms.text import build, options_of
 from lowswitch.concurrent import FleetError, PlayError
 from lowswitch.files import OwnedError
+from lowswitch.gpu.driver import GpuError
 
 if TYPE_CHECKING:
     from lowswitch.algorithms.algorithm import Algorithm
@@ -56,6 +57,7 @@ def _run(arguments: list[str] | None) -> int:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("always", lowswitch.BonusWarning)
+            warnings.simplefilter("always", lowswitch.NothingLearnedWarning)
             warnings.showwarning = lambda text, *_, **__: _say(f"note: {text}")
             COMMANDS[options.command](options)
     except _EXPECTED as error:
@@ -98,7 +100,7 @@ def _without_output(code: int) -> int:
 
 
 _EXPECTED = (
-    *(ValueError, FleetError, PlayError, OwnedError),
+    *(ValueError, FleetError, GpuError, PlayError, OwnedError),
     *(ModuleNotFoundError, MemoryError, KeyboardInterrupt),
 )
 
@@ -106,7 +108,7 @@ _EXPECTED = (
 def _explained(error: BaseException, options: argparse.Namespace) -> tuple[str, int]:
     """What to tell the user about an error, and the exit code."""
     match error:
-        case FleetError() | PlayError() | OwnedError():
+        case FleetError() | GpuError() | PlayError() | OwnedError():
             return str(error), 1
         case ModuleNotFoundError():
             needs = f"this needs {error.name}, which is not installed"
@@ -151,13 +153,14 @@ def _simulate(options: argparse.Namespace, texts: list[str]) -> dict[str, Runs]:
     if len(learners) < len(texts):
         names = ", ".join(texts)
         raise ValueError(f"two of these algorithms are the same: {names}; give each once")
-    sizes = {"episodes": options.episodes, "seeds": options.seeds, "threads": options.threads}
+    shared = ("episodes", "seeds", "threads", "device")
+    sizes = {name: getattr(options, name) for name in shared}
     return {label: lowswitch.simulate(mdp, learner, **sizes) for label, learner in learners.items()}
 
 
 def _show(options: argparse.Namespace, results: dict[str, Runs]) -> None:
     if options.plot:
-        report.plot(results, path=options.plot, title=options.env)
+        plotting.plot(results, path=options.plot, title=options.env)
     if options.json:
         objects = [{"env": options.env} | runs.to_dict() for runs in results.values()]
         several = {"env": options.env, "runs": objects}
@@ -221,7 +224,7 @@ def concurrent(options: argparse.Namespace) -> None:
         facts = {"env": options.env or options.gymnasium} | result.to_dict()
         print(json.dumps(facts, allow_nan=False))
     else:
-        result.summary()
+        print(result.summary())
 
 
 def frontier(options: argparse.Namespace) -> None:
@@ -308,7 +311,7 @@ def demo(options: argparse.Namespace) -> None:
         results[title] = runs
         print(f"{title} ({env}), c = 0.05\n{report.heading(runs['ucb-h'])}\n")
         print(report.versus(runs, {"ucb2-h": "ucb-h", "ucb2-b": "ucb-b"}), end="\n\n", flush=True)
-    report.plot_grid(results, path=options.out)
+    plotting.plot_grid(results, path=options.out)
     print(f"figure: {options.out}")
 
 

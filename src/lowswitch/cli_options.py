@@ -9,6 +9,7 @@ from typing import Any, get_args
 
 import lowswitch
 from lowswitch.machines.runner import RoundRule
+from lowswitch.simulate import Device
 
 _MOST_DIGITS = 100  # of a whole number; none that the library takes has so many
 
@@ -39,6 +40,7 @@ _HELP = {
     "--algorithm": "The algorithm, such as ucb2-b:c=0.05; 'lowswitch algorithms' lists all.",
     "--budget": "No algorithm may make more than N deployments.",
     "--checkpoint": "Go on from this file if it exists, and keep it up to date.",
+    "--device": "Where it runs: cpu (the default), or gpu for Q-learners, with the same results.",
     "--env": "The problem, such as riverswim:states=6,horizon=20; 'lowswitch envs' lists all.",
     "--episodes": "How many episodes of H steps each seed plays.",
     "--fleet": "Who plays: in-process (the default), processes:workers=4 or ray:address=...",
@@ -111,6 +113,7 @@ def parser() -> argparse.ArgumentParser:
     for each in (one, many):
         _add(each, "--env", "--episodes", required=True)
         _add(each, "--seeds", default=16)
+        _add(each, "--device", default="cpu", choices=get_args(Device))
         _add(each, "--threads", "--json", "--plot")
 
     text = "Let M machines play one policy a round, with the results of the sequential run."

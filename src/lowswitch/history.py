@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import os
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -98,6 +98,30 @@ class History:
 
     def __repr__(self) -> str:
         return f"History({self.local_switches} switches, {self.deployments} deployments)"
+
+
+class Costs(NamedTuple):
+    """What some runs cost along the way, and what they had deployed in the end."""
+
+    regret: np.ndarray  # [runs, C]  for rewards in [0, 1]; NaN where it was not asked for
+    local_switches: np.ndarray  # [runs, C]
+    deployments: np.ndarray  # [runs, C]
+    triggers: np.ndarray  # [runs]
+    drowned: np.ndarray  # [runs]  visits whose bonus was above H
+    policy: np.ndarray  # [runs, H, S]; [runs, members, H, S] of mixtures
+    histories: tuple[History, ...] | None
+
+    def part(self, first: int, last: int) -> Costs:
+        """Those of some of the runs."""
+        return Costs(
+            regret=self.regret[first:last],
+            local_switches=self.local_switches[first:last],
+            deployments=self.deployments[first:last],
+            triggers=self.triggers[first:last],
+            drowned=self.drowned[first:last],
+            policy=self.policy[first:last],
+            histories=self.histories and self.histories[first:last],
+        )
 
 
 # ---- exact regret --------------------------------------------------------------------------------

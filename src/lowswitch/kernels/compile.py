@@ -14,9 +14,19 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from numba import njit
+from numba.core.options import DefaultOptions
 
 OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
+if hasattr(DefaultOptions, "_nrt"):
+    # Without this numba counts the references of every array that a kernel looks at, with atomic
+    # operations: that took nine tenths of the time of a planner. Kernels make no arrays, and the
+    # caller holds those that it gives them, so that there is nothing to count.
+    OPTIONS["_nrt"] = False
+# A literal 0 or False is a type of its own to numba: what begins with one and is an argument later
+# would let the function be compiled twice.
+NOTHING, NOT_YET = np.int64(0), np.bool_(False)
 INLINED: dict[str, Any] = {**OPTIONS, "forceinline": True}
 
 

@@ -34,7 +34,6 @@ def timing_of(schedule: Schedule, size: ProblemSize, *, replans: bool) -> Timing
         deployments=(budget and budget.deployments) or no_limit,
         switches=(budget and budget.switches) or no_limit,
         room=size.horizon * (1 if plain.by_row and not replans else size.states),
-        watched=not plain.by_row or budget is not None,
         greedy_last=budget is not None and budget.last == "greedy",
     )
 
