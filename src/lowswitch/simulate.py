@@ -13,6 +13,7 @@ import numpy as np
 
 from lowswitch import storage
 from lowswitch.algorithms.algorithm import Algorithm, require_algorithm
+from lowswitch.algorithms.asked import require_dates
 from lowswitch.checks import checked_seeds, require_count
 from lowswitch.history import History, PacPolicy, evaluation_of, fresh_account, require_starts
 from lowswitch.kernels.arrays import Log
@@ -177,6 +178,7 @@ def simulate(
     """
     require_mdp(mdp)
     require_algorithm(algorithm)
+    require_dates(algorithm.schedule)
     episodes = require_count("episodes", episodes)
     require_starts(mdp, episodes)
     numbers = checked_seeds(seeds)

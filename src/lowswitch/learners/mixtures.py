@@ -52,6 +52,41 @@ class MixtureKnowledge(RowKnowledge):
         """Where all rows may change, a log for all episodes of a round would be too large."""
         return bool(self.spec.whole)
 
+    # ---- the gate --------------------------------------------------------------------------------
+
+    def _places(self, step: int, state: int) -> list[int]:
+        H, S = self.spec.H, self.spec.S
+        return [(m * (H + 1) + step) * S + state for m in range(self.members)]
+
+    def _deployed(self, step: int, state: int) -> list[int]:
+        """What is deployed, and not what the members would play."""
+        policies: np.ndarray = self._policies("policy")[:, step, state]
+        return [int(action) for action in policies]
+
+    def _policies(self, name: str) -> np.ndarray:  # [L, H, S]
+        spec = self.spec
+        table: np.ndarray = getattr(self.tables, name).reshape(spec.members, spec.H, spec.S)
+        return table
+
+    def install(self, step: int, state: int, actions: tuple[int, ...]) -> None:
+        super().install(step, state, actions)
+        self._policies("policy")[:, step, state] = actions
+        self._policies("wanted")[:, step, state] = actions
+
+    @property
+    def _by_row(self) -> bool:
+        return not self.spec.whole
+
+    @property
+    def spec_of_one(self) -> Any:
+        return self.spec.each
+
+    @property
+    def whole_spec(self) -> Any:
+        return self.spec._replace(whole=True)
+
+    # ---- what is known ---------------------------------------------------------------------------
+
     def policy(self) -> TablePolicy:
         return deployed_mixture(self)
 

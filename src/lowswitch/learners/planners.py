@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 import os
+from collections.abc import Iterable, Sequence
 from typing import Any, Self
 
 import numpy as np
 
 from lowswitch.algorithms.algorithm import Algorithm
+from lowswitch.algorithms.asked import between_dates
 from lowswitch.algorithms.own import Counts, FromCounts
 from lowswitch.algorithms.parts import (
     BernsteinFreedman,
@@ -21,6 +23,7 @@ from lowswitch.algorithms.parts import (
     Posterior,
     Unknown,
 )
+from lowswitch.algorithms.schedules import Growth
 from lowswitch.kernels.arrays import NEVER, PLANNED, RECORD, SUCCESSOR, PlanSpec, PlanTables
 from lowswitch.learners.knowledge import Knowledge, ProblemSize, fresh_clock
 from lowswitch.learners.mixtures import deployed_mixture, learner_keys
@@ -70,8 +73,14 @@ class PlannerKnowledge(Knowledge):
         if not isinstance(self.estimator, FromCounts):
             raise TypeError(f"{self.estimator!r} plans in compiled code")
         policies = self.estimator.plan(self._counts(episodes))
-        wanted = checked_policies(policies, self.members, self.allowed)
+        wanted = checked_policies(policies, self.members, self._planned_from)
         self.tables.wanted[:] = wanted.reshape(-1)
+
+    @property
+    def _planned_from(self) -> np.ndarray:  # [H, S, A]
+        """The mask less what rows that are held may not change to."""
+        mask: np.ndarray = self.spec.allowed.reshape(self.allowed.shape)
+        return mask
 
     def _counts(self, episodes: int) -> Counts:
         """What was seen, for a planner of the user's own."""
@@ -88,7 +97,7 @@ class PlannerKnowledge(Knowledge):
             rewards=records["total"].copy(),
             squares=records["squares"].copy(),
             successors=successors.reshape(H, S, A, S),
-            allowed=_read_only(self.allowed),
+            allowed=_read_only(self._planned_from),
             deployed=self.policy().actions,
             episodes=episodes,
             last=bool(is_last(self.spec, self.tables)),
@@ -104,6 +113,70 @@ class PlannerKnowledge(Knowledge):
         used, ends = int(self.tables.clock[0]["pool"]), records["start"] + records["room"]
         if not (0 <= used <= len(pool) and (ends <= len(pool)).all()):
             raise ValueError("its successors lie outside their pool")
+
+    # ---- the gate --------------------------------------------------------------------------------
+
+    def install(self, step: int, state: int, actions: tuple[int, ...]) -> None:
+        for table in (self.tables.policy, self.tables.wanted):
+            table.reshape(self.members, self.spec.H, self.spec.S)[:, step, state] = actions
+
+    def forbid(self, step: int, state: int, action: int) -> None:
+        self.allowed[step, state, action] = False
+        self._allow(step, state, self.spec.allowed.reshape(self.allowed.shape)[step, state])
+
+    def hold(self, step: int, state: int) -> None:
+        played = np.zeros(self.spec.A, dtype=bool)
+        played[self.policy().actions[:, step, state]] = True
+        self._allow(step, state, played)
+
+    def release(self, step: int, state: int) -> None:
+        self._allow(step, state, np.ones(self.spec.A, dtype=bool))
+
+    def _allow(self, step: int, state: int, allowed: np.ndarray) -> None:
+        """Plan from now on with this mask [A] of a row, as far as nothing in it is forbidden."""
+        spec, L = self.spec, self.members
+        mask = spec.allowed.reshape(self.allowed.shape)[step, state]
+        wanted = allowed & self.allowed[step, state]
+        estimates = self.tables.q.reshape(L, spec.H, spec.S, spec.A)[:, step, state]
+        if (mask == wanted).all() and (estimates[:, ~wanted] == -np.inf).all():
+            return
+        hope = np.nan if np.isnan(self.tables.values[0]) else spec.caps[step]
+        estimates[:, wanted & ~mask] = hope
+        estimates[:, ~wanted] = -np.inf
+        mask[:] = wanted
+        best = np.minimum(spec.caps[step], estimates.max(axis=-1))
+        self.tables.values.reshape(L, spec.H + 1, spec.S)[:, step, state] = best
+        self.tables.dirty[:] = True
+
+    def restore_mask(self, held: Iterable[tuple[int, int]]) -> None:
+        mask = self.spec.allowed.reshape(self.allowed.shape)
+        mask[...] = self.allowed
+        for step, state in held:
+            mask[step, state] = False
+            mask[step, state, self.policy().actions[:, step, state]] = True
+
+    def next_trigger(self, step: int, state: int) -> int | None:
+        if self.spec.timing.asked:
+            return None
+        own = self.policy().actions[:, step, state]
+        cells = self.tables.cells[step * self.spec.stride + state * self.spec.A + own]
+        due = cells["due"] != NEVER
+        return int((cells["due"] - cells["visits"])[due].min()) if due.any() else None
+
+    def recheck(self, rows: Sequence[tuple[int, int]], told: int) -> np.ndarray:
+        return self.wanted_rows(told)
+
+    def copied_spec(self) -> Any:
+        return self.spec._replace(allowed=self.spec.allowed.copy())
+
+    @property
+    def learns_forbidden(self) -> bool:
+        return True
+
+    def row_visits(self, step: int, state: int) -> int:
+        return int(self.tables.visits.reshape(self.allowed.shape)[step, state].sum())
+
+    # ---- what is known ---------------------------------------------------------------------------
 
     def policy(self) -> TablePolicy:
         return deployed_mixture(self)
@@ -142,7 +215,9 @@ def plan_spec(algorithm: Algorithm, size: ProblemSize, allowed: np.ndarray) -> P
     kind, log, law_log = _kind_and_logs(algorithm, size, limit)
     intervals = bonus if isinstance(bonus, ConfidenceIntervals) else None
     planning = estimator if isinstance(estimator, Planning) else Planning(clip="remaining")
-    every_until, later = triggers_of(algorithm.schedule, horizon=H, limit=limit)
+    taking_over = Growth(2) if planning.data != "current" else algorithm.schedule
+    stages = between_dates(algorithm.schedule, taking_over)
+    every_until, later = triggers_of(stages, horizon=H, limit=limit)
     return PlanSpec(
         H=H,
         S=S,

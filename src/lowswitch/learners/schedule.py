@@ -6,9 +6,10 @@ import itertools
 
 import numpy as np
 
+from lowswitch.algorithms.asked import asks
 from lowswitch.algorithms.schedules import Budget, Schedule, Triggers, WholePolicy
 from lowswitch.checks import increasing
-from lowswitch.kernels.arrays import NEVER, Timing
+from lowswitch.kernels.arrays import NEVER, OPEN, Timing
 from lowswitch.learners.knowledge import ProblemSize
 
 
@@ -30,6 +31,8 @@ def timing_of(schedule: Schedule, size: ProblemSize, *, replans: bool) -> Timing
         room=size.horizon * (1 if plain.by_row and not replans else size.states),
         watched=not plain.by_row or budget is not None,
         greedy_last=budget is not None and budget.last == "greedy",
+        asked=asks(plain) is not None,
+        gate=OPEN,
     )
 
 
