@@ -24,6 +24,7 @@ from lowswitch.history import History
 from lowswitch.kernels.arrays import OPEN, WAITING
 from lowswitch.learners import Knowledge, ProblemSize, knowledge_of
 from lowswitch.learners.gate import Gate, Proposal
+from lowswitch.learners.numbers import spec_numbers
 from lowswitch.policy import TablePolicy
 
 _BEFORE = -(10**9)  # the number of an episode of history: no grid has it
@@ -48,6 +49,9 @@ class Learner:
     gate: "open" deploys what the learner wants as soon as its schedule allows it. With "review" it
     becomes a proposal, and only `approve` changes what is deployed. A budget then counts what is
     proposed, approved or not, while `deployments` counts what was deployed.
+
+    numbers: the constants of the algorithm as `numbers()` of another learner gave them, for a
+    replay on another machine, where the last bit of a logarithm may differ.
     """
 
     def __init__(
@@ -62,6 +66,7 @@ class Learner:
         seed: int = 0,
         gate: str = "open",
         policy: Any = None,
+        numbers: dict[str, Any] | None = None,
     ) -> None:
         self.algorithm = require_algorithm(algorithm)
         self.horizon = require_count("horizon", horizon)
@@ -75,7 +80,10 @@ class Learner:
         require_word("gate", gate, ("open", "review"))
         self.gate = gate
         # the learner's own mask may shrink, and planners have that of held rows beside it
-        self._knowledge = knowledge_of(algorithm, size, self._allowed.copy()).fresh(self.seed)
+        plain = knowledge_of(algorithm, size, self._allowed.copy())
+        if numbers is not None:
+            plain.set_numbers(numbers)
+        self._knowledge = plain.fresh(self.seed)
         self._knowledge.spec = self._knowledge.copied_spec()
         self._gate = Gate()
         if gate == "review":
@@ -176,6 +184,10 @@ class Learner:
     def loud_share(self) -> float:
         """The former name of `drowned_share`."""
         return self.drowned_share
+
+    def numbers(self) -> dict[str, Any]:
+        """The constants that the algorithm was worked out to, as JSON can hold them."""
+        return spec_numbers(self._knowledge.spec)
 
     def tell(
         self, states: Any, actions: Any, rewards: Any, *, off_policy: bool = False
@@ -392,11 +404,12 @@ class Learner:
             lambda gate, knowledge: gate.install(knowledge, checked, self.told, hold=hold)
         )
 
-    def learn_history(self, states: Any, actions: Any, rewards: Any, *, most: int) -> None:
+    def learn_history(self, states: Any, actions: Any, rewards: Any, *, most: int) -> np.ndarray:
         """Learn episodes that an earlier protocol played, at most so many visits of each (h, x, a).
 
         They must have been played by a policy that looked at the state alone. They do not count as
-        told. Nothing is proposed; `propose` then makes the first proposal.
+        told. Nothing is proposed; `propose` then makes the first proposal. Return the actions
+        [B, H] with -1 at the steps beyond that number.
         """
         self._require_review()
         most = require_count("most", most)
@@ -417,6 +430,7 @@ class Learner:
                 done += learned
 
         self._decide(learn)
+        return kept
 
     def _require_review(self) -> None:
         if self.gate != "review":
@@ -467,8 +481,10 @@ class Learner:
         storage.write(path, "learner", facts, arrays)
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> Learner:
-        """A learner that goes on where the saved one stopped."""
+    def load(
+        cls, path: str | os.PathLike[str], *, numbers: dict[str, Any] | None = None
+    ) -> Learner:
+        """A learner that goes on where the saved one stopped; `numbers` as in the constructor."""
         facts, arrays = storage.read(path, "learner")
         try:
             seed, allowed = facts.get("seed", 0), arrays["allowed"]
@@ -478,6 +494,7 @@ class Learner:
                 actions_allowed=allowed,
                 seed=seed,
                 gate="review" if "gate" in facts else "open",
+                numbers=numbers,
             )
             learner.told = facts["told"]
             if not (isinstance(learner.told, int) and 0 <= learner.told <= learner.episodes):

@@ -10,6 +10,7 @@ import numpy as np
 
 from lowswitch.algorithms.algorithm import Algorithm
 from lowswitch.kernels.arrays import CLOCK
+from lowswitch.learners.numbers import with_numbers
 from lowswitch.policy import TablePolicy
 
 
@@ -137,6 +138,10 @@ class Knowledge(ABC):
     def whole_spec(self) -> Any:
         """The spec by which all rows may change at once."""
         return self.spec
+
+    def set_numbers(self, numbers: dict[str, Any]) -> None:
+        """Take over the numbers of a spec, before there are tables."""
+        self.spec = with_numbers(self.spec, numbers)
 
     def set_gate(self, gate: int) -> None:
         """Let the kernels deploy, propose, or only say what waits."""

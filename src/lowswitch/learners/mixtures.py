@@ -47,6 +47,10 @@ class MixtureKnowledge(RowKnowledge):
         other.tables = fresh_mixture_tables(self.spec, self.one.fresh(seed), seed)
         return other
 
+    def set_numbers(self, numbers: dict[str, Any]) -> None:
+        super().set_numbers(numbers)
+        self.one.spec = self.spec.each
+
     @property
     def stops_midway(self) -> bool:
         """Where all rows may change, a log for all episodes of a round would be too large."""
