@@ -24,6 +24,7 @@ class PostgresStore(Store):
     """A connection to the schema of a ledger; one that was lost is made anew."""
 
     def __init__(self, address: str, *, read_only: bool) -> None:
+        self._connection: Any = None
         self.address, _, name = address.partition("#")
         if not re.fullmatch(r"[a-z0-9_]{0,40}", name):
             raise NotALedgerError(
@@ -31,7 +32,6 @@ class PostgresStore(Store):
             )
         self.schema, self.read_only = f"lowswitch_{name or 'ledger'}", read_only
         self.lock = int.from_bytes(hashlib.sha256(self.schema.encode()).digest()[:8], signed=True)
-        self._connection: Any = None
         self._streams = 0
 
     @classmethod
@@ -116,6 +116,9 @@ class PostgresStore(Store):
     def close(self) -> None:
         if self._connection is not None:
             self._connection.close()
+
+    def __del__(self) -> None:
+        self.close()
 
     @contextmanager
     def _errors(self) -> Iterator[None]:
