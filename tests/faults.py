@@ -147,7 +147,7 @@ def tampered(folder, *, trials, seed):
         shutil.copy(address, copy)
         connection, rows = _rows(copy)
         at = int(generator.integers(2, last - 1))
-        seq, body, _ = rows[at - 1]
+        _, body, _ = rows[at - 1]
         wanted = {at}
         if kind.startswith("changed"):
             place = int(generator.integers(len(body)))

@@ -259,7 +259,7 @@ def test_an_amendment_keeps_what_was_decided(tmp_path):
                 ticket = ledger.ask("here", f"r{k}")
                 report = episode(ticket.policy, k)
                 if k == 5 and ledger is wrong:
-                    report = report[:2] + ([0.0, 0.0, 0.0],)
+                    report = (*report[:2], [0.0, 0.0, 0.0])
                     first = episode(ticket.policy, k)
                 ledger.tell(ticket.ticket, *report)
                 if k in (20, 40) and (proposal := ledger.propose(by="secretary")) is not None:
