@@ -3,15 +3,16 @@
 Run it where there is an hour: python benchmarks/ledger_faults.py [--quick] [--out FILE]
 """
 
-import argparse
-import json
 import sys
-import tempfile
-import time
 from pathlib import Path
 
-ROOT = Path(__file__).parents[1]
-sys.path.insert(0, str(ROOT / "tests"))
+# concurrent.py in this folder has the name of a module of Python's own
+sys.path[0] = str(Path(__file__).parents[1] / "tests")
+
+import argparse
+import json
+import tempfile
+import time
 
 import faults
 

@@ -16,6 +16,7 @@ from lowswitch.ledger.errors import (
     SupersededError,
     UnknownTicketError,
 )
+from lowswitch.ledger.imports import import_csv
 from lowswitch.ledger.ledger import Ledger
 
 __all__ = [
@@ -36,4 +37,5 @@ __all__ = [
     "UnknownTicketError",
     "Verdict",
     "Version",
+    "import_csv",
 ]
