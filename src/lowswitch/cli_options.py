@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 import argparse
-import math
 from collections.abc import Callable
+from decimal import Decimal
 from typing import Any, get_args
 
 import lowswitch
 from lowswitch.machines.runner import RoundRule
 from lowswitch.simulate import Device
 
+_MOST_DIGITS = 100  # of a whole number; none that the library takes has so many
+
 
 def _whole(text: str) -> int:
-    """A whole number, which may be written as 100_000 or 1e5."""
+    """A whole number, to the last digit, which may be written as 100_000 or 1e5."""
     try:
-        number = float(text.replace("_", ""))
-    except ValueError:
-        number = math.nan
-    if not math.isfinite(number) or number != int(number):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number")
+        number = Decimal(text.replace("_", ""))
+        whole = number.is_finite() and number.adjusted() < _MOST_DIGITS and number == int(number)
+    except (ArithmeticError, ValueError):
+        whole = False
+    if not whole:
+        raise argparse.ArgumentTypeError(f"{text[:40]!r} is not a whole number")
     return int(number)
 
 

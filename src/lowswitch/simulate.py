@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import os
 import threading
 import time
+import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
@@ -14,7 +16,16 @@ import numpy as np
 
 from lowswitch import storage
 from lowswitch.algorithms.algorithm import Algorithm, require_algorithm
-from lowswitch.checks import checked_seeds, require_count, require_word
+from lowswitch.checks import (
+    checked_seeds,
+    has_integers,
+    is_integer,
+    require_count,
+    require_memory,
+    require_truth,
+    require_word,
+    shown,
+)
 from lowswitch.history import (
     Costs,
     History,
@@ -29,6 +40,7 @@ from lowswitch.learner import warn_if_drowned
 from lowswitch.learners import Knowledge, ProblemSize, knowledge_of
 from lowswitch.problems.mdp import TabularMDP, require_mdp
 from lowswitch.progress import LOADING, PieceSize, Progress, cores, needs_loading, run_all
+from lowswitch.tables import Summary
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -37,6 +49,12 @@ Device = Literal["cpu", "gpu"]
 
 _LOGGED_CHANGES = 2**11  # few enough to stay in the cache until their regret is known
 _KEPT_CHANGES = 2**16
+_SAME_VALUE = 1e-9  # relative: a first policy so near the optimum has nothing to learn
+_POINTS = 200  # of the curves, about
+
+
+class NothingLearnedWarning(UserWarning):
+    """The last policy of most runs is not better than the first one."""
 
 
 class Curves(NamedTuple):
@@ -73,6 +91,10 @@ class Runs:
     policy: np.ndarray  # [seeds, H, S]  deployed at the end; [seeds, members, H, S] of mixtures
     history: tuple[History, ...] | None  # one for each seed, where it was asked for
     seconds: float
+    # what is earned an episode, to compare with the optimal value; NaN where regret is not known
+    first_value: float = math.nan  # of the policy deployed at the beginning
+    uniform_value: float = math.nan  # of playing all allowed actions equally often
+    last_value: np.ndarray = field(default_factory=lambda: np.array([math.nan]))  # [seeds]
 
     def __repr__(self) -> str:
         seeds = f"{len(self.seeds):,} seed{'s' * (len(self.seeds) > 1)}"
@@ -97,21 +119,44 @@ class Runs:
         return self.drowned_share
 
     @property
+    def earned_per_episode(self) -> np.ndarray:  # [seeds]
+        """What a run earned an episode, in the mean over all of them."""
+        return self.optimal_value - self.regret / self.episodes
+
+    @property
     def steps_per_second(self) -> float:
         """The steps that all threads together made in a second, without the compilation."""
         return self.episodes * self.horizon * len(self.seeds) / self.seconds
 
-    def summary(self) -> None:
-        """Print a table with 95 % confidence intervals over the seeds."""
+    def summary(self) -> Summary:
+        """A table with 95 % confidence intervals over the seeds; print it, or look at it."""
         from lowswitch import report
 
-        print(report.summary({str(self.algorithm): self}))
+        return report.summary({str(self.algorithm): self})
 
-    def plot(self, path: str | os.PathLike[str] | None = None) -> Figure:
-        """Draw regret and switching costs against episodes."""
+    def plot(self, path: str | os.PathLike[str] | None = None, **options: Any) -> Figure:
+        """Draw regret and switching costs against episodes, with the options of `ls.plot`."""
+        from lowswitch import plotting
+
+        return plotting.plot(self, path=path, **options)
+
+    def to_dataframe(self, library: Literal["pandas", "polars"] | None = None) -> Any:
+        """The curves as a data frame: a line for each seed and number of episodes."""
         from lowswitch import report
 
-        return report.plot({str(self.algorithm): self}, path=path)
+        return report.to_dataframe({str(self.algorithm): self}, library)
+
+    def to_csv(self, path: str | os.PathLike[str]) -> None:
+        """Write the curves as comma-separated values, as in `to_dataframe`."""
+        from lowswitch import report
+
+        report.to_csv({str(self.algorithm): self}, path)
+
+    def to_latex(self) -> str:
+        """The table of `summary` for a paper, with the rules of the package booktabs."""
+        from lowswitch import report
+
+        return report.summary({str(self.algorithm): self}).to_latex()
 
     def pac_policy(self, seed: int) -> PacPolicy:
         """The uniform mixture of all policies that the run of this seed deployed."""
@@ -119,10 +164,9 @@ class Runs:
             raise ValueError(
                 "a PAC policy needs the deployment history; run simulate with history=True"
             )
-        if seed not in self.seeds:
-            raise ValueError(
-                f"there is no run with seed {seed!r}; the seeds are {self.seeds.tolist()}"
-            )
+        if not (is_integer(seed) and int(seed) in self.seeds.tolist()):
+            seeds = shown(self.seeds.tolist())
+            raise ValueError(f"there is no run with seed {shown(seed)}; the seeds are {seeds}")
         history = self.history[int(np.flatnonzero(self.seeds == seed)[0])]
         return PacPolicy(initial=self.initial, history=history, episodes=self.episodes)
 
@@ -136,15 +180,45 @@ class Runs:
             "seeds": len(self.seeds),
             "algorithm": str(self.algorithm),
             "optimal_value": known(self.optimal_value),
+            "first_value": known(self.first_value),
+            "uniform_value": known(self.uniform_value),
+            "last_value": _spread(self.last_value),
             "regret": _spread(self.regret),
             "local_switches": _spread(self.local_switches),
             "deployments": _spread(self.deployments),
             "steps_per_second": self.steps_per_second,
         }
 
+    def require_whole(self) -> None:
+        """Raise a ValueError if the results are not those of so many seeds on such a problem."""
+        seeds, (H, S) = len(self.seeds), (self.horizon, self.states)
+        points = self.curves.episodes.shape
+        shapes = {
+            **dict.fromkeys(("seeds", *_PER_SEED), (seeds,)),
+            "initial": (H, S),
+            "policy": (seeds, *self.policy.shape[1:-2], H, S),
+        }
+        for name, shape in shapes.items():
+            if getattr(self, name).shape != shape:
+                raise ValueError(f"{name} has the shape {getattr(self, name).shape}, not {shape}")
+        for name, curve in self.curves._asdict().items():
+            if curve.shape != (points if name == "episodes" else (seeds, *points)):
+                raise ValueError(f"the curve of {name} has the shape {curve.shape}")
+        for name in ("initial", "policy"):
+            actions = getattr(self, name)
+            if not has_integers(actions) or not ((actions >= 0) & (actions < self.actions)).all():
+                raise ValueError(f"{name} has actions outside 0 to {self.actions - 1}")
+        if self.history is not None and len(self.history) != seeds:
+            raise ValueError(f"it has {len(self.history)} histories for {seeds} seeds")
+        if not (seeds and self.seconds > 0 and self.episodes >= 0):
+            raise ValueError("it has no seeds, or took no time")
+
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the results with their configuration; `lowswitch.load` reads them back."""
         storage.save(path, "runs", self)
+
+
+_PER_SEED = ("regret", "local_switches", "deployments", "triggers", "drowned_share")
 
 
 def load(path: str | os.PathLike[str]) -> Runs:
@@ -188,12 +262,37 @@ def simulate(
     GPU, a thousand runs and more side by side, with the same results.
     """
     require_word("device", device, get_args(Device))
+    regret, history = require_truth("regret", regret), require_truth("history", history)
     workers = require_count("threads", cores() if threads is None else threads)
     job = Job.of(mdp, algorithm, episodes, checked_seeds(seeds), regret=regret, history=history)
+    if device == "cpu":
+        _require_room(job.knowledge, len(job.seeds), min(workers, len(job.seeds)))
     with Progress(job.steps, unit="steps", show=progress, label=str(algorithm)) as bar:
         (results,) = play_jobs([job], device, workers, bar)
     warn_if_drowned(float(results.drowned_share.mean()), algorithm)
+    warn_if_nothing_learned(results)
     return results
+
+
+def warn_if_nothing_learned(results: Runs) -> None:
+    """Say in one line that the last policy of most runs is not better than the first one."""
+    first, last = results.first_value, float(np.median(results.last_value))
+    if last <= first < results.optimal_value - _SAME_VALUE * abs(results.optimal_value):
+        warnings.warn(
+            f"nothing was learned: the last policy of most runs earns {last:.4g} an episode, the"
+            f" first one {first:.4g}, an optimal one {results.optimal_value:.4g}; give it more"
+            f" episodes, or another c or algorithm ({results.algorithm})",
+            NothingLearnedWarning,
+            stacklevel=3,
+        )
+
+
+def _require_room(knowledge: Knowledge, seeds: int, workers: int) -> None:
+    """Say before it is allocated that tables and results do not fit."""
+    H, S, _ = knowledge.allowed.shape
+    each = 8 * (H * S * knowledge.members + 3 * _POINTS)
+    need = seeds * each + workers * knowledge.nbytes
+    require_memory(need, f"{seeds:,} seeds on {workers} threads", "use fewer, or a smaller problem")
 
 
 class Job(NamedTuple):
@@ -237,6 +336,7 @@ class Job(NamedTuple):
         mdp, episodes = self.mdp, self.episodes
         regret = mdp.scale.to_regret(costs.regret)
         switches, deployments = costs.local_switches, costs.deployments
+        initial = mdp.actions_allowed.argmax(axis=-1)
         return Runs(
             algorithm=self.algorithm,
             horizon=mdp.horizon,
@@ -251,11 +351,24 @@ class Job(NamedTuple):
             triggers=costs.triggers,
             drowned_share=costs.drowned / (episodes * mdp.horizon),
             curves=Curves(checkpoints(episodes), regret, switches, deployments),
-            initial=mdp.actions_allowed.argmax(axis=-1),
+            initial=initial,
             policy=costs.policy,
             history=costs.histories,
             seconds=seconds,
+            **(self._values(initial, costs.policy) if self.regret else {}),
         )
+
+    def _values(self, initial: np.ndarray, policies: np.ndarray) -> dict[str, Any]:
+        """What the first and the last policies earn, and uniform play."""
+
+        def earned(policy: np.ndarray) -> float:
+            return start_value(self.mdp, self.mdp.policy_values(policy)[0], self.episodes)
+
+        return {
+            "first_value": earned(initial),
+            "uniform_value": start_value(self.mdp, self.mdp.uniform_values[0], self.episodes),
+            "last_value": np.array([earned(policy) for policy in policies]),
+        }
 
 
 def play_jobs(
@@ -327,11 +440,16 @@ def _play_on_gpu(jobs: list[Job], bar: Progress, checkpoint: Path | None) -> lis
 
 def optimal_value_of(mdp: TabularMDP, episodes: int) -> float:
     """V*_1 under the start law, or its mean over the start states that were played."""
+    return start_value(mdp, mdp.optimal_values[0], episodes)
+
+
+def start_value(mdp: TabularMDP, values: np.ndarray, episodes: int) -> float:
+    """The mean of values [S] under the start law, or over the start states that were played."""
     starts = mdp.start_sequence[:episodes]
-    return float(mdp.optimal_values[0, starts].mean()) if len(starts) else mdp.optimal_value()
+    return float(values[starts].mean()) if len(starts) else mdp.at_start(values)
 
 
-def checkpoints(episodes: int, size: int = 200) -> np.ndarray:
+def checkpoints(episodes: int, size: int = _POINTS) -> np.ndarray:
     """About `size` log-spaced numbers of episodes, from 1 to all."""
     return np.unique(np.geomspace(1, episodes, size).round().astype(np.int64))
 

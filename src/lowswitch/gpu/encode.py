@@ -9,7 +9,7 @@ import numpy as np
 from lowswitch.algorithms.algorithm import Algorithm
 from lowswitch.gpu.driver import ON_CPU
 from lowswitch.history import evaluation_of
-from lowswitch.kernels.arrays import Model, RowSpec
+from lowswitch.kernels.arrays import NEVER, Model, RowSpec, Timing
 from lowswitch.kernels.streams import stream_key
 from lowswitch.learners import Knowledge
 from lowswitch.problems.mdp import TabularMDP
@@ -99,9 +99,15 @@ def kind_of(mdp: TabularMDP, algorithm: Algorithm, knowledge: Knowledge) -> Kind
         SEQUENCED=len(model.starts) > 0,
         DENSE=len(model.outflow) > 0,
         BERNSTEIN=bool(spec.bonus),
-        WATCHED=spec.timing.watched,
+        WATCHED=_is_watched(spec.timing),
         GROWING=spec.timing.factor > 0,
     )
+
+
+def _is_watched(timing: Timing) -> bool:
+    """Whether there is more to do after an episode than what triggers did: a grid, or a budget."""
+    limited = min(timing.deployments, timing.switches) < NEVER
+    return bool(limited or timing.factor > 0 or len(timing.grid) > 1)
 
 
 # ---- settings ------------------------------------------------------------------------------------
