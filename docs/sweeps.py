@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from pages import table
+from pages import span, table
 
 import lowswitch as ls
 
@@ -33,6 +33,7 @@ PAIRS = {
     "UCB2-H": (ls.ucb2_hoeffding, ls.ucb_hoeffding),
     "UCB2-B": (ls.ucb2_bernstein, ls.ucb_bernstein),
 }
+SHOWN = 15  # percent, in the figure
 MORE = 0.05  # how much more regret still counts as the same
 
 
@@ -154,7 +155,9 @@ def random_figure(found: dict[str, Any]) -> Any:
         error = 196 * np.array(found[name]["error"]) / np.array(found[name]["every_visit"])
         axis.errorbar(ratios["fewer"], more, yerr=error, fmt=".", markersize=2, linewidth=0.3)
         axis.axhline(0, color="black", linewidth=0.6)
-        axis.set(xscale="log", title=name, xlabel="times fewer local switches than at every visit")
+        outside = int((np.abs(more) > SHOWN).sum())
+        axis.set(xscale="log", ylim=(-SHOWN, SHOWN), title=f"{name} ({outside} points outside)")
+        axis.set_xlabel("times fewer local switches than at every visit")
     figure.axes[0].set_ylabel("more regret, %, with 95 % intervals")
     return figure
 
@@ -183,9 +186,24 @@ def values() -> dict[str, str]:
     return {
         "sweeps/phase": phase_table(rows),
         "sweeps/random": random_table(found),
+        "sweeps/by-c": span(map(by_scale, rows), ".0f"),
+        "sweeps/by-eta": span(map(by_eta, rows), ".2f"),
         "sweeps/steps": f"{steps / 1e12:.1f}·10¹²",
         "sweeps/seconds": f"{seconds:.0f}",
     }
+
+
+def by_scale(row: dict[str, Any]) -> float:
+    """The largest regret over the least at the theory's eta."""
+    regret = np.array(row["regret"])[:, 3]
+    return float(regret.max() / regret.min())
+
+
+def by_eta(row: dict[str, Any]) -> float:
+    """The largest regret over the least at the c that is best with the theory's eta."""
+    regret = np.array(row["regret"])
+    best = regret[regret[:, 3].argmin()]
+    return float(best.max() / best.min())
 
 
 def phase_table(rows: list[dict[str, Any]]) -> str:

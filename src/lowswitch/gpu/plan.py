@@ -36,8 +36,8 @@ _TEAM_RUNS, _TEAM_WARPS = 96, 12  # up to so many runs of a block, several lanes
 _FEW_RUNS = 48  # with so few, more warps would idle
 _MOST_TEAM = 8
 _GLOBAL_RUNS, _GLOBAL_TEAM = 64, 4  # of a block whose rows lie in global memory
-# up to so many actions, all cells of a row are fetched at once; those of up to 4, and of more
-_NEAR, _BATCH, _WIDE_BATCH = 16, 4, 2
+_NEAR = 16  # up to so many actions, all cells of a row are fetched at once,
+_BATCH, _SMALL_BATCH = 4, 2  # and those of so many rows; by teams and of many actions, of fewer
 
 
 class Plan(NamedTuple):
@@ -195,17 +195,18 @@ def _rows(constants: dict[str, int], facts: Facts, runs: np.ndarray) -> dict[str
     best["RUNS"] = min(most, -(-even // 4) * 4)
     blocks = int((-(-runs // best["RUNS"])).sum())
     resident = min(most, best["RUNS"] * -(-blocks // multiprocessors))
-    return best | _warps(constants, best, resident) | _block(constants, best)
+    warps = _warps(constants, best, resident)
+    return best | warps | _block(constants, best, warps["TEAM"])
 
 
-def _block(constants: dict[str, int], rows: dict[str, int]) -> dict[str, int]:
+def _block(constants: dict[str, int], rows: dict[str, int], team: int) -> dict[str, int]:
     """How many pairs of numbers each row has in global memory, and how many of its cells are
     fetched at once at a switch, for how many rows.
     """
     A, bernstein = constants["A"], constants["BERNSTEIN"]
     row = 0 if rows["ROWS_SHARED"] else 4 if bernstein else 2
     near = 4 if A <= 4 else _NEAR if A <= _NEAR else 1
-    batch = _BATCH if A <= 4 else _WIDE_BATCH
+    batch = _BATCH if A <= 4 and team == 1 else _SMALL_BATCH
     return {
         "BLOCK": row + A * (3 if bernstein else 1),
         "ROW": row,
