@@ -110,6 +110,25 @@ def equality(seeds: int) -> list[dict[str, Any]]:
     return rows
 
 
+def equal_sweep(episodes: int) -> dict[str, Any]:
+    """384 settings x 64 seeds on the CPU and on the GPU."""
+    settings = [
+        ls.ucb2_hoeffding(c=float(c), eta=float(eta))
+        for c in np.geomspace(0.001, 1, 24)
+        for eta in np.geomspace(0.002, 0.9, 16)
+    ]
+    mdp = PROBLEMS["RiverSwim (6, 2, 10)"]
+    options: dict[str, Any] = {"episodes": episodes, "seeds": 64, "progress": False}
+    pairs = zip(
+        ls.sweep(mdp, settings, **options),
+        ls.sweep(mdp, settings, device="gpu", **options),
+        strict=True,
+    )
+    different = sum(bool(differences(one, other)) for one, other in pairs)
+    print(f"sweep of {len(settings)} settings x 64 seeds: {different} differ", flush=True)
+    return {"settings": len(settings), "seeds": 64, "episodes": episodes, "different": different}
+
+
 # ---- speed ---------------------------------------------------------------------------------------
 
 
@@ -122,16 +141,15 @@ def full_gpu(gpu: driver.Facts, mdp: ls.TabularMDP, algorithm: ls.Algorithm, K: 
     return many.runs * gpu.multiprocessors
 
 
-def speed(gpu: driver.Facts, K: int, regret_large: bool) -> list[dict[str, Any]]:
+def speed(gpu: driver.Facts, K: int) -> list[dict[str, Any]]:
     rows = []
     for problem, mdp in PROBLEMS.items():
         for name in ("ucb2-h", "ucb2-b", "ucb-h"):
             for regret in (False, True):
                 large = mdp.states > 50
-                if regret and (name != "ucb2-h" or (large and not regret_large)):
+                if regret and name != "ucb2-h":
                     continue
-                episodes = K // 20 if large else K
-                episodes = K // 1000 if large and regret else episodes
+                episodes = K // 1000 if large and regret else K
                 rows.append(measure(gpu, problem, mdp, name, episodes, regret))
     return rows
 
@@ -146,7 +164,7 @@ def measure(
     begin = time.perf_counter()
     runs = ls.simulate(mdp, algorithm, episodes=K, seeds=seeds, device="gpu", **options)
     whole = time.perf_counter() - begin
-    on_cpu = ls.simulate(mdp, algorithm, episodes=max(1, K // 50), seeds=cores(), **options)
+    on_cpu = ls.simulate(mdp, algorithm, episodes=K, seeds=cores(), **options)
     target = TARGETS[problem].get((name, regret))
     row = {
         "problem": problem,
@@ -194,7 +212,6 @@ def main() -> int:
     )
     parser.add_argument("--quick", action="store_true", help="fewer seeds and episodes")
     parser.add_argument("--json", type=Path, metavar="FILE")
-    parser.add_argument("--skip-equality", action="store_true")
     options = parser.parse_args()
     try:
         with driver.Gpu() as gpu:
@@ -204,19 +221,27 @@ def main() -> int:
         return 2
     print(facts, flush=True)
     firsts = first_results()
-    equal = [] if options.skip_equality else equality(256 if options.quick else 2048)
-    speeds = speed(facts, 10**5 if options.quick else 10**6, regret_large=True)
+    equal = equality(256 if options.quick else 2048)
+    swept = equal_sweep(200 if options.quick else 2000)
+    speeds = speed(facts, 10**5 if options.quick else 10**6)
     run = (
         f"{date.today():%-d %B %Y}, one {facts.name} ({facts.multiprocessors} multiprocessors), "
         f"CPU {cores()} threads, lowswitch {ls.__version__} with Python "
         f"{platform.python_version()}"
     )
-    result = {"run": run, "first_result": firsts, "equality": equal, "speed": speeds}
+    result = {
+        "run": run,
+        "first_result": firsts,
+        "equality": equal,
+        "sweep": swept,
+        "speed": speeds,
+    }
     if options.json:
         options.json.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
     missed = [row for row in speeds if row["target"] and row["gpu"] < row["target"]]
     slow = [name for name, most in MOST_SECONDS.items() if firsts[name] > most]
-    return int(bool(missed or slow or any(row["different"] for row in equal)))
+    differ = swept["different"] or any(row["different"] for row in equal)
+    return int(bool(missed or slow or differ))
 
 
 if __name__ == "__main__":

@@ -19,6 +19,7 @@ import numpy as np
 
 from lowswitch import storage
 from lowswitch.algorithms.algorithm import Algorithm, require_algorithm
+from lowswitch.algorithms.asked import require_dates
 from lowswitch.checks import (
     has_integers,
     is_number,
@@ -129,6 +130,7 @@ def _checked_setting(
 ) -> Setting:
     given = source_of(source)
     require_word("rule", rule, get_args(RoundRule))
+    require_dates(require_algorithm(algorithm).schedule)
     if rule == "speculate" and not given.replayable:
         raise ValueError(
             'rule "speculate" needs a source that can be replayed: to keep only those episodes of a'
