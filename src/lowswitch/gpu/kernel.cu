@@ -85,8 +85,8 @@ struct Arguments {
     const int *problems, *settings, *grid, *later, *marks;
     const Spec *specs;
     const u64 *keys;
-    // what they know, [row][run]
-    Pair *blocks;  // BLOCK pairs each: the row where it is not in shared memory, cells, moments
+    // what they know and did, [row][run] but for `blocks`, where the runs of a block lie together
+    Pair *blocks;  // first all rows, where they are not in shared memory, then cells with moments
     u8 *actions, *evaluated;
     int *next, *logged;
     Clock *clocks;
@@ -220,14 +220,15 @@ struct Tables {
     }
     // The runs of a block lie together, and so stay within few pages of memory; rows come first.
     __device__ __forceinline__ u64 block() const {
-        return run / RUNS * (u64)(H * S * RUNS * BLOCK);
+        return run / RUNS * ((u64)H * S * RUNS * BLOCK);
     }
     __device__ __forceinline__ u64 place(int row) const { return (u64)row * RUNS + run % RUNS; }
     __device__ __forceinline__ Pair *row_at(int row) const {
         return g.blocks + block() + place(row) * ROW;
     }
     __device__ __forceinline__ Cell *cells_at(int row) const {
-        return (Cell *)(g.blocks + block() + H * S * RUNS * ROW + place(row) * (BLOCK - ROW));
+        const u64 rows = (u64)H * S * RUNS * ROW;
+        return (Cell *)(g.blocks + block() + rows + place(row) * (BLOCK - ROW));
     }
     __device__ __forceinline__ Pair *moments_at(int row) const {
         return (Pair *)(cells_at(row) + A);
