@@ -36,7 +36,7 @@ from lowswitch.sweep import Sweep, sweep
 if TYPE_CHECKING:
     import gymnasium
 
-    from lowswitch import bandits, concurrent
+    from lowswitch import bandits, concurrent, ledger
 else:
     _MOVED = {  # where scripts once found a module, and where it is now
         "mdp": "problems.mdp",
@@ -51,7 +51,7 @@ else:
 
     def __getattr__(name: str) -> Any:
         """Modules that are imported when they are first used, and what scripts once found here."""
-        if name in ("bandits", "concurrent", *_MOVED):
+        if name in ("bandits", "concurrent", "ledger", *_MOVED):
             return importlib.import_module(f"lowswitch.{name}")
         if name in parts.__all__:
             return getattr(parts, name)
@@ -81,6 +81,7 @@ __all__ = [
     "exact_regret",
     "from_gymnasium",
     "frontier",
+    "ledger",
     "load",
     "mbie",
     "mvp",

@@ -16,6 +16,7 @@ import numpy as np
 
 from lowswitch import storage
 from lowswitch.algorithms.algorithm import Algorithm, require_algorithm
+from lowswitch.algorithms.asked import require_dates
 from lowswitch.checks import (
     checked_seeds,
     has_integers,
@@ -320,6 +321,7 @@ class Job(NamedTuple):
         """The job, once everything is known to fit."""
         require_mdp(mdp)
         require_algorithm(algorithm)
+        require_dates(algorithm.schedule)
         episodes = require_count("episodes", episodes)
         require_starts(mdp, episodes)
         size = ProblemSize(mdp.horizon, mdp.states, mdp.actions, episodes)

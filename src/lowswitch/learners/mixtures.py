@@ -48,10 +48,49 @@ class MixtureKnowledge(RowKnowledge):
         other.tables = fresh_mixture_tables(self.spec, self.one.fresh(seed), seed)
         return other
 
+    def set_numbers(self, numbers: dict[str, Any]) -> None:
+        super().set_numbers(numbers)
+        self.one.spec = self.spec.each
+
     @property
     def stops_midway(self) -> bool:
         """Where all rows may change, a log for all episodes of a round would be too large."""
         return bool(self.spec.whole)
+
+    # ---- the gate --------------------------------------------------------------------------------
+
+    def _places(self, step: int, state: int) -> list[int]:
+        H, S = self.spec.H, self.spec.S
+        return [(m * (H + 1) + step) * S + state for m in range(self.members)]
+
+    def _deployed(self, step: int, state: int) -> list[int]:
+        """What is deployed, and not what the members would play."""
+        policies: np.ndarray = self._policies("policy")[:, step, state]
+        return [int(action) for action in policies]
+
+    def _policies(self, name: str) -> np.ndarray:  # [L, H, S]
+        spec = self.spec
+        table: np.ndarray = getattr(self.tables, name).reshape(spec.members, spec.H, spec.S)
+        return table
+
+    def install(self, step: int, state: int, actions: tuple[int, ...]) -> None:
+        super().install(step, state, actions)
+        self._policies("policy")[:, step, state] = actions
+        self._policies("wanted")[:, step, state] = actions
+
+    @property
+    def _by_row(self) -> bool:
+        return not self.spec.whole
+
+    @property
+    def spec_of_one(self) -> Any:
+        return self.spec.each
+
+    @property
+    def whole_spec(self) -> Any:
+        return self.spec._replace(whole=True)
+
+    # ---- what is known ---------------------------------------------------------------------------
 
     def policy(self) -> TablePolicy:
         return deployed_mixture(self)
@@ -73,12 +112,13 @@ class MixtureKnowledge(RowKnowledge):
         other.tables = MixtureTables(**arrays)
         return other
 
-    def require_whole(self, told: int) -> None:
+    def require_whole(self, told: int | None) -> None:
         (H, S, A), L, tables = self.allowed.shape, self.members, self.tables
         frozen = whole.is_frozen(self.spec, tables.clock)
         whole.require_clock(self.spec, tables.clock, told, L)
         for name in ("policy", "wanted"):
-            whole.require_actions(name, getattr(tables, name).reshape(L, H, S), self.allowed)
+            policies = getattr(tables, name).reshape(L, H, S)
+            whole.require_actions(name, policies, self.allowed, told)
         rows = tables.rows.reshape(L, H + 1, S)
         cells = tables.cells.reshape(L, H + 1, S, A)[:, :-1]
         each = self.spec.each._replace(timing=self.spec.timing)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Sequence
 from typing import Any, Self
 
 import numpy as np
 
 from lowswitch.algorithms.algorithm import Algorithm
+from lowswitch.algorithms.asked import between_dates
 from lowswitch.algorithms.own import Counts, FromCounts
 from lowswitch.algorithms.parts import (
     BernsteinFreedman,
@@ -20,6 +22,7 @@ from lowswitch.algorithms.parts import (
     Posterior,
     Unknown,
 )
+from lowswitch.algorithms.schedules import Growth
 from lowswitch.checks import has_integers, require_memory
 from lowswitch.kernels.arrays import (
     CLOCK,
@@ -85,8 +88,14 @@ class PlannerKnowledge(Knowledge):
         if not isinstance(self.estimator, FromCounts):
             raise TypeError(f"{self.estimator!r} plans in compiled code")
         policies = self.estimator.plan(self._counts(episodes))
-        wanted = checked_policies(policies, self.members, self.allowed)
+        wanted = checked_policies(policies, self.members, self._planned_from)
         self.tables.wanted[:] = wanted.reshape(-1)
+
+    @property
+    def _planned_from(self) -> np.ndarray:  # [H, S, A]
+        """The mask less what rows that are held may not change to."""
+        mask: np.ndarray = self.spec.allowed.reshape(self.allowed.shape)
+        return mask
 
     def _counts(self, episodes: int) -> Counts:
         """What was seen, for a planner of the user's own."""
@@ -103,7 +112,7 @@ class PlannerKnowledge(Knowledge):
             rewards=records["total"].copy(),
             squares=records["squares"].copy(),
             successors=successors.reshape(H, S, A, S),
-            allowed=_read_only(self.allowed),
+            allowed=_read_only(self._planned_from),
             deployed=self.policy().actions,
             episodes=episodes,
             last=bool(is_last(self.spec, self.tables)),
@@ -138,20 +147,22 @@ class PlannerKnowledge(Knowledge):
         other.tables = PlanTables(**arrays)
         return other
 
-    def require_whole(self, told: int) -> None:
+    def require_whole(self, told: int | None) -> None:
         (H, S, A), L, tables = self.allowed.shape, self.members, self.tables
         whole.require_clock(self.spec, tables.clock, told, L)
         for name in ("policy", "wanted"):
-            whole.require_actions(name, getattr(tables, name).reshape(L, H, S), self.allowed)
+            policies = getattr(tables, name).reshape(L, H, S)
+            whole.require_actions(name, policies, self.allowed, told)
         visits = tables.visits.reshape(H, S, A)
         whole.require_visits(visits, self.allowed, told)
         if not isinstance(self.estimator, FromCounts):
             q, values = tables.q.reshape(L, H, S, A), tables.values.reshape(L, H + 1, S)
-            whole.require_estimates(q, values, self.spec.caps, self.allowed)
+            whole.require_estimates(q, values, self.spec.caps, self.allowed, told)
         counted = visits.reshape(-1) if self.spec.stride else visits.sum(axis=0).reshape(-1)
         whole.require(tables.cells["visits"] == counted, "visits of cells are not those counted")
-        frozen = whole.is_frozen(self.spec, tables.clock)
-        whole.require_due(self.spec, tables.cells, frozen)
+        if told is not None:
+            frozen = whole.is_frozen(self.spec, tables.clock)
+            whole.require_due(self.spec, tables.cells, frozen)
         self._require_records(np.minimum(counted, self.spec.most_visits))
         whole.require(np.sort(tables.order) == np.arange(S), "its order of states is none")
         scratch = (tables.scratch == 0).all() and (tables.tally == 0).all()
@@ -163,6 +174,70 @@ class PlannerKnowledge(Knowledge):
         limits = np.tile(most, 2)[: len(records)]
         used = int(tables.clock[0]["pool"])
         whole.require_blocks(records, tables.pool, used, self.spec.S, limits)
+
+    # ---- the gate --------------------------------------------------------------------------------
+
+    def install(self, step: int, state: int, actions: tuple[int, ...]) -> None:
+        for table in (self.tables.policy, self.tables.wanted):
+            table.reshape(self.members, self.spec.H, self.spec.S)[:, step, state] = actions
+
+    def forbid(self, step: int, state: int, action: int) -> None:
+        self.allowed[step, state, action] = False
+        self._allow(step, state, self.spec.allowed.reshape(self.allowed.shape)[step, state])
+
+    def hold(self, step: int, state: int) -> None:
+        played = np.zeros(self.spec.A, dtype=bool)
+        played[self.policy().actions[:, step, state]] = True
+        self._allow(step, state, played)
+
+    def release(self, step: int, state: int) -> None:
+        self._allow(step, state, np.ones(self.spec.A, dtype=bool))
+
+    def _allow(self, step: int, state: int, allowed: np.ndarray) -> None:
+        """Plan from now on with this mask [A] of a row, as far as nothing in it is forbidden."""
+        spec, L = self.spec, self.members
+        mask = spec.allowed.reshape(self.allowed.shape)[step, state]
+        wanted = allowed & self.allowed[step, state]
+        estimates = self.tables.q.reshape(L, spec.H, spec.S, spec.A)[:, step, state]
+        if (mask == wanted).all() and (estimates[:, ~wanted] == -np.inf).all():
+            return
+        hope = np.nan if np.isnan(self.tables.values[0]) else spec.caps[step]
+        estimates[:, wanted & ~mask] = hope
+        estimates[:, ~wanted] = -np.inf
+        mask[:] = wanted
+        best = np.minimum(spec.caps[step], estimates.max(axis=-1))
+        self.tables.values.reshape(L, spec.H + 1, spec.S)[:, step, state] = best
+        self.tables.dirty[:] = True
+
+    def restore_mask(self, held: Iterable[tuple[int, int]]) -> None:
+        mask = self.spec.allowed.reshape(self.allowed.shape)
+        mask[...] = self.allowed
+        for step, state in held:
+            mask[step, state] = False
+            mask[step, state, self.policy().actions[:, step, state]] = True
+
+    def next_trigger(self, step: int, state: int) -> int | None:
+        if self.spec.timing.asked:
+            return None
+        own = self.policy().actions[:, step, state]
+        cells = self.tables.cells[step * self.spec.stride + state * self.spec.A + own]
+        due = cells["due"] != NEVER
+        return int((cells["due"] - cells["visits"])[due].min()) if due.any() else None
+
+    def recheck(self, rows: Sequence[tuple[int, int]], told: int) -> np.ndarray:
+        return self.wanted_rows(told)
+
+    def copied_spec(self) -> Any:
+        return self.spec._replace(allowed=self.spec.allowed.copy())
+
+    @property
+    def learns_forbidden(self) -> bool:
+        return True
+
+    def row_visits(self, step: int, state: int) -> int:
+        return int(self.tables.visits.reshape(self.allowed.shape)[step, state].sum())
+
+    # ---- what is known ---------------------------------------------------------------------------
 
     def policy(self) -> TablePolicy:
         return deployed_mixture(self)
@@ -201,7 +276,9 @@ def plan_spec(algorithm: Algorithm, size: ProblemSize, allowed: np.ndarray) -> P
     kind, log, law_log = _kind_and_logs(algorithm, size, limit)
     intervals = bonus if isinstance(bonus, ConfidenceIntervals) else None
     planning = estimator if isinstance(estimator, Planning) else Planning(clip="remaining")
-    every_until, later = triggers_of(algorithm.schedule, horizon=H, limit=limit)
+    taking_over = Growth(2) if planning.data != "current" else algorithm.schedule
+    stages = between_dates(algorithm.schedule, taking_over)
+    every_until, later = triggers_of(stages, horizon=H, limit=limit)
     return PlanSpec(
         H=H,
         S=S,

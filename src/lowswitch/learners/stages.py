@@ -7,7 +7,9 @@ from typing import Any, Self
 import numpy as np
 
 from lowswitch.algorithms.algorithm import Algorithm
+from lowswitch.algorithms.asked import between_dates
 from lowswitch.algorithms.parts import Advantage, AdvantageBonus, Hoeffding, StageQLearning
+from lowswitch.algorithms.schedules import Stages
 from lowswitch.kernels.arrays import CLOCK, STAGE_CELL, STAGE_ROW, StageSpec, StageTables
 from lowswitch.learners import whole
 from lowswitch.learners.knowledge import ProblemSize, fresh_clock
@@ -51,7 +53,8 @@ def stage_spec(algorithm: Algorithm, size: ProblemSize) -> StageSpec:
     ):
         raise ValueError(f"{algorithm} is no stage-based learner")
     H, S, A, K = size
-    every_until, later = triggers_of(algorithm.schedule, horizon=H, limit=K)
+    stages = between_dates(algorithm.schedule, Stages())
+    every_until, later = triggers_of(stages, horizon=H, limit=K)
     return StageSpec(
         H=H,
         S=S,
