@@ -75,6 +75,39 @@ PROBLEMS = {
 }
 
 
+# ---- problems and learners of every other kind, for equality only --------------------------------
+
+WATCHED = {
+    "doubling": ls.q_hoeffding(c=0.05),
+    "whole policy": ls.q_bernstein(c=0.05, schedule="whole/1.5"),
+    "grid": ls.q_hoeffding(c=0.05, schedule="grid/geometric/12"),
+    "deployments": ls.q_hoeffding(c=0.05, schedule="every", deployments=9),
+    "switches": ls.q_bernstein(c=0.05, schedule="whole/1.2", switches=40),
+}
+
+
+def kinds() -> dict[str, ls.TabularMDP]:
+    """Tables by step, drawn starts, sparse tables, Bernoulli rewards, masks, start sequences."""
+    generator = np.random.default_rng(1)
+    by_step = generator.dirichlet(np.ones(7), (6, 7, 3)), generator.random((6, 7, 3))
+    chain = np.zeros((40, 2, 40))
+    for x in range(40):
+        chain[x, 0, max(x - 1, 0)] = 1
+        chain[x, 1, x] += 0.3
+        chain[x, 1, min(x + 1, 39)] += 0.7
+    rewards = np.zeros((40, 2))
+    rewards[39, 1], rewards[0, 0] = 0.9, 0.1
+    allowed = generator.random((4, 9, 5)) < 0.6
+    allowed[..., 1] = True
+    dense = generator.dirichlet(np.ones(9), (9, 5)), generator.random((9, 5))
+    starts = generator.integers(0, 9, 2000)
+    return {
+        "by step, drawn starts": ls.TabularMDP(*by_step, horizon=6, start=np.full(7, 1 / 7)),
+        "sparse, Bernoulli": ls.TabularMDP(chain, rewards, horizon=50, reward_law="bernoulli"),
+        "mask, sequence": ls.TabularMDP(*dense, horizon=4, start=starts, actions_allowed=allowed),
+    }
+
+
 # ---- equality ------------------------------------------------------------------------------------
 
 
@@ -88,8 +121,9 @@ def differences(one: ls.Runs, other: ls.Runs) -> list[str]:
 
 def equality(seeds: int) -> list[dict[str, Any]]:
     rows = []
-    for problem, mdp in PROBLEMS.items():
-        for name, algorithm in LEARNERS.items():
+    others = kinds()
+    for problem, mdp in (PROBLEMS | others).items():
+        for name, algorithm in (LEARNERS | (WATCHED if problem in others else {})).items():
             large = mdp.states > 50
             episodes = 60 if large else 2000
             options = {"episodes": episodes, "seeds": seeds, "progress": False}

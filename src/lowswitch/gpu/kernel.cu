@@ -85,8 +85,8 @@ struct Arguments {
     const int *problems, *settings, *grid, *later, *marks;
     const Spec *specs;
     const u64 *keys;
-    // what they know, [row][run]
-    Pair *blocks;  // BLOCK pairs each: the row where it is not in shared memory, cells, moments
+    // what they know and did, [row][run] but for `blocks`, where the runs of a block lie together
+    Pair *blocks;  // first all rows, where they are not in shared memory, then cells with moments
     u8 *actions, *evaluated;
     int *next, *logged;
     Clock *clocks;
@@ -219,13 +219,16 @@ struct Tables {
         return reals[(which * H * S + row) * RUNS + thread];
     }
     // The runs of a block lie together, and so stay within few pages of memory; rows come first.
-    __device__ __forceinline__ u64 block() const { return run / RUNS * (u64)(H * S * RUNS * BLOCK); }
+    __device__ __forceinline__ u64 block() const {
+        return run / RUNS * ((u64)H * S * RUNS * BLOCK);
+    }
     __device__ __forceinline__ u64 place(int row) const { return (u64)row * RUNS + run % RUNS; }
     __device__ __forceinline__ Pair *row_at(int row) const {
         return g.blocks + block() + place(row) * ROW;
     }
     __device__ __forceinline__ Cell *cells_at(int row) const {
-        return (Cell *)(g.blocks + block() + H * S * RUNS * ROW + place(row) * (BLOCK - ROW));
+        const u64 rows = (u64)H * S * RUNS * ROW;
+        return (Cell *)(g.blocks + block() + rows + place(row) * (BLOCK - ROW));
     }
     __device__ __forceinline__ Pair *moments_at(int row) const {
         return (Pair *)(cells_at(row) + A);
@@ -426,8 +429,8 @@ __device__ __forceinline__ bool within(int first, int i) {
     return (CHUNK % TEAM == 0 || i < CHUNK) && (H % CHUNK == 0 || first + i < H);
 }
 
-// Where the policy leads in steps first .. first + CHUNK - 1 from state x on; return the state after
-// them. z is the place of the first step's noise, of which each lane of a team works out a part.
+// Where the policy leads in steps first .. first + CHUNK - 1 from state x on; return the state
+// after them. z is the place of the first step's noise, of which each lane works out a part.
 __device__ __forceinline__ int follow_policy(const Model &model, const Tables &tables, int first,
                                              int x, u64 z, int *rows, int *pairs) {
     u64 bits[MINE];
@@ -627,8 +630,9 @@ extern "C" __global__ void LAUNCH_BOUNDS(THREADS) play(const Arguments g) {
         tables.playing = TEAM > 1 ? __ballot_sync(0xffffffffu, going) : going;
         if (!tables.playing) break;
         if (!going) continue;
-        int x = START == FIXED ? g.start
-                               : START == DRAWN ? draw_start(start_columns, mix(episode)) : starts[k];
+        int x = g.start;
+        if (START == DRAWN) x = draw_start(start_columns, mix(episode));
+        if (START == SEQUENCE) x = starts[k];
         bool changed = false, triggered = false;
         u64 z = episode + GOLDEN;
         episode += (u64)(2 * H + 1) * GOLDEN;
@@ -640,8 +644,10 @@ extern "C" __global__ void LAUNCH_BOUNDS(THREADS) play(const Arguments g) {
             const u32 due =
                 learn_steps(spec, later, model, tables, h, z, rows, pairs, beaten, drowned);
             const i64 before = clock.switches;
-            if (WATCHED) triggered |= switch_watched(spec, tables, clock, log, k, rows, due, beaten);
-            else if (beaten) switch_rows(tables, clock, log, k, rows, beaten);
+            if (WATCHED)
+                triggered |= switch_watched(spec, tables, clock, log, k, rows, due, beaten);
+            else if (beaten)
+                switch_rows(tables, clock, log, k, rows, beaten);
             tables.meet();
             changed |= clock.switches > before;
             z += (u64)(2 * CHUNK) * GOLDEN;

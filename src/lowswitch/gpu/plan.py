@@ -148,6 +148,11 @@ def _values(kind: Kind, facts: Facts, regret: bool) -> dict[str, int]:
         "OUTFLOW_SHARED": int(in_registers and laws * wide * 8 <= outflow_room),
         "SETTLE_THREADS": _SETTLE_THREADS,
     }
+    if regret and kind.DENSE and laws * wide >= 2**32:
+        raise GpuError(
+            f"exact regret needs {laws * wide * 8:,} bytes for the laws of the next state, and a "
+            f"GPU counts up to {2**35:,}; use regret=False, or {ON_CPU}"
+        )
     while regret and _settle_shared(constants) > facts.shared_memory:
         constants["SETTLE_THREADS"] //= 2
         if constants["SETTLE_THREADS"] < group:
