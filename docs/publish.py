@@ -6,7 +6,8 @@
     python docs/publish.py --check       say which pages differ from the files, and change nothing
 
 The other result files are written by docs/frontier.py, docs/orders.py and docs/coarser.py, and by
-benchmarks/speed.py and benchmarks/concurrent.py with --json docs/numbers/NAME.json.
+benchmarks/speed.py and benchmarks/concurrent.py with --json docs/numbers/NAME.json, and by
+benchmarks/ledger.py and benchmarks/ledger_faults.py with --out docs/numbers/NAME.json.
 """
 
 import argparse

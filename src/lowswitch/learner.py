@@ -228,7 +228,13 @@ class Learner:
             states, np.where(known, actions, lowest), np.where(known, rewards, 0.0), self._allowed
         )
         self._require_room(len(states))
-        return self._learn_or_undo(states, np.where(known, actions, -1), rewards, True)
+        return self.learn_checked(states, np.where(known, actions, -1), rewards)
+
+    def learn_checked(
+        self, states: np.ndarray, actions: np.ndarray, rewards: np.ndarray
+    ) -> History | None:
+        """As `tell_steps`, for arrays [B, H] of int64, int64 and float64 that are known to fit."""
+        return self._learn_or_undo(states, actions, rewards, True)
 
     def _learn_or_undo(
         self, states: np.ndarray, actions: np.ndarray, rewards: np.ndarray, off_policy: bool
