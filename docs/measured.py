@@ -91,7 +91,9 @@ def of_ledger(ledger: dict[str, Any]) -> dict[str, str]:
         for kind, text in (("single", "one by one"), ("in 64", "in batches of 64")):
             found = ledger[name]
             told, bare = found[f"told {kind}"], found[f"bare {kind}"]
-            rows.append([words, text, f"{told:,.0f}", f"{bare:,.0f}", f"{told / bare:.2f}"])
+            rows.append(
+                [words, text, f"{told:,.0f}", f"{bare:,.0f}", f"{found[f'share {kind}']:.2f}"]
+            )
     large = ledger["large"]
     head = ["database", "reports", "a second", "bare rows a second", "share"]
     return {
@@ -142,4 +144,6 @@ def of_faults(faults: dict[str, Any]) -> dict[str, str]:
             "exactly one decision applied in each",
         ],
     ]
-    return {"ledger/faults": table(["what befell it", "how often", "what became of it"], rows, left=3)}
+    return {
+        "ledger/faults": table(["what befell it", "how often", "what became of it"], rows, left=3)
+    }
