@@ -94,7 +94,6 @@ class Timing(NamedTuple):
     deployments: int  # after so many deployments the policy stays
     switches: int  # after so many local switches the policy stays
     room: int  # row changes that one episode may make
-    watched: bool  # there is more to do at the end of an episode than what triggers did
     greedy_last: bool  # the last deployment is planned without a bonus
     asked: bool  # visits are no reason to change anything, only dates are
     gate: int  # OPEN, REVIEW or WAITING

@@ -28,7 +28,7 @@ from lowswitch.kernels.mixtures import learn_together, note_gap, note_step
 from lowswitch.kernels.noise import noise, uniform
 from lowswitch.kernels.planning import OWN, SAMPLED, plan
 from lowswitch.kernels.posterior import sample_plan
-from lowswitch.kernels.qlearning import digest_visit, is_beaten, take_best
+from lowswitch.kernels.qlearning import DUE, QUIET, digest_visit, is_beaten, take_best
 from lowswitch.kernels.schedule import freeze_if_spent, is_last, next_growth, refresh_is_due
 from lowswitch.kernels.stages import digest_stage
 
@@ -349,6 +349,31 @@ def pass_gate(spec, tables, changes, i, k, h, x):
     if spec.timing.gate == OPEN:
         return switch_row(spec, tables, changes, i, k, h, x)
     return propose_row(spec, tables, changes, i, k, h, x)
+
+
+@inline
+def take_step(spec, tables, changes, i, k, h, x, a, action, reward, y):
+    """Learn one transition of episode k, and switch its row if that is due, as change i of the log.
+
+    Return whether it was a trigger, and how many rows changed.
+    """
+    outcome = learn_step(spec, tables, h, x, a, action, reward, y)
+    if outcome != DUE:
+        return outcome != QUIET, 0
+    switched = switch_row(spec, tables, changes, i, k, h, x)
+    freeze_if_spent(spec, tables)
+    return True, switched
+
+
+@inline
+def take_told_step(spec, tables, changes, i, k, h, x, a, action, reward, y):
+    """As `take_step`, for what is told: a row that is due meets the gate first."""
+    outcome = learn_step(spec, tables, h, x, a, action, reward, y)
+    if outcome != DUE:
+        return outcome != QUIET, 0
+    passed = pass_gate(spec, tables, changes, i, k, h, x)
+    freeze_if_spent(spec, tables)
+    return True, passed
 
 
 @inline

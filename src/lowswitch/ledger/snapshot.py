@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-import tempfile
+import json
 from collections import Counter
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -36,7 +35,7 @@ def snapshot_of(state: State) -> Snapshot:
             "decisions": sorted([*row, made] for row, made in state.decisions.items()),
         }
     )
-    learner, tally = _learner_bytes(state.learner), state.tally.to_bytes()
+    learner, tally = state.learner.to_bytes(), state.tally.to_bytes()
     return Snapshot(state.seq, _hash(facts, learner, tally), facts, learner, tally)
 
 
@@ -44,13 +43,11 @@ def state_of(snapshot: Snapshot, terms: Terms) -> State | None:
     """The state of a snapshot, or None if it is damaged."""
     if snapshot.hash != _hash(snapshot.facts, bytes(snapshot.learner), bytes(snapshot.tally)):
         return None
-    import json
-
     facts: dict[str, Any] = json.loads(snapshot.facts)
     shape = (terms.horizon, terms.states, terms.actions)
     return State(
         terms=terms,
-        learner=_learner_from(bytes(snapshot.learner), terms),
+        learner=Learner.from_bytes(bytes(snapshot.learner), numbers=terms.numbers),
         tally=Tally.from_bytes(shape, bytes(snapshot.tally)),
         versions=[np.array(version, dtype=np.int64) for version in facts["versions"]],
         seq=facts["seq"],
@@ -71,16 +68,3 @@ def _hash(facts: str, learner: bytes, tally: bytes) -> str:
     for part in (learner, tally):
         total.update(hashlib.sha256(part).digest())
     return total.hexdigest()
-
-
-def _learner_bytes(learner: Learner) -> bytes:
-    with tempfile.TemporaryDirectory() as folder:
-        learner.save(Path(folder) / "learner.npz")
-        return (Path(folder) / "learner.npz").read_bytes()
-
-
-def _learner_from(data: bytes, terms: Terms) -> Learner:
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "learner.npz"
-        path.write_bytes(data)
-        return Learner.load(path, numbers=terms.numbers)
