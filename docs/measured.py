@@ -1,4 +1,4 @@
-"""What the pages say of the benchmarks, from docs/numbers/speed.json, concurrent.json, gpu.json."""
+"""What the pages say of the benchmarks, from the files in docs/numbers."""
 
 import json
 from pathlib import Path
@@ -20,7 +20,8 @@ SMALL = 20  # states
 
 def values() -> dict[str, str]:
     speed, machines, gpu = (load(name) for name in ("speed", "concurrent", "gpu"))
-    return of_speed(speed) | of_machines(machines) | of_gpu(gpu)
+    ledgers = of_ledger(load("ledger")) | of_faults(load("ledger_faults"))
+    return of_speed(speed) | of_machines(machines) | of_gpu(gpu) | ledgers
 
 
 def load(name: str) -> dict[str, Any]:
@@ -121,3 +122,67 @@ def gpu_speed(rows: list[dict[str, Any]]) -> str:
         )
     header = [f"{name}: GPU (CPU)" for name in kinds]
     return table(["problem (S, A, H)", *header], lines, left=1)
+
+
+def of_ledger(ledger: dict[str, Any]) -> dict[str, str]:
+    rows = []
+    for name, words in (("sqlite", "SQLite"), ("postgresql", "PostgreSQL")):
+        for kind, text in (("single", "one by one"), ("in 64", "in batches of 64")):
+            found = ledger[name]
+            told, bare = found[f"told {kind}"], found[f"bare {kind}"]
+            rows.append(
+                [words, text, f"{told:,.0f}", f"{bare:,.0f}", f"{found[f'share {kind}']:.2f}"]
+            )
+    large = ledger["large"]
+    head = ["database", "reports", "a second", "bare rows a second", "share"]
+    return {
+        "ledger/run": ledger["run"],
+        "ledger/speed": table(head, rows, left=2),
+        "ledger/reports": f"{large['reports']:,}",
+        "ledger/open": f"{large['open seconds']:.2f}",
+        "ledger/verify": f"{large['verify over bare replay']:.1f}",
+    }
+
+
+def of_faults(faults: dict[str, Any]) -> dict[str, str]:
+    kills, stops = faults["kills"], faults["stops"]
+    rows = [
+        [
+            "a client killed with -9 while it writes, and sending again",
+            f"{kills['kills']} kills, {kills['reports']:,} reports",
+            "none lost, none double, the same head and tables as undisturbed",
+        ],
+        [
+            "PostgreSQL stopped at once",
+            f"{stops['stops']} stops, {stops['reports']:,} reports",
+            "the same",
+        ],
+        [
+            "write-ahead logs cut or flipped anywhere",
+            f"{faults['torn_logs']['torn']}",
+            "each opens at one of its commits, with the tables of then",
+        ],
+        [
+            "events changed, deleted, inserted or reordered",
+            f"{faults['tampered']['tampered']}",
+            "`verify` names the first bad one",
+        ],
+        [
+            "a disk that is full in the middle of a commit",
+            f"{faults['full_disk']['refused']}",
+            "nothing acknowledged, nothing changed, and it goes on afterwards",
+        ],
+        [
+            "reports in any order of arrival",
+            f"{faults['orders']['orders']:,} orders",
+            "the same learner, to the bit",
+        ],
+        [
+            "two reviewers on one version",
+            f"{faults['reviewers']['rounds']} rounds",
+            "exactly one decision applied in each",
+        ],
+    ]
+    return {
+        "ledger/faults": table(["what befell it", "how often", "what became of it"], rows, left=3)
+    }

@@ -13,6 +13,7 @@ _DOCS = (
     "index",
     "tutorial",
     "choosing",
+    "ledger",
     "concurrent",
     "cli",
     "gpu",

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import threading
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
@@ -23,25 +23,21 @@ from lowswitch.checks import (
     require_word,
 )
 from lowswitch.history import History
-from lowswitch.kernels.arrays import OPEN, WAITING
-from lowswitch.learners import Knowledge, ProblemSize, knowledge_of, whole
-from lowswitch.learners.gate import Gate, Proposal
+from lowswitch.learners import Knowledge, ProblemSize, knowledge_of
+from lowswitch.learners.gate import Gate
+from lowswitch.learners.gated import Gated
 from lowswitch.learners.numbers import spec_numbers
 from lowswitch.policy import TablePolicy
 
 _KIND = "learner"  # of its files
-_BEFORE = -(10**9)  # the number of an episode of history: no grid has it
 _MOST_VISITS = 0.5  # the share of visits from which a run says so
-
-
-Result = TypeVar("Result")
 
 
 class BonusWarning(UserWarning):
     """Most visits had a bonus above H, so the run explored blindly throughout."""
 
 
-class Learner:
+class Learner(Gated):
     """A learner for a problem of known size and unknown tables.
 
     It can be told `episodes` episodes. Their number enters the bonus (iota) and the schedule, so it
@@ -80,12 +76,8 @@ class Learner:
         self.told = 0
         self._allowed = checked_mask(actions_allowed, self.horizon, self.states, self.actions)
         require_word("gate", gate, ("open", "review"))
-        self.gate = gate
-        self._knowledge = self._size(numbers).fresh(self.seed)
-        self._knowledge.spec = self._knowledge.copied_spec()
-        self._gate = Gate()
-        # whether all it knows are whole episodes, and its schedule alone changed what is deployed
-        self._plain = gate == "open" and policy is None
+        self.gate, self._gate, self._partial = gate, Gate(), False
+        self._knowledge = self._size(self._allowed, numbers).fresh(self.seed)
         if gate == "review":
             self._gate.set_mode(self._knowledge)
         if policy is not None:
@@ -96,16 +88,17 @@ class Learner:
         self._deployed = self._knowledge.policy()
         self._telling = threading.Lock()
 
-    def _size(self, numbers: dict[str, Any] | None) -> Knowledge:
+    def _size(self, allowed: np.ndarray, numbers: dict[str, Any] | None) -> Knowledge:
         """The algorithm worked out for the size of the problem, without tables.
 
-        Its mask is a copy: behind a gate it may shrink.
+        It has a mask of its own, which may shrink, and planners have that of held rows beside it.
         """
         size = ProblemSize(self.horizon, self.states, self.actions, self.episodes)
-        plain = knowledge_of(self.algorithm, size, self._allowed.copy())
+        knowledge = knowledge_of(self.algorithm, size, allowed.copy())
         if numbers is not None:
-            plain.set_numbers(numbers)
-        return plain
+            knowledge.set_numbers(numbers)
+        knowledge.spec = knowledge.copied_spec()
+        return knowledge
 
     def __repr__(self) -> str:
         size = f"horizon={self.horizon}, states={self.states}, actions={self.actions}"
@@ -215,9 +208,11 @@ class Learner:
         """
         require_truth("off_policy", off_policy)
         states, actions, rewards = checked_batch(states, actions, rewards, self._allowed)
-        with self._alone("tell"):
-            self._require_room(len(states))
-            return self._learn_or_undo(states, actions, rewards, off_policy)
+        self._enter("tell")
+        try:
+            return self._tell(states, actions, rewards, off_policy)
+        finally:
+            self._telling.release()
 
     def tell_steps(self, states: Any, actions: Any, rewards: Any) -> History | None:
         """Learn episodes of which some steps are unknown, or are not to be learned from.
@@ -241,15 +236,24 @@ class Learner:
         states, actions, rewards = checked_batch(
             states, np.where(known, actions, lowest), np.where(known, rewards, 0.0), self._allowed
         )
-        with self._alone("tell_steps"):
-            self._require_room(len(states))
-            self._plain = self._plain and bool(known.all())
-            return self._learn_or_undo(states, np.where(known, actions, -1), rewards, True)
+        return self.learn_checked(states, np.where(known, actions, -1), rewards)
 
-    def _learn_or_undo(
+    def learn_checked(
+        self, states: np.ndarray, actions: np.ndarray, rewards: np.ndarray
+    ) -> History | None:
+        """As `tell_steps`, for arrays [B, H] of int64, int64 and float64 that are known to fit."""
+        with self._alone("tell"):
+            self._partial = self._partial or bool((actions < 0).any())
+            return self._tell(states, actions, rewards, True)
+
+    def _tell(
         self, states: np.ndarray, actions: np.ndarray, rewards: np.ndarray, off_policy: bool
     ) -> History | None:
-        """Learn checked episodes; a failure, or an interrupt, changes nothing."""
+        if self.told + len(states) > self.episodes:
+            raise ValueError(
+                f"this learner was made for {self.episodes} episodes and has been told {self.told};"
+                " make one with more episodes"
+            )
         told, deployed, knowledge = self.told, self._deployed, self._knowledge
         if self._gate.holds:  # the end of a hold reaches everywhere
             undo = Knowledge.undo(knowledge, states, actions)
@@ -261,7 +265,7 @@ class Learner:
                 switch = self._learn(states, actions, rewards, off_policy)
             else:
                 switch = self._learn_behind_gate(states, actions, rewards, off_policy)
-            new = deployed if switch is None else knowledge.policy()
+            new = deployed if switch is None else self._knowledge.policy()
             self.told, self._deployed = told + len(states), new
         except BaseException:  # an interrupt too
             undo()
@@ -330,13 +334,6 @@ class Learner:
             gate.after_episode(knowledge, changes[:used], self.told + done)
         return None
 
-    def _require_room(self, episodes: int) -> None:
-        if self.told + episodes > self.episodes:
-            raise ValueError(
-                f"this learner was made for {self.episodes} episodes and has been told {self.told};"
-                " make one with more episodes"
-            )
-
     def _refuse(
         self, episode: int, step: int, states: np.ndarray, actions: np.ndarray, hint: str
     ) -> None:
@@ -348,163 +345,6 @@ class Learner:
             "from other actions"
         )
 
-    # ---- the gate --------------------------------------------------------------------------------
-
-    def proposal(self) -> Proposal | None:
-        """What waits for a decision, or None."""
-        return self._gate.pending
-
-    def propose(self) -> Proposal | None:
-        """Propose every row that the learner would change now, and return that, or None.
-
-        This is what the schedule "asked" waits for; with any other one it comes on top. What was
-        pending is replaced, and the budget counts the two as one. Where the gate is open, what is
-        wanted is deployed at once.
-        """
-        self._plain = False
-        made = self._decide(lambda gate, knowledge: gate.propose(knowledge, self.told))
-        if made is not None and self.gate == "open":
-            self._decide(lambda gate, knowledge: gate.approve(knowledge, made.rows, self.told))
-        return made
-
-    def approve(
-        self,
-        proposal: Proposal | str | None = None,
-        *,
-        rows: Iterable[tuple[int, int]] | None = None,
-    ) -> History:
-        """Deploy the rows (step, state) of the pending proposal, by default all of them.
-
-        proposal: the one that was looked at, or its hash; if another one is pending by now, nothing
-        is deployed. Return the rows that changed.
-        """
-        self._require_review()
-        _, chosen = self._gate.chosen(proposal, rows)
-        return self._decide(lambda gate, knowledge: gate.approve(knowledge, chosen, self.told))
-
-    def reject(
-        self,
-        proposal: Proposal | str | None = None,
-        *,
-        rows: Iterable[tuple[int, int]] | None = None,
-        forever: bool = False,
-        visits: int | None = None,
-    ) -> None:
-        """Let rows (step, state) of the pending proposal stay as they are, by default all of them.
-
-        Not now: a row is held until its next trigger, or until it was visited so many times more.
-        forever: the actions that it would newly play are never deployed there, and nothing is hoped
-        for from them any more.
-        """
-        self._require_review()
-        require_truth("forever", forever)
-        _, chosen = self._gate.chosen(proposal, rows)
-        self._decide(
-            lambda gate, knowledge: gate.reject(
-                knowledge, chosen, self.told, forever=forever, visits=visits
-            )
-        )
-
-    def freeze(self) -> None:
-        """Let nothing be proposed or approved until `thaw`; what is told is still learned."""
-        self._require_review()
-        self._decide(lambda gate, knowledge: gate.freeze(knowledge))
-
-    def thaw(self) -> None:
-        """Go on after `freeze`: what became due meanwhile is proposed."""
-        self._require_review()
-        self._decide(lambda gate, knowledge: gate.thaw(knowledge, self.told))
-
-    @property
-    def paused(self) -> bool:
-        """Whether `freeze` was called, and `thaw` not yet."""
-        return self._gate.paused
-
-    @property
-    def held(self) -> list[tuple[int, int]]:
-        """The rows (step, state) that are held at what they play."""
-        return sorted(self._gate.holds)
-
-    def install(self, policies: Any, *, hold: bool = True) -> History | None:
-        """Deploy policies [H, S] or [members, H, S] by hand, as a rollback does.
-
-        Nothing that was learned changes. What was pending is withdrawn. hold: the rows that change
-        are held, because otherwise the learner might propose the same change back at once.
-        """
-        self._require_review()
-        tables = np.asarray(policies)
-        tables = np.repeat(tables[None], len(self.mixture), axis=0) if tables.ndim == 2 else tables
-        if tables.shape != self.mixture.shape:
-            raise ValueError(
-                f"policies must have the shape {self.mixture.shape}, not {tables.shape}"
-            )
-        checked = np.stack([checked_policy(one, self._knowledge.allowed) for one in tables])
-        return self._decide(
-            lambda gate, knowledge: gate.install(knowledge, checked, self.told, hold=hold)
-        )
-
-    def learn_history(self, states: Any, actions: Any, rewards: Any, *, most: int) -> np.ndarray:
-        """Learn episodes that an earlier protocol played, at most so many visits of each (h, x, a).
-
-        They must have been played by a policy that looked at the state alone. They do not count as
-        told. Nothing is proposed; `propose` then makes the first proposal. Return the actions
-        [B, H] with -1 at the steps beyond that number.
-        """
-        self._require_review()
-        most = require_count("most", most)
-        if self.told:
-            raise ValueError(
-                f"history comes before the first episode, and {self.told} have been told"
-            )
-        states, actions, rewards = checked_batch(states, actions, rewards, self._allowed)
-        kept = np.where(_first_visits(states, actions, self._knowledge.visits(), most), actions, -1)
-
-        def learn(gate: Gate, knowledge: Knowledge) -> None:
-            knowledge.set_gate(WAITING)
-            changes = np.zeros((knowledge.spec.timing.room, 3 + knowledge.members), dtype=np.int64)
-            done = 0
-            while done < len(states):
-                piece = states[done:], kept[done:], rewards[done:]
-                _, learned, _ = knowledge.learn(*piece, True, _BEFORE, changes)
-                done += learned
-
-        self._decide(learn)
-        return kept
-
-    def _require_review(self) -> None:
-        if self.gate != "review":
-            raise ValueError(
-                "this learner deploys what it wants at once, and so nothing is decided; make it"
-                ' with gate="review"'
-            )
-
-    def _decide(self, decide: Callable[[Gate, Knowledge], Result]) -> Result:
-        """Carry out a decision; one that fails changes nothing."""
-        with self._alone("decision"):
-            return self._decide_or_undo(decide)
-
-    def _decide_or_undo(self, decide: Callable[[Gate, Knowledge], Result]) -> Result:
-        knowledge, gate = self._knowledge, self._gate
-        none = np.zeros((0, self.horizon), dtype=np.int64)
-        allowed, undo, undo_gate = (
-            knowledge.allowed.copy(),
-            Knowledge.undo(knowledge, none, none),
-            gate.undo(knowledge),
-        )
-        try:
-            result = decide(gate, knowledge)
-            if self.gate == "review":
-                gate.set_mode(knowledge)
-            else:
-                knowledge.set_gate(OPEN)
-            self._deployed = knowledge.policy()
-        except BaseException:
-            undo()
-            undo_gate()
-            knowledge.allowed[...] = allowed
-            raise
-        return result
-
     # ---- keeping ---------------------------------------------------------------------------------
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -513,12 +353,10 @@ class Learner:
             storage.write(path, _KIND, *self._state())
 
     @classmethod
-    def load(
-        cls, path: str | os.PathLike[str], *, numbers: dict[str, Any] | None = None
-    ) -> Learner:
-        """A learner that goes on where the saved one stopped; `numbers` as in the constructor."""
+    def load(cls, path: str | os.PathLike[str]) -> Learner:
+        """A learner that goes on where the saved one stopped."""
         with storage.reading(path, _KIND) as (facts, arrays):
-            return cls._from_state(facts, arrays, numbers)
+            return cls._from_state(facts, arrays)
 
     def to_bytes(self) -> bytes:
         """What `save` writes, for a database or a message; `from_bytes` checks and reads it."""
@@ -527,7 +365,10 @@ class Learner:
 
     @classmethod
     def from_bytes(cls, data: bytes, *, numbers: dict[str, Any] | None = None) -> Learner:
-        """A learner that goes on where the one stopped that `to_bytes` wrote."""
+        """A learner that goes on where the one stopped that `to_bytes` wrote.
+
+        `numbers` as in the constructor.
+        """
         try:
             facts, arrays = archive.from_bytes(data, _KIND)
         except archive.RefusedError as error:
@@ -552,10 +393,10 @@ class Learner:
         }
         arrays = {"allowed": self._allowed} | self._knowledge.tables._asdict()
         if self.gate == "review":
-            arrays["allowed_now"] = self._knowledge.allowed
             facts["gate"] = self._gate.to_dict()
-        if not self._plain:
-            facts["plain"] = False
+            arrays["allowed_now"] = self._knowledge.allowed
+        if self._partial:
+            facts["partial"] = True
         return facts, arrays
 
     @classmethod
@@ -563,7 +404,7 @@ class Learner:
         cls,
         facts: dict[str, Any],
         arrays: dict[str, np.ndarray],
-        numbers: dict[str, Any] | None,
+        numbers: dict[str, Any] | None = None,
     ) -> Learner:
         """The learner of a state, or an error that says what is wrong with it."""
         learner = cls.__new__(cls)
@@ -577,41 +418,19 @@ class Learner:
         if allowed.shape != sizes:
             raise ValueError(f"its mask has the shape {allowed.shape}, not {sizes}")
         learner._allowed = checked_mask(allowed, *sizes)
-        learner.gate = "review" if "gate" in facts else "open"
-        learner._plain = learner.gate == "open" and facts.get("plain", True) is True
-        told = learner.told if learner._plain else None
-        learner._knowledge = learner._size(numbers).restored(learner.seed, arrays, told)
-        learner._knowledge.spec = learner._knowledge.copied_spec()
-        learner._gate = Gate()
+        learner.gate, learner._gate, learner._partial = "open", Gate(), bool(facts.get("partial"))
+        if "gate" in facts:
+            learner.gate, learner._gate = "review", Gate.from_dict(facts["gate"])
+            allowed = checked_mask(arrays["allowed_now"], *sizes)
+        usual = learner.gate == "open" and not learner._partial
+        size = learner._size(allowed, numbers)
+        learner._knowledge = size.restored(learner.seed, arrays, learner.told if usual else None)
         if learner.gate == "review":
-            learner._restore_gate(Gate.from_dict(facts["gate"]), arrays["allowed_now"])
+            learner._knowledge.restore_mask(learner._gate.holds)
+            learner._gate.set_mode(learner._knowledge)
         learner._deployed = learner._knowledge.policy()
         learner._telling = threading.Lock()
         return learner
-
-    def _restore_gate(self, gate: Gate, allowed: np.ndarray) -> None:
-        """Take over a saved gate, once the tables are in place."""
-        knowledge = self._knowledge
-        knowledge.allowed[...] = checked_mask(allowed, *knowledge.allowed.shape)
-        whole.require_actions("the policy", knowledge.policy().actions, knowledge.allowed)
-        knowledge.restore_mask(gate.holds)
-        self._gate = gate
-        gate.set_mode(knowledge)
-
-
-def _first_visits(
-    states: np.ndarray, actions: np.ndarray, visits: np.ndarray, most: int
-) -> np.ndarray:  # [B, H]
-    """Which steps are among the first `most` visits of their (h, x, a), counted from `visits`.
-
-    What decides is their place in the order, and not what came of them.
-    """
-    H, kept, seen = states.shape[1], np.zeros(states.shape, dtype=bool), visits.copy()
-    for b in range(len(states)):
-        cells = np.arange(H), states[b], actions[b]
-        kept[b] = seen[cells] < most
-        seen[cells] += 1
-    return kept
 
 
 def warn_if_drowned(share: float, algorithm: Algorithm) -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import functools
 import hashlib
 import json
 from collections import Counter
@@ -71,7 +72,7 @@ class Proposal:
     base: str  # the identity of the policy that was deployed
     rows: tuple[ProposedRow, ...]
 
-    @property
+    @functools.cached_property
     def hash(self) -> str:
         """What a decision is bound to: a digest of everything above."""
         text = json.dumps(dataclasses.asdict(self), sort_keys=True, separators=(",", ":"))
@@ -120,7 +121,7 @@ class Gate:
             if end is not None and knowledge.row_visits(*row) >= end:
                 self._release(knowledge, row)
                 self.waiting.add(row)
-            else:
+            elif not knowledge.learns_forbidden:
                 knowledge.hold(*row)  # what was told off-policy may have loosened it
         self.look_again(knowledge, told)
 

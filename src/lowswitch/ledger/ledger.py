@@ -153,14 +153,23 @@ class Ledger:
 
     def ask(self, site: str, request: str) -> Issued:
         """A ticket to play one episode; the same site and request always get the same one."""
+        return self.ask_many(site, [request])[0]
+
+    def ask_many(self, site: str, requests: Sequence[str]) -> list[Issued]:
+        """A ticket for each of these requests, in one transaction."""
         text("site", site)
-        text("request", request)
+        for request in requests:
+            text("request", request)
+        if len(set(requests)) < len(requests):
+            raise LedgerError("every request needs a name of its own")
         with self._writing() as writer:
-            known = self.store.request(site, request)
-            if known is None:
-                known = writer.ask(site, request)
+            found = [self.store.request(site, request) for request in requests]
+            tickets = [
+                known or writer.ask(site, request)
+                for known, request in zip(found, requests, strict=True)
+            ]
             state = writer.state
-        return views.issued(known, state)
+        return [views.issued(ticket, state) for ticket in tickets]
 
     def tell(
         self,
@@ -202,6 +211,7 @@ class Ledger:
         """
         answers: list[Told | LedgerError] = []
         with self._writing() as writer:
+            writer.fetch([report["ticket"] for report in reports])
             for report in reports:
                 try:
                     answers.append(writer.tell(**report))
@@ -230,7 +240,7 @@ class Ledger:
             known = writer.ticket(ticket)
             if known.status != OPEN:
                 raise LedgerError(f"ticket {ticket} is {known.status}, and not open; amend it")
-            policy = writer.state.policy_for(known.number, known.version)
+            policy = writer.policy_of(known)
             seen = self.terms.report(known.number, policy, states, actions, rewards, "truncated")
             payload = seen.to_payload() | {"ended": "missing", "reason": reason}
             writer.add(text("by", by), OPERATOR, "missing", payload)
@@ -258,7 +268,7 @@ class Ledger:
             known = writer.ticket(ticket)
             if known.status == OPEN:
                 raise LedgerError(f"ticket {ticket} is open; tell it")
-            policy = writer.state.policy_for(known.number, known.version)
+            policy = writer.policy_of(known)
             report = self.terms.report(known.number, policy, states, actions, rewards, ended)
             payload = report.to_payload() | {
                 "reason": reason,
@@ -401,9 +411,21 @@ class Ledger:
     @property
     def policy(self) -> np.ndarray:  # [members, H, S]
         """What is deployed, read-only."""
-        table = self._ready().versions[-1].view()
+        return self.policy_of(self.version)
+
+    def policy_of(self, version: int) -> np.ndarray:  # [members, H, S]
+        """What a version plays, read-only."""
+        versions = self._ready().versions
+        if not (isinstance(version, int) and 1 <= version <= len(versions)):
+            raise LedgerError(f"there is no version {version!r}; they are 1 to {len(versions)}")
+        table = versions[version - 1].view()
         table.flags.writeable = False
         return table
+
+    @property
+    def actions_allowed(self) -> np.ndarray:  # [H, S, A]
+        """What may be deployed: what was declared, less what was rejected for ever."""
+        return self._ready().learner.actions_allowed
 
     def proposal(self) -> ProposalView | None:
         """What waits for a decision, or None."""

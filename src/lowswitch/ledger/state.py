@@ -285,8 +285,13 @@ class State:
             elif optimistic:
                 break
         if batch:
-            states, actions, rewards = (np.array(part) for part in zip(*batch, strict=True))
-            self._note(self.learner.tell_steps(states, actions, rewards))
+            states, actions, rewards = zip(*batch, strict=True)
+            switch = self.learner.learn_checked(
+                np.array(states, dtype=np.int64),
+                np.array(actions, dtype=np.int64),
+                np.array(rewards, dtype=np.float64),
+            )
+            self._note(switch)
         return self.through > first
 
     def _note(self, switch: History | None) -> None:

@@ -19,10 +19,11 @@ SCHEMA = (
     "CREATE TABLE tickets (number BIGINT PRIMARY KEY, ticket TEXT NOT NULL UNIQUE,"
     " site TEXT NOT NULL, request TEXT NOT NULL, version BIGINT NOT NULL, status TEXT NOT NULL,"
     " asked BIGINT NOT NULL, report BIGINT, UNIQUE (site, request))",
-    "CREATE INDEX tickets_by_status ON tickets (status)",
+    "CREATE INDEX tickets_not_learned ON tickets (status, number) WHERE status <> 'learned'",
     "CREATE TABLE snapshots (seq BIGINT PRIMARY KEY, hash TEXT NOT NULL, facts TEXT NOT NULL,"
     " learner {bytes} NOT NULL, tally {bytes} NOT NULL)",
 )
+_AT_ONCE = 500  # names in one query
 _TICKET = "number, ticket, site, request, version, status, asked, report"
 
 
@@ -120,14 +121,19 @@ class Store(ABC):
             "UPDATE tickets SET status = ?, report = COALESCE(?, report) WHERE number = ?", rows
         )
 
-    def ticket(self, ticket: str) -> StoredTicket | None:
-        """The ticket of this name."""
-        return _one(self.execute(f"SELECT {_TICKET} FROM tickets WHERE ticket = ?", ticket))
+    def tickets_named(self, names: Sequence[str]) -> Iterator[StoredTicket]:
+        """The tickets of these names, as far as there are such."""
+        for first in range(0, len(names), _AT_ONCE):
+            some = names[first : first + _AT_ONCE]
+            marks = ", ".join("?" * len(some))
+            sql = f"SELECT {_TICKET} FROM tickets WHERE ticket IN ({marks})"
+            yield from (StoredTicket(*row) for row in self.execute(sql, *some))
 
     def request(self, site: str, request: str) -> StoredTicket | None:
         """The ticket that a site got for a request."""
         sql = f"SELECT {_TICKET} FROM tickets WHERE site = ? AND request = ?"
-        return _one(self.execute(sql, site, request))
+        rows = self.execute(sql, site, request)
+        return StoredTicket(*rows[0]) if rows else None
 
     def tickets(self, status: str) -> Iterator[StoredTicket]:
         """All tickets of a status, in their order."""
@@ -161,7 +167,3 @@ class Store(ABC):
             "SELECT seq, hash, facts, learner, tally FROM snapshots ORDER BY seq DESC"
         )
         return [Snapshot(*row) for row in rows]
-
-
-def _one(rows: list[Any]) -> StoredTicket | None:
-    return StoredTicket(*rows[0]) if rows else None

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -85,11 +86,19 @@ class Terms:
             numbers=self.numbers or None,
         )
 
+    @functools.cached_property
+    def _may(self) -> list[bool]:  # [H * S * A]
+        """The mask as a list, which is faster to look things up in one by one."""
+        flat: list[bool] = self.allowed.reshape(-1).tolist()
+        return flat
+
     # ---- labels and rewards ----------------------------------------------------------------------
 
     def index(self, kind: str, value: Any) -> int:
         """The number of a step, state or action that is named by its label or its number."""
         names = self.labels[kind]
+        if type(value) is int and 0 <= value < len(names):  # the usual case, and a fast one
+            return value
         if isinstance(value, str) and value in names:
             return names.index(value)
         if is_integer(value) and 0 <= value < len(names):
@@ -102,6 +111,8 @@ class Terms:
     def reward(self, value: Any) -> float:
         """A reward within the declared range."""
         low, high = self.rewards
+        if type(value) is float and low <= value <= high:  # the usual case, and a fast one
+            return value
         if not (is_number(value) and low <= value <= high):
             raise LedgerError(
                 f"the reward {value!r} is outside of the declared range [{low:g}, {high:g}], so the"
@@ -124,7 +135,7 @@ class Terms:
     def report(
         self,
         number: int,
-        policy: np.ndarray,
+        policy: Callable[[], np.ndarray],
         states: Any,
         actions: Any,
         rewards: Any,
@@ -134,12 +145,13 @@ class Terms:
         places = tuple(self.index("state", state) for state in _items("states", states))
         paid = tuple(self.reward(reward) for reward in _items("rewards", rewards))
         if actions is None:
-            played = tuple(int(policy[h, x]) for h, x in enumerate(places[: len(paid)]))
+            table = policy()
+            played = tuple(int(table[h, x]) for h, x in enumerate(places[: len(paid)]))
         else:
             played = tuple(self.index("action", action) for action in _items("actions", actions))
         self._require_lengths(places, played, paid, ended)
         for h, (x, a) in enumerate(zip(places, played, strict=False)):
-            if not self.allowed[h, x, a]:
+            if not self._may[(h * self.states + x) * self.actions + a]:
                 raise LedgerError(
                     f"action {self.labels['action'][a]} is not allowed at step"
                     f" {self.labels['step'][h]} in state {self.labels['state'][x]}"

@@ -154,7 +154,7 @@ def checked_history(
     if not len(states) == len(actions) == len(rewards) or len(states) == 0:
         raise LedgerError("history has as many lists of states as of actions and rewards, and some")
     found = [
-        terms.report(0, terms.policy, *episode, "whole")
+        terms.report(0, lambda: terms.policy, *episode, "whole")
         for episode in zip(states, actions, rewards, strict=True)
     ]
     return (

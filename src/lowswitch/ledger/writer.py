@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
 from lowswitch.ledger import errors, views
 from lowswitch.ledger.answers import ProposalView, Told
 from lowswitch.ledger.errors import LedgerError
@@ -31,6 +33,7 @@ class Writer:
         self.issued: dict[int, StoredTicket] = {}
         self.reports: dict[int, int] = {}  # the event of the report of a ticket
         self.broken = False
+        self.known: dict[Any, StoredTicket] = {}
 
     def add(self, actor: str, role: str, kind: str, payload: dict[str, Any]) -> Event:
         """Write the next event, and take it in."""
@@ -91,9 +94,20 @@ class Writer:
         self.issued[number] = issued
         return issued
 
+    def policy_of(self, ticket: StoredTicket) -> Callable[[], np.ndarray]:
+        """What a ticket was to play, when somebody asks for it."""
+        return lambda: self.state.policy_for(ticket.number, ticket.version)
+
+    def fetch(self, tickets: Sequence[Any]) -> None:
+        """Look up many tickets at once."""
+        names = [ticket for ticket in tickets if isinstance(ticket, str)]
+        self.known |= {ticket.ticket: ticket for ticket in self.store.tickets_named(names)}
+
     def ticket(self, ticket: str) -> StoredTicket:
         """A ticket that was issued."""
-        known = self.store.ticket(ticket) if isinstance(ticket, str) else None
+        if isinstance(ticket, str) and ticket not in self.known:
+            self.fetch([ticket])
+        known = self.known.get(ticket)
         if known is None:
             raise errors.UnknownTicketError(f"no ticket {ticket!r} was issued by this ledger")
         status = self.state.changed.get(known.number, known.status)
@@ -114,7 +128,7 @@ class Writer:
         known = self.ticket(ticket)
         if site is not None and site != known.site:
             raise errors.UnknownTicketError(f"ticket {ticket} does not belong to {site!r}")
-        policy = self.state.policy_for(known.number, known.version)
+        policy = self.policy_of(known)
         report = self.terms.report(known.number, policy, states, actions, rewards, ended)
         if known.status == OPEN:
             made = self.add(known.site, SITE, "told", report.to_payload())
