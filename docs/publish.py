@@ -6,13 +6,15 @@
     python docs/publish.py --check       say which pages differ from the files, and change nothing
 
 The other result files are written by docs/frontier.py, docs/orders.py and docs/coarser.py, and by
-benchmarks/speed.py and benchmarks/concurrent.py with --json docs/numbers/NAME.json.
+benchmarks/speed.py, benchmarks/concurrent.py and benchmarks/few/run.py with --json
+docs/numbers/NAME.json.
 """
 
 import argparse
 import sys
 from pathlib import Path
 
+import budgets
 import coarser
 import frontier
 import measured
@@ -23,7 +25,7 @@ from pages import PAGES, ROOT, fill
 
 def values() -> dict[str, str]:
     """All that is published, in Markdown, by the name that stands before it on the pages."""
-    sources = (reproduction, frontier, orders, measured, coarser)
+    sources = (reproduction, frontier, orders, measured, coarser, budgets)
     return {name: value for source in sources for name, value in source.values().items()}
 
 

@@ -69,7 +69,10 @@ def assert_prints(printed, shown):
 
 PROGRAMS = [
     "README.md",
-    *(f"docs/{name}.md" for name in ("index", "tutorial", "concurrent", "choosing", "adding")),
+    *(
+        f"docs/{name}.md"
+        for name in ("index", "tutorial", "few", "concurrent", "choosing", "adding")
+    ),
 ]
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from lowswitch import envs, parts, theory
 from lowswitch.algorithms.algorithm import Algorithm
 from lowswitch.algorithms.recipes import (
+    few,
     mbie,
     mvp,
     psrl,
@@ -28,6 +29,7 @@ from lowswitch.algorithms.recipes import (
 from lowswitch.frontier import Frontier, frontier
 from lowswitch.history import History, PacPolicy, deployment_gaps, exact_regret
 from lowswitch.learner import BonusWarning, Learner
+from lowswitch.planner import Plan, plan
 from lowswitch.problems.mdp import TabularMDP, rescale
 from lowswitch.report import plot
 from lowswitch.simulate import Runs, load, simulate
@@ -69,6 +71,7 @@ __all__ = [
     "History",
     "Learner",
     "PacPolicy",
+    "Plan",
     "Runs",
     "TabularMDP",
     "bandits",
@@ -76,12 +79,14 @@ __all__ = [
     "deployment_gaps",
     "envs",
     "exact_regret",
+    "few",
     "from_gymnasium",
     "frontier",
     "load",
     "mbie",
     "mvp",
     "parts",
+    "plan",
     "plot",
     "psrl",
     "q_bernstein",

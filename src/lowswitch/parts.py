@@ -1,6 +1,7 @@
 """What an algorithm is made of: estimators, bonuses, schedules, and the bases of your own."""
 
 from lowswitch.algorithms.algorithm import Algorithm
+from lowswitch.algorithms.calendars import Calendar, Late
 from lowswitch.algorithms.own import Counts, FromCounts
 from lowswitch.algorithms.parts import (
     BONUSES,
@@ -12,6 +13,7 @@ from lowswitch.algorithms.parts import (
     ConfidenceIntervals,
     Hoeffding,
     L1Ball,
+    LearnedPosterior,
     MonotonicBernstein,
     NoBonus,
     Planning,
@@ -46,6 +48,7 @@ __all__ = [
     "BernsteinFreedman",
     "Budget",
     "ByVisits",
+    "Calendar",
     "ChernoffHoeffding",
     "ConfidenceIntervals",
     "Counts",
@@ -56,6 +59,8 @@ __all__ = [
     "Growth",
     "Hoeffding",
     "L1Ball",
+    "Late",
+    "LearnedPosterior",
     "MonotonicBernstein",
     "NoBonus",
     "Planning",

@@ -13,7 +13,7 @@ import numpy as np
 
 from lowswitch import storage
 from lowswitch.algorithms.algorithm import Algorithm, require_algorithm
-from lowswitch.checks import checked_seeds, require_count
+from lowswitch.checks import checked_batch, checked_seeds, require_count
 from lowswitch.history import History, PacPolicy, evaluation_of, fresh_account, require_starts
 from lowswitch.kernels.arrays import Log
 from lowswitch.kernels.streams import stream_key
@@ -167,13 +167,18 @@ def simulate(
     regret: bool = True,
     history: bool = False,
     progress: bool | None = None,
+    initial: Any = None,
+    warm_start: tuple[Any, Any, Any] | None = None,
 ) -> Runs:
     """Run an algorithm for `episodes` episodes of H steps under each seed.
 
     seeds: how many seeds (0, 1, ...), or which ones. threads: how many threads play, by default one
     for each core; the results do not depend on it. regret: False saves the time that exact regret
     takes, and leaves NaN in its place. history: True keeps every row change. progress: whether to
-    show how far the work is; by default on a terminal only.
+    show how far the work is; by default on a terminal only. initial: the policy [H, S] that is
+    deployed at the beginning, by default the lowest allowed actions. warm_start: states, actions
+    and rewards [B, H] of episodes that every run knows before its first one, as in
+    `Learner.warm_start`.
     """
     require_mdp(mdp)
     require_algorithm(algorithm)
@@ -183,8 +188,10 @@ def simulate(
     workers = require_count("threads", cores() if threads is None else threads)
     size = ProblemSize(mdp.horizon, mdp.states, mdp.actions, episodes)
     knowledge = knowledge_of(algorithm, size, mdp.actions_allowed)
+    beginning = _beginning(mdp, initial, warm_start)
     runs = [
-        _Run(mdp, knowledge, seed, episodes, regret=regret, history=history) for seed in numbers
+        _Run(mdp, knowledge, beginning, seed, episodes, regret=regret, history=history)
+        for seed in numbers
     ]
     with Progress(
         len(runs) * episodes * mdp.horizon, unit="steps", show=progress, label=str(algorithm)
@@ -193,6 +200,31 @@ def simulate(
     results = _gather(mdp, algorithm, runs, seconds)
     warn_if_drowned(float(results.drowned_share.mean()), algorithm)
     return results
+
+
+class _Beginning(NamedTuple):
+    """What every run begins with."""
+
+    policy: np.ndarray | None  # [H, S]
+    data: tuple[np.ndarray, np.ndarray, np.ndarray] | None  # [B, H] each
+
+    def put_into(self, knowledge: Knowledge) -> Knowledge:
+        if self.policy is not None:
+            knowledge.begin_with(self.policy)
+        if self.data is not None:
+            knowledge.count(*self.data)
+        return knowledge
+
+
+def _beginning(
+    mdp: TabularMDP, initial: Any, warm_start: tuple[Any, Any, Any] | None
+) -> _Beginning:
+    policy = None if initial is None else mdp.checked_policy(initial)
+    data = None
+    if warm_start is not None:
+        states, actions, rewards = warm_start
+        data = checked_batch(states, actions, rewards, mdp.actions_allowed)
+    return _Beginning(policy, data)
 
 
 def _play_all(runs: list[_Run], workers: int, bar: Progress) -> float:
@@ -232,7 +264,11 @@ def _gather(mdp: TabularMDP, algorithm: Algorithm, runs: list[_Run], seconds: fl
             checkpoints(episodes),
             *(np.stack(rows) for rows in zip(*(run.curves[1:] for run in runs), strict=True)),
         ),
-        initial=mdp.actions_allowed.argmax(axis=-1),
+        initial=(
+            mdp.actions_allowed.argmax(axis=-1)
+            if runs[0].beginning.policy is None
+            else runs[0].beginning.policy
+        ),
         policy=np.stack([run.policy for run in runs]),
         history=tuple(histories) if histories else None,
         seconds=seconds,
@@ -263,6 +299,7 @@ class _Run:
         self,
         mdp: TabularMDP,
         knowledge: Knowledge,
+        beginning: _Beginning,
         seed: int,
         episodes: int,
         *,
@@ -270,17 +307,18 @@ class _Run:
         history: bool,
     ) -> None:
         self.mdp, self.knowledge, self.seed, self.episodes = mdp, knowledge, seed, episodes
+        self.beginning = beginning
         self.wants_regret, self.wants_history = regret, history
         self.done = 0  # episodes
 
     def first_episode(self) -> _Run:
         """A run of the same kind that ends after one episode."""
         wants = {"regret": self.wants_regret, "history": self.wants_history}
-        return _Run(self.mdp, self.knowledge, self.seed, 1, **wants)
+        return _Run(self.mdp, self.knowledge, self.beginning, self.seed, 1, **wants)
 
     def play(self, stop: threading.Event) -> None:
         mdp, marks = self.mdp, checkpoints(self.episodes)
-        knowledge = self.knowledge.fresh(self.seed)
+        knowledge = self.beginning.put_into(self.knowledge.fresh(self.seed))
         policies = knowledge.policy().actions
         evaluation, gap = evaluation_of(mdp, policies, wanted=self.wants_regret)
         account, log = fresh_account(gap, marks), self._fresh_log(knowledge, marks)

@@ -30,6 +30,7 @@ def timing_of(schedule: Schedule, size: ProblemSize, *, replans: bool) -> Timing
         room=size.horizon * (1 if plain.by_row and not replans else size.states),
         watched=not plain.by_row or budget is not None,
         greedy_last=budget is not None and budget.last == "greedy",
+        exploit_last=budget is not None and budget.last == "exploit",
     )
 
 
