@@ -11,7 +11,7 @@ import numpy as np
 from pages import table
 
 FILE = Path(__file__).parent / "numbers" / "few.json"
-BUDGETS = (5, 10, 30, 100)
+BUDGETS = (5, 10, 30)
 GROUPS = {
     "the project's three": ("riverswim", "random-5", "random-20"),
     "others it was chosen on": ("chain-12", "windy-grid", "inventory"),

@@ -29,7 +29,7 @@ def rows(block, folder=""):
 
 def row_of(file, layers):
     """The row of a file, or else of its folder."""
-    while file not in layers:
+    while file and file not in layers:
         file = file.rpartition("/")[0]
     return layers[file]
 
@@ -71,7 +71,7 @@ def test_every_file_has_a_row():
     assert kernels == {*KERNELS, "kernels/__init__"}
 
 
-def test_imports_point_upwards_but_for_the_three_that_the_page_names():
+def test_imports_point_upwards_but_for_the_four_that_the_page_names():
     downwards = {
         (file, other, when)
         for file in FILES
@@ -79,8 +79,9 @@ def test_imports_point_upwards_but_for_the_three_that_the_page_names():
         if row_of(other, LAYERS) > row_of(file, LAYERS)
     }
     assert downwards == {
+        ("simulate", "plotting", "deferred"),
         ("simulate", "report", "deferred"),
-        ("storage", "__init__", "deferred"),
+        ("archive", "__init__", "deferred"),
         ("storage", "problems/mdp", "typed"),
     }
 

@@ -271,7 +271,7 @@ def test_a_damaged_checkpoint(tmp_path):
         storage.write(file, "concurrent checkpoint", facts, arrays | {name: array})
         with pytest.raises(
             ValueError,
-            match="no whole checkpoint .*(states from|is .* of).*delete it to begin anew",
+            match="no whole checkpoint .*(states that were|is .* of).*delete it to begin anew",
         ):
             concurrent.run(**arguments)
     file.write_bytes(b"nonsense")

@@ -1,5 +1,6 @@
 """Compiled kernels are kept on disk, and an edit in any kernel file is seen."""
 
+import collections
 import os
 import shutil
 import subprocess
@@ -8,6 +9,7 @@ import warnings
 from pathlib import Path
 
 import numba
+import numpy as np
 import pytest
 from numba.core import caching
 
@@ -94,3 +96,18 @@ def test_this_version_of_numba_is_cached():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert kernel_compile._cache_class.__wrapped__() is not None, numba.__version__
+
+
+def test_kernels_count_no_references():
+    pair = collections.namedtuple("pair", "first second")
+
+    def largest(arrays):
+        best = 0.0
+        for i in range(len(arrays.first)):
+            best = max(best, arrays.first[i] if arrays.second[i] else arrays.second[0])
+        return best
+
+    compiled = kernel_compile.entry(largest)
+    assert compiled(pair(np.arange(3.0), np.ones(3))) == 2.0
+    [text] = compiled.inspect_llvm().values()
+    assert "NRT_incref" not in text

@@ -106,10 +106,9 @@ def test_a_result_prints_as_a_line():
     )
 
 
-def test_the_summary_says_what_was_thrown_away(capsys):
+def test_the_summary_says_what_was_thrown_away():
     run = concurrent.run(PROBLEMS["dense"](), ALGORITHMS["ucb2-b"], 200, machines=7)
-    run.summary()
-    text = capsys.readouterr().out
+    text = str(run.summary())
     assert f"{run.thrown_away:,} of {run.played:,} played were thrown away" in text
     assert "= N_gl + 1 + K/M" in text
 

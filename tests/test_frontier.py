@@ -276,11 +276,11 @@ def test_save_and_load(tmp_path):
     result = frontier(RIVER, **SMALL, name="river")
     result.save(tmp_path / "frontier.json")
     assert Frontier.load(tmp_path / "frontier.json").to_dict() == result.to_dict()
-    with pytest.raises(ValueError, match="cannot read"):
+    with pytest.raises(ValueError, match="there is no file"):
         Frontier.load(tmp_path / "none.json")
     for text in ('{"name": "river"}', "[]"):
         (tmp_path / "frontier.json").write_text(text)
-        with pytest.raises(ValueError, match="holds no whole frontier"):
+        with pytest.raises(ValueError, match="holds no whole frontier|is damaged"):
             Frontier.load(tmp_path / "frontier.json")
 
 

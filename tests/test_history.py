@@ -151,7 +151,7 @@ def test_bad_input_of_a_pac_policy():
     runs = ls.simulate(mdp, ls.ucb2_hoeffding(c=0.1), episodes=100, seeds=2, history=True)
     with pytest.raises(ValueError, match=r"no run with seed 5; the seeds are \[0, 1\]"):
         runs.pac_policy(5)
-    with pytest.raises(ValueError, match="episode must be 0 to 99, not 100"):
+    with pytest.raises(ValueError, match="episode must be a whole number from 0 to 99, not 100"):
         runs.pac_policy(0).policy(100)
     with pytest.raises(ValueError, match="run simulate with history=True"):
         ls.simulate(mdp, ls.ucb2_hoeffding(c=0.1), episodes=100, seeds=1).pac_policy(0)

@@ -1,12 +1,15 @@
 import math
 
+import matplotlib
 import numpy as np
 import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
 
 import lowswitch as ls
 from conftest import ALGORITHMS, PROBLEMS
-from lowswitch import report
+from lowswitch import plotting, report
+from lowswitch.tables import Table, aligned
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +46,7 @@ def test_means_in_words():
 
 
 def test_tables_align():
-    assert report.table(["name", "n"], [["a", "10"], ["long name", "9,999"]]).splitlines() == [
+    assert aligned(["name", "n"], [["a", "10"], ["long name", "9,999"]]).splitlines() == [
         "name           n",
         "---------  -----",
         "a             10",
@@ -51,9 +54,8 @@ def test_tables_align():
     ]
 
 
-def test_the_summary_names_sizes_and_costs(results, capsys):
-    results["ucb2-h"].summary()
-    text = capsys.readouterr().out
+def test_the_summary_names_sizes_and_costs(results):
+    text = str(results["ucb2-h"].summary())
     assert "S = 4, A = 3, H = 3; 2,000 episodes, 4 seeds" in text
     assert f"{results['ucb2-h'].regret.mean():,.0f} ±" in text
     assert f"{results['ucb2-h'].local_switches.mean():,.0f} ±" in text
@@ -64,6 +66,118 @@ def test_costs_against_the_baseline_by_hand(results):
     line = report.versus(results, {"ucb2-h": "ucb-h"}).splitlines()[-1]
     assert f"{learner.regret.mean() / baseline.regret.mean() - 1:+.1%}" in line
     assert f"{baseline.local_switches.mean() / learner.local_switches.mean():,.1f} x fewer" in line
+
+
+# ---- results leave the library -------------------------------------------------------------------
+
+
+def test_a_table_too_wide_for_its_place_has_a_line_a_cell():
+    table = Table("costs", ("name", "n", "time"), (("a", "10", "1 s"), ("b", "9", "12 s")))
+    assert table.text(14) == str(table)
+    assert table.text(13).splitlines() == (
+        ["costs", "", "a", "  n     10", "  time  1 s", "b", "  n     9", "  time  12 s"]
+    )
+
+
+def test_a_table_as_html_and_latex():
+    table = Table("a < b", ("the_name", "cost"), (("x&y", "1,234 ± 5"),))
+    assert "<caption>a &lt; b</caption>" in table._repr_html_()
+    assert "<td>x&amp;y</td>" in table._repr_html_()
+    assert table.to_latex().splitlines() == [
+        r"\begin{tabular}{lr}",
+        r"\toprule",
+        r"the\_name & cost \\",
+        r"\midrule",
+        r"x\&y & 1{,}234 $\pm$ 5 \\",
+        r"\bottomrule",
+        r"\end{tabular}",
+    ]
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars"])
+def test_a_data_frame_has_a_line_for_each_seed_and_checkpoint(results, library):
+    runs = results["ucb2-h"]
+    frame = runs.to_dataframe(library)
+    assert type(frame).__module__.startswith(library)
+    assert list(frame.columns) == (
+        ["algorithm", "seed", "episode", "regret", "local_switches", "deployments"]
+    )
+    assert len(frame) == len(runs.seeds) * len(runs.curves.episodes)
+    last = np.asarray(frame["regret"])[np.asarray(frame["episode"]) == runs.episodes]
+    np.testing.assert_array_equal(last, runs.regret)
+
+
+def test_what_is_no_library_of_frames_is_refused(results):
+    with pytest.raises(ValueError, match="'excel'"):
+        results["ucb-h"].to_dataframe("excel")
+
+
+def test_csv_is_the_long_form(results, tmp_path):
+    runs = results["ucb2-h"]
+    runs.to_csv(tmp_path / "runs.csv")
+    header, first, *others = (tmp_path / "runs.csv").read_text().splitlines()
+    assert header == "algorithm,seed,episode,regret,local_switches,deployments"
+    name, seed, episode, regret, switches, deployments = first.split(",")
+    assert (name, int(seed), int(episode)) == ("ucb2-h:c=0.1", 0, 1)
+    assert float(regret) == runs.curves.regret[0, 0]
+    assert (int(switches), int(deployments)) == (
+        runs.curves.local_switches[0, 0],
+        runs.curves.deployments[0, 0],
+    )
+    assert len(others) + 1 == len(runs.seeds) * len(runs.curves.episodes)
+
+
+# ---- figures -------------------------------------------------------------------------------------
+
+
+def test_runs_are_drawn_into_axes_of_the_caller(results):
+    mine = Figure().subplots(2)
+    figure = ls.plot(results, ax=mine[1], what="deployments", x="steps", scale="linear")
+    assert figure is mine[1].figure
+    assert not mine[0].lines
+    line = mine[1].get_lines()[0]
+    runs = results["ucb-h"]
+    np.testing.assert_array_equal(line.get_xdata(), runs.curves.episodes * runs.horizon)
+    np.testing.assert_array_equal(line.get_ydata(), runs.curves.deployments.mean(axis=0))
+    assert line.get_drawstyle() == "steps-post"
+    assert (mine[1].get_xscale(), mine[1].get_yscale()) == ("linear", "linear")
+    with pytest.raises(ValueError, match="one Axes shows one cost, not regret, deployments"):
+        ls.plot(results, ax=mine[0], what=["regret", "deployments"])
+
+
+def test_a_cost_against_another_one(results):
+    figure = ls.plot(results, x="deployments")
+    assert [axes.get_title() for axes in figure.axes] == ["regret", "local switches"]
+    line = figure.axes[0].get_lines()[1]
+    curves = results["ucb2-h"].curves
+    np.testing.assert_array_equal(line.get_xdata(), curves.deployments.mean(axis=0))
+    np.testing.assert_array_equal(line.get_ydata(), curves.regret.mean(axis=0))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"what": "regrets"}, "'regrets'"),
+        ({"x": "time"}, "'time'"),
+        ({"scale": "log-log"}, "'log-log'"),
+        ({"what": "deployments", "x": "deployments"}, "nothing is left to plot"),
+        ({"label": "both"}, "label 'both' names one run"),
+    ],
+)
+def test_what_cannot_be_drawn(results, options, message):
+    with pytest.raises(ValueError, match=message):
+        ls.plot(list(results.values()), **options)
+
+
+def test_a_style_of_the_caller_is_kept(results):
+    with matplotlib.rc_context({"axes.prop_cycle": matplotlib.cycler(color=["red", "green"])}):
+        lines = ls.plot(results).axes[0].get_lines()
+    assert [line.get_color() for line in lines] == ["red", "green"]
+    assert ls.plot(results).axes[0].get_lines()[0].get_color() == report.COLOURS[0]
+
+
+def test_a_figure_shows_itself_in_a_notebook(results):
+    assert ls.plot(results)._repr_png_().startswith(b"\x89PNG")
 
 
 @pytest.mark.parametrize("ending", ["png", "svg", "pdf"])
@@ -137,7 +251,7 @@ def boxes(figure):
 @pytest.mark.parametrize("titles", [["dense"], [PROBLEM], [PROBLEM + "," + PROBLEM, "dense"]])
 def test_nothing_is_cut_off(results, names, titles):
     run = results["ucb-h"]
-    figure = report.plot_grid({title: dict.fromkeys(names, run) for title in titles})
+    figure = plotting.plot_grid({title: dict.fromkeys(names, run) for title in titles})
     for corners in boxes(figure):
         assert (corners >= 0).all()
         assert (corners <= 1).all()

@@ -12,7 +12,7 @@ import pytest
 
 import lowswitch as ls
 from conftest import random_tables
-from lowswitch import storage
+from lowswitch import archive, storage
 
 
 @pytest.fixture
@@ -61,10 +61,12 @@ def test_a_file_of_another_kind_is_refused(learner, tmp_path):
 
 
 def test_a_file_of_a_later_format_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(storage, "_VERSION", 99)
+    monkeypatch.setattr(archive, "FORMAT", 99)
     storage.write(tmp_path / "late.npz", "runs", {}, {})
     monkeypatch.undo()
-    with pytest.raises(ValueError, match="has format 99; this version of lowswitch reads format 2"):
+    with pytest.raises(
+        ValueError, match="has format 99; this version of lowswitch reads formats 2 and 3"
+    ):
         ls.load(tmp_path / "late.npz")
 
 

@@ -30,9 +30,10 @@ from lowswitch.frontier import Frontier, frontier
 from lowswitch.history import History, PacPolicy, deployment_gaps, exact_regret
 from lowswitch.learner import BonusWarning, Learner
 from lowswitch.planner import Plan, plan
+from lowswitch.plotting import plot, summary
 from lowswitch.problems.mdp import TabularMDP, rescale
-from lowswitch.report import plot
-from lowswitch.simulate import Runs, load, simulate
+from lowswitch.simulate import NothingLearnedWarning, Runs, load, simulate
+from lowswitch.sweep import Sweep, sweep
 
 if TYPE_CHECKING:
     import gymnasium
@@ -70,9 +71,11 @@ __all__ = [
     "Frontier",
     "History",
     "Learner",
+    "NothingLearnedWarning",
     "PacPolicy",
     "Plan",
     "Runs",
+    "Sweep",
     "TabularMDP",
     "bandits",
     "concurrent",
@@ -95,6 +98,8 @@ __all__ = [
     "rmax",
     "simulate",
     "stage_q",
+    "summary",
+    "sweep",
     "theory",
     "ucb2_bernstein",
     "ucb2_hoeffding",
@@ -107,11 +112,13 @@ __all__ = [
 ]
 
 
-def from_gymnasium(env: gymnasium.Env[Any, Any], *, horizon: int) -> TabularMDP:
+def from_gymnasium(
+    env: gymnasium.Env[Any, Any] | str, *, horizon: int, **options: Any
+) -> TabularMDP:
     """The exact tables of a Gymnasium environment that publishes them as P.
 
     See `lowswitch.envs.gymnasium`.
     """
     from lowswitch.envs import gymnasium
 
-    return gymnasium.from_gymnasium(env, horizon=horizon)
+    return gymnasium.from_gymnasium(env, horizon=horizon, **options)

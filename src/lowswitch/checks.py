@@ -8,29 +8,46 @@ from __future__ import annotations
 
 import itertools
 import math
+import os
 from collections.abc import Sequence
 from numbers import Real
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 MOST = 2**31 - 2  # what the counters of the kernels hold
+LARGEST, LEAST = 1e100, 1e-100  # of numbers that enter formulas, so that no power of them overflows
 ROW_SUM_TOLERANCE = 1e-8
+_SHOWN = 200  # characters of a value in a message
+
+
+def shown(value: Any) -> str:
+    """A value as a message shows it: its beginning where it is long."""
+    if isinstance(value, int) and value.bit_length() > 1000:
+        return f"an integer of {value.bit_length():,} bits"
+    try:
+        text = repr(value)
+    except Exception:  # An object may raise anything here.
+        return f"a {type(value).__name__}"
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]} ..."
 
 
 # ---- numbers -------------------------------------------------------------------------------------
 
 
 def is_number(value: Any) -> bool:
-    """Whether this is a finite real number of Python or numpy, and no truth value."""
-    return (
-        not isinstance(value, bool | np.bool) and isinstance(value, Real) and math.isfinite(value)
-    )
+    """Whether this is a finite real number of Python or numpy, and no truth value or time."""
+    if isinstance(value, bool | np.bool | np.timedelta64) or not isinstance(value, Real):
+        return False
+    try:
+        return math.isfinite(value)
+    except OverflowError:  # an integer that no float holds
+        return False
 
 
 def is_integer(value: Any) -> bool:
-    """Whether this is an integer of Python or numpy, and no truth value."""
-    return isinstance(value, int | np.integer) and not isinstance(value, bool)
+    """Whether this is an integer of Python or numpy, and no truth value or time."""
+    return isinstance(value, int | np.integer) and not isinstance(value, bool | np.timedelta64)
 
 
 def require_count(
@@ -39,7 +56,8 @@ def require_count(
     """An integer from `least` to what the counters hold."""
     if not (is_integer(value) and least <= value <= most):
         raise ValueError(
-            f"{name} must be a whole number from {least} to {most:,}, not {value!r}{_then(way_out)}"
+            f"{name} must be a whole number from {least} to {most:,}, not {shown(value)}"
+            f"{_then(way_out)}"
         )
     return int(value)
 
@@ -52,20 +70,26 @@ def whole_number(name: str, value: Any) -> int:
 def require_seed(seed: Any, *, name: str = "seed", bits: int = 63) -> int:
     """The number of a random stream."""
     if not (is_integer(seed) and 0 <= seed < 2**bits):
-        raise ValueError(f"{name} must be a whole number from 0 to 2^{bits} - 1, not {seed!r}")
+        raise ValueError(f"{name} must be a whole number from 0 to 2^{bits} - 1, not {shown(seed)}")
     return int(seed)
 
 
 def checked_seeds(seeds: int | Sequence[int]) -> list[int]:
     """The seeds 0, 1, ... where their number is given, or those given."""
-    if isinstance(seeds, int | np.integer):
-        return list(range(require_count("seeds", seeds)))
-    whole = all(is_integer(seed) and 0 <= seed < 2**63 for seed in seeds)
-    if not whole or len(seeds) == 0 or len(set(seeds)) < len(seeds):
+    if is_integer(seeds):
+        count = require_count("seeds", seeds)
+        require_memory(count * 1000, f"{count:,} seeds", "give fewer of them")
+        return list(range(count))
+    try:
+        given = list(cast(Sequence[int], seeds))
+    except TypeError:
+        given = []
+    whole = all(is_integer(seed) and 0 <= seed < 2**63 for seed in given)
+    if not (whole and given) or len(set(given)) < len(given):
         raise ValueError(
-            f"seeds must be a number of seeds or distinct whole numbers from 0, not {seeds!r}"
+            f"seeds must be a number of seeds or distinct whole numbers from 0, not {shown(seeds)}"
         )
-    return [int(seed) for seed in seeds]
+    return [int(seed) for seed in given]
 
 
 def increasing(name: str, values: Any) -> tuple[int, ...]:
@@ -74,16 +98,23 @@ def increasing(name: str, values: Any) -> tuple[int, ...]:
         numbers = tuple(whole_number(name, value) for value in values)
     except TypeError:
         raise ValueError(
-            f"{name} must be whole numbers in increasing order, not {values!r}"
+            f"{name} must be whole numbers in increasing order, not {shown(values)}"
         ) from None
     if not numbers or any(after <= before for before, after in itertools.pairwise(numbers)):
-        raise ValueError(f"{name} must increase, and there must be at least one, not {values!r}")
+        raise ValueError(
+            f"{name} must increase, and there must be at least one, not {shown(values)}"
+        )
     return numbers
 
 
 def require_positive(name: str, value: Any, way_out: str) -> float:
     if not (is_number(value) and value > 0):
-        raise ValueError(f"{name} must be a positive number, not {value!r}{_then(way_out)}")
+        raise ValueError(f"{name} must be a positive number, not {shown(value)}{_then(way_out)}")
+    if not float(value) <= LARGEST:
+        raise ValueError(
+            f"{name} must be at most {LARGEST:g}, not {shown(value)}: what is computed with it"
+            f" would be infinite{_then(way_out)}"
+        )
     return float(value)
 
 
@@ -104,42 +135,108 @@ def require_eps(eps: Any) -> float:
 def require_growth(value: Any) -> float:
     """The factor by which a count must grow."""
     if not (is_number(value) and value > 1):
-        raise ValueError(f"a growth factor must be a number above 1, not {value!r}; 2 is doubling")
+        raise ValueError(
+            f"a growth factor must be a number above 1, not {shown(value)}; 2 is doubling"
+        )
+    if not 1 < float(value) <= 2**31:
+        raise ValueError(
+            "a growth factor must be a float above 1 and at most 2^31, by which no count grows, not"
+            f" {shown(value)}; 2 is doubling"
+        )
     return float(value)
 
 
 def require_fraction(name: str, value: Any, way_out: str) -> float:
     if not (is_number(value) and 0 < value < 1):
-        raise ValueError(f"{name} must lie strictly between 0 and 1, not {value!r}{_then(way_out)}")
+        raise ValueError(
+            f"{name} must lie strictly between 0 and 1, not {shown(value)}{_then(way_out)}"
+        )
+    if not LEAST <= float(value) < 1:
+        raise ValueError(
+            f"{name} must be at least {LEAST:g} and less than 1 as a float, not {shown(value)}:"
+            f" what is computed with it would be infinite{_then(way_out)}"
+        )
     return float(value)
+
+
+def require_memory(need: int, what: str, way_out: str) -> None:
+    """Say before it is allocated that something does not fit."""
+    have = free_memory()
+    if need > have:
+        raise ValueError(
+            f"{what} need {need / 2**30:,.1f} GiB, and this machine has {have / 2**30:,.1f} free;"
+            f" {way_out}"
+        )
+
+
+def free_memory() -> int:
+    """How many bytes this process can still allocate, as far as the system tells."""
+    have = 2**62
+    try:
+        with open("/proc/meminfo", encoding="ascii") as lines:
+            rows = dict(line.split(":", 1) for line in lines)
+        have = int(rows["MemAvailable"].split()[0]) * 1024
+    except (OSError, KeyError, ValueError):
+        if hasattr(os, "sysconf"):
+            have = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    try:  # the limit of a container
+        with open("/sys/fs/cgroup/memory.max", encoding="ascii") as limit:
+            have = min(have, int(limit.read()))
+    except (OSError, ValueError):
+        pass
+    return have
 
 
 # ---- words ---------------------------------------------------------------------------------------
 
 
 def require_truth(name: str, value: Any) -> bool:
-    if not isinstance(value, bool):
-        raise ValueError(f"{name} must be True or False, not {value!r}")
-    return value
+    if not isinstance(value, bool | np.bool):
+        raise ValueError(f"{name} must be True or False, not {shown(value)}")
+    return bool(value)
 
 
 def require_word(name: str, value: Any, words: Sequence[str]) -> None:
     """One of a few words."""
     if not (isinstance(value, str) and value in words):
         *others, last = (f'"{word}"' for word in words)
-        raise ValueError(f"{name} must be {', '.join(others)} or {last}, not {value!r}")
+        raise ValueError(f"{name} must be {', '.join(others)} or {last}, not {shown(value)}")
 
 
 # ---- arrays --------------------------------------------------------------------------------------
 
 
+def numbers(name: str, given: Any) -> np.ndarray:
+    """An array of floats, of real numbers only: a cast would drop imaginary parts in silence."""
+    array = np.asarray(given)
+    if array.dtype == np.float64:
+        return array
+    if array.dtype.kind == "O":  # such as fractions
+        try:
+            array = array.astype(float)
+        except (TypeError, ValueError, OverflowError) as error:
+            raise ValueError(f"{name} must be real numbers ({error})") from None
+    if array.dtype.kind not in "fiub":
+        raise ValueError(f"{name} must be real numbers, not {array.dtype}; convert them to float")
+    return np.asarray(array, dtype=float)
+
+
+def has_integers(array: np.ndarray) -> bool:
+    """Whether an array holds whole numbers, and no times, which numpy counts among them."""
+    return array.dtype.kind in "iu"
+
+
 def require_within(name: str, array: np.ndarray, low: float, high: float, way_out: str) -> None:
     """All numbers of an array lie in a range."""
     if array.size and not (array.min() >= low and array.max() <= high):
-        raise ValueError(
-            f"{name} must lie in [{low:g}, {high:g}], not [{array.min():g}, {array.max():g}];"
-            f" {way_out}"
-        )
+        # all digits, because 1 + 2e-16 is not 1
+        found = f"[{_digits(array.min())}, {_digits(array.max())}]"
+        raise ValueError(f"{name} must lie in [{low:g}, {high:g}], not {found}; {way_out}")
+
+
+def _digits(number: Any) -> str:
+    """A number with all its digits, without a needless .0."""
+    return repr(float(number)).removesuffix(".0")
 
 
 def require_indices(name: str, array: np.ndarray, size: int) -> None:
@@ -150,6 +247,8 @@ def require_indices(name: str, array: np.ndarray, size: int) -> None:
 
 def checked_mask(mask: Any, horizon: int, states: int, actions: int) -> np.ndarray:
     """A mask [H, S, A] in which every row allows something."""
+    what = f"problems of H = {horizon}, S = {states}, A = {actions}"
+    require_memory(horizon * states * (actions + 24), what, "use a smaller problem")
     if mask is None:
         mask = np.ones((states, actions), dtype=bool)
     mask = np.asarray(mask)
@@ -171,7 +270,7 @@ def checked_policy(policy: Any, allowed: np.ndarray) -> np.ndarray:
     """A policy [H, S] whose actions a mask [H, S, A] allows."""
     horizon, states, actions = allowed.shape
     policy = np.asarray(policy)
-    if policy.shape != (horizon, states) or not np.issubdtype(policy.dtype, np.integer):
+    if policy.shape != (horizon, states) or not has_integers(policy):
         raise ValueError(
             f"a policy must be integers of shape [H, S] = ({horizon}, {states}), not"
             f" {policy.dtype} of {policy.shape}"
@@ -193,7 +292,7 @@ def checked_batch(
     """One episode or a batch of them, as [B, H] arrays in range of a mask [H, S, A]."""
     horizon, *sizes = allowed.shape
     states, actions = np.asarray(states), np.asarray(actions)
-    rewards = np.asarray(rewards, dtype=float)
+    rewards = numbers("rewards", rewards)
     if states.ndim in (1, 2) and states.shape[-1] == horizon + 1:
         states = states[..., :-1]  # the state after the last step, which nothing is learned from
     same = states.shape == actions.shape == rewards.shape
@@ -204,7 +303,7 @@ def checked_batch(
         )
     states, actions, rewards = (np.atleast_2d(array) for array in (states, actions, rewards))
     for name, array, size in zip(("states", "actions"), (states, actions), sizes, strict=True):
-        if not np.issubdtype(array.dtype, np.integer):
+        if not has_integers(array):
             raise ValueError(f"{name} must be integers, not {array.dtype}")
         require_indices(name, array, size)
     require_within("rewards", rewards, 0, 1, "map them with ls.rescale's scale")
@@ -227,7 +326,7 @@ def checked_batch(
 
 def checked_rewards(rewards: Any, horizon: int) -> np.ndarray:
     """Mean rewards [S, A] or [H, S, A]."""
-    table: np.ndarray = np.array(rewards, dtype=float, order="C")
+    table: np.ndarray = np.array(numbers("rewards", rewards), order="C")
     if table.ndim not in (2, 3) or 0 in table.shape or (table.ndim == 3 and len(table) != horizon):
         raise ValueError(
             f"rewards must have shape [S, A] or [H, S, A] with H = {horizon}, not {table.shape}"
@@ -240,19 +339,15 @@ def checked_transitions(
     transitions: Any, horizon: int, states: int, actions: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """The nonzeros row by row: offsets [rows + 1], successors and probabilities [nonzeros]."""
+    given: np.ndarray
     if hasattr(transitions, "tocsr"):
-        matrix = transitions.tocsr(copy=True)
-        if matrix.shape not in ((states * actions, states), (horizon * states * actions, states)):
-            raise ValueError(
-                f"sparse transitions must have one row for each (x, a) or (h, x, a), {states}"
-                f" columns, not {matrix.shape}"
-            )
-        matrix.sum_duplicates()
-        matrix.eliminate_zeros()
-        offsets, successors = matrix.indptr, matrix.indices
-        probabilities = np.asarray(matrix.data, dtype=float)
+        cells = states * actions
+        matrix = _checked_sparse(transitions, ((cells, states), (horizon * cells, states)))
+        given, offsets, successors = matrix.data, matrix.indptr, matrix.indices
+        probabilities = numbers("transition probabilities", given)
     else:
-        table = np.asarray(transitions, dtype=float)
+        given = np.asarray(transitions)
+        table = numbers("transition probabilities", given)
         if table.shape not in ((states, actions, states), (horizon, states, actions, states)):
             raise ValueError(
                 f"transitions must have shape [S, A, S] = ({states}, {actions}, {states}) or"
@@ -262,14 +357,41 @@ def checked_transitions(
         rows, successors = np.nonzero(table.reshape(-1, states))
         probabilities = table.reshape(-1, states)[rows, successors]
         offsets = np.searchsorted(rows, np.arange(table.size // states + 1))
-    _require_laws(offsets, probabilities, states, actions)
+    _require_laws(offsets, probabilities, states, actions, given.dtype)
     return offsets.astype(np.int64), successors.astype(np.int32), probabilities
 
 
+def _checked_sparse(given: Any, shapes: tuple[tuple[int, int], ...]) -> Any:
+    """A sparse matrix by rows, of one of these shapes; scipy trusts indices, and would crash."""
+    if getattr(given, "shape", None) not in shapes:
+        raise ValueError(
+            f"sparse transitions must have one row for each (x, a) or (h, x, a), {shapes[0][1]}"
+            f" columns, not {getattr(given, 'shape', None)}"
+        )
+    try:
+        if given.format == "coo":
+            for name, indices, size in zip(
+                ("row", "column"), given.coords, given.shape, strict=True
+            ):
+                if len(indices) != len(given.data) or not has_integers(indices):
+                    raise ValueError(f"there is not one {name} for each of its entries")
+                require_indices(f"{name}s", indices, size)
+        elif given.format in ("csr", "csc", "bsr"):
+            given.check_format(full_check=True)
+        matrix = given.tocsr(copy=True)
+        matrix.check_format(full_check=True)
+        numbers("transition probabilities", matrix.data)
+        matrix.sum_duplicates()
+        matrix.eliminate_zeros()
+    except (AttributeError, IndexError, TypeError, ValueError) as error:
+        raise ValueError(f"sparse transitions are not whole ({error}); build them anew") from error
+    return matrix
+
+
 def _require_laws(
-    offsets: np.ndarray, probabilities: np.ndarray, states: int, actions: int
+    offsets: np.ndarray, probabilities: np.ndarray, states: int, actions: int, kind: np.dtype
 ) -> None:
-    """Each row of nonzeros is a probability law."""
+    """Each row of nonzeros is a probability law; `kind` is that of the numbers as given."""
     rows = len(offsets) - 1
 
     def place(row: int) -> str:
@@ -290,14 +412,21 @@ def _require_laws(
     if len(off):
         raise ValueError(
             f"transition probabilities must sum to 1, not {sums[off[0]]:.10g} ({place(off[0])});"
-            " normalise that row"
+            f" {_TO_FLOAT64.format(kind) if kind in _COARSE else 'normalise that row'}"
         )
+
+
+_COARSE = (np.float16, np.float32)
+_TO_FLOAT64 = (
+    "{} is too coarse for that, so convert the table with astype(float) and divide it by its sums"
+    " over the last axis"
+)
 
 
 def checked_start(start: Any, states: int) -> tuple[np.ndarray, np.ndarray]:
     """The start law [S], and the start sequence [n], which is empty where the law decides."""
     start = np.asarray(start)
-    if np.issubdtype(start.dtype, np.integer) and start.ndim <= 1 and start.size > 0:
+    if has_integers(start) and start.ndim <= 1 and start.size > 0:
         require_indices("start states", start, states)
         law = np.bincount(start.reshape(-1), minlength=states) / start.size
         return law, (start if start.ndim else start[None][:0]).astype(np.int32)

@@ -4,21 +4,26 @@ from __future__ import annotations
 
 import argparse
 import inspect
+import io
 import json
+import os
 import sys
 import time
 import warnings
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 import lowswitch
-from lowswitch import cli_options, envs, report, storage
+from lowswitch import cli_options, envs, plotting, report, storage
 from lowswitch.algorithms.recipes import RECIPES, Shared, assemble
 from lowswitch.algorithms.text import build, options_of
 from lowswitch.concurrent import FleetError, PlayError
+from lowswitch.files import OwnedError
+from lowswitch.gpu.driver import GpuError
 
 if TYPE_CHECKING:
     from lowswitch.algorithms.algorithm import Algorithm
@@ -27,6 +32,25 @@ if TYPE_CHECKING:
 
 def main(arguments: list[str] | None = None) -> int:
     """Run a command; return its exit code."""
+    with _streams():
+        try:
+            code = _run(arguments)
+            sys.stdout.flush()
+        except BrokenPipeError:  # whoever read the output has gone
+            return _without_output(1)
+        except OSError as error:
+            _say(f"lowswitch: cannot write the output: {error.strerror}")
+            return _without_output(1)
+        except SystemExit:
+            try:
+                sys.stdout.flush()
+            except OSError:
+                return _without_output(1)
+            raise
+        return code
+
+
+def _run(arguments: list[str] | None) -> int:
     parser = cli_options.parser()
     if not (sys.argv[1:] if arguments is None else arguments):
         parser.print_help(sys.stderr)
@@ -35,25 +59,58 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("always", lowswitch.BonusWarning)
-            warnings.showwarning = lambda text, *_, **__: print(f"note: {text}", file=sys.stderr)
+            warnings.simplefilter("always", lowswitch.NothingLearnedWarning)
+            warnings.showwarning = lambda text, *_, **__: _say(f"note: {text}")
             COMMANDS[options.command](options)
-    except BrokenPipeError:
-        sys.stderr.close()
-        return 1
     except _EXPECTED as error:
         text, code = _explained(error, options)
-        print(f"lowswitch: {text}", file=sys.stderr)
+        _say(f"lowswitch: {text}")
         return code
     return 0
 
 
-_EXPECTED = (ValueError, FleetError, PlayError, ModuleNotFoundError, MemoryError, KeyboardInterrupt)
+@contextmanager
+def _streams() -> Iterator[None]:
+    """Let streams be closed, or know ASCII only: what cannot be shown is escaped or dropped."""
+    before = sys.stdout, sys.stderr
+    with open(os.devnull, "w", encoding="utf-8") as nowhere:
+        sys.stdout, sys.stderr = (
+            nowhere if stream is None or stream.closed else stream for stream in before
+        )
+        for stream in (sys.stdout, sys.stderr):
+            if isinstance(stream, io.TextIOWrapper):
+                stream.reconfigure(errors="backslashreplace")
+        try:
+            yield
+        finally:
+            sys.stdout, sys.stderr = before
+
+
+def _say(text: str) -> None:
+    """Write a line for the user to stderr, if that can be written."""
+    with suppress(OSError, ValueError):
+        print(text, file=sys.stderr, flush=True)
+
+
+def _without_output(code: int) -> int:
+    """The exit code, with the rest of the output dropped: Python would fail to flush it."""
+    with suppress(OSError, ValueError):
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)
+    return code
+
+
+_EXPECTED = (
+    *(ValueError, FleetError, GpuError, PlayError, OwnedError),
+    *(ModuleNotFoundError, MemoryError, KeyboardInterrupt),
+)
 
 
 def _explained(error: BaseException, options: argparse.Namespace) -> tuple[str, int]:
     """What to tell the user about an error, and the exit code."""
     match error:
-        case FleetError() | PlayError():
+        case FleetError() | GpuError() | PlayError() | OwnedError():
             return str(error), 1
         case ModuleNotFoundError():
             needs = f"this needs {error.name}, which is not installed"
@@ -98,13 +155,14 @@ def _simulate(options: argparse.Namespace, texts: list[str]) -> dict[str, Runs]:
     if len(learners) < len(texts):
         names = ", ".join(texts)
         raise ValueError(f"two of these algorithms are the same: {names}; give each once")
-    sizes = {"episodes": options.episodes, "seeds": options.seeds, "threads": options.threads}
+    shared = ("episodes", "seeds", "threads", "device")
+    sizes = {name: getattr(options, name) for name in shared}
     return {label: lowswitch.simulate(mdp, learner, **sizes) for label, learner in learners.items()}
 
 
 def _show(options: argparse.Namespace, results: dict[str, Runs]) -> None:
     if options.plot:
-        report.plot(results, path=options.plot, title=options.env)
+        plotting.plot(results, path=options.plot, title=options.env)
     if options.json:
         objects = [{"env": options.env} | runs.to_dict() for runs in results.values()]
         several = {"env": options.env, "runs": objects}
@@ -168,7 +226,7 @@ def concurrent(options: argparse.Namespace) -> None:
         facts = {"env": options.env or options.gymnasium} | result.to_dict()
         print(json.dumps(facts, allow_nan=False))
     else:
-        result.summary()
+        print(result.summary())
 
 
 def frontier(options: argparse.Namespace) -> None:
@@ -296,7 +354,7 @@ def demo(options: argparse.Namespace) -> None:
         results[title] = runs
         print(f"{title} ({env}), c = 0.05\n{report.heading(runs['ucb-h'])}\n")
         print(report.versus(runs, {"ucb2-h": "ucb-h", "ucb2-b": "ucb-b"}), end="\n\n", flush=True)
-    report.plot_grid(results, path=options.out)
+    plotting.plot_grid(results, path=options.out)
     print(f"figure: {options.out}")
 
 

@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import argparse
-import math
 from collections.abc import Callable
+from decimal import Decimal
 from typing import Any, get_args
 
 import lowswitch
 from lowswitch.machines.runner import RoundRule
+from lowswitch.simulate import Device
+
+_MOST_DIGITS = 100  # of a whole number; none that the library takes has so many
 
 
 def _whole(text: str) -> int:
-    """A whole number, which may be written as 100_000 or 1e5."""
+    """A whole number, to the last digit, which may be written as 100_000 or 1e5."""
     try:
-        number = float(text.replace("_", ""))
-    except ValueError:
-        number = math.nan
-    if not math.isfinite(number) or number != int(number):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number")
+        number = Decimal(text.replace("_", ""))
+        whole = number.is_finite() and number.adjusted() < _MOST_DIGITS and number == int(number)
+    except (ArithmeticError, ValueError):
+        whole = False
+    if not whole:
+        raise argparse.ArgumentTypeError(f"{text[:40]!r} is not a whole number")
     return int(number)
 
 
@@ -50,6 +54,7 @@ _HELP = {
     "--problems": "How many problems are drawn (default: %(default)s).",
     "--size": "The size of the problem, H,S,A: steps of an episode, states, actions.",
     "--checkpoint": "Go on from this file if it exists, and keep it up to date.",
+    "--device": "Where it runs: cpu (the default), or gpu for Q-learners, with the same results.",
     "--env": "The problem, such as riverswim:states=6,horizon=20; 'lowswitch envs' lists all.",
     "--episodes": "How many episodes of H steps each seed plays.",
     "--fleet": "Who plays: in-process (the default), processes:workers=4 or ray:address=...",
@@ -139,6 +144,7 @@ def parser() -> argparse.ArgumentParser:
     for each in (one, many):
         _add(each, "--env", "--episodes", required=True)
         _add(each, "--seeds", default=16)
+        _add(each, "--device", default="cpu", choices=get_args(Device))
         _add(each, "--threads", "--json", "--plot")
 
     text = "Let M machines play one policy a round, with the results of the sequential run."

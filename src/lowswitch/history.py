@@ -6,16 +6,17 @@ functions of this list.
 
 from __future__ import annotations
 
+import math
 import os
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from lowswitch import storage
-from lowswitch.checks import require_count
+from lowswitch.checks import has_integers, require_count, shown
 from lowswitch.kernels.arrays import BALANCE, Account, Evaluation
-from lowswitch.problems.mdp import TabularMDP, aligned_zeros
+from lowswitch.problems.mdp import TabularMDP, aligned_zeros, require_mdp
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,6 +30,21 @@ class History:
 
     changes: np.ndarray  # [n, 3 + members]  episode, step, state, action of each member
     before: np.ndarray | None = None  # [members, H, S]
+
+    def __post_init__(self) -> None:
+        try:
+            changes = np.asarray(self.changes)
+        except ValueError:  # rows of different lengths
+            changes = np.zeros(0, dtype=object)
+        if changes.size == 0 and changes.dtype == np.float64:  # an empty list has no kind
+            shape = changes.shape if changes.ndim == 2 and changes.shape[1] else (0, 4)
+            changes = np.zeros(shape, dtype=np.int64)
+        if changes.ndim != 2 or changes.shape[1] < 4 or not has_integers(changes):
+            raise ValueError(
+                "a history is integers [n, 4] (episode, step, state, action), or one action more"
+                f" for each further member of a mixture, not {changes.dtype} of {changes.shape}"
+            )
+        object.__setattr__(self, "changes", changes)
 
     @property
     def members(self) -> int:
@@ -91,6 +107,30 @@ class History:
         return f"History({self.local_switches} switches, {self.deployments} deployments)"
 
 
+class Costs(NamedTuple):
+    """What some runs cost along the way, and what they had deployed in the end."""
+
+    regret: np.ndarray  # [runs, C]  for rewards in [0, 1]; NaN where it was not asked for
+    local_switches: np.ndarray  # [runs, C]
+    deployments: np.ndarray  # [runs, C]
+    triggers: np.ndarray  # [runs]
+    drowned: np.ndarray  # [runs]  visits whose bonus was above H
+    policy: np.ndarray  # [runs, H, S]; [runs, members, H, S] of mixtures
+    histories: tuple[History, ...] | None
+
+    def part(self, first: int, last: int) -> Costs:
+        """Those of some of the runs."""
+        return Costs(
+            regret=self.regret[first:last],
+            local_switches=self.local_switches[first:last],
+            deployments=self.deployments[first:last],
+            triggers=self.triggers[first:last],
+            drowned=self.drowned[first:last],
+            policy=self.policy[first:last],
+            histories=self.histories and self.histories[first:last],
+        )
+
+
 # ---- exact regret --------------------------------------------------------------------------------
 
 
@@ -133,17 +173,17 @@ def exact_regret(mdp: TabularMDP, history: History, *, episodes: int, initial: A
     """
     from lowswitch.kernels.values import settle
 
+    require_mdp(mdp)
     require_count("episodes", episodes)
-    changes = checked_changes(mdp, history)
+    first = mdp.checked_policy(initial)
+    changes = checked_changes(mdp, history, first)
     if len(changes) and changes[-1, 0] >= episodes:
         raise ValueError(
             f"the history changes the policy after episode {changes[-1, 0]}, beyond the {episodes}"
             " episodes given"
         )
     require_starts(mdp, episodes)
-    evaluation, gap = evaluation_of(
-        mdp, np.repeat(mdp.checked_policy(initial)[None], history.members, axis=0)
-    )
+    evaluation, gap = evaluation_of(mdp, np.repeat(first[None], history.members, axis=0))
     account = fresh_account(gap, np.array([episodes]))
     settle(mdp.model, evaluation, account, changes, len(changes), episodes)
     return float(mdp.scale.to_regret(account.balance[0]["regret"]))
@@ -156,10 +196,9 @@ def deployment_gaps(mdp: TabularMDP, history: History, *, initial: Any) -> np.nd
     """
     from lowswitch.kernels.values import fill_gaps
 
-    changes = checked_changes(mdp, history)
-    evaluation, _ = evaluation_of(
-        mdp, np.repeat(mdp.checked_policy(initial)[None], history.members, axis=0)
-    )
+    first = require_mdp(mdp).checked_policy(initial)
+    changes = checked_changes(mdp, history, first)
+    evaluation, _ = evaluation_of(mdp, np.repeat(first[None], history.members, axis=0))
     gaps = np.zeros(history.deployments + 1)
     fill_gaps(mdp.model, evaluation, changes, gaps)
     return np.asarray(mdp.scale.to_regret(gaps))
@@ -174,14 +213,15 @@ def fresh_account(gap: float, checkpoints: np.ndarray) -> Account:
     )
 
 
-def checked_changes(mdp: TabularMDP, history: History) -> np.ndarray:  # [n, 3 + members]
-    """The row changes of a history, once they are known to be in order and to fit the problem."""
-    changes = np.asarray(history.changes)
-    if changes.ndim != 2 or changes.shape[1] < 4 or not np.issubdtype(changes.dtype, np.integer):
-        raise ValueError(
-            "a history is integers [n, 4] (episode, step, state, action), or one action more for"
-            f" each further member of a mixture, not {changes.dtype} of {changes.shape}"
-        )
+def checked_changes(
+    mdp: TabularMDP, history: History, initial: np.ndarray
+) -> np.ndarray:  # [n, 3 + members]
+    """The row changes of a history, once they are known to be in order, to fit the problem, and to
+    change something in a policy that begins as `initial` [H, S].
+    """
+    if not isinstance(history, History):
+        raise ValueError(f"a history is a lowswitch.History(changes), not {shown(history)}")
+    changes = history.changes
     if len(changes) and (changes[0, 0] < 0 or (np.diff(changes[:, 0]) < 0).any()):
         raise ValueError("the episodes of a history must not decrease, from 0 on; sort its changes")
     columns = {
@@ -195,7 +235,27 @@ def checked_changes(mdp: TabularMDP, history: History) -> np.ndarray:  # [n, 3 +
                 f"the {name}s of a history must be 0 to {size - 1}, not {values.min()} to"
                 f" {values.max()}"
             )
+    _require_changes(changes, initial)
     return np.array(changes, dtype=np.int64, order="C")
+
+
+def _require_changes(changes: np.ndarray, initial: np.ndarray) -> None:
+    """Every change of a row plays something else there than before, or it would be no switch."""
+    if not len(changes):
+        return
+    order = np.lexsort((np.arange(len(changes)), changes[:, 2], changes[:, 1]))
+    rows, actions = changes[order, 1:3], changes[order, 3:]
+    before = np.roll(actions, 1, axis=0)
+    first = np.ones(len(rows), dtype=bool)
+    first[1:] = (rows[1:] != rows[:-1]).any(axis=1)
+    before[first] = initial[tuple(rows[first].T)][:, None]
+    same = order[(actions == before).all(axis=1)]
+    if len(same):
+        episode, step, state, *_ = changes[same.min()].tolist()
+        raise ValueError(
+            f"the change of step {step} in state {state} after episode {episode} changes nothing;"
+            " leave it out, because it would count as a switch"
+        )
 
 
 def require_starts(mdp: TabularMDP, episodes: int) -> None:
@@ -232,8 +292,7 @@ class PacPolicy:
 
     def policy(self, episode: int) -> np.ndarray:  # [H, S], or [members, H, S]
         """The policy, or the mixture of policies, that was deployed in an episode."""
-        if not 0 <= episode < self.episodes:
-            raise ValueError(f"episode must be 0 to {self.episodes - 1}, not {episode!r}")
+        require_count("episode", episode, least=0, most=self.episodes - 1)
         mixture = np.repeat(self.initial[None], self.history.members, axis=0)
         _, steps, states, *actions = self.history.changes[self.history.episode < episode].T
         mixture[:, steps, states] = actions  # of several changes of a row the last one stays
@@ -247,7 +306,19 @@ class PacPolicy:
     def evaluate(self, mdp: TabularMDP) -> float:
         """The exact value under the start law."""
         gaps = deployment_gaps(mdp, self.history, initial=self.initial)
-        return mdp.optimal_value() - float(self.weights @ gaps)
+        return mdp.optimal_value() - math.fsum((self.weights * gaps).tolist())
+
+    def require_whole(self) -> None:
+        """Raise a ValueError if the parts do not fit together."""
+        require_count("episodes", self.episodes)
+        changes, initial = self.history.changes, self.initial
+        if initial.ndim != 2 or not has_integers(initial) or (initial < 0).any():
+            raise ValueError("its first policy is none")
+        inside = (changes >= 0).all() and (changes[:, 1:3] < initial.shape).all()
+        if not (inside and (changes[:, 0] < self.episodes).all()):
+            raise ValueError("its changes lie outside of its policy or its episodes")
+        if (np.diff(changes[:, 0]) < 0).any():
+            raise ValueError("its changes are not in order")
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the mixture; `PacPolicy.load` reads it back."""

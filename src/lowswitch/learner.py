@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import threading
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from lowswitch import storage
+from lowswitch import archive, storage
 from lowswitch.algorithms.algorithm import Algorithm, require_algorithm
 from lowswitch.checks import (
     checked_batch,
@@ -19,9 +22,10 @@ from lowswitch.checks import (
     require_truth,
 )
 from lowswitch.history import History
-from lowswitch.learners import ProblemSize, knowledge_of
+from lowswitch.learners import Knowledge, ProblemSize, knowledge_of
 from lowswitch.policy import TablePolicy
 
+_KIND = "learner"  # of its files
 _MOST_VISITS = 0.5  # the share of visits from which a run says so
 
 
@@ -68,11 +72,16 @@ class Learner:
         self.seed = require_seed(seed)
         self.told = 0
         self._allowed = checked_mask(actions_allowed, self.horizon, self.states, self.actions)
-        size = ProblemSize(self.horizon, self.states, self.actions, self.episodes)
-        self._knowledge = knowledge_of(algorithm, size, self._allowed).fresh(self.seed)
+        self._knowledge = self._size().fresh(self.seed)
         if initial is not None:
             self._knowledge.begin_with(checked_policy(initial, self._allowed))
         self._deployed = self._knowledge.policy()
+        self._telling = threading.Lock()
+
+    def _size(self) -> Knowledge:
+        """The algorithm worked out for the size of the problem, without tables."""
+        size = ProblemSize(self.horizon, self.states, self.actions, self.episodes)
+        return knowledge_of(self.algorithm, size, self._allowed)
 
     def __repr__(self) -> str:
         size = f"horizon={self.horizon}, states={self.states}, actions={self.actions}"
@@ -159,10 +168,20 @@ class Learner:
 
         `states` may also have the state after the last step, which is ignored. Each episode must
         have been played by the policy deployed before it is learned, unless `off_policy` says that
-        other actions are meant. A call that fails changes nothing.
+        other actions are meant. A call that fails changes nothing. A learner belongs to one thread
+        at a time: a second one that tells it meanwhile gets an error.
         """
         require_truth("off_policy", off_policy)
         states, actions, rewards = checked_batch(states, actions, rewards, self._allowed)
+        self._enter("tell")
+        try:
+            return self._tell(states, actions, rewards, off_policy)
+        finally:
+            self._telling.release()
+
+    def _tell(
+        self, states: np.ndarray, actions: np.ndarray, rewards: np.ndarray, off_policy: bool
+    ) -> History | None:
         if self.told + len(states) > self.episodes:
             raise ValueError(
                 f"this learner was made for {self.episodes} episodes and has been told {self.told};"
@@ -180,6 +199,28 @@ class Learner:
             raise
         return switch
 
+    @contextmanager
+    def _alone(self, what: str) -> Iterator[None]:
+        """Refuse a second thread while a first one is learning or saving."""
+        self._enter(what)
+        try:
+            yield
+        finally:
+            self._telling.release()
+
+    def _enter(self, what: str) -> None:
+        if not self._telling.acquire(blocking=False):
+            raise ValueError(
+                f"another thread is telling or saving this learner, so that this {what} is refused"
+                " and changes nothing; let one thread own a learner, or guard it with a lock"
+            )
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "_telling"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state, _telling=threading.Lock())
+
     def warm_start(self, states: Any, actions: Any, rewards: Any) -> None:
         """Learn from episodes [B, H] that were played before this learner is told any.
 
@@ -193,12 +234,13 @@ class Learner:
                 " or tell them with off_policy=True"
             )
         states, actions, rewards = checked_batch(states, actions, rewards, self._allowed)
-        undo = self._knowledge.undo(states, actions)
-        try:
-            self._knowledge.count(states, actions, rewards)
-        except BaseException:  # an interrupt too
-            undo()
-            raise
+        with self._alone("warm start"):
+            undo = self._knowledge.undo(states, actions)
+            try:
+                self._knowledge.count(states, actions, rewards)
+            except BaseException:  # an interrupt too
+                undo()
+                raise
 
     def confidence(self, policy: Any = None, than: Any = None, *, models: int = 400) -> Confidence:
         """What the posterior says of the value of a policy against that of another one.
@@ -248,8 +290,41 @@ class Learner:
             )
         return History(changes[:used].copy(), self._deployed.actions) if used else None
 
+    # ---- keeping ---------------------------------------------------------------------------------
+
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write everything needed to go on bit for bit."""
+        with self._alone("save"):
+            storage.write(path, _KIND, *self._state())
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Learner:
+        """A learner that goes on where the saved one stopped."""
+        with storage.reading(path, _KIND) as (facts, arrays):
+            return cls._from_state(facts, arrays)
+
+    def to_bytes(self) -> bytes:
+        """What `save` writes, for a database or a message; `from_bytes` checks and reads it."""
+        with self._alone("save"):
+            return archive.to_bytes(_KIND, *self._state())
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Learner:
+        """A learner that goes on where the one stopped that `to_bytes` wrote."""
+        try:
+            facts, arrays = archive.from_bytes(data, _KIND)
+        except archive.RefusedError as error:
+            raise ValueError(f"what was given {error}") from error
+        with storage.whole("the bytes hold", _KIND):
+            return cls._from_state(facts, arrays)
+
+    def digest(self) -> str:
+        """The SHA-256 over everything that learning goes on from, the same for equal learners."""
+        with self._alone("digest"):
+            return archive.digest(*self._state())
+
+    def _state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+        """Facts, as JSON can hold them, and arrays: all that is saved."""
         facts = {
             "algorithm": self.algorithm.to_dict(),
             "size": {
@@ -258,31 +333,25 @@ class Learner:
             "told": self.told,
             "seed": self.seed,
         }
-        storage.write(
-            path, "learner", facts, {"allowed": self._allowed, **self._knowledge.tables._asdict()}
-        )
+        return facts, {"allowed": self._allowed} | self._knowledge.tables._asdict()
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> Learner:
-        """A learner that goes on where the saved one stopped."""
-        facts, arrays = storage.read(path, "learner")
-        try:
-            seed, allowed = facts.get("seed", 0), arrays["allowed"]
-            learner = cls(
-                Algorithm.from_dict(facts["algorithm"]),
-                **facts["size"],
-                actions_allowed=allowed,
-                seed=seed,
-            )
-            learner.told = facts["told"]
-            if not (isinstance(learner.told, int) and 0 <= learner.told <= learner.episodes):
-                raise ValueError(f"told {learner.told!r} of {learner.episodes} episodes")
-            learner._knowledge.restore(arrays)
-        except (KeyError, TypeError, ValueError) as error:
-            raise ValueError(
-                f"{str(path)!r} is no whole learner ({error}); save it again"
-            ) from error
+    def _from_state(cls, facts: dict[str, Any], arrays: dict[str, np.ndarray]) -> Learner:
+        """The learner of a state, or an error that says what is wrong with it."""
+        learner = cls.__new__(cls)
+        learner.algorithm = Algorithm.from_dict(facts["algorithm"])
+        for name in ("horizon", "states", "actions", "episodes"):
+            setattr(learner, name, require_count(name, facts["size"][name]))
+        learner.seed = require_seed(facts.get("seed", 0))
+        learner.told = require_count("told", facts["told"], least=0, most=learner.episodes)
+        sizes = learner.horizon, learner.states, learner.actions
+        allowed = arrays["allowed"]
+        if allowed.shape != sizes:
+            raise ValueError(f"its mask has the shape {allowed.shape}, not {sizes}")
+        learner._allowed = checked_mask(allowed, *sizes)
+        learner._knowledge = learner._size().restored(learner.seed, arrays, learner.told)
         learner._deployed = learner._knowledge.policy()
+        learner._telling = threading.Lock()
         return learner
 
 

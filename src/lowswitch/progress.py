@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 LOADING = "loading the kernels; the very first run compiles them for some seconds ..."
@@ -85,7 +85,7 @@ class Progress:
 
     def __init__(self, total: int, *, unit: str, show: bool | None = None, label: str = "") -> None:
         self.total, self.unit, self.label = total, unit, label
-        self.show = sys.stderr.isatty() if show is None else show
+        self.show = _is_terminal() if show is None else show
         self.begin, self.before = time.perf_counter(), 0
         self.width = 0
 
@@ -122,9 +122,27 @@ class Progress:
     def _draw(self, text: str) -> None:
         if self.show:
             text = text[: shutil.get_terminal_size().columns - 1]
-            sys.stderr.write("\r" + text.ljust(self.width) + ("" if text else "\r"))
-            sys.stderr.flush()
+            try:
+                sys.stderr.write("\r" + text.ljust(self.width) + ("" if text else "\r"))
+                sys.stderr.flush()
+            except (AttributeError, OSError, ValueError):
+                self.show = False  # the stream is closed or full: nobody looks
             self.width = len(text)
+
+
+def _is_terminal() -> bool:
+    """Whether somebody looks at stderr; it may be closed, or not be there at all."""
+    try:
+        return sys.stderr.isatty()
+    except (AttributeError, ValueError):
+        return False
+
+
+def say(text: str, *, show: bool | None = None) -> None:
+    """Write a line for whoever looks, if there is something to say."""
+    if text and (_is_terminal() if show is None else show):
+        with suppress(AttributeError, OSError, ValueError):
+            print(text, file=sys.stderr, flush=True)
 
 
 @contextmanager

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import csv
 import importlib.util
+import io
 import math
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from lowswitch import storage
+from lowswitch.checks import require_word
 from lowswitch.progress import short
+from lowswitch.tables import Facts, Table, aligned
 from lowswitch.theory import rounds_bound
 
 if TYPE_CHECKING:
@@ -28,19 +32,8 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#0
 DASHES = ("-", "--", "-.", ":")
 BAND = (0.1, 0.9)  # quantiles over the seeds
 
-_CHARACTER = 0.087  # inches: the width of a letter of 10 points
-_HANDLE = 0.7  # inches: the line before a name in a legend, with the gap after it
-_PANEL = 36  # characters above a panel that stay clear of the next one
-_LINE = 0.22  # inches: the height of a line of the legend or of a title
-
 FORMATS = (".png", ".svg", ".pdf")
-
-# what is drawn, with its title and its unit
-PANELS = {
-    "regret": ("regret", "reward lost so far"),
-    "local_switches": ("local switches", "row changes so far"),
-    "deployments": ("deployments", "policy changes so far"),
-}
+FRAMES = ("pandas", "polars")
 
 
 def half_width(values: np.ndarray, confidence: float = 0.95) -> float:
@@ -72,32 +65,26 @@ def means(**costs: np.ndarray) -> str:
     return ", ".join(f"{name} {'unknown' if text == '-' else text}" for name, text in texts.items())
 
 
-def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Aligned columns, the first to the left and the others to the right."""
-    widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
-
-    def line(cells: Sequence[str]) -> str:
-        first, *others = (cell.rjust(width) for cell, width in zip(cells, widths, strict=True))
-        return "  ".join([cells[0].ljust(len(first)), *others]).rstrip()
-
-    return "\n".join([line(header), "  ".join("-" * width for width in widths), *map(line, rows)])
-
-
-def summary(runs: Mapping[str, Runs]) -> str:
+def summary(runs: Mapping[str, Runs]) -> Table:
     """A table with a line for each of the runs and 95 % intervals over the seeds."""
     rows = [
         [
             label,
             mean_and_interval(run.regret),
-            "-" if np.isnan(run.regret).any() else f"{run.regret.mean() / run.episodes:.4f}",
+            _value(run.regret.mean() / run.episodes),
+            _value(run.earned_per_episode.mean()),
+            _value(run.last_value.mean()),
             mean_and_interval(run.local_switches),
             mean_and_interval(run.deployments),
             short(run.steps_per_second),
         ]
         for label, run in runs.items()
     ]
-    header = ["algorithm", "regret", "per episode", "local switches", "deployments", "steps/s"]
-    return f"{heading(next(iter(runs.values())))}\n\n{table(header, rows)}"
+    header = [
+        *("algorithm", "regret", "per episode", "earned", "last policy"),
+        *("local switches", "deployments", "steps/s"),
+    ]
+    return Table(heading(next(iter(runs.values()))), tuple(header), tuple(map(tuple, rows)))
 
 
 def heading(run: Runs) -> str:
@@ -106,10 +93,68 @@ def heading(run: Runs) -> str:
     seeds = "one seed" if alone else f"{len(run.seeds)} seeds"
     means = "" if alone else "; means with 95 % intervals"
     size = f"S = {run.states}, A = {run.actions}, H = {run.horizon}; {run.episodes:,} episodes"
-    return f"{size}, {seeds}, optimal value {run.optimal_value:.4f}{means}"
+    return f"{size}, {seeds}{means}\nearned an episode by {_baselines(run)}"
 
 
-def rounds_summary(run: ConcurrentRun) -> str:
+def _baselines(run: Runs) -> str:
+    """What an optimal policy, the first one and uniform play earn, as far as it is known."""
+    values = {
+        "an optimal policy": run.optimal_value,
+        "the first one": run.first_value,
+        "uniform play": run.uniform_value,
+    }
+    return ", ".join(f"{name} {value:.4f}" for name, value in values.items() if value == value)
+
+
+def _value(value: float) -> str:
+    return "-" if math.isnan(value) else f"{value:.4f}"
+
+
+def long_form(several: Mapping[str, Runs]) -> dict[str, np.ndarray]:
+    """The curves of runs as columns: a line for each algorithm, seed and number of episodes."""
+    columns: dict[str, list[np.ndarray]] = {}
+    for label, runs in several.items():
+        curves, seeds = runs.curves, runs.seeds
+        marks = len(curves.episodes)
+        parts = {
+            "algorithm": np.full(len(seeds) * marks, label),
+            "seed": np.repeat(seeds, marks),
+            "episode": np.tile(curves.episodes, len(seeds)),
+            "regret": curves.regret.ravel(),
+            "local_switches": curves.local_switches.ravel(),
+            "deployments": curves.deployments.ravel(),
+        }
+        for name, part in parts.items():
+            columns.setdefault(name, []).append(part)
+    return {name: np.concatenate(parts) for name, parts in columns.items()}
+
+
+def to_dataframe(several: Mapping[str, Runs], library: str | None = None) -> Any:
+    """The long form as a data frame of pandas or of polars, whichever is named or there."""
+    if library is None:
+        there = [name for name in FRAMES if importlib.util.find_spec(name)]
+        if not there:
+            raise ModuleNotFoundError(
+                "a data frame needs pandas or polars, of which neither is installed: pip install "
+                "pandas; to_csv needs neither",
+                name="pandas",
+            )
+        library = there[0]
+    require_word("library", library, FRAMES)
+    return importlib.import_module(library).DataFrame(long_form(several))
+
+
+def to_csv(several: Mapping[str, Runs], path: str | os.PathLike[str]) -> None:
+    """Write the long form as comma-separated values, whole or not at all."""
+    columns = long_form(several)
+    file = io.StringIO(newline="")
+    writer = csv.writer(file, lineterminator="\n")
+    writer.writerow(columns)
+    writer.writerows(zip(*(column.tolist() for column in columns.values()), strict=True))
+    storage.write_text(path, file.getvalue())
+
+
+def rounds_summary(run: ConcurrentRun) -> Facts:
     """What M machines played, kept and threw away, and what it cost, a line each."""
     rounds, ended, regret = f"{run.rounds:,}", "", "unknown: the source has no tables"
     if run.rule == "switch":
@@ -140,17 +185,12 @@ def rounds_summary(run: ConcurrentRun) -> str:
         )
     parts = ", ".join(f"{name} {seconds:.2f}" for name, seconds in run.parts.items() if seconds)
     lines["wall time"] = f"{run.seconds:.2f} s ({parts})"
-    return _lines(lines)
+    return Facts(lines)
 
 
 def _problem(run: ConcurrentRun) -> str:
     value = "" if math.isnan(run.optimal_value) else f", optimal value {run.optimal_value:.4f}"
     return f"S = {run.states}, A = {run.actions}, H = {run.horizon}{value}"
-
-
-def _lines(lines: Mapping[str, str]) -> str:
-    """Each name on a line of its own, with its text to the right of it."""
-    return "\n".join(f"{name:11}{text}" for name, text in lines.items())
 
 
 def versus(runs: Mapping[str, Runs], baselines: Mapping[str, str]) -> str:
@@ -165,103 +205,9 @@ def versus(runs: Mapping[str, Runs], baselines: Mapping[str, str]) -> str:
             many = None if other is None else getattr(other, name).mean()
             cells += [f"{few:,.0f}", "" if many is None else f"{many / few:,.1f} x fewer"]
         rows.append(cells)
-    return table(
+    return aligned(
         ["algorithm", "regret", "vs every visit", "local switches", "", "deployments", ""], rows
     )
-
-
-def plot(several: Any, *, path: str | os.PathLike[str] | None = None, title: str = "") -> Figure:
-    """Draw regret, local switches and deployments against episodes.
-
-    A line is the mean over the seeds, and a band reaches from their 10 % to their 90 % quantile.
-    `several` is a mapping of labels to runs, a sequence of runs, or one of them.
-    """
-    return plot_grid({title: labelled(several)}, path=path)
-
-
-def labelled(several: Any) -> dict[str, Runs]:
-    """Runs by their labels, which are the names of the algorithms where none are given."""
-    if isinstance(several, Mapping):
-        return dict(several)
-    sequence = several if isinstance(several, Sequence) else [several]
-    if not all(hasattr(run, "algorithm") for run in sequence):
-        raise ValueError(
-            f"give runs of simulate, one or several or a mapping of labels to runs, not {several!r}"
-        )
-    runs = {str(run.algorithm): run for run in sequence}
-    if len(runs) < len(sequence):
-        raise ValueError(
-            "two of these runs have the same algorithm; pass a mapping of labels to runs"
-        )
-    return runs
-
-
-def plot_grid(
-    problems: Mapping[str, Mapping[str, Runs]], *, path: str | os.PathLike[str] | None = None
-) -> Figure:
-    """Draw a row of panels for each problem, and one legend for all.
-
-    A regret that no run knows has no panel.
-    """
-    if not problems or not all(problems.values()):
-        raise ValueError("there is nothing to plot; give at least one run")
-    from matplotlib.figure import Figure
-
-    panels = {
-        name: words
-        for name, words in PANELS.items()
-        if any(_known(run, name) for runs in problems.values() for run in runs.values())
-    }
-    width = 11 * len(panels) / len(PANELS)  # inches
-    figure = Figure(layout="constrained")
-    grid = figure.subplots(len(problems), len(panels), squeeze=False, sharex="row")
-    lines = 0  # that need room of their own
-    for row, (title, runs) in zip(grid, problems.items(), strict=True):
-        before, more = _before_panel_names(figure, title, width, alone=len(problems) == 1)
-        lines += more
-        for axes, (name, (words, unit)) in zip(row, panels.items(), strict=True):
-            _draw_panel(axes, runs, name)
-            axes.set_title(before + words, fontsize=10)
-            axes.set_xlabel("episodes")
-            axes.set_ylabel(unit)
-    lines += _draw_legend(figure, grid[0][0], width)
-    figure.set_size_inches(width, 0.8 + 3.1 * len(problems) + _LINE * lines)
-    if path is not None:
-        save_figure(figure, path)
-    return figure
-
-
-def _before_panel_names(
-    figure: Figure, title: str, width: float, *, alone: bool
-) -> tuple[str, int]:
-    """The text before the names of a row's panels, and how many more lines it needs.
-
-    A long title has lines of its own: above each panel, or above the figure if there is one row.
-    """
-    longest = max(len(words) for words, _ in PANELS.values())
-    if not title or len(title) + 2 + longest <= _PANEL:
-        return f"{title}: " if title else "", 0
-    if alone:
-        text = wrapped(title, int(width / 1.1 / _CHARACTER))
-        figure.suptitle(text, fontsize=11)
-        return "", 1 + text.count("\n")
-    text = wrapped(title, _PANEL)
-    return f"{text}\n", 1 + text.count("\n")
-
-
-def _draw_legend(figure: Figure, axes: Axes, width: float) -> int:
-    """Draw the legend below all panels; return how many lines it has beyond two.
-
-    It has up to four columns if they fit, and else a name a line.
-    """
-    handles, labels = axes.get_legend_handles_labels()
-    columns = max(1, min(4, len(labels)))  # matplotlib may leave out all labels
-    if columns * (_HANDLE + _CHARACTER * max(map(len, labels), default=0)) > width:
-        columns = 1
-        labels = [wrapped(label, int((width - _HANDLE) / _CHARACTER)) for label in labels]
-    figure.legend(handles, labels, loc="outside lower center", ncols=columns, frameon=False)
-    lines: int = sum(1 + label.count("\n") for label in labels)
-    return max(0, math.ceil(lines / columns) - 2)
 
 
 def wrapped(text: str, width: int) -> str:
@@ -277,28 +223,35 @@ def wrapped(text: str, width: int) -> str:
     return "\n".join(line.rstrip() for line in lines)
 
 
-def _known(run: Runs, name: str) -> bool:
-    """Whether there is a curve to draw: without tables nobody knows the regret."""
-    return name != "regret" or not np.isnan(run.curves.regret).all()
+def draw_band(
+    axes: Axes, times: np.ndarray, curves: np.ndarray, i: int, label: str, *, steps: bool = False
+) -> None:
+    """Draw curves [runs, C] as the i-th line, which is their mean, and a band of quantiles.
 
-
-def _draw_panel(axes: Axes, runs: Mapping[str, Runs], name: str) -> None:
-    for i, (label, run) in enumerate(runs.items()):
-        draw_band(axes, run.curves.episodes, getattr(run.curves, name), i, label)
-    drawn = any(np.nanmax(getattr(run.curves, name), initial=0) > 0 for run in runs.values())
-    dress(axes, log="xy" if drawn else "x")
-
-
-def draw_band(axes: Axes, times: np.ndarray, curves: np.ndarray, i: int, label: str) -> None:
-    """Draw curves [runs, C] as the i-th line, which is their mean, and a band of quantiles."""
+    What changes at single episodes may be drawn in steps.
+    """
     style = line_style(i)
     low, high = np.quantile(curves, BAND, axis=0)
-    axes.fill_between(times, low, high, alpha=0.2, linewidth=0, color=style["color"])
-    axes.plot(times, curves.mean(axis=0), label=label, linewidth=1.6, **style)
+    step: Literal["post"] | None = "post" if steps else None
+    axes.fill_between(times, low, high, alpha=0.2, linewidth=0, color=style["color"], step=step)
+    axes.plot(
+        times,
+        curves.mean(axis=0),
+        label=label,
+        linewidth=1.6,
+        drawstyle="steps-post" if steps else "default",
+        **style,
+    )
 
 
 def line_style(i: int) -> dict[str, Any]:
-    """The colour and the dashes of the i-th line."""
+    """The colour and the dashes of the i-th line: ours, or those of a style that is set."""
+    import matplotlib
+
+    cycle = matplotlib.rcParams["axes.prop_cycle"]
+    if cycle != matplotlib.rcParamsDefault["axes.prop_cycle"]:
+        styles = list(cycle)
+        return {"color": COLOURS[i % len(COLOURS)], **styles[i % len(styles)]}
     return {"color": COLOURS[i % len(COLOURS)], "linestyle": DASHES[i % len(DASHES)]}
 
 
@@ -309,9 +262,9 @@ def positive(values: Any) -> np.ndarray:
 
 def blank_figure(width: float, height: float) -> Figure:
     """A figure of so many inches that makes room for what is drawn beside its panels."""
-    from matplotlib.figure import Figure
+    from lowswitch.notebook import ShownFigure
 
-    return Figure(figsize=(width, height), layout="constrained")
+    return ShownFigure(figsize=(width, height), layout="constrained")
 
 
 def legend_below(figure: FigureBase, axes: Axes, *, columns: int, **options: Any) -> None:

@@ -2,31 +2,60 @@
 
 from __future__ import annotations
 
+import math
 import os
 import threading
 import time
+import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 import numpy as np
 
 from lowswitch import storage
 from lowswitch.algorithms.algorithm import Algorithm, require_algorithm
-from lowswitch.checks import checked_batch, checked_seeds, require_count
-from lowswitch.history import History, PacPolicy, evaluation_of, fresh_account, require_starts
+from lowswitch.checks import (
+    checked_batch,
+    checked_seeds,
+    has_integers,
+    is_integer,
+    require_count,
+    require_memory,
+    require_truth,
+    require_word,
+    shown,
+)
+from lowswitch.history import (
+    Costs,
+    History,
+    PacPolicy,
+    evaluation_of,
+    fresh_account,
+    require_starts,
+)
 from lowswitch.kernels.arrays import Log
 from lowswitch.kernels.streams import stream_key
 from lowswitch.learner import warn_if_drowned
 from lowswitch.learners import Knowledge, ProblemSize, knowledge_of
 from lowswitch.problems.mdp import TabularMDP, require_mdp
 from lowswitch.progress import LOADING, PieceSize, Progress, cores, needs_loading, run_all
+from lowswitch.tables import Summary
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+Device = Literal["cpu", "gpu"]
+
 _LOGGED_CHANGES = 2**11  # few enough to stay in the cache until their regret is known
 _KEPT_CHANGES = 2**16
+_SAME_VALUE = 1e-9  # relative: a first policy so near the optimum has nothing to learn
+_POINTS = 200  # of the curves, about
+
+
+class NothingLearnedWarning(UserWarning):
+    """The last policy of most runs is not better than the first one."""
 
 
 class Curves(NamedTuple):
@@ -63,6 +92,10 @@ class Runs:
     policy: np.ndarray  # [seeds, H, S]  deployed at the end; [seeds, members, H, S] of mixtures
     history: tuple[History, ...] | None  # one for each seed, where it was asked for
     seconds: float
+    # what is earned an episode, to compare with the optimal value; NaN where regret is not known
+    first_value: float = math.nan  # of the policy deployed at the beginning
+    uniform_value: float = math.nan  # of playing all allowed actions equally often
+    last_value: np.ndarray = field(default_factory=lambda: np.array([math.nan]))  # [seeds]
 
     def __repr__(self) -> str:
         seeds = f"{len(self.seeds):,} seed{'s' * (len(self.seeds) > 1)}"
@@ -87,21 +120,44 @@ class Runs:
         return self.drowned_share
 
     @property
+    def earned_per_episode(self) -> np.ndarray:  # [seeds]
+        """What a run earned an episode, in the mean over all of them."""
+        return self.optimal_value - self.regret / self.episodes
+
+    @property
     def steps_per_second(self) -> float:
         """The steps that all threads together made in a second, without the compilation."""
         return self.episodes * self.horizon * len(self.seeds) / self.seconds
 
-    def summary(self) -> None:
-        """Print a table with 95 % confidence intervals over the seeds."""
+    def summary(self) -> Summary:
+        """A table with 95 % confidence intervals over the seeds; print it, or look at it."""
         from lowswitch import report
 
-        print(report.summary({str(self.algorithm): self}))
+        return report.summary({str(self.algorithm): self})
 
-    def plot(self, path: str | os.PathLike[str] | None = None) -> Figure:
-        """Draw regret and switching costs against episodes."""
+    def plot(self, path: str | os.PathLike[str] | None = None, **options: Any) -> Figure:
+        """Draw regret and switching costs against episodes, with the options of `ls.plot`."""
+        from lowswitch import plotting
+
+        return plotting.plot(self, path=path, **options)
+
+    def to_dataframe(self, library: Literal["pandas", "polars"] | None = None) -> Any:
+        """The curves as a data frame: a line for each seed and number of episodes."""
         from lowswitch import report
 
-        return report.plot({str(self.algorithm): self}, path=path)
+        return report.to_dataframe({str(self.algorithm): self}, library)
+
+    def to_csv(self, path: str | os.PathLike[str]) -> None:
+        """Write the curves as comma-separated values, as in `to_dataframe`."""
+        from lowswitch import report
+
+        report.to_csv({str(self.algorithm): self}, path)
+
+    def to_latex(self) -> str:
+        """The table of `summary` for a paper, with the rules of the package booktabs."""
+        from lowswitch import report
+
+        return report.summary({str(self.algorithm): self}).to_latex()
 
     def pac_policy(self, seed: int) -> PacPolicy:
         """The uniform mixture of all policies that the run of this seed deployed."""
@@ -109,10 +165,9 @@ class Runs:
             raise ValueError(
                 "a PAC policy needs the deployment history; run simulate with history=True"
             )
-        if seed not in self.seeds:
-            raise ValueError(
-                f"there is no run with seed {seed!r}; the seeds are {self.seeds.tolist()}"
-            )
+        if not (is_integer(seed) and int(seed) in self.seeds.tolist()):
+            seeds = shown(self.seeds.tolist())
+            raise ValueError(f"there is no run with seed {shown(seed)}; the seeds are {seeds}")
         history = self.history[int(np.flatnonzero(self.seeds == seed)[0])]
         return PacPolicy(initial=self.initial, history=history, episodes=self.episodes)
 
@@ -126,15 +181,45 @@ class Runs:
             "seeds": len(self.seeds),
             "algorithm": str(self.algorithm),
             "optimal_value": known(self.optimal_value),
+            "first_value": known(self.first_value),
+            "uniform_value": known(self.uniform_value),
+            "last_value": _spread(self.last_value),
             "regret": _spread(self.regret),
             "local_switches": _spread(self.local_switches),
             "deployments": _spread(self.deployments),
             "steps_per_second": self.steps_per_second,
         }
 
+    def require_whole(self) -> None:
+        """Raise a ValueError if the results are not those of so many seeds on such a problem."""
+        seeds, (H, S) = len(self.seeds), (self.horizon, self.states)
+        points = self.curves.episodes.shape
+        shapes = {
+            **dict.fromkeys(("seeds", *_PER_SEED), (seeds,)),
+            "initial": (H, S),
+            "policy": (seeds, *self.policy.shape[1:-2], H, S),
+        }
+        for name, shape in shapes.items():
+            if getattr(self, name).shape != shape:
+                raise ValueError(f"{name} has the shape {getattr(self, name).shape}, not {shape}")
+        for name, curve in self.curves._asdict().items():
+            if curve.shape != (points if name == "episodes" else (seeds, *points)):
+                raise ValueError(f"the curve of {name} has the shape {curve.shape}")
+        for name in ("initial", "policy"):
+            actions = getattr(self, name)
+            if not has_integers(actions) or not ((actions >= 0) & (actions < self.actions)).all():
+                raise ValueError(f"{name} has actions outside 0 to {self.actions - 1}")
+        if self.history is not None and len(self.history) != seeds:
+            raise ValueError(f"it has {len(self.history)} histories for {seeds} seeds")
+        if not (seeds and self.seconds > 0 and self.episodes >= 0):
+            raise ValueError("it has no seeds, or took no time")
+
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the results with their configuration; `lowswitch.load` reads them back."""
         storage.save(path, "runs", self)
+
+
+_PER_SEED = ("regret", "local_switches", "deployments", "triggers", "drowned_share")
 
 
 def load(path: str | os.PathLike[str]) -> Runs:
@@ -167,6 +252,7 @@ def simulate(
     regret: bool = True,
     history: bool = False,
     progress: bool | None = None,
+    device: Device = "cpu",
     initial: Any = None,
     warm_start: tuple[Any, Any, Any] | None = None,
 ) -> Runs:
@@ -175,30 +261,23 @@ def simulate(
     seeds: how many seeds (0, 1, ...), or which ones. threads: how many threads play, by default one
     for each core; the results do not depend on it. regret: False saves the time that exact regret
     takes, and leaves NaN in its place. history: True keeps every row change. progress: whether to
-    show how far the work is; by default on a terminal only. initial: the policy [H, S] that is
-    deployed at the beginning, by default the lowest allowed actions. warm_start: states, actions
-    and rewards [B, H] of episodes that every run knows before its first one, as in
-    `Learner.warm_start`.
+    show how far the work is; by default on a terminal only. device: "gpu" plays Q-learners on a
+    GPU, a thousand runs and more side by side, with the same results. initial: the policy [H, S]
+    that is deployed at the beginning, by default the lowest allowed actions. warm_start: states,
+    actions and rewards [B, H] of episodes that every run knows before its first one, as in
+    `Learner.warm_start`. The last two are for the CPU.
     """
-    require_mdp(mdp)
-    require_algorithm(algorithm)
-    episodes = require_count("episodes", episodes)
-    require_starts(mdp, episodes)
-    numbers = checked_seeds(seeds)
+    require_word("device", device, get_args(Device))
+    regret, history = require_truth("regret", regret), require_truth("history", history)
     workers = require_count("threads", cores() if threads is None else threads)
-    size = ProblemSize(mdp.horizon, mdp.states, mdp.actions, episodes)
-    knowledge = knowledge_of(algorithm, size, mdp.actions_allowed)
-    beginning = _beginning(mdp, initial, warm_start)
-    runs = [
-        _Run(mdp, knowledge, beginning, seed, episodes, regret=regret, history=history)
-        for seed in numbers
-    ]
-    with Progress(
-        len(runs) * episodes * mdp.horizon, unit="steps", show=progress, label=str(algorithm)
-    ) as bar:
-        seconds = _play_all(runs, workers, bar)
-    results = _gather(mdp, algorithm, runs, seconds)
+    job = Job.of(mdp, algorithm, episodes, checked_seeds(seeds), regret=regret, history=history)
+    job = job._replace(beginning=_beginning(mdp, initial, warm_start, device))
+    if device == "cpu":
+        _require_room(job.knowledge, len(job.seeds), min(workers, len(job.seeds)))
+    with Progress(job.steps, unit="steps", show=progress, label=str(algorithm)) as bar:
+        (results,) = play_jobs([job], device, workers, bar)
     warn_if_drowned(float(results.drowned_share.mean()), algorithm)
+    warn_if_nothing_learned(results)
     return results
 
 
@@ -217,8 +296,13 @@ class _Beginning(NamedTuple):
 
 
 def _beginning(
-    mdp: TabularMDP, initial: Any, warm_start: tuple[Any, Any, Any] | None
+    mdp: TabularMDP, initial: Any, warm_start: tuple[Any, Any, Any] | None, device: Device
 ) -> _Beginning:
+    if device == "gpu" and not (initial is None and warm_start is None):
+        raise ValueError(
+            "a GPU begins with the lowest allowed actions and without data; leave initial and"
+            " warm_start out, or the device"
+        )
     policy = None if initial is None else mdp.checked_policy(initial)
     data = None
     if warm_start is not None:
@@ -227,61 +311,185 @@ def _beginning(
     return _Beginning(policy, data)
 
 
-def _play_all(runs: list[_Run], workers: int, bar: Progress) -> float:
+def warn_if_nothing_learned(results: Runs) -> None:
+    """Say in one line that the last policy of most runs is not better than the first one."""
+    first, last = results.first_value, float(np.median(results.last_value))
+    if last <= first < results.optimal_value - _SAME_VALUE * abs(results.optimal_value):
+        warnings.warn(
+            f"nothing was learned: the last policy of most runs earns {last:.4g} an episode, the"
+            f" first one {first:.4g}, an optimal one {results.optimal_value:.4g}; give it more"
+            f" episodes, or another c or algorithm ({results.algorithm})",
+            NothingLearnedWarning,
+            stacklevel=3,
+        )
+
+
+def _require_room(knowledge: Knowledge, seeds: int, workers: int) -> None:
+    """Say before it is allocated that tables and results do not fit."""
+    H, S, _ = knowledge.allowed.shape
+    each = 8 * (H * S * knowledge.members + 3 * _POINTS)
+    need = seeds * each + workers * knowledge.nbytes
+    require_memory(need, f"{seeds:,} seeds on {workers} threads", "use fewer, or a smaller problem")
+
+
+class Job(NamedTuple):
+    """One algorithm on one problem, under every seed."""
+
+    mdp: TabularMDP
+    algorithm: Algorithm
+    knowledge: Knowledge
+    episodes: int
+    seeds: list[int]
+    regret: bool
+    history: bool
+    beginning: _Beginning = _Beginning(None, None)
+
+    @classmethod
+    def of(
+        cls,
+        mdp: TabularMDP,
+        algorithm: Algorithm,
+        episodes: int,
+        seeds: list[int],
+        *,
+        regret: bool,
+        history: bool,
+    ) -> Job:
+        """The job, once everything is known to fit."""
+        require_mdp(mdp)
+        require_algorithm(algorithm)
+        episodes = require_count("episodes", episodes)
+        require_starts(mdp, episodes)
+        size = ProblemSize(mdp.horizon, mdp.states, mdp.actions, episodes)
+        knowledge = knowledge_of(algorithm, size, mdp.actions_allowed)
+        return cls(mdp, algorithm, knowledge, episodes, seeds, regret, history)
+
+    @property
+    def steps(self) -> int:
+        """How many steps all its runs have together."""
+        return len(self.seeds) * self.episodes * self.mdp.horizon
+
+    def runs(self, costs: Costs, seconds: float) -> Runs:
+        """The results, from the costs of its runs in the order of the seeds."""
+        mdp, episodes = self.mdp, self.episodes
+        regret = mdp.scale.to_regret(costs.regret)
+        switches, deployments = costs.local_switches, costs.deployments
+        initial = self.beginning.policy
+        if initial is None:
+            initial = mdp.actions_allowed.argmax(axis=-1)
+        return Runs(
+            algorithm=self.algorithm,
+            horizon=mdp.horizon,
+            states=mdp.states,
+            actions=mdp.actions,
+            episodes=episodes,
+            seeds=np.array(self.seeds, dtype=np.int64),
+            optimal_value=optimal_value_of(mdp, episodes),
+            regret=regret[:, -1].copy(),
+            local_switches=switches[:, -1].copy(),
+            deployments=deployments[:, -1].copy(),
+            triggers=costs.triggers,
+            drowned_share=costs.drowned / (episodes * mdp.horizon),
+            curves=Curves(checkpoints(episodes), regret, switches, deployments),
+            initial=initial,
+            policy=costs.policy,
+            history=costs.histories,
+            seconds=seconds,
+            **(self._values(initial, costs.policy) if self.regret else {}),
+        )
+
+    def _values(self, initial: np.ndarray, policies: np.ndarray) -> dict[str, Any]:
+        """What the first and the last policies earn, and uniform play."""
+
+        def earned(policy: np.ndarray) -> float:
+            return start_value(self.mdp, self.mdp.policy_values(policy)[0], self.episodes)
+
+        return {
+            "first_value": earned(initial),
+            "uniform_value": start_value(self.mdp, self.mdp.uniform_values[0], self.episodes),
+            "last_value": np.array([earned(policy) for policy in policies]),
+        }
+
+
+def play_jobs(
+    jobs: list[Job], device: Device, workers: int, bar: Progress, checkpoint: Path | None = None
+) -> list[Runs]:
+    """Play all runs of all jobs; a GPU goes on from the checkpoint where there is one."""
+    if device == "gpu":
+        return _play_on_gpu(jobs, bar, checkpoint)
+    runs = [[_Run(job, seed) for seed in job.seeds] for job in jobs]
+    seconds = _play_all(runs, workers, bar)
+    return [
+        job.runs(_gather(played), seconds / len(jobs))
+        for job, played in zip(jobs, runs, strict=True)
+    ]
+
+
+def _play_all(jobs: list[list[_Run]], workers: int, bar: Progress) -> float:
     """Play all runs on threads; return the seconds it took once everything was compiled."""
     from lowswitch.kernels.play import simulate as kernel
 
     if needs_loading(kernel):
         bar.note(LOADING)
-    runs[0].first_episode().play(threading.Event())  # compiles, and fills what threads share
+    for first, *_ in jobs:
+        first.first_episode().play(threading.Event())  # compiles, and fills what threads share
     bar.start()
+    runs = [run for played in jobs for run in played]
     begin = time.perf_counter()
     run_all(
         [run.play for run in runs],
         workers=workers,
-        look_up=lambda: bar.update(sum(run.done * run.mdp.horizon for run in runs)),
+        look_up=lambda: bar.update(sum(run.done * run.job.mdp.horizon for run in runs)),
     )
     return time.perf_counter() - begin
 
 
-def _gather(mdp: TabularMDP, algorithm: Algorithm, runs: list[_Run], seconds: float) -> Runs:
+def _gather(runs: list[_Run]) -> Costs:
     """The costs of finished runs, an entry or a row for each seed."""
-    episodes, histories = runs[0].episodes, [run.history for run in runs if run.history is not None]
-    return Runs(
-        algorithm=algorithm,
-        horizon=mdp.horizon,
-        states=mdp.states,
-        actions=mdp.actions,
-        episodes=episodes,
-        seeds=np.array([run.seed for run in runs], dtype=np.int64),
-        optimal_value=optimal_value_of(mdp, episodes),
-        regret=np.array([run.curves.regret[-1] for run in runs]),
-        local_switches=np.array([run.curves.local_switches[-1] for run in runs]),
-        deployments=np.array([run.curves.deployments[-1] for run in runs]),
+    histories = tuple(run.history for run in runs if run.history is not None)
+    return Costs(
+        regret=np.stack([run.regret for run in runs]),
+        local_switches=np.stack([run.local_switches for run in runs]),
+        deployments=np.stack([run.deployments for run in runs]),
         triggers=np.array([run.triggers for run in runs]),
-        drowned_share=np.array([run.drowned_share for run in runs]),
-        curves=Curves(
-            checkpoints(episodes),
-            *(np.stack(rows) for rows in zip(*(run.curves[1:] for run in runs), strict=True)),
-        ),
-        initial=(
-            mdp.actions_allowed.argmax(axis=-1)
-            if runs[0].beginning.policy is None
-            else runs[0].beginning.policy
-        ),
+        drowned=np.array([run.drowned for run in runs]),
         policy=np.stack([run.policy for run in runs]),
-        history=tuple(histories) if histories else None,
-        seconds=seconds,
+        histories=histories or None,
     )
+
+
+def _play_on_gpu(jobs: list[Job], bar: Progress, checkpoint: Path | None) -> list[Runs]:
+    """Play jobs that differ in problem and algorithm only, those of one kind in one launch."""
+    from lowswitch.gpu.play import player_for
+
+    player = player_for(
+        [(job.mdp, job.algorithm, job.knowledge) for job in jobs],
+        episodes=jobs[0].episodes,
+        seeds=jobs[0].seeds,
+        regret=jobs[0].regret,
+        history=jobs[0].history,
+        marks=checkpoints(jobs[0].episodes),
+        checkpoint=checkpoint,
+    )
+    bar.note(LOADING)
+    bar.start()
+    run_all([player.play], workers=1, look_up=lambda: bar.update(player.done))
+    each = player.seconds / len(jobs)
+    return [job.runs(costs, each) for job, costs in zip(jobs, player.by_job(), strict=True)]
 
 
 def optimal_value_of(mdp: TabularMDP, episodes: int) -> float:
     """V*_1 under the start law, or its mean over the start states that were played."""
+    return start_value(mdp, mdp.optimal_values[0], episodes)
+
+
+def start_value(mdp: TabularMDP, values: np.ndarray, episodes: int) -> float:
+    """The mean of values [S] under the start law, or over the start states that were played."""
     starts = mdp.start_sequence[:episodes]
-    return float(mdp.optimal_values[0, starts].mean()) if len(starts) else mdp.optimal_value()
+    return float(values[starts].mean()) if len(starts) else mdp.at_start(values)
 
 
-def checkpoints(episodes: int, size: int = 200) -> np.ndarray:
+def checkpoints(episodes: int, size: int = _POINTS) -> np.ndarray:
     """About `size` log-spaced numbers of episodes, from 1 to all."""
     return np.unique(np.geomspace(1, episodes, size).round().astype(np.int64))
 
@@ -289,63 +497,52 @@ def checkpoints(episodes: int, size: int = 200) -> np.ndarray:
 class _Run:
     """One seed: its tables live while it runs, its costs stay."""
 
-    curves: Curves
+    regret: np.ndarray  # [C]
+    local_switches: np.ndarray  # [C]
+    deployments: np.ndarray  # [C]
     policy: np.ndarray
     history: History | None
     triggers: int
-    drowned_share: float
+    drowned: int
 
-    def __init__(
-        self,
-        mdp: TabularMDP,
-        knowledge: Knowledge,
-        beginning: _Beginning,
-        seed: int,
-        episodes: int,
-        *,
-        regret: bool,
-        history: bool,
-    ) -> None:
-        self.mdp, self.knowledge, self.seed, self.episodes = mdp, knowledge, seed, episodes
-        self.beginning = beginning
-        self.wants_regret, self.wants_history = regret, history
+    def __init__(self, job: Job, seed: int) -> None:
+        self.job, self.seed = job, seed
         self.done = 0  # episodes
 
     def first_episode(self) -> _Run:
         """A run of the same kind that ends after one episode."""
-        wants = {"regret": self.wants_regret, "history": self.wants_history}
-        return _Run(self.mdp, self.knowledge, self.beginning, self.seed, 1, **wants)
+        return _Run(self.job._replace(episodes=1), self.seed)
 
     def play(self, stop: threading.Event) -> None:
-        mdp, marks = self.mdp, checkpoints(self.episodes)
-        knowledge = self.beginning.put_into(self.knowledge.fresh(self.seed))
+        mdp, episodes = self.job.mdp, self.job.episodes
+        marks = checkpoints(episodes)
+        knowledge = self.job.beginning.put_into(self.job.knowledge.fresh(self.seed))
         policies = knowledge.policy().actions
-        evaluation, gap = evaluation_of(mdp, policies, wanted=self.wants_regret)
+        evaluation, gap = evaluation_of(mdp, policies, wanted=self.job.regret)
         account, log = fresh_account(gap, marks), self._fresh_log(knowledge, marks)
         kept: list[np.ndarray] = []
         key, piece = stream_key(self.seed), PieceSize(10**5 // mdp.horizon)
-        while self.done < self.episodes and not stop.is_set():
+        while self.done < episodes and not stop.is_set():
             with piece:
-                first, last = self.done, min(self.episodes, self.done + piece.size)
+                first, last = self.done, min(episodes, self.done + piece.size)
                 self.done = knowledge.play(mdp.model, evaluation, log, account, key, first, last)
             if self.done < last:  # its time says nothing of how long a larger piece takes
                 piece.size = max(1, self.done - first)
-            if self.wants_history:
+            if self.job.history:
                 kept.append(log.changes[: log.logged[0]].copy())
                 log.logged[0] = 0
-        regret = mdp.scale.to_regret(account.curve)
-        self.curves = Curves(marks, regret, log.switches, log.deployments)
+        self.regret = account.curve
+        self.local_switches, self.deployments = log.switches, log.deployments
         policies = knowledge.policy().actions
         self.policy = policies[0] if knowledge.members == 1 else policies
-        self.history = History(np.concatenate(kept)) if self.wants_history else None
-        self.triggers = knowledge.triggers()
-        self.drowned_share = knowledge.drowned / (self.episodes * mdp.horizon)
+        self.history = History(np.concatenate(kept)) if self.job.history else None
+        self.triggers, self.drowned = knowledge.triggers(), knowledge.drowned
 
     def _fresh_log(self, knowledge: Knowledge, marks: np.ndarray) -> Log:
-        room = _KEPT_CHANGES if self.wants_history else _LOGGED_CHANGES
+        room = _KEPT_CHANGES if self.job.history else _LOGGED_CHANGES
         room = max(room, knowledge.spec.timing.room)
         return Log(
-            keep=self.wants_history,
+            keep=self.job.history,
             logged=np.zeros(1, dtype=np.int64),
             changes=np.zeros((room, 3 + knowledge.members), dtype=np.int64),
             checkpoints=marks,

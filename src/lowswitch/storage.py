@@ -1,91 +1,47 @@
 """From a record to a file and back; finished work that is kept; the fingerprint of a problem.
 
-A record is a dataclass or a NamedTuple. Its file is an npz: the arrays are its members, and one
-JSON text beside them holds the rest.
+A record is a dataclass or a NamedTuple. Its file is an `archive` of its arrays and the rest.
 """
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 import os
-import secrets
 import types
-import zipfile
-import zlib
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import is_dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_origin, get_type_hints
 
 import numpy as np
+
+from lowswitch import archive
+from lowswitch.files import make_folder, read_bytes, replacing, require_writable, write_text
 
 if TYPE_CHECKING:
     from lowswitch.problems.mdp import TabularMDP
 
-_HEADER = "lowswitch"
-_VERSION = 2
+__all__ = [
+    "Kept",
+    "fingerprint",
+    "load",
+    "make_folder",
+    "pack",
+    "read",
+    "reading",
+    "replacing",
+    "require_writable",
+    "save",
+    "unpack",
+    "write",
+    "write_text",
+]
 
 Value = TypeVar("Value")
-
-
-# ---- files that are whole ------------------------------------------------------------------------
-
-
-@contextmanager
-def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
-    """Open a file to write that takes its place whole or not at all.
-
-    A failure leaves what was there before.
-    """
-    target = require_writable(path)
-    temporary = target.with_name(f".lowswitch-{secrets.token_hex(8)}")
-    try:
-        with open(temporary, "xb") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, target)
-    except BaseException as error:
-        temporary.unlink(missing_ok=True)
-        if isinstance(error, OSError):
-            raise ValueError(f"cannot write {str(target)!r}: {error.strerror}") from error
-        raise
-
-
-def require_writable(path: str | os.PathLike[str]) -> Path:
-    """Return the resolved path, if a file can be put there."""
-    try:
-        target = Path(path).resolve()  # a link stays a link
-        fits = (
-            target.parent.is_dir()
-            and os.access(target.parent, os.W_OK)
-            and (target.is_file() or not target.exists())
-        )
-    except (OSError, TypeError, ValueError):
-        fits = False
-    if not fits:
-        raise ValueError(
-            f"cannot write {str(path)!r}; choose a file in a folder that exists and is writable"
-        )
-    return target
-
-
-def make_folder(path: Path) -> None:
-    """Make a folder with its parents, or say why it cannot be made."""
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise ValueError(
-            f"cannot make the folder {str(path)!r}: {error.strerror}; choose another folder"
-        ) from None
-
-
-def write_text(path: str | os.PathLike[str], text: str) -> None:
-    """Write a text, whole or not at all."""
-    with replacing(path) as file:
-        file.write(text.encode())
 
 
 # ---- facts and arrays in one file ----------------------------------------------------------------
@@ -95,50 +51,19 @@ def write(
     path: str | os.PathLike[str], kind: str, facts: dict[str, Any], arrays: dict[str, Any]
 ) -> None:
     """Write facts, which JSON must be able to hold, and arrays as one file."""
-    members = arrays | {_HEADER: np.array(json.dumps({"version": _VERSION, "kind": kind, **facts}))}
+    require_writable(path)
+    data = archive.to_bytes(kind, facts, arrays)
     with replacing(path) as file:
-        np.savez_compressed(file, **members)
+        file.write(data)
 
 
 def read(path: str | os.PathLike[str], kind: str) -> tuple[dict[str, Any], dict[str, Any]]:
     """Read the facts and the arrays of a file that was written as this kind."""
+    data = read_bytes(path)
     try:
-        with open(path, "rb") as raw, np.load(raw, allow_pickle=False) as file:
-            arrays = {name: file[name] for name in file.files}
-        facts = json.loads(str(arrays.pop(_HEADER)[()]))
-        if not isinstance(facts, dict):
-            raise TypeError("its header is no object")
-    except FileNotFoundError:
-        raise ValueError(f"there is no file {str(path)!r}") from None
-    except (PermissionError, IsADirectoryError) as error:
-        raise ValueError(
-            f"cannot read {str(path)!r}: {error.strerror}; name a file that is readable"
-        ) from None
-    except (
-        OSError,
-        EOFError,
-        KeyError,
-        ValueError,
-        AttributeError,
-        TypeError,
-        RuntimeError,
-        zipfile.BadZipFile,
-        zlib.error,
-    ) as error:
-        raise ValueError(
-            f"{str(path)!r} is not a lowswitch file, or is damaged ({error}); save it again"
-        ) from error
-    version, found = facts.pop("version", None), facts.pop("kind", None)
-    if version != _VERSION:
-        raise ValueError(
-            f"{str(path)!r} has format {version!r}; this version of lowswitch reads format "
-            f"{_VERSION}: use the version that wrote it, or make it again"
-        )
-    if found != kind:
-        raise ValueError(
-            f"{str(path)!r} holds a {found!r}, not a {kind!r}; load it with the class that saved it"
-        )
-    return facts, arrays
+        return archive.from_bytes(data, kind)
+    except archive.RefusedError as error:
+        raise ValueError(f"{str(path)!r} {error}") from error
 
 
 @contextmanager
@@ -149,12 +74,18 @@ def reading(
     something.
     """
     facts, arrays = read(path, kind)
-    try:
+    with whole(f"{str(path)!r} holds", kind):
         yield facts, arrays
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise ValueError(
-            f"{str(path)!r} holds no whole {kind} ({error}); write it again"
-        ) from error
+
+
+@contextmanager
+def whole(where: str, kind: str) -> Iterator[None]:
+    """Say of any failure to make an object of saved data that they are not whole."""
+    try:
+        yield
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        missing = f"no {error}" if isinstance(error, KeyError) else error
+        raise ValueError(f"{where} no whole {kind} ({missing}); write it again") from error
 
 
 # ---- records -------------------------------------------------------------------------------------
@@ -170,6 +101,8 @@ def load(path: str | os.PathLike[str], kind: str, wanted: type[Value]) -> Value:
     """Read what `save` wrote as this kind, as a value of this type."""
     with reading(path, kind) as (facts, arrays):
         found: Value = unpack(wanted, facts, arrays)
+        if hasattr(found, "require_whole"):
+            found.require_whole()
         return found
 
 
@@ -214,6 +147,8 @@ def unpack(
             if name in data  # another one has its default, or is missed by the record itself
         }
         return wanted(**fields)
+    if wanted in _PLAIN and not _PLAIN[wanted](data):
+        raise ValueError(f"{place} is {data!r}")
     if get_origin(wanted) is dict:
         hint = get_args(wanted)[1]
         return {
@@ -223,6 +158,14 @@ def unpack(
         hint = get_args(wanted)[0]
         return tuple(unpack(hint, part, arrays, _under(place, i)) for i, part in enumerate(data))
     return data
+
+
+_PLAIN: dict[Any, Callable[[Any], bool]] = {
+    bool: lambda data: isinstance(data, bool),
+    int: lambda data: isinstance(data, int) and not isinstance(data, bool),
+    float: lambda data: isinstance(data, float | int) and not isinstance(data, bool),
+    str: lambda data: isinstance(data, str),
+}
 
 
 def _is_record(kind: type) -> bool:
@@ -239,12 +182,13 @@ def _under(place: str, name: str | int) -> str:
 class Kept:
     """A folder of finished work, so that what was interrupted goes on where it was.
 
-    Each piece of work is kept under the version of lowswitch, its kind and its configuration.
-    Without a folder nothing is kept.
+    Each piece of work is kept under the code that did it, its kind and its configuration. Without a
+    folder nothing is kept.
     """
 
     def __init__(self, folder: Path | None) -> None:
         self.folder = folder
+        self.found = 0  # pieces of work that had been done before
         if folder is not None:
             make_folder(folder)
 
@@ -253,20 +197,47 @@ class Kept:
     ) -> Value:
         """What was computed for a configuration, now or before.
 
-        A file that cannot be read is computed again.
+        A file that cannot be read is computed again. What cannot be written is only not kept.
         """
         if self.folder is None:
             return compute()
-        from lowswitch import __version__
-
-        text = json.dumps([__version__, kind, configuration], sort_keys=True)
+        code = [archive.library_version(), code_stamp()]
+        text = json.dumps([*code, kind, configuration], sort_keys=True)
         path = self.folder / f"{kind}-{hashlib.sha256(text.encode()).hexdigest()[:16]}.npz"
         try:
-            return load(path, kind, wanted)
+            value = load(path, kind, wanted)
         except ValueError:
             value = compute()
-        save(path, kind, value)
+        else:
+            self.found += 1
+            return value
+        try:
+            save(path, kind, value)
+        except ValueError as error:  # The work of hours must not be lost to a full disk.
+            warnings.warn(f"a result is not kept: {error}", RuntimeWarning, stacklevel=2)
         return value
+
+    @property
+    def note(self) -> str:
+        """A line that says how much was not computed now; empty if all was."""
+        several = "s were" if self.found > 1 else " was"
+        return f"{self.found} result{several} found in {self.folder}" if self.found else ""
+
+
+@functools.cache
+def code_stamp() -> str:
+    """A hash of all code of the library that results depend on."""
+    total = hashlib.sha256()
+    package = Path(__file__).parent
+    for path in sorted(package.rglob("*.py")):
+        name = path.relative_to(package).as_posix()
+        if not name.startswith(_SHOWN):
+            total.update(name.encode() + b"\0" + path.read_bytes() + b"\0")
+    return total.hexdigest()
+
+
+# what only shows results, or starts the work
+_SHOWN = ("cli", "report", "frontier/report", "reproduce/page", "reproduce/__init__", "__main__")
 
 
 def fingerprint(mdp: TabularMDP) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from lowswitch.algorithms.parts import (
 )
 from lowswitch.algorithms.schedules import Budget, ByVisits, PlainSchedule, Whole
 from lowswitch.algorithms.text import build, recipe_of, text_by, text_of
-from lowswitch.checks import is_number, require_fraction, whole_number
+from lowswitch.checks import LARGEST, is_number, require_fraction, shown, whole_number
 
 PARTS: dict[str, tuple[type, ...]] = {  # and whatever is derived from them
     "estimator": tuple(BONUSES),
@@ -69,13 +69,13 @@ class Algorithm:
         if isinstance(estimator, StageQLearning | Advantage) and not schedule.by_row:
             raise ValueError(
                 "stages end at visit counts, so their schedule must be one such as Stages() or"
-                f" Growth(2), not {schedule!r}"
+                f" Growth(2), not {shown(schedule)}"
             )
         data = estimator.data if isinstance(estimator, Planning) else "current"
         if data != "current" and not schedule.by_row:
             raise ValueError(
                 f"data={data!r} is taken over at visit counts, so the schedule must have some, not"
-                f" {schedule!r}"
+                f" {shown(schedule)}"
             )
         if isinstance(schedule, Budget) and schedule.last != "usual" and not self.replans:
             raise ValueError(
@@ -127,6 +127,8 @@ class Algorithm:
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Algorithm:
         """The algorithm that `to_dict` wrote."""
+        if not isinstance(data, dict):
+            raise ValueError(f"an algorithm is an object as to_dict writes it, not {shown(data)}")
         missing = {*PARTS, "p"} - data.keys()
         if missing:
             raise ValueError(
@@ -152,7 +154,7 @@ class Algorithm:
 def _require_kind(name: str, part: Any, kinds: tuple[type, ...]) -> None:
     if not isinstance(part, kinds):
         words = " or ".join(kind.__name__ for kind in kinds)
-        raise ValueError(f"{name} must be a {words}, not {part!r}")
+        raise ValueError(f"{name} must be a {words}, not {shown(part)}")
 
 
 def require_algorithm(algorithm: Any) -> Algorithm:
@@ -160,7 +162,7 @@ def require_algorithm(algorithm: Any) -> Algorithm:
         hint = "; Algorithm.from_text reads a text" if isinstance(algorithm, str) else ""
         raise ValueError(
             "algorithm must be an Algorithm such as lowswitch.ucb2_bernstein(c=0.05), not"
-            f" {algorithm!r}{hint}"
+            f" {shown(algorithm)}{hint}"
         )
     return algorithm
 
@@ -168,12 +170,15 @@ def require_algorithm(algorithm: Any) -> Algorithm:
 def checked_scales(scales: Sequence[float], bonus: Bonus) -> tuple[float, ...]:
     """The scales of the members of a mixture as floats."""
     try:
-        valid = len(scales) > 0 and all(is_number(scale) and scale >= 0 for scale in scales)
+        valid = len(scales) > 0 and all(
+            is_number(scale) and 0 <= float(scale) <= LARGEST for scale in scales
+        )
     except TypeError:
         valid = False
     if not valid:
         raise ValueError(
-            f"scales must be numbers from 0 on, one for each member of the mixture, not {scales!r}"
+            "scales must be numbers from 0 on, one for each member of the mixture, not"
+            f" {shown(scales)}"
         )
     numbers = tuple(float(scale) for scale in scales)
     if len(numbers) == 1 and numbers != (1.0,):

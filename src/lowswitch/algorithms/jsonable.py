@@ -6,6 +6,7 @@ import dataclasses
 from typing import Any
 
 from lowswitch.algorithms.text import nearest
+from lowswitch.checks import shown
 
 
 def part_to_dict(part: Any) -> dict[str, Any]:
@@ -14,8 +15,8 @@ def part_to_dict(part: Any) -> dict[str, Any]:
     for name, value in fields.items():
         if not _fits_json(value):
             raise ValueError(
-                f"{name}={value!r} of {type(part).__name__} cannot be saved; use numbers, texts, or"
-                " tuples of them"
+                f"{name}={shown(value)} of {type(part).__name__} cannot be saved; use numbers,"
+                " texts, or tuples of them"
             )
     return {"kind": _kind_name(type(part))} | {
         name: part_to_dict(value) if dataclasses.is_dataclass(value) else value
@@ -39,7 +40,7 @@ def part_from_dict(name: str, data: dict[str, Any], bases: tuple[type, ...]) -> 
                 "it was defined in a script; define it in a module that both who saves and who"
                 " loads import"
             )
-        raise ValueError(f"unknown {name} {kind!r}; {hint}")
+        raise ValueError(f"unknown {name} {shown(kind)}; {hint}")
     return kinds[kind](**fields)
 
 

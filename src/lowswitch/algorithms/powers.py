@@ -14,6 +14,8 @@ from fractions import Fraction
 from typing import Literal
 
 CONTEXT = Context(prec=60)
+MOST_POINTS = 2**25  # of a schedule: more would take minutes and gigabytes to work out
+_MOST_BATCHES = {"equal": MOST_POINTS, "geometric": 10**5, "minimax": 10**3}
 
 GridKind = Literal["equal", "geometric", "minimax"]
 
@@ -37,8 +39,14 @@ def counts_at(growth: Decimal, eta: float, first: int, limit: int) -> tuple[int,
         return limit, ()
     # Up to 1 / eta the powers lie at most 1 apart, so that every integer is there anyway.
     exponent = max(first, int(-math.log(eta) / math.log1p(eta)))
-    if exponent * math.log1p(eta) >= math.log(limit):
+    if exponent > 2**1000 or exponent * math.log1p(eta) >= math.log(limit):
         return limit, ()
+    most = math.log(limit) / math.log1p(eta)
+    if most - exponent > MOST_POINTS:
+        raise ValueError(
+            f"counts that grow by {eta:g} of themselves are about {most - exponent:,.0f} up to"
+            f" {limit:,}, more than {MOST_POINTS:,}; give a larger eta or factor"
+        )
     every_until = math.ceil(CONTEXT.power(growth, exponent))
     powers = distinct_powers(growth, first=exponent, limit=limit)
     return min(every_until, limit), tuple(tau for tau in powers if tau > every_until)
@@ -59,7 +67,7 @@ def floor_power(base: int, exponent: Fraction) -> int:
     return close if whole else math.floor(power)
 
 
-@functools.cache
+@functools.lru_cache(maxsize=64)
 def batch_ends(kind: GridKind, total: int, batches: int) -> tuple[int, ...]:
     """The ends t_1, ..., t_M of the batches of a named grid, where t_M is the total T.
 
@@ -68,6 +76,11 @@ def batch_ends(kind: GridKind, total: int, batches: int) -> tuple[int, ...]:
     t_m is rounded down, and ends may fall together. The last two are from Gao, Han, Ren, Zhou 2019,
     section 2, who leave a constant in a and b free; it is 1, as in the authors' program.
     """
+    if batches > _MOST_BATCHES[kind]:
+        raise ValueError(
+            f"the {kind} grid of {batches:,} batches would take too long to work out, and most of"
+            f" its ends fall together; take at most {_MOST_BATCHES[kind]:,}"
+        )
     numbers = range(1, batches + 1)
     if kind == "equal":
         return tuple(total * m // batches for m in numbers)

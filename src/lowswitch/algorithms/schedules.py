@@ -18,6 +18,7 @@ from lowswitch.checks import (
     require_fraction,
     require_growth,
     require_word,
+    shown,
     whole_number,
 )
 
@@ -129,8 +130,8 @@ class UCB2(ByVisits):
         if self.r_star != "theory":
             if not (is_number(self.r_star) and self.r_star % 1 == 0 and self.r_star >= 1):
                 raise ValueError(
-                    f'r_star must be an integer of at least 1 or "theory", not {self.r_star!r};'
-                    " pure UCB2 is r_star=1"
+                    'r_star must be an integer of at least 1 or "theory", not'
+                    f" {shown(self.r_star)}; pure UCB2 is r_star=1"
                 )
             object.__setattr__(self, "r_star", int(self.r_star))
 
@@ -284,7 +285,8 @@ class Grid(Whole):
             object.__setattr__(self, "ends", increasing("the ends of a grid", self.ends))
             if self.size is not None:
                 raise ValueError(
-                    f"a grid given by its ends has no other size, not {self.size!r}; leave it out"
+                    f"a grid given by its ends has no other size, not {shown(self.size)}; leave it"
+                    " out"
                 )
 
     def grid(self, episodes: int) -> tuple[int, ...]:
@@ -354,7 +356,7 @@ class Budget(Schedule):
     def __post_init__(self) -> None:
         if not isinstance(self.schedule, PlainSchedule):
             raise ValueError(
-                f"a budget is put on a schedule such as Growth(2), not on {self.schedule!r}"
+                f"a budget is put on a schedule such as Growth(2), not on {shown(self.schedule)}"
             )
         if self.deployments is None and self.switches is None:
             raise ValueError(

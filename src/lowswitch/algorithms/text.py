@@ -30,10 +30,12 @@ from lowswitch.algorithms.schedules import (
     Visits,
     WholePolicy,
 )
+from lowswitch.checks import shown
 
 if TYPE_CHECKING:
     from lowswitch.algorithms.algorithm import Algorithm
 
+_LONGEST = 10_000  # characters of a number or a word: a list of numbers is longer
 AnySchedule = str | PlainSchedule | Budget  # itself or its text
 AnyScales = str | float | Sequence[float]
 
@@ -50,7 +52,7 @@ def nearest(name: str, known: Iterable[str]) -> str:
 def build(text: str, known: Mapping[str, Callable[..., Any]], what: str) -> Any:
     """Call the function named by `name:key=value,...` with these keywords."""
     if not isinstance(text, str):
-        raise ValueError(f"a {what} is named by a text such as name:key=value, not {text!r}")
+        raise ValueError(f"a {what} is named by a text such as name:key=value, not {shown(text)}")
     name, _, rest = text.partition(":")
     if name not in known:
         raise ValueError(f"unknown {what} {name!r}; {nearest(name, known)}")
@@ -90,9 +92,13 @@ def options_of(text: str, name: str, what: str) -> dict[str, Any]:
 
 def literal(text: str) -> Any:
     """A number or a boolean where it reads as one, else the text itself."""
+    if len(text) > _LONGEST:
+        raise ValueError(
+            f"the value {text[:40]!r} ... has {len(text):,} characters, more than any option needs"
+        )
     try:
         return ast.literal_eval({"true": "True", "false": "False"}.get(text, text))
-    except (ValueError, SyntaxError):
+    except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError):
         return text
 
 
@@ -127,12 +133,12 @@ def as_schedule(
     if deployments is None and switches is None:
         if last != "usual":
             raise ValueError(
-                f"last={last!r} is for a budget: give deployments=N beside it (a grid of N + 1"
+                f"last={shown(last)} is for a budget: give deployments=N beside it (a grid of N + 1"
                 " batches has N)"
             )
         return when
     if isinstance(when, Budget):
-        raise ValueError(f"there is a budget already: {when!r}; give it once")
+        raise ValueError(f"there is a budget already: {shown(when)}; give it once")
     return Budget(schedule=when, deployments=deployments, switches=switches, last=last)
 
 
@@ -206,10 +212,10 @@ def as_scales(scales: Any) -> tuple[float, ...]:
     if isinstance(scales, str):
         return tuple(literal(part) for part in scales.split("/"))
     if isinstance(scales, Real):
-        return (float(scales),)
+        return as_scales([scales])
     if isinstance(scales, bytes) or not isinstance(scales, Sequence):
         raise ValueError(
-            f"scales must be numbers such as (1, 0.3, 0.1) or 1/0.3/0.1, not {scales!r}"
+            f"scales must be numbers such as (1, 0.3, 0.1) or 1/0.3/0.1, not {shown(scales)}"
         )
     return tuple(scales)
 

@@ -17,7 +17,14 @@ import numpy as np
 from lowswitch.algorithms.schedules import UCB2, EveryVisit, Triggers
 from lowswitch.algorithms.text import nearest
 from lowswitch.bandits.grids import Ends, checked_grid, grid_ends, log_log_grid
-from lowswitch.checks import require_count, require_fraction, require_positive, require_within
+from lowswitch.checks import (
+    numbers,
+    require_count,
+    require_fraction,
+    require_positive,
+    require_within,
+    shown,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,7 +66,7 @@ class BanditAlgorithm(ABC):
         options = dict(data)
         name = options.pop("name")
         if name not in RECIPES:
-            raise ValueError(f"unknown bandit algorithm {name!r}; {nearest(name, RECIPES)}")
+            raise ValueError(f"unknown bandit algorithm {shown(name)}; {nearest(name, RECIPES)}")
         return RECIPES[name](**options)
 
     def __str__(self) -> str:
@@ -175,7 +182,7 @@ class UCB2Policy(IndexPolicy):
         if len(gaps) and not pulls >= (least := 1 / (2 * gaps.min() ** 2)):
             raise ValueError(
                 f"Theorem 2 needs at least {math.ceil(least):,} pulls for a gap of {gaps.min():g},"
-                f" not {pulls!r}"
+                f" not {shown(pulls)}"
             )
         leading = (1 + self.alpha) * (1 + 4 * self.alpha) * np.log(2 * math.e * gaps**2 * pulls) / 2
         return float(np.sum((leading + self.lower_order) / gaps))
@@ -274,8 +281,8 @@ class ExploreThenCommitPolicy(GridPolicy):
         """The grid for so many pulls of two arms."""
         if arms != 2:
             raise ValueError(
-                f"explore-then-commit on a grid is for 2 arms, not {arms!r}; bandits.base is its"
-                " extension to more"
+                f"explore-then-commit on a grid is for 2 arms, not {shown(arms)}; bandits.base is"
+                " its extension to more"
             )
         return super().ends(arms, pulls)
 
@@ -417,7 +424,7 @@ RECIPES: dict[str, Callable[..., BanditAlgorithm]] = {
 
 def checked_means(means: Any) -> np.ndarray:
     """The means of at least two arms."""
-    arms: np.ndarray = np.array(means, dtype=float)
+    arms = numbers("means", means).copy()
     if arms.ndim != 1 or len(arms) < 2:
         raise ValueError(
             f"means must have shape [A] with at least 2 arms, not {arms.shape}; give one mean for"
@@ -432,8 +439,8 @@ def require_size(arms: int, pulls: int) -> None:
     require_count("arms", arms, least=2, way_out="with one arm there is nothing to choose")
     if require_count("pulls", pulls) < arms:
         raise ValueError(
-            f"pulls must be at least the number of arms, {arms}, not {pulls!r}; each arm is played"
-            " once first"
+            f"pulls must be at least the number of arms, {arms}, not {shown(pulls)}; each arm is"
+            " played once first"
         )
 
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from lowswitch.algorithms.powers import GridKind, batch_ends, floor_power
 from lowswitch.algorithms.text import nearest
-from lowswitch.checks import is_integer, require_count
+from lowswitch.checks import is_integer, require_count, shown
 
 Ends = tuple[int, ...]
 
@@ -51,8 +51,8 @@ def grid_ends(grid: str | Ends, pulls: int, batches: int) -> Ends:
     """The grid of a name, or one given in full, for so many pulls."""
     if batches > pulls:
         raise ValueError(
-            f"batches must be at most the number of pulls, {pulls:,}, not {batches!r}; take fewer"
-            " batches or more pulls"
+            f"batches must be at most the number of pulls, {pulls:,}, not {shown(batches)}; take"
+            " fewer batches or more pulls"
         )
     if isinstance(grid, str):
         return GRIDS[grid](pulls, batches)
@@ -70,7 +70,7 @@ def checked_grid(grid: Any, batches: Any) -> str | Ends:
     if isinstance(grid, str):
         if grid not in GRIDS:
             raise ValueError(
-                f"unknown grid {grid!r}; give the pull counts at which batches end, or a name:"
+                f"unknown grid {shown(grid)}; give the pull counts at which batches end, or a name:"
                 f" {nearest(grid, GRIDS)}"
             )
         return grid
@@ -78,16 +78,16 @@ def checked_grid(grid: Any, batches: Any) -> str | Ends:
     if not (ends and all(map(is_integer, ends))):
         raise ValueError(
             f"grid must be one of {', '.join(GRIDS)} or whole pull counts at which batches end, not"
-            f" {grid!r}"
+            f" {shown(grid)}"
         )
     if any(last <= first for first, last in itertools.pairwise((0, *ends))):
         raise ValueError(
-            f"a grid must increase from 1 on, not {ends!r}; sort it and leave out what is there"
-            " twice"
+            f"a grid must increase from 1 on, not {shown(ends)}; sort it and leave out what is"
+            " there twice"
         )
     if len(ends) != batches:
         raise ValueError(
-            f"the grid has {len(ends)} batches, not {batches!r}; give batches={len(ends)}"
+            f"the grid has {len(ends)} batches, not {shown(batches)}; give batches={len(ends)}"
         )
     return tuple(map(int, ends))
 
@@ -98,7 +98,7 @@ def _increasing(kind: GridKind, pulls: int, batches: int) -> Ends:
     for m, (before, end) in enumerate(itertools.pairwise((0, *ends))):
         if end <= before:
             raise ValueError(
-                f"{batches!r} batches are too many for {pulls:,} pulls: batches {m} and {m + 1} of"
+                f"{batches} batches are too many for {pulls:,} pulls: batches {m} and {m + 1} of"
                 f" the {kind} grid would both end at {end}; take fewer batches, more pulls or a"
                 " grid of your own"
             )

@@ -13,11 +13,12 @@ import numpy as np
 
 from lowswitch import storage
 from lowswitch.bandits.algorithms import BanditAlgorithm, checked_means, require_size
-from lowswitch.checks import require_count, require_seed
+from lowswitch.checks import require_count, require_memory, require_seed, shown
 from lowswitch.kernels.arrays import NEVER, Bandit, BanditTables
 from lowswitch.kernels.streams import stream_key
 from lowswitch.progress import LOADING, PieceSize, Progress, cores, needs_loading, run_all
 from lowswitch.simulate import checkpoints
+from lowswitch.tables import Table
 
 _BLOCKS_PER_THREAD = 8  # enough that no thread waits long for the last one
 
@@ -84,23 +85,22 @@ class BanditRuns:
     def pulls_per_second(self) -> float:
         return self.pulls * len(self.seeds) / self.seconds
 
-    def summary(self) -> None:
-        """Print a table with 95 % confidence intervals over the runs."""
+    def summary(self) -> Table:
+        """A table with 95 % confidence intervals over the runs; print it, or look at it."""
         from lowswitch import report
 
         best = self.arm_pulls[:, self.means == self.means.max()].sum(axis=1) / self.pulls
-        row = [
+        row = (
             str(self.algorithm),
             report.mean_and_interval(self.regret),
             report.mean_and_interval(self.switches),
             report.mean_and_interval(self.batches),
             f"{best.mean():.1%}",
             f"{self.pulls_per_second / 1e6:.0f} M",
-        ]
+        )
         size = f"A = {len(self.means)}; {self.pulls:,} pulls, {len(self.seeds):,} runs"
-        print(f"{size}; means with 95 % intervals\n")
-        header = ["algorithm", "regret", "switches", "batches", "best arm played", "pulls/s"]
-        print(report.table(header, [row]))
+        header = ("algorithm", "regret", "switches", "batches", "best arm played", "pulls/s")
+        return Table(f"{size}; means with 95 % intervals", header, (row,))
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the results with their configuration; `bandits.load` reads them back."""
@@ -136,13 +136,17 @@ def simulate(
 
     if not isinstance(algorithm, BanditAlgorithm):
         raise ValueError(
-            f"algorithm must be a bandit algorithm, not {algorithm!r}; use bandits.ucb2() or"
+            f"algorithm must be a bandit algorithm, not {shown(algorithm)}; use bandits.ucb2() or"
             " another of bandits.RECIPES"
         )
     arms = checked_means(means)
     require_size(len(arms), pulls)
     first = require_seed(first_seed, name="first_seed", bits=62)
-    seeds = np.arange(first, first + require_count("runs", runs), dtype=np.int64)
+    runs = require_count("runs", runs)
+    require_memory(
+        8 * runs * (8 * len(arms) + 600), f"{runs:,} runs of {len(arms)} arms", "play fewer runs"
+    )
+    seeds = np.arange(first, first + runs, dtype=np.int64)
     workers = require_count("threads", cores() if threads is None else threads)
     bandit, tables = compile_bandit(algorithm, arms, pulls), fresh_tables(seeds, len(arms), pulls)
     edges = np.linspace(0, runs, min(runs, workers * _BLOCKS_PER_THREAD) + 1).astype(int).tolist()

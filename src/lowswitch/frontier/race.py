@@ -13,7 +13,6 @@ the means over the fresh seeds, so that luck can only choose among a few finalis
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import warnings
@@ -25,18 +24,19 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
-from lowswitch import report, storage
+from lowswitch import archive, report, storage
 from lowswitch.algorithms.algorithm import Algorithm, require_algorithm
 from lowswitch.algorithms.recipes import RECIPES
 from lowswitch.algorithms.schedules import Budget
 from lowswitch.algorithms.text import build, text_of
-from lowswitch.checks import require_count
+from lowswitch.checks import require_count, require_truth, shown
+from lowswitch.files import read_bytes
 from lowswitch.frontier import report as frontier_report
 from lowswitch.frontier.portfolio import portfolio as default_portfolio
 from lowswitch.frontier.report import AXES, LIMITS, Axis
 from lowswitch.learner import BonusWarning
 from lowswitch.problems.mdp import TabularMDP, require_mdp
-from lowswitch.progress import LOADING, Progress, cores
+from lowswitch.progress import LOADING, Progress, cores, say
 from lowswitch.simulate import optimal_value_of, simulate
 
 if TYPE_CHECKING:
@@ -146,7 +146,7 @@ class Frontier:
         switches. Of equal ones it is the first.
         """
         if axis not in AXES:
-            raise ValueError(f"the front is one of {' or '.join(AXES)}, not {axis!r}")
+            raise ValueError(f"the front is one of {' or '.join(AXES)}, not {shown(axis)}")
         front: list[Point] = []
         for point in sorted(self.finalists, key=lambda one: (one.mean(axis), one.mean("regret"))):
             if not front or point.mean("regret") < front[-1].mean("regret"):
@@ -200,22 +200,36 @@ class Frontier:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write everything as JSON, for `Frontier.load`."""
-        storage.write_text(path, json.dumps(self.to_dict()))
+        storage.write_text(path, archive.to_text(_KIND, self.to_dict()))
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Frontier:
         """Read the frontier that `save` wrote."""
+        text = read_bytes(path).decode(errors="replace")
         try:
-            found: Frontier = storage.unpack(
-                cls, json.loads(Path(path).read_text(encoding="utf-8"))
-            )
+            facts = archive.from_text(text, _KIND, _FACTS)
+        except archive.RefusedError as error:
+            raise ValueError(f"{str(path)!r} {error}") from None
+        with storage.whole(f"{str(path)!r} holds", _KIND):
+            found: Frontier = storage.unpack(cls, facts)
+            found.require_whole()
             return found
-        except OSError as error:
-            raise ValueError(f"cannot read {str(path)!r}: {error.strerror}") from None
-        except (KeyError, TypeError, ValueError) as error:
-            raise ValueError(
-                f"{str(path)!r} holds no whole frontier ({error}); save it again"
-            ) from error
+
+    def require_whole(self) -> None:
+        """Raise a ValueError if it is not what a race can end with."""
+        for name in ("horizon", "states", "actions", "episodes"):
+            require_count(name, getattr(self, name))
+        if self.budget is not None:
+            require_count("budget", self.budget)
+        if not self.finalists:
+            raise ValueError("it has no finalists")
+        for point in self.points:
+            if not (np.isfinite(point.costs.regret).all() and point.most_deployments >= 0):
+                raise ValueError(f"the costs of {point.algorithm} are no numbers")
+
+
+_KIND = "frontier"  # of its files
+_FACTS = frozenset({*Frontier.__annotations__, "best", "fronts"})
 
 
 def frontier(
@@ -240,6 +254,7 @@ def frontier(
     folder: where finished runs are kept, so that the same call goes on where it was interrupted.
     """
     require_mdp(mdp)
+    require_truth("stationary", stationary)
     if stationary and not (mdp.stationary and mdp.rewards.ndim == 2):
         raise ValueError(
             "the steps of this problem differ, so that nothing can be pooled; leave stationary out"
@@ -264,6 +279,7 @@ def frontier(
         final |= track.run(racing, range(seeds), "final")
         near = _near_a_front(selection | final, _HEATS[-1][1])
         racing = [algorithm for algorithm in near if algorithm not in final]
+    say(track.kept.note, show=progress)
     return Frontier(
         name=name,
         horizon=mdp.horizon,
@@ -286,8 +302,8 @@ def _checked(portfolio: Sequence[Algorithm], budget: int | None) -> list[Algorit
     for algorithm in entrants:
         if text_of(algorithm) is None:
             raise ValueError(
-                f"no recipe makes {algorithm!r}, so that it has no name to report; see 'lowswitch"
-                " algorithms'"
+                f"no recipe makes {shown(algorithm)}, so that it has no name to report; see"
+                " 'lowswitch algorithms'"
             )
     if budget is not None:
         most = require_count("budget", budget)

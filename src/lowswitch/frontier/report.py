@@ -20,6 +20,7 @@ from lowswitch.algorithms.parts import (
     StageQLearning,
     Unknown,
 )
+from lowswitch.tables import aligned
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -100,7 +101,7 @@ def _fronts(frontier: Frontier) -> str:
         "local switches",
     ]
     legend = "* on the front of regret against deployments (D), local switches (L)"
-    return f"{report.table(['algorithm', *costs, 'D L'], rows)}\n\n{legend}"
+    return f"{aligned(['algorithm', *costs, 'D L'], rows)}\n\n{legend}"
 
 
 def _limits(frontier: Frontier) -> str:
@@ -119,7 +120,7 @@ def _limits(frontier: Frontier) -> str:
         ]
         for limit, point in best.items()
     ]
-    return report.table(["use", "deployments", "per episode", all_of_it, "most"], rows)
+    return aligned(["use", "deployments", "per episode", all_of_it, "most"], rows)
 
 
 # ---- the figure ----------------------------------------------------------------------------------
@@ -227,7 +228,7 @@ def _write_notes(notes: SubFigure, frontier: Frontier, letters: dict[Point, str]
         ]
         for point, letter in letters.items()
     ]
-    text = report.table(["", "regret an episode", "deployments", "local switches"], rows)
+    text = aligned(["", "regret an episode", "deployments", "local switches"], rows)
     lines = [line for line in text.splitlines() if set(line) - set("- ")]
     look: dict[str, Any] = {"family": "monospace", "fontsize": 8, "linespacing": 1.35}
     notes.text(0.5, 0.98, "\n".join(lines), va="top", ha="center", **look)

@@ -93,7 +93,6 @@ class Timing(NamedTuple):
     deployments: int  # after so many deployments the policy stays
     switches: int  # after so many local switches the policy stays
     room: int  # row changes that one episode may make
-    watched: bool  # there is more to do at the end of an episode than what triggers did
     greedy_last: bool  # the last deployment is planned without a bonus
     exploit_last: bool  # it is one policy, of actions that were tried
 
@@ -185,6 +184,7 @@ class PlanTables(NamedTuple):
     policy: np.ndarray  # [L * H * S]
     initial: np.ndarray  # [H * S]  deployed at the beginning
     caution: np.ndarray  # [1]  standard errors by which the last policy must beat it in a row
+    earlier: np.ndarray  # [1]  episodes counted before the first one
     wanted: np.ndarray  # [L * H * S]  the policies of the newest plan
     # of a learned posterior, q and values are those of the first member only
     q: np.ndarray  # [L * H * S * A]  -inf where the action is forbidden

@@ -14,10 +14,23 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from numba import njit
+from numba.core.options import DefaultOptions
 
 OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
+if hasattr(DefaultOptions, "_nrt"):
+    # Without this numba counts the references of every array that a kernel looks at, with atomic
+    # operations: that took nine tenths of the time of a planner. Kernels make no arrays, but for
+    # those that are `allocating`, and the caller holds those that it gives them, so that there is
+    # nothing to count.
+    OPTIONS["_nrt"] = False
+# A literal 0 or False is a type of its own to numba: what begins with one and is an argument later
+# would let the function be compiled twice.
+NOTHING, NOT_YET = np.int64(0), np.bool_(False)
 INLINED: dict[str, Any] = {**OPTIONS, "forceinline": True}
+# said and not left out: a callee inherits what its caller was compiled with
+COUNTED: dict[str, Any] = {**OPTIONS, **({"_nrt": True} if "_nrt" in OPTIONS else {})}
 
 
 def entry(function: Callable[..., Any]) -> Any:
@@ -28,6 +41,14 @@ def entry(function: Callable[..., Any]) -> Any:
 def inline(function: Callable[..., Any]) -> Any:
     """Compile a function that is part of a hot loop."""
     return _keep(njit(**INLINED)(function))
+
+
+def allocating(function: Callable[..., Any]) -> Any:
+    """Compile a function that makes arrays, whose references are then counted.
+
+    It is for plans that are made a few times in a run, and never for a part of a hot loop.
+    """
+    return _keep(njit(**COUNTED)(function))
 
 
 @functools.cache
@@ -44,8 +65,44 @@ def _keep(dispatcher: Any) -> Any:
     if hasattr(dispatcher, "py_func"):
         cache = _cache_class()
         if cache is not None:
-            dispatcher._cache = cache(dispatcher.py_func)
+            try:
+                dispatcher._cache = cache(dispatcher.py_func)
+            except (OSError, RuntimeError) as error:
+                _warn_uncached(str(error))
     return dispatcher
+
+
+@functools.cache
+def _warn_uncached(reason: str, files: str = "kept") -> None:
+    """Say once for each reason that compiled kernels are not kept, or not read."""
+    warnings.warn(
+        f"compiled kernels cannot be {files} ({reason}), so they are compiled anew, which takes"
+        " some seconds; name a writable folder in the environment variable NUMBA_CACHE_DIR",
+        RuntimeWarning,
+        stacklevel=3,
+    )
+
+
+def _load(cache: Any, load: Callable[..., Any], *arguments: Any) -> Any:
+    """What the cache holds; nothing, and an empty cache, where its files are damaged."""
+    try:
+        return load(cache, *arguments)
+    except Exception as error:  # A damaged pickle raises almost anything.
+        _warn_uncached(f"{type(error).__name__} in {cache.cache_path}", "read")
+        try:
+            cache.flush()
+        except Exception:
+            cache.disable()
+        return None
+
+
+def _save(cache: Any, save: Callable[..., Any], *arguments: Any) -> None:
+    """Keep machine code, if the disk has room for it."""
+    try:
+        save(cache, *arguments)
+    except Exception as error:
+        _warn_uncached(f"{error} in {cache.cache_path}")
+        cache.disable()
 
 
 @functools.cache
@@ -60,14 +117,19 @@ def _cache_class() -> type[Any] | None:
         def stamped(locator: type[Any]) -> type[Any]:
             if not callable(getattr(locator, "get_source_stamp", None)):
                 raise TypeError(f"{locator.__name__} has no get_source_stamp")
-            methods = {"get_source_stamp": lambda self: kernel_stamp()}
-            return type(f"Stamped{locator.__name__}", (locator,), methods)
+            stamps = {"get_source_stamp": lambda self: kernel_stamp()}
+            return type(f"Stamped{locator.__name__}", (locator,), stamps)
 
         locators = [stamped(locator) for locator in CompileResultCacheImpl._locator_classes]
         implementation = type(
             "KernelCacheImpl", (CompileResultCacheImpl,), {"_locator_classes": locators}
         )
-        cache = type("KernelCache", (FunctionCache,), {"_impl_class": implementation})
+        methods: dict[str, Any] = {
+            "_impl_class": implementation,
+            "load_overload": lambda self, *given: _load(self, FunctionCache.load_overload, *given),
+            "save_overload": lambda self, *given: _save(self, FunctionCache.save_overload, *given),
+        }
+        cache = type("KernelCache", (FunctionCache,), methods)
         if cache(_keep)._impl.locator.get_source_stamp() != kernel_stamp():
             raise TypeError("its stamps are not asked for")
     except RuntimeError:

@@ -106,6 +106,7 @@ def note_batch(spec, tables, states, actions, rewards, first):
             y = states[b, h + 1] if h + 1 < spec.H else 0
             a = actions[b, h]
             note_visit(spec, tables, h, states[b, h], a, a, rewards[b, h], y)
+        tables.earlier[0] += 1
         b += 1
     if spec.timing.factor > 0:
         for i in range(len(tables.cells)):

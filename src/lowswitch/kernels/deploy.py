@@ -26,7 +26,7 @@ from lowswitch.kernels.mixtures import learn_together, note_step
 from lowswitch.kernels.noise import noise, uniform
 from lowswitch.kernels.planning import LEARNED, OWN, SAMPLED, plan
 from lowswitch.kernels.posterior import sample_plan
-from lowswitch.kernels.qlearning import digest_visit, is_beaten, take_best
+from lowswitch.kernels.qlearning import DUE, QUIET, digest_visit, is_beaten, take_best
 from lowswitch.kernels.schedule import freeze_if_spent, is_last, next_growth, refresh_is_due
 from lowswitch.kernels.stages import digest_stage
 
@@ -256,27 +256,24 @@ def law_differs(spec, tables, here):
 
 
 @entry
-def member_wanted(spec, tables, m, taken):
-    """Take the first wanted policy that is the deployed one of member m; return if there is one."""
-    rows = spec.H * spec.S
+def times_among(spec, tables, m, policies):
+    """How often the deployed policy of member m is among policies [L * H * S]."""
+    rows, times = spec.H * spec.S, 0
     for other in range(spec.members):
-        same = not taken[other]
-        for here in range(rows if same else 0):
-            if tables.policy[m * rows + here] != tables.wanted[other * rows + here]:
-                same = False
-                break
-        if same:
-            taken[other] = True
-            return True
-    return False
+        here = 0
+        while here < rows and tables.policy[m * rows + here] == policies[other * rows + here]:
+            here += 1
+        times += here == rows
+    return times
 
 
 @entry
 def same_mixture(spec, tables):
     """Whether what is wanted is what is deployed, but for the order of the members."""
-    taken, same, m = np.zeros(spec.members, dtype=np.bool_), True, 0
+    same, m = True, 0
     while same and m < spec.members:
-        same = member_wanted(spec, tables, m, taken)
+        wanted = times_among(spec, tables, m, tables.wanted)
+        same = wanted == times_among(spec, tables, m, tables.policy)
         m += 1
     return same
 
@@ -322,6 +319,20 @@ def switch_row(spec, tables, changes, i, k, h, x):
     changes[i, EPISODE], changes[i, STEP], changes[i, STATE] = k, h, x
     install(spec, tables, here, changes, i)
     return 1
+
+
+@inline
+def take_step(spec, tables, changes, i, k, h, x, a, action, reward, y):
+    """Learn one transition of episode k, and switch its row if that is due, as change i of the log.
+
+    Return whether it was a trigger, and how many rows changed.
+    """
+    outcome = learn_step(spec, tables, h, x, a, action, reward, y)
+    if outcome != DUE:
+        return outcome != QUIET, 0
+    switched = switch_row(spec, tables, changes, i, k, h, x)
+    freeze_if_spent(spec, tables)
+    return True, switched
 
 
 @inline

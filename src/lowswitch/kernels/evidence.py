@@ -9,7 +9,7 @@ import math
 import numpy as np
 
 from lowswitch.kernels.arrays import Belief, Laws, Rewards
-from lowswitch.kernels.compile import entry, inline
+from lowswitch.kernels.compile import allocating, entry, inline
 
 AS_COUNTED, TESTED = 0, 1  # whether the steps of an episode are alike: as is said, or as is seen
 BOOTSTRAP, MEAN, SEEN = 0, 1, 2  # rewards vary; they do not; as is seen
@@ -31,13 +31,14 @@ def add_count(y, count, states, counts, place, used):
     return used
 
 
-@entry
+@allocating
 def gather_laws(spec, tables, together):
     """The successors counted, of each row on record, or of all steps of an (x, a) together."""
     rows = spec.S * spec.A if together else len(tables.records)
     offsets, n = np.zeros(rows + 1, dtype=np.int64), np.zeros(rows)
     states = np.zeros(tables.clock[0]["pool"], dtype=np.int64)
-    counts, place, used = np.zeros(len(states)), np.full(spec.S, -1), 0
+    counts, place, used = np.zeros(len(states)), np.zeros(spec.S, dtype=np.int64), 0
+    place[:] = -1  # where a successor stands in the list of its row
     for row in range(rows):
         for i in range(row, len(tables.records), rows):
             record = tables.records[i]
@@ -69,7 +70,7 @@ def gather_laws(spec, tables, together):
     )
 
 
-@entry
+@allocating
 def gather_rewards(spec, tables, together):
     """The rewards seen, of each row on record, or of all steps of an (x, a) together."""
     rows = spec.S * spec.A if together else len(tables.records)
@@ -119,7 +120,7 @@ def others_share(laws, row, A):
     return 1.0 / others if others > 0.0 else 0.0
 
 
-@entry
+@allocating
 def alike_evidence(spec, laws, mass, alike):
     """The same, if the prior has a mass also on the successors that the other actions had.
 
@@ -279,7 +280,7 @@ def constant_reward_evidence(spec, apart):
     return agreements * math.log((pairs + 2.0) / (equal + 1.0))
 
 
-@entry
+@allocating
 def believe(spec, tables):
     """What the data say of the prior, and the rows that models are drawn from.
 

@@ -5,7 +5,7 @@ import math
 import numpy as np
 
 from lowswitch.kernels.arrays import Belief, Drawn
-from lowswitch.kernels.compile import entry, inline
+from lowswitch.kernels.compile import allocating, entry, inline
 from lowswitch.kernels.evidence import (
     believe,
     others_reward,
@@ -25,7 +25,7 @@ _REWARD_STREAM = np.uint64(2**63)
 # ---- draws ---------------------------------------------------------------------------------------
 
 
-@entry
+@allocating
 def fresh_drawn(spec, laws):
     """Room for the rows of one step of a model."""
     rows = spec.S * spec.A
@@ -176,7 +176,7 @@ def drawn_estimate(drawn, last, i, values, mean):
 # ---- plans ---------------------------------------------------------------------------------------
 
 
-@entry
+@allocating
 def plan_on_draw(spec, tables, belief, m, key):
     """Let member m want the best policy of a model drawn from the posterior: Osband, Russo, Van Roy
     2013, Algorithm 1.
@@ -198,13 +198,13 @@ def plan_on_draw(spec, tables, belief, m, key):
                         tables.q[place] = q
                     if q > best or (q == best and a == tables.policy[here]):
                         action, best = a, q
-            tables.wanted[here], new[x] = action, best
+            tables.wanted[here], new[x] = action, min(best, spec.caps[h])
         values = new
         if m == 0:
             tables.values[h * spec.S : (h + 1) * spec.S] = values
 
 
-@entry
+@allocating
 def curious(spec, belief):
     """The belief that exploration draws from: it does not take it for known what nobody tried.
 
@@ -216,7 +216,7 @@ def curious(spec, belief):
     return Belief(belief.laws, belief.rewards, mass, 0.0, belief.noisy, belief.share, weight, False)
 
 
-@entry
+@allocating
 def plan_on_draws(spec, tables):
     """Let every member want the best policy of a model of its own."""
     belief = curious(spec, believe(spec, tables))

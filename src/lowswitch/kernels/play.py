@@ -2,20 +2,16 @@
 
 import numpy as np
 
-from lowswitch.kernels.compile import entry, inline
+from lowswitch.kernels.compile import NOT_YET, NOTHING, entry, inline
 from lowswitch.kernels.deploy import (
     deploy_plan,
     deployed_action,
     end_episode,
     lacks_room,
-    learn_step,
     member_for,
-    of_rows,
-    switch_row,
+    take_step,
 )
 from lowswitch.kernels.noise import draw, episode_address, noise, uniform
-from lowswitch.kernels.qlearning import DUE, QUIET
-from lowswitch.kernels.schedule import freeze_if_spent
 from lowswitch.kernels.values import settle
 
 DONE, LACKS_ROOM, AWAITS_PLAN = 0, 1, 2  # why a driver returned
@@ -67,36 +63,7 @@ def close_episode(tables, log, k, changed, mark):
 
 
 @entry
-def play_rows(spec, tables, model, log, key, first, last):
-    """Play episodes first .. last - 1, or as many as the log has room for; return the next one.
-
-    For Q-learners whose rows change one by one and without a budget: nothing else is to be done at
-    the end of an episode, and even to look whether there is would take time. So would a call of
-    `close_episode`: numba then counts the references of all arrays, in every episode.
-    """
-    mark, clock = np.searchsorted(log.checkpoints, first, side="right"), tables.clock
-    for k in range(first, last):
-        if log.logged[0] + spec.H > len(log.changes):
-            return k
-        x, changed = start_state(model, spec.H, key, k), 0
-        for h in range(spec.H):
-            a = deployed_action(spec, tables, 0, h, x)
-            reward, y = outcome_of(model, key, k, spec.H, spec.A, h, x, a)
-            if learn_step(spec, tables, h, x, a, a, reward, y) == DUE:
-                logged = log.logged[0] + changed
-                changed += switch_row(spec, tables, log.changes, logged, k, h, x)
-            x = y
-        clock[0]["deployments"] += changed > 0
-        log.logged[0] += changed
-        if log.checkpoints[mark] == k + 1:
-            log.switches[mark] = clock[0]["switches"]
-            log.deployments[mark] = clock[0]["deployments"]
-            mark += 1
-    return last
-
-
-@entry
-def play_watched(spec, tables, model, log, key, first, last):
+def play(spec, tables, model, log, key, first, last):
     """Play episodes first .. last - 1, or as many as log and pool have room for; return the next.
 
     Stops also where Python must plan.
@@ -105,59 +72,21 @@ def play_watched(spec, tables, model, log, key, first, last):
     for k in range(first, last):
         if log.logged[0] + spec.timing.room > len(log.changes) or lacks_room(spec, tables):
             return k
-        x, changed, triggered = start_state(model, spec.H, key, k), 0, False
+        x, changed, triggered = start_state(model, spec.H, key, k), NOTHING, NOT_YET
         member = member_for(spec, tables, k)
         for h in range(spec.H):
             a = deployed_action(spec, tables, member, h, x)
             reward, y = outcome_of(model, key, k, spec.H, spec.A, h, x, a)
-            outcome = learn_step(spec, tables, h, x, a, a, reward, y)
-            triggered |= outcome != QUIET
-            if outcome == DUE:
-                logged = log.logged[0] + changed
-                changed += switch_row(spec, tables, log.changes, logged, k, h, x)
-                freeze_if_spent(spec, tables)
-            x = y
+            logged = log.logged[0] + changed
+            trigger, switched = take_step(
+                spec, tables, log.changes, logged, k, h, x, a, a, reward, y
+            )
+            changed, triggered, x = changed + switched, triggered or trigger, y
         changed, _ = end_episode(spec, tables, log.changes, log.logged[0], k, changed, triggered)
         if tables.clock[0]["awaits_plan"] > 0:
             return k + 1
         mark = close_episode(tables, log, k, changed, mark)
     return last
-
-
-@inline
-def play_rows_or_watched(spec, tables, model, log, key, first, last):
-    if spec.timing.watched:
-        return play_watched(spec, tables, model, log, key, first, last)
-    return play_rows(spec, tables, model, log, key, first, last)
-
-
-@entry
-def play_wanting_anew(spec, tables, model, log, key, first, last):
-    """As `play_watched`, for learners of which no row is due by itself, so that less is done."""
-    mark = np.searchsorted(log.checkpoints, first, side="right")
-    for k in range(first, last):
-        if log.logged[0] + spec.timing.room > len(log.changes) or lacks_room(spec, tables):
-            return k
-        x, triggered = start_state(model, spec.H, key, k), False
-        member = member_for(spec, tables, k)
-        for h in range(spec.H):
-            a = deployed_action(spec, tables, member, h, x)
-            reward, y = outcome_of(model, key, k, spec.H, spec.A, h, x, a)
-            triggered |= learn_step(spec, tables, h, x, a, a, reward, y) != QUIET
-            x = y
-        changed, _ = end_episode(spec, tables, log.changes, log.logged[0], k, 0, triggered)
-        if tables.clock[0]["awaits_plan"] > 0:
-            return k + 1
-        mark = close_episode(tables, log, k, changed, mark)
-    return last
-
-
-@inline
-def play_anew(spec, tables, model, log, key, first, last):
-    return play_wanting_anew(spec, tables, model, log, key, first, last)
-
-
-play = of_rows("play", play_rows_or_watched, play_anew)
 
 
 @entry
@@ -200,22 +129,22 @@ def learn_batch(spec, tables, states, actions, rewards, off_policy, first, chang
     for b in range(states.shape[0]):
         if lacks_room(spec, tables):
             return logged, b, -1, LACKS_ROOM
-        member = member_for(spec, tables, first + b)
+        k = first + b
+        member = member_for(spec, tables, k)
         for h in range(spec.H):
             action = deployed_action(spec, tables, member, h, states[b, h])
             if not off_policy and actions[b, h] != action:
                 return logged, b, h, DONE
-        changed, triggered = 0, False
+        changed, triggered = NOTHING, NOT_YET
         for h in range(spec.H):
             x, a = states[b, h], actions[b, h]
             y = states[b, h + 1] if h + 1 < spec.H else 0
             action = deployed_action(spec, tables, member, h, x)
-            outcome = learn_step(spec, tables, h, x, a, action, rewards[b, h], y)
-            triggered |= outcome != QUIET
-            if outcome == DUE:
-                changed += switch_row(spec, tables, changes, logged + changed, first + b, h, x)
-                freeze_if_spent(spec, tables)
-        changed, _ = end_episode(spec, tables, changes, logged, first + b, changed, triggered)
+            trigger, switched = take_step(
+                spec, tables, changes, logged + changed, k, h, x, a, action, rewards[b, h], y
+            )
+            changed, triggered = changed + switched, triggered or trigger
+        changed, _ = end_episode(spec, tables, changes, logged, k, changed, triggered)
         logged += changed
         if tables.clock[0]["awaits_plan"] > 0:
             return logged, b + 1, -1, AWAITS_PLAN

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from lowswitch.kernels.compile import entry, inline
+from lowswitch.kernels.compile import allocating, entry, inline
 from lowswitch.kernels.noise import gamma_trial, next_uniform, noise, normal
 from lowswitch.kernels.planning import best_value
 
@@ -141,7 +141,7 @@ def expected_estimate(spec, tables, h, i, following):
     return q
 
 
-@entry
+@allocating
 def sample_pooled_plan(spec, tables, m, key):
     """Backward induction on a model drawn from the posterior, whose steps are alike.
 

@@ -4,19 +4,16 @@ import math
 
 import numpy as np
 
-from lowswitch.kernels.compile import entry, inline
+from lowswitch.kernels.compile import NOT_YET, NOTHING, entry, inline
 from lowswitch.kernels.deploy import (
     deploy_plan,
     deployed_action,
     end_episode,
     lacks_room,
-    learn_step,
     member_for,
-    switch_row,
+    take_step,
 )
 from lowswitch.kernels.play import AWAITS_PLAN, DONE, LACKS_ROOM, outcome_of, start_state
-from lowswitch.kernels.qlearning import DUE, QUIET
-from lowswitch.kernels.schedule import freeze_if_spent
 from lowswitch.kernels.values import settle
 
 AT_TRIGGER, AT_SWITCH, AT_MISMATCH = 0, 1, 2  # where a round is cut
@@ -97,19 +94,19 @@ def follows_policy(spec, tables, window, k):
 @inline
 def learn_slot(spec, tables, log, rounds, window, k):
     """Learn episode k; return how many rows changed, and whether it was a trigger."""
-    slot, member, changed, triggered = k % len(window.ready), member_for(spec, tables, k), 0, False
+    slot, member = k % len(window.ready), member_for(spec, tables, k)
+    changed, triggered = NOTHING, NOT_YET
     for h in range(spec.H):
         x, a = np.int64(window.states[slot, h]), np.int64(window.actions[slot, h])
         y = np.int64(window.states[slot, h + 1]) if h + 1 < spec.H else 0
         reward = window.rewards[slot, h]
         action = deployed_action(spec, tables, member, h, x)
-        outcome = learn_step(spec, tables, h, x, a, action, reward, y)
         rounds.totals[0]["earned"] += reward
-        triggered |= outcome != QUIET
-        if outcome == DUE:
-            logged = log.logged[0] + changed
-            changed += switch_row(spec, tables, log.changes, logged, k, h, x)
-            freeze_if_spent(spec, tables)
+        logged = log.logged[0] + changed
+        trigger, switched = take_step(
+            spec, tables, log.changes, logged, k, h, x, a, action, reward, y
+        )
+        changed, triggered = changed + switched, triggered or trigger
     return end_episode(spec, tables, log.changes, log.logged[0], k, changed, triggered)
 
 

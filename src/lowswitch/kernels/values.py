@@ -3,7 +3,7 @@
 import numpy as np
 
 from lowswitch.kernels.arrays import ACTION, EPISODE, STATE, STEP, Evaluation
-from lowswitch.kernels.compile import entry, inline
+from lowswitch.kernels.compile import NOTHING, entry, inline
 
 _0, _1, _2, _3, _4 = (np.uint64(i) for i in range(5))
 
@@ -224,7 +224,7 @@ def deployed_value(model, evaluation, first):
 @entry
 def policy_value(model, evaluation):
     """The value of what is deployed from scratch."""
-    return deployed_value(model, evaluation, 0)
+    return deployed_value(model, evaluation, NOTHING)
 
 
 @inline
@@ -240,7 +240,7 @@ def sequence_regret(model, evaluation, first, last):
     for m in range(1, evaluation.members):
         for x in range(evaluation.S):
             evaluation.mass[m * evaluation.H * model.width + x] = evaluation.mass[x]
-    return best - deployed_value(model, evaluation, 0)
+    return best - deployed_value(model, evaluation, NOTHING)
 
 
 @inline
@@ -286,7 +286,7 @@ def settle(model, evaluation, account, changes, used, episodes):
     A policy is charged when it is replaced or at a checkpoint, and not where a piece of the run
     happens to end: the sums are the same bits however a run is cut into pieces.
     """
-    i = 0
+    i = NOTHING
     while i < used:
         charge(model, evaluation, account, changes[i, EPISODE] + 1)
         i, first = follow(model, evaluation, changes, i, used)
@@ -304,8 +304,8 @@ def fill_gaps(model, evaluation, changes, gaps):
 
     The first is the policy in `evaluation`, the others follow the deployments.
     """
-    gaps[0] = evaluation.best - deployed_value(model, evaluation, 0)
-    i, deployment = 0, 0
+    gaps[0] = evaluation.best - deployed_value(model, evaluation, NOTHING)
+    i, deployment = NOTHING, 0
     while i < len(changes):
         i, first = follow(model, evaluation, changes, i, len(changes))
         deployment += 1

@@ -9,7 +9,9 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 from lowswitch.algorithms.algorithm import Algorithm
-from lowswitch.kernels.arrays import CLOCK
+from lowswitch.checks import require_memory
+from lowswitch.kernels.arrays import CLOCK, KEYS
+from lowswitch.kernels.streams import MEMBERS, SAMPLES, learner_stream
 from lowswitch.policy import TablePolicy
 
 
@@ -64,6 +66,29 @@ class Knowledge(ABC):
     @abstractmethod
     def triggers(self) -> int:
         """How often something might have changed."""
+
+    @abstractmethod
+    def layout(self) -> dict[str, tuple[int, Any]]:
+        """How many entries of which kind each table has at the beginning."""
+
+    @property
+    def nbytes(self) -> int:
+        """How many bytes the tables of one run take at the beginning."""
+        return sum(size * np.dtype(kind).itemsize for size, kind in self.layout().values())
+
+    def require_room(self) -> None:
+        """Say before they are allocated that the tables do not fit."""
+        H, S, A = self.spec.H, self.spec.S, self.spec.A
+        what = f"tables of H = {H}, S = {S}, A = {A} for {self.members:,} policies"
+        way_out = "use a smaller problem, fewer policies, or of the library's planners pooled=True"
+        require_memory(self.nbytes, what, f"{way_out} where all steps are alike")
+
+    @abstractmethod
+    def require_whole(self, told: int) -> None:
+        """Raise a ValueError if the tables are not such as so many episodes can have left.
+
+        Compiled code trusts them: an action out of range would end in a crash.
+        """
 
     def make_room(self) -> None:  # noqa: B027
         """Let tables grow that the next episode might fill; most kinds have none."""
@@ -208,13 +233,31 @@ class Knowledge(ABC):
 
         return put_back
 
-    def restore(self, arrays: dict[str, np.ndarray]) -> None:
-        """Take over saved tables, or raise a ValueError where they do not fit."""
-        for name, array in self.tables._asdict().items():
-            if arrays[name].shape != array.shape or arrays[name].dtype != array.dtype:
-                raise ValueError(f"{name} is {arrays[name].dtype} of {arrays[name].shape}")
-            array[...] = arrays[name]
+    def restored(self, seed: int, arrays: dict[str, np.ndarray], told: int) -> Self:
+        """The same spec with the tables that were saved after so many episodes.
+
+        A ValueError says where they do not fit.
+        """
+        for name, (size, kind) in self.layout().items():
+            array = arrays[name]
+            grows = name == "pool" and array.ndim == 1
+            if array.dtype != kind or not (array.shape == (size,) or grows):
+                raise ValueError(f"{name} is {array.dtype} of {array.shape}")
+        if "keys" in arrays and learner_keys(seed).tobytes() != arrays["keys"].tobytes():
+            raise ValueError(f"its noise is not that of seed {seed}")
+        other = self._with({name: arrays[name] for name in self.layout()})
+        other.require_whole(told)
+        return other
+
+    @abstractmethod
+    def _with(self, arrays: dict[str, np.ndarray]) -> Self:
+        """The same spec with these tables."""
 
 
 def fresh_clock() -> np.ndarray:
     return np.zeros(1, dtype=CLOCK)
+
+
+def learner_keys(seed: int) -> np.ndarray:
+    """The noise streams of a learner's own draws."""
+    return np.array([(learner_stream(seed, SAMPLES), learner_stream(seed, MEMBERS))], dtype=KEYS)

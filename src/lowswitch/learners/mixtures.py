@@ -8,9 +8,9 @@ import numpy as np
 
 from lowswitch.algorithms.algorithm import Algorithm
 from lowswitch.algorithms.parts import QLearning
-from lowswitch.kernels.arrays import KEYS, MOMENTS, STEP_PLAYED, MixtureSpec, MixtureTables
-from lowswitch.kernels.streams import MEMBERS, SAMPLES, learner_stream
-from lowswitch.learners.knowledge import Knowledge, ProblemSize, fresh_clock
+from lowswitch.kernels.arrays import CLOCK, KEYS, MOMENTS, STEP_PLAYED, MixtureSpec, MixtureTables
+from lowswitch.learners import whole
+from lowswitch.learners.knowledge import Knowledge, ProblemSize, fresh_clock, learner_keys
 from lowswitch.learners.rows import RowKnowledge, count_triggers
 from lowswitch.learners.stages import StageKnowledge
 from lowswitch.policy import TablePolicy
@@ -43,6 +43,7 @@ class MixtureKnowledge(RowKnowledge):
         return cls(spec, one)
 
     def fresh(self, seed: int) -> Self:
+        self.require_room()
         other = type(self)(self.spec, self.one)
         other.tables = fresh_mixture_tables(self.spec, self.one.fresh(seed), seed)
         return other
@@ -61,6 +62,42 @@ class MixtureKnowledge(RowKnowledge):
 
     def policy(self) -> TablePolicy:
         return deployed_mixture(self)
+
+    def layout(self) -> dict[str, tuple[int, Any]]:
+        (H, S, A), L = self.allowed.shape, self.members
+        one, none = self.one.layout(), (0, MOMENTS)
+        padded = {"rows": 0, "cells": S * A, "moments": S * A}
+        members = {}
+        for name, more in padded.items():
+            size, kind = one.get(name, none)
+            members[name] = (L * (size + more) if size else 0), kind
+        policies = dict.fromkeys(("policy", "wanted"), (L * H * S, np.int64))
+        rest = {"path": (H, STEP_PLAYED), "clock": (1, CLOCK), "keys": (1, KEYS)}
+        return policies | members | rest | {"tally": (A, np.int64)}
+
+    def _with(self, arrays: dict[str, np.ndarray]) -> Self:
+        other = type(self)(self.spec, self.one)
+        other.tables = MixtureTables(**arrays)
+        return other
+
+    def require_whole(self, told: int) -> None:
+        (H, S, A), L, tables = self.allowed.shape, self.members, self.tables
+        frozen = whole.is_frozen(self.spec, tables.clock)
+        whole.require_clock(self.spec, tables.clock, told, L)
+        for name in ("policy", "wanted"):
+            whole.require_actions(name, getattr(tables, name).reshape(L, H, S), self.allowed)
+        rows = tables.rows.reshape(L, H + 1, S)
+        cells = tables.cells.reshape(L, H + 1, S, A)[:, :-1]
+        each = self.spec.each._replace(timing=self.spec.timing)
+        whole.require_rows(each, rows, cells, self.allowed, told, frozen)
+        if isinstance(self.one, StageKnowledge):
+            whole.require_stages(each, rows, cells)
+        whole.require_moments(tables.moments)
+        path = tables.path
+        whole.require((path["state"] >= 0) & (path["state"] < S), "its path has no states")
+        whole.require((path["action"] >= 0) & (path["action"] < A), "its path has no actions")
+        whole.require_finite("rewards of its path", path["reward"])
+        whole.require(tables.tally == 0, "its tally is not zero")
 
     def triggers(self) -> int:
         if self.spec.whole:
@@ -85,11 +122,6 @@ def fresh_mixture_tables(spec: MixtureSpec, one: RowKnowledge, seed: int) -> Mix
         keys=learner_keys(seed),
         tally=np.zeros(spec.A, dtype=np.int64),
     )
-
-
-def learner_keys(seed: int) -> np.ndarray:
-    """The noise streams of a learner's own draws."""
-    return np.array([(learner_stream(seed, SAMPLES), learner_stream(seed, MEMBERS))], dtype=KEYS)
 
 
 def deployed_mixture(knowledge: Knowledge) -> TablePolicy:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -22,14 +21,29 @@ from lowswitch.algorithms.parts import (
     Posterior,
     Unknown,
 )
-from lowswitch.kernels.arrays import NEVER, PLANNED, RECORD, SUCCESSOR, PlanSpec, PlanTables
-from lowswitch.learners.knowledge import Knowledge, ProblemSize, fresh_clock
-from lowswitch.learners.mixtures import deployed_mixture, learner_keys
+from lowswitch.checks import has_integers, require_memory
+from lowswitch.kernels.arrays import (
+    CLOCK,
+    KEYS,
+    NEVER,
+    PLANNED,
+    RECORD,
+    SUCCESSOR,
+    PlanSpec,
+    PlanTables,
+)
+from lowswitch.learners import whole
+from lowswitch.learners.knowledge import Knowledge, ProblemSize, fresh_clock, learner_keys
+from lowswitch.learners.mixtures import deployed_mixture
 from lowswitch.learners.schedule import first_due, timing_of, triggers_of
 from lowswitch.policy import TablePolicy
 
 _CAUTION = 2.0  # standard errors by which a chosen first policy must be beaten in a row
 _MOST_DRAWS = 10**10  # of gamma variates, about two minutes
+_SMALLER = (
+    "use a smaller problem or a Q-learner, or of the library's planners pooled=True where all steps"
+    " are alike"
+)
 
 
 class DrawnModel(NamedTuple):
@@ -59,6 +73,7 @@ class PlannerKnowledge(Knowledge):
         return cls(algorithm.estimator, spec, allowed)
 
     def fresh(self, seed: int) -> Self:
+        self.require_room()
         other = type(self)(self.estimator, self.spec, self.allowed)
         other.tables = fresh_plan_tables(self.spec, self.allowed, seed)
         return other
@@ -124,7 +139,7 @@ class PlannerKnowledge(Knowledge):
         if need > len(pool):
             larger = max(need, len(pool) * 3 // 2)
             what = f"the {used:,} successors counted so far and those of the next episodes"
-            require_memory(larger * SUCCESSOR.itemsize, what)
+            require_memory(larger * SUCCESSOR.itemsize, what, _SMALLER)
             grown = np.zeros(larger, dtype=SUCCESSOR)
             grown[:used] = pool[:used]
             self.tables = self.tables._replace(pool=grown)
@@ -162,17 +177,65 @@ class PlannerKnowledge(Knowledge):
             generator=np.random.default_rng([stream, int(clock[0]["refreshes"])]),
         )
 
-    def restore(self, arrays: dict[str, np.ndarray]) -> None:
-        pool = arrays["pool"]
-        # files from before a run could begin with another policy do not say which was the first
-        arrays = {"initial": self.tables.initial, "caution": self.tables.caution, **arrays}
-        if pool.ndim == 1 and pool.dtype == SUCCESSOR:
-            self.tables = self.tables._replace(pool=pool.copy())
-        super().restore(arrays)
-        records = np.concatenate([self.tables.records, self.tables.fresh])
-        used, ends = int(self.tables.clock[0]["pool"]), records["start"] + records["room"]
-        if not (0 <= used <= len(pool) and (ends <= len(pool)).all()):
-            raise ValueError("its successors lie outside their pool")
+    def layout(self) -> dict[str, tuple[int, Any]]:
+        spec, L = self.spec, self.spec.members
+        entries, cells, late = _sizes(spec)
+        rows = spec.H * spec.S
+        return {
+            **dict.fromkeys(("policy", "wanted"), (L * rows, np.int64)),
+            "initial": (rows, np.int64),
+            "caution": (1, float),
+            "earlier": (1, np.int64),
+            "q": (estimating_members(spec) * entries, float),
+            "values": (estimating_members(spec) * (rows + spec.S), float),
+            "visits": (entries, np.int64),
+            "drowned": (entries, bool),
+            "cells": (cells, PLANNED),
+            "records": (cells, RECORD),
+            "fresh": (late, RECORD),
+            "dirty": (cells, bool),
+            "pool": (spec.spare, SUCCESSOR),
+            "clock": (1, CLOCK),
+            "keys": (1, KEYS),
+            "counter": (1, np.uint64),
+            "order": (spec.S, np.int64),
+            "scratch": (spec.S, float),
+            "tally": (spec.A, np.int64),
+        }
+
+    def _with(self, arrays: dict[str, np.ndarray]) -> Self:
+        other = type(self)(self.estimator, self.spec, self.allowed)
+        other.tables = PlanTables(**arrays)
+        return other
+
+    def require_whole(self, told: int) -> None:
+        (H, S, A), L, tables = self.allowed.shape, self.members, self.tables
+        whole.require_clock(self.spec, tables.clock, told, L)
+        for name in ("policy", "wanted"):
+            whole.require_actions(name, getattr(tables, name).reshape(L, H, S), self.allowed)
+        whole.require_actions("initial", tables.initial.reshape(1, H, S), self.allowed)
+        whole.require(np.isfinite(tables.caution) & (tables.caution >= 0), "its caution is none")
+        visits = tables.visits.reshape(H, S, A)
+        whole.require(tables.earlier >= 0, "its earlier episodes are fewer than none")
+        whole.require_visits(visits, self.allowed, told + int(tables.earlier[0]))
+        if not isinstance(self.estimator, FromCounts):
+            q, values = tables.q.reshape(-1, H, S, A), tables.values.reshape(-1, H + 1, S)
+            whole.require_estimates(q, values, self.spec.caps, self.allowed)
+        counted = visits.reshape(-1) if self.spec.stride else visits.sum(axis=0).reshape(-1)
+        whole.require(tables.cells["visits"] == counted, "visits of cells are not those counted")
+        frozen = whole.is_frozen(self.spec, tables.clock)
+        whole.require_due(self.spec, tables.cells, frozen)
+        self._require_records(np.minimum(counted, self.spec.most_visits))
+        whole.require(np.sort(tables.order) == np.arange(S), "its order of states is none")
+        scratch = (tables.scratch == 0).all() and (tables.tally == 0).all()
+        whole.require(scratch, "what is zero between two calls is not")
+
+    def _require_records(self, most: np.ndarray) -> None:
+        tables = self.tables
+        records = np.concatenate([tables.records, tables.fresh])
+        limits = np.tile(most, 2)[: len(records)]
+        used = int(tables.clock[0]["pool"])
+        whole.require_blocks(records, tables.pool, used, self.spec.S, limits)
 
     def policy(self) -> TablePolicy:
         return deployed_mixture(self)
@@ -311,13 +374,9 @@ def fresh_plan_tables(spec: PlanSpec, allowed: np.ndarray, seed: int) -> PlanTab
 
     Planners in Python have no estimates, and NaN for them.
     """
-    from lowswitch.kernels.counts import CURRENT
     from lowswitch.kernels.planning import OWN
 
-    entries = spec.H * spec.S * spec.A
-    cells = entries if spec.stride else spec.S * spec.A
-    late = cells if spec.data != CURRENT else 0
-    _require_room(spec, entries, cells, late)
+    entries, cells, late = _sizes(spec)
     caps = np.broadcast_to(spec.caps[:, None, None], allowed.shape)
     planned = np.zeros(cells, dtype=PLANNED)
     planned["due"] = first_due(spec.every_until, spec.later, spec.timing)
@@ -330,6 +389,7 @@ def fresh_plan_tables(spec: PlanSpec, allowed: np.ndarray, seed: int) -> PlanTab
         policy=policy,
         initial=initial,
         caution=np.zeros(1),
+        earlier=np.zeros(1, dtype=np.int64),
         wanted=policy.copy(),
         q=np.tile(np.where(allowed, hope, -np.inf).reshape(-1), estimating),
         values=np.tile(values, estimating),
@@ -356,12 +416,13 @@ def estimating_members(spec: PlanSpec) -> int:
     return 1 if spec.kind == LEARNED else spec.members
 
 
-def _require_room(spec: PlanSpec, entries: int, cells: int, late: int) -> None:
-    """Say before they are allocated that the tables do not fit."""
-    each = PLANNED.itemsize + RECORD.itemsize + 1
-    counted = cells * each + late * RECORD.itemsize + spec.spare * SUCCESSOR.itemsize
-    planned = entries * (9 + 8 * estimating_members(spec)) + spec.members * spec.H * spec.S * 24
-    require_memory(counted + planned, f"counts of H = {spec.H}, S = {spec.S}, A = {spec.A}")
+def _sizes(spec: PlanSpec) -> tuple[int, int, int]:
+    """How many (h, x, a) there are, how many cells, and how many of these have fresh data."""
+    from lowswitch.kernels.counts import CURRENT
+
+    entries = spec.H * spec.S * spec.A
+    cells = entries if spec.stride else spec.S * spec.A
+    return entries, cells, cells if spec.data != CURRENT else 0
 
 
 def _read_only(array: np.ndarray) -> np.ndarray:
@@ -376,7 +437,7 @@ def checked_policies(policies: Any, members: int, allowed: np.ndarray) -> np.nda
     actions = np.asarray(policies)
     if members == 1 and actions.shape == (H, S):
         actions = actions[None]
-    if actions.shape != (members, H, S) or not np.issubdtype(actions.dtype, np.integer):
+    if actions.shape != (members, H, S) or not has_integers(actions):
         kind = f"{actions.dtype} of {np.shape(policies)}"
         shape = (H, S) if members == 1 else (members, H, S)
         raise ValueError(f"plan must give a whole number for each of {shape} rows, not {kind}")
@@ -399,27 +460,15 @@ def require_feasible(spec: PlanSpec) -> None:
     H, S, A = spec.H, spec.S, spec.A
     if spec.kind == OWN:
         what = f"the transitions of H = {H}, S = {S}, A = {A} in one table, which plan is given,"
-        require_memory(H * S * A * S * 8, what)
+        require_memory(H * S * A * S * 8, what, _SMALLER)
     draws = spec.members * (H if spec.stride else 1) * S * A * S
     if spec.kind == SAMPLED and spec.stride == 0:
-        require_memory(S * A * S * 8, f"the laws of a model of S = {S}, A = {A} with this prior")
+        what = f"the laws of a model of S = {S}, A = {A} with this prior"
+        require_memory(S * A * S * 8, what, "use mass=1 instead of a prior for each successor")
     if spec.kind == SAMPLED and draws > _MOST_DRAWS:
         raise ValueError(
             f"{spec.members} samples of a posterior with H = {H}, S = {S}, A = {A} are {draws:,} "
             f"draws for each deployment, and more than {_MOST_DRAWS:,} take too long; "
             "use fewer members, or mass=1 instead of a prior for each successor, which draws those "
             "only that were seen"
-        )
-
-
-def require_memory(need: int, what: str) -> None:
-    """Say before it is allocated that something does not fit."""
-    have = 2**63
-    if hasattr(os, "sysconf"):
-        have = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    if need > have:
-        raise ValueError(
-            f"{what} need {need / 2**30:,.1f} GiB, and this machine has {have / 2**30:,.1f}; "
-            "use a smaller problem or a Q-learner, or of the library's planners pooled=True where "
-            "all steps are alike"
         )

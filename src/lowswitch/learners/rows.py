@@ -9,7 +9,8 @@ import numpy as np
 
 from lowswitch.algorithms.algorithm import Algorithm
 from lowswitch.algorithms.parts import Bernstein, Hoeffding, QLearning
-from lowswitch.kernels.arrays import CELL, MOMENTS, ROW, RowSpec, RowTables
+from lowswitch.kernels.arrays import CELL, CLOCK, MOMENTS, ROW, RowSpec, RowTables
+from lowswitch.learners import whole
 from lowswitch.learners.knowledge import Knowledge, ProblemSize, fresh_clock
 from lowswitch.learners.schedule import first_due, timing_of, triggers_of
 from lowswitch.policy import TablePolicy
@@ -26,6 +27,7 @@ class RowKnowledge(Knowledge):
         return cls(row_spec(algorithm, size), allowed)
 
     def fresh(self, seed: int) -> Self:
+        self.require_room()
         other = type(self)(self.spec, self.allowed)
         other.tables = self._fresh_tables()
         return other
@@ -83,6 +85,30 @@ class RowKnowledge(Knowledge):
     def triggers(self) -> int:
         """How many visits were triggers, and how often all rows were refreshed."""
         return count_triggers(self.spec, self.visits()) + int(self.tables.clock[0]["refreshes"])
+
+    def layout(self) -> dict[str, tuple[int, Any]]:
+        from lowswitch.kernels.qlearning import BERNSTEIN
+
+        H, S, A = self.allowed.shape
+        moments = H * S * A if self.spec.bonus == BERNSTEIN else 0
+        rows, cells = ((H + 1) * S, ROW), (H * S * A, CELL)
+        return {"rows": rows, "cells": cells, "moments": (moments, MOMENTS), "clock": (1, CLOCK)}
+
+    def _with(self, arrays: dict[str, np.ndarray]) -> Self:
+        other = type(self)(self.spec, self.allowed)
+        other.tables = RowTables(**arrays)
+        return other
+
+    def require_whole(self, told: int) -> None:
+        (H, S, A), tables = self.allowed.shape, self.tables
+        frozen = whole.is_frozen(self.spec, tables.clock)
+        rows, cells = tables.rows.reshape(H + 1, S), tables.cells.reshape(H, S, A)
+        whole.require_clock(self.spec, tables.clock, told, self.members)
+        whole.require_rows(self.spec, rows, cells, self.allowed, told, frozen)
+        self._require_more(rows, cells)
+
+    def _require_more(self, rows: np.ndarray, cells: np.ndarray) -> None:
+        whole.require_moments(self.tables.moments)
 
 
 def count_triggers(spec: Any, visits: np.ndarray) -> int:

@@ -6,6 +6,7 @@ import itertools
 
 import numpy as np
 
+from lowswitch.algorithms.powers import MOST_POINTS
 from lowswitch.algorithms.schedules import Budget, Schedule, Triggers, WholePolicy
 from lowswitch.checks import increasing
 from lowswitch.kernels.arrays import NEVER, Timing
@@ -18,6 +19,11 @@ def timing_of(schedule: Schedule, size: ProblemSize, *, replans: bool) -> Timing
     whole = plain if isinstance(plain, WholePolicy) else None
     budget = schedule if isinstance(schedule, Budget) else None
     grid = plain.grid(size.episodes)
+    if len(grid) > MOST_POINTS:
+        raise ValueError(
+            f"{plain!r} has {len(grid):,} points in {size.episodes:,} episodes, more than"
+            f" {MOST_POINTS:,}; let the policy change less often"
+        )
     if len(grid) and not isinstance(grid, range):
         increasing(f"the grid of {plain!r}", grid)
     no_limit = NEVER * NEVER
@@ -28,7 +34,6 @@ def timing_of(schedule: Schedule, size: ProblemSize, *, replans: bool) -> Timing
         deployments=(budget and budget.deployments) or no_limit,
         switches=(budget and budget.switches) or no_limit,
         room=size.horizon * (1 if plain.by_row and not replans else size.states),
-        watched=not plain.by_row or budget is not None,
         greedy_last=budget is not None and budget.last == "greedy",
         exploit_last=budget is not None and budget.last == "exploit",
     )

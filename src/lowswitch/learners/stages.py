@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 
 from lowswitch.algorithms.algorithm import Algorithm
 from lowswitch.algorithms.parts import Advantage, AdvantageBonus, Hoeffding, StageQLearning
-from lowswitch.kernels.arrays import STAGE_CELL, STAGE_ROW, StageSpec, StageTables
+from lowswitch.kernels.arrays import CLOCK, STAGE_CELL, STAGE_ROW, StageSpec, StageTables
+from lowswitch.learners import whole
 from lowswitch.learners.knowledge import ProblemSize, fresh_clock
 from lowswitch.learners.rows import RowKnowledge, fresh_rows
 from lowswitch.learners.schedule import timing_of, triggers_of
@@ -26,6 +27,19 @@ class StageKnowledge(RowKnowledge):
         rows, cells = fresh_rows(self.spec, self.allowed, STAGE_ROW, STAGE_CELL)
         rows["reference"][: self.spec.H * self.spec.S] = self.spec.H
         return StageTables(rows, cells, fresh_clock())
+
+    def layout(self) -> dict[str, tuple[int, Any]]:
+        H, S, A = self.allowed.shape
+        rows, cells = ((H + 1) * S, STAGE_ROW), (H * S * A, STAGE_CELL)
+        return {"rows": rows, "cells": cells, "clock": (1, CLOCK)}
+
+    def _with(self, arrays: dict[str, np.ndarray]) -> Self:
+        other = type(self)(self.spec, self.allowed)
+        other.tables = StageTables(**arrays)
+        return other
+
+    def _require_more(self, rows: np.ndarray, cells: np.ndarray) -> None:
+        whole.require_stages(self.spec, rows, cells)
 
 
 def stage_spec(algorithm: Algorithm, size: ProblemSize) -> StageSpec:

@@ -10,9 +10,12 @@ import numpy as np
 
 from lowswitch import storage
 from lowswitch.algorithms.algorithm import Algorithm
+from lowswitch.checks import is_integer, is_number
 from lowswitch.history import evaluation_of
+from lowswitch.learners.whole import require
 from lowswitch.machines.sources import Tabular
 from lowswitch.machines.state import GROWING, Setting, State, Stop, fresh_state, longer
+from lowswitch.machines.whole import require_whole
 
 _KIND = "concurrent checkpoint"
 _TABLES = "tables_"
@@ -41,12 +44,12 @@ def load_state(path: str | os.PathLike[str], setting: Setting, stop: Stop) -> St
     try:
         differs = _difference(facts["setting"], setting.facts())
         if not differs:
-            _take_over(state, arrays)
-            state.seconds, state.network = facts["seconds"], facts["network"]
+            _take_over(state, setting, arrays)
+            _take_over_facts(state, facts)
             same_stop = all(
                 facts["stop"][name] == getattr(stop, name) for name in ("policy", "mixture")
             )
-    except (KeyError, TypeError, IndexError, ValueError) as error:
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         raise ValueError(
             f"{str(path)!r} is no whole checkpoint ({error}); delete it to begin anew"
         ) from error
@@ -63,9 +66,21 @@ def load_state(path: str | os.PathLike[str], setting: Setting, stop: Stop) -> St
     return state
 
 
-def _take_over(state: State, arrays: dict[str, np.ndarray]) -> None:
+def _take_over_facts(state: State, facts: dict[str, Any]) -> None:
+    """Take over the seconds and the traffic of the calls before."""
+    for mine, name, kind in (
+        (state.seconds, "seconds", is_number),
+        (state.network, "network", is_integer),
+    ):
+        saved = facts[name]
+        fits = mine.keys() == saved.keys() and all(kind(n) and n >= 0 for n in saved.values())
+        require(fits, f"its {name} are {saved!r}")
+    state.seconds, state.network = facts["seconds"], facts["network"]
+
+
+def _take_over(state: State, setting: Setting, arrays: dict[str, np.ndarray]) -> None:
     """Fill a fresh state with the arrays of a checkpoint, or raise a ValueError."""
-    used = int(arrays["log_logged"][0])
+    used = int(arrays["log_logged"].reshape(-1)[0])
     own = {name: array for name, array in state.arrays().items() if not name.startswith(_TABLES)}
     for name, array in own.items():
         shape = (used, *array.shape[1:]) if name in GROWING else array.shape
@@ -80,11 +95,11 @@ def _take_over(state: State, arrays: dict[str, np.ndarray]) -> None:
         for name, table in arrays.items()
         if name.startswith(_TABLES)
     }
-    state.knowledge.restore(tables)
     for name, array in own.items():
         if name not in GROWING:
             array[...] = arrays[name]
-    _require_in_range(state)
+    state.knowledge = state.knowledge.restored(setting.seed, tables, state.learned)
+    require_whole(state, setting)
 
 
 def _recipe(data: dict[str, Any]) -> str:
@@ -125,7 +140,7 @@ def _difference(saved: dict[str, Any], asked: dict[str, Any]) -> str:
     """What tells two settings apart, in words, and what to do about it; nothing if nothing does."""
     if all(saved[name] == value for name, value in asked.items()):
         return ""
-    kinds = [_KINDS[next(iter(setting["source"]))] for setting in (saved, asked)]
+    kinds = [_KINDS[next(iter(setting["source"]), "nothing")] for setting in (saved, asked)]
     if kinds[0] != kinds[1]:
         return f"{kinds[0]}, this run has {kinds[1]}; give another file or the same source"
     was, now = saved | saved["source"], asked | asked["source"]
@@ -136,13 +151,3 @@ def _difference(saved: dict[str, Any], asked: dict[str, Any]) -> str:
     ]
     said += [f"other {_DIGESTS[name]} than this run" for name in digests]
     return f"{'; of '.join(said)}; give another file or the same {' and '.join(names + digests)}"
-
-
-def _require_in_range(state: State) -> None:
-    """The kernels trust states and actions."""
-    for name, array, size in (
-        ("states", state.window.states, state.knowledge.spec.S),
-        ("actions", state.window.actions, state.knowledge.spec.A),
-    ):
-        if array.size and not (array.min() >= 0 and array.max() < size):
-            raise ValueError(f"{name} from {array.min()} to {array.max()}")

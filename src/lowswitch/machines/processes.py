@@ -14,10 +14,10 @@ import time
 import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
-from typing import cast
+from multiprocessing.process import BaseProcess
 
 import numpy as np
 
@@ -30,12 +30,21 @@ from lowswitch.machines.scheduler import (
     require_settings,
 )
 from lowswitch.machines.sources import Source
-from lowswitch.machines.worker import Assignment, PiecePlayer, Reply, pickled
+from lowswitch.machines.worker import (
+    Assignment,
+    FailedPiece,
+    PiecePlayer,
+    PlayedPiece,
+    Reply,
+    pickled,
+)
 from lowswitch.progress import cores
 
 _REAPING_SECONDS = 1.0  # from a signal to the exit code
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 _NAME = "lowswitch worker"  # of the process
+_MOST_FILES = 2**16  # that a process has open
+_CLOSED = -1  # no file any more
 _UNGUARDED = 77  # the exit code of a worker whose script opens a fleet while it is imported
 _HELLO, _READY, _UNABLE = b"hello", b"ready", b"unable: "  # what a worker says while it starts
 
@@ -47,7 +56,8 @@ class Processes:
     A worker that does not answer within `patience` seconds counts as hung: it is killed, and others
     play its episodes. Every worker imports the main script, so a script opens its fleets under
     `if __name__ == "__main__":`. Workers are daemonic and end with the driver, so an environment
-    cannot start `multiprocessing` children of its own.
+    cannot start `multiprocessing` children of its own. Other processes that it starts end with
+    their worker, unless they leave its session. There are never more workers than machines.
     """
 
     workers: int | None = None
@@ -55,6 +65,10 @@ class Processes:
 
     def __post_init__(self) -> None:
         require_settings(self.workers, self.patience)
+
+    def at_most(self, machines: int) -> Processes:
+        """The same fleet with no more workers than machines."""
+        return replace(self, workers=min(self.workers or cores(), machines))
 
     def open(self, source: Source, seed: int, policy: np.ndarray) -> OpenProcesses:
         this = multiprocessing.current_process()
@@ -78,30 +92,42 @@ class ProcessWorker(Worker):
         self.process = context.Process(target=serve, args=(theirs,), name=_NAME, daemon=True)
         with theirs, _interrupts_held_back():
             self.process.start()
+        self.end = _end_of(self.process)
 
     def send(self, asked: Assignment) -> int:
         return self._send(pickle.dumps(asked, protocol=5))
 
     def receive(self) -> tuple[Reply | None, int]:
         try:
+            if not (self.connection.poll(0) or self.process.is_alive()):
+                raise EOFError  # A child of it still holds the pipe open.
             message = self.connection.recv_bytes()
-        except (EOFError, OSError) as error:
+        except (EOFError, OSError, MemoryError) as error:
             raise WorkerLostError(self._how_it_ended()) from error
         if message == _HELLO:
             self._send(self.source)  # not before it listens: a large source would block the driver
         elif message == _READY:
             self.up = True
         elif message.startswith(_UNABLE):
-            raise WorkerLostError(message.removeprefix(_UNABLE).decode())
+            raise WorkerLostError(message.removeprefix(_UNABLE).decode(errors="replace"))
         else:
-            return cast(Reply, pickle.loads(message)), len(message)
+            return _read_reply(message), len(message)
         return None, len(message)
 
     def kill(self) -> None:
         self.connection.close()
+        self.kill_at_once()
+        if self.end not in (self.process.sentinel, _CLOSED):
+            os.close(self.end)
+            self.end = _CLOSED
         if self.process.is_alive():
-            self.process.kill()
             self.process.join(_REAPING_SECONDS)
+
+    def kill_at_once(self) -> None:
+        """End the worker and all processes that it started, without waiting for them."""
+        with suppress(OSError, AttributeError):  # It is gone, or leads no group of its own yet.
+            os.killpg(self.process.pid or 0, signal.SIGKILL)
+        self.process.kill()
 
     def _send(self, message: bytes) -> int:
         try:
@@ -119,7 +145,7 @@ class ProcessWorker(Worker):
                 ' as it is imported; put what it does under `if __name__ == "__main__":`'
             ) from None
         if code is None:
-            return "it lives, but its pipe is broken"
+            return "it lives, but its pipe is broken or takes too long"
         return f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
 
 
@@ -140,9 +166,10 @@ class OpenProcesses(Scheduler[ProcessWorker]):
             ) from error
 
     def _wait(self, workers: Sequence[ProcessWorker], seconds: float) -> list[ProcessWorker]:
-        # The pipe of a dead worker is at its end, which counts as ready.
-        ready = wait([worker.connection for worker in workers], seconds)
-        return [worker for worker in workers if worker.connection in ready]
+        # The pipe of a dead worker is at its end, which counts as ready, unless a child holds it.
+        ends = [end for one in workers for end in (one.connection, one.end)]
+        ready = set(wait(ends, seconds))
+        return [one for one in workers if ready & {one.connection, one.end}]
 
     def _end_workers(self) -> None:
         deadline = time.monotonic() + CLOSING_SECONDS
@@ -153,9 +180,31 @@ class OpenProcesses(Scheduler[ProcessWorker]):
                 worker.process.join(max(0.0, deadline - time.monotonic()))
         finally:  # also when a second Ctrl-C cuts the waiting short
             for worker in self.workers:
-                worker.process.kill()  # all of them, before any of them is waited for
+                worker.kill_at_once()  # all of them, before any of them is waited for
             for worker in self.workers:
                 worker.kill()
+
+
+def _end_of(process: BaseProcess) -> int:
+    """A file that is ready when a process has ended, which no child of it can hold back.
+
+    Where the system has no such file, it is the pipe of `multiprocessing`, which a child can.
+    """
+    if process.pid is not None and hasattr(os, "pidfd_open"):
+        with suppress(OSError):
+            return os.pidfd_open(process.pid)
+    return process.sentinel
+
+
+def _read_reply(message: bytes) -> Reply:
+    """What a worker sent, if it is a reply and not what an environment wrote into the pipe."""
+    try:
+        reply = pickle.loads(message)
+    except Exception as error:  # Foreign bytes make it raise almost anything.
+        raise WorkerLostError(f"it sent no reply but {message[:40]!r}") from error
+    if not isinstance(reply, PlayedPiece | FailedPiece):
+        raise WorkerLostError(f"it sent no reply but a {type(reply).__name__}")
+    return reply
 
 
 def _limit(connection: Connection, seconds: float) -> None:
@@ -192,6 +241,7 @@ def _interrupts_held_back() -> Iterator[None]:
 def serve(connection: Connection) -> None:
     """Play what comes through the pipe until it closes."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    _lead_a_session()
     _die_with_the_driver()
     threading.Thread(target=_follow_the_driver, daemon=True).start()
     with suppress(EOFError, OSError):  # The driver closes the pipe when it is time to go.
@@ -207,7 +257,35 @@ def serve(connection: Connection) -> None:
                 reply = player.play(pickle.loads(connection.recv_bytes()))
                 connection.send_bytes(pickle.dumps(reply, protocol=5))
         finally:
-            player.close()
+            _close(player)
+
+
+def _close(player: PiecePlayer) -> None:
+    """Close what the player has open; an environment whose close() fails harms nobody here."""
+    try:
+        player.close()
+    except BaseException as error:
+        with suppress(OSError, ValueError):
+            print(f"lowswitch worker: close() raised {error!r}", file=sys.stderr, flush=True)
+
+
+def _lead_a_session() -> None:
+    """Let this process and all that it starts be one group, which ends with the driver.
+
+    A second process watches the driver. It can end the group even when a player hangs here and
+    holds the GIL, and it is forked now, while there is only one thread.
+    """
+    driver = multiprocessing.parent_process()
+    if driver is None or not (hasattr(os, "setsid") and hasattr(os, "fork")):
+        return
+    os.setsid()
+    sentinel = driver.sentinel
+    if os.fork():
+        return
+    for low, high in ((0, sentinel), (sentinel + 1, _MOST_FILES)):
+        os.closerange(low, high)  # above all the pipe, which must end with the worker
+    wait([sentinel])
+    os.killpg(0, signal.SIGKILL)
 
 
 def _die_with_the_driver() -> None:
@@ -231,4 +309,6 @@ def _follow_the_driver() -> None:
     driver = multiprocessing.parent_process()
     if driver is not None:
         driver.join()
+        if hasattr(os, "killpg") and os.getpgrp() == os.getpid():
+            os.killpg(0, signal.SIGKILL)
         os._exit(1)

@@ -14,6 +14,7 @@ from lowswitch.history import deployment_gaps
 from lowswitch.machines.mistakes import mistakes, suboptimal_actions
 from lowswitch.problems.mdp import TabularMDP
 from lowswitch.simulate import Runs
+from lowswitch.tables import Summary
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -100,11 +101,11 @@ class ConcurrentRun(Runs):
     def _history(self) -> Any:
         return self.history[0] if self.history else None
 
-    def summary(self) -> None:
-        """Print what was played, kept and thrown away, and what it cost."""
+    def summary(self) -> Summary:
+        """What was played, kept and thrown away, and what it cost; print it, or look at it."""
         from lowswitch import report
 
-        print(report.rounds_summary(self))
+        return report.rounds_summary(self)
 
     def to_dict(self) -> dict[str, Any]:
         """The numbers that `--json` prints."""

@@ -19,7 +19,19 @@ import numpy as np
 
 from lowswitch import storage
 from lowswitch.algorithms.algorithm import Algorithm, require_algorithm
-from lowswitch.checks import is_number, require_count, require_seed, require_word
+from lowswitch.checks import (
+    has_integers,
+    is_number,
+    numbers,
+    require_count,
+    require_indices,
+    require_seed,
+    require_truth,
+    require_within,
+    require_word,
+    shown,
+)
+from lowswitch.files import owning
 from lowswitch.history import require_starts
 from lowswitch.kernels.streams import stream_key
 from lowswitch.learner import warn_if_drowned
@@ -65,7 +77,8 @@ def run(
     fleet: who plays; by default this process.
     stop: when to end before the last episode.
     checkpoint: a file that is written every `save_every` seconds, at the end, and when something
-    goes wrong. Where it exists, the run goes on from it.
+    goes wrong. Where it exists, the run goes on from it. One run owns it at a time: a second one is
+    refused with the process of the first.
     regret: False leaves the regret out where it could be known.
 
     For a simulated source the policy history is that of the sequential run, whatever the machines,
@@ -77,15 +90,20 @@ def run(
     if isinstance(fleet, type) or not hasattr(fleet, "open"):
         raise ValueError(
             "fleet must be InProcess(), Processes(workers=...) or Ray(...) of"
-            f" lowswitch.concurrent, not {fleet!r}"
+            f" lowswitch.concurrent, not {shown(fleet)}"
         )
     if not (is_number(save_every) and save_every >= 0):
-        raise ValueError(f"save_every must be a number of seconds, 0 or more, not {save_every!r}")
+        raise ValueError(
+            f"save_every must be a number of seconds, 0 or more, not {shown(save_every)}"
+        )
     if checkpoint is not None:
         storage.require_writable(checkpoint)
         setting.facts()  # which fails here, and not after hours, if it cannot be saved
     label = f"{setting.algorithm}  {setting.machines} machines"
-    with Progress(setting.episodes, unit="episodes", show=progress, label=label) as bar:
+    with (
+        owning(checkpoint),
+        Progress(setting.episodes, unit="episodes", show=progress, label=label) as bar,
+    ):
         from lowswitch.kernels.rounds import next_episodes, play_rounds
 
         if needs_loading(play_rounds) and needs_loading(next_episodes):
@@ -125,7 +143,7 @@ def _checked_setting(
         machines=require_count("machines", machines),
         rule=rule,
         seed=require_seed(seed),
-        regret=bool(regret),
+        regret=require_truth("regret", regret),
     )
     if isinstance(given, Tabular):
         require_starts(given.mdp, setting.episodes)
@@ -137,7 +155,7 @@ def _checked_stop(stop: Stop | None, setting: Setting) -> Stop:
         return Stop()
     if not isinstance(stop, Stop):
         raise ValueError(
-            f"stop must be a lowswitch.concurrent.Stop such as Stop(policy=0.1), not {stop!r}"
+            f"stop must be a lowswitch.concurrent.Stop such as Stop(policy=0.1), not {shown(stop)}"
         )
     source = setting.source
     if stop.looks_at_values and not (
@@ -228,6 +246,8 @@ class _Driver:
         if self._ended():
             return
         state, deployed = self.state, self.state.knowledge.policy()
+        if hasattr(fleet, "at_most"):
+            fleet = fleet.at_most(self.setting.machines)
         with self._timed("start"):
             _compile(self.setting, self.stop)
             if not isinstance(fleet, InProcess):
@@ -238,7 +258,7 @@ class _Driver:
             mixed = deployed.members > 1
             self._play_rounds(opened, MixturePlay(opened, deployed).play if mixed else opened.play)
         finally:
-            opened.close()
+            _close(opened)
 
     def _play_rounds(self, opened: OpenFleet, play: PlayRound) -> None:
         state, before = self.state, dict(self.state.network)
@@ -259,7 +279,7 @@ class _Driver:
         with self._timed("play"):
             played = play(changes, episodes)
         with self._timed("learn"):
-            state.learn(episodes, played)
+            state.learn(episodes, _checked_round(played, len(episodes), self.setting))
 
     def _room_for_a_round(self) -> np.ndarray:
         return np.zeros(min(self.setting.machines, len(self.state.window.ready)), dtype=np.int64)
@@ -305,6 +325,32 @@ class _Driver:
             yield
         finally:
             self.state.seconds[part] += time.perf_counter() - begin
+
+
+def _close(opened: OpenFleet) -> None:
+    """Close a fleet; an environment whose close() fails must not cost the result."""
+    try:
+        opened.close()
+    except Exception as failure:
+        warnings.warn(f"closing the fleet failed: {failure!r}", RuntimeWarning, stacklevel=5)
+
+
+def _checked_round(played: Any, episodes: int, setting: Setting) -> Trajectories:
+    """What a fleet played, in range: compiled code trusts it, and a fleet may be anybody's."""
+    source, shape = setting.source, (episodes, setting.source.horizon)
+    try:
+        states, rewards = (np.asarray(part) for part in played)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"the fleet must return states and rewards ({error})") from error
+    if states.shape != shape or rewards.shape != shape or not has_integers(states):
+        raise ValueError(
+            f"the fleet must return whole states and rewards of [episodes, H] = {shape}, not"
+            f" {states.dtype} of {states.shape} and {rewards.dtype} of {rewards.shape}"
+        )
+    require_indices("the states that the fleet returns", states, source.states)
+    rewards = numbers("the rewards that the fleet returns", rewards)
+    require_within("the rewards that the fleet returns", rewards, 0, 1, "map them to [0, 1]")
+    return Trajectories(np.ascontiguousarray(states, dtype=np.int32), np.ascontiguousarray(rewards))
 
 
 def _compile(setting: Setting, stop: Stop) -> None:

@@ -15,7 +15,7 @@ from typing import ClassVar, Generic, Self, TypeVar
 
 import numpy as np
 
-from lowswitch.checks import require_count
+from lowswitch.checks import is_number, require_count, shown
 from lowswitch.machines.fleets import FleetError, machine_of
 from lowswitch.machines.sources import PlayError, Trajectories
 from lowswitch.machines.worker import Assignment, FailedPiece, PlayedPiece, Reply
@@ -32,11 +32,10 @@ def require_settings(workers: int | None, patience: float) -> None:
     """Check the two settings that all fleets with remote workers have."""
     if workers is not None:
         require_count("workers", workers)
-    is_number = isinstance(patience, int | float) and not isinstance(patience, bool)
-    if not (is_number and 0 < patience <= _LONGEST_PATIENCE):
+    if not (is_number(patience) and 0 < patience <= _LONGEST_PATIENCE):
         raise ValueError(
             f"patience must be a positive number of seconds, at most {_LONGEST_PATIENCE}, not"
-            f" {patience!r}"
+            f" {shown(patience)}"
         )
 
 
@@ -91,6 +90,9 @@ class Round:
 
     def take(self, piece: Piece, reply: Reply) -> None:
         if isinstance(reply, PlayedPiece):
+            shape = (piece.high - piece.low, self.played.states.shape[1])
+            if np.shape(reply.states) != shape or np.shape(reply.rewards) != shape:
+                raise FleetError(f"a worker answered with other episodes than {shape}")
             self.played.states[piece.low : piece.high] = reply.states
             self.played.rewards[piece.low : piece.high] = reply.rewards
             return

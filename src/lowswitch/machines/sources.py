@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from lowswitch import storage
-from lowswitch.checks import checked_batch, checked_mask, require_count
+from lowswitch.checks import checked_batch, checked_mask, require_count, shown
 from lowswitch.kernels.streams import stream_key
 from lowswitch.problems.mdp import Scale, TabularMDP
 
@@ -157,7 +157,7 @@ class Gymnasium:
         if not (isinstance(self.environment, str) or callable(self.environment)):
             raise ValueError(
                 "an environment is a registered name or a function that makes one, not"
-                f" {self.environment!r}"
+                f" {shown(self.environment)}"
             )
         try:
             if isinstance(self.environment, str):
@@ -171,7 +171,7 @@ class Gymnasium:
             ) from error
         if not isinstance(made, gymnasium.Env):
             raise ValueError(
-                f"{name_of(self.environment)} made {made!r}, which is no Gymnasium environment"
+                f"{name_of(self.environment)} made {shown(made)}, which is no Gymnasium environment"
             )
         return made
 
@@ -253,7 +253,7 @@ class System:
         if not callable(play):
             raise ValueError(
                 "play must be a function play(policy, episodes) -> (states, actions, rewards), not"
-                f" {play!r}"
+                f" {shown(play)}"
             )
         self.play, self.replayable, self.scale = play, replayable, Scale.of(reward_range)
         self.horizon = require_count("horizon", horizon)
@@ -334,6 +334,6 @@ def source_of(given: Any) -> Source:
     if not isinstance(given, Tabular | Gymnasium | System):
         raise ValueError(
             "a source is a TabularMDP, lowswitch.concurrent.Gymnasium(name, horizon=H) or"
-            f" lowswitch.concurrent.System(play, ...), not {given!r}"
+            f" lowswitch.concurrent.System(play, ...), not {shown(given)}"
         )
     return given

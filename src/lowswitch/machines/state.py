@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from lowswitch.algorithms.algorithm import Algorithm
-from lowswitch.checks import is_number
+from lowswitch.checks import is_number, require_memory, shown
 from lowswitch.history import evaluation_of, fresh_account
 from lowswitch.kernels.arrays import (
     ROUND_TOTALS,
@@ -54,11 +54,12 @@ class Stop:
         for name, value in vars(self).items():
             if value is None:
                 continue
-            if not is_number(value) or not value > 0 or (name == "rounds" and value != int(value)):
+            whole = name != "rounds" or (is_number(value) and value == int(value))
+            if not (is_number(value) and value > 0 and whole):
                 what = "a whole number" if name == "rounds" else "a number"
                 raise ValueError(
-                    f"stop: {name} must be {what} above 0, not {value!r}; leave it out if it should"
-                    " not end the run"
+                    f"stop: {name} must be {what} above 0, not {shown(value)}; leave it out if it"
+                    " should not end the run"
                 )
             object.__setattr__(self, name, int(value) if name == "rounds" else float(value))
 
@@ -216,6 +217,8 @@ def fresh_state(setting: Setting, stop: Stop) -> State:
 
     source = setting.source
     H, S, A = source.horizon, source.states, source.actions
+    ahead = f"{_slots(setting):,} episodes of {H} steps that machines play at once"
+    require_memory(64 * _slots(setting) * H, ahead, "use fewer machines")
     size = ProblemSize(H, S, A, setting.episodes)
     knowledge = knowledge_of(setting.algorithm, size, source.actions_allowed).fresh(setting.seed)
     mdp = source.mdp if isinstance(source, Tabular) else _no_tables()

@@ -32,7 +32,7 @@ from lowswitch.planner.draws import (
 )
 from lowswitch.problems.mdp import TabularMDP
 from lowswitch.progress import LOADING, Progress
-from lowswitch.simulate import simulate
+from lowswitch.simulate import NothingLearnedWarning, simulate
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -262,7 +262,8 @@ class _Track:
     def _outcome(self, algorithm: Algorithm, episodes: int, number: int) -> Outcome:
         mdp = self.source.problem(number)
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", BonusWarning)
+            for kind in (BonusWarning, NothingLearnedWarning):
+                warnings.simplefilter("ignore", kind)
             runs = simulate(
                 mdp,
                 algorithm,

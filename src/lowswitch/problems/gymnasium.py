@@ -1,8 +1,6 @@
 """The bridge to Gymnasium.
 
-It makes exact tables of an environment, an environment of a problem, and lets a learner play any
-discrete environment. Importing this module registers every named problem:
-`gymnasium.make("lowswitch.envs.gymnasium:lowswitch/DeepSea-v0", size=20)`.
+It makes exact tables of an environment, and lets a learner play any discrete environment.
 
 A Gymnasium episode may end early, an episode here has H steps. So a problem of S states has one
 more here, number S, where a terminated episode stays and is paid 0 for the steps that are left.
@@ -17,19 +15,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from lowswitch.algorithms.algorithm import Algorithm
-from lowswitch.checks import checked_mask, require_count
+from lowswitch.checks import checked_mask, require_count, shown
 from lowswitch.history import History
 from lowswitch.learner import Learner, warn_if_drowned
 from lowswitch.problems.mdp import Scale, TabularMDP, rescale
-from lowswitch.problems.named import PROBLEMS
+from lowswitch.problems.spaces import Numbering, gymnasium
 from lowswitch.progress import Progress
-
-try:
-    import gymnasium
-except ModuleNotFoundError as error:
-    raise ModuleNotFoundError(
-        'Gymnasium is not installed; install it with: pip install "lowswitch[gymnasium]"'
-    ) from error
 
 _REDRAW_SECONDS = 0.1
 
@@ -37,17 +28,22 @@ _REDRAW_SECONDS = 0.1
 # ---- tables of an environment --------------------------------------------------------------------
 
 
-def from_gymnasium(env: gymnasium.Env[Any, Any], *, horizon: int) -> TabularMDP:
+def from_gymnasium(
+    env: gymnasium.Env[Any, Any] | str, *, horizon: int, **options: Any
+) -> TabularMDP:
     """The exact tables of an environment that publishes them as `env.unwrapped.P`.
 
-    FrozenLake, CliffWalking, Taxi and their like do. The result has S + 1 states (see above).
+    FrozenLake, CliffWalking, Taxi and their like do. A name is made by `gymnasium.make` with the
+    options. The result has S + 1 states (see above).
     Rewards are the expected ones; if any lies outside [0, 1] they are rescaled, and values and
     regret come out in the environment's own units. The environment's TimeLimit is not part of its
     tables: `horizon` takes its place.
     """
     from scipy.sparse import coo_matrix
 
-    S, A, _, _ = _numbers(env)
+    require_count("horizon", horizon)
+    env = environment(env, **options)
+    S, A, *_ = _tabled(env)
     rows, probabilities, successors, paid = _outcomes(env)
     absorbing = np.arange(S * A, (S + 1) * A)
     places = np.append(rows, absorbing), np.append(successors, np.full(A, S))
@@ -72,7 +68,7 @@ def _outcomes(env: gymnasium.Env[Any, Any]) -> tuple[np.ndarray, ...]:
 
     They are the row x A + a, the probability, the successor (S where the episode ends), the reward.
     """
-    S, A, first_state, first_action = _numbers(env)
+    S, A, first_state, first_action = _tabled(env)
     table = _published(env, "P")
     try:
         listed = [
@@ -95,6 +91,28 @@ def _outcomes(env: gymnasium.Env[Any, Any]) -> tuple[np.ndarray, ...]:
     return rows, probabilities, successors, paid
 
 
+class _Tabled(NamedTuple):
+    """How the tables of an environment are numbered: as its states and actions are."""
+
+    S: int
+    A: int
+    first_state: int  # mostly 0
+    first_action: int
+
+
+def _tabled(env: gymnasium.Env[Any, Any]) -> _Tabled:
+    """How the tables of an environment are numbered, or why it has none."""
+    numbers = _numbers(env)
+    for numbering in numbers:
+        if len(numbering.digits) > 1:
+            raise ValueError(
+                f"{env.unwrapped} has {numbering.what} of several parts, which tables P do not"
+                " have; let a learner play it instead, with lowswitch.envs.gymnasium.learn"
+            )
+    [state], [action] = (numbering.digits for numbering in numbers)
+    return _Tabled(state.size, action.size, state.first, action.first)
+
+
 def _published(env: gymnasium.Env[Any, Any], name: str) -> Any:
     """`P` or `initial_state_distrib` of the innermost environment."""
     ways_out = {
@@ -107,90 +125,6 @@ def _published(env: gymnasium.Env[Any, Any], name: str) -> Any:
     if not hasattr(env.unwrapped, name):
         raise ValueError(f"{env.unwrapped} {ways_out[name]}")
     return getattr(env.unwrapped, name)
-
-
-# ---- a problem as an environment -----------------------------------------------------------------
-
-
-class TabularEnv(gymnasium.Env[Any, Any]):
-    """A TabularMDP as an environment, with rewards in the problem's own units.
-
-    An episode is truncated after H steps. `info["step"]` is the step about to be played, from 0:
-    where tables differ by step, a policy needs it beside the state. A start sequence is followed
-    from its beginning after each `reset(seed=...)`.
-    """
-
-    def __init__(self, mdp: TabularMDP) -> None:
-        self.mdp = mdp
-        self.observation_space = gymnasium.spaces.Discrete(mdp.states)
-        self.action_space = gymnasium.spaces.Discrete(mdp.actions)
-        self._state, self._step, self._episode = 0, mdp.horizon, 0
-
-    def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[int, dict[str, Any]]:
-        super().reset(seed=seed)
-        self._episode = 0 if seed is not None else self._episode
-        self._state, self._step = self._first_state(), 0
-        self._episode += 1
-        return self._state, {"step": 0}
-
-    def step(self, action: int) -> tuple[int, float, bool, bool, dict[str, Any]]:
-        mdp, h, x = self.mdp, self._step, self._state
-        if h == mdp.horizon:
-            raise gymnasium.error.ResetNeeded(
-                f"the episode is over after {h} steps or has not begun; call reset first"
-            )
-        if not (0 <= action < mdp.actions and mdp.actions_allowed[h, x, action]):
-            allowed = np.flatnonzero(mdp.actions_allowed[h, x]).tolist()
-            raise ValueError(
-                f"action {action} is not allowed at step {h} in state {x}; choose among {allowed}"
-            )
-        rewards = mdp.rewards if mdp.rewards.ndim == 2 else mdp.rewards[h]
-        reward = float(rewards[x, action])
-        if mdp.reward_law == "bernoulli":
-            reward = float(self.np_random.random() < reward)
-        row = ((0 if mdp.stationary else h) * mdp.states + x) * mdp.actions + int(action)
-        nonzeros = slice(mdp.offsets[row], mdp.offsets[row + 1])
-        self._state = int(mdp.successors[nonzeros][self._draw(mdp.probabilities[nonzeros])])
-        self._step += 1
-        paid, over = float(mdp.scale.to_value(reward, 1)), self._step == mdp.horizon
-        return self._state, paid, False, over, {"step": self._step}
-
-    def _first_state(self) -> int:
-        starts = self.mdp.start_sequence
-        if not len(starts):
-            return self._draw(self.mdp.start_law)
-        if self._episode == len(starts):
-            raise ValueError(
-                f"the start sequence ends after {len(starts)} episodes; lengthen it, or begin again"
-                " with reset(seed=...)"
-            )
-        return int(starts[self._episode])
-
-    def _draw(self, law: np.ndarray) -> int:
-        cumulated = np.cumsum(law)
-        drawn = self.np_random.random() * cumulated[-1]
-        return int(np.searchsorted(cumulated, drawn, side="right"))
-
-
-def problem_env(problem: str, **options: Any) -> TabularEnv:
-    """A named problem with these options as an environment; what `gymnasium.make` calls."""
-    return TabularEnv(PROBLEMS[problem](**options))
-
-
-def _register() -> None:
-    for problem in PROBLEMS:
-        name = "".join(word.capitalize() for word in problem.split("-"))
-        if f"lowswitch/{name}-v0" not in gymnasium.registry:
-            gymnasium.register(
-                f"lowswitch/{name}-v0",
-                entry_point=f"{__name__}:problem_env",
-                kwargs={"problem": problem},
-            )
-
-
-_register()
 
 
 # ---- a learner on an environment -----------------------------------------------------------------
@@ -213,7 +147,7 @@ class Played(NamedTuple):
 
 
 def learn(
-    env: gymnasium.Env[Any, Any],
+    env: gymnasium.Env[Any, Any] | str,
     algorithm: Algorithm,
     *,
     horizon: int,
@@ -224,19 +158,22 @@ def learn(
 ) -> Played:
     """Let a new learner play `episodes` episodes of an environment whose tables are unknown.
 
-    Its states and actions must be discrete. `reward_range` is the least and the largest reward the
-    environment can pay, 0 included. The first reset gets the seed. The policy has the shape [H, S +
-    1] and fits the tables of `from_gymnasium`. An environment that truncates before the horizon is
-    an error: whether it would have gone on is not known.
+    Its states and actions must be discrete, or made of discrete parts; a name is made by
+    `gymnasium.make`. `reward_range` is the least and the largest reward the environment can pay,
+    0 included. The learner and the first reset get the seed. The policy has the shape [H, S + 1]
+    and fits the tables of `from_gymnasium`. An environment that truncates before the horizon is an
+    error: whether it would have gone on is not known.
     """
     scale = reward_scale(reward_range)
-    learner = learner_for(env, algorithm, horizon=horizon, episodes=episodes)
-    returns, parts = np.zeros(episodes), [np.zeros((0, 4), dtype=np.int64)]
+    env = environment(env)
+    learner = learner_for(env, algorithm, horizon=horizon, episodes=episodes, seed=seed)
+    returns, parts = np.zeros(episodes), [np.zeros((0, 3 + len(learner.mixture)), dtype=np.int64)]
     drawn = time.perf_counter()
     with Progress(episodes * horizon, unit="steps", show=progress, label=str(algorithm)) as bar:
         for k in range(episodes):
             episode = play_episode(env, learner.policy, seed=seed if k == 0 else None)
-            switch = learner.tell(episode.states, episode.actions, scale.to_unit(episode.rewards))
+            rewards = _unit_rewards(episode, scale)
+            switch = learner.tell(episode.states, episode.actions, rewards)
             returns[k] = episode.rewards.sum()
             if switch is not None:
                 parts.append(switch.changes)
@@ -247,8 +184,41 @@ def learn(
     return Played(learner, returns, History(np.concatenate(parts)))
 
 
+def environment(env: gymnasium.Env[Any, Any] | str, **options: Any) -> gymnasium.Env[Any, Any]:
+    """The environment itself, or the one that Gymnasium makes of a name."""
+    if isinstance(env, str):
+        try:
+            return gymnasium.make(env, **options)
+        except gymnasium.error.Error as error:
+            raise ValueError(f"Gymnasium makes no environment of {env!r}: {error}") from error
+    if options:
+        raise ValueError(
+            f"{', '.join(options)} would be given to gymnasium.make, but {env} is made already;"
+            " pass its name instead"
+        )
+    return env
+
+
+def _unit_rewards(episode: Episode, scale: Scale) -> np.ndarray:
+    """The rewards of an episode in [0, 1]; one outside the range names the range to give."""
+    low, high = float(episode.rewards.min()), float(episode.rewards.max())
+    if not scale.low <= low <= high <= scale.high:
+        h = int(np.argmax((episode.rewards < scale.low) | (episode.rewards > scale.high)))
+        raise ValueError(
+            f"the environment paid {episode.rewards[h]:g} at step {h}, outside of"
+            f" reward_range=({scale.low:g}, {scale.high:g}); pass the least and the largest reward"
+            f" that it can pay, such as reward_range=({min(low, 0):g}, {max(high, 0):g})"
+        )
+    return scale.to_unit(episode.rewards)
+
+
 def learner_for(
-    env: gymnasium.Env[Any, Any], algorithm: Algorithm, *, horizon: int, episodes: int
+    env: gymnasium.Env[Any, Any],
+    algorithm: Algorithm,
+    *,
+    horizon: int,
+    episodes: int,
+    seed: int = 0,
 ) -> Learner:
     """A learner of the right size for an environment, with S + 1 states.
 
@@ -262,6 +232,7 @@ def learner_for(
         actions=actions,
         episodes=episodes,
         actions_allowed=allowed,
+        seed=seed,
     )
 
 
@@ -275,7 +246,8 @@ class Spaces(NamedTuple):
 
 def spaces_of(env: gymnasium.Env[Any, Any], horizon: int) -> Spaces:
     """The states and actions of an environment that can be played for so many steps."""
-    S, A, _, _ = _numbers(env)
+    numbers = _numbers(env)
+    S, A = numbers.states.size, numbers.actions.size
     limit = env.spec.max_episode_steps if env.spec is not None else None
     if limit is not None and limit < horizon:
         raise ValueError(
@@ -317,8 +289,8 @@ def play_episode(
     env: gymnasium.Env[Any, Any], policy: np.ndarray, *, seed: int | None = None
 ) -> Episode:
     """Play one episode by a policy [H, S + 1]; after termination the state is S, the reward 0."""
-    S, _, first_state, first_action = _numbers(env)
-    H = len(policy)
+    numbers = _numbers(env)
+    S, H = numbers.states.size, len(policy)
     if policy.shape != (H, S + 1):
         raise ValueError(
             f"a policy for this environment has the shape [H, S + 1] = [H, {S + 1}], not"
@@ -327,16 +299,14 @@ def play_episode(
     states, rewards = np.full(H, S), np.zeros(H)
     observation, _ = env.reset(seed=seed)
     for h in range(H):
-        if not (isinstance(observation, int | np.integer) and 0 <= observation - first_state < S):
-            last = first_state + S - 1
+        try:
+            states[h] = numbers.states.number(observation)
+        except ValueError as error:
             raise ValueError(
-                f"the environment observes {observation!r} at step {h}, outside of its states"
-                f" {first_state} to {last}"
-            )
-        states[h] = observation - first_state
-        observation, reward, terminated, truncated, _ = env.step(
-            int(policy[h, states[h]]) + first_action
-        )
+                f"the environment observes at step {h} what it cannot: {error}"
+            ) from None
+        action = numbers.actions.element(int(policy[h, states[h]]))
+        observation, reward, terminated, truncated, _ = env.step(action)
         rewards[h] = reward
         if terminated:
             break
@@ -348,27 +318,25 @@ def play_episode(
 
 
 class _Numbers(NamedTuple):
-    S: int
-    A: int
-    first_state: int  # the environment's number for it, mostly 0
-    first_action: int
+    """The states and actions of an environment, numbered from 0."""
+
+    states: Numbering
+    actions: Numbering
 
 
 def _numbers(env: Any) -> _Numbers:
-    """How an environment numbers its states and actions, or why it does not."""
+    """How the states and actions of an environment are numbered, or why they are not."""
     if isinstance(env, gymnasium.vector.VectorEnv):
         raise ValueError(
             "a vector environment mixes episodes and resets itself between them; pass a single"
             " environment"
         )
-    states, actions = env.observation_space, env.action_space
-    for what, space in (("observations", states), ("actions", actions)):
-        if not isinstance(space, gymnasium.spaces.Discrete):
-            raise ValueError(
-                f"{what} must be Discrete, not {space}; wrap the environment in one that numbers"
-                f" its {what}"
-            )
-    return _Numbers(int(states.n), int(actions.n), int(states.start), int(actions.start))
+    if not (hasattr(env, "observation_space") and hasattr(env, "action_space")):
+        hint = f"; make it with gymnasium.make({env!r})" if isinstance(env, str) else ""
+        raise ValueError(f"env must be a Gymnasium environment, not {shown(env)}{hint}")
+    return _Numbers(
+        Numbering(env.observation_space, "observations"), Numbering(env.action_space, "actions")
+    )
 
 
 def _allowed(S: int, A: int) -> np.ndarray:  # [S + 1, A]

@@ -5,12 +5,20 @@ In the chains action 0 is left and action 1 is right.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import numpy as np
 
 from lowswitch.algorithms.text import build
-from lowswitch.checks import is_number, require_count, require_seed, require_truth
+from lowswitch.checks import (
+    is_number,
+    require_count,
+    require_memory,
+    require_seed,
+    require_truth,
+    shown,
+)
 from lowswitch.problems.mdp import RewardLaw, TabularMDP, rescale
 
 # ---- rivers --------------------------------------------------------------------------------------
@@ -59,7 +67,7 @@ def _river(
     downs, ups = np.full(S, down), np.full(S, up)
     downs[[0, -1]], ups[[0, -1]] = (0, last_down), (first_up, 0)
     x = np.arange(S)
-    transitions = np.zeros((S, 2, S))
+    transitions = _table(S, 2, S)
     transitions[x, 0, np.maximum(x - 1, 0)] = 1
     transitions[x, 1, x] = 1 - downs - ups
     transitions[x[1:], 1, x[:-1]] = downs[1:]
@@ -111,7 +119,7 @@ def chain_rlberry(
     S = require_count("states", states, least=2)
     if not (is_number(fail) and 0 <= fail <= 1):
         raise ValueError(
-            f"fail must be a probability from 0 to 1, not {fail!r}; rlberry's own is 0.1"
+            f"fail must be a probability from 0 to 1, not {shown(fail)}; rlberry's own is 0.1"
         )
     rewards = np.zeros((S, 2))
     rewards[0], rewards[-1] = 0.05, 1
@@ -135,7 +143,7 @@ def chain_bootdqn(
 def _walk(S: int, *, left_up: float, right_up: float) -> np.ndarray:  # [S, A, S]
     """One up with the action's probability and else one down; the ends hold."""
     x = np.arange(S)
-    transitions = np.zeros((S, 2, S))
+    transitions = _table(S, 2, S)
     for a, up in enumerate((left_up, right_up)):
         transitions[x, a, np.minimum(x + 1, S - 1)] += up
         transitions[x, a, np.maximum(x - 1, 0)] += 1 - up
@@ -168,11 +176,11 @@ def deep_sea(*, size: int = 10, stochastic: bool = False, seed: int = 0) -> Tabu
     """
     N = require_count("size", size, least=2)
     require_truth("stochastic", stochastic)
+    transitions = _table(N, N, 2, N)
     generator = np.random.RandomState(require_seed(seed, bits=32))
     right = generator.binomial(1, 0.5, (N, N))  # bsuite's own draw
     h, x = np.indices((N, N))
     success = 1 - 1 / N if stochastic else 1.0
-    transitions = np.zeros((N, N, 2, N))
     transitions[h, x, 1 - right, np.maximum(x - 1, 0)] = 1
     transitions[h, x, right, np.minimum(x + 1, N - 1)] = success
     transitions[h, x, right, x] += 1 - success
@@ -193,7 +201,7 @@ def combination_lock(*, states: int = 5, actions: int = 3, horizon: int = 10) ->
     """
     S, A = require_count("states", states, least=2), require_count("actions", actions, least=2)
     H = require_count("horizon", horizon, least=2)
-    transitions = np.zeros((H, S, A, S))
+    transitions = _table(H, S, A, S)
     locked = transitions[: H // 2]
     locked[..., 1:] = 1 / (S - 1)
     locked[:, 0, -1] = np.eye(S)[0]
@@ -219,8 +227,8 @@ def homogeneous_lock(
             f" horizon={L + 1} or more"
         )
     x = np.arange(L)
+    transitions = _table(L + 1, A, L + 1)
     right = np.random.default_rng(require_seed(seed, bits=32)).integers(A, size=L)
-    transitions = np.zeros((L + 1, A, L + 1))
     transitions[:L, :, 0] = 1
     transitions[x, right] = np.eye(L + 1)[x + 1]
     transitions[L, :, L] = 1
@@ -251,6 +259,7 @@ def random_mdp(
     S, A = require_count("states", states), require_count("actions", actions)
     H = require_count("horizon", horizon)
     shape = (H, S, A) if require_truth("per_step", per_step) else (S, A)
+    _require_table(*shape, S)
     generator = np.random.default_rng(require_seed(seed, bits=32))
     transitions = generator.dirichlet(np.ones(S), size=shape)
     rewards, start = generator.random(shape), np.full(S, 1 / S)
@@ -279,6 +288,7 @@ def garnet(
         raise ValueError(
             f"branching must be at most states = {S}, not {b}; pass branching={S} or less"
         )
+    _require_table(S, A, 2 * b)
     generator = np.random.default_rng(require_seed(seed, bits=32))
     successors = np.stack([generator.choice(S, b, replace=False) for _ in range(S * A)])
     weights = np.diff(np.sort(generator.random((S * A, b - 1))), prepend=0, append=1)
@@ -302,9 +312,27 @@ def switching_lower_bound(
     """
     S, A = require_count("states", states), require_count("actions", actions, least=2)
     H = require_count("horizon", horizon)
+    _require_table(S, A, S)
+    _require_table(H, S, A)
     best = np.random.default_rng(require_seed(seed, bits=32)).integers(A, size=(H, S))
     rewards = (np.arange(A) == best[..., None]).astype(float)
     return TabularMDP(np.full((S, A, S), 1 / S), rewards, start=np.full(S, 1 / S), horizon=H)
+
+
+# ---- room ---------------------------------------------------------------------------------------
+
+
+def _table(*shape: int) -> np.ndarray:
+    """A table of zeros, if it fits into memory."""
+    _require_table(*shape)
+    return np.zeros(shape)
+
+
+def _require_table(*shape: int) -> None:
+    """Say before it is allocated that a table does not fit, with all that is made from it."""
+    sizes = " x ".join(f"{size:,}" for size in shape)
+    way_out = "use fewer states, or sparse tables of your own"
+    require_memory(32 * math.prod(shape), f"tables of {sizes} numbers", way_out)
 
 
 # ---- by name ------------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from lowswitch import report, theory
+from lowswitch import plotting, report, theory
 from lowswitch.algorithms.algorithm import Algorithm
 from lowswitch.algorithms.recipes import (
     ucb2_bernstein,
@@ -65,7 +65,7 @@ def headline(lab: Lab) -> Section:
                 rows,
             )
         ],
-        figures={"headline": report.plot(results, title=name)},
+        figures={"headline": plotting.plot(results, title=name)},
         captions={
             "headline": "Mean over the seeds, and a band from the 10 % to the 90 % quantile."
         },
@@ -158,7 +158,7 @@ def _section(
         tables=[
             Table.of("Costs after all episodes, means over the seeds with 95 % intervals", rows)
         ],
-        figures={name: _with_bound(report.plot_grid(results), results, label)},
+        figures={name: _with_bound(plotting.plot_grid(results), results, label)},
         captions={
             name: (
                 "Costs along the runs: mean, and a band from the 10 % to the 90 % quantile of the"

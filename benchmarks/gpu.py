@@ -1,0 +1,223 @@
+"""Whether a GPU plays what the CPU plays, and how fast it is.
+
+    python benchmarks/gpu.py [--quick] [--json FILE]
+
+Equality: every problem and learner below with 2,048 seeds, on the GPU and on the CPU of the same
+machine, must agree to the bit: regret curves, switches, deployments, triggers, policies and the
+share of drowned visits. Speed: steps a second of as many runs as the GPU plays at once, without and
+with exact regret, and of all threads of the CPU beside it. The exit code is 1 if anything differs
+or a speed is below its target, and 2 if there is no GPU.
+
+The published numbers are those of --json docs/numbers/gpu.json; `python docs/publish.py` puts them
+on the pages.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import subprocess
+import sys
+import tempfile
+import time
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+# this folder's concurrent.py would hide Python's own
+sys.path = [folder for folder in sys.path if folder != str(Path(__file__).resolve().parent)]
+
+import numpy as np
+
+import lowswitch as ls
+from lowswitch import envs
+from lowswitch.gpu import driver
+from lowswitch.gpu.encode import kind_of
+from lowswitch.gpu.plan import plan
+from lowswitch.progress import cores
+from lowswitch.simulate import Job
+
+LEARNERS = {
+    "ucb2-h": ls.ucb2_hoeffding(c=0.05),
+    "ucb2-b": ls.ucb2_bernstein(c=0.05),
+    "ucb-h": ls.ucb_hoeffding(c=0.05),
+    "ucb-b": ls.ucb_bernstein(c=0.05),
+}
+TARGETS = {  # G steps a second at K = 10^6: learner, with regret
+    "RiverSwim (6, 2, 10)": {("ucb2-h", False): 90, ("ucb2-b", False): 40, ("ucb2-h", True): 60},
+    "random (5, 3, 5)": {("ucb2-h", False): 150, ("ucb2-b", False): 80, ("ucb2-h", True): 140},
+    "random (20, 4, 10)": {("ucb2-h", False): 30, ("ucb2-b", False): 12, ("ucb2-h", True): 6},
+    "random (100, 10, 20)": {("ucb2-h", False): 15},
+}
+FIRST_RESULT = """
+import time; begin = time.perf_counter()
+import lowswitch as ls
+mdp = ls.envs.riverswim(states=6, horizon=10)
+ls.simulate(mdp, ls.ucb2_hoeffding(c=0.05), episodes=1000, seeds=64, device="gpu")
+print(time.perf_counter() - begin)
+"""
+MOST_SECONDS = {"cold": 15.0, "warm": 5.0}
+
+
+def random_mdp(states: int, actions: int, horizon: int) -> ls.TabularMDP:
+    generator = np.random.default_rng(0)
+    transitions = generator.dirichlet(np.ones(states), size=(states, actions))
+    return ls.TabularMDP(transitions, generator.random((states, actions)), horizon=horizon)
+
+
+PROBLEMS = {
+    "RiverSwim (6, 2, 10)": envs.riverswim(states=6, horizon=10),
+    "random (5, 3, 5)": random_mdp(5, 3, 5),
+    "random (20, 4, 10)": random_mdp(20, 4, 10),
+    "random (100, 10, 20)": random_mdp(100, 10, 20),
+}
+
+
+# ---- equality ------------------------------------------------------------------------------------
+
+
+def differences(one: ls.Runs, other: ls.Runs) -> list[str]:
+    """The names of the results that are not equal to the bit."""
+    names = ("regret", "local_switches", "deployments", "triggers", "policy", "drowned_share")
+    different = [n for n in names if getattr(one, n).tobytes() != getattr(other, n).tobytes()]
+    curves = zip(one.curves._fields, one.curves, other.curves, strict=True)
+    return different + [f"curves.{n}" for n, a, b in curves if a.tobytes() != b.tobytes()]
+
+
+def equality(seeds: int) -> list[dict[str, Any]]:
+    rows = []
+    for problem, mdp in PROBLEMS.items():
+        for name, algorithm in LEARNERS.items():
+            large = mdp.states > 50
+            episodes = 60 if large else 2000
+            options = {"episodes": episodes, "seeds": seeds, "progress": False}
+            on_gpu = ls.simulate(mdp, algorithm, device="gpu", **options)
+            on_cpu = ls.simulate(mdp, algorithm, **options)
+            different = differences(on_cpu, on_gpu)
+            rows.append(
+                {
+                    "problem": problem,
+                    "learner": name,
+                    "seeds": seeds,
+                    "episodes": episodes,
+                    "steps": seeds * episodes * mdp.horizon,
+                    "different": different,
+                }
+            )
+            print(f"{problem:22} {name:8} {seeds:,} seeds  {different or 'equal'}", flush=True)
+    return rows
+
+
+# ---- speed ---------------------------------------------------------------------------------------
+
+
+def full_gpu(gpu: driver.Facts, mdp: ls.TabularMDP, algorithm: ls.Algorithm, K: int) -> int:
+    """How many runs a GPU plays side by side."""
+    job = Job.of(mdp, algorithm, K, [0], regret=False, history=False)
+    kind = kind_of(mdp, algorithm, job.knowledge)
+    sizes = {"regret": False, "history": False, "checkpoints": 200}
+    many = plan(kind, [mdp.model], gpu, np.array([10**8]), **sizes)
+    return many.runs * gpu.multiprocessors
+
+
+def speed(gpu: driver.Facts, K: int, regret_large: bool) -> list[dict[str, Any]]:
+    rows = []
+    for problem, mdp in PROBLEMS.items():
+        for name in ("ucb2-h", "ucb2-b", "ucb-h"):
+            for regret in (False, True):
+                large = mdp.states > 50
+                if regret and (name != "ucb2-h" or (large and not regret_large)):
+                    continue
+                episodes = K // 20 if large else K
+                episodes = K // 1000 if large and regret else episodes
+                rows.append(measure(gpu, problem, mdp, name, episodes, regret))
+    return rows
+
+
+def measure(
+    gpu: driver.Facts, problem: str, mdp: ls.TabularMDP, name: str, K: int, regret: bool
+) -> dict[str, Any]:
+    algorithm = LEARNERS[name]
+    seeds = full_gpu(gpu, mdp, algorithm, K)
+    options: dict[str, Any] = {"regret": regret, "progress": False}
+    ls.simulate(mdp, algorithm, episodes=50, seeds=seeds, device="gpu", **options)  # compiles
+    begin = time.perf_counter()
+    runs = ls.simulate(mdp, algorithm, episodes=K, seeds=seeds, device="gpu", **options)
+    whole = time.perf_counter() - begin
+    on_cpu = ls.simulate(mdp, algorithm, episodes=max(1, K // 50), seeds=cores(), **options)
+    target = TARGETS[problem].get((name, regret))
+    row = {
+        "problem": problem,
+        "learner": name,
+        "regret": regret,
+        "episodes": K,
+        "runs": seeds,
+        "gpu": runs.steps_per_second,
+        "whole_call": K * mdp.horizon * seeds / whole,
+        "cpu": on_cpu.steps_per_second,
+        "target": target and target * 1e9,
+    }
+    verdict = "" if target is None else "PASS" if row["gpu"] >= target * 1e9 else "MISS"
+    print(
+        f"{problem:22} {name:8} {'regret' if regret else '':7} K = {K:>9,}  {seeds:>7,} runs  "
+        f"{row['gpu'] / 1e9:7.1f} G steps/s  whole call {row['whole_call'] / 1e9:7.1f}  "
+        f"CPU {row['cpu'] / 1e9:6.3f}  {target or '':>4} {verdict}",
+        flush=True,
+    )
+    return row
+
+
+def first_results() -> dict[str, float]:
+    """Seconds from the import to the first result, in new processes with an empty cache and not."""
+    with tempfile.TemporaryDirectory() as folder:
+        places = {"NUMBA_CACHE_DIR": f"{folder}/numba", "LOWSWITCH_CACHE_DIR": f"{folder}/gpu"}
+        found = {}
+        for name, most in MOST_SECONDS.items():
+            printed = subprocess.run(
+                [sys.executable, "-c", FIRST_RESULT],
+                env=os.environ | places,
+                check=True,
+                capture_output=True,
+                text=True,
+            ).stdout
+            found[name] = float(printed)
+            verdict = "PASS" if found[name] <= most else "MISS"
+            print(f"first result, {name}: {found[name]:.1f} s, at most {most:g}  {verdict}")
+    return found
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--quick", action="store_true", help="fewer seeds and episodes")
+    parser.add_argument("--json", type=Path, metavar="FILE")
+    parser.add_argument("--skip-equality", action="store_true")
+    options = parser.parse_args()
+    try:
+        with driver.Gpu() as gpu:
+            facts = gpu.facts
+    except driver.GpuError as error:
+        print(error, file=sys.stderr)
+        return 2
+    print(facts, flush=True)
+    firsts = first_results()
+    equal = [] if options.skip_equality else equality(256 if options.quick else 2048)
+    speeds = speed(facts, 10**5 if options.quick else 10**6, regret_large=True)
+    run = (
+        f"{date.today():%-d %B %Y}, one {facts.name} ({facts.multiprocessors} multiprocessors), "
+        f"CPU {cores()} threads, lowswitch {ls.__version__} with Python "
+        f"{platform.python_version()}"
+    )
+    result = {"run": run, "first_result": firsts, "equality": equal, "speed": speeds}
+    if options.json:
+        options.json.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    missed = [row for row in speeds if row["target"] and row["gpu"] < row["target"]]
+    slow = [name for name, most in MOST_SECONDS.items() if firsts[name] > most]
+    return int(bool(missed or slow or any(row["different"] for row in equal)))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

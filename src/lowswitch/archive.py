@@ -1,0 +1,237 @@
+"""Facts and arrays as bytes that are whole, or refused.
+
+The bytes are an npz archive: the arrays are its members, and one JSON text beside them holds the
+facts. The text comes last. It also says which arrays there are and how large, which version of the
+library wrote them, and the SHA-256 over itself and the packed arrays before it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import math
+import zipfile
+from typing import Any
+
+import numpy as np
+
+FORMAT = 3
+SEMANTICS = 1  # of the kernels: it grows when any history changes; see tests/test_digests.py
+_BEFORE = 2  # the format without a digest, of which files are still read
+_HEADER = "lowswitch"
+_OWN = ("version", "kind", "library", "semantics", "arrays", "sha256")  # what is no fact
+_MOST_FACTS = 2**26  # bytes
+_DEFLATED = 1032  # times its size is the most that deflate unpacks from a byte
+_END = 22  # bytes of the record at the end of an archive
+
+
+class RefusedError(ValueError):
+    """These bytes hold nothing that this library wrote, or not all of it."""
+
+
+# ---- writing -------------------------------------------------------------------------------------
+
+
+def to_bytes(kind: str, facts: dict[str, Any], arrays: dict[str, Any]) -> bytes:
+    """Facts, which JSON must be able to hold, and arrays as bytes; `from_bytes` reads them."""
+    tables = {name: np.asarray(array, order="C") for name, array in arrays.items()}
+    for name, table in tables.items():
+        if table.dtype.hasobject:
+            raise TypeError(f"{name} holds Python objects, which no file can hold")
+    header: dict[str, Any] = {
+        "version": FORMAT,
+        "kind": kind,
+        "library": library_version(),
+        "semantics": SEMANTICS,
+    }
+    header |= facts | {"arrays": {name: _layout(table) for name, table in tables.items()}}
+    header = json.loads(json.dumps(header))  # as it will be read
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, table in tables.items():
+            _add(archive, name, table)
+        header["sha256"] = _digest_of_bytes(header, buffer.getbuffer())
+        _add(archive, _HEADER, np.array(json.dumps(header)))
+    return buffer.getvalue()
+
+
+def _digest_of_bytes(header: dict[str, Any], arrays: memoryview) -> str:
+    """The SHA-256 over the header and the bytes of the packed arrays."""
+    total = hashlib.sha256(json.dumps(header, sort_keys=True).encode())
+    total.update(arrays)
+    return total.hexdigest()
+
+
+def library_version() -> str:
+    """The version of lowswitch, which every file says."""
+    from lowswitch import __version__
+
+    return __version__
+
+
+def digest(facts: dict[str, Any], arrays: dict[str, np.ndarray]) -> str:
+    """The SHA-256 over facts, as JSON can hold them, and arrays, however they are packed."""
+    total = hashlib.sha256(json.dumps(facts, sort_keys=True).encode())
+    for name in sorted(arrays):
+        array = np.ascontiguousarray(arrays[name])
+        total.update(json.dumps([name, *_layout(array)]).encode())
+        total.update(_raw(array))
+    return total.hexdigest()
+
+
+def _layout(array: np.ndarray) -> list[Any]:
+    """The kind of an array's entries, and its shape, as JSON gives them back."""
+    described = np.lib.format.dtype_to_descr(array.dtype)
+    return [json.loads(json.dumps(described)), list(array.shape)]
+
+
+def _add(archive: zipfile.ZipFile, name: str, array: np.ndarray) -> None:
+    head = io.BytesIO()
+    np.lib.format.write_array_header_1_0(head, np.lib.format.header_data_from_array_1_0(array))
+    with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
+        member.write(head.getvalue())
+        member.write(_raw(array))
+
+
+def _raw(array: np.ndarray) -> memoryview:
+    """The bytes of an array, which are not copied if it is contiguous."""
+    return array.reshape(-1).view(np.uint8).data if array.size else memoryview(b"")
+
+
+# ---- reading -------------------------------------------------------------------------------------
+
+
+def from_bytes(data: bytes, kind: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The facts and the arrays that `to_bytes` wrote as this kind; the error is a RefusedError."""
+    header, tables, packed = _opened(data)
+    version, found = header.get("version"), header.get("kind")
+    if version not in (FORMAT, _BEFORE):
+        raise RefusedError(
+            f"has format {version!r}; this version of lowswitch reads formats {_BEFORE} and"
+            f" {FORMAT}: use the version that wrote it, or make it again"
+        )
+    if found != kind:
+        raise RefusedError(
+            f"holds a {found!r}, not a {kind!r}; load it with the class that saved it"
+        )
+    if version == FORMAT:
+        _require_digest(header, tables, packed)
+    elif header.keys() & {"sha256", "arrays", "library"}:
+        raise _damaged("its format is not that of its header")
+    if header.get("semantics", SEMANTICS) != SEMANTICS and kind in _RESUMED:
+        raise RefusedError(
+            f"was written by lowswitch {header.get('library')}, whose algorithms compute otherwise"
+            " than those of this version, so that it cannot go on as it began; use the version that"
+            " wrote it, or begin anew"
+        )
+    return {name: fact for name, fact in header.items() if name not in _OWN}, tables
+
+
+# what goes on from where it was, and must go on in the same way
+_RESUMED = ("concurrent checkpoint",)
+
+
+def _opened(data: bytes) -> tuple[dict[str, Any], dict[str, np.ndarray], memoryview]:
+    """Header and arrays of an archive in which nothing is missing and nothing is left over.
+
+    The last result are the bytes before the header.
+    """
+    try:
+        if data[-_END : -_END + 4] != b"PK\x05\x06" or data[:4] != b"PK\x03\x04":
+            raise _damaged("it does not begin and end as an archive does")
+        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+            members = {info.filename: info for info in archive.infolist()}
+            if len(members) < len(archive.infolist()):
+                raise _damaged("two of its parts have one name")
+            sizes = sum(info.compress_size for info in members.values())
+            if sizes > len(data):
+                raise _damaged("its parts overlap")
+            first = members.pop(f"{_HEADER}.npy", None)
+            if first is None or first.file_size > _MOST_FACTS:
+                raise _damaged("it has no header")
+            header = json.loads(str(_member(archive, first)[()]))
+            if not isinstance(header, dict):
+                raise _damaged("its header is no object")
+            tables = {
+                name.removesuffix(".npy"): _member(archive, info) for name, info in members.items()
+            }
+    except RefusedError:
+        raise
+    except Exception as error:  # Damaged bytes make zipfile and numpy raise almost anything.
+        raise _damaged(f"{type(error).__name__}: {error}") from error
+    return header, tables, memoryview(data)[: first.header_offset]
+
+
+def _member(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> np.ndarray:
+    """An array that is read whole, so that its checksum is compared."""
+    size = info.file_size
+    if not (info.filename.endswith(".npy") and size <= _DEFLATED * (info.compress_size + 1)):
+        raise _damaged(f"{info.filename} cannot be as large as it says")
+    with archive.open(info) as member:
+        content = member.read(size)
+    head = io.BytesIO(content[: 2**16])
+    if np.lib.format.read_magic(head) != (1, 0):
+        raise _damaged(f"{info.filename} is of another form")
+    shape, fortran, dtype = np.lib.format.read_array_header_1_0(head)
+    if dtype.hasobject:
+        raise _damaged(f"{info.filename} holds Python objects")
+    begin = head.tell()
+    if len(content) != size or size - begin != math.prod(shape) * dtype.itemsize:
+        raise _damaged(f"{info.filename} has bytes too few or too many")
+    array = np.frombuffer(bytearray(content), dtype, offset=begin) if size > begin else None
+    table = np.zeros(shape, dtype) if array is None else array
+    table = table.reshape(shape, order="F" if fortran else "C")
+    if dtype.kind == "b" and (table.view(np.uint8) > 1).any():
+        raise _damaged(f"{info.filename} has truth values that are neither true nor false")
+    return table
+
+
+def _require_digest(
+    header: dict[str, Any], tables: dict[str, np.ndarray], packed: memoryview
+) -> None:
+    found = header.pop("sha256", None)
+    layouts = {name: _layout(table) for name, table in tables.items()}
+    if header.get("arrays") != layouts:
+        raise _damaged("its arrays are not those of its header")
+    if found != _digest_of_bytes(header, packed):
+        raise _damaged("its digest is that of other contents")
+
+
+def _damaged(reason: str) -> RefusedError:
+    return RefusedError(f"is not a lowswitch file, or is damaged ({reason}); save it again")
+
+
+# ---- JSON ----------------------------------------------------------------------------------------
+
+
+def to_text(kind: str, facts: dict[str, Any]) -> str:
+    """Facts as a JSON text with the library's version and a digest; `from_text` reads it."""
+    text: dict[str, Any] = {"format": FORMAT, "kind": kind, "library": library_version()} | facts
+    text = json.loads(json.dumps(text))  # as it will be read
+    return json.dumps(text | {"sha256": digest(text, {})})
+
+
+def from_text(text: str, kind: str, known: frozenset[str]) -> dict[str, Any]:
+    """The facts that `to_text` wrote as this kind; the error is a RefusedError.
+
+    A text from before there were digests has the known facts alone.
+    """
+    try:
+        facts = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise _damaged(str(error)) from None
+    if not isinstance(facts, dict):
+        raise _damaged("it holds no object")
+    own = {"format", "kind", "library", "sha256"}
+    if not facts.keys() <= known:
+        if not own <= facts.keys() <= known | own:
+            unknown = ", ".join(sorted(facts.keys() - known - own)) or "not all that it should"
+            raise _damaged(f"it has {unknown}")
+        if facts.pop("sha256") != digest(facts, {}):
+            raise _damaged("its digest is that of other contents")
+        if (facts["format"], facts["kind"]) != (FORMAT, kind):
+            raise RefusedError(
+                f"holds a {facts['kind']!r} of format {facts['format']!r}, not a {kind}"
+            )
+    return {name: fact for name, fact in facts.items() if name in known}

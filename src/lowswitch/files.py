@@ -1,0 +1,204 @@
+"""Files that are whole or not there at all, and a file's one owner."""
+
+from __future__ import annotations
+
+import errno
+import importlib
+import os
+import secrets
+import socket
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from lowswitch.checks import shown
+
+fcntl: Any = None
+with suppress(ModuleNotFoundError):  # where a system has no such locks, nothing is locked
+    fcntl = importlib.import_module("fcntl")
+
+_TEMPORARY = ".lowswitch-"  # how the names of unfinished files begin
+
+
+class OwnedError(OSError):
+    """Another process owns the file."""
+
+
+# ---- writing -------------------------------------------------------------------------------------
+
+
+@contextmanager
+def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
+    """Open a file to write that takes its place whole or not at all, and keeps its mode.
+
+    A failure leaves what was there before. What killed processes left unfinished in the folder is
+    removed.
+    """
+    target = require_writable(path)
+    temporary = target.with_name(f"{_TEMPORARY}{secrets.token_hex(8)}")
+    try:
+        _collect_stale(target.parent)
+        with open(temporary, "xb") as file:
+            _lock(file)
+            if target.exists():
+                os.chmod(temporary, stat.S_IMODE(target.stat().st_mode))
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+            os.replace(temporary, target)
+        _sync_folder(target.parent)
+    except BaseException as error:
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
+        if isinstance(error, OSError):
+            raise ValueError(f"cannot write {str(target)!r}: {error.strerror}") from error
+        raise
+
+
+def require_writable(path: str | os.PathLike[str]) -> Path:
+    """Return the resolved path, if a file can be put there."""
+    _require_path(path)
+    try:
+        target = Path(path).resolve()  # a link stays a link
+        exists = target.exists()
+        read_only = exists and not target.stat().st_mode & 0o222  # also for root, who may write all
+        fits = (
+            target.parent.is_dir()
+            and os.access(target.parent, os.W_OK)
+            and (target.is_file() or not exists)
+        )
+    except (OSError, TypeError, ValueError, RuntimeError):  # a RuntimeError for a loop of links
+        fits = read_only = False
+    if fits and (read_only or (exists and not os.access(target, os.W_OK))):
+        raise ValueError(
+            f"cannot write {str(path)!r}, which is read-only; make it writable or choose another"
+            " file"
+        )
+    if not fits:
+        raise ValueError(
+            f"cannot write {str(path)!r}; choose a file in a folder that exists and is writable"
+        )
+    return target
+
+
+def make_folder(path: Path) -> None:
+    """Make a folder with its parents, or say why it cannot be made."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise ValueError(
+            f"cannot make the folder {str(path)!r}: {reason}; choose another folder"
+        ) from None
+
+
+def write_text(path: str | os.PathLike[str], text: str) -> None:
+    """Write a text, whole or not at all."""
+    with replacing(path) as file:
+        file.write(text.encode())
+
+
+def read_bytes(path: str | os.PathLike[str]) -> bytes:
+    """All that a file holds, or an error that says why it cannot be read."""
+    _require_path(path)
+    try:
+        return Path(path).read_bytes()
+    except FileNotFoundError:
+        raise ValueError(f"there is no file {str(path)!r}") from None
+    except (OSError, TypeError, ValueError, MemoryError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise ValueError(
+            f"cannot read {str(path)!r}: {reason}; name a file that is readable"
+        ) from None
+
+
+def _require_path(path: Any) -> None:
+    if not isinstance(path, str | os.PathLike):
+        raise ValueError(f"a file is named by a text or a Path, not {shown(path)}")
+
+
+def _collect_stale(folder: Path) -> None:
+    """Remove what was left unfinished: unfinished files that nobody holds locked."""
+    if fcntl is None:
+        return
+    with suppress(OSError), os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.name.startswith(_TEMPORARY) and entry.is_file(follow_symlinks=False):
+                with suppress(OSError), open(entry.path, "rb") as file:
+                    _lock(file)
+                    os.unlink(entry.path)
+
+
+def _lock(file: BinaryIO) -> None:
+    """Lock a file for this process, or raise an OSError if another one holds it."""
+    if fcntl is not None:
+        fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def _sync_folder(folder: Path) -> None:
+    """Let the new name survive a power cut; some file systems cannot sync a folder."""
+    if os.name != "posix":
+        return
+    with suppress(OSError):
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+# ---- one owner -----------------------------------------------------------------------------------
+
+
+@contextmanager
+def owning(path: str | os.PathLike[str] | None) -> Iterator[None]:
+    """Own a file as long as the context is open: a second owner is refused with the first one.
+
+    The lock is a file beside it, which goes with its owner: the system gives it free even when the
+    process is killed. Without a path there is nothing to own.
+    """
+    if path is None or fcntl is None:
+        yield
+        return
+    target = require_writable(path)
+    beside = target.with_name(f".{target.name}.lock")
+    file = _take(beside, path)
+    try:
+        file.seek(0)
+        file.truncate()
+        file.write(f"process {os.getpid()} on {socket.gethostname()}".encode())
+        file.flush()
+        yield
+    finally:
+        with suppress(OSError):
+            beside.unlink()  # while it is still locked, so that nobody else's can be removed
+        with suppress(OSError):
+            file.close()
+
+
+def _take(beside: Path, path: str | os.PathLike[str]) -> BinaryIO:
+    """Lock the file beside; the error names who holds it."""
+    while True:
+        try:
+            file = open(beside, "a+b")  # noqa: SIM115  as long as it is locked
+        except OSError as error:
+            raise ValueError(f"cannot lock {str(path)!r}: {error.strerror}") from error
+        try:
+            _lock(file)
+        except OSError as error:
+            file.seek(0)
+            owner = file.read(200).decode(errors="replace") or "another process"
+            file.close()
+            if error.errno not in (errno.EAGAIN, errno.EACCES):
+                raise ValueError(f"cannot lock {str(path)!r}: {error.strerror}") from error
+            raise OwnedError(
+                f"{str(path)!r} is in use by {owner}; wait until it has ended, or give another file"
+            ) from None
+        try:
+            if os.path.samestat(os.fstat(file.fileno()), os.stat(beside)):
+                return file
+        except FileNotFoundError:
+            pass
+        file.close()  # its owner removed it between our opening and our locking: try again

@@ -1,0 +1,266 @@
+"""Where everything lies on a GPU, worked out before anything is launched."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from lowswitch.gpu.driver import ON_CPU, Facts, GpuError
+from lowswitch.gpu.encode import (
+    BALANCE,
+    CHANGE,
+    CLOCK,
+    COLUMN,
+    DRAWN,
+    FIXED,
+    SEQUENCE,
+    Kind,
+    log_columns,
+)
+from lowswitch.kernels.arrays import Model
+
+_LEAST_RUNS = 16  # of a multiprocessor, from which rows lie in its shared memory
+_MOST_RUNS = 512  # of a block
+_LOGGED_CHANGES = 2**12
+_REGISTER_STATES = 31  # up to so many, the law of the state fits the registers of a thread
+_OUTFLOW_BYTES = 96 * 1024  # of shared memory for the laws of the next state
+# alias tables are padded up to so many bytes, or up to so many times what they were before
+_PADDED_BYTES, _PADDED_TIMES = 2**22, 4
+_CHUNK = 10  # steps that are learned side by side
+_SETTLE_THREADS = 64
+_HELPED_THREADS = 320  # of a multiprocessor, so many evaluate policies at once
+_SHARE_OF_MEMORY = 0.9  # of what is free
+_WARPS = 8  # of a block
+_TEAM_RUNS, _TEAM_WARPS = 96, 12  # up to so many runs of a block, several lanes have a run
+_FEW_RUNS = 48  # with so few, more warps would idle
+_MOST_TEAM = 8
+
+
+class Plan(NamedTuple):
+    """How one kind of runs is laid out."""
+
+    constants: dict[str, int]  # what the kernels are compiled with
+    runs: int  # of a block
+    play_threads: int
+    play_shared: int  # bytes of a block
+    settle_threads: int
+    settle_shared: int
+    settle_split: int  # blocks that settle the runs of one block that plays
+    log_size: int  # row changes for which a run has room
+    bytes_per_run: int
+    sizes: dict[str, tuple[int, np.dtype]]  # entries of each array for each run, and what they are
+
+    def capacity(self, free: int, tables: int) -> int:
+        """How many runs fit the memory beside the tables of the problems, in whole blocks."""
+        room = int(free * _SHARE_OF_MEMORY) - tables
+        blocks = room // (self.bytes_per_run * self.runs)
+        if blocks < 1:
+            need = tables + self.bytes_per_run * self.runs
+            raise GpuError(
+                f"this problem needs {need:,} bytes on the GPU for {self.runs} runs at once, and "
+                f"{free:,} are free; leave out its regret, use a smaller problem, or {ON_CPU}"
+            )
+        return blocks * self.runs
+
+
+def plan(kind: Kind, models: list[Model], facts: Facts, runs: np.ndarray, *, regret: bool,
+         history: bool, checkpoints: int) -> Plan:  # fmt: skip
+    """The layout for runs of one kind, so many of each problem."""
+    constants = {name: int(value) for name, value in kind._asdict().items()}
+    del constants["SEQUENCED"]
+    constants |= _tables(kind, models) | _values(kind, facts, regret)
+    constants |= {
+        "LOGGED": int(regret or history),
+        "ROOM": kind.H * (kind.S if kind.WATCHED else 1),
+        "CHUNK": -(-kind.H // -(-kind.H // _CHUNK)),
+    }
+    constants |= _rows(constants, facts, runs)
+    per_block = constants["RUNS"]
+    groups = constants["SETTLE_THREADS"] // constants["GROUP"]
+    split = -(-per_block * constants["HELPERS"] // groups)
+    constants |= {"SETTLE_SPLIT": split}
+    log_size = max(_LOGGED_CHANGES, 2 * constants["ROOM"]) if constants["LOGGED"] else 0
+    sizes = _sizes(constants, regret, checkpoints, log_size)
+    return Plan(
+        constants=constants,
+        runs=per_block,
+        play_threads=constants["THREADS"],
+        play_shared=_play_shared(constants, per_block),
+        settle_threads=constants["SETTLE_THREADS"],
+        settle_shared=_settle_shared(constants),
+        settle_split=split,
+        log_size=log_size,
+        bytes_per_run=sum(entries * dtype.itemsize for entries, dtype in sizes.values()),
+        sizes=sizes,
+    )
+
+
+def _tables(kind: Kind, models: list[Model]) -> dict[str, int]:
+    """How laws are drawn from."""
+    laws = kind.S * kind.A * (kind.H if kind.STRIDE else 1)
+    log, start_log = log_columns(models)
+    padded = laws << log
+    given = max(len(model.columns) for model in models)
+    small = padded * COLUMN.itemsize <= _PADDED_BYTES or padded <= _PADDED_TIMES * given
+    fixed = {np.flatnonzero(model_starts(model)).tobytes() for model in models}
+    start = FIXED if start_log == 0 and len(fixed) == 1 else DRAWN
+    return {
+        "LAWS": laws,
+        "LOG_COLUMNS": log if small else 0,
+        "START_LOG": start_log,
+        "PADDED": int(small),
+        "COLUMNS": padded if small else 0,
+        "REWARDS": kind.S * kind.A * (kind.H if kind.REWARD_STRIDE else 1),
+        "START": SEQUENCE if kind.SEQUENCED else start,
+    }
+
+
+def model_starts(model: Model) -> np.ndarray:
+    """The states in which the start law may begin, as a mask."""
+    head = int(model.heads[-1])
+    columns = model.columns[head >> 6 : (head >> 6) + (1 << (head & 63))]
+    mask = np.zeros(model.width, dtype=bool)
+    mask[columns["own"]] = mask[columns["other"]] = True
+    return mask
+
+
+def _values(kind: Kind, facts: Facts, regret: bool) -> dict[str, int]:
+    """How exact values are computed."""
+    laws = kind.S * kind.A * (kind.H if kind.STRIDE else 1)
+    in_registers = kind.DENSE and kind.S <= _REGISTER_STATES
+    wide = kind.S + 1
+    while wide % 4 != (2 if in_registers else 0):  # so that few accesses share a memory bank
+        wide += 1
+    group = 32 if kind.DENSE and not in_registers else 1
+    outflow_room = min(_OUTFLOW_BYTES, facts.shared_memory)
+    constants = {
+        "S": kind.S,
+        "DENSE": int(kind.DENSE),
+        "IN_REGISTERS": int(in_registers),
+        "WIDE": wide,
+        "MOST_WIDE": wide if in_registers else 2,
+        "GROUP": group,
+        "LAWS": laws,
+        "OUTFLOW_SHARED": int(in_registers and laws * wide * 8 <= outflow_room),
+        "SETTLE_THREADS": _SETTLE_THREADS,
+    }
+    while regret and _settle_shared(constants) > facts.shared_memory:
+        constants["SETTLE_THREADS"] //= 2
+        if constants["SETTLE_THREADS"] < group:
+            raise GpuError(
+                f"exact regret with {kind.S:,} states needs {_settle_shared(constants):,} bytes of "
+                f"shared memory and this GPU has {facts.shared_memory:,}; use regret=False, or "
+                f"{ON_CPU}"
+            )
+    return constants
+
+
+def _settle_shared(constants: dict[str, int]) -> int:
+    """Bytes of shared memory that a block needs to settle."""
+    S = constants["S"]
+    groups = constants["SETTLE_THREADS"] // constants["GROUP"]
+    outflow = constants["LAWS"] * constants["WIDE"] * constants["OUTFLOW_SHARED"]
+    masses = groups * (2 * (S + 1) + (S + 1) // 2) if constants["GROUP"] > 1 else 0
+    return 8 * (outflow + masses)
+
+
+# ---- rows ----------------------------------------------------------------------------------------
+
+
+def _rows(constants: dict[str, int], facts: Facts, runs: np.ndarray) -> dict[str, int]:
+    """Where rows lie: in shared memory if enough runs fit, else their actions, else nothing."""
+    table_choices = (1, 0) if constants["PADDED"] and constants["S"] < 2**16 else (0,)
+    choices = [(1, 1, tables) for tables in table_choices] + [(0, 1, 0), (0, 0, 0)]
+    best: dict[str, int] = {}
+    for rows_shared, actions_shared, tables_shared in choices:
+        made = {
+            "ROWS_SHARED": rows_shared,
+            "ACTIONS_SHARED": actions_shared,
+            "TABLES_SHARED": tables_shared,
+        }
+        most = _most_runs(constants | made, facts)
+        if best and best["ROWS_SHARED"] and (not rows_shared or most * 3 < best["RUNS"] * 4):
+            break  # tables in shared memory are worth a quarter of the runs
+        if most >= _LEAST_RUNS:
+            best = made | {"RUNS": most}
+            if not rows_shared:
+                break
+    most, multiprocessors, total = best["RUNS"], facts.multiprocessors, int(runs.sum())
+    waves = -(-total // (most * multiprocessors))
+    even = min(-(-total // (waves * multiprocessors)), int(runs.max()))
+    best["RUNS"] = min(most, -(-even // 4) * 4)
+    blocks = int((-(-runs // best["RUNS"])).sum())
+    resident = min(most, best["RUNS"] * -(-blocks // multiprocessors))
+    return best | _warps(constants, best, resident) | _block(constants, best)
+
+
+def _block(constants: dict[str, int], rows: dict[str, int]) -> dict[str, int]:
+    """How many pairs of numbers each row has in global memory, in whole memory accesses of 64 bytes
+    where its cells do not lie there alone.
+    """
+    size = constants["A"] * (3 if constants["BERNSTEIN"] else 1)
+    if not rows["ROWS_SHARED"]:
+        size = -(-(size + (4 if constants["BERNSTEIN"] else 2)) // 4) * 4
+    return {"BLOCK": size}
+
+
+def _warps(constants: dict[str, int], rows: dict[str, int], resident: int) -> dict[str, int]:
+    """How many runs a warp has, and how many lanes each of them, with so many on a multiprocessor.
+
+    Steps are learned side by side by the lanes that no run needs. In global memory a team would
+    read rows twice, and what watches a budget goes step by step.
+    """
+    alone = constants["WATCHED"] or not rows["ROWS_SHARED"] or resident > _TEAM_RUNS
+    warps = _WARPS if alone or resident <= _FEW_RUNS else _TEAM_WARPS
+    lanes = min(32, rows["RUNS"], max(1, -(-resident // warps)))
+    team = 1 if alone else max(1, min(32 // lanes, constants["CHUNK"], _MOST_TEAM))
+    lone = constants["GROUP"] > 1 or constants["START"] == SEQUENCE or not constants["DENSE"]
+    return {
+        "LANES": lanes,
+        "TEAM": team,
+        "THREADS": -(-rows["RUNS"] // lanes) * 32,
+        "HELPERS": 1 if lone else max(1, _HELPED_THREADS // resident),
+    }
+
+
+def _most_runs(constants: dict[str, int], facts: Facts) -> int:
+    """How many runs of a block fit its shared memory."""
+    fixed = _play_shared(constants, 0)
+    each = _play_shared(constants, 1) - fixed
+    room = facts.shared_memory - fixed
+    return min(_MOST_RUNS, max(0, room) // each // 4 * 4) if each else 128
+
+
+def _play_shared(constants: dict[str, int], runs: int) -> int:
+    """Bytes of shared memory that a block needs to play so many runs."""
+    rows = constants["H"] * constants["S"] * runs
+    reals = 5 if constants["BERNSTEIN"] else 2
+    size = rows * (8 * reals + 8) * constants["ROWS_SHARED"] + rows * constants["ACTIONS_SHARED"]
+    tables = constants["COLUMNS"] * 12 + constants["REWARDS"] * 8
+    return size + tables * constants["TABLES_SHARED"]
+
+
+def _sizes(
+    constants: dict[str, int], regret: bool, checkpoints: int, log_size: int
+) -> dict[str, tuple[int, np.dtype]]:
+    """The arrays that runs have in global memory: entries for each run, and their type."""
+    rows = constants["H"] * constants["S"]
+    masses = 2 * (constants["S"] + 1) if regret and not constants["DENSE"] else 0
+    real, whole, byte, count = (np.dtype(name) for name in ("f8", "i8", "u1", "i4"))
+    return {
+        "blocks": (2 * constants["BLOCK"] * rows, real),
+        "actions": (rows, byte),
+        "evaluated": (rows * constants["LOGGED"] * constants["HELPERS"], byte),
+        "next": (1, count),
+        "logged": (1, count),
+        "clocks": (1, CLOCK),
+        "balances": (1, BALANCE),
+        "changes": (log_size, CHANGE),
+        "curve_switches": (checkpoints, whole),
+        "curve_deployments": (checkpoints, whole),
+        "triggers": (1, whole),
+        "curve_regret": (checkpoints * regret, real),
+        "masses": (masses, real),
+        "gaps": (log_size * regret, real),
+    }

@@ -1,0 +1,157 @@
+"""What must be true of saved tables before compiled code, which checks nothing, may read them.
+
+Each function raises a ValueError that names what is wrong.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from lowswitch.kernels.arrays import NEVER
+
+
+def require(holds: Any, what: str) -> None:
+    """Everything holds, or the error says what does not."""
+    if not np.all(holds):
+        raise ValueError(what)
+
+
+def require_finite(name: str, *arrays: np.ndarray) -> None:
+    require(all(np.isfinite(array).all() for array in arrays), f"{name} must be finite numbers")
+
+
+def require_actions(name: str, actions: np.ndarray, allowed: np.ndarray) -> None:
+    """Actions [..., H, S] are there and allowed by a mask [H, S, A]."""
+    H, S, A = allowed.shape
+    require((actions >= 0) & (actions < A), f"{name} has actions outside 0 to {A - 1}")
+    steps, states = np.arange(H)[:, None], np.arange(S)
+    require(allowed[steps, states, actions], f"{name} has actions that are not allowed")
+
+
+def require_visits(visits: np.ndarray, allowed: np.ndarray, told: int) -> None:
+    """Visits [..., H, S, A] of so many episodes: each visits every step once."""
+    require(visits >= 0, "visits are negative")
+    require(visits.sum(axis=(-2, -1)) == told, f"visits are not those of {told} episodes")
+    require(visits[..., ~allowed] == 0, "forbidden actions have visits")
+
+
+def require_estimates(q: np.ndarray, values: np.ndarray, caps: np.ndarray, allowed: Any) -> None:
+    """Estimates [..., H, S, A] and values [..., H + 1, S]."""
+    if allowed.all():
+        require_finite("estimates", q)
+    else:
+        require_finite("estimates", q[..., allowed])
+        require(q[..., ~allowed] == -np.inf, "forbidden actions have estimates")
+    require_finite("values", values)
+    require(values[..., :-1, :] <= caps[:, None], "values are larger than values can be")
+    require(values[..., -1, :] == 0, "values after the last step are not zero")
+
+
+def require_due(spec: Any, cells: np.ndarray, frozen: bool) -> None:
+    """The next trigger of every cell is that of its schedule; there is none once it is frozen."""
+    visits, due = cells["visits"], cells["due"]
+    if frozen:
+        require(due == NEVER, "there are triggers after the end of a budget")
+    elif spec.timing.factor > 0:
+        least, grown = spec.timing.least, np.ceil(spec.timing.factor * visits)
+        most = np.maximum(visits + least, grown)
+        reached = grown <= NEVER  # what lies beyond is never reached, and kept as any number
+        fits = (due > visits) & (due >= least) & (due <= most)
+        require(fits[reached], "triggers are not those of the schedule")
+    else:
+        require(due == next_triggers(spec, visits), "triggers are not those of the schedule")
+
+
+def next_triggers(spec: Any, visits: np.ndarray) -> np.ndarray:
+    """The smallest trigger above each number of visits."""
+    most = int(visits.max(initial=0))
+    if most >= visits.size:
+        counts, place = np.unique(visits, return_inverse=True)
+    else:  # few counts that many share are looked up once each
+        counts, place = np.arange(most + 1), visits
+    later = spec.later[np.searchsorted(spec.later, counts, side="right") % len(spec.later)]
+    following: np.ndarray = np.where(counts < spec.every_until, counts + 1, later)
+    return following[place].reshape(visits.shape)
+
+
+def require_clock(spec: Any, clock: np.ndarray, told: int, members: int) -> None:
+    """Counts that so many episodes can have, within the budget, at the right place of the grid."""
+    now, timing = clock[0], spec.timing
+    limits = {
+        "deployments": min(told, timing.deployments),
+        "switches": min(told * timing.room, timing.switches),
+        "refreshes": told,
+        "drowned": told * spec.H,
+        "batch": len(timing.grid) - 1,
+        "awaits_plan": 0,
+    }
+    for name, most in limits.items():
+        require(0 <= now[name] <= most, f"its clock counts {now[name]} {name}, not 0 to {most}")
+    if members == 1:
+        require(now["deployments"] <= now["switches"], "there are more deployments than switches")
+    if not is_frozen(spec, clock):
+        passed = int(np.searchsorted(timing.grid, told, side="right"))
+        require(now["batch"] == passed, f"its grid is at {now['batch']}, not at {passed}")
+
+
+def is_frozen(spec: Any, clock: np.ndarray) -> bool:
+    """Whether a budget is spent."""
+    now, timing = clock[0], spec.timing
+    return bool(now["deployments"] >= timing.deployments or now["switches"] >= timing.switches)
+
+
+def require_rows(
+    spec: Any, rows: np.ndarray, cells: np.ndarray, allowed: np.ndarray, told: int, frozen: bool
+) -> None:
+    """Rows [..., H + 1, S] and cells [..., H, S, A] of Q-learners."""
+    require_actions("the policy", rows["action"][..., :-1, :], allowed)
+    require_visits(cells["visits"], allowed, told)
+    require_due(spec, cells, frozen)
+    require_estimates(cells["q"], rows["value"], spec.caps, allowed)
+    own = np.arange(spec.A) == rows["action"][..., :-1, :, None]
+    others = np.where(own, -np.inf, cells["q"]).max(axis=-1)
+    require(rows["best_other"][..., :-1, :] == others, "rows do not know their best estimates")
+
+
+def require_stages(spec: Any, rows: np.ndarray, cells: np.ndarray) -> None:
+    """What stage-based learners have on top: rows [..., H + 1, S], cells [..., H, S, A]."""
+    begin = cells["begin"]
+    require((begin >= 0) & (begin <= cells["visits"]), "stages begin outside of their visits")
+    names = ("total", "reward", "reference", "reference_squares", "advantage", "advantage_squares")
+    require_finite("sums", *(cells[name] for name in names), rows["reference"])
+    counted = cells["visits"].sum(axis=-1) if spec.reference > 0 else 0
+    require(rows["visits"][..., :-1, :] == counted, "visits of rows are not those of their cells")
+
+
+def require_moments(moments: np.ndarray) -> None:
+    require_finite("moments", *(moments[name] for name in ("total", "squares", "width")))
+    require(moments["squares"] >= 0, "sums of squares are negative")
+
+
+def require_blocks(
+    records: np.ndarray, pool: np.ndarray, used: int, states: int, most: np.ndarray
+) -> None:
+    """Records of counts, with their lists of successors in blocks of a pool; `most` visits each."""
+    require(0 <= used <= len(pool), "its successors lie outside their pool")
+    n, followed, size, room = (records[name] for name in ("n", "followed", "size", "room"))
+    require((n >= 0) & (n <= most) & (followed >= 0) & (followed <= n), "counts are not of visits")
+    total, squares = records["total"], records["squares"]
+    require((total >= 0) & (total <= n), "sums of rewards are not those of their visits")
+    require((squares >= 0) & (squares <= n), "sums of squares are not those of their visits")
+    fits = (size >= 0) & (size <= room) & (size <= states) & (records["start"] >= 0)
+    ends = records["start"] + room
+    require(fits & (room <= used) & (ends <= used), "its successors lie outside their pool")
+    blocks = np.flatnonzero(room > 0)
+    order = blocks[np.argsort(records["start"][blocks], kind="stable")]
+    require(ends[order][:-1] <= records["start"][order][1:], "lists of successors overlap")
+    owner = np.repeat(np.arange(len(records)), size)
+    place = np.arange(len(owner)) + np.repeat(records["start"] - (np.cumsum(size) - size), size)
+    listed = pool[place]
+    require((listed["state"] >= 0) & (listed["state"] < states), "successors are no states")
+    require(listed["count"] > 0, "successors were never seen")
+    sums = np.bincount(owner, listed["count"], minlength=len(records))
+    require(sums == followed, "successors are not those of their visits")
+    pairs = owner * states + listed["state"]
+    require(len(np.unique(pairs)) == len(pairs), "successors are listed twice")
