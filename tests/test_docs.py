@@ -71,7 +71,7 @@ PROGRAMS = [
     "README.md",
     *(
         f"docs/{name}.md"
-        for name in ("index", "tutorial", "ledger", "concurrent", "choosing", "adding")
+        for name in ("index", "tutorial", "few", "ledger", "concurrent", "choosing", "adding")
     ),
 ]
 

@@ -316,7 +316,7 @@ def test_the_last_deployment_is_the_only_one_that_is_greedy(options):
         ),
         (
             lambda: ls.ucbvi(deployments=3, last="best"),
-            'last must be "usual" or "greedy", not \'best\'',
+            'last must be "usual", "greedy" or "exploit", not \'best\'',
         ),
         (
             lambda: ls.ucbvi(switches=3, last="greedy"),

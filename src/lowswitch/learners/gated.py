@@ -29,6 +29,7 @@ class Gated:
     _allowed: np.ndarray
     _deployed: TablePolicy
     _gate: Gate
+    _partial: bool  # it knows more, or other things, than whole episodes and its schedule say
     _knowledge: Knowledge
 
     @property
@@ -51,6 +52,7 @@ class Gated:
         pending is replaced, and the budget counts the two as one. Where the gate is open, what is
         wanted is deployed at once.
         """
+        self._partial = True  # by its episodes and its schedule alone it could not be what it is
         made = self._decide(lambda gate, knowledge: gate.propose(knowledge, self.told))
         if made is not None and self.gate == "open":
             self._decide(lambda gate, knowledge: gate.approve(knowledge, made.rows, self.told))
