@@ -28,6 +28,7 @@ TINY = Effort(
     plain_episodes=150,
     plain_seeds=2,
     proof_episodes=100_000,
+    proof_seeds=2,
 )
 RIVER = {"RiverSwim": "riverswim:states=4,horizon=4"}
 ARMS = {  # 0.175 apart, so that fewer episodes are enough at c = 1

@@ -34,7 +34,7 @@ class Effort:
     plain_seeds: int
     machines: tuple[int, ...] = (1, 2, 5, 10, 100)  # of concurrent runs
     proof_episodes: int = 10**6  # at the scale of the proofs; of one state, ten times as many
-    proof_seeds: int = 2
+    proof_seeds: int = 4
 
 
 QUICK = Effort(

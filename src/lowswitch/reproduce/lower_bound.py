@@ -71,10 +71,10 @@ _REMARKS = (
     (
         "The printed proof takes the chance that the j-th action tried is $a^*$ as $1 / A$ given"
         " that j actions are tried. That condition is informative: a learner that stops on success"
-        " tries further actions only where it has not succeeded. So the printed proof's family does not"
-        " witness the printed theorem: with $H S A / 2$ switches these learners have no regret left"
-        " on it. This refutes the constant $1/2$ for this family, not for the class of all MDPs,"
-        " where another family might still show it. The order $H S A$ stands."
+        " tries further actions only where it has not succeeded. So the printed proof's family"
+        " does not witness the printed theorem: with $H S A / 2$ switches these learners have no"
+        " regret left on it. This refutes the constant $1/2$ for this family, not for the class of"
+        " all MDPs, where another family might still show it. The order $H S A$ stands."
     ),
     (
         "One (h, x) after the other is the best that switches can buy: a row costs $(A - 1) / 2$ of"

@@ -121,7 +121,7 @@ def _finding(results: Mapping[str, Runs], *, scale: str, problems: str, proved: 
             Check(
                 f"suboptimality has an exponent of at most {LARGEST_EXPONENT}; $K^{{-1/2}}$ has"
                 " -0.5",
-                ", ".join(f"{label} {slope:.2f}" for label, slope in slopes.items()),
+                "; ".join(f"{label}: {slope:.2f}" for label, slope in slopes.items()),
                 max(slopes.values()) <= LARGEST_EXPONENT,
             )
         ],

@@ -183,7 +183,7 @@ def _figure(name: str, picture: Picture, caption: str) -> str:
         f' style="aspect-ratio: {w} / {h}"><use href="#picture-{name}"/></svg>'
         for (x, y, w, h), title in zip(layout.panels, layout.names, strict=True)
     )
-    many = "one" if len(layout.panels) == 1 else "two" if len(layout.panels) == 2 else "many"
+    many = {1: "one", 2: "two", 4: "two"}.get(len(layout.panels), "many")
     return (
         f'<figure><div class="panels {many}">{panels}</div>{_legend(layout.legend)}'
         f"<figcaption>{typeset(caption)}</figcaption></figure>"

@@ -142,8 +142,8 @@ def _section(lab: Lab, *, name: str, title: str, claim: str, pair: tuple[str, st
         method=(
             rf"{base} and {label} with the theory's $\eta$ and $r^*$ at two scales of the bonus:"
             f" {scale_of(label, 'proof')[0]}, for which the theorem is proved, and c = {SCALE}."
-            f" At the latter three problems are played for {some.episodes:,} episodes. At the former"
-            " the bonus drowns everything on them, so that two problems of one state and two"
+            f" At the latter three problems are played for {some.episodes:,} episodes. At the"
+            " former the bonus drowns everything on them, so that two problems of one state and two"
             " actions are played as well, for long. Regret is exact. An exponent is the slope of"
             " log cost against log K over the last decade of K."
         ),
@@ -300,7 +300,7 @@ def _each(rule: str, values: Mapping[str, float], limit: float, form: str = ".2f
     """The rule that a value of each problem does not exceed a limit."""
     return Check(
         rule,
-        ", ".join(f"{problem} {value:{form}}" for problem, value in values.items()),
+        "; ".join(f"{problem}: {value:{form}}" for problem, value in values.items()),
         all(value <= limit for value in values.values()),
     )
 
