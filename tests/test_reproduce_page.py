@@ -10,8 +10,8 @@ import pytest
 from lowswitch.reproduce import origin, page, pictures, reproduce
 from lowswitch.reproduce.formulas import plain, typeset
 from lowswitch.reproduce.grades import Grade
+from lowswitch.reproduce.lab import Effort
 from lowswitch.reproduce.section import Section
-from test_reproduce import TINY, lab  # noqa: F401
 
 # ---- formulas ------------------------------------------------------------------------------------
 
@@ -101,26 +101,37 @@ def test_the_panels_of_a_figure_lie_in_it_and_apart():
 # ---- the page ------------------------------------------------------------------------------------
 
 
-def test_the_page_figures_and_numbers_are_written(lab, tmp_path):  # noqa: F811
-    sections = list(reproduce(tmp_path, effort=TINY, only=["pac", "errata"]))
-    text = (tmp_path / "pac-errata.html").read_text()
+TINY = Effort(
+    name="tiny",
+    episodes=1,
+    seeds=1,
+    pulls=5_000,
+    bandit_runs=20,
+    plain_episodes=1,
+    plain_seeds=1,
+)
+
+
+def test_the_page_figures_and_numbers_are_written(tmp_path):
+    sections = list(reproduce(tmp_path, effort=TINY, only=["bandits", "errata"]))
+    text = (tmp_path / "bandits-errata.html").read_text(encoding="utf-8")
     for section in sections:
         assert f'<details id="{section.name}">' in text
         assert all(typeset(check.measured) in text for check in section.checks)
     assert text.count("data:image/png;base64,") == 1
-    assert text.count('<use href="#picture-pac"/>') == 2  # a panel for each learner
+    assert text.count('<use href="#picture-bandits"/>') == 6  # two costs on three bandits
     assert {path.name for path in tmp_path.iterdir()} == {
         "cache",
-        "pac-errata.html",
-        "pac-errata.json",
-        "pac.png",
-        "pac.svg",
+        "bandits-errata.html",
+        "bandits-errata.json",
+        "bandits.png",
+        "bandits.svg",
     }
-    numbers = json.loads((tmp_path / "pac-errata.json").read_text())
-    assert numbers["size"]["episodes"] == TINY.episodes
-    assert set(numbers["layouts"]) == {"pac"}
-    written_grades = [found["grade"] for found in numbers["claims"]["pac"]["findings"]]
-    assert written_grades == [str(found.grade) for found in sections[0].findings]
+    numbers = json.loads((tmp_path / "bandits-errata.json").read_text(encoding="utf-8"))
+    assert numbers["size"]["pulls"] == TINY.pulls
+    assert set(numbers["layouts"]) == {"bandits"}
+    graded = [found["grade"] for found in numbers["claims"]["bandits"]["findings"]]
+    assert graded == [str(found.grade) for found in sections[0].findings]
 
 
 def render(**changes):
