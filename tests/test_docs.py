@@ -70,7 +70,10 @@ def assert_prints(printed, shown):
 
 PROGRAMS = [
     "README.md",
-    *(f"docs/{name}.md" for name in ("index", "tutorial", "concurrent", "choosing", "adding")),
+    *(
+        f"docs/{name}.md"
+        for name in ("index", "tutorial", "ledger", "concurrent", "choosing", "adding")
+    ),
 ]
 
 
@@ -194,7 +197,8 @@ def test_every_public_name_is_on_the_api_page():
     assert {
         name
         for name in lowswitch.__all__
-        if name not in ("envs", "from_gymnasium", "plot", "bandits", "concurrent", "parts")
+        if name
+        not in ("envs", "from_gymnasium", "plot", "bandits", "concurrent", "ledger", "parts")
     } <= rendered
     assert set(concurrent.__all__) <= named
     assert set(concurrent.__all__) - {"FLEETS"} <= rendered

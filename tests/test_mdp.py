@@ -187,3 +187,32 @@ def test_optimal_q(transition_steps, reward_steps):
     )
     np.testing.assert_allclose(mdp.optimal_q, expected, rtol=1e-12)
     np.testing.assert_allclose(mdp.optimal_q.max(axis=-1), mdp.optimal_values[:4], rtol=1e-12)
+
+
+# ---- what is earned without learning -------------------------------------------------------------
+
+
+def test_uniform_play_by_hand():
+    # two states, two actions; action 1 moves to state 1, which pays 1 for action 0
+    transitions = np.zeros((2, 2, 2))
+    transitions[:, 0, 0] = transitions[:, 1, 1] = 1.0
+    mdp = ls.TabularMDP(transitions, [[0.0, 0.0], [1.0, 0.0]], horizon=2)
+    # step 1 pays 0.5 in state 1; step 0 leads there half of the time
+    assert mdp.uniform_values.tolist() == [[0.25, 0.75], [0.0, 0.5], [0.0, 0.0]]
+    assert mdp.uniform_value() == 0.25
+    only = ls.TabularMDP(
+        transitions, [[0.0, 0.0], [1.0, 0.0]], horizon=2, actions_allowed=ONLY_FIRST
+    )
+    assert only.uniform_value() == 0.5
+
+
+ONLY_FIRST = [[[False, True], [False, True]], [[True, True], [True, True]]]
+
+
+def test_a_mixture_is_worth_the_mean_of_its_members(mdp):
+    if len(mdp.start_sequence):
+        pytest.skip("a start sequence has no law")
+    lowest, best = mdp.actions_allowed.argmax(axis=-1), mdp.optimal_policy
+    mixture = np.stack([lowest, best, best])
+    mean = (mdp.evaluate(lowest) + 2 * mdp.optimal_value()) / 3
+    assert mdp.evaluate(mixture) == pytest.approx(mean, rel=1e-12)

@@ -12,7 +12,7 @@ from lowswitch import checks, storage
 from lowswitch.kernels import counts, planning, posterior, stages
 from lowswitch.kernels.streams import MEMBERS, SAMPLES, learner_stream, stream_key
 from lowswitch.learners import ProblemSize
-from lowswitch.learners.planners import fresh_plan_tables, plan_spec
+from lowswitch.learners.planners import PlannerKnowledge, fresh_plan_tables, plan_spec
 from lowswitch.reproduce.plain import play_episode
 
 
@@ -385,13 +385,12 @@ def test_each_episode_plays_a_member_of_the_mixture():
 def test_a_model_too_large_is_refused_before_it_is_made(monkeypatch):
     with pytest.raises(
         ValueError,
-        match=r"counts of H = 1000, S = 100000, A = 1000 need [\d,.]+ GiB, and this machine has",
+        match=r"tables of H = 1000, S = 100000, A = 1000 for 1 policies need [\d,.]+ GiB, and this",
     ):
         family(ls.ucbvi(), H=1, S=1, A=1)
         spec = plan_spec(ls.ucbvi(), ProblemSize(1, 1, 1, 10), np.ones((1, 1, 1), dtype=bool))
-        fresh_plan_tables(
-            spec._replace(H=1000, S=100_000, A=1000), np.ones((1, 1, 1), dtype=bool), 0
-        )
+        huge = spec._replace(H=1000, S=100_000, A=1000)
+        PlannerKnowledge(ls.ucbvi().estimator, huge, np.ones((1, 1, 1), dtype=bool)).fresh(0)
     learner = ls.Learner(ls.ucbvi(), horizon=2, states=3, actions=2, episodes=100)
     monkeypatch.setattr(checks, "free_memory", lambda: 1)
     learner.tell([0, 0], [0, 0], [0.0, 0.0])

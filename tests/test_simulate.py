@@ -316,3 +316,36 @@ def test_waiting_counts_the_seconds(capsys, monkeypatch):
     with progress_module.waiting("that", show=False):
         pass
     assert capsys.readouterr().err.endswith("\r")
+
+
+# ---- what was learned ----------------------------------------------------------------------------
+
+
+def test_what_first_last_and_uniform_policies_earn():
+    mdp = PROBLEMS["dense"]()
+    runs = ls.simulate(mdp, ls.ucb2_bernstein(c=0.01), episodes=3_000, seeds=3)
+    assert runs.first_value == mdp.evaluate(runs.initial)
+    assert runs.uniform_value == mdp.uniform_value()
+    assert runs.last_value.tolist() == [mdp.evaluate(policy) for policy in runs.policy]
+    assert (runs.first_value < runs.last_value).all()
+    assert runs.earned_per_episode == pytest.approx(mdp.optimal_value() - runs.regret / 3_000)
+    unknown = ls.simulate(mdp, ls.ucb2_bernstein(c=0.01), episodes=3, seeds=1, regret=False)
+    assert np.isnan([unknown.first_value, unknown.uniform_value, *unknown.last_value]).all()
+
+
+def test_a_run_that_learned_nothing_says_so():
+    mdp = ls.envs.riverswim(states=6, horizon=20)
+    with pytest.warns(ls.NothingLearnedWarning, match="nothing was learned: .* first one 0.1"):
+        ls.simulate(mdp, ls.rmax(known=10**6), episodes=50, seeds=2)
+
+
+@pytest.mark.filterwarnings("error::lowswitch.NothingLearnedWarning")
+def test_a_run_that_learned_or_had_nothing_to_learn_is_quiet():
+    mdp = PROBLEMS["dense"]()
+    ls.simulate(mdp, ls.ucb2_bernstein(c=0.01), episodes=3_000, seeds=3)
+    best = mdp.optimal_policy
+    allowed = np.arange(mdp.actions) == best[..., None]
+    only = ls.TabularMDP(
+        np.full((4, 3, 4), 0.25), np.full((4, 3), 0.5), horizon=3, actions_allowed=allowed
+    )
+    ls.simulate(only, ls.ucb2_bernstein(c=0.01), episodes=30, seeds=1)

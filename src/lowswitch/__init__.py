@@ -28,14 +28,15 @@ from lowswitch.algorithms.recipes import (
 from lowswitch.frontier import Frontier, frontier
 from lowswitch.history import History, PacPolicy, deployment_gaps, exact_regret
 from lowswitch.learner import BonusWarning, Learner
-from lowswitch.plotting import plot
+from lowswitch.plotting import plot, summary
 from lowswitch.problems.mdp import TabularMDP, rescale
-from lowswitch.simulate import Runs, load, simulate
+from lowswitch.simulate import NothingLearnedWarning, Runs, load, simulate
+from lowswitch.sweep import Sweep, sweep
 
 if TYPE_CHECKING:
     import gymnasium
 
-    from lowswitch import bandits, concurrent
+    from lowswitch import bandits, concurrent, ledger
 else:
     _MOVED = {  # where scripts once found a module, and where it is now
         "mdp": "problems.mdp",
@@ -50,7 +51,7 @@ else:
 
     def __getattr__(name: str) -> Any:
         """Modules that are imported when they are first used, and what scripts once found here."""
-        if name in ("bandits", "concurrent", *_MOVED):
+        if name in ("bandits", "concurrent", "ledger", *_MOVED):
             return importlib.import_module(f"lowswitch.{name}")
         if name in parts.__all__:
             return getattr(parts, name)
@@ -68,8 +69,10 @@ __all__ = [
     "Frontier",
     "History",
     "Learner",
+    "NothingLearnedWarning",
     "PacPolicy",
     "Runs",
+    "Sweep",
     "TabularMDP",
     "bandits",
     "concurrent",
@@ -78,6 +81,7 @@ __all__ = [
     "exact_regret",
     "from_gymnasium",
     "frontier",
+    "ledger",
     "load",
     "mbie",
     "mvp",
@@ -90,6 +94,8 @@ __all__ = [
     "rmax",
     "simulate",
     "stage_q",
+    "summary",
+    "sweep",
     "theory",
     "ucb2_bernstein",
     "ucb2_hoeffding",

@@ -1,8 +1,8 @@
 """Facts and arrays as bytes that are whole, or refused.
 
 The bytes are an npz archive: the arrays are its members, and one JSON text beside them holds the
-facts. The text also says which arrays there are and how large, which version of the library wrote
-them, and the SHA-256 over all of it.
+facts. The text comes last. It also says which arrays there are and how large, which version of the
+library wrote them, and the SHA-256 over itself and the packed arrays before it.
 """
 
 from __future__ import annotations
@@ -47,13 +47,20 @@ def to_bytes(kind: str, facts: dict[str, Any], arrays: dict[str, Any]) -> bytes:
     }
     header |= facts | {"arrays": {name: _layout(table) for name, table in tables.items()}}
     header = json.loads(json.dumps(header))  # as it will be read
-    header["sha256"] = digest(header, tables)
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
-        _add(archive, _HEADER, np.array(json.dumps(header)))
         for name, table in tables.items():
             _add(archive, name, table)
+        header["sha256"] = _digest_of_bytes(header, buffer.getbuffer())
+        _add(archive, _HEADER, np.array(json.dumps(header)))
     return buffer.getvalue()
+
+
+def _digest_of_bytes(header: dict[str, Any], arrays: memoryview) -> str:
+    """The SHA-256 over the header and the bytes of the packed arrays."""
+    total = hashlib.sha256(json.dumps(header, sort_keys=True).encode())
+    total.update(arrays)
+    return total.hexdigest()
 
 
 def library_version() -> str:
@@ -64,7 +71,7 @@ def library_version() -> str:
 
 
 def digest(facts: dict[str, Any], arrays: dict[str, np.ndarray]) -> str:
-    """The SHA-256 over facts, as JSON can hold them, and arrays."""
+    """The SHA-256 over facts, as JSON can hold them, and arrays, however they are packed."""
     total = hashlib.sha256(json.dumps(facts, sort_keys=True).encode())
     for name in sorted(arrays):
         array = np.ascontiguousarray(arrays[name])
@@ -97,7 +104,7 @@ def _raw(array: np.ndarray) -> memoryview:
 
 def from_bytes(data: bytes, kind: str) -> tuple[dict[str, Any], dict[str, Any]]:
     """The facts and the arrays that `to_bytes` wrote as this kind; the error is a RefusedError."""
-    header, tables = _opened(data)
+    header, tables, packed = _opened(data)
     version, found = header.get("version"), header.get("kind")
     if version not in (FORMAT, _BEFORE):
         raise RefusedError(
@@ -109,7 +116,7 @@ def from_bytes(data: bytes, kind: str) -> tuple[dict[str, Any], dict[str, Any]]:
             f"holds a {found!r}, not a {kind!r}; load it with the class that saved it"
         )
     if version == FORMAT:
-        _require_digest(header, tables)
+        _require_digest(header, tables, packed)
     elif header.keys() & {"sha256", "arrays", "library"}:
         raise _damaged("its format is not that of its header")
     if header.get("semantics", SEMANTICS) != SEMANTICS and kind in _RESUMED:
@@ -125,8 +132,11 @@ def from_bytes(data: bytes, kind: str) -> tuple[dict[str, Any], dict[str, Any]]:
 _RESUMED = ("concurrent checkpoint",)
 
 
-def _opened(data: bytes) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """Header and arrays of an archive in which nothing is missing and nothing is left over."""
+def _opened(data: bytes) -> tuple[dict[str, Any], dict[str, np.ndarray], memoryview]:
+    """Header and arrays of an archive in which nothing is missing and nothing is left over.
+
+    The last result are the bytes before the header.
+    """
     try:
         if data[-_END : -_END + 4] != b"PK\x05\x06" or data[:4] != b"PK\x03\x04":
             raise _damaged("it does not begin and end as an archive does")
@@ -150,7 +160,7 @@ def _opened(data: bytes) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         raise
     except Exception as error:  # Damaged bytes make zipfile and numpy raise almost anything.
         raise _damaged(f"{type(error).__name__}: {error}") from error
-    return header, tables
+    return header, tables, memoryview(data)[: first.header_offset]
 
 
 def _member(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> np.ndarray:
@@ -177,12 +187,14 @@ def _member(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> np.ndarray:
     return table
 
 
-def _require_digest(header: dict[str, Any], tables: dict[str, np.ndarray]) -> None:
+def _require_digest(
+    header: dict[str, Any], tables: dict[str, np.ndarray], packed: memoryview
+) -> None:
     found = header.pop("sha256", None)
     layouts = {name: _layout(table) for name, table in tables.items()}
     if header.get("arrays") != layouts:
         raise _damaged("its arrays are not those of its header")
-    if found != digest(header, tables):
+    if found != _digest_of_bytes(header, packed):
         raise _damaged("its digest is that of other contents")
 
 

@@ -209,6 +209,8 @@ def require_word(name: str, value: Any, words: Sequence[str]) -> None:
 def numbers(name: str, given: Any) -> np.ndarray:
     """An array of floats, of real numbers only: a cast would drop imaginary parts in silence."""
     array = np.asarray(given)
+    if array.dtype == np.float64:
+        return array
     if array.dtype.kind == "O":  # such as fractions
         try:
             array = array.astype(float)

@@ -19,6 +19,7 @@ import lowswitch
 from lowswitch import cli_options, envs, plotting, report, storage
 from lowswitch.algorithms.recipes import RECIPES, Shared, assemble
 from lowswitch.algorithms.text import build, options_of
+from lowswitch.cli_ledger import ledger
 from lowswitch.concurrent import FleetError, PlayError
 from lowswitch.files import OwnedError
 from lowswitch.gpu.driver import GpuError
@@ -57,6 +58,7 @@ def _run(arguments: list[str] | None) -> int:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("always", lowswitch.BonusWarning)
+            warnings.simplefilter("always", lowswitch.NothingLearnedWarning)
             warnings.showwarning = lambda text, *_, **__: _say(f"note: {text}")
             COMMANDS[options.command](options)
     except _EXPECTED as error:
@@ -266,7 +268,7 @@ _SHARED = """\
  usual or greedy;
     scales: those of the bonus in a mixture, such as 1/0.3/0.1 (of psrl: members).
 schedules: every, ucb2, growth/2, stages, visits/1-5-25, whole/2/10, grid/geometric/30,\
- grid/10-100-1000, episodes/10"""
+ grid/10-100-1000, episodes/10, asked/100-200-300"""
 
 
 def _listing(known: Mapping[str, Callable[..., Any]], hidden: Collection[str] = ()) -> str:
@@ -339,6 +341,7 @@ COMMANDS = {
     "compare": compare,
     "concurrent": concurrent,
     "frontier": frontier,
+    "ledger": ledger,
     "envs": list_envs,
     "algorithms": list_algorithms,
     "demo": demo,

@@ -8,6 +8,7 @@ from decimal import Decimal
 from typing import Any, get_args
 
 import lowswitch
+from lowswitch.cli_ledger import add_commands
 from lowswitch.machines.runner import RoundRule
 from lowswitch.simulate import Device
 
@@ -137,6 +138,9 @@ def parser() -> argparse.ArgumentParser:
     _add(race, "--algorithm", action="append", help=text)
     _add(race, "--budget", "--stationary", "--threads", "--json")
     _add(race, "--out", default="lowswitch-frontier", metavar="DIR")
+
+    text = "Keep a learner behind a board: tickets, reports, proposals and decisions in a database."
+    add_commands(command("ledger", text))
 
     command("envs", "List the named problems.")
     command("algorithms", "List the named algorithms.")

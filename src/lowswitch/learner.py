@@ -16,12 +16,17 @@ from lowswitch.algorithms.algorithm import Algorithm, require_algorithm
 from lowswitch.checks import (
     checked_batch,
     checked_mask,
+    checked_policy,
     require_count,
     require_seed,
     require_truth,
+    require_word,
 )
 from lowswitch.history import History
 from lowswitch.learners import Knowledge, ProblemSize, knowledge_of
+from lowswitch.learners.gate import Gate
+from lowswitch.learners.gated import Gated
+from lowswitch.learners.numbers import spec_numbers
 from lowswitch.policy import TablePolicy
 
 _KIND = "learner"  # of its files
@@ -32,12 +37,20 @@ class BonusWarning(UserWarning):
     """Most visits had a bonus above H, so the run explored blindly throughout."""
 
 
-class Learner:
+class Learner(Gated):
     """A learner for a problem of known size and unknown tables.
 
     It can be told `episodes` episodes. Their number enters the bonus (iota) and the schedule, so it
     is fixed in advance. Rewards lie in [0, 1]. The seed is that of posterior samples and of the
-    draws from a deployed mixture; the other learners use no noise of their own.
+    draws from a deployed mixture; the other learners use no noise of their own. `policy` is what is
+    deployed first, [H, S]; by default it is the lowest allowed action everywhere.
+
+    gate: "open" deploys what the learner wants as soon as its schedule allows it. With "review" it
+    becomes a proposal, and only `approve` changes what is deployed. A budget then counts what is
+    proposed, approved or not, while `deployments` counts what was deployed.
+
+    numbers: the constants of the algorithm as `numbers()` of another learner gave them, for a
+    replay on another machine, where the last bit of a logarithm may differ.
     """
 
     def __init__(
@@ -50,6 +63,9 @@ class Learner:
         episodes: int,
         actions_allowed: Any = None,
         seed: int = 0,
+        gate: str = "open",
+        policy: Any = None,
+        numbers: dict[str, Any] | None = None,
     ) -> None:
         self.algorithm = require_algorithm(algorithm)
         self.horizon = require_count("horizon", horizon)
@@ -59,14 +75,30 @@ class Learner:
         self.seed = require_seed(seed)
         self.told = 0
         self._allowed = checked_mask(actions_allowed, self.horizon, self.states, self.actions)
-        self._knowledge = self._size().fresh(self.seed)
+        require_word("gate", gate, ("open", "review"))
+        self.gate, self._gate, self._partial = gate, Gate(), False
+        self._knowledge = self._size(self._allowed, numbers).fresh(self.seed)
+        if gate == "review":
+            self._gate.set_mode(self._knowledge)
+        if policy is not None:
+            first = checked_policy(policy, self._allowed)
+            for h, x in np.ndindex(first.shape):
+                own = (int(first[h, x]),) * self._knowledge.members
+                self._knowledge.install(h, x, own)
         self._deployed = self._knowledge.policy()
         self._telling = threading.Lock()
 
-    def _size(self) -> Knowledge:
-        """The algorithm worked out for the size of the problem, without tables."""
+    def _size(self, allowed: np.ndarray, numbers: dict[str, Any] | None) -> Knowledge:
+        """The algorithm worked out for the size of the problem, without tables.
+
+        It has a mask of its own, which may shrink, and planners have that of held rows beside it.
+        """
         size = ProblemSize(self.horizon, self.states, self.actions, self.episodes)
-        return knowledge_of(self.algorithm, size, self._allowed)
+        knowledge = knowledge_of(self.algorithm, size, allowed.copy())
+        if numbers is not None:
+            knowledge.set_numbers(numbers)
+        knowledge.spec = knowledge.copied_spec()
+        return knowledge
 
     def __repr__(self) -> str:
         size = f"horizon={self.horizon}, states={self.states}, actions={self.actions}"
@@ -118,13 +150,27 @@ class Learner:
 
     @property
     def deployments(self) -> int:
-        """How often the policy has changed; of a budget, how much is spent."""
-        return self._knowledge.deployments
+        """How often the policy has changed; where no gate is in between, of a budget the part that
+        is spent.
+        """
+        return self._gate.applied if self.gate == "review" else self._knowledge.deployments
 
     @property
     def local_switches(self) -> int:
         """In how many rows the policy has changed, summed over all deployments."""
+        if self.gate == "review":
+            return self._gate.applied_rows
         return self._knowledge.local_switches
+
+    @property
+    def proposed(self) -> int:
+        """How many proposals were put to the board, approved or not; a budget counts these."""
+        return self._knowledge.deployments
+
+    @property
+    def actions_allowed(self) -> np.ndarray:
+        """What may be deployed [H, S, A], a copy; it shrinks when an action is forbidden."""
+        return self._knowledge.allowed.copy()
 
     @property
     def frozen(self) -> bool:
@@ -144,6 +190,10 @@ class Learner:
         """The former name of `drowned_share`."""
         return self.drowned_share
 
+    def numbers(self) -> dict[str, Any]:
+        """The constants that the algorithm was worked out to, as JSON can hold them."""
+        return spec_numbers(self._knowledge.spec)
+
     def tell(
         self, states: Any, actions: Any, rewards: Any, *, off_policy: bool = False
     ) -> History | None:
@@ -158,8 +208,43 @@ class Learner:
         """
         require_truth("off_policy", off_policy)
         states, actions, rewards = checked_batch(states, actions, rewards, self._allowed)
-        with self._alone("tell"):
+        self._enter("tell")
+        try:
             return self._tell(states, actions, rewards, off_policy)
+        finally:
+            self._telling.release()
+
+    def tell_steps(self, states: Any, actions: Any, rewards: Any) -> History | None:
+        """Learn episodes of which some steps are unknown, or are not to be learned from.
+
+        As `tell` with `off_policy`, but the action of such a step is -1, and nothing is learned
+        from it; what its state and its reward say does not matter. A step that is learned needs the
+        state that follows it.
+        """
+        actions = np.atleast_2d(np.asarray(actions))
+        states, rewards = np.atleast_2d(states), np.atleast_2d(np.asarray(rewards, dtype=float))
+        if not (len(states) == len(actions) and actions.shape == rewards.shape):
+            raise ValueError(
+                f"states, actions and rewards of shapes {states.shape}, {actions.shape} and"
+                f" {rewards.shape} do not go together"
+            )
+        known = actions != -1
+        needed = known.copy()
+        needed[:, 1:] |= known[:, :-1]
+        states = np.where(needed, states[:, : actions.shape[1]], 0)
+        lowest = self._allowed.argmax(axis=-1)[np.arange(actions.shape[1]), states]
+        states, actions, rewards = checked_batch(
+            states, np.where(known, actions, lowest), np.where(known, rewards, 0.0), self._allowed
+        )
+        return self.learn_checked(states, np.where(known, actions, -1), rewards)
+
+    def learn_checked(
+        self, states: np.ndarray, actions: np.ndarray, rewards: np.ndarray
+    ) -> History | None:
+        """As `tell_steps`, for arrays [B, H] of int64, int64 and float64 that are known to fit."""
+        with self._alone("tell"):
+            self._partial = self._partial or bool((actions < 0).any())
+            return self._tell(states, actions, rewards, True)
 
     def _tell(
         self, states: np.ndarray, actions: np.ndarray, rewards: np.ndarray, off_policy: bool
@@ -169,14 +254,23 @@ class Learner:
                 f"this learner was made for {self.episodes} episodes and has been told {self.told};"
                 " make one with more episodes"
             )
-        told, deployed = self.told, self._deployed
-        undo = self._knowledge.undo(states, actions)
+        told, deployed, knowledge = self.told, self._deployed, self._knowledge
+        if self._gate.holds:  # the end of a hold reaches everywhere
+            undo = Knowledge.undo(knowledge, states, actions)
+        else:
+            undo = knowledge.undo(states, actions)
+        undo_gate = self._gate.undo(knowledge) if self.gate == "review" else None
         try:
-            switch = self._learn(states, actions, rewards, off_policy)
+            if self.gate == "open":
+                switch = self._learn(states, actions, rewards, off_policy)
+            else:
+                switch = self._learn_behind_gate(states, actions, rewards, off_policy)
             new = deployed if switch is None else self._knowledge.policy()
             self.told, self._deployed = told + len(states), new
         except BaseException:  # an interrupt too
             undo()
+            if undo_gate is not None:
+                undo_gate()
             self.told, self._deployed = told, deployed
             raise
         return switch
@@ -184,15 +278,18 @@ class Learner:
     @contextmanager
     def _alone(self, what: str) -> Iterator[None]:
         """Refuse a second thread while a first one is learning or saving."""
+        self._enter(what)
+        try:
+            yield
+        finally:
+            self._telling.release()
+
+    def _enter(self, what: str) -> None:
         if not self._telling.acquire(blocking=False):
             raise ValueError(
                 f"another thread is telling or saving this learner, so that this {what} is refused"
                 " and changes nothing; let one thread own a learner, or guard it with a lock"
             )
-        try:
-            yield
-        finally:
-            self._telling.release()
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in vars(self).items() if name != "_telling"}
@@ -210,25 +307,50 @@ class Learner:
             states, actions, rewards, off_policy, self.told, changes
         )
         if step >= 0:
-            state, action = states[episode, step], actions[episode, step]
-            planned = knowledge.policy().act(step, state, self.told + episode)
             hint = ""
             if used:
                 changed = changes[0, 0] - self.told
                 hint = f"; the policy changed after episode {changed} of this batch, "
                 hint += "tell it up to there"
-            raise ValueError(
-                f"episode {episode} of the batch plays action {action} at step {step} in state "
-                f"{state} where the policy plays {planned}{hint}; pass off_policy=True to learn "
-                "from other actions"
-            )
+            self._refuse(episode, step, states, actions, hint)
         return History(changes[:used].copy()) if used else None
+
+    def _learn_behind_gate(
+        self, states: np.ndarray, actions: np.ndarray, rewards: np.ndarray, off_policy: bool
+    ) -> History | None:
+        knowledge, gate, done = self._knowledge, self._gate, 0
+        if not knowledge.learns_forbidden:
+            still = knowledge.allowed[np.arange(self.horizon), states, actions]
+            actions = np.where(still, actions, -1)
+        changes = np.zeros((knowledge.spec.timing.room, 3 + knowledge.members), dtype=np.int64)
+        while done < len(states):
+            last = done + gate.at_once(len(states) - done)
+            gate.before_episode(knowledge, self.told + done)
+            piece = states[done:last], actions[done:last], rewards[done:last]
+            used, learned, step = knowledge.learn(*piece, off_policy, self.told + done, changes)
+            done += learned
+            if step >= 0:
+                self._refuse(done, step, states, actions, "")
+            gate.after_episode(knowledge, changes[:used], self.told + done)
+        return None
+
+    def _refuse(
+        self, episode: int, step: int, states: np.ndarray, actions: np.ndarray, hint: str
+    ) -> None:
+        state, action = states[episode, step], actions[episode, step]
+        planned = self._knowledge.policy().act(step, state, self.told + episode)
+        raise ValueError(
+            f"episode {episode} of the batch plays action {action} at step {step} in state "
+            f"{state} where the policy plays {planned}{hint}; pass off_policy=True to learn "
+            "from other actions"
+        )
 
     # ---- keeping ---------------------------------------------------------------------------------
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write everything needed to go on bit for bit."""
-        storage.write(path, _KIND, *self._state())
+        with self._alone("save"):
+            storage.write(path, _KIND, *self._state())
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Learner:
@@ -238,41 +360,52 @@ class Learner:
 
     def to_bytes(self) -> bytes:
         """What `save` writes, for a database or a message; `from_bytes` checks and reads it."""
-        return archive.to_bytes(_KIND, *self._state())
+        with self._alone("save"):
+            return archive.to_bytes(_KIND, *self._state())
 
     @classmethod
-    def from_bytes(cls, data: bytes) -> Learner:
-        """A learner that goes on where the one stopped that `to_bytes` wrote."""
+    def from_bytes(cls, data: bytes, *, numbers: dict[str, Any] | None = None) -> Learner:
+        """A learner that goes on where the one stopped that `to_bytes` wrote.
+
+        `numbers` as in the constructor.
+        """
         try:
             facts, arrays = archive.from_bytes(data, _KIND)
         except archive.RefusedError as error:
             raise ValueError(f"what was given {error}") from error
         with storage.whole("the bytes hold", _KIND):
-            return cls._from_state(facts, arrays)
+            return cls._from_state(facts, arrays, numbers)
 
     def digest(self) -> str:
         """The SHA-256 over everything that learning goes on from, the same for equal learners."""
-        return archive.digest(*self._state())
+        with self._alone("digest"):
+            return archive.digest(*self._state())
 
     def _state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         """Facts, as JSON can hold them, and arrays: all that is saved."""
-        with self._alone("save"):
-            facts = {
-                "algorithm": self.algorithm.to_dict(),
-                "size": {
-                    name: getattr(self, name)
-                    for name in ("horizon", "states", "actions", "episodes")
-                },
-                "told": self.told,
-                "seed": self.seed,
-            }
-            tables = {
-                name: array.copy() for name, array in self._knowledge.tables._asdict().items()
-            }
-            return facts, {"allowed": self._allowed} | tables
+        facts = {
+            "algorithm": self.algorithm.to_dict(),
+            "size": {
+                name: getattr(self, name) for name in ("horizon", "states", "actions", "episodes")
+            },
+            "told": self.told,
+            "seed": self.seed,
+        }
+        arrays = {"allowed": self._allowed} | self._knowledge.tables._asdict()
+        if self.gate == "review":
+            facts["gate"] = self._gate.to_dict()
+            arrays["allowed_now"] = self._knowledge.allowed
+        if self._partial:
+            facts["partial"] = True
+        return facts, arrays
 
     @classmethod
-    def _from_state(cls, facts: dict[str, Any], arrays: dict[str, np.ndarray]) -> Learner:
+    def _from_state(
+        cls,
+        facts: dict[str, Any],
+        arrays: dict[str, np.ndarray],
+        numbers: dict[str, Any] | None = None,
+    ) -> Learner:
         """The learner of a state, or an error that says what is wrong with it."""
         learner = cls.__new__(cls)
         learner.algorithm = Algorithm.from_dict(facts["algorithm"])
@@ -285,7 +418,16 @@ class Learner:
         if allowed.shape != sizes:
             raise ValueError(f"its mask has the shape {allowed.shape}, not {sizes}")
         learner._allowed = checked_mask(allowed, *sizes)
-        learner._knowledge = learner._size().restored(learner.seed, arrays, learner.told)
+        learner.gate, learner._gate, learner._partial = "open", Gate(), bool(facts.get("partial"))
+        if "gate" in facts:
+            learner.gate, learner._gate = "review", Gate.from_dict(facts["gate"])
+            allowed = checked_mask(arrays["allowed_now"], *sizes)
+        usual = learner.gate == "open" and not learner._partial
+        size = learner._size(allowed, numbers)
+        learner._knowledge = size.restored(learner.seed, arrays, learner.told if usual else None)
+        if learner.gate == "review":
+            learner._knowledge.restore_mask(learner._gate.holds)
+            learner._gate.set_mode(learner._knowledge)
         learner._deployed = learner._knowledge.policy()
         learner._telling = threading.Lock()
         return learner

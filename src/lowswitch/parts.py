@@ -1,6 +1,7 @@
 """What an algorithm is made of: estimators, bonuses, schedules, and the bases of your own."""
 
 from lowswitch.algorithms.algorithm import Algorithm
+from lowswitch.algorithms.asked import Asked
 from lowswitch.algorithms.own import Counts, FromCounts
 from lowswitch.algorithms.parts import (
     BONUSES,
@@ -42,6 +43,7 @@ __all__ = [
     "Advantage",
     "AdvantageBonus",
     "Algorithm",
+    "Asked",
     "Bernstein",
     "BernsteinFreedman",
     "Budget",

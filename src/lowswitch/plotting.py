@@ -1,4 +1,4 @@
-"""Curves of runs: regret and switching costs along the way."""
+"""Several runs side by side: a table of their costs, and the curves of these along the way."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import numpy as np
 
 from lowswitch import report
 from lowswitch.checks import require_word
+from lowswitch.tables import Table
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -73,6 +74,17 @@ def plot(
     if path is not None:
         report.save_figure(figure, path)
     return figure
+
+
+def summary(several: Any) -> Table:
+    """A table of the costs of runs: a line each, with 95 % intervals over the seeds.
+
+    several: a mapping of labels to runs, a sequence of runs, or one of them.
+    """
+    runs = labelled(several)
+    if not runs:
+        raise ValueError("there is nothing to sum up; give at least one run")
+    return report.summary(runs)
 
 
 def labelled(several: Any, label: str | None = None) -> dict[str, Runs]:

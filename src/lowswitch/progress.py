@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 LOADING = "loading the kernels; the very first run compiles them for some seconds ..."
@@ -136,6 +136,13 @@ def _is_terminal() -> bool:
         return sys.stderr.isatty()
     except (AttributeError, ValueError):
         return False
+
+
+def say(text: str, *, show: bool | None = None) -> None:
+    """Write a line for whoever looks, if there is something to say."""
+    if text and (_is_terminal() if show is None else show):
+        with suppress(AttributeError, OSError, ValueError):
+            print(text, file=sys.stderr, flush=True)
 
 
 @contextmanager

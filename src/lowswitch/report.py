@@ -71,14 +71,19 @@ def summary(runs: Mapping[str, Runs]) -> Table:
         [
             label,
             mean_and_interval(run.regret),
-            "-" if np.isnan(run.regret).any() else f"{run.regret.mean() / run.episodes:.4f}",
+            _value(run.regret.mean() / run.episodes),
+            _value(run.earned_per_episode.mean()),
+            _value(run.last_value.mean()),
             mean_and_interval(run.local_switches),
             mean_and_interval(run.deployments),
             short(run.steps_per_second),
         ]
         for label, run in runs.items()
     ]
-    header = ["algorithm", "regret", "per episode", "local switches", "deployments", "steps/s"]
+    header = [
+        *("algorithm", "regret", "per episode", "earned", "last policy"),
+        *("local switches", "deployments", "steps/s"),
+    ]
     return Table(heading(next(iter(runs.values()))), tuple(header), tuple(map(tuple, rows)))
 
 
@@ -88,7 +93,21 @@ def heading(run: Runs) -> str:
     seeds = "one seed" if alone else f"{len(run.seeds)} seeds"
     means = "" if alone else "; means with 95 % intervals"
     size = f"S = {run.states}, A = {run.actions}, H = {run.horizon}; {run.episodes:,} episodes"
-    return f"{size}, {seeds}, optimal value {run.optimal_value:.4f}{means}"
+    return f"{size}, {seeds}{means}\nearned an episode by {_baselines(run)}"
+
+
+def _baselines(run: Runs) -> str:
+    """What an optimal policy, the first one and uniform play earn, as far as it is known."""
+    values = {
+        "an optimal policy": run.optimal_value,
+        "the first one": run.first_value,
+        "uniform play": run.uniform_value,
+    }
+    return ", ".join(f"{name} {value:.4f}" for name, value in values.items() if value == value)
+
+
+def _value(value: float) -> str:
+    return "-" if math.isnan(value) else f"{value:.4f}"
 
 
 def long_form(several: Mapping[str, Runs]) -> dict[str, np.ndarray]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import os
 import threading
 import time
+import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
@@ -14,6 +16,7 @@ import numpy as np
 
 from lowswitch import storage
 from lowswitch.algorithms.algorithm import Algorithm, require_algorithm
+from lowswitch.algorithms.asked import require_dates
 from lowswitch.checks import (
     checked_seeds,
     has_integers,
@@ -47,7 +50,12 @@ Device = Literal["cpu", "gpu"]
 
 _LOGGED_CHANGES = 2**11  # few enough to stay in the cache until their regret is known
 _KEPT_CHANGES = 2**16
+_SAME_VALUE = 1e-9  # relative: a first policy so near the optimum has nothing to learn
 _POINTS = 200  # of the curves, about
+
+
+class NothingLearnedWarning(UserWarning):
+    """The last policy of most runs is not better than the first one."""
 
 
 class Curves(NamedTuple):
@@ -84,6 +92,10 @@ class Runs:
     policy: np.ndarray  # [seeds, H, S]  deployed at the end; [seeds, members, H, S] of mixtures
     history: tuple[History, ...] | None  # one for each seed, where it was asked for
     seconds: float
+    # what is earned an episode, to compare with the optimal value; NaN where regret is not known
+    first_value: float = math.nan  # of the policy deployed at the beginning
+    uniform_value: float = math.nan  # of playing all allowed actions equally often
+    last_value: np.ndarray = field(default_factory=lambda: np.array([math.nan]))  # [seeds]
 
     def __repr__(self) -> str:
         seeds = f"{len(self.seeds):,} seed{'s' * (len(self.seeds) > 1)}"
@@ -106,6 +118,11 @@ class Runs:
     def loud_share(self) -> np.ndarray:  # [seeds]
         """The former name of `drowned_share`."""
         return self.drowned_share
+
+    @property
+    def earned_per_episode(self) -> np.ndarray:  # [seeds]
+        """What a run earned an episode, in the mean over all of them."""
+        return self.optimal_value - self.regret / self.episodes
 
     @property
     def steps_per_second(self) -> float:
@@ -164,6 +181,9 @@ class Runs:
             "seeds": len(self.seeds),
             "algorithm": str(self.algorithm),
             "optimal_value": known(self.optimal_value),
+            "first_value": known(self.first_value),
+            "uniform_value": known(self.uniform_value),
+            "last_value": _spread(self.last_value),
             "regret": _spread(self.regret),
             "local_switches": _spread(self.local_switches),
             "deployments": _spread(self.deployments),
@@ -251,7 +271,21 @@ def simulate(
     with Progress(job.steps, unit="steps", show=progress, label=str(algorithm)) as bar:
         (results,) = play_jobs([job], device, workers, bar)
     warn_if_drowned(float(results.drowned_share.mean()), algorithm)
+    warn_if_nothing_learned(results)
     return results
+
+
+def warn_if_nothing_learned(results: Runs) -> None:
+    """Say in one line that the last policy of most runs is not better than the first one."""
+    first, last = results.first_value, float(np.median(results.last_value))
+    if last <= first < results.optimal_value - _SAME_VALUE * abs(results.optimal_value):
+        warnings.warn(
+            f"nothing was learned: the last policy of most runs earns {last:.4g} an episode, the"
+            f" first one {first:.4g}, an optimal one {results.optimal_value:.4g}; give it more"
+            f" episodes, or another c or algorithm ({results.algorithm})",
+            NothingLearnedWarning,
+            stacklevel=3,
+        )
 
 
 def _require_room(knowledge: Knowledge, seeds: int, workers: int) -> None:
@@ -287,6 +321,7 @@ class Job(NamedTuple):
         """The job, once everything is known to fit."""
         require_mdp(mdp)
         require_algorithm(algorithm)
+        require_dates(algorithm.schedule)
         episodes = require_count("episodes", episodes)
         require_starts(mdp, episodes)
         size = ProblemSize(mdp.horizon, mdp.states, mdp.actions, episodes)
@@ -303,6 +338,7 @@ class Job(NamedTuple):
         mdp, episodes = self.mdp, self.episodes
         regret = mdp.scale.to_regret(costs.regret)
         switches, deployments = costs.local_switches, costs.deployments
+        initial = mdp.actions_allowed.argmax(axis=-1)
         return Runs(
             algorithm=self.algorithm,
             horizon=mdp.horizon,
@@ -317,11 +353,24 @@ class Job(NamedTuple):
             triggers=costs.triggers,
             drowned_share=costs.drowned / (episodes * mdp.horizon),
             curves=Curves(checkpoints(episodes), regret, switches, deployments),
-            initial=mdp.actions_allowed.argmax(axis=-1),
+            initial=initial,
             policy=costs.policy,
             history=costs.histories,
             seconds=seconds,
+            **(self._values(initial, costs.policy) if self.regret else {}),
         )
+
+    def _values(self, initial: np.ndarray, policies: np.ndarray) -> dict[str, Any]:
+        """What the first and the last policies earn, and uniform play."""
+
+        def earned(policy: np.ndarray) -> float:
+            return start_value(self.mdp, self.mdp.policy_values(policy)[0], self.episodes)
+
+        return {
+            "first_value": earned(initial),
+            "uniform_value": start_value(self.mdp, self.mdp.uniform_values[0], self.episodes),
+            "last_value": np.array([earned(policy) for policy in policies]),
+        }
 
 
 def play_jobs(
@@ -372,7 +421,7 @@ def _gather(runs: list[_Run]) -> Costs:
 
 
 def _play_on_gpu(jobs: list[Job], bar: Progress, checkpoint: Path | None) -> list[Runs]:
-    """Play jobs of one number of episodes and seeds on a GPU, those of one kind in one launch."""
+    """Play jobs that differ in problem and algorithm only, those of one kind in one launch."""
     from lowswitch.gpu.play import player_for
 
     player = player_for(
@@ -386,19 +435,20 @@ def _play_on_gpu(jobs: list[Job], bar: Progress, checkpoint: Path | None) -> lis
     )
     bar.note(LOADING)
     bar.start()
-    run_all(
-        [player.play],
-        workers=1,
-        look_up=lambda: bar.update(player.done * jobs[0].mdp.horizon),
-    )
+    run_all([player.play], workers=1, look_up=lambda: bar.update(player.done))
     each = player.seconds / len(jobs)
     return [job.runs(costs, each) for job, costs in zip(jobs, player.by_job(), strict=True)]
 
 
 def optimal_value_of(mdp: TabularMDP, episodes: int) -> float:
     """V*_1 under the start law, or its mean over the start states that were played."""
+    return start_value(mdp, mdp.optimal_values[0], episodes)
+
+
+def start_value(mdp: TabularMDP, values: np.ndarray, episodes: int) -> float:
+    """The mean of values [S] under the start law, or over the start states that were played."""
     starts = mdp.start_sequence[:episodes]
-    return float(mdp.optimal_values[0, starts].mean()) if len(starts) else mdp.optimal_value()
+    return float(values[starts].mean()) if len(starts) else mdp.at_start(values)
 
 
 def checkpoints(episodes: int, size: int = _POINTS) -> np.ndarray:

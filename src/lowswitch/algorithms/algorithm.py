@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from lowswitch import theory
+from lowswitch.algorithms.asked import asks
 from lowswitch.algorithms.jsonable import part_from_dict, part_to_dict
 from lowswitch.algorithms.own import FromCounts
 from lowswitch.algorithms.parts import (
@@ -63,15 +64,16 @@ class Algorithm:
     def _require_fit(self) -> None:
         """The three parts go together."""
         estimator, schedule = self.estimator, self.schedule
+        has_stages = schedule.by_row or asks(schedule) is not None
         fitting = next(bonuses for kind, bonuses in BONUSES.items() if isinstance(estimator, kind))
         _require_kind(f"the bonus of {type(estimator).__name__}", self.bonus, fitting)
-        if isinstance(estimator, StageQLearning | Advantage) and not schedule.by_row:
+        if isinstance(estimator, StageQLearning | Advantage) and not has_stages:
             raise ValueError(
                 "stages end at visit counts, so their schedule must be one such as Stages() or"
                 f" Growth(2), not {shown(schedule)}"
             )
         data = estimator.data if isinstance(estimator, Planning) else "current"
-        if data != "current" and not schedule.by_row:
+        if data != "current" and not has_stages:
             raise ValueError(
                 f"data={data!r} is taken over at visit counts, so the schedule must have some, not"
                 f" {shown(schedule)}"

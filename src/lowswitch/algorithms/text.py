@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from lowswitch.algorithms.asked import Asked
 from lowswitch.algorithms.schedules import (
     UCB2,
     Budget,
@@ -112,6 +113,7 @@ SCHEDULES: dict[str, type] = {
     "whole": WholePolicy,
     "grid": Grid,
     "episodes": EveryEpisodes,
+    "asked": Asked,
 }
 
 

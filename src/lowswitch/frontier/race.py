@@ -33,7 +33,7 @@ from lowswitch.frontier.portfolio import portfolio as default_portfolio
 from lowswitch.frontier.report import AXES, LIMITS, Axis
 from lowswitch.learner import BonusWarning
 from lowswitch.problems.mdp import TabularMDP, require_mdp
-from lowswitch.progress import LOADING, Progress, cores
+from lowswitch.progress import LOADING, Progress, cores, say
 from lowswitch.simulate import optimal_value_of, simulate
 
 if TYPE_CHECKING:
@@ -271,6 +271,7 @@ def frontier(
         racing = _near_a_front({algorithm: selection[algorithm] for algorithm in racing}, slack)
         first += more
     final = track.run(racing, range(seeds), "final")
+    say(track.kept.note, show=progress)
     return Frontier(
         name=name,
         horizon=mdp.horizon,

@@ -25,7 +25,8 @@ _MOST_RUNS = 512  # of a block
 _LOGGED_CHANGES = 2**12
 _REGISTER_STATES = 31  # up to so many, the law of the state fits the registers of a thread
 _OUTFLOW_BYTES = 96 * 1024  # of shared memory for the laws of the next state
-_PADDED_BYTES = 2**22  # up to so many, alias tables are padded whatever they were before
+# alias tables are padded up to so many bytes, or up to so many times what they were before
+_PADDED_BYTES, _PADDED_TIMES = 2**22, 4
 _CHUNK = 10  # steps that are learned side by side
 _SETTLE_THREADS = 64
 _HELPED_THREADS = 320  # of a multiprocessor, so many evaluate policies at once
@@ -34,6 +35,9 @@ _WARPS = 8  # of a block
 _TEAM_RUNS, _TEAM_WARPS = 96, 12  # up to so many runs of a block, several lanes have a run
 _FEW_RUNS = 48  # with so few, more warps would idle
 _MOST_TEAM = 8
+_GLOBAL_RUNS, _GLOBAL_TEAM = 64, 4  # of a block whose rows lie in global memory
+_NEAR = 16  # up to so many actions, all cells of a row are fetched at once,
+_BATCH, _SMALL_BATCH = 4, 2  # and those of so many rows; by teams and of many actions, of fewer
 
 
 class Plan(NamedTuple):
@@ -63,9 +67,9 @@ class Plan(NamedTuple):
         return blocks * self.runs
 
 
-def plan(kind: Kind, models: list[Model], facts: Facts, runs: int, *, regret: bool, history: bool,
-         checkpoints: int) -> Plan:  # fmt: skip
-    """The layout for so many runs of one kind."""
+def plan(kind: Kind, models: list[Model], facts: Facts, runs: np.ndarray, *, regret: bool,
+         history: bool, checkpoints: int) -> Plan:  # fmt: skip
+    """The layout for runs of one kind, so many of each problem."""
     constants = {name: int(value) for name, value in kind._asdict().items()}
     del constants["SEQUENCED"]
     constants |= _tables(kind, models) | _values(kind, facts, regret)
@@ -77,10 +81,8 @@ def plan(kind: Kind, models: list[Model], facts: Facts, runs: int, *, regret: bo
     constants |= _rows(constants, facts, runs)
     per_block = constants["RUNS"]
     groups = constants["SETTLE_THREADS"] // constants["GROUP"]
-    alone = constants["GROUP"] > 1 or kind.SEQUENCED or not kind.DENSE
-    helpers = 1 if alone else max(1, _HELPED_THREADS // per_block)
-    split = -(-per_block * helpers // groups)
-    constants |= {"HELPERS": helpers, "SETTLE_SPLIT": split}
+    split = -(-per_block * constants["HELPERS"] // groups)
+    constants |= {"SETTLE_SPLIT": split}
     log_size = max(_LOGGED_CHANGES, 2 * constants["ROOM"]) if constants["LOGGED"] else 0
     sizes = _sizes(constants, regret, checkpoints, log_size)
     return Plan(
@@ -103,7 +105,7 @@ def _tables(kind: Kind, models: list[Model]) -> dict[str, int]:
     log, start_log = log_columns(models)
     padded = laws << log
     given = max(len(model.columns) for model in models)
-    small = padded * COLUMN.itemsize <= _PADDED_BYTES or padded <= 4 * given
+    small = padded * COLUMN.itemsize <= _PADDED_BYTES or padded <= _PADDED_TIMES * given
     fixed = {np.flatnonzero(model_starts(model)).tobytes() for model in models}
     start = FIXED if start_log == 0 and len(fixed) == 1 else DRAWN
     return {
@@ -146,6 +148,11 @@ def _values(kind: Kind, facts: Facts, regret: bool) -> dict[str, int]:
         "OUTFLOW_SHARED": int(in_registers and laws * wide * 8 <= outflow_room),
         "SETTLE_THREADS": _SETTLE_THREADS,
     }
+    if regret and kind.DENSE and laws * wide >= 2**32:
+        raise GpuError(
+            f"exact regret needs {laws * wide * 8:,} bytes for the laws of the next state, and a "
+            f"GPU counts up to {2**35:,}; use regret=False, or {ON_CPU}"
+        )
     while regret and _settle_shared(constants) > facts.shared_memory:
         constants["SETTLE_THREADS"] //= 2
         if constants["SETTLE_THREADS"] < group:
@@ -169,7 +176,7 @@ def _settle_shared(constants: dict[str, int]) -> int:
 # ---- rows ----------------------------------------------------------------------------------------
 
 
-def _rows(constants: dict[str, int], facts: Facts, runs: int) -> dict[str, int]:
+def _rows(constants: dict[str, int], facts: Facts, runs: np.ndarray) -> dict[str, int]:
     """Where rows lie: in shared memory if enough runs fit, else their actions, else nothing."""
     table_choices = (1, 0) if constants["PADDED"] and constants["S"] < 2**16 else (0,)
     choices = [(1, 1, tables) for tables in table_choices] + [(0, 1, 0), (0, 0, 0)]
@@ -187,35 +194,53 @@ def _rows(constants: dict[str, int], facts: Facts, runs: int) -> dict[str, int]:
             best = made | {"RUNS": most}
             if not rows_shared:
                 break
-    most = best["RUNS"]
-    waves = -(-runs // (most * facts.multiprocessors))
-    even = -(-runs // (waves * facts.multiprocessors))
+    most, multiprocessors, total = best["RUNS"], facts.multiprocessors, int(runs.sum())
+    waves = -(-total // (most * multiprocessors))
+    even = min(-(-total // (waves * multiprocessors)), int(runs.max()))
     best["RUNS"] = min(most, -(-even // 4) * 4)
-    return best | _warps(constants, best) | _block(constants, best)
+    blocks = int((-(-runs // best["RUNS"])).sum())
+    resident = min(most, best["RUNS"] * -(-blocks // multiprocessors))
+    warps = _warps(constants, best, resident)
+    return best | warps | _block(constants, best, warps["TEAM"])
 
 
-def _block(constants: dict[str, int], rows: dict[str, int]) -> dict[str, int]:
-    """How many pairs of numbers each row has in global memory, in whole memory accesses of 64 bytes
-    where its cells do not lie there alone.
+def _block(constants: dict[str, int], rows: dict[str, int], team: int) -> dict[str, int]:
+    """How many pairs of numbers each row has in global memory, and how many of its cells are
+    fetched at once at a switch, for how many rows.
     """
-    size = constants["A"] * (3 if constants["BERNSTEIN"] else 1)
-    if not rows["ROWS_SHARED"]:
-        size = -(-(size + (4 if constants["BERNSTEIN"] else 2)) // 4) * 4
-    return {"BLOCK": size}
+    A, bernstein = constants["A"], constants["BERNSTEIN"]
+    row = 0 if rows["ROWS_SHARED"] else 4 if bernstein else 2
+    near = 4 if A <= 4 else _NEAR if A <= _NEAR else 1
+    batch = _BATCH if A <= 4 and team == 1 else _SMALL_BATCH
+    return {
+        "BLOCK": row + A * (3 if bernstein else 1),
+        "ROW": row,
+        "NEAR": near,
+        "MOST_NEAR": near,
+        "BATCH": batch,
+        "MOST_BATCH": batch,
+    }
 
 
-def _warps(constants: dict[str, int], rows: dict[str, int]) -> dict[str, int]:
-    """How many runs a warp has, and how many lanes each of them.
+def _warps(constants: dict[str, int], rows: dict[str, int], resident: int) -> dict[str, int]:
+    """How many runs a warp has, and how many lanes each of them, with so many on a multiprocessor.
 
-    Steps are learned side by side by the lanes that no run needs. In global memory a team would
-    read rows twice, and what watches a budget goes step by step.
+    Steps are learned side by side by the lanes that no run needs. What watches a budget goes step
+    by step.
     """
-    runs = rows["RUNS"]
-    alone = constants["WATCHED"] or not rows["ROWS_SHARED"] or runs > _TEAM_RUNS
-    warps = _WARPS if alone or runs <= _FEW_RUNS else _TEAM_WARPS
-    lanes = min(32, max(1, -(-runs // warps)))
-    team = 1 if alone else max(1, min(32 // lanes, constants["CHUNK"], _MOST_TEAM))
-    return {"LANES": lanes, "TEAM": team, "THREADS": -(-runs // lanes) * 32}
+    in_global = not rows["ROWS_SHARED"]
+    alone = constants["WATCHED"] or (resident > _TEAM_RUNS and not in_global)
+    warps = _WARPS if alone or in_global or resident <= _FEW_RUNS else _TEAM_WARPS
+    lanes = min(32, rows["RUNS"], max(1, -(-resident // warps)))
+    most = _GLOBAL_TEAM if in_global else _MOST_TEAM
+    team = 1 if alone else max(1, min(32 // lanes, constants["CHUNK"], most))
+    lone = constants["GROUP"] > 1 or constants["START"] == SEQUENCE or not constants["DENSE"]
+    return {
+        "LANES": lanes,
+        "TEAM": team,
+        "THREADS": -(-rows["RUNS"] // lanes) * 32,
+        "HELPERS": 1 if lone else max(1, _HELPED_THREADS // resident),
+    }
 
 
 def _most_runs(constants: dict[str, int], facts: Facts) -> int:
@@ -223,7 +248,8 @@ def _most_runs(constants: dict[str, int], facts: Facts) -> int:
     fixed = _play_shared(constants, 0)
     each = _play_shared(constants, 1) - fixed
     room = facts.shared_memory - fixed
-    return min(_MOST_RUNS, max(0, room) // each // 4 * 4) if each else 128
+    most = _MOST_RUNS if constants["ROWS_SHARED"] else _GLOBAL_RUNS
+    return min(most, max(0, room) // each // 4 * 4) if each else most
 
 
 def _play_shared(constants: dict[str, int], runs: int) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import threading
 import time
+import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -28,8 +29,10 @@ from lowswitch.gpu.plan import plan
 from lowswitch.history import Costs, History
 from lowswitch.learners import Knowledge
 from lowswitch.problems.mdp import TabularMDP
+from lowswitch.progress import duration
 
 _PIECE_SECONDS = 0.1
+_WATCH_SECONDS, _LONG_SECONDS = 3, 120  # when to say what regret costs, and of which runs
 _KEPT_SECONDS = 300  # between two checkpoints of runs that are not finished
 # The structure `Arguments` of kernel.cu, in its order.
 _PROBLEMS = (
@@ -110,7 +113,7 @@ class Player:
     ) -> None:
         self.kinds, self.works, self.members = kinds, works, members
         self.marks, self.checkpoint = marks, checkpoint
-        self.done = 0  # episodes of all runs
+        self.done = 0  # steps of all runs
         self.seconds = 0.0  # without the compilation
         self.costs: list[Costs] = []  # of each kind, once it is played
 
@@ -136,7 +139,7 @@ class Player:
         before, begin = self.done, time.perf_counter()
 
         def count(done: int) -> None:
-            self.done = before + done
+            self.done = before + done * launch.kind.H
 
         finished = launch.play(stop, count)
         self.seconds += time.perf_counter() - begin
@@ -176,7 +179,7 @@ class _Launch:
     ) -> None:
         self.gpu, self.kind, self.marks = gpu, kind, marks
         models = [mdp.model for mdp in work.mdps]
-        left = len(work.seeds) - first
+        left = np.unique_counts(work.problems[first:]).counts
         layout = plan(
             kind,
             models,
@@ -198,6 +201,7 @@ class _Launch:
         self.functions = gpu.load(image, compiler.KERNELS)
         self.checkpoint = checkpoint and checkpoint.with_name(f"{checkpoint.name}-{first}.npz")
         self.changes: list[tuple[np.ndarray, np.ndarray]] = []
+        self.regret_seconds = 0.0
 
     def _upload(self, arrays: dict[str, np.ndarray]) -> Arguments:
         arguments = Arguments(
@@ -222,7 +226,7 @@ class _Launch:
         """Play up to the last episode, or until it is to stop; return whether all is played."""
         episodes, growth = self.work.episodes, 2.0
         done, size = self._start(), max(1, 10**5 // self.kind.H)
-        kept = time.monotonic()
+        kept, watch = time.monotonic(), _Watch(episodes - done)
         while done < episodes and not stop.is_set():
             begin, last = time.perf_counter(), min(episodes, done + size)
             reached = self._piece(last)
@@ -230,6 +234,7 @@ class _Launch:
                 size, growth = max(1, reached - done), 1.1
             elif time.perf_counter() - begin < _PIECE_SECONDS / 2:
                 size = max(size + 1, int(size * growth))
+            watch.look(reached - done, self.regret_seconds)
             done = reached
             count(done * len(self.places))
             if self.checkpoint and time.monotonic() - kept > _KEPT_SECONDS:
@@ -253,9 +258,11 @@ class _Launch:
         if self.work.history:
             self._take_changes()
         if self.work.regret:
+            begin = time.perf_counter()
             for name in ("settle",) if self.kind.SEQUENCED else ("evaluate", "settle"):
                 blocks = self.blocks * self.plan.settle_split
                 self._launch(name, blocks, self.plan.settle_threads, self.plan.settle_shared)
+            self.regret_seconds += time.perf_counter() - begin
         elif self.work.history:
             self.gpu.upload(self.arguments.logged, np.zeros(self.slots, dtype=np.int32))
         return int(self._download("next", (self.slots,), np.int32)[self.places].min())
@@ -347,6 +354,29 @@ class _Launch:
         """Remove the checkpoint of runs that are finished."""
         if self.checkpoint:
             self.checkpoint.unlink(missing_ok=True)
+
+
+class _Watch:
+    """Says once, soon after the start of a long run, that most of its time goes into its regret."""
+
+    def __init__(self, left: int) -> None:
+        self.begin, self.left, self.played, self.said = time.perf_counter(), left, 0, False
+
+    def look(self, played: int, regret_seconds: float) -> None:
+        self.played += played
+        elapsed = time.perf_counter() - self.begin
+        if self.said or elapsed < _WATCH_SECONDS or not self.played:
+            return
+        self.said = True
+        whole = elapsed * self.left / self.played
+        share = regret_seconds / elapsed
+        if whole > _LONG_SECONDS and share > 0.5:
+            warnings.warn(
+                f"at the pace so far exact regret takes {duration(whole * share)} of the "
+                f"{duration(whole)} that these runs need; regret=False leaves it out",
+                RuntimeWarning,
+                stacklevel=2,
+            )
 
 
 def _fitting(problems: np.ndarray, runs_per_block: int, capacity: int) -> int:

@@ -6,6 +6,7 @@ import numpy as np
 
 LANES = 8  # float64 in a cache line
 NEVER = 2**31 - 1  # a visit count that no run reaches
+OPEN, REVIEW, WAITING = 0, 1, 2  # a gate: deploy at once; propose; propose once this is decided
 EPISODE, STEP, STATE, ACTION = 0, 1, 2, 3  # columns of a row change; further members follow ACTION
 
 # ---- Q-learners ----------------------------------------------------------------------------------
@@ -94,6 +95,8 @@ class Timing(NamedTuple):
     switches: int  # after so many local switches the policy stays
     room: int  # row changes that one episode may make
     greedy_last: bool  # the last deployment is planned without a bonus
+    asked: bool  # visits are no reason to change anything, only dates are
+    gate: int  # OPEN, REVIEW or WAITING
 
 
 class RowSpec(NamedTuple):

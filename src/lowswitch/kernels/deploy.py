@@ -1,7 +1,8 @@
 """The one place where what is deployed changes: a row is due, and `switch_row` switches it.
 
 A learner wants a policy and has another one deployed. A schedule says when a row, or all rows, may
-change; then the wanted action is deployed, logged and counted, as far as a budget goes. What kind
+change; then the wanted action is deployed, logged and counted, as far as a budget goes. Behind a
+gate that is not open, `pass_gate` logs what is wanted instead, and nothing is deployed. What kind
 of learner it is makes no difference here but for the short functions that are chosen `by_kind`.
 """
 
@@ -10,8 +11,11 @@ import numpy as np
 from lowswitch.kernels.arrays import (
     ACTION,
     EPISODE,
+    OPEN,
+    REVIEW,
     STATE,
     STEP,
+    WAITING,
     MixtureSpec,
     PlanSpec,
     RowSpec,
@@ -20,7 +24,7 @@ from lowswitch.kernels.arrays import (
 from lowswitch.kernels.compile import entry, inline
 from lowswitch.kernels.counts import note_visit, pool_is_full
 from lowswitch.kernels.kinds import by_kind
-from lowswitch.kernels.mixtures import learn_together, note_step
+from lowswitch.kernels.mixtures import learn_together, note_gap, note_step
 from lowswitch.kernels.noise import noise, uniform
 from lowswitch.kernels.planning import OWN, SAMPLED, plan
 from lowswitch.kernels.posterior import sample_plan
@@ -88,6 +92,18 @@ learn_step = by_kind(
         PlanSpec: note_visit,
         MixtureSpec: note_step,
     },
+)
+
+
+@inline
+def pass_over(spec, tables, h, x):
+    """Nothing is to be done for a step that is not learned."""
+
+
+# leave out step h, in state x
+skip_step = by_kind(
+    "skip_step",
+    {RowSpec: pass_over, StageSpec: pass_over, PlanSpec: pass_over, MixtureSpec: note_gap},
 )
 
 
@@ -281,6 +297,61 @@ def switch_row(spec, tables, changes, i, k, h, x):
 
 
 @inline
+def write_best(spec, tables, here, changes, i):
+    """Write the best action of a row into change i, the lowest index among equals."""
+    action, best = 0, -np.inf
+    for a in range(spec.A):
+        q = tables.cells[here * spec.A + a]["q"]
+        action = a if q > best else action
+        best = max(best, q)
+    changes[i, ACTION] = action
+
+
+@inline
+def write_policies(spec, tables, here, changes, i):
+    for m in range(spec.members):
+        changes[i, ACTION + m] = tables.wanted[m * spec.H * spec.S + here]
+
+
+# write what is wanted in a row into change i, and deploy nothing
+write_wanted = of_rows("write_wanted", write_best, write_policies)
+
+
+@inline
+def is_logged(changes, i, k, h, x):
+    """Whether row (h, x) is among the changes before i that episode k caused."""
+    found, j = False, i - 1
+    while not found and j >= 0 and changes[j, EPISODE] == k:
+        found = changes[j, STEP] == h and changes[j, STATE] == x
+        j -= 1
+    return found
+
+
+@entry
+def propose_row(spec, tables, changes, i, k, h, x):
+    """Log once what is wanted in row (h, x) after episode k; return how many rows were logged.
+
+    What is put to the board is counted, whatever becomes of it. What must wait is not.
+    """
+    if is_logged(changes, i, k, h, x):  # at its trigger, before all rows were looked at
+        return 0
+    here = h * spec.S + x
+    if spec.timing.gate == REVIEW:
+        tables.clock[0]["switches"] += is_switch(spec, tables, here)
+    changes[i, EPISODE], changes[i, STEP], changes[i, STATE] = k, h, x
+    write_wanted(spec, tables, here, changes, i)
+    return 1
+
+
+@inline
+def pass_gate(spec, tables, changes, i, k, h, x):
+    """Switch a row that is due where the gate is open, else propose it."""
+    if spec.timing.gate == OPEN:
+        return switch_row(spec, tables, changes, i, k, h, x)
+    return propose_row(spec, tables, changes, i, k, h, x)
+
+
+@inline
 def take_step(spec, tables, changes, i, k, h, x, a, action, reward, y):
     """Learn one transition of episode k, and switch its row if that is due, as change i of the log.
 
@@ -295,6 +366,17 @@ def take_step(spec, tables, changes, i, k, h, x, a, action, reward, y):
 
 
 @inline
+def take_told_step(spec, tables, changes, i, k, h, x, a, action, reward, y):
+    """As `take_step`, for what is told: a row that is due meets the gate first."""
+    outcome = learn_step(spec, tables, h, x, a, action, reward, y)
+    if outcome != DUE:
+        return outcome != QUIET, 0
+    passed = pass_gate(spec, tables, changes, i, k, h, x)
+    freeze_if_spent(spec, tables)
+    return True, passed
+
+
+@inline
 def may_switch(spec, tables, here):
     """Whether a row may change: the budget has a switch left, or the change is none."""
     left = tables.clock[0]["switches"] < spec.timing.switches
@@ -303,9 +385,9 @@ def may_switch(spec, tables, here):
 
 @entry
 def switch_all(spec, tables, changes, logged, k):
-    """Switch the rows at stake that differ from what is wanted, as far as the budget goes.
+    """Let the rows at stake that differ from what is wanted pass the gate, within the budget.
 
-    Return how many changed.
+    Return how many did.
     """
     changed = 0
     tables.clock[0]["refreshes"] += 1
@@ -314,7 +396,7 @@ def switch_all(spec, tables, changes, logged, k):
         for x in range(first, last):
             here = h * spec.S + x
             if differs(spec, tables, here) and may_switch(spec, tables, here):
-                changed += switch_row(spec, tables, changes, logged + changed, k, h, x)
+                changed += pass_gate(spec, tables, changes, logged + changed, k, h, x)
     if spec.timing.factor > 0:
         for i in range(len(tables.cells)):
             tables.cells[i]["due"] = next_growth(spec.timing, tables.cells[i]["visits"])
@@ -323,8 +405,8 @@ def switch_all(spec, tables, changes, logged, k):
 
 @inline
 def close_deployment(spec, tables, changed):
-    """Count a deployment after an episode that changed so many rows; keep to the budget."""
-    if changed > 0:
+    """Count a deployment, or what is put to the board, after so many rows; keep to the budget."""
+    if changed > 0 and spec.timing.gate != WAITING:
         tables.clock[0]["deployments"] += 1
         freeze_if_spent(spec, tables)
 
@@ -361,7 +443,8 @@ def end_episode(spec, tables, changes, logged, k, changed, triggered):
     """
     triggered |= learn_rest(spec, tables)
     anew = wants_anew(spec, tables)
-    due = refresh_is_due(spec, tables, triggered, k) or (triggered and anew)
+    by_visits = triggered and anew and not spec.timing.asked
+    due = refresh_is_due(spec, tables, triggered, k) or by_visits
     if due:
         changed = refresh(spec, tables, changes, logged, k, changed)
     elif changed > 0:

@@ -17,6 +17,12 @@ def note_step(spec, tables, h, x, a, action, reward, y):
     return QUIET
 
 
+@inline
+def note_gap(spec, tables, h, x):
+    """Write down that the step in state x is not to be learned."""
+    tables.path[h]["state"], tables.path[h]["action"] = x, -1
+
+
 @entry
 def learn_path(spec, tables, scale, base):
     """Let the member whose rows begin at `base` learn the episode that was written down.
@@ -26,6 +32,8 @@ def learn_path(spec, tables, scale, base):
     triggered = False
     for h in range(spec.H):
         x, a, reward = tables.path[h]["state"], tables.path[h]["action"], tables.path[h]["reward"]
+        if a < 0:
+            continue
         y = tables.path[h + 1]["state"] if h + 1 < spec.H else 0
         here = base + h * spec.S + x
         action = tables.rows[here]["action"]

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from lowswitch.kernels.arrays import OPEN
 from lowswitch.kernels.compile import NOT_YET, NOTHING, entry, inline
 from lowswitch.kernels.deploy import (
     deploy_plan,
@@ -9,12 +10,15 @@ from lowswitch.kernels.deploy import (
     end_episode,
     lacks_room,
     member_for,
+    skip_step,
     take_step,
+    take_told_step,
 )
 from lowswitch.kernels.noise import draw, episode_address, noise, uniform
 from lowswitch.kernels.values import settle
 
 DONE, LACKS_ROOM, AWAITS_PLAN = 0, 1, 2  # why a driver returned
+PROPOSES = 4  # `learn_batch` did because rows wait at the gate; 3 is that of rounds
 
 _1 = np.uint64(1)
 
@@ -118,14 +122,17 @@ def simulate(spec, tables, model, evaluation, log, account, key, first, last):
 
 @entry
 def learn_batch(spec, tables, states, actions, rewards, off_policy, first, changes):
-    """Learn episodes [B, H] in order.
+    """Learn episodes [B, H] in order; a step whose action is -1 is left out.
 
     Return row changes, episodes learned, the step of an off-policy action or -1, and why it ends.
-    Where Python must plan, the next call deploys that plan first.
+    Where Python must plan, the next call deploys that plan first. Behind a gate, the row changes
+    are those of one episode, and nothing is deployed.
     """
-    logged = 0
+    logged, gated = 0, spec.timing.gate != OPEN
     if tables.clock[0]["awaits_plan"] > 0:
         logged = deploy_plan(spec, tables, changes, 0, first - 1)
+        if gated and logged > 0:
+            return logged, 0, -1, PROPOSES
     for b in range(states.shape[0]):
         if lacks_room(spec, tables):
             return logged, b, -1, LACKS_ROOM
@@ -133,14 +140,17 @@ def learn_batch(spec, tables, states, actions, rewards, off_policy, first, chang
         member = member_for(spec, tables, k)
         for h in range(spec.H):
             action = deployed_action(spec, tables, member, h, states[b, h])
-            if not off_policy and actions[b, h] != action:
+            if not off_policy and actions[b, h] != action and actions[b, h] >= 0:
                 return logged, b, h, DONE
         changed, triggered = NOTHING, NOT_YET
         for h in range(spec.H):
             x, a = states[b, h], actions[b, h]
+            if a < 0:
+                skip_step(spec, tables, h, x)
+                continue
             y = states[b, h + 1] if h + 1 < spec.H else 0
             action = deployed_action(spec, tables, member, h, x)
-            trigger, switched = take_step(
+            trigger, switched = take_told_step(
                 spec, tables, changes, logged + changed, k, h, x, a, action, rewards[b, h], y
             )
             changed, triggered = changed + switched, triggered or trigger
@@ -148,4 +158,6 @@ def learn_batch(spec, tables, states, actions, rewards, off_policy, first, chang
         logged += changed
         if tables.clock[0]["awaits_plan"] > 0:
             return logged, b + 1, -1, AWAITS_PLAN
+        if gated and changed > 0:
+            return logged, b + 1, -1, PROPOSES
     return logged, states.shape[0], -1, DONE

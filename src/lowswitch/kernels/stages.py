@@ -135,4 +135,4 @@ def turn_over(spec, tables, scale, base, h, here, a, action):
     q = tables.cells[here * spec.A + action]["q"]
     row["value"] = min(spec.caps[h], max(q, row["best_other"]))
     fix_reference(spec, tables, here)
-    return DUE if q < row["best_other"] else TRIGGERED
+    return DUE if q < row["best_other"] and not spec.timing.asked else TRIGGERED

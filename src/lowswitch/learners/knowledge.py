@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple, Self
 
 import numpy as np
 
 from lowswitch.algorithms.algorithm import Algorithm
 from lowswitch.checks import require_memory
-from lowswitch.kernels.arrays import CLOCK
+from lowswitch.kernels.arrays import CLOCK, KEYS
+from lowswitch.kernels.streams import MEMBERS, SAMPLES, learner_stream
+from lowswitch.learners.numbers import with_numbers
 from lowswitch.policy import TablePolicy
-
-_TIMES = 16  # the most that `nbytes` may exceed what is saved, on account of its roundness
 
 
 class ProblemSize(NamedTuple):
@@ -68,16 +68,21 @@ class Knowledge(ABC):
     def triggers(self) -> int:
         """How often something might have changed."""
 
-    @property
     @abstractmethod
+    def layout(self) -> dict[str, tuple[int, Any]]:
+        """How many entries of which kind each table has at the beginning."""
+
+    @property
     def nbytes(self) -> int:
         """How many bytes the tables of one run take at the beginning."""
+        return sum(size * np.dtype(kind).itemsize for size, kind in self.layout().values())
 
     def require_room(self) -> None:
         """Say before they are allocated that the tables do not fit."""
-        H, S, A = self.allowed.shape
-        what = f"tables of H = {H}, S = {S}, A = {A} for {self.members} policies"
-        require_memory(self.nbytes, what, "use a smaller problem or fewer policies")
+        H, S, A = self.spec.H, self.spec.S, self.spec.A
+        what = f"tables of H = {H}, S = {S}, A = {A} for {self.members:,} policies"
+        way_out = "use a smaller problem, fewer policies, or of the library's planners pooled=True"
+        require_memory(self.nbytes, what, f"{way_out} where all steps are alike")
 
     @abstractmethod
     def require_whole(self, told: int) -> None:
@@ -85,6 +90,10 @@ class Knowledge(ABC):
 
         Compiled code trusts them: an action out of range would end in a crash.
         """
+
+    @abstractmethod
+    def require_safe(self) -> None:
+        """Raise a ValueError if compiled code would read or write where nothing is."""
 
     def make_room(self) -> None:  # noqa: B027
         """Let tables grow that the next episode might fill; most kinds have none."""
@@ -96,6 +105,97 @@ class Knowledge(ABC):
     @property
     def stops_midway(self) -> bool:
         """Whether kernels may have to stop for more room, or for `plan`, before a round is over."""
+        return False
+
+    # ---- the gate --------------------------------------------------------------------------------
+
+    @abstractmethod
+    def install(self, step: int, state: int, actions: tuple[int, ...]) -> None:
+        """Deploy the actions of all members in a row, and count nothing."""
+
+    @abstractmethod
+    def forbid(self, step: int, state: int, action: int) -> None:
+        """Take an action, which is not deployed, off the mask; values follow."""
+
+    @abstractmethod
+    def hold(self, step: int, state: int) -> None:
+        """Let the value of a row be that of what it plays, and let it not be due."""
+
+    @abstractmethod
+    def release(self, step: int, state: int) -> None:
+        """End a hold."""
+
+    @abstractmethod
+    def next_trigger(self, step: int, state: int) -> int | None:
+        """After how many more visits what a row plays has a trigger, if it has one."""
+
+    @abstractmethod
+    def recheck(self, rows: Sequence[tuple[int, int]], told: int) -> np.ndarray:
+        """Row changes [n, 3 + members] that are wanted now, if these rows became due earlier."""
+
+    def wanted_rows(self, told: int) -> np.ndarray:  # [n, 3 + members]
+        """Row changes that are wanted after so many episodes; nothing is deployed or counted."""
+        from lowswitch.kernels.deploy import deploy_plan, refresh
+
+        spec, rows = self.whole_spec, self.spec.H * self.spec.S
+        changes = np.zeros((rows, 3 + self.members), dtype=np.int64)
+        used = refresh(spec, self.tables, changes, 0, told - 1, 0)
+        if self.tables.clock[0]["awaits_plan"]:
+            self.plan(told)
+            used = deploy_plan(spec, self.tables, changes, 0, told - 1)
+        return changes[:used]
+
+    def put(self, changes: np.ndarray) -> np.ndarray:  # [n, 3 + members]
+        """Count what is put to the board; return the rows for which the budget has switches left.
+
+        The first ones, in the order of step and state.
+        """
+        from lowswitch.kernels.schedule import freeze_if_spent
+
+        clock, deployed, kept = self.tables.clock[0], self.policy().actions, []
+        for i, (_, h, x, *wanted) in enumerate(changes.tolist()):
+            switches = sorted(wanted) != sorted(deployed[:, h, x].tolist())
+            if clock["switches"] < self.spec.timing.switches or not switches:
+                clock["switches"] += switches
+                kept.append(i)
+        if kept:
+            clock["deployments"] += 1
+            freeze_if_spent(self.spec, self.tables)
+        return changes[kept]
+
+    @property
+    def whole_spec(self) -> Any:
+        """The spec by which all rows may change at once."""
+        return self.spec
+
+    def set_numbers(self, numbers: dict[str, Any]) -> None:
+        """Take over the numbers of a spec, before there are tables."""
+        self.spec = with_numbers(self.spec, numbers)
+
+    def set_gate(self, gate: int) -> None:
+        """Let the kernels deploy, propose, or only say what waits."""
+        if self.spec.timing.gate != gate:
+            self.spec = self.spec._replace(timing=self.spec.timing._replace(gate=gate))
+
+    def copied_spec(self) -> Any:
+        """The spec, with a copy of what a gate may change in it."""
+        return self.spec
+
+    def restore_mask(self, held: Iterable[tuple[int, int]]) -> None:  # noqa: B027
+        """Work out what else depends on the mask and on the rows held, once tables are restored."""
+
+    def on_grid(self, episodes: int) -> bool:
+        """Whether all rows may change after so many episodes."""
+        timing = self.spec.timing
+        return bool(timing.grid[self.tables.clock[0]["batch"]] == episodes)
+
+    def row_visits(self, step: int, state: int) -> int:
+        """How often a row was visited."""
+        return int(self.visits()[step, state].sum())
+
+    @property
+    def learns_forbidden(self) -> bool:
+        """Whether steps with an action that was forbidden later may be learned."""
         return False
 
     # ---- costs -----------------------------------------------------------------------------------
@@ -166,6 +266,8 @@ class Knowledge(ABC):
     ) -> tuple[int, int, int]:
         """Learn episodes [B, H] in order; return row changes, episodes learned, and a step or -1.
 
+        Behind a gate it ends after the first episode in which rows became due.
+
         The step is that of the first action that the deployed policy would not have played, if
         `off_policy` does not allow such actions; then its episode is not learned.
         """
@@ -202,29 +304,35 @@ class Knowledge(ABC):
 
         return put_back
 
-    def restored(self, seed: int, arrays: dict[str, np.ndarray], told: int) -> Self:
+    def restored(self, seed: int, arrays: dict[str, np.ndarray], told: int | None) -> Self:
         """The same spec with the tables that were saved after so many episodes.
 
-        A ValueError says where they do not fit.
+        A ValueError says where they do not fit. told is None where a gate or unknown steps came in
+        between: then only that is checked which compiled code must be able to trust.
         """
-        saved = sum(array.nbytes for array in arrays.values())
-        if self.nbytes > _TIMES * saved + _TIMES:  # before anything is allocated
-            raise ValueError(f"tables of {saved:,} bytes are none of this size")
-        other = self.fresh(seed)
-        keys = getattr(other.tables, "keys", None)
-        if keys is not None and keys.tobytes() != arrays["keys"].tobytes():
+        for name, (size, kind) in self.layout().items():
+            array = arrays[name]
+            grows = name == "pool" and array.ndim == 1
+            if array.dtype != kind or not (array.shape == (size,) or grows):
+                raise ValueError(f"{name} is {array.dtype} of {array.shape}")
+        if "keys" in arrays and learner_keys(seed).tobytes() != arrays["keys"].tobytes():
             raise ValueError(f"its noise is not that of seed {seed}")
-        other.restore(arrays)
-        other.require_whole(told)
+        other = self._with({name: arrays[name] for name in self.layout()})
+        if told is None:
+            other.require_safe()
+        else:
+            other.require_whole(told)
         return other
 
-    def restore(self, arrays: dict[str, np.ndarray]) -> None:
-        """Take over saved tables of the right shapes, or raise a ValueError."""
-        for name, array in self.tables._asdict().items():
-            if arrays[name].shape != array.shape or arrays[name].dtype != array.dtype:
-                raise ValueError(f"{name} is {arrays[name].dtype} of {arrays[name].shape}")
-            array[...] = arrays[name]
+    @abstractmethod
+    def _with(self, arrays: dict[str, np.ndarray]) -> Self:
+        """The same spec with these tables."""
 
 
 def fresh_clock() -> np.ndarray:
     return np.zeros(1, dtype=CLOCK)
+
+
+def learner_keys(seed: int) -> np.ndarray:
+    """The noise streams of a learner's own draws."""
+    return np.array([(learner_stream(seed, SAMPLES), learner_stream(seed, MEMBERS))], dtype=KEYS)

@@ -8,10 +8,9 @@ import numpy as np
 
 from lowswitch.algorithms.algorithm import Algorithm
 from lowswitch.algorithms.parts import QLearning
-from lowswitch.kernels.arrays import KEYS, MOMENTS, STEP_PLAYED, MixtureSpec, MixtureTables
-from lowswitch.kernels.streams import MEMBERS, SAMPLES, learner_stream
+from lowswitch.kernels.arrays import CLOCK, KEYS, MOMENTS, STEP_PLAYED, MixtureSpec, MixtureTables
 from lowswitch.learners import whole
-from lowswitch.learners.knowledge import Knowledge, ProblemSize, fresh_clock
+from lowswitch.learners.knowledge import Knowledge, ProblemSize, fresh_clock, learner_keys
 from lowswitch.learners.rows import RowKnowledge, count_triggers
 from lowswitch.learners.stages import StageKnowledge
 from lowswitch.policy import TablePolicy
@@ -49,18 +48,69 @@ class MixtureKnowledge(RowKnowledge):
         other.tables = fresh_mixture_tables(self.spec, self.one.fresh(seed), seed)
         return other
 
+    def set_numbers(self, numbers: dict[str, Any]) -> None:
+        super().set_numbers(numbers)
+        self.one.spec = self.spec.each
+
     @property
     def stops_midway(self) -> bool:
         """Where all rows may change, a log for all episodes of a round would be too large."""
         return bool(self.spec.whole)
 
+    # ---- the gate --------------------------------------------------------------------------------
+
+    def _places(self, step: int, state: int) -> list[int]:
+        H, S = self.spec.H, self.spec.S
+        return [(m * (H + 1) + step) * S + state for m in range(self.members)]
+
+    def _deployed(self, step: int, state: int) -> list[int]:
+        """What is deployed, and not what the members would play."""
+        policies: np.ndarray = self._policies("policy")[:, step, state]
+        return [int(action) for action in policies]
+
+    def _policies(self, name: str) -> np.ndarray:  # [L, H, S]
+        spec = self.spec
+        table: np.ndarray = getattr(self.tables, name).reshape(spec.members, spec.H, spec.S)
+        return table
+
+    def install(self, step: int, state: int, actions: tuple[int, ...]) -> None:
+        super().install(step, state, actions)
+        self._policies("policy")[:, step, state] = actions
+        self._policies("wanted")[:, step, state] = actions
+
+    @property
+    def _by_row(self) -> bool:
+        return not self.spec.whole
+
+    @property
+    def spec_of_one(self) -> Any:
+        return self.spec.each
+
+    @property
+    def whole_spec(self) -> Any:
+        return self.spec._replace(whole=True)
+
+    # ---- what is known ---------------------------------------------------------------------------
+
     def policy(self) -> TablePolicy:
         return deployed_mixture(self)
 
-    @property
-    def nbytes(self) -> int:
-        H, S, _ = self.allowed.shape
-        return int(self.members * (self.one.nbytes + 16 * H * S))
+    def layout(self) -> dict[str, tuple[int, Any]]:
+        (H, S, A), L = self.allowed.shape, self.members
+        one, none = self.one.layout(), (0, MOMENTS)
+        padded = {"rows": 0, "cells": S * A, "moments": S * A}
+        members = {}
+        for name, more in padded.items():
+            size, kind = one.get(name, none)
+            members[name] = (L * (size + more) if size else 0), kind
+        policies = dict.fromkeys(("policy", "wanted"), (L * H * S, np.int64))
+        rest = {"path": (H, STEP_PLAYED), "clock": (1, CLOCK), "keys": (1, KEYS)}
+        return policies | members | rest | {"tally": (A, np.int64)}
+
+    def _with(self, arrays: dict[str, np.ndarray]) -> Self:
+        other = type(self)(self.spec, self.one)
+        other.tables = MixtureTables(**arrays)
+        return other
 
     def require_whole(self, told: int) -> None:
         (H, S, A), L, tables = self.allowed.shape, self.members, self.tables
@@ -80,6 +130,15 @@ class MixtureKnowledge(RowKnowledge):
         whole.require((path["action"] >= 0) & (path["action"] < A), "its path has no actions")
         whole.require_finite("rewards of its path", path["reward"])
         whole.require(tables.tally == 0, "its tally is not zero")
+
+    def require_safe(self) -> None:
+        (H, S, _), L, tables = self.allowed.shape, self.members, self.tables
+        whole.require_place(self.spec, tables.clock)
+        for name in ("policy", "wanted"):
+            whole.require_actions(name, getattr(tables, name).reshape(L, H, S), self.allowed)
+        own = tables.rows["action"].reshape(L, H + 1, S)[:, :-1]
+        whole.require_actions("what its members play", own, self.allowed)
+        whole.require((tables.path["state"] >= 0) & (tables.path["state"] < S), "its path is none")
 
     def triggers(self) -> int:
         if self.spec.whole:
@@ -104,11 +163,6 @@ def fresh_mixture_tables(spec: MixtureSpec, one: RowKnowledge, seed: int) -> Mix
         keys=learner_keys(seed),
         tally=np.zeros(spec.A, dtype=np.int64),
     )
-
-
-def learner_keys(seed: int) -> np.ndarray:
-    """The noise streams of a learner's own draws."""
-    return np.array([(learner_stream(seed, SAMPLES), learner_stream(seed, MEMBERS))], dtype=KEYS)
 
 
 def deployed_mixture(knowledge: Knowledge) -> TablePolicy:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Sequence
 from typing import Any, Self
 
 import numpy as np
 
 from lowswitch.algorithms.algorithm import Algorithm
+from lowswitch.algorithms.asked import between_dates
 from lowswitch.algorithms.own import Counts, FromCounts
 from lowswitch.algorithms.parts import (
     BernsteinFreedman,
@@ -20,11 +22,21 @@ from lowswitch.algorithms.parts import (
     Posterior,
     Unknown,
 )
+from lowswitch.algorithms.schedules import Growth
 from lowswitch.checks import has_integers, require_memory
-from lowswitch.kernels.arrays import NEVER, PLANNED, RECORD, SUCCESSOR, PlanSpec, PlanTables
+from lowswitch.kernels.arrays import (
+    CLOCK,
+    KEYS,
+    NEVER,
+    PLANNED,
+    RECORD,
+    SUCCESSOR,
+    PlanSpec,
+    PlanTables,
+)
 from lowswitch.learners import whole
-from lowswitch.learners.knowledge import Knowledge, ProblemSize, fresh_clock
-from lowswitch.learners.mixtures import deployed_mixture, learner_keys
+from lowswitch.learners.knowledge import Knowledge, ProblemSize, fresh_clock, learner_keys
+from lowswitch.learners.mixtures import deployed_mixture
 from lowswitch.learners.schedule import first_due, timing_of, triggers_of
 from lowswitch.policy import TablePolicy
 
@@ -51,6 +63,7 @@ class PlannerKnowledge(Knowledge):
         return cls(algorithm.estimator, spec, allowed)
 
     def fresh(self, seed: int) -> Self:
+        self.require_room()
         other = type(self)(self.estimator, self.spec, self.allowed)
         other.tables = fresh_plan_tables(self.spec, self.allowed, seed)
         return other
@@ -75,8 +88,14 @@ class PlannerKnowledge(Knowledge):
         if not isinstance(self.estimator, FromCounts):
             raise TypeError(f"{self.estimator!r} plans in compiled code")
         policies = self.estimator.plan(self._counts(episodes))
-        wanted = checked_policies(policies, self.members, self.allowed)
+        wanted = checked_policies(policies, self.members, self._planned_from)
         self.tables.wanted[:] = wanted.reshape(-1)
+
+    @property
+    def _planned_from(self) -> np.ndarray:  # [H, S, A]
+        """The mask less what rows that are held may not change to."""
+        mask: np.ndarray = self.spec.allowed.reshape(self.allowed.shape)
+        return mask
 
     def _counts(self, episodes: int) -> Counts:
         """What was seen, for a planner of the user's own."""
@@ -93,22 +112,40 @@ class PlannerKnowledge(Knowledge):
             rewards=records["total"].copy(),
             squares=records["squares"].copy(),
             successors=successors.reshape(H, S, A, S),
-            allowed=_read_only(self.allowed),
+            allowed=_read_only(self._planned_from),
             deployed=self.policy().actions,
             episodes=episodes,
             last=bool(is_last(self.spec, self.tables)),
             generator=np.random.default_rng([stream, int(clock[0]["refreshes"])]),
         )
 
-    def restore(self, arrays: dict[str, np.ndarray]) -> None:
-        pool = arrays["pool"]
-        if pool.ndim == 1 and pool.dtype == SUCCESSOR:
-            self.tables = self.tables._replace(pool=pool.copy())
-        super().restore(arrays)
+    def layout(self) -> dict[str, tuple[int, Any]]:
+        spec, L = self.spec, self.spec.members
+        entries, cells, late = _sizes(spec)
+        rows = spec.H * spec.S
+        return {
+            **dict.fromkeys(("policy", "wanted"), (L * rows, np.int64)),
+            "q": (L * entries, float),
+            "values": (L * (rows + spec.S), float),
+            "visits": (entries, np.int64),
+            "drowned": (entries, bool),
+            "cells": (cells, PLANNED),
+            "records": (cells, RECORD),
+            "fresh": (late, RECORD),
+            "dirty": (cells, bool),
+            "pool": (spec.spare, SUCCESSOR),
+            "clock": (1, CLOCK),
+            "keys": (1, KEYS),
+            "counter": (1, np.uint64),
+            "order": (spec.S, np.int64),
+            "scratch": (spec.S, float),
+            "tally": (spec.A, np.int64),
+        }
 
-    @property
-    def nbytes(self) -> int:
-        return sum(_bytes_needed(self.spec))
+    def _with(self, arrays: dict[str, np.ndarray]) -> Self:
+        other = type(self)(self.estimator, self.spec, self.allowed)
+        other.tables = PlanTables(**arrays)
+        return other
 
     def require_whole(self, told: int) -> None:
         (H, S, A), L, tables = self.allowed.shape, self.members, self.tables
@@ -129,12 +166,84 @@ class PlannerKnowledge(Knowledge):
         scratch = (tables.scratch == 0).all() and (tables.tally == 0).all()
         whole.require(scratch, "what is zero between two calls is not")
 
+    def require_safe(self) -> None:
+        (H, S, _), L, tables = self.allowed.shape, self.members, self.tables
+        whole.require_place(self.spec, tables.clock)
+        for name in ("policy", "wanted"):
+            whole.require_actions(name, getattr(tables, name).reshape(L, H, S), self.allowed)
+        self._require_records(np.full(len(tables.cells), NEVER))
+        whole.require(np.sort(tables.order) == np.arange(S), "its order of states is none")
+
     def _require_records(self, most: np.ndarray) -> None:
         tables = self.tables
         records = np.concatenate([tables.records, tables.fresh])
         limits = np.tile(most, 2)[: len(records)]
         used = int(tables.clock[0]["pool"])
         whole.require_blocks(records, tables.pool, used, self.spec.S, limits)
+
+    # ---- the gate --------------------------------------------------------------------------------
+
+    def install(self, step: int, state: int, actions: tuple[int, ...]) -> None:
+        for table in (self.tables.policy, self.tables.wanted):
+            table.reshape(self.members, self.spec.H, self.spec.S)[:, step, state] = actions
+
+    def forbid(self, step: int, state: int, action: int) -> None:
+        self.allowed[step, state, action] = False
+        self._allow(step, state, self.spec.allowed.reshape(self.allowed.shape)[step, state])
+
+    def hold(self, step: int, state: int) -> None:
+        played = np.zeros(self.spec.A, dtype=bool)
+        played[self.policy().actions[:, step, state]] = True
+        self._allow(step, state, played)
+
+    def release(self, step: int, state: int) -> None:
+        self._allow(step, state, np.ones(self.spec.A, dtype=bool))
+
+    def _allow(self, step: int, state: int, allowed: np.ndarray) -> None:
+        """Plan from now on with this mask [A] of a row, as far as nothing in it is forbidden."""
+        spec, L = self.spec, self.members
+        mask = spec.allowed.reshape(self.allowed.shape)[step, state]
+        wanted = allowed & self.allowed[step, state]
+        estimates = self.tables.q.reshape(L, spec.H, spec.S, spec.A)[:, step, state]
+        if (mask == wanted).all() and (estimates[:, ~wanted] == -np.inf).all():
+            return
+        hope = np.nan if np.isnan(self.tables.values[0]) else spec.caps[step]
+        estimates[:, wanted & ~mask] = hope
+        estimates[:, ~wanted] = -np.inf
+        mask[:] = wanted
+        best = np.minimum(spec.caps[step], estimates.max(axis=-1))
+        self.tables.values.reshape(L, spec.H + 1, spec.S)[:, step, state] = best
+        self.tables.dirty[:] = True
+
+    def restore_mask(self, held: Iterable[tuple[int, int]]) -> None:
+        mask = self.spec.allowed.reshape(self.allowed.shape)
+        mask[...] = self.allowed
+        for step, state in held:
+            mask[step, state] = False
+            mask[step, state, self.policy().actions[:, step, state]] = True
+
+    def next_trigger(self, step: int, state: int) -> int | None:
+        if self.spec.timing.asked:
+            return None
+        own = self.policy().actions[:, step, state]
+        cells = self.tables.cells[step * self.spec.stride + state * self.spec.A + own]
+        due = cells["due"] != NEVER
+        return int((cells["due"] - cells["visits"])[due].min()) if due.any() else None
+
+    def recheck(self, rows: Sequence[tuple[int, int]], told: int) -> np.ndarray:
+        return self.wanted_rows(told)
+
+    def copied_spec(self) -> Any:
+        return self.spec._replace(allowed=self.spec.allowed.copy())
+
+    @property
+    def learns_forbidden(self) -> bool:
+        return True
+
+    def row_visits(self, step: int, state: int) -> int:
+        return int(self.tables.visits.reshape(self.allowed.shape)[step, state].sum())
+
+    # ---- what is known ---------------------------------------------------------------------------
 
     def policy(self) -> TablePolicy:
         return deployed_mixture(self)
@@ -173,7 +282,9 @@ def plan_spec(algorithm: Algorithm, size: ProblemSize, allowed: np.ndarray) -> P
     kind, log, law_log = _kind_and_logs(algorithm, size, limit)
     intervals = bonus if isinstance(bonus, ConfidenceIntervals) else None
     planning = estimator if isinstance(estimator, Planning) else Planning(clip="remaining")
-    every_until, later = triggers_of(algorithm.schedule, horizon=H, limit=limit)
+    taking_over = Growth(2) if planning.data != "current" else algorithm.schedule
+    stages = between_dates(algorithm.schedule, taking_over)
+    every_until, later = triggers_of(stages, horizon=H, limit=limit)
     return PlanSpec(
         H=H,
         S=S,
@@ -239,8 +350,6 @@ def fresh_plan_tables(spec: PlanSpec, allowed: np.ndarray, seed: int) -> PlanTab
     from lowswitch.kernels.planning import OWN
 
     entries, cells, late = _sizes(spec)
-    what = f"counts of H = {spec.H}, S = {spec.S}, A = {spec.A}"
-    require_memory(sum(_bytes_needed(spec)), what, _SMALLER)
     caps = np.broadcast_to(spec.caps[:, None, None], allowed.shape)
     planned = np.zeros(cells, dtype=PLANNED)
     planned["due"] = first_due(spec.every_until, spec.later, spec.timing)
@@ -275,15 +384,6 @@ def _sizes(spec: PlanSpec) -> tuple[int, int, int]:
     entries = spec.H * spec.S * spec.A
     cells = entries if spec.stride else spec.S * spec.A
     return entries, cells, cells if spec.data != CURRENT else 0
-
-
-def _bytes_needed(spec: PlanSpec) -> tuple[int, int]:
-    """How many bytes the counts take, and the plans."""
-    entries, cells, late = _sizes(spec)
-    each = PLANNED.itemsize + RECORD.itemsize + 1
-    counted = cells * each + late * RECORD.itemsize + spec.spare * SUCCESSOR.itemsize
-    planned = entries * (9 + 8 * spec.members) + spec.members * spec.H * spec.S * 24
-    return counted, planned
 
 
 def _read_only(array: np.ndarray) -> np.ndarray:

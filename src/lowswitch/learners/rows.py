@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Self
 
 import numpy as np
 
 from lowswitch.algorithms.algorithm import Algorithm
 from lowswitch.algorithms.parts import Bernstein, Hoeffding, QLearning
-from lowswitch.kernels.arrays import CELL, MOMENTS, ROW, RowSpec, RowTables
+from lowswitch.kernels.arrays import CELL, CLOCK, MOMENTS, NEVER, ROW, RowSpec, RowTables
 from lowswitch.learners import whole
 from lowswitch.learners.knowledge import Knowledge, ProblemSize, fresh_clock
 from lowswitch.learners.schedule import first_due, timing_of, triggers_of
@@ -58,6 +58,86 @@ class RowKnowledge(Knowledge):
         visited = np.arange(spec.H) * spec.S + states
         return np.unique(visited), np.unique(visited * spec.A + actions)
 
+    # ---- the gate --------------------------------------------------------------------------------
+
+    def _places(self, step: int, state: int) -> list[int]:
+        """Where the row of each member lies."""
+        return [step * self.spec.S + state]
+
+    def _deployed(self, step: int, state: int) -> list[int]:
+        """What each member plays in a row."""
+        return [int(self.tables.rows[here]["action"]) for here in self._places(step, state)]
+
+    def _estimates(self, here: int) -> np.ndarray:  # [A]
+        A = self.spec.A
+        estimates: np.ndarray = self.tables.cells["q"][here * A : (here + 1) * A]
+        return estimates
+
+    def _set_row(self, step: int, here: int, action: int, *, held: bool = False) -> None:
+        """Give a row its action, and the best of the others that it may change to."""
+        estimates, row = self._estimates(here), self.tables.rows[here]
+        others = np.delete(estimates, action)
+        row["action"] = action
+        row["best_other"] = -np.inf if held else others.max(initial=-np.inf)
+        row["value"] = min(self.spec_of_one.caps[step], max(estimates[action], row["best_other"]))
+
+    def install(self, step: int, state: int, actions: tuple[int, ...]) -> None:
+        for here, action in zip(self._places(step, state), actions, strict=True):
+            self._set_row(step, here, action)
+
+    def forbid(self, step: int, state: int, action: int) -> None:
+        self.allowed[step, state, action] = False
+        deployed = self._deployed(step, state)
+        for here, own in zip(self._places(step, state), deployed, strict=True):
+            self._estimates(here)[action] = -np.inf
+            self._set_row(step, here, own)
+
+    def hold(self, step: int, state: int) -> None:
+        deployed = self._deployed(step, state)
+        for here, own in zip(self._places(step, state), deployed, strict=True):
+            self._set_row(step, here, own, held=True)
+
+    def release(self, step: int, state: int) -> None:
+        self.install(step, state, tuple(self._deployed(step, state)))
+
+    def next_trigger(self, step: int, state: int) -> int | None:
+        if self.spec.timing.asked:
+            return None
+        places = zip(self._places(step, state), self._deployed(step, state), strict=True)
+        cells = self.tables.cells[[here * self.spec.A + own for here, own in places]]
+        due = cells["due"] != NEVER
+        return int((cells["due"] - cells["visits"])[due].min()) if due.any() else None
+
+    def recheck(self, rows: Sequence[tuple[int, int]], told: int) -> np.ndarray:
+        if not self._by_row:
+            return self.wanted_rows(told)
+        changes = []
+        for h, x in rows:
+            wanted = []
+            for here in self._places(h, x):
+                estimates, own = self._estimates(here), int(self.tables.rows[here]["action"])
+                beaten = estimates.max() > estimates[own]
+                wanted.append(int(estimates.argmax()) if beaten else own)
+            if wanted != self._deployed(h, x):
+                changes.append((told - 1, h, x, *wanted))
+        return np.array(changes, dtype=np.int64).reshape(-1, 3 + self.members)
+
+    @property
+    def _by_row(self) -> bool:
+        """Whether rows change one by one."""
+        return bool(self.spec.timing.room == self.spec.H)
+
+    @property
+    def spec_of_one(self) -> Any:
+        """The spec of a learner that is not mixed."""
+        return self.spec
+
+    def row_visits(self, step: int, state: int) -> int:
+        A, here = self.spec.A, step * self.spec.S + state
+        return int(self.tables.cells["visits"][here * A : (here + 1) * A].sum())
+
+    # ---- what is known ---------------------------------------------------------------------------
+
     def policy(self) -> TablePolicy:
         H, S = self.spec.H, self.spec.S
         actions = self.tables.rows["action"][: H * S].reshape(1, H, S)
@@ -83,10 +163,18 @@ class RowKnowledge(Knowledge):
         """How many visits were triggers, and how often all rows were refreshed."""
         return count_triggers(self.spec, self.visits()) + int(self.tables.clock[0]["refreshes"])
 
-    @property
-    def nbytes(self) -> int:
+    def layout(self) -> dict[str, tuple[int, Any]]:
+        from lowswitch.kernels.qlearning import BERNSTEIN
+
         H, S, A = self.allowed.shape
-        return int((H + 1) * S * ROW.itemsize + H * S * A * (CELL.itemsize + MOMENTS.itemsize))
+        moments = H * S * A if self.spec.bonus == BERNSTEIN else 0
+        rows, cells = ((H + 1) * S, ROW), (H * S * A, CELL)
+        return {"rows": rows, "cells": cells, "moments": (moments, MOMENTS), "clock": (1, CLOCK)}
+
+    def _with(self, arrays: dict[str, np.ndarray]) -> Self:
+        other = type(self)(self.spec, self.allowed)
+        other.tables = RowTables(**arrays)
+        return other
 
     def require_whole(self, told: int) -> None:
         (H, S, A), tables = self.allowed.shape, self.tables
@@ -95,6 +183,12 @@ class RowKnowledge(Knowledge):
         whole.require_clock(self.spec, tables.clock, told, self.members)
         whole.require_rows(self.spec, rows, cells, self.allowed, told, frozen)
         self._require_more(rows, cells)
+
+    def require_safe(self) -> None:
+        H, S, _ = self.allowed.shape
+        whole.require_place(self.spec, self.tables.clock)
+        deployed = self.tables.rows["action"][: H * S].reshape(H, S)
+        whole.require_actions("the policy", deployed, self.allowed)
 
     def _require_more(self, rows: np.ndarray, cells: np.ndarray) -> None:
         whole.require_moments(self.tables.moments)

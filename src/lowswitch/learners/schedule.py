@@ -6,10 +6,11 @@ import itertools
 
 import numpy as np
 
+from lowswitch.algorithms.asked import asks
 from lowswitch.algorithms.powers import MOST_POINTS
 from lowswitch.algorithms.schedules import Budget, Schedule, Triggers, WholePolicy
 from lowswitch.checks import increasing
-from lowswitch.kernels.arrays import NEVER, Timing
+from lowswitch.kernels.arrays import NEVER, OPEN, Timing
 from lowswitch.learners.knowledge import ProblemSize
 
 
@@ -35,6 +36,8 @@ def timing_of(schedule: Schedule, size: ProblemSize, *, replans: bool) -> Timing
         switches=(budget and budget.switches) or no_limit,
         room=size.horizon * (1 if plain.by_row and not replans else size.states),
         greedy_last=budget is not None and budget.last == "greedy",
+        asked=asks(plain) is not None,
+        gate=OPEN,
     )
 
 

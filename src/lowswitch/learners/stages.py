@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 
 from lowswitch.algorithms.algorithm import Algorithm
+from lowswitch.algorithms.asked import between_dates
 from lowswitch.algorithms.parts import Advantage, AdvantageBonus, Hoeffding, StageQLearning
-from lowswitch.kernels.arrays import STAGE_CELL, STAGE_ROW, StageSpec, StageTables
+from lowswitch.algorithms.schedules import Stages
+from lowswitch.kernels.arrays import CLOCK, STAGE_CELL, STAGE_ROW, StageSpec, StageTables
 from lowswitch.learners import whole
 from lowswitch.learners.knowledge import ProblemSize, fresh_clock
 from lowswitch.learners.rows import RowKnowledge, fresh_rows
@@ -28,10 +30,15 @@ class StageKnowledge(RowKnowledge):
         rows["reference"][: self.spec.H * self.spec.S] = self.spec.H
         return StageTables(rows, cells, fresh_clock())
 
-    @property
-    def nbytes(self) -> int:
+    def layout(self) -> dict[str, tuple[int, Any]]:
         H, S, A = self.allowed.shape
-        return int((H + 1) * S * STAGE_ROW.itemsize + H * S * A * STAGE_CELL.itemsize)
+        rows, cells = ((H + 1) * S, STAGE_ROW), (H * S * A, STAGE_CELL)
+        return {"rows": rows, "cells": cells, "clock": (1, CLOCK)}
+
+    def _with(self, arrays: dict[str, np.ndarray]) -> Self:
+        other = type(self)(self.spec, self.allowed)
+        other.tables = StageTables(**arrays)
+        return other
 
     def _require_more(self, rows: np.ndarray, cells: np.ndarray) -> None:
         whole.require_stages(self.spec, rows, cells)
@@ -46,7 +53,8 @@ def stage_spec(algorithm: Algorithm, size: ProblemSize) -> StageSpec:
     ):
         raise ValueError(f"{algorithm} is no stage-based learner")
     H, S, A, K = size
-    every_until, later = triggers_of(algorithm.schedule, horizon=H, limit=K)
+    stages = between_dates(algorithm.schedule, Stages())
+    every_until, later = triggers_of(stages, horizon=H, limit=K)
     return StageSpec(
         H=H,
         S=S,

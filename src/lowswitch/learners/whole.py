@@ -61,9 +61,19 @@ def require_due(spec: Any, cells: np.ndarray, frozen: bool) -> None:
         fits = (due > visits) & (due >= least) & (due <= most)
         require(fits[reached], "triggers are not those of the schedule")
     else:
-        later = spec.later[np.searchsorted(spec.later, visits, side="right") % len(spec.later)]
-        expected = np.where(visits < spec.every_until, visits + 1, later)
-        require(due == expected, "triggers are not those of the schedule")
+        require(due == next_triggers(spec, visits), "triggers are not those of the schedule")
+
+
+def next_triggers(spec: Any, visits: np.ndarray) -> np.ndarray:
+    """The smallest trigger above each number of visits."""
+    most = int(visits.max(initial=0))
+    if most >= visits.size:
+        counts, place = np.unique(visits, return_inverse=True)
+    else:  # few counts that many share are looked up once each
+        counts, place = np.arange(most + 1), visits
+    later = spec.later[np.searchsorted(spec.later, counts, side="right") % len(spec.later)]
+    following: np.ndarray = np.where(counts < spec.every_until, counts + 1, later)
+    return following[place].reshape(visits.shape)
 
 
 def require_clock(spec: Any, clock: np.ndarray, told: int, members: int) -> None:
@@ -84,6 +94,13 @@ def require_clock(spec: Any, clock: np.ndarray, told: int, members: int) -> None
     if not is_frozen(spec, clock):
         passed = int(np.searchsorted(timing.grid, told, side="right"))
         require(now["batch"] == passed, f"its grid is at {now['batch']}, not at {passed}")
+
+
+def require_place(spec: Any, clock: np.ndarray) -> None:
+    """The place in the grid is one, and no plan is awaited."""
+    batch, last = int(clock[0]["batch"]), len(spec.timing.grid) - 1
+    require(0 <= batch <= last, f"its grid is at {batch}, not at 0 to {last}")
+    require(clock[0]["awaits_plan"] == 0, "it awaits a plan")
 
 
 def is_frozen(spec: Any, clock: np.ndarray) -> bool:

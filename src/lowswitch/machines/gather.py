@@ -54,7 +54,9 @@ def gather(setting: Setting, state: State, reason: str) -> ConcurrentRun:
         played_at=stamps["played"],
         rounds_curve=rounds_curve,
         earned_curve=earned_curve,
-        **state.network,
+        lost=state.network["lost"],
+        bytes_sent=state.network["bytes_sent"],
+        bytes_received=state.network["bytes_received"],
     )
 
 

@@ -17,6 +17,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
 
 import numpy as np
 
@@ -43,6 +44,7 @@ _REAPING_SECONDS = 1.0  # from a signal to the exit code
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 _NAME = "lowswitch worker"  # of the process
 _MOST_FILES = 2**16  # that a process has open
+_CLOSED = -1  # no file any more
 _UNGUARDED = 77  # the exit code of a worker whose script opens a fleet while it is imported
 _HELLO, _READY, _UNABLE = b"hello", b"ready", b"unable: "  # what a worker says while it starts
 
@@ -90,6 +92,7 @@ class ProcessWorker(Worker):
         self.process = context.Process(target=serve, args=(theirs,), name=_NAME, daemon=True)
         with theirs, _interrupts_held_back():
             self.process.start()
+        self.end = _end_of(self.process)
 
     def send(self, asked: Assignment) -> int:
         return self._send(pickle.dumps(asked, protocol=5))
@@ -114,6 +117,9 @@ class ProcessWorker(Worker):
     def kill(self) -> None:
         self.connection.close()
         self.kill_at_once()
+        if self.end not in (self.process.sentinel, _CLOSED):
+            os.close(self.end)
+            self.end = _CLOSED
         if self.process.is_alive():
             self.process.join(_REAPING_SECONDS)
 
@@ -161,9 +167,9 @@ class OpenProcesses(Scheduler[ProcessWorker]):
 
     def _wait(self, workers: Sequence[ProcessWorker], seconds: float) -> list[ProcessWorker]:
         # The pipe of a dead worker is at its end, which counts as ready, unless a child holds it.
-        ends = [end for one in workers for end in (one.connection, one.process.sentinel)]
+        ends = [end for one in workers for end in (one.connection, one.end)]
         ready = set(wait(ends, seconds))
-        return [one for one in workers if ready & {one.connection, one.process.sentinel}]
+        return [one for one in workers if ready & {one.connection, one.end}]
 
     def _end_workers(self) -> None:
         deadline = time.monotonic() + CLOSING_SECONDS
@@ -177,6 +183,17 @@ class OpenProcesses(Scheduler[ProcessWorker]):
                 worker.kill_at_once()  # all of them, before any of them is waited for
             for worker in self.workers:
                 worker.kill()
+
+
+def _end_of(process: BaseProcess) -> int:
+    """A file that is ready when a process has ended, which no child of it can hold back.
+
+    Where the system has no such file, it is the pipe of `multiprocessing`, which a child can.
+    """
+    if process.pid is not None and hasattr(os, "pidfd_open"):
+        with suppress(OSError):
+            return os.pidfd_open(process.pid)
+    return process.sentinel
 
 
 def _read_reply(message: bytes) -> Reply:

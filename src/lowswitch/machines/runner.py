@@ -19,6 +19,7 @@ import numpy as np
 
 from lowswitch import storage
 from lowswitch.algorithms.algorithm import Algorithm, require_algorithm
+from lowswitch.algorithms.asked import require_dates
 from lowswitch.checks import (
     has_integers,
     is_number,
@@ -129,6 +130,7 @@ def _checked_setting(
 ) -> Setting:
     given = source_of(source)
     require_word("rule", rule, get_args(RoundRule))
+    require_dates(require_algorithm(algorithm).schedule)
     if rule == "speculate" and not given.replayable:
         raise ValueError(
             'rule "speculate" needs a source that can be replayed: to keep only those episodes of a'
@@ -246,8 +248,9 @@ class _Driver:
         if self._ended():
             return
         state, deployed = self.state, self.state.knowledge.policy()
-        if hasattr(fleet, "at_most"):
-            fleet = fleet.at_most(self.setting.machines)
+        narrowed = getattr(type(fleet), "at_most", None)  # which fleets of one's own need not have
+        if narrowed is not None:
+            fleet = narrowed(fleet, self.setting.machines)
         with self._timed("start"):
             _compile(self.setting, self.stop)
             if not isinstance(fleet, InProcess):

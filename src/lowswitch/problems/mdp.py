@@ -157,13 +157,17 @@ class TabularMDP:
 
     def optimal_value(self) -> float:
         """V*_1 under the start law."""
-        return self._at_start(self.optimal_values[0])
+        return self.at_start(self.optimal_values[0])
 
     def evaluate(self, policy: Any) -> float:
-        """V^pi_1 under the start law of a policy [H, S]."""
-        return self._at_start(self.policy_values(policy)[0])
+        """V^pi_1 under the start law of a policy [H, S], or of a mixture [members, H, S]."""
+        return self.at_start(self.policy_values(policy)[0])
 
-    def _at_start(self, values: np.ndarray) -> float:
+    def uniform_value(self) -> float:
+        """The value under the start law of playing all allowed actions equally often."""
+        return self.at_start(self.uniform_values[0])
+
+    def at_start(self, values: np.ndarray) -> float:
         """The mean of values [S] under the start law.
 
         It is the exact sum of the products, rounded once: what a BLAS adds up depends in its last
@@ -184,26 +188,46 @@ class TabularMDP:
     @property
     def optimal_q(self) -> np.ndarray:
         """Q* as [H, S, A]; -inf where an action is not allowed."""
-        q = np.empty((self.horizon, self.states, self.actions))
-        for h in range(self.horizon):
-            first = 0 if self.stationary else h * self.states * self.actions
-            offsets = self.offsets[first : first + self.states * self.actions + 1]
-            span = slice(offsets[0], offsets[-1])
-            terms = self.probabilities[span] * self._optimum[0][h + 1, self.successors[span]]
-            rewards = self.rewards if self.rewards.ndim == 2 else self.rewards[h]
-            q[h] = rewards + np.add.reduceat(terms, offsets[:-1] - offsets[0]).reshape(
-                self.states, self.actions
-            )
+        optimum = self._optimum[0]
+        q = np.stack([self._lookahead(h, optimum[h + 1]) for h in range(self.horizon)])
         steps_left = np.arange(self.horizon, 0, -1)[:, None, None]
         return np.where(self.actions_allowed, self.scale.to_value(q, steps_left), -np.inf)
 
+    def _lookahead(self, h: int, following: np.ndarray) -> np.ndarray:  # [S, A]
+        """What each action earns at step h if the next states have the values `following` [S]."""
+        first = 0 if self.stationary else h * self.states * self.actions
+        offsets = self.offsets[first : first + self.states * self.actions + 1]
+        span = slice(offsets[0], offsets[-1])
+        terms = self.probabilities[span] * following[self.successors[span]]
+        rewards = self.rewards if self.rewards.ndim == 2 else self.rewards[h]
+        means = np.add.reduceat(terms, offsets[:-1] - offsets[0])
+        return np.asarray(rewards + means.reshape(self.states, self.actions))
+
     def policy_values(self, policy: Any) -> np.ndarray:
-        """V^pi as [H + 1, S]; the last row is zero."""
+        """V^pi as [H + 1, S]; the last row is zero.
+
+        The values of a mixture [members, H, S], of which one is drawn before each episode, are the
+        mean of those of its members.
+        """
         from lowswitch.kernels.values import policy_values
 
+        given = np.asarray(policy)
+        if given.ndim == 3 and len(given):
+            members, counts = np.unique(given, axis=0, return_counts=True)
+            return np.average([self.policy_values(one) for one in members], axis=0, weights=counts)
         policy = self.checked_policy(policy)
         values = np.zeros((self.horizon + 1, self.states))
         policy_values(self.model, policy, self.actions, values.reshape(-1))
+        return self._in_units(values)
+
+    @property
+    def uniform_values(self) -> np.ndarray:
+        """The values [H + 1, S] of playing all allowed actions equally often."""
+        values = np.zeros((self.horizon + 1, self.states))
+        for h in range(self.horizon - 1, -1, -1):
+            allowed = self.actions_allowed[h]
+            earned = np.where(allowed, self._lookahead(h, values[h + 1]), 0.0)
+            values[h] = earned.sum(axis=-1) / allowed.sum(axis=-1)
         return self._in_units(values)
 
     def _in_units(self, values: np.ndarray) -> np.ndarray:

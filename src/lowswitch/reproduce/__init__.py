@@ -9,7 +9,7 @@ from pathlib import Path
 
 from lowswitch import report, storage
 from lowswitch.algorithms.text import nearest
-from lowswitch.progress import waiting
+from lowswitch.progress import say, waiting
 from lowswitch.reproduce import page, pictures
 from lowswitch.reproduce.bandit_claim import ucb2
 from lowswitch.reproduce.errata import errata
@@ -83,6 +83,7 @@ def reproduce(
     file = out / page_name(only)
     storage.write_text(file, text)
     storage.write_text(file.with_suffix(".json"), json.dumps(numbers, indent=1) + "\n")
+    say(lab.kept.note, show=progress)
 
 
 def page_name(only: Sequence[str]) -> str:

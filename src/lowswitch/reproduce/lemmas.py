@@ -69,7 +69,14 @@ class Watch:
             "actions": mdp.actions,
             "episodes": episodes,
         }
-        self.learner = Learner(algorithm, **size, actions_allowed=mdp.actions_allowed)
+        self.learner = Learner(
+            algorithm,
+            horizon=mdp.horizon,
+            states=mdp.states,
+            actions=mdp.actions,
+            episodes=episodes,
+            actions_allowed=mdp.actions_allowed,
+        )
         triggers = algorithm.schedule.triggers(horizon=mdp.horizon, limit=episodes)
         self.triggers = set(range(1, triggers.every_until + 1)) | set(triggers.later)
         self.iota = algorithm.iota(**size)

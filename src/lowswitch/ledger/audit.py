@@ -1,0 +1,133 @@
+"""Verify and export: what an auditor asks of a ledger."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from lowswitch.checks import require_word
+from lowswitch.ledger.answers import Verdict
+from lowswitch.ledger.errors import BrokenError, StorageError
+from lowswitch.ledger.events import Event, canonical
+from lowswitch.ledger.snapshot import state_of
+from lowswitch.ledger.state import Replay, State
+from lowswitch.ledger.terms import Terms
+from lowswitch.progress import Progress
+from lowswitch.storage import replacing
+
+if TYPE_CHECKING:
+    from lowswitch.ledger.ledger import Ledger
+
+
+def verify(ledger: Ledger, *, progress: bool | None) -> Verdict:
+    """Replay everything from the first event on, without any snapshot."""
+    total, head = ledger.store.head()
+    state: State | None = None
+    replay, status = Replay(ledger.events), dict[int, str]()
+    reports: dict[int, int] = {}
+    try:
+        with Progress(max(1, total), unit="events", show=progress, label="verify") as bar:
+            for event in _up_to(ledger, total):
+                if state is None:
+                    state = _first(event)
+                else:
+                    state.apply(event, replay)
+                    if event.kind in ("told", "missing", "amended"):
+                        reports[event.payload["number"]] = event.seq
+                if event.seq % 1000 == 0:
+                    state.learn()
+                    bar.update(event.seq)
+                status |= state.changed
+                state.changed.clear()
+        if state is None:
+            raise BrokenError(1, "it is not there")
+        if state.expected() is not None:
+            raise BrokenError(total + 1, "what the events before it led to is missing")
+        status |= state.changed
+        if state.seq != total:
+            raise BrokenError(state.seq + 1, "it is not there")
+        _compare(ledger, state, status, reports)
+    except (BrokenError, StorageError) as error:
+        bad = error.seq if isinstance(error, BrokenError) else (state.seq + 1 if state else 1)
+        return Verdict(False, bad - 1, bad, str(error), head)
+    return Verdict(
+        True, total, None, f"all {total:,} events are whole and lead to this state", head
+    )
+
+
+def _first(event: Event) -> State:
+    if event.kind != "created":
+        raise BrokenError(1, "it does not declare a run")
+    try:
+        return State.of(Terms.from_payload(event.payload["terms"]), event.hash)
+    except (KeyError, TypeError, ValueError) as error:
+        raise BrokenError(1, f"it does not declare a run ({error})") from error
+
+
+def _up_to(ledger: Ledger, last: int) -> Iterator[Event]:
+    """The events as they were when the walk began."""
+    for event in ledger.events():
+        if event.seq > last:
+            return
+        yield event
+
+
+def _compare(ledger: Ledger, state: State, status: dict[int, str], reports: dict[int, int]) -> None:
+    """What is stored beside the events is what they lead to, unless somebody has gone on since."""
+    for snapshot in ledger.store.snapshots():
+        if state_of(snapshot, ledger.terms) is None:
+            raise BrokenError(
+                snapshot.seq, "the snapshot after it is damaged; the events are whole"
+            )
+    if ledger.store.head()[0] != state.seq:
+        return
+    count = 0
+    for ticket in ledger.store.all_tickets():
+        count += 1
+        wanted = status.get(ticket.number), reports.get(ticket.number)
+        if wanted != (ticket.status, ticket.report):
+            raise BrokenError(
+                ticket.asked,
+                f"its ticket {ticket.number} is stored as {ticket.status} (report"
+                f" {ticket.report}), and the events say {wanted[0]} (report {wanted[1]})",
+            )
+    if count != state.issued:
+        raise BrokenError(state.seq, f"{count} tickets are stored, and {state.issued} were issued")
+
+
+# ---- export --------------------------------------------------------------------------------------
+
+
+def export(ledger: Ledger, path: Path, kind: str) -> None:
+    """Write the events, whole or not at all."""
+    require_word("kind", kind, ("jsonl", "csv"))
+    with replacing(path) as file:
+        if kind == "jsonl":
+            for event in ledger.events():
+                file.write(_line(event).encode())
+            return
+        text = io.TextIOWrapper(file, encoding="utf-8", newline="")
+        rows = csv.writer(text)
+        rows.writerow(["seq", "time", "actor", "role", "kind", "payload", "previous", "hash"])
+        for event in ledger.events():
+            values = [event.time, event.actor, event.role, event.kind, canonical(event.payload)]
+            rows.writerow([event.seq, *map(harmless, values), event.previous, event.hash])
+        text.flush()
+        text.detach()
+
+
+def _line(event: Event) -> str:
+    facts = {
+        name: getattr(event, name)
+        for name in ("seq", "time", "actor", "role", "kind", "payload", "previous", "hash")
+    }
+    return json.dumps(facts, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def harmless(text: str) -> str:
+    """A cell that no spreadsheet takes for a formula."""
+    return f"'{text}" if text.startswith(("=", "+", "-", "@", "\t", "\r")) else text

@@ -1,0 +1,47 @@
+"""What a ledger refuses: each error says why, and nothing has changed when it is raised."""
+
+from __future__ import annotations
+
+
+class LedgerError(ValueError):
+    """A ledger refuses something; this is the base of all its errors."""
+
+
+class NotALedgerError(LedgerError):
+    """The address holds no ledger, or one of another format."""
+
+
+class StorageError(LedgerError):
+    """The database could not write, so nothing was acknowledged; send it again later."""
+
+
+class ReadOnlyError(LedgerError):
+    """The ledger was opened for reading."""
+
+
+class UnknownTicketError(LedgerError):
+    """No such ticket was issued, or it belongs to another site."""
+
+
+class ConflictError(LedgerError):
+    """Another report of the same ticket is on record."""
+
+
+class ExpiredError(LedgerError):
+    """The ticket was declared missing before its report came."""
+
+
+class FrozenError(LedgerError):
+    """The run is frozen."""
+
+
+class SupersededError(LedgerError):
+    """The proposal is not the one that waits for a decision."""
+
+
+class BrokenError(LedgerError):
+    """An event contradicts those before it."""
+
+    def __init__(self, seq: int, what: str) -> None:
+        super().__init__(f"event {seq}: {what}")
+        self.seq, self.what = seq, what

@@ -1,0 +1,162 @@
+"""History of an old protocol from a CSV file: one line a step, with labels."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from lowswitch.ledger.answers import ProposalView
+from lowswitch.ledger.errors import LedgerError
+from lowswitch.ledger.terms import Terms
+from lowswitch.progress import Progress
+
+if TYPE_CHECKING:
+    from lowswitch.ledger.ledger import Ledger
+
+COLUMNS = ("episode", "step", "state", "action", "reward")  # and "date", if there is one
+
+
+@dataclass(frozen=True)
+class Step:
+    """One line of the file."""
+
+    line: int
+    episode: str
+    step: int
+    state: int
+    action: int
+    reward: float
+    date: str
+
+
+def import_csv(
+    ledger: Ledger,
+    path: str | Path,
+    *,
+    most: int,
+    by: str,
+    attested: str,
+    source: str | None = None,
+    columns: dict[str, str] | None = None,
+    progress: bool | None = None,
+) -> ProposalView | None:
+    """Learn the history in a CSV file before the first ticket; return the first proposal.
+
+    The file has a header and one line for each step: an identifier of the episode, the step, the
+    state, the action and the reward, and a date if there is one. Episodes are learned in the order
+    of their dates, else of their first lines. columns: the names that the file has for these. Every
+    episode must be whole. Nothing is imported unless everything can be.
+    """
+    place = Path(path)
+    episodes = read_episodes(place, ledger.terms, columns or {}, progress)
+    names = [[[getattr(step, part) for step in one] for one in episodes] for part in _PARTS]
+    return ledger.add_history(
+        *names, source=source or place.name, most=most, by=by, attested=attested
+    )
+
+
+_PARTS = ("state", "action", "reward")
+
+
+def read_episodes(
+    path: Path, terms: Terms, columns: dict[str, str], progress: bool | None
+) -> list[list[Step]]:
+    """The episodes of a file in their order, or an error that names line and column."""
+    unknown = columns.keys() - {*COLUMNS, "date"}
+    if unknown:
+        raise LedgerError(f"there is no column {sorted(unknown)[0]!r} to name; they are {COLUMNS}")
+    try:
+        size = path.stat().st_size
+        with (
+            open(path, encoding="utf-8-sig", newline="") as file,
+            Progress(max(1, size), unit="bytes", show=progress, label=f"import {path.name}") as bar,
+        ):
+            found: dict[str, list[Step]] = {}
+            for count, step in enumerate(_steps(csv.reader(file), terms, columns, path)):
+                found.setdefault(step.episode, []).append(step)
+                if count % 1000 == 0:
+                    bar.update(min(size, count * 40))
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise LedgerError(f"cannot read {str(path)!r}: {error}") from error
+    if not found:
+        raise LedgerError(f"{str(path)!r} has no line below its header")
+    episodes = [_whole(steps, terms, path) for steps in found.values()]
+    return sorted(episodes, key=lambda steps: (steps[0].date, steps[0].line))
+
+
+def _steps(lines: Any, terms: Terms, columns: dict[str, str], path: Path) -> Iterator[Step]:
+    header: list[str] = next(lines, [])
+    places = {}
+    for name in (*COLUMNS, "date"):
+        wanted = columns.get(name, name)
+        if wanted in header:
+            places[name] = header.index(wanted)
+        elif name != "date" or name in columns:
+            raise LedgerError(
+                f"{str(path)!r}, line 1: there is no column {wanted!r}, but {', '.join(header)};"
+                " name it with columns="
+            )
+    for row in lines:
+        number = lines.line_num
+        if not row:
+            continue
+        if len(row) != len(header):
+            raise LedgerError(
+                f"{str(path)!r}, line {number}: {len(row)} cells under {len(header)} columns"
+            )
+        cells = {name: row[place].strip() for name, place in places.items()}
+        yield _step(number, cells, terms, path)
+
+
+def _step(number: int, cells: dict[str, str], terms: Terms, path: Path) -> Step:
+    values: dict[str, Any] = {}
+    for name, cell in cells.items():
+        try:
+            values[name] = _value(name, cell, terms)
+        except ValueError as error:
+            raise LedgerError(f"{str(path)!r}, line {number}, column {name}: {error}") from None
+    return Step(number, **{"date": ""} | values)
+
+
+def _value(name: str, cell: str, terms: Terms) -> Any:
+    if not cell:
+        raise LedgerError("it is empty")
+    if name == "reward":
+        try:
+            return terms.reward(float(cell))
+        except LedgerError:
+            raise
+        except ValueError:
+            raise LedgerError(f"{cell!r} is no number") from None
+    if name in terms.labels:
+        known = cell in terms.labels[name]
+        return terms.index(name, cell if known or not cell.isdecimal() else int(cell))
+    if name == "date":
+        return datetime.fromisoformat(cell).isoformat()
+    return cell
+
+
+def _whole(steps: list[Step], terms: Terms, path: Path) -> list[Step]:
+    """The steps of one episode in order, if all are there."""
+    ordered = sorted(steps, key=lambda step: step.step)
+    for wanted, step in enumerate(ordered):
+        if step.step != wanted:
+            what = "twice" if wanted and step.step == ordered[wanted - 1].step else "too early"
+            raise LedgerError(
+                f"{str(path)!r}, line {step.line}, column step: episode {step.episode!r} has step"
+                f" {terms.labels['step'][step.step]} {what}"
+            )
+        if not terms.allowed[step.step, step.state, step.action]:
+            raise LedgerError(
+                f"{str(path)!r}, line {step.line}, column action: it is not allowed there"
+            )
+    if len(ordered) != terms.horizon:
+        raise LedgerError(
+            f"{str(path)!r}, line {ordered[-1].line}, column step: episode {ordered[0].episode!r}"
+            f" has {len(ordered)} of {terms.horizon} steps"
+        )
+    return ordered

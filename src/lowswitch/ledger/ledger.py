@@ -1,0 +1,582 @@
+"""Ledger: a learner behind a board, with nothing lost and nothing changed without a decision."""
+
+from __future__ import annotations
+
+import secrets
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from lowswitch.algorithms.algorithm import Algorithm
+from lowswitch.algorithms.schedules import Budget
+from lowswitch.ledger import errors, views
+from lowswitch.ledger.answers import Issued, ProposalView, Status, Told, Verdict, Version
+from lowswitch.ledger.errors import LedgerError
+from lowswitch.ledger.events import (
+    FORMAT,
+    GENESIS,
+    OPERATOR,
+    REVIEWER,
+    SEMANTICS,
+    Event,
+    event,
+    read_event,
+)
+from lowswitch.ledger.snapshot import snapshot_of, state_of
+from lowswitch.ledger.state import OPEN, Replay, State, proposal_hash
+from lowswitch.ledger.store import Store, StoredTicket
+from lowswitch.ledger.terms import Terms, checked_terms
+from lowswitch.ledger.writer import Writer, require_ended, text
+
+_SNAPSHOT_EVERY = 5000  # events
+
+
+class Ledger:
+    """A run of one learner, kept in a database as the list of everything that happened.
+
+    Make one with `Ledger.create`, and open it with `Ledger.open`. Every method that changes
+    something returns only when that is on the disk. Several threads may use one object, and several
+    processes one database.
+    """
+
+    def __init__(self, store: Store, terms: Terms, *, read_only: bool = False) -> None:
+        self.store, self.terms, self.read_only = store, terms, read_only
+        self._lock = threading.RLock()
+        self._state: State | None = None
+        self._snapshot_at = 0
+        self.clock: Callable[[int], str] = _now  # the time of an event, by its number
+        self.new_ticket: Callable[[int], str] = _random_ticket  # by its number
+
+    # ---- making and opening ----------------------------------------------------------------------
+
+    @classmethod
+    def create(
+        cls,
+        address: str | Path,
+        algorithm: Algorithm,
+        *,
+        horizon: int,
+        states: int | Sequence[str],
+        actions: int | Sequence[str],
+        episodes: int,
+        steps: Sequence[str] | None = None,
+        rewards: tuple[float, float] = (0.0, 1.0),
+        actions_allowed: Any = None,
+        policy: Any = None,
+        missing: str = "drop",
+        gate: str = "review",
+        patience: int | None = None,
+        absorbing: int | str | None = None,
+        seed: int = 0,
+        by: str = "operator",
+        clock: Callable[[int], str] | None = None,
+    ) -> Ledger:
+        """A new ledger, in a file or at postgresql://...#name.
+
+        states, actions, steps: how many there are, or their labels. rewards: their range. policy:
+        what is deployed first, [H, S]. missing: what a report that never comes means. "drop" is for
+        reports that are lost whatever they would have said, "optimistic" learns the best from the
+        step that was not seen, and "hold" learns nothing that came later until it is settled.
+        patience: an open ticket is declared missing when so many later ones were issued. absorbing:
+        the state in which an episode that was terminated stays, unpaid.
+        """
+        from lowswitch import __version__
+
+        terms = checked_terms(
+            algorithm,
+            horizon=horizon,
+            states=states,
+            actions=actions,
+            episodes=episodes,
+            steps=steps,
+            rewards=rewards,
+            actions_allowed=actions_allowed,
+            policy=policy,
+            missing=missing,
+            gate=gate,
+            patience=patience,
+            absorbing=absorbing,
+            seed=seed,
+        )
+        store = _store(address, create=True)
+        made = cls(store, terms)
+        made.clock = clock or _now
+        facts = {
+            "format": FORMAT,
+            "semantics": SEMANTICS,
+            "lowswitch": __version__,
+            "terms": terms.to_payload(),
+        }
+        first = event(1, made.clock(1), text("by", by), OPERATOR, "created", facts, GENESIS)
+        with store.transaction():
+            store.create_tables()
+            store.append([first])
+        return made
+
+    @classmethod
+    def open(cls, address: str | Path, *, read_only: bool = False) -> Ledger:
+        """The ledger at an address; one that is only read may be written by others meanwhile."""
+        store = _store(address, create=False, read_only=read_only)
+        try:
+            rows = store.event(1)
+            facts = read_event(*rows, 1, GENESIS).payload
+        except IndexError:
+            store.close()
+            raise errors.NotALedgerError(
+                f"{str(address)!r} holds no event; it is no ledger"
+            ) from None
+        if facts["format"] > FORMAT or facts["semantics"] > SEMANTICS:
+            store.close()
+            raise errors.NotALedgerError(
+                f"{str(address)!r} was written by lowswitch {facts['lowswitch']}, whose events this"
+                " version does not know; use that version, or a newer one"
+            )
+        return cls(store, Terms.from_payload(facts["terms"]), read_only=read_only)
+
+    def close(self) -> None:
+        """Let go of the database."""
+        with self._lock:
+            self.store.close()
+
+    def __enter__(self) -> Ledger:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # ---- sites -----------------------------------------------------------------------------------
+
+    def ask(self, site: str, request: str) -> Issued:
+        """A ticket to play one episode; the same site and request always get the same one."""
+        return self.ask_many(site, [request])[0]
+
+    def ask_many(self, site: str, requests: Sequence[str]) -> list[Issued]:
+        """A ticket for each of these requests, in one transaction."""
+        text("site", site)
+        for request in requests:
+            text("request", request)
+        if len(set(requests)) < len(requests):
+            raise LedgerError("every request needs a name of its own")
+        with self._writing() as writer:
+            found = [self.store.request(site, request) for request in requests]
+            tickets = [
+                known or writer.ask(site, request)
+                for known, request in zip(found, requests, strict=True)
+            ]
+            state = writer.state
+        return [views.issued(ticket, state) for ticket in tickets]
+
+    def tell(
+        self,
+        ticket: str,
+        states: Sequence[Any],
+        actions: Sequence[Any] | None,
+        rewards: Sequence[Any],
+        *,
+        ended: str = "whole",
+        site: str | None = None,
+    ) -> Told:
+        """Report what came of a ticket; the same report again gets the same answer.
+
+        States and actions are labels or numbers; actions that are None are those of the policy that
+        the ticket was issued with. ended: "whole"; "truncated", if it was not seen to its end; or
+        "terminated", if it ended early in the absorbing state. site: refuse a ticket of another
+        one.
+        """
+        answer = self.tell_many(
+            [
+                {
+                    "ticket": ticket,
+                    "states": states,
+                    "actions": actions,
+                    "rewards": rewards,
+                    "ended": ended,
+                    "site": site,
+                }
+            ]
+        )[0]
+        if isinstance(answer, LedgerError):
+            raise answer
+        return answer
+
+    def tell_many(self, reports: Sequence[dict[str, Any]]) -> list[Told | LedgerError]:
+        """Report on many tickets in one transaction: for each the answer, or why it is refused.
+
+        A report is the arguments of `tell` by their names.
+        """
+        answers: list[Told | LedgerError] = []
+        with self._writing() as writer:
+            writer.fetch([report["ticket"] for report in reports])
+            for report in reports:
+                try:
+                    answers.append(writer.tell(**report))
+                except LedgerError as error:
+                    if writer.broken:
+                        raise
+                    answers.append(error)
+        return answers
+
+    # ---- operators -------------------------------------------------------------------------------
+
+    def missing(
+        self,
+        ticket: str,
+        reason: str,
+        *,
+        by: str,
+        states: Sequence[Any] = (),
+        actions: Sequence[Any] = (),
+        rewards: Sequence[Any] = (),
+    ) -> None:
+        """Declare that no report will come; what was seen before it was lost may be given."""
+        text("reason", reason)
+        with self._writing() as writer:
+            writer.require_thawed()
+            known = writer.ticket(ticket)
+            if known.status != OPEN:
+                raise LedgerError(f"ticket {ticket} is {known.status}, and not open; amend it")
+            policy = writer.policy_of(known)
+            seen = self.terms.report(known.number, policy, states, actions, rewards, "truncated")
+            payload = seen.to_payload() | {"ended": "missing", "reason": reason}
+            writer.add(text("by", by), OPERATOR, "missing", payload)
+
+    def amend(
+        self,
+        ticket: str,
+        states: Sequence[Any],
+        actions: Sequence[Any] | None,
+        rewards: Sequence[Any],
+        *,
+        by: str,
+        reason: str,
+        ended: str = "whole",
+    ) -> Told:
+        """Correct the report of a ticket, or enter one that came too late.
+
+        What was learned becomes what it would be with the right report from the start, which takes
+        a replay. What was decided stays decided.
+        """
+        text("reason", reason)
+        require_ended(ended)
+        with self._writing() as writer:
+            writer.require_thawed()
+            known = writer.ticket(ticket)
+            if known.status == OPEN:
+                raise LedgerError(f"ticket {ticket} is open; tell it")
+            policy = writer.policy_of(known)
+            report = self.terms.report(known.number, policy, states, actions, rewards, ended)
+            payload = report.to_payload() | {
+                "reason": reason,
+                "version": known.version,
+                "was": known.status,
+                "instead": known.report,
+            }
+            made = writer.add(text("by", by), OPERATOR, "amended", payload)
+        return Told(ticket, known.number, made.seq)
+
+    def propose(self, *, by: str) -> ProposalView | None:
+        """Let the learner propose what it would change now, for a board that meets."""
+        with self._writing() as writer:
+            writer.require_thawed()
+            learner = writer.state.learner
+            if self.terms.gate != "review":
+                raise LedgerError("this ledger has an open gate, and so nothing is proposed")
+            if learner.frozen and learner.proposal() is None:
+                raise LedgerError("the budget is spent; the deployed policy stays as it is")
+            writer.add(text("by", by), OPERATOR, "met", {})
+        return self.proposal()
+
+    def freeze(self, *, by: str, reason: str) -> None:
+        """Stop the run: no ticket is issued, nothing is learned or decided until `thaw`."""
+        self._stop_or_go("frozen", by, reason)
+
+    def thaw(self, *, by: str, reason: str) -> None:
+        """Go on after `freeze`."""
+        self._stop_or_go("thawed", by, reason)
+
+    def _stop_or_go(self, kind: str, by: str, reason: str) -> None:
+        with self._writing() as writer:
+            if writer.state.frozen == (kind == "frozen"):
+                raise LedgerError(f"the run is {kind} already")
+            writer.add(text("by", by), OPERATOR, kind, {"reason": text("reason", reason)})
+
+    def rollback(self, version: int, *, by: str, reason: str) -> int:
+        """Deploy an earlier version again, as a new one; return its number.
+
+        Nothing that was learned changes. The rows that change are held for a while.
+        """
+        text("reason", reason)
+        with self._writing() as writer:
+            state = writer.state
+            if self.terms.gate != "review":
+                raise LedgerError("this ledger has an open gate; only one in review is rolled back")
+            if not (isinstance(version, int) and 1 <= version <= state.version):
+                raise LedgerError(f"there is no version {version!r}; they are 1 to {state.version}")
+            old, allowed = state.versions[version - 1], state.learner.actions_allowed
+            if (old == state.versions[-1]).all():
+                raise LedgerError(f"version {version} is what is deployed now")
+            if not np.take_along_axis(allowed[None], old[..., None], axis=-1).all():
+                raise LedgerError(f"version {version} plays an action that was forbidden since")
+            payload = {"to": version, "version": state.version + 1, "reason": reason}
+            writer.add(text("by", by), OPERATOR, "rolled_back", payload)
+            return state.version
+
+    def add_history(
+        self,
+        states: Sequence[Sequence[Any]],
+        actions: Sequence[Sequence[Any]],
+        rewards: Sequence[Sequence[Any]],
+        *,
+        source: str,
+        most: int,
+        by: str,
+        attested: str,
+    ) -> ProposalView | None:
+        """Learn whole episodes that the old protocol played, before the first ticket.
+
+        They must come from a policy that looked at the state alone, which `by` attests in words.
+        most: how many visits of each (step, state, action) count. Return the first proposal.
+        """
+        with self._writing() as writer:
+            if writer.state.issued or self.terms.gate != "review":
+                raise LedgerError(
+                    "history comes before the first ticket, and behind a gate in review"
+                )
+            lists = views.checked_history(self.terms, states, actions, rewards)
+            payload = {
+                "source": text("source", source),
+                "most": views.checked_most(most),
+                "attested": text("attested", attested),
+                **dict(zip(("states", "actions", "rewards"), lists, strict=True)),
+            }
+            writer.add(text("by", by), OPERATOR, "history", payload)
+        return self.proposal()
+
+    # ---- reviewers -------------------------------------------------------------------------------
+
+    def approve(
+        self,
+        proposal: ProposalView | str,
+        *,
+        rows: Sequence[tuple[Any, Any]] | None = None,
+        by: str,
+        reason: str,
+    ) -> int:
+        """Deploy rows (step, state) of the pending proposal, by default all; return the version.
+
+        proposal: the one that was looked at, or its hash. If another one is pending by now, nothing
+        is decided.
+        """
+        with self._writing() as writer:
+            payload = writer.decision(proposal, rows, reason)
+            payload["version"] = writer.state.version + 1
+            writer.add(text("by", by), REVIEWER, "approved", payload)
+            return writer.state.version
+
+    def reject(
+        self,
+        proposal: ProposalView | str,
+        *,
+        rows: Sequence[tuple[Any, Any]] | None = None,
+        by: str,
+        reason: str,
+        forever: bool = False,
+        visits: int | None = None,
+    ) -> None:
+        """Let rows (step, state) of the pending proposal stay as they are, by default all of them.
+
+        forever: the actions that they would newly play are never deployed there. Else the rows are
+        held until their next trigger, or for so many visits.
+        """
+        with self._writing() as writer:
+            payload = writer.decision(proposal, rows, reason)
+            if forever:
+                writer.require_new_actions(payload["rows"])
+            views.require_hold(forever, visits)
+            payload |= {"forever": bool(forever), "visits": visits}
+            writer.add(text("by", by), REVIEWER, "rejected", payload)
+
+    # ---- what is known ---------------------------------------------------------------------------
+
+    @property
+    def version(self) -> int:
+        """The number of the deployed version."""
+        return self._ready().version
+
+    @property
+    def policy(self) -> np.ndarray:  # [members, H, S]
+        """What is deployed, read-only."""
+        return self.policy_of(self.version)
+
+    def policy_of(self, version: int) -> np.ndarray:  # [members, H, S]
+        """What a version plays, read-only."""
+        versions = self._ready().versions
+        if not (isinstance(version, int) and 1 <= version <= len(versions)):
+            raise LedgerError(f"there is no version {version!r}; they are 1 to {len(versions)}")
+        table = versions[version - 1].view()
+        table.flags.writeable = False
+        return table
+
+    @property
+    def actions_allowed(self) -> np.ndarray:  # [H, S, A]
+        """What may be deployed: what was declared, less what was rejected for ever."""
+        return self._ready().learner.actions_allowed
+
+    def proposal(self) -> ProposalView | None:
+        """What waits for a decision, or None."""
+        pending = self._ready().pending
+        if pending is None:
+            return None
+        wanted = proposal_hash(pending)
+        return next(one for one in views.proposals(self, newest=True) if one.hash == wanted)
+
+    def proposals(self) -> list[ProposalView]:
+        """All proposals with what was decided on them, in their order."""
+        return list(views.proposals(self))
+
+    def versions(self) -> list[Version]:
+        """All versions, in their order."""
+        return views.versions(self)
+
+    def status(self) -> Status:
+        """Where the run stands; the counts of tickets are one query."""
+        with self._lock:
+            state = self._ready()
+            counts, budget = self.store.counts(), self.terms.algorithm.schedule
+            most = budget.deployments if isinstance(budget, Budget) else None
+            return views.status(state, counts, most)
+
+    def tickets(self, status: str) -> Iterator[StoredTicket]:
+        """The tickets that are open, waiting, learned, missing or refused."""
+        return self.store.tickets(status)
+
+    def events(self, first: int = 1) -> Iterator[Event]:
+        """The events from a number on, each checked to follow the one before it."""
+        previous = GENESIS if first == 1 else self.store.event(first - 1)[2]
+        for expected, row in enumerate(self.store.read(first), start=first):
+            read = read_event(*row, expected, previous)
+            previous = read.hash
+            yield read
+
+    def verify(self, *, progress: bool | None = None) -> Verdict:
+        """Walk the chain of events and replay them from the start; name the first bad one."""
+        from lowswitch.ledger.audit import verify
+
+        return verify(self, progress=progress)
+
+    def export(self, path: str | Path, *, kind: str = "jsonl") -> None:
+        """Write all events as JSON lines, or as a table ("csv")."""
+        from lowswitch.ledger.audit import export
+
+        export(self, Path(path), kind)
+
+    def backup(self, path: str | Path) -> None:
+        """Copy the ledger into a file while it is used."""
+        self.store.backup(Path(path))
+
+    def save_snapshot(self) -> None:
+        """Keep the state, so that opening is fast; this happens by itself now and then."""
+        with self._lock, self.store.transaction():
+            state = self._catch_up()
+            self.store.add_snapshot(snapshot_of(state))
+            self._snapshot_at = state.seq
+
+    # ---- the state -------------------------------------------------------------------------------
+
+    def _replay(self) -> Replay:
+        return Replay(self.events)
+
+    def _ready(self) -> State:
+        """The state after the last event on record."""
+        with self._lock:
+            return self._catch_up()
+
+    def _catch_up(self) -> State:
+        """Take in what others have written meanwhile."""
+        seq, head = self.store.head()
+        state = self._state
+        if state is None or seq < state.seq or (seq == state.seq and head != state.head):
+            state = self._loaded()
+        if state.seq < seq:
+            replay = self._replay()
+            for one in self.events(state.seq + 1):
+                state.apply(one, replay)
+            state.learn()
+        state.changed.clear()
+        self._state = state
+        return state
+
+    def _loaded(self) -> State:
+        """The state of the newest snapshot that is whole, or that of the first event."""
+        for snapshot in self.store.snapshots():
+            state = state_of(snapshot, self.terms)
+            seq, _, stored = self.store.event(snapshot.seq)
+            if state is not None and (state.seq, state.head) == (seq, stored):
+                self._snapshot_at = seq
+                return state
+        self._snapshot_at = 0
+        return State.of(self.terms, self.store.event(1)[2])
+
+    @contextmanager
+    def _writing(self) -> Iterator[Writer]:
+        """One transaction: what is written, and what follows from it."""
+        if self.read_only:
+            raise errors.ReadOnlyError(
+                "this ledger was opened for reading; open it without read_only"
+            )
+        with self._lock:
+            writer: Writer | None = None
+            try:
+                with self.store.transaction():
+                    writer = Writer(
+                        self.store, self._catch_up(), self._replay(), self.clock, self.new_ticket
+                    )
+                    yield writer
+                    writer.finish()
+            except BaseException:
+                if writer is None or writer.events:
+                    self._state = None  # what was applied is not on record
+                raise
+            if writer.state.seq - self._snapshot_at >= _SNAPSHOT_EVERY:
+                self._try_snapshot()
+
+    def _try_snapshot(self) -> None:
+        """Keep a snapshot if there is room for it; nothing depends on it."""
+        try:
+            self.save_snapshot()
+        except errors.StorageError:
+            self._state = None
+
+
+def _store(address: str | Path, *, create: bool, read_only: bool = False) -> Store:
+    where = str(address)
+    if where.startswith(("postgresql://", "postgres://")):
+        try:
+            import psycopg  # noqa: F401
+        except ImportError:
+            raise errors.StorageError(
+                "a ledger in PostgreSQL needs psycopg; install lowswitch[postgres]"
+            ) from None
+        from lowswitch.ledger.postgres import PostgresStore
+
+        if create:
+            return PostgresStore.create(where)
+        return PostgresStore.open(where, read_only=read_only)
+    from lowswitch.ledger.sqlite import SqliteStore
+
+    if create:
+        return SqliteStore.create(Path(address))
+    return SqliteStore.open(Path(address), read_only=read_only)
+
+
+def _now(seq: int) -> str:
+    return datetime.now(UTC).isoformat(timespec="microseconds")
+
+
+def _random_ticket(number: int) -> str:
+    return secrets.token_hex(16)

@@ -1,0 +1,134 @@
+"""A ledger in PostgreSQL, for when one machine is not enough.
+
+A ledger has a schema of its own. A writer takes the schema's advisory lock before it looks at the
+last event, so that events become visible in the order of their numbers.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from lowswitch.ledger.errors import NotALedgerError, StorageError
+from lowswitch.ledger.events import FORMAT
+from lowswitch.ledger.store import SCHEMA, Store
+
+_PIECE = 2000  # rows that a reader fetches at once
+
+
+class PostgresStore(Store):
+    """A connection to the schema of a ledger; one that was lost is made anew."""
+
+    def __init__(self, address: str, *, read_only: bool) -> None:
+        self._connection: Any = None
+        self.address, _, name = address.partition("#")
+        if not re.fullmatch(r"[a-z0-9_]{0,40}", name):
+            raise NotALedgerError(
+                f"the name of a ledger, after #, has small letters, digits and _, not {name!r}"
+            )
+        self.schema, self.read_only = f"lowswitch_{name or 'ledger'}", read_only
+        self.lock = int.from_bytes(hashlib.sha256(self.schema.encode()).digest()[:8], signed=True)
+        self._streams = 0
+
+    @classmethod
+    def create(cls, address: str) -> PostgresStore:
+        store = cls(address, read_only=False)
+        if store._exists():
+            raise NotALedgerError(f"{store.schema} exists already; open it, or name another one")
+        return store
+
+    @classmethod
+    def open(cls, address: str, *, read_only: bool) -> PostgresStore:
+        store = cls(address, read_only=read_only)
+        if not store._exists():
+            raise NotALedgerError(f"there is no ledger {store.schema}; make it with Ledger.create")
+        version = store.execute(f"SELECT version FROM {store.schema}.format")[0][0]
+        if version > FORMAT:
+            raise NotALedgerError(
+                f"{store.schema} has format {version}, and this version of lowswitch reads"
+                f" {FORMAT}; use the version that wrote it, or a newer one"
+            )
+        return store
+
+    def _exists(self) -> bool:
+        sql = "SELECT 1 FROM information_schema.tables WHERE table_schema = ? AND table_name = ?"
+        return bool(self.execute(sql, self.schema, "format"))
+
+    def create_tables(self) -> None:
+        """Make the tables, inside of the first transaction."""
+        self.execute(f"CREATE SCHEMA IF NOT EXISTS {self.schema}")
+        self.execute(f"CREATE TABLE {self.schema}.format (version INT NOT NULL)")
+        self.execute(f"INSERT INTO {self.schema}.format VALUES (?)", FORMAT)
+        for statement in SCHEMA:
+            self.execute(statement.format(bytes="BYTEA"))
+
+    @property
+    def connection(self) -> Any:
+        """The connection, made where there is none or where it was lost."""
+        import psycopg
+
+        if self._connection is None or self._connection.closed:
+            with self._errors():
+                self._connection = psycopg.connect(self.address, autocommit=True)
+                self._connection.execute(f"SET search_path TO {self.schema}")
+                self._connection.execute("SET synchronous_commit TO on")
+                if self.read_only:
+                    self._connection.execute("SET default_transaction_read_only TO on")
+        return self._connection
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        connection = self.connection
+        with self._errors(), connection.transaction():
+            connection.execute("SELECT pg_advisory_xact_lock(%s)", (self.lock,))
+            yield
+
+    def execute(self, sql: str, *values: Any) -> list[Any]:
+        with self._errors():
+            cursor = self.connection.execute(sql.replace("?", "%s"), values)
+            return [] if cursor.description is None else list(cursor.fetchall())
+
+    def execute_many(self, sql: str, rows: Sequence[Sequence[Any]]) -> None:
+        if rows:
+            with self._errors(), self.connection.cursor() as cursor:
+                cursor.executemany(sql.replace("?", "%s"), rows)
+
+    def stream(self, sql: str, *values: Any) -> Iterator[Any]:
+        with self._errors():
+            connection = self.connection
+            self._streams += 1
+            name = f"lowswitch_{self._streams}"
+            with connection.transaction(), connection.cursor(name=name) as cursor:
+                cursor.itersize = _PIECE
+                cursor.execute(sql.replace("?", "%s"), values)
+                yield from cursor
+
+    def backup(self, path: Path) -> None:
+        raise StorageError(
+            f"{self.schema} is in PostgreSQL, whose own pg_dump --schema={self.schema} makes a"
+            " backup while it runs; export() writes the events themselves"
+        )
+
+    def close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+
+    def __del__(self) -> None:
+        self.close()
+
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
+        import psycopg
+
+        try:
+            yield
+        except psycopg.Error as error:
+            text = str(error).strip().splitlines()
+            raise StorageError(
+                f"{self.schema} could not be used ({text[0] if text else error!r}), so nothing was"
+                " acknowledged; mend that, and send it again"
+            ) from error

@@ -1,0 +1,146 @@
+"""A ledger in a file: SQLite with a write-ahead log, and every commit on the disk."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from lowswitch.ledger.errors import NotALedgerError, StorageError
+from lowswitch.ledger.events import FORMAT
+from lowswitch.ledger.store import SCHEMA, Store
+
+_KIND = 0x4C535764  # "LSWd", in the header of the file
+_BUSY_MS = 30_000
+
+
+class SqliteStore(Store):
+    """One connection to the file of a ledger; a writer alone checkpoints."""
+
+    def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
+        self.path, self.connection = path, connection
+
+    @classmethod
+    def create(cls, path: Path) -> SqliteStore:
+        """A new file, in which there is no event yet; it appears with the first transaction."""
+        if path.exists():
+            raise NotALedgerError(f"{str(path)!r} exists already; open it, or choose another name")
+        if not path.parent.is_dir() or not os.access(path.parent, os.W_OK):
+            raise StorageError(
+                f"cannot write {str(path)!r}; choose a file in a folder that exists and is writable"
+            )
+        store = cls(path, _connect(path, "rwc"))
+        with _errors(path):
+            store._prepare()
+        return store
+
+    @classmethod
+    def open(cls, path: Path, *, read_only: bool) -> SqliteStore:
+        """The file of a ledger that exists."""
+        if not path.is_file():
+            raise NotALedgerError(f"there is no ledger {str(path)!r}; make it with Ledger.create")
+        if not os.access(path, os.R_OK if read_only else os.R_OK | os.W_OK):
+            way_out = "" if read_only else "; open it with read_only=True, or as somebody who may"
+            raise StorageError(f"no permission to use {str(path)!r}{way_out}")
+        store = cls(path, _connect(path, "ro" if read_only else "rw"))
+        with _errors(path):
+            kind = store.execute("PRAGMA application_id")[0][0]
+            version = store.execute("PRAGMA user_version")[0][0]
+            if kind != _KIND:
+                raise NotALedgerError(f"{str(path)!r} is a database, but no ledger")
+            if version > FORMAT:
+                raise NotALedgerError(
+                    f"{str(path)!r} has format {version}, and this version of lowswitch reads"
+                    f" {FORMAT}; use the version that wrote it, or a newer one"
+                )
+            if not read_only:
+                store._prepare()
+        return store
+
+    def _prepare(self) -> None:
+        self.connection.execute("PRAGMA journal_mode = WAL")
+        self.connection.execute("PRAGMA synchronous = FULL")
+
+    def create_tables(self) -> None:
+        """Make the tables, inside of the first transaction."""
+        for statement in SCHEMA:
+            self.execute(statement.format(bytes="BLOB"))
+        self.connection.execute(f"PRAGMA application_id = {_KIND}")
+        self.connection.execute(f"PRAGMA user_version = {FORMAT}")
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        with _errors(self.path):
+            self.connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield
+                self.connection.execute("COMMIT")
+            except BaseException:
+                if self.connection.in_transaction:
+                    self.connection.execute("ROLLBACK")
+                raise
+
+    def execute(self, sql: str, *values: Any) -> list[Any]:
+        with _errors(self.path):
+            return self.connection.execute(sql, values).fetchall()
+
+    def execute_many(self, sql: str, rows: Sequence[Sequence[Any]]) -> None:
+        with _errors(self.path):
+            self.connection.executemany(sql, rows)
+
+    def stream(self, sql: str, *values: Any) -> Iterator[Any]:
+        with _errors(self.path):
+            yield from self.connection.execute(sql, values)
+
+    def backup(self, path: Path) -> None:
+        if path.exists():
+            raise StorageError(f"{str(path)!r} exists already; choose another name")
+        temporary = path.with_name(f".{path.name}.part")
+        try:
+            with _errors(path):
+                source = _connect(self.path, "ro")
+                target = sqlite3.connect(temporary)
+                try:
+                    source.backup(target)
+                finally:
+                    target.close()
+                    source.close()
+                os.replace(temporary, path)
+        finally:
+            temporary.unlink(missing_ok=True)
+
+    def close(self) -> None:
+        self.connection.close()
+
+
+def _connect(path: Path, mode: str) -> sqlite3.Connection:
+    with _errors(path):
+        connection = sqlite3.connect(
+            f"{path.resolve().as_uri()}?mode={mode}",
+            uri=True,
+            isolation_level=None,
+            check_same_thread=False,  # the ledger has a lock of its own
+            timeout=_BUSY_MS / 1000,
+        )
+        connection.execute(f"PRAGMA busy_timeout = {_BUSY_MS}")
+        return connection
+
+
+@contextmanager
+def _errors(path: Path) -> Iterator[None]:
+    """Say what SQLite says in words that name the file and the way out."""
+    try:
+        yield
+    except sqlite3.DatabaseError as error:
+        text = str(error)
+        if "not a database" in text:
+            raise NotALedgerError(f"{str(path)!r} is no ledger ({text})") from error
+        raise StorageError(
+            f"{str(path)!r} could not be used ({text}), so nothing was acknowledged; mend that, and"
+            " send it again"
+        ) from error
+    except OSError as error:
+        raise StorageError(f"cannot write {str(path)!r}: {error.strerror}") from error

@@ -1,0 +1,404 @@
+"""The state of a run, which is a replay of its events through the learner's own update.
+
+Reports are learned in the order of their tickets, and not in that of their arrival: a report waits
+until all tickets before its own are settled. An amended report makes the learner what it would be,
+had the right report come in the first place.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from lowswitch.history import History
+from lowswitch.learner import Learner
+from lowswitch.learners.gate import Proposal, ProposedRow
+from lowswitch.ledger.errors import BrokenError
+from lowswitch.ledger.events import LEDGER, Event, canonical, digest
+from lowswitch.ledger.evidence import Evidence
+from lowswitch.ledger.tally import Tally
+from lowswitch.ledger.terms import Report, Terms
+
+OPEN, WAITING, LEARNED, MISSING, REFUSED = "open", "waiting", "learned", "missing", "refused"
+_MOST_NAMED = 1000  # open tickets that a proposal names one by one
+_AT_ONCE = 4096  # reports that are learned in one call
+
+
+@dataclass(frozen=True)
+class Ticket:
+    """What is known of a ticket that is not learned yet."""
+
+    number: int
+    site: str
+    version: int
+
+
+@dataclass
+class State:
+    """Everything that follows from the events so far."""
+
+    terms: Terms
+    learner: Learner
+    tally: Tally
+    versions: list[np.ndarray]  # [members, H, S] each; the first has number 1
+    seq: int = 1
+    head: str = ""
+    issued: int = 0
+    through: int = 0  # all tickets up to this number are learned, or never will be
+    tickets: dict[int, Ticket] = field(default_factory=dict)  # those after it
+    settled: dict[int, Report] = field(default_factory=dict)  # of these, those with a report
+    unsettled: Counter[int] = field(default_factory=Counter)  # open or missing, of each version
+    frozen: bool = False
+    proposal: dict[str, Any] | None = None  # the payload of the one that was recorded last
+    decisions: dict[tuple[int, int], list[dict[str, Any]]] = field(default_factory=dict)
+    changed: dict[int, str] = field(default_factory=dict)  # new status of tickets, to be stored
+    deployed: list[list[int]] = field(default_factory=list)  # by an open gate, to be recorded
+
+    @classmethod
+    def of(cls, terms: Terms, head: str) -> State:
+        """The state after the first event."""
+        learner = terms.learner()
+        shape = (terms.horizon, terms.states, terms.actions)
+        return cls(terms, learner, Tally(shape), [learner.mixture.copy()], head=head)
+
+    @property
+    def version(self) -> int:
+        return len(self.versions)
+
+    def policy_for(self, number: int, version: int) -> np.ndarray:  # [H, S]
+        """What ticket `number` of a version has to play."""
+        policies = self.versions[version - 1]
+        member = self.learner.deployed.member_for(np.array([number - 1]))[0]
+        table: np.ndarray = policies[member]
+        return table
+
+    @property
+    def pending(self) -> dict[str, Any] | None:
+        """The recorded proposal, as long as it waits for a decision."""
+        made = self.learner.proposal()
+        if made is None or self.proposal is None or self.proposal["learner"] != made.hash:
+            return None
+        return self.proposal
+
+    # ---- events ----------------------------------------------------------------------------------
+
+    def apply(self, event: Event, replay: Replay) -> None:
+        """Take in the next event."""
+        handler: Callable[[Event, Replay], None] | None = getattr(self, f"_{event.kind}", None)
+        if handler is None:
+            raise BrokenError(event.seq, f"its kind {event.kind!r} is unknown")
+        try:
+            if event.kind not in _LEARN_LATER:
+                self.learn()
+                if event.role != LEDGER and self.expected() and not replay.forced:
+                    raise BrokenError(event.seq, "what the events before it led to is missing")
+            handler(event, replay)
+        except BrokenError:
+            raise
+        except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
+            raise BrokenError(event.seq, f"it contradicts those before it ({error})") from error
+        self.seq, self.head = event.seq, event.hash
+
+    def _asked(self, event: Event, replay: Replay) -> None:
+        payload = event.payload
+        if payload["number"] != self.issued + 1 or payload["version"] != self.version:
+            raise ValueError(f"ticket {self.issued + 1} of version {self.version} is next")
+        self.issued += 1
+        self.tickets[self.issued] = Ticket(self.issued, payload["site"], self.version)
+        self.unsettled[self.version] += 1
+        self.changed[self.issued] = OPEN
+
+    def _told(self, event: Event, replay: Replay) -> None:
+        report = replay.report(event)
+        ticket = self.tickets[report.number]
+        if report.number in self.settled:
+            raise ValueError(f"ticket {report.number} has a report already")
+        self.settled[report.number] = report
+        self.unsettled[ticket.version] -= 1
+        self.changed[report.number] = WAITING
+
+    def _missing(self, event: Event, replay: Replay) -> None:
+        report = replay.report(event)
+        ticket = self.tickets[report.number]
+        if report.number in self.settled:
+            raise ValueError(f"ticket {report.number} has a report already")
+        self.settled[report.number] = report
+        if report.ended != "missing":  # it was amended later
+            self.unsettled[ticket.version] -= 1
+        self.changed[report.number] = MISSING if report.ended == "missing" else WAITING
+
+    def _refused(self, event: Event, replay: Replay) -> None:
+        self.changed[event.payload["number"]] = REFUSED
+
+    def _conflict(self, event: Event, replay: Replay) -> None:
+        """It is on record, and changes nothing."""
+
+    def _amended(self, event: Event, replay: Replay) -> None:
+        if replay.forced:
+            return  # the report is in its place already
+        report = Report.from_payload(event.payload)
+        version = event.payload["version"]
+        was_missing = event.payload["was"] in (MISSING, REFUSED)
+        if was_missing:
+            self.unsettled[version] -= 1
+        if report.number > self.through:
+            self.settled[report.number] = report
+            self.changed[report.number] = WAITING
+            return
+        other = replay.rebuilt(event)
+        put = self.learner._knowledge.tables.clock[0][["deployments", "switches"]].copy()
+        had_pending, paused = self.learner.proposal() is not None, self.learner.paused
+        self.learner, self.tally = other.learner, other.tally
+        self._adopt(put, had_pending, paused)
+        if self.terms.gate == "open":  # it deployed as it went, and may be elsewhere now
+            now, told = self.learner.mixture, self.learner.told
+            rows = np.argwhere((now != self.versions[-1]).any(axis=0)).tolist()
+            self.deployed = [[told - 1, h, x, *now[:, h, x].tolist()] for h, x in rows]
+        self.changed[report.number] = LEARNED
+
+    def _adopt(self, put: Any, had_pending: bool, paused: bool) -> None:
+        """Let the learner that was made anew propose what it has to say, if it may."""
+        gate, knowledge = self.learner._gate, self.learner._knowledge
+        if self.terms.gate == "review":
+            for name in ("deployments", "switches"):
+                knowledge.tables.clock[0][name] = put[name]
+            gate.withdraw()
+            gate.replaces, gate.paused = had_pending, paused
+            self.learner._decide(lambda gate, known: gate.look_again(known, self.learner.told))
+
+    def _met(self, event: Event, replay: Replay) -> None:
+        self.learner.propose()
+
+    def _history(self, event: Event, replay: Replay) -> None:
+        payload = event.payload
+        states, actions = np.array(payload["states"]), np.array(payload["actions"])
+        rewards = np.vectorize(self.terms.unit, otypes=[float])(np.array(payload["rewards"]))
+        kept = self.learner.learn_history(states, actions, rewards, most=payload["most"])
+        for episode in zip(states.tolist(), kept.tolist(), rewards.tolist(), strict=True):
+            self.tally.add(f"history {payload['source']}", *episode)
+        self.learner.propose()
+
+    def _proposed(self, event: Event, replay: Replay) -> None:
+        if replay.forced:
+            self._force(event.payload)
+        elif self.pending is not None or self.learner.proposal() is None:
+            raise ValueError("nothing was to be proposed")
+        elif event.payload != self.proposal_payload():
+            raise ValueError("another proposal was to be recorded")
+        self.proposal = event.payload
+
+    def _force(self, payload: dict[str, Any]) -> None:
+        """Let the learner have proposed what the board saw."""
+        rows = tuple(
+            ProposedRow(row["step"], row["state"], tuple(row["from"]), tuple(row["to"]))
+            for row in payload["rows"]
+        )
+        made = Proposal(payload["raised"], payload["told"], payload["base"], rows)
+        gate, knowledge = self.learner._gate, self.learner._knowledge
+        if gate.pending != made:
+            gate.pending, gate.raised, gate.replaces = made, payload["raised"], False
+            clock = knowledge.tables.clock[0]
+            clock["deployments"], clock["switches"] = payload["put"]
+            gate.set_mode(knowledge)
+
+    def _approved(self, event: Event, replay: Replay) -> None:
+        self._decided(event)
+        self.learner.approve(rows=[tuple(row) for row in event.payload["rows"]])
+        self._new_version(event.payload["version"])
+
+    def _rejected(self, event: Event, replay: Replay) -> None:
+        payload = event.payload
+        self._decided(event)
+        self.learner.reject(
+            rows=[tuple(row) for row in payload["rows"]],
+            forever=payload["forever"],
+            visits=payload["visits"],
+        )
+
+    def _decided(self, event: Event) -> None:
+        """Note a decision for the rows it is about."""
+        payload, pending = event.payload, self.pending
+        if pending is None or proposal_hash(pending) != payload["proposal"]:
+            raise ValueError("it decides on something that is not pending")
+        words = {"event": event.seq, "time": event.time, "by": event.actor, "kind": event.kind}
+        for step, state in payload["rows"]:
+            self.decisions.setdefault((step, state), []).append(
+                words | {"reason": payload["reason"], "forever": payload.get("forever", False)}
+            )
+
+    def _frozen(self, event: Event, replay: Replay) -> None:
+        self.frozen = True
+        if self.terms.gate == "review":
+            self.learner.freeze()
+
+    def _thawed(self, event: Event, replay: Replay) -> None:
+        self.frozen = False
+        if self.terms.gate == "review":
+            self.learner.thaw()
+
+    def _rolled_back(self, event: Event, replay: Replay) -> None:
+        self.learner.install(self.versions[event.payload["to"] - 1])
+        self._new_version(event.payload["version"])
+
+    def _deployed(self, event: Event, replay: Replay) -> None:
+        if not replay.forced and event.payload["changes"] != self.deployed:
+            raise ValueError("the learner deployed something else")
+        self.deployed = []
+        self._new_version(event.payload["version"])
+
+    def _new_version(self, number: int) -> None:
+        if number != self.version + 1:
+            raise ValueError(f"version {self.version + 1} is next, not {number}")
+        self.versions.append(self.learner.mixture.copy())
+
+    # ---- learning --------------------------------------------------------------------------------
+
+    def learn(self) -> None:
+        """Learn in the order of the tickets whatever has its turn."""
+        while self._learn_some():
+            pass
+
+    def _learn_some(self) -> bool:
+        first, batch = self.through, list[tuple[list[int], list[int], list[float]]]()
+        optimistic = self.terms.missing == "optimistic"
+        while len(batch) < _AT_ONCE and (report := self.settled.get(self.through + 1)) is not None:
+            is_missing = report.ended == "missing"
+            if is_missing and (self.terms.missing == "hold" or (optimistic and batch)):
+                break  # what is hoped for depends on all that comes before
+            self.through += 1
+            ticket = self.tickets.pop(self.through)
+            del self.settled[self.through]
+            values, policy = _NONE, _NONE
+            if is_missing and optimistic:
+                values = self.learner.values
+                policy = self.policy_for(ticket.number, ticket.version)
+            steps = self.terms.steps(report, values, policy)
+            if steps is not None:
+                batch.append(steps)
+                self.tally.add(ticket.site, *steps)
+            if not is_missing:
+                self.changed[self.through] = LEARNED
+            elif optimistic:
+                break
+        if batch:
+            states, actions, rewards = zip(*batch, strict=True)
+            switch = self.learner.learn_checked(
+                np.array(states, dtype=np.int64),
+                np.array(actions, dtype=np.int64),
+                np.array(rewards, dtype=np.float64),
+            )
+            self._note(switch)
+        return self.through > first
+
+    def _note(self, switch: History | None) -> None:
+        if switch is not None:
+            self.deployed += switch.changes.tolist()
+
+    # ---- what follows ----------------------------------------------------------------------------
+
+    def expected(self) -> tuple[str, dict[str, Any]] | None:
+        """The event that must be recorded next because of those before it, if there is one."""
+        self.learn()
+        if self.deployed:
+            return "deployed", {"version": self.version + 1, "changes": self.deployed}
+        if self.learner.proposal() is not None and self.pending is None:
+            return "proposed", self.proposal_payload()
+        if self.terms.patience is not None and self.tickets:
+            for number in self.tickets:
+                if number > self.issued - self.terms.patience:
+                    break
+                if number not in self.settled:
+                    reason = f"{self.terms.patience} later tickets were issued"
+                    payload = Report(number, (), (), (), "missing").to_payload()
+                    return "missing", payload | {"reason": reason}
+        return None
+
+    def proposal_payload(self) -> dict[str, Any]:
+        """The pending proposal with its evidence."""
+        made = self.learner.proposal()
+        assert made is not None
+        evidence = Evidence(self.tally, self.learner.mixture, self.learner.told)
+        unsettled = Counter({v: n for v, n in self.unsettled.items() if n > 0})
+        waiting = [number for number in self.tickets if number not in self.settled]
+        clock = self.learner._knowledge.tables.clock[0]
+        return {
+            "learner": made.hash,
+            "raised": made.number,
+            "told": made.told,
+            "base": made.base,
+            "put": [int(clock["deployments"]), int(clock["switches"])],
+            "version": self.version,
+            "through": self.through,
+            "open": waiting[:_MOST_NAMED],
+            "unsettled": sum(unsettled.values()),
+            "rows": [
+                evidence.row(row, unsettled, self.versions)
+                | {
+                    "from": list(row.now),
+                    "to": list(row.proposed),
+                    "before": self.decisions.get(row.row, []),
+                }
+                for row in made.rows
+            ],
+        }
+
+
+class Replay:
+    """How events are taken in.
+
+    forced: the learner is made to have proposed what was recorded, as after an amendment. reports:
+    those that stand in the place of the ones that first came, by the number of the ticket.
+    """
+
+    def __init__(
+        self, read: Callable[[int], Iterable[Event]], reports: dict[int, Report] | None = None
+    ) -> None:
+        self.read, self.reports, self.forced = read, reports or {}, reports is not None
+
+    def report(self, event: Event) -> Report:
+        """The report of an event, or the one that stands in its place."""
+        report = Report.from_payload(event.payload)
+        return self.reports.get(report.number, report)
+
+    def rebuilt(self, event: Event) -> State:
+        """The state before an amendment, as if all amended reports had come in the first place."""
+        reports = {}
+        for other in self._before(event):
+            if other.kind == "amended":
+                reports[other.payload["number"]] = Report.from_payload(other.payload)
+        reports[event.payload["number"]] = Report.from_payload(event.payload)
+        return replayed(self._before(event), Replay(self.read, reports))
+
+    def _before(self, event: Event) -> Iterator[Event]:
+        for other in self.read(1):
+            if other.seq == event.seq:
+                return
+            yield other
+
+
+def replayed(events: Iterable[Event], replay: Replay) -> State:
+    """The state that events from the first one on lead to."""
+    state: State | None = None
+    for event in events:
+        if state is None:
+            state = State.of(Terms.from_payload(event.payload["terms"]), event.hash)
+        else:
+            state.apply(event, replay)
+            state.changed.clear()
+    if state is None:
+        raise BrokenError(1, "it is not there")
+    state.learn()
+    return state
+
+
+def proposal_hash(payload: dict[str, Any]) -> str:
+    """What a decision on a proposal is bound to."""
+    return digest(canonical(payload))
+
+
+_LEARN_LATER = ("asked", "told", "missing", "refused", "conflict")
+_NONE = np.zeros((0, 0))

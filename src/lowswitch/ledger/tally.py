@@ -1,0 +1,82 @@
+"""What was learned from, counted site by site: what the evidence of a proposal is made of."""
+
+from __future__ import annotations
+
+import io
+from collections import Counter
+from collections.abc import Collection
+from typing import NamedTuple
+
+import numpy as np
+
+
+class Model(NamedTuple):
+    """An empirical model of the process."""
+
+    visits: np.ndarray  # [H, S, A]
+    rewards: np.ndarray  # [H, S, A]  sums, in [0, 1] for each visit
+    cells: np.ndarray  # [n]  (h S + x) A + a of each pair with a successor, ascending
+    successors: np.ndarray  # [n]
+    counts: np.ndarray  # [n]
+
+
+class Tally:
+    """Visits, rewards and successors of each (h, x, a), for every site."""
+
+    def __init__(self, shape: tuple[int, int, int]) -> None:
+        self.shape = shape
+        self.visits: dict[str, np.ndarray] = {}  # [H, S, A] of each site
+        self.rewards: dict[str, np.ndarray] = {}
+        self.followed: dict[str, Counter[int]] = {}  # by ((h S + x) A + a) S + y
+
+    def add(self, site: str, states: list[int], actions: list[int], rewards: list[float]) -> None:
+        """Count the steps of an episode that are learned."""
+        H, S, A = self.shape
+        if site not in self.visits:
+            self.visits[site] = np.zeros(H * S * A, dtype=np.int64)
+            self.rewards[site] = np.zeros(H * S * A)
+            self.followed[site] = Counter()
+        visits, totals, followed = self.visits[site], self.rewards[site], self.followed[site]
+        for h in range(H):
+            if actions[h] >= 0:
+                cell = (h * S + states[h]) * A + actions[h]
+                visits[cell] += 1
+                totals[cell] += rewards[h]
+                if h + 1 < H:
+                    followed[cell * S + states[h + 1]] += 1
+
+    def model(self, without: Collection[str] = ()) -> Model:
+        """The model of all sites but some."""
+        H, S, A = self.shape
+        visits, rewards = np.zeros(H * S * A, dtype=np.int64), np.zeros(H * S * A)
+        pairs: Counter[int] = Counter()
+        for site in sorted(self.visits):
+            if site not in without:
+                visits += self.visits[site]
+                rewards += self.rewards[site]
+                pairs.update(self.followed[site])
+        keys = np.array(sorted(pairs), dtype=np.int64)
+        counts = np.array([pairs[key] for key in keys.tolist()], dtype=np.int64)
+        return Model(visits.reshape(H, S, A), rewards.reshape(H, S, A), keys // S, keys % S, counts)
+
+    def to_bytes(self) -> bytes:
+        """The tally for a snapshot."""
+        file = io.BytesIO()
+        sites = sorted(self.visits)
+        arrays: dict[str, np.ndarray] = {"sites": np.array(sites, dtype=np.str_)}
+        for i, site in enumerate(sites):
+            arrays[f"visits{i}"], arrays[f"rewards{i}"] = self.visits[site], self.rewards[site]
+            arrays[f"keys{i}"] = np.array(list(self.followed[site]), dtype=np.int64)
+            arrays[f"counts{i}"] = np.array(list(self.followed[site].values()), dtype=np.int64)
+        np.savez(file, allow_pickle=False, **arrays)
+        return file.getvalue()
+
+    @classmethod
+    def from_bytes(cls, shape: tuple[int, int, int], data: bytes) -> Tally:
+        tally = cls(shape)
+        with np.load(io.BytesIO(data), allow_pickle=False) as file:
+            for i, site in enumerate(file["sites"].tolist()):
+                tally.visits[site], tally.rewards[site] = file[f"visits{i}"], file[f"rewards{i}"]
+                pairs = zip(file[f"keys{i}"].tolist(), file[f"counts{i}"].tolist(), strict=True)
+                tally.followed[site] = Counter(dict(pairs))
+        return tally

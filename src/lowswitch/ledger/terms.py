@@ -1,0 +1,339 @@
+"""What a run declares before its first episode, and how a report is read by it."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from lowswitch.algorithms.algorithm import Algorithm, require_algorithm
+from lowswitch.checks import (
+    checked_mask,
+    checked_policy,
+    is_integer,
+    is_number,
+    require_count,
+    require_seed,
+    require_word,
+)
+from lowswitch.learner import Learner
+from lowswitch.ledger.errors import LedgerError
+
+MISSING = ("drop", "optimistic", "hold")
+ENDED = ("whole", "truncated", "terminated")
+
+
+@dataclass(frozen=True)
+class Report:
+    """What came of one ticket, in numbers: states, actions and rewards in the run's own units."""
+
+    number: int  # of the ticket
+    states: tuple[int, ...]
+    actions: tuple[int, ...]
+    rewards: tuple[float, ...]
+    ended: str  # one of ENDED, or "missing"
+
+    def to_payload(self) -> dict[str, Any]:
+        return {
+            "number": self.number,
+            "states": list(self.states),
+            "actions": list(self.actions),
+            "rewards": list(self.rewards),
+            "ended": self.ended,
+        }
+
+    @classmethod
+    def from_payload(cls, payload: dict[str, Any]) -> Report:
+        states, actions = tuple(payload["states"]), tuple(payload["actions"])
+        return cls(payload["number"], states, actions, tuple(payload["rewards"]), payload["ended"])
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Terms:
+    """The declaration of a run, as its first event holds it."""
+
+    algorithm: Algorithm
+    horizon: int
+    states: int
+    actions: int
+    episodes: int
+    labels: dict[str, tuple[str, ...]]  # of "step", "state" and "action"
+    rewards: tuple[float, float]  # the range
+    allowed: np.ndarray  # [H, S, A]
+    policy: np.ndarray  # [H, S]  deployed first
+    missing: str  # what a report that never comes means: one of MISSING
+    gate: str
+    patience: int | None  # a ticket expires when so many later ones were issued
+    absorbing: int | None  # the state in which a terminated episode stays
+    seed: int
+    numbers: dict[str, Any]  # of the algorithm, worked out for this size
+
+    def learner(self) -> Learner:
+        """A learner that knows nothing."""
+        return Learner(
+            self.algorithm,
+            horizon=self.horizon,
+            states=self.states,
+            actions=self.actions,
+            episodes=self.episodes,
+            actions_allowed=self.allowed,
+            seed=self.seed,
+            gate=self.gate,
+            policy=self.policy,
+            numbers=self.numbers or None,
+        )
+
+    @functools.cached_property
+    def _may(self) -> list[bool]:  # [H * S * A]
+        """The mask as a list, which is faster to look things up in one by one."""
+        flat: list[bool] = self.allowed.reshape(-1).tolist()
+        return flat
+
+    # ---- labels and rewards ----------------------------------------------------------------------
+
+    def index(self, kind: str, value: Any) -> int:
+        """The number of a step, state or action that is named by its label or its number."""
+        names = self.labels[kind]
+        if type(value) is int and 0 <= value < len(names):  # the usual case, and a fast one
+            return value
+        if isinstance(value, str) and value in names:
+            return names.index(value)
+        if is_integer(value) and 0 <= value < len(names):
+            return int(value)
+        shown = ", ".join(names[:8]) + (", ..." if len(names) > 8 else "")
+        raise LedgerError(
+            f"there is no {kind} {value!r}; the {kind}s are {shown}, or 0 to {len(names) - 1}"
+        )
+
+    def reward(self, value: Any) -> float:
+        """A reward within the declared range."""
+        low, high = self.rewards
+        if type(value) is float and low <= value <= high:  # the usual case, and a fast one
+            return value
+        if not (is_number(value) and low <= value <= high):
+            raise LedgerError(
+                f"the reward {value!r} is outside of the declared range [{low:g}, {high:g}], so the"
+                " report is refused and its ticket stays open; correct it, and tell it again"
+            )
+        return float(value)
+
+    def unit(self, reward: float) -> float:
+        """A reward in [0, 1], as learners have it."""
+        low, high = self.rewards
+        return (reward - low) / (high - low)
+
+    def amount(self, value: float) -> float:
+        """A difference in [0, 1] in the units of the run."""
+        low, high = self.rewards
+        return value * (high - low)
+
+    # ---- reports ---------------------------------------------------------------------------------
+
+    def report(
+        self,
+        number: int,
+        policy: Callable[[], np.ndarray],
+        states: Any,
+        actions: Any,
+        rewards: Any,
+        ended: str,
+    ) -> Report:
+        """A report once it is checked; actions that are None are those of the policy [H, S]."""
+        places = tuple(self.index("state", state) for state in _items("states", states))
+        paid = tuple(self.reward(reward) for reward in _items("rewards", rewards))
+        if actions is None:
+            table = policy()
+            played = tuple(int(table[h, x]) for h, x in enumerate(places[: len(paid)]))
+        else:
+            played = tuple(self.index("action", action) for action in _items("actions", actions))
+        self._require_lengths(places, played, paid, ended)
+        for h, (x, a) in enumerate(zip(places, played, strict=False)):
+            if not self._may[(h * self.states + x) * self.actions + a]:
+                raise LedgerError(
+                    f"action {self.labels['action'][a]} is not allowed at step"
+                    f" {self.labels['step'][h]} in state {self.labels['state'][x]}"
+                )
+        return Report(number, places, played, paid, ended)
+
+    def _require_lengths(
+        self, states: Sequence[int], actions: Sequence[int], rewards: Sequence[float], ended: str
+    ) -> None:
+        n, H = len(actions), self.horizon
+        fits = len(rewards) == n and len(states) in (n, n + 1) and n <= H and len(states) <= H + 1
+        if ended == "whole":
+            fits = fits and n == H
+        if ended == "terminated" and self.absorbing is None:
+            raise LedgerError(
+                "this run has no absorbing state, so no episode of it can be terminated; report it"
+                " as truncated, or create the ledger with absorbing="
+            )
+        if not fits:
+            raise LedgerError(
+                f"{len(states)} states, {n} actions and {len(rewards)} rewards are no {ended}"
+                f" episode of {H} steps: there is one action and one reward for each state, and the"
+                " state after the last step may follow; say ended='truncated' for one that was not"
+                " seen to its end"
+            )
+
+    def steps(
+        self, report: Report, values: np.ndarray, policy: np.ndarray
+    ) -> tuple[list[int], list[int], list[float]] | None:
+        """The H states, actions (-1 where nothing is learned) and rewards in [0, 1] of a report.
+
+        None if nothing at all is to be learned. `values` [H + 1, S] are those that the learner
+        hopes for, and `policy` [H, S] is what the ticket was to play.
+        """
+        H, n = self.horizon, len(report.actions)
+        states = [*report.states[:H], *[0] * (H - len(report.states))]
+        actions = [*report.actions, *[-1] * (H - n)]
+        rewards = [*map(self.unit, report.rewards), *[0.0] * (H - n)]
+        if report.ended in ("truncated", "missing") and 0 < n < H and len(report.states) == n:
+            actions[n - 1] = -1  # what came of it was not seen
+        if report.ended == "terminated":
+            end = self.absorbing or 0
+            for h in range(n, H):
+                states[h], rewards[h] = end, self.unit(0.0)
+                actions[h] = int(self.allowed[h, end].argmax())
+        if report.ended == "missing" and self.missing == "optimistic":
+            self._hope(report, states, actions, rewards, values, policy)
+        return (states, actions, rewards) if any(a >= 0 for a in actions) else None
+
+    def _hope(
+        self,
+        report: Report,
+        states: list[int],
+        actions: list[int],
+        rewards: list[float],
+        values: np.ndarray,
+        policy: np.ndarray,
+    ) -> None:
+        """Fill in the step whose outcome is missing: the largest reward and the largest value."""
+        h = len(report.states) - 1
+        if not 0 <= h < self.horizon:
+            return
+        known = h < len(report.actions)
+        actions[h] = report.actions[h] if known else int(policy[h, states[h]])
+        rewards[h] = 1.0
+        if h + 1 < self.horizon:
+            states[h + 1] = int(values[h + 1].argmax())
+
+    # ---- the first event -------------------------------------------------------------------------
+
+    def to_payload(self) -> dict[str, Any]:
+        return {
+            "algorithm": self.algorithm.to_dict(),
+            "horizon": self.horizon,
+            "states": self.states,
+            "actions": self.actions,
+            "episodes": self.episodes,
+            "labels": {name: list(labels) for name, labels in self.labels.items()},
+            "rewards": list(self.rewards),
+            "allowed": self.allowed.astype(int).tolist(),
+            "policy": self.policy.tolist(),
+            "missing": self.missing,
+            "gate": self.gate,
+            "patience": self.patience,
+            "absorbing": self.absorbing,
+            "seed": self.seed,
+            "numbers": self.numbers,
+        }
+
+    @classmethod
+    def from_payload(cls, payload: dict[str, Any]) -> Terms:
+        fields = {name: payload[name] for name in cls.__dataclass_fields__}
+        return cls(
+            **fields
+            | {
+                "algorithm": Algorithm.from_dict(payload["algorithm"]),
+                "labels": {name: tuple(labels) for name, labels in payload["labels"].items()},
+                "rewards": tuple(payload["rewards"]),
+                "allowed": np.array(payload["allowed"], dtype=bool),
+                "policy": np.array(payload["policy"], dtype=np.int64),
+            }
+        )
+
+
+def checked_terms(
+    algorithm: Algorithm,
+    *,
+    horizon: int,
+    states: int | Sequence[str],
+    actions: int | Sequence[str],
+    episodes: int,
+    steps: Sequence[str] | None,
+    rewards: tuple[float, float],
+    actions_allowed: Any,
+    policy: Any,
+    missing: str,
+    gate: str,
+    patience: int | None,
+    absorbing: int | str | None,
+    seed: int,
+) -> Terms:
+    """The terms of a run, or an error that names what does not fit."""
+    require_algorithm(algorithm)
+    H = require_count("horizon", horizon)
+    labels = {
+        "step": _labels("steps", H if steps is None else steps, H),
+        "state": _labels("states", states, None),
+        "action": _labels("actions", actions, None),
+    }
+    S, A = len(labels["state"]), len(labels["action"])
+    low, high = rewards
+    if not (is_number(low) and is_number(high) and low < high):
+        raise LedgerError(f"rewards must be a range such as (0, 1), not {rewards!r}")
+    require_word("missing", missing, MISSING)
+    require_word("gate", gate, ("review", "open"))
+    allowed = checked_mask(actions_allowed, H, S, A)
+    terms = Terms(
+        algorithm=algorithm,
+        horizon=H,
+        states=S,
+        actions=A,
+        episodes=require_count("episodes", episodes),
+        labels=labels,
+        rewards=(float(low), float(high)),
+        allowed=allowed,
+        policy=allowed.argmax(axis=-1) if policy is None else checked_policy(policy, allowed),
+        missing=missing,
+        gate=gate,
+        patience=None if patience is None else require_count("patience", patience),
+        absorbing=None,
+        seed=require_seed(seed),
+        numbers={},
+    )
+    facts = terms.to_payload() | {"numbers": terms.learner().numbers()}
+    if absorbing is not None:
+        if not low <= 0 <= high:
+            raise LedgerError(
+                f"an absorbing state pays 0, which is outside of the rewards [{low:g}, {high:g}]"
+            )
+        facts["absorbing"] = terms.index("state", absorbing)
+    return Terms.from_payload(facts)
+
+
+def _labels(name: str, given: int | Sequence[str], size: int | None) -> tuple[str, ...]:
+    if is_integer(given):
+        assert isinstance(given, int)
+        return tuple(str(i) for i in range(require_count(name, given)))
+    if isinstance(given, str) or not isinstance(given, Sequence):
+        raise LedgerError(f"{name} must be a number or a list of labels, not {given!r}")
+    labels = tuple(given)
+    bad = [label for label in labels if not (isinstance(label, str) and label.strip())]
+    if bad or len(set(labels)) < len(labels) or not labels or len(labels) != (size or len(labels)):
+        count = f"{size} " if size else ""
+        raise LedgerError(
+            f"{name} must be {count}different texts that are not empty, not {given!r}"
+        )
+    return labels
+
+
+def _items(name: str, values: Any) -> list[Any]:
+    if isinstance(values, np.ndarray):
+        values = values.tolist()
+    if isinstance(values, str | bytes) or not isinstance(values, Sequence):
+        raise LedgerError(f"{name} must be a list, one for each step, not {values!r}")
+    return list(values)

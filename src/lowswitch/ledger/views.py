@@ -1,0 +1,178 @@
+"""Answers made from the state and the events."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from lowswitch.checks import require_count
+from lowswitch.ledger.answers import Issued, ProposalView, Status, Version
+from lowswitch.ledger.errors import LedgerError
+from lowswitch.ledger.events import Event
+from lowswitch.ledger.state import (
+    LEARNED,
+    MISSING,
+    OPEN,
+    REFUSED,
+    WAITING,
+    State,
+    proposal_hash,
+)
+from lowswitch.ledger.store import StoredTicket
+from lowswitch.ledger.terms import Terms
+
+if TYPE_CHECKING:
+    from lowswitch.ledger.ledger import Ledger
+
+
+def issued(ticket: StoredTicket, state: State) -> Issued:
+    """What a site is given."""
+    policy = state.policy_for(ticket.number, ticket.version).tolist()
+    return Issued(ticket.ticket, ticket.number, ticket.site, ticket.request, ticket.version, policy)
+
+
+def status(state: State, counts: dict[str, int], most: int | None) -> Status:
+    """Where a run stands, with the counts of the tickets table."""
+    pending, learner = state.pending, state.learner
+    still_open = counts.get(OPEN, 0)
+    return Status(
+        version=state.version,
+        events=state.seq,
+        head=state.head,
+        issued=sum(counts.values()),
+        learned=counts.get(LEARNED, 0),
+        waiting=counts.get(WAITING, 0),
+        open=0 if state.frozen else still_open,
+        missing=counts.get(MISSING, 0),
+        refused=counts.get(REFUSED, 0),
+        frozen_out=still_open if state.frozen else 0,
+        episodes=state.terms.episodes,
+        proposed=learner.proposed,
+        deployments=learner.deployments,
+        pending=None if pending is None else proposal_hash(pending),
+        budget_left=None if most is None else max(0, most - learner.proposed),
+        frozen=state.frozen,
+    )
+
+
+def proposals(ledger: Ledger, *, newest: bool = False) -> Iterator[ProposalView]:
+    """The proposals on record; `newest` gives the last one alone."""
+    pending = ledger._ready().pending
+    pending_hash = None if pending is None else proposal_hash(pending)
+    made: dict[str, tuple[Event, list[dict[str, Any]]]] = {}
+    for event in _newest(ledger) if newest else ledger.events():
+        if event.kind == "proposed":
+            made[proposal_hash(event.payload)] = event, []
+        elif event.kind in ("approved", "rejected") and event.payload["proposal"] in made:
+            words = {"event": event.seq, "time": event.time, "by": event.actor, "kind": event.kind}
+            made[event.payload["proposal"]][1].append(words | event.payload)
+    for key, (event, decisions) in made.items():
+        yield _view(ledger.terms, event, key, key == pending_hash, decisions)
+
+
+def _newest(ledger: Ledger) -> Iterator[Event]:
+    """The last event that proposed something."""
+    for _, body, stored in ledger.store.stream(
+        "SELECT seq, body, hash FROM events ORDER BY seq DESC"
+    ):
+        number, time, actor, role, kind, payload, previous = json.loads(body)
+        if kind == "proposed":
+            yield Event(number, time, actor, role, kind, payload, previous, body, stored)
+            return
+
+
+def _view(
+    terms: Terms, event: Event, key: str, pending: bool, decisions: list[dict[str, Any]]
+) -> ProposalView:
+    payload = event.payload
+    return ProposalView(
+        hash=key,
+        event=event.seq,
+        time=event.time,
+        version=payload["version"],
+        told=payload["told"],
+        through=payload["through"],
+        open=payload["open"],
+        unsettled=payload["unsettled"],
+        rows=[_labelled(terms, row) for row in payload["rows"]],
+        pending=pending,
+        decisions=decisions,
+    )
+
+
+def _labelled(terms: Terms, row: dict[str, Any]) -> dict[str, Any]:
+    """A row of a proposal with the names of things, and in the run's units of reward."""
+    names = terms.labels["action"]
+
+    def side(known: dict[str, Any]) -> dict[str, Any]:
+        law = {names[int(action)]: share for action, share in known["law"].items()}
+        low = terms.rewards[0] * (terms.horizon - row["step"])
+        amounts = {
+            "estimate": low + terms.amount(known["estimate"]),
+            "width": terms.amount(known["width"]),
+            "bounds": [low + terms.amount(bound) for bound in known["bounds"]],
+        }
+        return known | {"law": law} | amounts
+
+    return row | {
+        "step_label": terms.labels["step"][row["step"]],
+        "state_label": terms.labels["state"][row["state"]],
+        "now": side(row["now"]),
+        "proposed": side(row["proposed"]),
+    }
+
+
+def versions(ledger: Ledger) -> list[Version]:
+    """The versions on record."""
+    state, found = ledger._ready(), list[Version]()
+    kinds = ("created", "approved", "rolled_back", "deployed")
+    for event in ledger.events():
+        if event.kind in kinds:
+            number = len(found) + 1
+            changed = 0
+            if number > 1:
+                before, after = state.versions[number - 2], state.versions[number - 1]
+                changed = int((before != after).any(axis=0).sum())
+            found.append(Version(number, event.seq, event.time, event.actor, event.kind, changed))
+    return found
+
+
+def payload_of(seq: int, body: str, stored: str) -> dict[str, Any]:
+    """The payload of a stored event."""
+    payload: dict[str, Any] = json.loads(body)[5]
+    return payload
+
+
+def checked_history(
+    terms: Terms,
+    states: Sequence[Sequence[Any]],
+    actions: Sequence[Sequence[Any]],
+    rewards: Sequence[Sequence[Any]],
+) -> tuple[list[list[int]], list[list[int]], list[list[float]]]:
+    """Whole episodes in numbers."""
+    if not len(states) == len(actions) == len(rewards) or len(states) == 0:
+        raise LedgerError("history has as many lists of states as of actions and rewards, and some")
+    found = [
+        terms.report(0, lambda: terms.policy, *episode, "whole")
+        for episode in zip(states, actions, rewards, strict=True)
+    ]
+    return (
+        [list(report.states[: terms.horizon]) for report in found],
+        [list(report.actions) for report in found],
+        [list(report.rewards) for report in found],
+    )
+
+
+def checked_most(most: Any) -> int:
+    return require_count("most", most)
+
+
+def require_hold(forever: bool, visits: Any) -> None:
+    """How long a row is held is for a rejection that is not for ever."""
+    if visits is not None:
+        require_count("visits", visits)
+        if forever:
+            raise LedgerError(
+                "what is rejected for ever is not held for so many visits; leave one out"
+            )

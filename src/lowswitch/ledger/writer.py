@@ -1,0 +1,215 @@
+"""One transaction of a ledger: the events that are written, and what follows from them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from lowswitch.ledger import errors, views
+from lowswitch.ledger.answers import ProposalView, Told
+from lowswitch.ledger.errors import LedgerError
+from lowswitch.ledger.events import LEDGER, SITE, Event, event
+from lowswitch.ledger.state import MISSING, OPEN, REFUSED, Replay, State, proposal_hash
+from lowswitch.ledger.store import Store, StoredTicket
+from lowswitch.ledger.terms import ENDED, Report
+
+
+class Writer:
+    """The events of one transaction."""
+
+    def __init__(
+        self,
+        store: Store,
+        state: State,
+        replay: Replay,
+        clock: Callable[[int], str],
+        new_ticket: Callable[[int], str],
+    ) -> None:
+        self.store, self.state, self.terms, self.replay = store, state, state.terms, replay
+        self.clock, self.new_ticket = clock, new_ticket
+        self.events: list[Event] = []
+        self.issued: dict[int, StoredTicket] = {}
+        self.reports: dict[int, int] = {}  # the event of the report of a ticket
+        self.broken = False
+        self.known: dict[Any, StoredTicket] = {}
+
+    def add(self, actor: str, role: str, kind: str, payload: dict[str, Any]) -> Event:
+        """Write the next event, and take it in."""
+        state = self.state
+        seq = state.seq + 1
+        made = event(seq, self.clock(seq), actor, role, kind, payload, state.head)
+        self.events.append(made)
+        self.broken = True
+        state.apply(made, self.replay)
+        self.broken = False
+        if kind in ("told", "missing", "amended"):
+            self.reports[payload["number"]] = seq
+        return made
+
+    def finish(self) -> None:
+        """Add what follows from the events, and store everything."""
+        if not self.events:
+            return
+        while (next_one := self.state.expected()) is not None:
+            self.add("ledger", LEDGER, *next_one)
+        changed = self.state.changed
+        self.store.append(self.events)
+        new = [
+            ticket._replace(status=changed.pop(number), report=self.reports.pop(number, None))
+            for number, ticket in self.issued.items()
+        ]
+        self.store.add_tickets(new)
+        rows = [(status, self.reports.get(number), number) for number, status in changed.items()]
+        self.store.set_tickets(rows)
+        changed.clear()
+
+    # ---- tickets ---------------------------------------------------------------------------------
+
+    def require_thawed(self) -> None:
+        if self.state.frozen:
+            raise errors.FrozenError("the run is frozen, and nothing is changed; thaw it first")
+
+    def ask(self, site: str, request: str) -> StoredTicket:
+        """Issue a ticket."""
+        self.require_thawed()
+        state = self.state
+        number = state.issued + 1
+        if number > self.terms.episodes:
+            raise LedgerError(
+                f"this run was declared for {self.terms.episodes} episodes, and all tickets are"
+                " issued; create a ledger for the next run"
+            )
+        ticket = self.new_ticket(number)
+        payload = {
+            "ticket": ticket,
+            "number": number,
+            "site": site,
+            "request": request,
+            "version": state.version,
+        }
+        made = self.add(site, SITE, "asked", payload)
+        issued = StoredTicket(number, ticket, site, request, state.version, OPEN, made.seq, None)
+        self.issued[number] = issued
+        return issued
+
+    def policy_of(self, ticket: StoredTicket) -> Callable[[], np.ndarray]:
+        """What a ticket was to play, when somebody asks for it."""
+        return lambda: self.state.policy_for(ticket.number, ticket.version)
+
+    def fetch(self, tickets: Sequence[Any]) -> None:
+        """Look up many tickets at once."""
+        names = [ticket for ticket in tickets if isinstance(ticket, str)]
+        self.known |= {ticket.ticket: ticket for ticket in self.store.tickets_named(names)}
+
+    def ticket(self, ticket: str) -> StoredTicket:
+        """A ticket that was issued."""
+        if isinstance(ticket, str) and ticket not in self.known:
+            self.fetch([ticket])
+        known = self.known.get(ticket)
+        if known is None:
+            raise errors.UnknownTicketError(f"no ticket {ticket!r} was issued by this ledger")
+        status = self.state.changed.get(known.number, known.status)
+        return known._replace(status=status, report=self.reports.get(known.number, known.report))
+
+    def tell(
+        self,
+        ticket: str,
+        states: Any,
+        actions: Any,
+        rewards: Any,
+        ended: str = "whole",
+        site: str | None = None,
+    ) -> Told:
+        """Take in a report."""
+        self.require_thawed()
+        require_ended(ended)
+        known = self.ticket(ticket)
+        if site is not None and site != known.site:
+            raise errors.UnknownTicketError(f"ticket {ticket} does not belong to {site!r}")
+        policy = self.policy_of(known)
+        report = self.terms.report(known.number, policy, states, actions, rewards, ended)
+        if known.status == OPEN:
+            made = self.add(known.site, SITE, "told", report.to_payload())
+            return Told(ticket, known.number, made.seq)
+        if known.status in (MISSING, REFUSED):
+            if known.status == MISSING:
+                self.add(known.site, SITE, "refused", report.to_payload())
+            raise errors.ExpiredError(
+                f"ticket {ticket} was declared missing before its report came, and the run goes on"
+                " without it; an operator can enter it with amend"
+            )
+        before = self._told_before(known, report)
+        if before is None:
+            self.add(known.site, SITE, "conflict", report.to_payload())
+            raise errors.ConflictError(
+                f"another report of ticket {ticket} is on record (event {known.report}); if this"
+                " one is right, an operator can amend it"
+            )
+        return Told(ticket, known.number, before)
+
+    def _told_before(self, known: StoredTicket, report: Report) -> int | None:
+        """The event that has the same report of a ticket, also one that was amended since."""
+        seq = known.report
+        while seq is not None:
+            payload = self._payload(seq)
+            if Report.from_payload(payload) == report:
+                return seq
+            seq = payload.get("instead")
+        return None
+
+    def _payload(self, seq: int) -> dict[str, Any]:
+        for one in self.events:
+            if one.seq == seq:
+                return one.payload
+        number, body, stored = self.store.event(seq)
+        return views.payload_of(number, body, stored)
+
+    # ---- decisions -------------------------------------------------------------------------------
+
+    def decision(
+        self, proposal: ProposalView | str, rows: Sequence[tuple[Any, Any]] | None, reason: str
+    ) -> dict[str, Any]:
+        """What approvals and rejections have in common, once it is checked."""
+        self.require_thawed()
+        text("reason", reason)
+        pending = self.state.pending
+        wanted = proposal.hash if isinstance(proposal, ProposalView) else text("proposal", proposal)
+        if pending is None or proposal_hash(pending) != wanted:
+            now = "nothing is" if pending is None else f"{proposal_hash(pending)[:12]} is"
+            raise errors.SupersededError(
+                f"the proposal {wanted[:12]} does not wait for a decision any more; {now} pending"
+            )
+        proposed = [[row["step"], row["state"]] for row in pending["rows"]]
+        chosen = proposed
+        if rows is not None:
+            index = self.terms.index
+            chosen = [[index("step", step), index("state", state)] for step, state in rows]
+            for row in chosen:
+                if row not in proposed:
+                    raise LedgerError(f"row {tuple(row)} is not proposed")
+            if not chosen or len({tuple(row) for row in chosen}) < len(chosen):
+                raise LedgerError("name each row once, and at least one")
+        return {"proposal": wanted, "base": pending["version"], "rows": chosen, "reason": reason}
+
+    def require_new_actions(self, rows: list[list[int]]) -> None:
+        """Refuse to forbid where nothing new would be played."""
+        assert self.state.pending is not None
+        for row in self.state.pending["rows"]:
+            if [row["step"], row["state"]] in rows and not {*row["to"]} - {*row["from"]}:
+                raise LedgerError(
+                    f"row {(row['step'], row['state'])} would play the same actions in other"
+                    " shares, so there is no action to forbid; reject it for now"
+                )
+
+
+def text(name: str, value: Any) -> str:
+    if not (isinstance(value, str) and value.strip()):
+        raise LedgerError(f"{name} must be a text that is not empty, not {value!r}")
+    return value
+
+
+def require_ended(ended: Any) -> None:
+    if ended not in ENDED:
+        raise LedgerError(f"ended must be one of {', '.join(ENDED)}, not {ended!r}")

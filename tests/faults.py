@@ -1,0 +1,295 @@
+"""What may befall a ledger: kills, torn and changed files, full disks, servers that stop at once.
+
+Each function does its worst so many times, checks that nothing was lost or made up, and returns
+what it counted. The tests call them with small numbers, `benchmarks/ledger_faults.py` with large
+ones.
+"""
+
+import contextlib
+import os
+import resource
+import shutil
+import signal
+import sqlite3
+import time
+from pathlib import Path
+
+import numpy as np
+
+import lowswitch as ls
+from ledgers import approve, episode, made, play, steady, tables
+from lowswitch.ledger import Ledger, StorageError, SupersededError
+from lowswitch.ledger.events import canonical, digest
+
+
+def told(ledger, number):
+    """Ask and tell episode `number` as a client does that may have done it before."""
+    issued = ledger.ask("here", f"r{number}")
+    assert issued.number == number
+    ledger.tell(issued.ticket, *episode(issued.policy, number))
+    if (proposal := ledger.proposal()) is not None:
+        approve(ledger, proposal)
+
+
+def undisturbed(folder, episodes):
+    """The head and the tables of a run that nothing befalls."""
+    ledger = made(folder / "undisturbed.db", episodes=episodes)
+    for number in range(1, episodes + 1):
+        told(ledger, number)
+    return ledger.status().head, tables(ledger)
+
+
+# ---- kills ---------------------------------------------------------------------------------------
+
+
+def _client(address, first, last, acknowledgements):
+    """Tell episodes and acknowledge each by a line, until it is killed."""
+    ledger = steady(Ledger.open(address))
+    for number in range(first, last + 1):
+        told(ledger, number)
+        os.write(acknowledgements, f"{number}\n".encode())
+
+
+def kills(folder, *, episodes, most_kills, seed):
+    """Kill -9 a client that writes, again and again; the next one sends its last episodes again."""
+    generator, address = np.random.default_rng(seed), folder / "killed.db"
+    expected = undisturbed(folder, episodes)
+    made(address, episodes=episodes).close()
+    done, killed, acknowledged = 0, 0, set()
+    while done < episodes:
+        reading, writing = os.pipe()
+        child = os.fork()
+        if child == 0:
+            os.close(reading)
+            _client(address, max(1, done - 2), episodes, writing)
+            os._exit(0)
+        os.close(writing)
+        aim = done + max(2, (episodes - done) // max(1, most_kills - killed))
+        with os.fdopen(reading, buffering=1) as lines:
+            for line in lines:
+                done = max(done, int(line))
+                acknowledged.add(int(line))
+                if killed < most_kills and done >= aim:
+                    time.sleep(generator.random() * 0.01)  # so that it lands anywhere in the next
+                    os.kill(child, signal.SIGKILL)
+                    killed += 1
+                    aim = episodes + 1
+        os.waitpid(child, 0)
+    ledger = Ledger.open(address)
+    reports = [event.payload["number"] for event in ledger.events() if event.kind == "told"]
+    assert len(reports) == len(set(reports)) == episodes
+    assert acknowledged <= set(reports)
+    assert (ledger.status().head, tables(ledger)) == expected
+    assert ledger.verify().whole
+    return {"kills": killed, "reports": episodes, "lost": 0, "double": 0}
+
+
+# ---- files ---------------------------------------------------------------------------------------
+
+
+def torn_logs(folder, *, trials, seed):
+    """Cut or flip the write-ahead log anywhere: the ledger opens at one of its commits."""
+    generator, address = np.random.default_rng(seed), folder / "whole.db"
+    ledger = made(address)
+    ledger.store.connection.execute("PRAGMA wal_autocheckpoint = 0")
+    states = {ledger.status().head: tables(ledger)}
+    log = Path(f"{address}-wal")
+    after_creation = log.stat().st_size
+    for number in range(1, 25):
+        issued = ledger.ask("here", f"r{number}")
+        states[ledger.status().head] = tables(ledger)
+        ledger.tell(issued.ticket, *episode(issued.policy, number))
+        states[ledger.status().head] = tables(ledger)
+        if (proposal := ledger.proposal()) is not None:
+            approve(ledger, proposal)
+            states[ledger.status().head] = tables(ledger)
+    whole, reached = log.read_bytes(), set()
+    for trial in range(trials):
+        copy = folder / f"torn{trial}.db"
+        shutil.copy(address, copy)
+        place = int(generator.integers(after_creation, len(whole)))
+        torn = bytearray(whole[:place] if trial % 2 else whole)
+        if trial % 2 == 0:
+            torn[place] ^= 1 << int(generator.integers(8))
+        Path(f"{copy}-wal").write_bytes(torn)
+        with Ledger.open(copy) as opened:
+            head = opened.status().head
+            assert head in states
+            assert tables(opened) == states[head]
+            assert opened.status().balanced
+        reached.add(head)
+        for name in folder.glob(f"{copy.name}*"):
+            name.unlink()
+    return {"torn": trials, "opened at a commit": trials, "different commits": len(reached)}
+
+
+def _rows(path):
+    connection = sqlite3.connect(path)
+    return connection, connection.execute(
+        "SELECT seq, body, hash FROM events ORDER BY seq"
+    ).fetchall()
+
+
+def tampered(folder, *, trials, seed):
+    """Change, delete, insert or reorder events: `verify` names the first that is wrong.
+
+    In half of the changes the hash is made to fit, as somebody would who knows how. Then it is the
+    next event that does not follow, unless what was changed contradicts what came before.
+    """
+    generator, address = np.random.default_rng(seed), folder / "clean.db"
+    ledger = made(address)
+    play(ledger, 25, decide=approve)
+    last = ledger.status().events
+    ledger.close()
+    kinds = ["changed", "changed and hashed", "deleted", "inserted", "reordered"]
+    for trial in range(trials):
+        copy, kind = folder / f"tampered{trial}.db", kinds[trial % len(kinds)]
+        shutil.copy(address, copy)
+        connection, rows = _rows(copy)
+        at = int(generator.integers(2, last - 1))
+        _, body, _ = rows[at - 1]
+        wanted = {at}
+        if kind.startswith("changed"):
+            place = int(generator.integers(len(body)))
+            other = chr(ord(body[place]) ^ 1)
+            text = body[:place] + other + body[place + 1 :]
+            stored = digest(text) if "hashed" in kind else rows[at - 1][2]
+            wanted = {at, at + 1} if "hashed" in kind else {at}
+            connection.execute(
+                "UPDATE events SET body = ?, hash = ? WHERE seq = ?", (text, stored, at)
+            )
+        elif kind == "deleted":
+            connection.execute("DELETE FROM events WHERE seq = ?", (at,))
+        elif kind == "inserted":
+            connection.execute("UPDATE events SET seq = -seq - 1 WHERE seq >= ?", (at,))
+            connection.execute("UPDATE events SET seq = -seq WHERE seq < 0")
+            forged = canonical([at, "now", "me", "reviewer", "conflict", {}, rows[at - 2][2]])
+            connection.execute("INSERT INTO events VALUES (?, ?, ?)", (at, forged, digest(forged)))
+            wanted = {at, at + 1}
+        else:
+            connection.execute("UPDATE events SET seq = -1 WHERE seq = ?", (at,))
+            connection.execute("UPDATE events SET seq = ? WHERE seq = ?", (at, at + 1))
+            connection.execute("UPDATE events SET seq = ? WHERE seq = -1", (at + 1,))
+        connection.commit()
+        connection.close()
+        with Ledger.open(copy, read_only=True) as opened:
+            verdict = opened.verify()
+        assert not verdict.whole, (kind, at)
+        assert verdict.first_bad in wanted, (kind, at, verdict)
+        for name in folder.glob(f"{copy.name}*"):
+            name.unlink()
+    return {"tampered": trials, "first bad event named": trials}
+
+
+def full_disk(folder, *, points, seed):
+    """Let the file system refuse to write at so many sizes of the log, and go on afterwards."""
+    episodes, refused = 3 * points, 0
+    expected = undisturbed(folder, episodes)
+    address = folder / "full.db"
+    ledger = made(address, episodes=episodes)
+    log, generator = Path(f"{address}-wal"), np.random.default_rng(seed)
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    before_signal = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    try:
+        for number in range(1, episodes + 1):
+            if number % 3 == 0:
+                before = ledger.status(), tables(ledger)
+                # the next commit writes some pages; let it end anywhere in them
+                room = log.stat().st_size + int(generator.integers(1, 4096))
+                ledger.store.connection.execute("PRAGMA wal_autocheckpoint = 0")
+                resource.setrlimit(resource.RLIMIT_FSIZE, (room, hard))
+                with contextlib.suppress(StorageError):
+                    told(ledger, number)
+                    raise AssertionError("there was room")
+                resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+                refused += 1
+                assert (ledger.status(), tables(ledger)) == before
+            told(ledger, number)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+        signal.signal(signal.SIGXFSZ, before_signal)
+    assert (ledger.status().head, tables(ledger)) == expected
+    assert ledger.verify().whole
+    return {"refused": refused, "acknowledged": 0}
+
+
+# ---- order, reviewers, servers -------------------------------------------------------------------
+
+
+def orders(folder, *, trials, seed):
+    """Let a block of reports arrive in any order: the same learner, to the bit."""
+    generator, address = np.random.default_rng(seed), folder / "asked.db"
+    ledger, found = made(address), set()
+    issued = [ledger.ask("here", f"r{k}") for k in range(12)]
+    reports = [
+        dict(
+            zip(
+                ("ticket", "states", "actions", "rewards"),
+                (one.ticket, *episode(one.policy, one.number)),
+                strict=True,
+            )
+        )
+        for one in issued
+    ]
+    ledger.close()
+    for _ in range(trials):
+        copy = folder / "order.db"
+        shutil.copy(address, copy)
+        with steady(Ledger.open(copy)) as opened:
+            for i in generator.permutation(12):
+                opened.tell(**reports[i])
+            found.add(str(tables(opened)))
+        for name in folder.glob("order.db*"):
+            name.unlink()
+    assert len(found) == 1
+    return {"orders": trials, "learners": len(found)}
+
+
+def reviewers(address, *, rounds):
+    """Two reviewers, each with a ledger of their own, decide on what both have seen."""
+    ledger = made(address, ls.ucb2_hoeffding(c=0.05), episodes=100 * rounds)
+    other, applied = steady(Ledger.open(address)), 0
+    for number in range(rounds):
+        while (proposal := ledger.proposal()) is None:
+            play(ledger, 1)
+        first, second = (ledger, other) if number % 2 else (other, ledger)
+        assert other.proposal() == proposal
+        first.approve(proposal, by="first", reason="seen")
+        with contextlib.suppress(SupersededError):
+            second.approve(proposal, by="second", reason="seen")
+            raise AssertionError("both were applied")
+        applied += 1
+    assert ledger.version == 1 + rounds
+    return {"rounds": rounds, "applied": applied}
+
+
+def stops(server, address, folder, *, times, episodes):
+    """Stop a PostgreSQL at once, again and again, while a client writes."""
+    expected = undisturbed(folder, episodes)
+    ledger, number, stopped = made(address, episodes=episodes), 0, 0
+    while number < episodes:
+        if stopped < times and number >= stopped * episodes // times:
+            stop_at_once(server.get_pid())
+            stopped += 1
+        try:
+            told(ledger, number + 1)
+            number += 1
+        except StorageError:
+            server.ensure_postgres_running()
+    assert (ledger.status().head, tables(ledger)) == expected
+    assert ledger.verify().whole
+    return {"stops": stopped, "reports": episodes, "lost": 0, "double": 0}
+
+
+def stop_at_once(pid):
+    """What a power cut is to a server: SIGQUIT, which PostgreSQL calls an immediate shutdown."""
+    os.kill(pid, signal.SIGQUIT)
+    while Path(f"/proc/{pid}").exists() and "Z" not in _process_state(pid):
+        time.sleep(0.01)
+
+
+def _process_state(pid):
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except FileNotFoundError:
+        return "Z"

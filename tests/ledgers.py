@@ -1,0 +1,55 @@
+"""Ledgers to try things on: a small run, in SQLite and in a real PostgreSQL."""
+
+import numpy as np
+
+import lowswitch as ls
+from lowswitch.ledger import Ledger
+from lowswitch.reproduce.plain import play_episode
+
+H, S, A = 3, 4, 2
+MDP = ls.envs.riverswim(states=S, horizon=H)
+ALGORITHM = ls.q_hoeffding(c=0.05)  # rows double: few proposals
+
+
+def clock(seq):
+    """The same time in every run."""
+    return f"2026-01-01T00:00:00.{seq:06d}+00:00"
+
+
+def made(address, algorithm=ALGORITHM, *, episodes=200, **options):
+    """A ledger whose times and tickets are the same in every run."""
+    size = {"horizon": H, "states": S, "actions": A, "episodes": episodes}
+    return steady(Ledger.create(address, algorithm, **size | options, clock=clock))
+
+
+def steady(ledger):
+    ledger.clock, ledger.new_ticket = clock, "t{}".format
+    return ledger
+
+
+def episode(policy, number, seed=0):
+    """Play episode `number` (from 1) of the river by a policy; lists for a report."""
+    played = play_episode(MDP, np.array(policy), seed, number - 1)
+    return tuple(np.array(part).tolist() for part in played)
+
+
+def play(ledger, episodes, site="here", decide=None):
+    """Ask, play and tell so many episodes; decide on whatever is proposed."""
+    for _ in range(episodes):
+        issued = ledger.ask(site, f"r{ledger.status().issued + 1}")
+        ledger.tell(issued.ticket, *episode(issued.policy, issued.number))
+        while decide is not None and (proposal := ledger.proposal()) is not None:
+            decide(ledger, proposal)
+
+
+def approve(ledger, proposal):
+    ledger.approve(proposal, by="board", reason="seen")
+
+
+def tables(ledger):
+    """Everything that its learner knows, to the bit."""
+    learner = ledger._ready().learner
+    known = learner._knowledge.tables._asdict()
+    if "pool" in known:
+        known["pool"] = known["pool"][: known["clock"][0]["pool"]]
+    return [learner.told, learner.mixture.tolist(), *(array.tobytes() for array in known.values())]

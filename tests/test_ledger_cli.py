@@ -1,0 +1,143 @@
+"""The commands of a ledger, and history from a CSV file."""
+
+import json
+import re
+
+import numpy as np
+import pytest
+
+from ledgers import approve, episode, made, play
+from lowswitch import cli
+from lowswitch.ledger import Ledger, LedgerError, import_csv
+
+CREATE = (
+    "--algorithm q-h:c=0.05 --horizon 3 --states s0,s1,s2,s3 --actions left,right"
+    " --episodes 50 --by me"
+)
+
+
+def run(capsys, command, address, *more):
+    code = cli.main(["ledger", command, str(address), *more])
+    printed = capsys.readouterr()
+    return code, printed.out, printed.err
+
+
+def test_a_run_by_the_command_line(tmp_path, capsys):
+    address = tmp_path / "run.db"
+    assert run(capsys, "create", address, *CREATE.split())[0] == 0
+    number, pending = 0, None
+    while pending is None:
+        number += 1
+        ask = ["--site", "here", "--request", f"r{number}", "--json"]
+        issued = json.loads(run(capsys, "ask", address, *ask)[1])
+        states, actions, rewards = episode(issued["policy"], number)
+        names = ["--state", ",".join(f"s{x}" for x in states)]
+        names += ["--action", ",".join(("left", "right")[a] for a in actions)]
+        report = ["--ticket", issued["ticket"], *names, "--reward", ",".join(map(str, rewards))]
+        code, out, _ = run(capsys, "tell", address, *report, "--json")
+        assert (code, json.loads(out)["number"]) == (0, number)
+        pending = json.loads(run(capsys, "proposal", address, "--json")[1])
+    table = run(capsys, "proposal", address)[1]
+    assert pending["hash"] in table
+    assert re.search(r"^2 +s\d +left +\d+ +right +0 .*EXPLORE never tried$", table, re.MULTILINE)
+    row = pending["rows"][0]
+    who = ["--by", "board", "--reason", "seen"]
+    rows = ["--rows", f"{row['step']}:{row['state_label']}"]
+    decided = ["--proposal", pending["hash"], *rows, *who]
+    assert json.loads(run(capsys, "approve", address, *decided, "--json")[1])["version"] == 2
+    code, _, error = run(capsys, "approve", address, *decided)
+    assert (code, "does not wait for a decision any more" in error) == (2, True)
+    ask = ["--site", "here", "--request", "lost", "--json"]
+    lost = json.loads(run(capsys, "ask", address, *ask)[1])["ticket"]
+    assert "missing" in run(capsys, "missing", address, "--ticket", lost, *who)[1]
+    assert run(capsys, "freeze", address, *who)[0] == 0
+    assert "frozen" in run(capsys, "ask", address, "--site", "here", "--request", "x")[2]
+    assert run(capsys, "thaw", address, *who)[0] == 0
+    assert run(capsys, "rollback", address, "--version", "1", *who)[0] == 0
+    code, out, _ = run(capsys, "verify", address)
+    assert (code, "events are whole" in out) == (0, True)
+    assert run(capsys, "export", address, "--out", str(tmp_path / "events.jsonl"))[0] == 0
+    assert run(capsys, "backup", address, "--out", str(tmp_path / "copy.db"))[0] == 0
+    status = json.loads(run(capsys, "status", tmp_path / "copy.db", "--json")[1])
+    assert (status["version"], status["issued"], status["missing"]) == (3, number + 1, 1)
+    assert run(capsys, "propose", address, "--by", "me")[0] == 0
+
+
+def test_a_veto_and_an_amendment_by_the_command_line(tmp_path, capsys):
+    address = tmp_path / "run.db"
+    ledger = made(address)
+    while ledger.proposal() is None:
+        play(ledger, 1)
+    pending = ledger.proposal()
+    who = ["--by", "board", "--reason", "unsafe"]
+    assert run(capsys, "reject", address, "--proposal", pending.hash, "--forever", *who)[0] == 0
+    report = ["--ticket", "t1", "--state", "0,0,0", "--reward", "0,0,0", *who]
+    assert run(capsys, "amend", address, *report)[0] == 0
+    ledger.store.execute("UPDATE events SET body = ? WHERE seq = 3", "[]")
+    code, _, error = run(capsys, "verify", address)
+    assert (code, "event 3: its hash is not that of its text" in error) == (2, True)
+
+
+# ---- history -------------------------------------------------------------------------------------
+
+GOOD = """id,when,visit,place,what,paid
+b,2025-02-01,1,s1,right,0
+b,2025-02-01,2,s2,left,0.5
+b,2025-02-01,3,s1,left,0
+a,2025-01-01,1,s0,left,0
+a,2025-01-01,3,s0,left,0
+a,2025-01-01,2,s0,right,1
+"""
+NAMES = {"episode": "id", "date": "when", "step": "visit"}
+NAMES |= {"state": "place", "action": "what", "reward": "paid"}
+WORDS = {"states": ["s0", "s1", "s2", "s3"], "actions": ["left", "right"], "steps": ["1", "2", "3"]}
+
+
+def imported(tmp_path, text, **options):
+    (tmp_path / "old.csv").write_text(text)
+    ledger = made(tmp_path / "run.db", **WORDS)
+    given = {"most": 5, "by": "me", "attested": "the state alone decided", "columns": NAMES}
+    return ledger, lambda: import_csv(ledger, tmp_path / "old.csv", **given | options)
+
+
+def test_history_comes_in_by_its_dates(tmp_path):
+    ledger, go = imported(tmp_path, GOOD)
+    go()
+    (event,) = [event for event in ledger.events() if event.kind == "history"]
+    assert event.payload["states"] == [[0, 0, 0], [1, 2, 1]]  # a was earlier
+    assert event.payload["actions"] == [[0, 1, 0], [1, 0, 0]]
+    assert event.payload["source"] == "old.csv"
+    assert ledger.verify().whole
+    play(ledger, 30, decide=approve)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("2,s2,left", "2,s9,left", "line 3, column state: there is no state 's9'"),
+        ("3,s1,left,0", "3,s1,left,7", "line 4, column reward: the reward 7.0 is outside"),
+        ("3,s1,left,0", "3,s1,left,x", "line 4, column reward: 'x' is no number"),
+        ("3,s1,left,0", "3,s1,,0", "line 4, column action: it is empty"),
+        ("3,s1,left,0", "2,s1,left,0", "line 4, column step: episode 'b' has step 2 twice"),
+        ("b,2025-02-01,3,s1,left,0\n", "", "line 3, column step: episode 'b' has 2 of 3 steps"),
+        ("b,2025-02-01,2", "b,soon,2", "line 3, column date"),
+        (",s2,left,0.5", ",s2,left", "line 3: 5 cells under 6 columns"),
+        ("id,when", "ID,when", "line 1: there is no column 'id', but ID, when"),
+    ],
+)
+def test_a_bad_line_is_named_and_nothing_is_imported(tmp_path, old, new, message):
+    ledger, go = imported(tmp_path, GOOD.replace(old, new, 1))
+    with pytest.raises(LedgerError, match=re.escape(message)):
+        go()
+    assert ledger.status().events == 1
+
+
+def test_import_by_the_command_line(tmp_path, capsys):
+    text = GOOD.replace("id,when,visit,place,what,paid", "episode,date,step,state,action,reward")
+    (tmp_path / "old.csv").write_text(text)
+    address = tmp_path / "run.db"
+    run(capsys, "create", address, *CREATE.split(), "--steps", "1,2,3")
+    more = ["--most", "5", "--by", "me", "--attested", "the state alone decided"]
+    assert run(capsys, "import", address, str(tmp_path / "old.csv"), *more)[0] == 0
+    visits = Ledger.open(address)._ready().learner.visits
+    assert np.count_nonzero(visits) == 6
