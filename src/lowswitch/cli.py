@@ -362,20 +362,20 @@ def demo(options: argparse.Namespace) -> None:
 def reproduce(options: argparse.Namespace) -> None:
     """Measure the paper claim by claim."""
     from lowswitch import reproduce as claims
+    from lowswitch.reproduce.formulas import plain
 
     begin = before = time.perf_counter()
-    checks = []
+    findings: list[claims.Finding] = []
     effort = claims.FULL if options.full else claims.QUICK
     for section in claims.reproduce(options.out, effort=effort, only=options.only):
         now = time.perf_counter()
-        print(f"{section.name:12} {section.verdict}  ({now - before:.0f} s)", flush=True)
+        print(f"{section.name}  ({now - before:.0f} s)", flush=True)
         before = now
-        for check in section.checks:
-            checks.append(check.holds)
-            if not check.holds:
-                print(f"    fails: {check.rule}: {check.measured}")
+        findings += section.findings
+        for finding in section.findings:
+            print(f"    {finding.grade:26} {plain(finding.says)}; {plain(finding.scope)}")
     took = time.perf_counter() - begin
-    print(f"\n{sum(checks)} of {len(checks)} rules kept  ({took:.0f} s)")
+    print(f"\n{claims.tally(findings) or 'no claims looked at'}  ({took:.0f} s)")
     print(f"page: {options.out}/{claims.page_name(options.only)}")
 
 
