@@ -75,6 +75,39 @@ PROBLEMS = {
 }
 
 
+# ---- problems and learners of every other kind, for equality only --------------------------------
+
+WATCHED = {
+    "doubling": ls.q_hoeffding(c=0.05),
+    "whole policy": ls.q_bernstein(c=0.05, schedule="whole/1.5"),
+    "grid": ls.q_hoeffding(c=0.05, schedule="grid/geometric/12"),
+    "deployments": ls.q_hoeffding(c=0.05, schedule="every", deployments=9),
+    "switches": ls.q_bernstein(c=0.05, schedule="whole/1.2", switches=40),
+}
+
+
+def kinds() -> dict[str, ls.TabularMDP]:
+    """Tables by step, drawn starts, sparse tables, Bernoulli rewards, masks, start sequences."""
+    generator = np.random.default_rng(1)
+    by_step = generator.dirichlet(np.ones(7), (6, 7, 3)), generator.random((6, 7, 3))
+    chain = np.zeros((40, 2, 40))
+    for x in range(40):
+        chain[x, 0, max(x - 1, 0)] = 1
+        chain[x, 1, x] += 0.3
+        chain[x, 1, min(x + 1, 39)] += 0.7
+    rewards = np.zeros((40, 2))
+    rewards[39, 1], rewards[0, 0] = 0.9, 0.1
+    allowed = generator.random((4, 9, 5)) < 0.6
+    allowed[..., 1] = True
+    dense = generator.dirichlet(np.ones(9), (9, 5)), generator.random((9, 5))
+    starts = generator.integers(0, 9, 2000)
+    return {
+        "by step, drawn starts": ls.TabularMDP(*by_step, horizon=6, start=np.full(7, 1 / 7)),
+        "sparse, Bernoulli": ls.TabularMDP(chain, rewards, horizon=50, reward_law="bernoulli"),
+        "mask, sequence": ls.TabularMDP(*dense, horizon=4, start=starts, actions_allowed=allowed),
+    }
+
+
 # ---- equality ------------------------------------------------------------------------------------
 
 
@@ -88,8 +121,9 @@ def differences(one: ls.Runs, other: ls.Runs) -> list[str]:
 
 def equality(seeds: int) -> list[dict[str, Any]]:
     rows = []
-    for problem, mdp in PROBLEMS.items():
-        for name, algorithm in LEARNERS.items():
+    others = kinds()
+    for problem, mdp in (PROBLEMS | others).items():
+        for name, algorithm in (LEARNERS | (WATCHED if problem in others else {})).items():
             large = mdp.states > 50
             episodes = 60 if large else 2000
             options = {"episodes": episodes, "seeds": seeds, "progress": False}
@@ -110,6 +144,25 @@ def equality(seeds: int) -> list[dict[str, Any]]:
     return rows
 
 
+def equal_sweep(episodes: int) -> dict[str, Any]:
+    """384 settings x 64 seeds on the CPU and on the GPU."""
+    settings = [
+        ls.ucb2_hoeffding(c=float(c), eta=float(eta))
+        for c in np.geomspace(0.001, 1, 24)
+        for eta in np.geomspace(0.002, 0.9, 16)
+    ]
+    mdp = PROBLEMS["RiverSwim (6, 2, 10)"]
+    options: dict[str, Any] = {"episodes": episodes, "seeds": 64, "progress": False}
+    pairs = zip(
+        ls.sweep(mdp, settings, **options),
+        ls.sweep(mdp, settings, device="gpu", **options),
+        strict=True,
+    )
+    different = sum(bool(differences(one, other)) for one, other in pairs)
+    print(f"sweep of {len(settings)} settings x 64 seeds: {different} differ", flush=True)
+    return {"settings": len(settings), "seeds": 64, "episodes": episodes, "different": different}
+
+
 # ---- speed ---------------------------------------------------------------------------------------
 
 
@@ -122,16 +175,15 @@ def full_gpu(gpu: driver.Facts, mdp: ls.TabularMDP, algorithm: ls.Algorithm, K: 
     return many.runs * gpu.multiprocessors
 
 
-def speed(gpu: driver.Facts, K: int, regret_large: bool) -> list[dict[str, Any]]:
+def speed(gpu: driver.Facts, K: int) -> list[dict[str, Any]]:
     rows = []
     for problem, mdp in PROBLEMS.items():
         for name in ("ucb2-h", "ucb2-b", "ucb-h"):
             for regret in (False, True):
                 large = mdp.states > 50
-                if regret and (name != "ucb2-h" or (large and not regret_large)):
+                if regret and name != "ucb2-h":
                     continue
-                episodes = K // 20 if large else K
-                episodes = K // 1000 if large and regret else episodes
+                episodes = K // 1000 if large and regret else K
                 rows.append(measure(gpu, problem, mdp, name, episodes, regret))
     return rows
 
@@ -146,7 +198,7 @@ def measure(
     begin = time.perf_counter()
     runs = ls.simulate(mdp, algorithm, episodes=K, seeds=seeds, device="gpu", **options)
     whole = time.perf_counter() - begin
-    on_cpu = ls.simulate(mdp, algorithm, episodes=max(1, K // 50), seeds=cores(), **options)
+    on_cpu = ls.simulate(mdp, algorithm, episodes=K, seeds=cores(), **options)
     target = TARGETS[problem].get((name, regret))
     row = {
         "problem": problem,
@@ -194,7 +246,6 @@ def main() -> int:
     )
     parser.add_argument("--quick", action="store_true", help="fewer seeds and episodes")
     parser.add_argument("--json", type=Path, metavar="FILE")
-    parser.add_argument("--skip-equality", action="store_true")
     options = parser.parse_args()
     try:
         with driver.Gpu() as gpu:
@@ -204,19 +255,27 @@ def main() -> int:
         return 2
     print(facts, flush=True)
     firsts = first_results()
-    equal = [] if options.skip_equality else equality(256 if options.quick else 2048)
-    speeds = speed(facts, 10**5 if options.quick else 10**6, regret_large=True)
+    equal = equality(256 if options.quick else 2048)
+    swept = equal_sweep(200 if options.quick else 2000)
+    speeds = speed(facts, 10**5 if options.quick else 10**6)
     run = (
         f"{date.today():%-d %B %Y}, one {facts.name} ({facts.multiprocessors} multiprocessors), "
         f"CPU {cores()} threads, lowswitch {ls.__version__} with Python "
         f"{platform.python_version()}"
     )
-    result = {"run": run, "first_result": firsts, "equality": equal, "speed": speeds}
+    result = {
+        "run": run,
+        "first_result": firsts,
+        "equality": equal,
+        "sweep": swept,
+        "speed": speeds,
+    }
     if options.json:
         options.json.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
     missed = [row for row in speeds if row["target"] and row["gpu"] < row["target"]]
     slow = [name for name, most in MOST_SECONDS.items() if firsts[name] > most]
-    return int(bool(missed or slow or any(row["different"] for row in equal)))
+    differ = swept["different"] or any(row["different"] for row in equal)
+    return int(bool(missed or slow or differ))
 
 
 if __name__ == "__main__":

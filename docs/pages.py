@@ -9,7 +9,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-_DOCS = ("index", "tutorial", "choosing", "ledger", "concurrent", "cli", "orders", "reproduction")
+_DOCS = (
+    "index",
+    "tutorial",
+    "choosing",
+    "ledger",
+    "concurrent",
+    "cli",
+    "gpu",
+    "orders",
+    "reproduction",
+)
 PAGES = ("README.md", "benchmarks/README.md", *(f"docs/{page}.md" for page in _DOCS))
 
 

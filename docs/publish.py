@@ -5,9 +5,9 @@
                                          `lowswitch reproduce --full` wrote into their folders
     python docs/publish.py --check       say which pages differ from the files, and change nothing
 
-The other result files are written by docs/frontier.py, docs/orders.py and docs/coarser.py, and by
-benchmarks/speed.py and benchmarks/concurrent.py with --json docs/numbers/NAME.json, and by
-benchmarks/ledger.py and benchmarks/ledger_faults.py with --out docs/numbers/NAME.json.
+The other result files are written by docs/frontier.py, docs/orders.py, docs/coarser.py and
+docs/sweeps.py, by benchmarks/speed.py, concurrent.py and gpu.py with --json
+docs/numbers/NAME.json, and by benchmarks/ledger.py and ledger_faults.py with --out.
 """
 
 import argparse
@@ -19,12 +19,13 @@ import frontier
 import measured
 import orders
 import reproduction
+import sweeps
 from pages import PAGES, ROOT, fill
 
 
 def values() -> dict[str, str]:
     """All that is published, in Markdown, by the name that stands before it on the pages."""
-    sources = (reproduction, frontier, orders, measured, coarser)
+    sources = (reproduction, frontier, orders, measured, coarser, sweeps)
     return {name: value for source in sources for name, value in source.values().items()}
 
 

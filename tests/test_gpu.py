@@ -5,9 +5,11 @@ NVIDIA's driver. `benchmarks/gpu.py` asks a real one.
 """
 
 import ctypes
+import json
 import shutil
 import signal
 import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -16,6 +18,7 @@ import pytest
 
 import lowswitch as ls
 from conftest import ALGORITHMS, PROBLEMS, random_tables
+from lowswitch import cli
 from lowswitch.gpu import compiler, driver, encode, plan
 from lowswitch.gpu import play as gpu_play
 from lowswitch.gpu.driver import GpuError
@@ -26,6 +29,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::lowswitch.BonusWarning"),  # short runs warn
 ]
 EPISODES = 1000
+simulate_module = sys.modules["lowswitch.simulate"]  # ls.simulate is the function
 ON_GPU = {
     name: algorithm
     for name, algorithm in ALGORITHMS.items()
@@ -115,6 +119,14 @@ def test_large_problems_and_wide_tables_are_no_other_runs(twin, mdp, monkeypatch
         same(on_cpu, ls.simulate(mdp, ON_GPU[name], episodes=300, seeds=3, device="gpu"))
 
 
+@pytest.mark.parametrize("actions", [6, 20])
+@pytest.mark.parametrize("name", ["ucb2-b", "ucb-h"])
+def test_many_actions(twin, actions, name):
+    mdp = ls.TabularMDP(*random_tables(3, actions, 0), horizon=4)
+    on_cpu = ls.simulate(mdp, ON_GPU[name], episodes=500, seeds=3)
+    same(on_cpu, ls.simulate(mdp, ON_GPU[name], episodes=500, seeds=3, device="gpu"))
+
+
 def test_logs_that_fill_up_and_pieces_do_not_matter(twin, monkeypatch):
     mdp, algorithm = PROBLEMS["per-step"](), ON_GPU["ucb-b"]
     on_cpu = ls.simulate(mdp, algorithm, episodes=EPISODES, seeds=5)
@@ -162,10 +174,8 @@ H200 = driver.Facts("H200", 90, 132, 232_448, 150 * 10**9, 13000)
 
 
 def planned(mdp, algorithm, runs=10**6, problems=1):
-    job_size = ls.simulate.__globals__["Job"].of(
-        mdp, algorithm, 1000, [0], regret=False, history=False
-    )
-    kind = encode.kind_of(mdp, algorithm, job_size.knowledge)
+    job = simulate_module.Job.of(mdp, algorithm, 1000, [0], regret=False, history=False)
+    kind = encode.kind_of(mdp, algorithm, job.knowledge)
     sizes = {"regret": False, "history": False, "checkpoints": 200}
     return plan.plan(kind, [mdp.model], H200, np.full(problems, runs // problems), **sizes)
 
@@ -177,8 +187,8 @@ def test_rows_lie_in_shared_memory_where_16_runs_fit():
     assert small.play_shared == 152 * 1500 + 12 * 4 * 12 + 12 * 8  # up to 3 successors
     large = planned(ls.TabularMDP(*random_tables(100, 10, 0), horizon=20), ls.ucb2_hoeffding())
     assert (large.constants["ROWS_SHARED"], large.constants["ACTIONS_SHARED"]) == (0, 1)
-    assert large.runs == 232_448 // 2000 // 4 * 4
-    assert large.bytes_per_run >= 2000 * 192
+    assert large.runs == 64
+    assert large.bytes_per_run >= 2000 * 192  # a row of 32 bytes and ten cells of 16
 
 
 def test_blocks_fill_the_multiprocessors_evenly():
@@ -279,6 +289,42 @@ def test_a_long_run_says_what_its_regret_costs():
     watch.look(10, 45.0)  # says it once
 
 
+def test_the_command_line_says_it_in_one_line(monkeypatch, capsys):
+    monkeypatch.setattr(driver, "_LIBRARIES", ("libnone.so",))
+    words = "run --env riverswim --algorithm ucb2-h:c=0.05 --episodes 10 --device gpu"
+    assert cli.main(words.split()) == 1
+    assert capsys.readouterr().err.startswith("lowswitch: there is no NVIDIA driver")
+
+
+def test_the_command_line_runs_on_a_gpu(twin, capsys):
+    words = "run --env riverswim --algorithm ucb2-h:c=0.05 --episodes 500 --seeds 3 --json"
+    printed = []
+    for device in ("cpu", "gpu"):
+        assert cli.main([*words.split(), "--device", device]) == 0
+        printed.append(json.loads(capsys.readouterr().out) | {"steps_per_second": 0})
+    assert printed[0] == printed[1]
+    assert twin.launches > 0
+
+
+def compiled_here():
+    try:
+        return bool(compiler._load())
+    except GpuError:
+        return False
+
+
+@pytest.mark.skipif(not compiled_here(), reason="NVRTC is not installed: pip install .[gpu]")
+def test_the_compiler_for_gpus_takes_the_text(tmp_path, monkeypatch):
+    """It needs no GPU; what it makes is kept, and read from there the next time."""
+    monkeypatch.setenv("LOWSWITCH_CACHE_DIR", str(tmp_path / "new"))
+    constants = planned(ls.envs.riverswim(states=6, horizon=10), ls.ucb2_hoeffding()).constants
+    image = compiler.compiled(constants, 90)
+    assert image.startswith(b"\x7fELF")
+    assert compiler.compiled(constants, 500).lstrip().startswith(b"//")  # for GPUs to come
+    monkeypatch.setattr(compiler._Nvrtc, "compile", None)
+    assert compiler.compiled(constants, 90) == image
+
+
 # ---- sweeps --------------------------------------------------------------------------------------
 
 
@@ -340,6 +386,38 @@ def test_a_sweep_goes_on_where_a_gpu_was_lost(twin, tmp_path, monkeypatch):
     assert not list(tmp_path.glob("gpu-*"))
     twin.set(devices=0)  # everything is found in the folder
     same_sweeps(on_cpu, ls.sweep(mdp, settings, device="gpu", folder=tmp_path, **options))
+
+
+def test_runs_that_were_stopped_go_on_from_their_checkpoint(twin, tmp_path, monkeypatch):
+    """At several places of the run; what is written in between is the same."""
+    monkeypatch.setattr(plan, "_LOGGED_CHANGES", 20)  # so that there are many pieces
+    mdp, algorithm = PROBLEMS["per-step"](), ON_GPU["ucb-b"]
+    whole = ls.simulate(mdp, algorithm, episodes=1500, seeds=4)
+
+    class StopsAfter(threading.Event):
+        def __init__(self, looks):
+            super().__init__()
+            self.looks = looks
+
+        def is_set(self):
+            self.looks -= 1
+            return self.looks < 0
+
+    def played(looks):
+        settings = [(mdp, algorithm, job.knowledge)]
+        options = {"episodes": 1500, "seeds": [0, 1, 2, 3], "regret": True, "history": False}
+        place = {"marks": whole.curves.episodes, "checkpoint": tmp_path / "run"}
+        player = gpu_play.player_for(settings, **options, **place)
+        player.play(StopsAfter(looks))
+        return player
+
+    job = simulate_module.Job.of(mdp, algorithm, 1500, [0, 1, 2, 3], regret=True, history=False)
+    for looks in (4, 9, 3):
+        assert not played(looks).costs
+        assert len(list(tmp_path.iterdir())) == 1
+    (costs,) = played(10**6).by_job()
+    assert not list(tmp_path.iterdir())
+    same(whole, job.runs(costs, 1.0))
 
 
 def test_a_folder_of_one_device_serves_the_other(tmp_path, monkeypatch):

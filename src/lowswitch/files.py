@@ -59,7 +59,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
 
 def require_writable(path: str | os.PathLike[str]) -> Path:
     """Return the resolved path, if a file can be put there."""
-    _require_path(path)
+    _require_path(path, "write")
     try:
         target = Path(path).resolve()  # a link stays a link
         exists = target.exists()
@@ -102,7 +102,7 @@ def write_text(path: str | os.PathLike[str], text: str) -> None:
 
 def read_bytes(path: str | os.PathLike[str]) -> bytes:
     """All that a file holds, or an error that says why it cannot be read."""
-    _require_path(path)
+    _require_path(path, "read")
     try:
         return Path(path).read_bytes()
     except FileNotFoundError:
@@ -114,9 +114,9 @@ def read_bytes(path: str | os.PathLike[str]) -> bytes:
         ) from None
 
 
-def _require_path(path: Any) -> None:
+def _require_path(path: Any, what: str) -> None:
     if not isinstance(path, str | os.PathLike):
-        raise ValueError(f"a file is named by a text or a Path, not {shown(path)}")
+        raise ValueError(f"cannot {what} {shown(path)}; name a file by a text or a Path")
 
 
 def _collect_stale(folder: Path) -> None:

@@ -58,9 +58,6 @@ typedef long long i64;
 #define SEQUENCE 2
 #define NEVER 0x7fffffff
 #define GOLDEN 0x9E3779B97F4A7C15ULL
-#define NEAR 4  // up to so many actions, all cells of a row are fetched at once
-#define BATCH (TEAM == 1 ? 4 : 2)     // and those of so many rows
-#define MOST_BATCH 4
 #define AHEAD 8  // logged row changes that are fetched together
 #define MINE ((CHUNK + TEAM - 1) / TEAM)  // steps of a chunk that one lane of a team learns
 
@@ -88,8 +85,8 @@ struct Arguments {
     const int *problems, *settings, *grid, *later, *marks;
     const Spec *specs;
     const u64 *keys;
-    // what they know, [row][run]
-    Pair *blocks;  // BLOCK pairs each: the row where it is not in shared memory, cells, moments
+    // what they know and did, [row][run] but for `blocks`, where the runs of a block lie together
+    Pair *blocks;  // first all rows, where they are not in shared memory, then cells with moments
     u8 *actions, *evaluated;
     int *next, *logged;
     Clock *clocks;
@@ -221,11 +218,17 @@ struct Tables {
     __device__ __forceinline__ double &real(int which, int row) const {
         return reals[(which * H * S + row) * RUNS + thread];
     }
+    // The runs of a block lie together, and so stay within few pages of memory; rows come first.
+    __device__ __forceinline__ u64 block() const {
+        return run / RUNS * ((u64)H * S * RUNS * BLOCK);
+    }
+    __device__ __forceinline__ u64 place(int row) const { return (u64)row * RUNS + run % RUNS; }
     __device__ __forceinline__ Pair *row_at(int row) const {
-        return g.blocks + ((u64)row * g.runs + run) * BLOCK;
+        return g.blocks + block() + place(row) * ROW;
     }
     __device__ __forceinline__ Cell *cells_at(int row) const {
-        return (Cell *)(row_at(row) + (ROWS_SHARED ? 0 : BERNSTEIN ? 4 : 2));
+        const u64 rows = (u64)H * S * RUNS * ROW;
+        return (Cell *)(g.blocks + block() + rows + place(row) * (BLOCK - ROW));
     }
     __device__ __forceinline__ Pair *moments_at(int row) const {
         return (Pair *)(cells_at(row) + A);
@@ -234,7 +237,8 @@ struct Tables {
         return ACTIONS_SHARED ? deployed[row * RUNS + thread] : g.actions[(u64)row * g.runs + run];
     }
     __device__ __forceinline__ double best(int row) const {
-        return larger(real(0, row), real(1, row));
+        if (ROWS_SHARED) return larger(real(0, row), real(1, row));
+        return larger(fetch<Cell>(row_at(row)).q, fetch<Pair>(row_at(row) + 1).first);
     }
     __device__ __forceinline__ void meet() const {  // lanes of a team see what each other wrote
         if (TEAM > 1) __syncwarp(playing);
@@ -379,7 +383,7 @@ __device__ void switch_all(const Spec &spec, const Tables &tables, Clock &clock,
         Row it;
         tables.load(row, it);
         if (it.q < it.best_other && clock.switches < spec.switches) {
-            Cell near[NEAR];
+            Cell near[MOST_NEAR];
             tables.fetch_cells(row, near);
             switch_row(tables, log, log.logged, k, row, near);
             log.logged++, clock.switches++;
@@ -425,8 +429,8 @@ __device__ __forceinline__ bool within(int first, int i) {
     return (CHUNK % TEAM == 0 || i < CHUNK) && (H % CHUNK == 0 || first + i < H);
 }
 
-// Where the policy leads in steps first .. first + CHUNK - 1 from state x on; return the state after
-// them. z is the place of the first step's noise, of which each lane of a team works out a part.
+// Where the policy leads in steps first .. first + CHUNK - 1 from state x on; return the state
+// after them. z is the place of the first step's noise, of which each lane works out a part.
 __device__ __forceinline__ int follow_policy(const Model &model, const Tables &tables, int first,
                                              int x, u64 z, int *rows, int *pairs) {
     u64 bits[MINE];
@@ -503,7 +507,7 @@ __device__ __forceinline__ void switch_rows(const Tables &tables, Clock &clock, 
     for (int t = 1; t < TEAM; t++)
         if (t <= tables.member) rest &= rest - 1;
     for (int rank = tables.member; rank < size; rank += BATCH * TEAM) {
-        Cell near[MOST_BATCH][NEAR];
+        Cell near[MOST_BATCH][MOST_NEAR];
         int which[MOST_BATCH];
 #pragma unroll
         for (int j = 0; j < BATCH; j++) {
@@ -533,7 +537,7 @@ __device__ __forceinline__ bool switch_watched(const Spec &spec, const Tables &t
         due &= due - 1;
         triggered = true;
         if (beaten >> i & 1) {
-            Cell near[NEAR];
+            Cell near[MOST_NEAR];
             tables.fetch_cells(choose(rows, i), near);
             switch_row(tables, log, log.logged, k, choose(rows, i), near);
             log.logged++, clock.switches++;
@@ -626,8 +630,9 @@ extern "C" __global__ void LAUNCH_BOUNDS(THREADS) play(const Arguments g) {
         tables.playing = TEAM > 1 ? __ballot_sync(0xffffffffu, going) : going;
         if (!tables.playing) break;
         if (!going) continue;
-        int x = START == FIXED ? g.start
-                               : START == DRAWN ? draw_start(start_columns, mix(episode)) : starts[k];
+        int x = g.start;
+        if (START == DRAWN) x = draw_start(start_columns, mix(episode));
+        if (START == SEQUENCE) x = starts[k];
         bool changed = false, triggered = false;
         u64 z = episode + GOLDEN;
         episode += (u64)(2 * H + 1) * GOLDEN;
@@ -639,8 +644,10 @@ extern "C" __global__ void LAUNCH_BOUNDS(THREADS) play(const Arguments g) {
             const u32 due =
                 learn_steps(spec, later, model, tables, h, z, rows, pairs, beaten, drowned);
             const i64 before = clock.switches;
-            if (WATCHED) triggered |= switch_watched(spec, tables, clock, log, k, rows, due, beaten);
-            else if (beaten) switch_rows(tables, clock, log, k, rows, beaten);
+            if (WATCHED)
+                triggered |= switch_watched(spec, tables, clock, log, k, rows, due, beaten);
+            else if (beaten)
+                switch_rows(tables, clock, log, k, rows, beaten);
             tables.meet();
             changed |= clock.switches > before;
             z += (u64)(2 * CHUNK) * GOLDEN;

@@ -35,6 +35,9 @@ _WARPS = 8  # of a block
 _TEAM_RUNS, _TEAM_WARPS = 96, 12  # up to so many runs of a block, several lanes have a run
 _FEW_RUNS = 48  # with so few, more warps would idle
 _MOST_TEAM = 8
+_GLOBAL_RUNS, _GLOBAL_TEAM = 64, 4  # of a block whose rows lie in global memory
+_NEAR = 16  # up to so many actions, all cells of a row are fetched at once,
+_BATCH, _SMALL_BATCH = 4, 2  # and those of so many rows; by teams and of many actions, of fewer
 
 
 class Plan(NamedTuple):
@@ -145,6 +148,11 @@ def _values(kind: Kind, facts: Facts, regret: bool) -> dict[str, int]:
         "OUTFLOW_SHARED": int(in_registers and laws * wide * 8 <= outflow_room),
         "SETTLE_THREADS": _SETTLE_THREADS,
     }
+    if regret and kind.DENSE and laws * wide >= 2**32:
+        raise GpuError(
+            f"exact regret needs {laws * wide * 8:,} bytes for the laws of the next state, and a "
+            f"GPU counts up to {2**35:,}; use regret=False, or {ON_CPU}"
+        )
     while regret and _settle_shared(constants) > facts.shared_memory:
         constants["SETTLE_THREADS"] //= 2
         if constants["SETTLE_THREADS"] < group:
@@ -192,29 +200,40 @@ def _rows(constants: dict[str, int], facts: Facts, runs: np.ndarray) -> dict[str
     best["RUNS"] = min(most, -(-even // 4) * 4)
     blocks = int((-(-runs // best["RUNS"])).sum())
     resident = min(most, best["RUNS"] * -(-blocks // multiprocessors))
-    return best | _warps(constants, best, resident) | _block(constants, best)
+    warps = _warps(constants, best, resident)
+    return best | warps | _block(constants, best, warps["TEAM"])
 
 
-def _block(constants: dict[str, int], rows: dict[str, int]) -> dict[str, int]:
-    """How many pairs of numbers each row has in global memory, in whole memory accesses of 64 bytes
-    where its cells do not lie there alone.
+def _block(constants: dict[str, int], rows: dict[str, int], team: int) -> dict[str, int]:
+    """How many pairs of numbers each row has in global memory, and how many of its cells are
+    fetched at once at a switch, for how many rows.
     """
-    size = constants["A"] * (3 if constants["BERNSTEIN"] else 1)
-    if not rows["ROWS_SHARED"]:
-        size = -(-(size + (4 if constants["BERNSTEIN"] else 2)) // 4) * 4
-    return {"BLOCK": size}
+    A, bernstein = constants["A"], constants["BERNSTEIN"]
+    row = 0 if rows["ROWS_SHARED"] else 4 if bernstein else 2
+    near = 4 if A <= 4 else _NEAR if A <= _NEAR else 1
+    batch = _BATCH if A <= 4 and team == 1 else _SMALL_BATCH
+    return {
+        "BLOCK": row + A * (3 if bernstein else 1),
+        "ROW": row,
+        "NEAR": near,
+        "MOST_NEAR": near,
+        "BATCH": batch,
+        "MOST_BATCH": batch,
+    }
 
 
 def _warps(constants: dict[str, int], rows: dict[str, int], resident: int) -> dict[str, int]:
     """How many runs a warp has, and how many lanes each of them, with so many on a multiprocessor.
 
-    Steps are learned side by side by the lanes that no run needs. In global memory a team would
-    read rows twice, and what watches a budget goes step by step.
+    Steps are learned side by side by the lanes that no run needs. What watches a budget goes step
+    by step.
     """
-    alone = constants["WATCHED"] or not rows["ROWS_SHARED"] or resident > _TEAM_RUNS
-    warps = _WARPS if alone or resident <= _FEW_RUNS else _TEAM_WARPS
+    in_global = not rows["ROWS_SHARED"]
+    alone = constants["WATCHED"] or (resident > _TEAM_RUNS and not in_global)
+    warps = _WARPS if alone or in_global or resident <= _FEW_RUNS else _TEAM_WARPS
     lanes = min(32, rows["RUNS"], max(1, -(-resident // warps)))
-    team = 1 if alone else max(1, min(32 // lanes, constants["CHUNK"], _MOST_TEAM))
+    most = _GLOBAL_TEAM if in_global else _MOST_TEAM
+    team = 1 if alone else max(1, min(32 // lanes, constants["CHUNK"], most))
     lone = constants["GROUP"] > 1 or constants["START"] == SEQUENCE or not constants["DENSE"]
     return {
         "LANES": lanes,
@@ -229,7 +248,8 @@ def _most_runs(constants: dict[str, int], facts: Facts) -> int:
     fixed = _play_shared(constants, 0)
     each = _play_shared(constants, 1) - fixed
     room = facts.shared_memory - fixed
-    return min(_MOST_RUNS, max(0, room) // each // 4 * 4) if each else 128
+    most = _MOST_RUNS if constants["ROWS_SHARED"] else _GLOBAL_RUNS
+    return min(most, max(0, room) // each // 4 * 4) if each else most
 
 
 def _play_shared(constants: dict[str, int], runs: int) -> int:

@@ -248,8 +248,9 @@ class _Driver:
         if self._ended():
             return
         state, deployed = self.state, self.state.knowledge.policy()
-        if hasattr(fleet, "at_most"):
-            fleet = fleet.at_most(self.setting.machines)
+        narrowed = getattr(type(fleet), "at_most", None)  # which fleets of one's own need not have
+        if narrowed is not None:
+            fleet = narrowed(fleet, self.setting.machines)
         with self._timed("start"):
             _compile(self.setting, self.stop)
             if not isinstance(fleet, InProcess):
