@@ -245,8 +245,7 @@ def test_what_is_rejected_for_now_is_held_for_so_many_visits():
     assert learner.approve().changes.tolist() == [[1, 0, 0, 1]]  # another row
     learner.tell([1, 0], [0, 0], [0.0, 0.0])
     assert learner.held == []
-    learner.approve()  # one more that came first
-    assert learner.proposal().rows[0].row == (1, 0)
+    assert [row.row for row in learner.proposal().rows] == [(0, 1), (1, 0)]  # with one more
     assert learner.values[1, 0] == 2.0
 
 

@@ -4,6 +4,7 @@ import contextlib
 import dataclasses
 import itertools
 import json
+import os
 import threading
 
 import numpy as np
@@ -520,6 +521,18 @@ def test_what_is_no_ledger_is_refused(tmp_path):
         Ledger.open(tmp_path / "run.db")
     with pytest.raises(StorageError, match="choose a file in a folder that exists"):
         made(tmp_path / "no" / "run.db")
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_without_permission_nothing_is_opened_or_made(tmp_path):
+    made(tmp_path / "run.db").close()
+    (tmp_path / "run.db").chmod(0o400)
+    with pytest.raises(StorageError, match="no permission to use .* read_only=True"):
+        Ledger.open(tmp_path / "run.db")
+    tmp_path.chmod(0o500)
+    with pytest.raises(StorageError, match="a folder that exists and is writable"):
+        made(tmp_path / "other.db")
+    tmp_path.chmod(0o700)
 
 
 def test_a_reader_reads_and_does_not_write(address):

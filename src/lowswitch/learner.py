@@ -23,7 +23,7 @@ from lowswitch.checks import (
     require_word,
 )
 from lowswitch.history import History
-from lowswitch.learners import Knowledge, ProblemSize, knowledge_of
+from lowswitch.learners import Knowledge, ProblemSize, knowledge_of, whole
 from lowswitch.learners.gate import Gate
 from lowswitch.learners.gated import Gated
 from lowswitch.learners.numbers import spec_numbers
@@ -86,8 +86,12 @@ class Learner(Gated):
         self.told = 0
         self._allowed = checked_mask(actions_allowed, self.horizon, self.states, self.actions)
         require_word("gate", gate, ("open", "review"))
-        self.gate, self._gate, self._partial = gate, Gate(), False
-        self._knowledge = self._size(self._allowed, numbers).fresh(self.seed)
+        self.gate = gate
+        self._knowledge = self._size(numbers).fresh(self.seed)
+        self._knowledge.spec = self._knowledge.copied_spec()
+        self._gate = Gate()
+        # whether all it knows are whole episodes, and its schedule alone changed what is deployed
+        self._plain = gate == "open"
         if gate == "review":
             self._gate.set_mode(self._knowledge)
         if initial is not None:
@@ -95,17 +99,16 @@ class Learner(Gated):
         self._deployed = self._knowledge.policy()
         self._telling = threading.Lock()
 
-    def _size(self, allowed: np.ndarray, numbers: dict[str, Any] | None) -> Knowledge:
+    def _size(self, numbers: dict[str, Any] | None) -> Knowledge:
         """The algorithm worked out for the size of the problem, without tables.
 
-        It has a mask of its own, which may shrink, and planners have that of held rows beside it.
+        Its mask is a copy: behind a gate it may shrink.
         """
         size = ProblemSize(self.horizon, self.states, self.actions, self.episodes)
-        knowledge = knowledge_of(self.algorithm, size, allowed.copy())
+        plain = knowledge_of(self.algorithm, size, self._allowed.copy())
         if numbers is not None:
-            knowledge.set_numbers(numbers)
-        knowledge.spec = knowledge.copied_spec()
-        return knowledge
+            plain.set_numbers(numbers)
+        return plain
 
     def __repr__(self) -> str:
         size = f"horizon={self.horizon}, states={self.states}, actions={self.actions}"
@@ -215,11 +218,9 @@ class Learner(Gated):
         """
         require_truth("off_policy", off_policy)
         states, actions, rewards = checked_batch(states, actions, rewards, self._allowed)
-        self._enter("tell")
-        try:
-            return self._tell(states, actions, rewards, off_policy)
-        finally:
-            self._telling.release()
+        with self._alone("tell"):
+            self._require_room(len(states))
+            return self._learn_or_undo(states, actions, rewards, off_policy)
 
     def tell_steps(self, states: Any, actions: Any, rewards: Any) -> History | None:
         """Learn episodes of which some steps are unknown, or are not to be learned from.
@@ -250,17 +251,14 @@ class Learner(Gated):
     ) -> History | None:
         """As `tell_steps`, for arrays [B, H] of int64, int64 and float64 that are known to fit."""
         with self._alone("tell"):
-            self._partial = self._partial or bool((actions < 0).any())
-            return self._tell(states, actions, rewards, True)
+            self._require_room(len(states))
+            self._plain = self._plain and bool((actions >= 0).all())
+            return self._learn_or_undo(states, actions, rewards, True)
 
-    def _tell(
+    def _learn_or_undo(
         self, states: np.ndarray, actions: np.ndarray, rewards: np.ndarray, off_policy: bool
     ) -> History | None:
-        if self.told + len(states) > self.episodes:
-            raise ValueError(
-                f"this learner was made for {self.episodes} episodes and has been told {self.told};"
-                " make one with more episodes"
-            )
+        """Learn checked episodes; a failure, or an interrupt, changes nothing."""
         told, deployed, knowledge = self.told, self._deployed, self._knowledge
         if self._gate.holds:  # the end of a hold reaches everywhere
             undo = Knowledge.undo(knowledge, states, actions)
@@ -272,7 +270,7 @@ class Learner(Gated):
                 switch = self._learn(states, actions, rewards, off_policy)
             else:
                 switch = self._learn_behind_gate(states, actions, rewards, off_policy)
-            new = deployed if switch is None else self._knowledge.policy()
+            new = deployed if switch is None else knowledge.policy()
             self.told, self._deployed = told + len(states), new
         except BaseException:  # an interrupt too
             undo()
@@ -386,6 +384,13 @@ class Learner(Gated):
             gate.after_episode(knowledge, changes[:used], self.told + done)
         return None
 
+    def _require_room(self, episodes: int) -> None:
+        if self.told + episodes > self.episodes:
+            raise ValueError(
+                f"this learner was made for {self.episodes} episodes and has been told {self.told};"
+                " make one with more episodes"
+            )
+
     def _refuse(
         self, episode: int, step: int, states: np.ndarray, actions: np.ndarray, hint: str
     ) -> None:
@@ -405,10 +410,12 @@ class Learner(Gated):
             storage.write(path, _KIND, *self._state())
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> Learner:
-        """A learner that goes on where the saved one stopped."""
+    def load(
+        cls, path: str | os.PathLike[str], *, numbers: dict[str, Any] | None = None
+    ) -> Learner:
+        """A learner that goes on where the saved one stopped; `numbers` as in the constructor."""
         with storage.reading(path, _KIND) as (facts, arrays):
-            return cls._from_state(facts, arrays)
+            return cls._from_state(facts, arrays, numbers)
 
     def to_bytes(self) -> bytes:
         """What `save` writes, for a database or a message; `from_bytes` checks and reads it."""
@@ -417,10 +424,7 @@ class Learner(Gated):
 
     @classmethod
     def from_bytes(cls, data: bytes, *, numbers: dict[str, Any] | None = None) -> Learner:
-        """A learner that goes on where the one stopped that `to_bytes` wrote.
-
-        `numbers` as in the constructor.
-        """
+        """A learner that goes on where the one stopped that `to_bytes` wrote."""
         try:
             facts, arrays = archive.from_bytes(data, _KIND)
         except archive.RefusedError as error:
@@ -445,10 +449,10 @@ class Learner(Gated):
         }
         arrays = {"allowed": self._allowed} | self._knowledge.tables._asdict()
         if self.gate == "review":
-            facts["gate"] = self._gate.to_dict()
             arrays["allowed_now"] = self._knowledge.allowed
-        if self._partial:
-            facts["partial"] = True
+            facts["gate"] = self._gate.to_dict()
+        if not self._plain:
+            facts["plain"] = False
         return facts, arrays
 
     @classmethod
@@ -456,7 +460,7 @@ class Learner(Gated):
         cls,
         facts: dict[str, Any],
         arrays: dict[str, np.ndarray],
-        numbers: dict[str, Any] | None = None,
+        numbers: dict[str, Any] | None,
     ) -> Learner:
         """The learner of a state, or an error that says what is wrong with it."""
         learner = cls.__new__(cls)
@@ -470,19 +474,26 @@ class Learner(Gated):
         if allowed.shape != sizes:
             raise ValueError(f"its mask has the shape {allowed.shape}, not {sizes}")
         learner._allowed = checked_mask(allowed, *sizes)
-        learner.gate, learner._gate, learner._partial = "open", Gate(), bool(facts.get("partial"))
-        if "gate" in facts:
-            learner.gate, learner._gate = "review", Gate.from_dict(facts["gate"])
-            allowed = checked_mask(arrays["allowed_now"], *sizes)
-        usual = learner.gate == "open" and not learner._partial
-        size = learner._size(allowed, numbers)
-        learner._knowledge = size.restored(learner.seed, arrays, learner.told if usual else None)
+        learner.gate = "review" if "gate" in facts else "open"
+        learner._plain = learner.gate == "open" and facts.get("plain", True) is True
+        told = learner.told if learner._plain else None
+        learner._knowledge = learner._size(numbers).restored(learner.seed, arrays, told)
+        learner._knowledge.spec = learner._knowledge.copied_spec()
+        learner._gate = Gate()
         if learner.gate == "review":
-            learner._knowledge.restore_mask(learner._gate.holds)
-            learner._gate.set_mode(learner._knowledge)
+            learner._restore_gate(Gate.from_dict(facts["gate"]), arrays["allowed_now"])
         learner._deployed = learner._knowledge.policy()
         learner._telling = threading.Lock()
         return learner
+
+    def _restore_gate(self, gate: Gate, allowed: np.ndarray) -> None:
+        """Take over a saved gate, once the tables are in place."""
+        knowledge = self._knowledge
+        knowledge.allowed[...] = checked_mask(allowed, *knowledge.allowed.shape)
+        whole.require_actions("the policy", knowledge.policy().actions, knowledge.allowed)
+        knowledge.restore_mask(gate.holds)
+        self._gate = gate
+        gate.set_mode(knowledge)
 
 
 def warn_if_drowned(share: float, algorithm: Algorithm) -> None:

@@ -394,27 +394,16 @@ def pass_gate(spec, tables, changes, i, k, h, x):
 
 @inline
 def take_step(spec, tables, changes, i, k, h, x, a, action, reward, y):
-    """Learn one transition of episode k, and switch its row if that is due, as change i of the log.
+    """Learn one transition of episode k; a row that is due meets the gate, as change i of the log.
 
-    Return whether it was a trigger, and how many rows changed.
+    Return whether it was a trigger, and how many rows changed or were proposed.
     """
     outcome = learn_step(spec, tables, h, x, a, action, reward, y)
     if outcome != DUE:
         return outcome != QUIET, 0
-    switched = switch_row(spec, tables, changes, i, k, h, x)
+    switched = pass_gate(spec, tables, changes, i, k, h, x)
     freeze_if_spent(spec, tables)
     return True, switched
-
-
-@inline
-def take_told_step(spec, tables, changes, i, k, h, x, a, action, reward, y):
-    """As `take_step`, for what is told: a row that is due meets the gate first."""
-    outcome = learn_step(spec, tables, h, x, a, action, reward, y)
-    if outcome != DUE:
-        return outcome != QUIET, 0
-    passed = pass_gate(spec, tables, changes, i, k, h, x)
-    freeze_if_spent(spec, tables)
-    return True, passed
 
 
 @inline

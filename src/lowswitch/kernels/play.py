@@ -12,7 +12,6 @@ from lowswitch.kernels.deploy import (
     member_for,
     skip_step,
     take_step,
-    take_told_step,
 )
 from lowswitch.kernels.noise import draw, episode_address, noise, uniform
 from lowswitch.kernels.values import settle
@@ -150,7 +149,7 @@ def learn_batch(spec, tables, states, actions, rewards, off_policy, first, chang
                 continue
             y = states[b, h + 1] if h + 1 < spec.H else 0
             action = deployed_action(spec, tables, member, h, x)
-            trigger, switched = take_told_step(
+            trigger, switched = take_step(
                 spec, tables, changes, logged + changed, k, h, x, a, action, rewards[b, h], y
             )
             changed, triggered = changed + switched, triggered or trigger

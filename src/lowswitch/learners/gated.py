@@ -29,8 +29,8 @@ class Gated:
     _allowed: np.ndarray
     _deployed: TablePolicy
     _gate: Gate
-    _partial: bool  # it knows more, or other things, than whole episodes and its schedule say
     _knowledge: Knowledge
+    _plain: bool  # whether all it knows are whole episodes, and its schedule alone deployed
 
     @property
     def mixture(self) -> np.ndarray:
@@ -52,7 +52,7 @@ class Gated:
         pending is replaced, and the budget counts the two as one. Where the gate is open, what is
         wanted is deployed at once.
         """
-        self._partial = True  # by its episodes and its schedule alone it could not be what it is
+        self._plain = False
         made = self._decide(lambda gate, knowledge: gate.propose(knowledge, self.told))
         if made is not None and self.gate == "open":
             self._decide(lambda gate, knowledge: gate.approve(knowledge, made.rows, self.told))
@@ -172,9 +172,9 @@ class Gated:
     def _decide(self, decide: Callable[[Gate, Knowledge], Result]) -> Result:
         """Carry out a decision; one that fails changes nothing."""
         with self._alone("decision"):
-            return self._decide_alone(decide)
+            return self._decide_or_undo(decide)
 
-    def _decide_alone(self, decide: Callable[[Gate, Knowledge], Result]) -> Result:
+    def _decide_or_undo(self, decide: Callable[[Gate, Knowledge], Result]) -> Result:
         knowledge, gate = self._knowledge, self._gate
         none = np.zeros((0, self.horizon), dtype=np.int64)
         allowed, undo, undo_gate = (

@@ -85,15 +85,11 @@ class Knowledge(ABC):
         require_memory(self.nbytes, what, f"{way_out} where all steps are alike")
 
     @abstractmethod
-    def require_whole(self, told: int) -> None:
+    def require_whole(self, told: int | None) -> None:
         """Raise a ValueError if the tables are not such as so many episodes can have left.
 
         Compiled code trusts them: an action out of range would end in a crash.
         """
-
-    @abstractmethod
-    def require_safe(self) -> None:
-        """Raise a ValueError if compiled code would read or write where nothing is."""
 
     def make_room(self) -> None:  # noqa: B027
         """Let tables grow that the next episode might fill; most kinds have none."""
@@ -334,8 +330,8 @@ class Knowledge(ABC):
     def restored(self, seed: int, arrays: dict[str, np.ndarray], told: int | None) -> Self:
         """The same spec with the tables that were saved after so many episodes.
 
-        A ValueError says where they do not fit. told is None where a gate or unknown steps came in
-        between: then only that is checked which compiled code must be able to trust.
+        A ValueError says where they do not fit. `told` is None where more than whole episodes was
+        told, or decisions were made: see `learners.whole`.
         """
         for name, (size, kind) in self.layout().items():
             array = arrays[name]
@@ -345,10 +341,7 @@ class Knowledge(ABC):
         if "keys" in arrays and learner_keys(seed).tobytes() != arrays["keys"].tobytes():
             raise ValueError(f"its noise is not that of seed {seed}")
         other = self._with({name: arrays[name] for name in self.layout()})
-        if told is None:
-            other.require_safe()
-        else:
-            other.require_whole(told)
+        other.require_whole(told)
         return other
 
     @abstractmethod

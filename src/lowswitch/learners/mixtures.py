@@ -119,12 +119,13 @@ class MixtureKnowledge(RowKnowledge):
         other.tables = MixtureTables(**arrays)
         return other
 
-    def require_whole(self, told: int) -> None:
+    def require_whole(self, told: int | None) -> None:
         (H, S, A), L, tables = self.allowed.shape, self.members, self.tables
         frozen = whole.is_frozen(self.spec, tables.clock)
         whole.require_clock(self.spec, tables.clock, told, L)
         for name in ("policy", "wanted"):
-            whole.require_actions(name, getattr(tables, name).reshape(L, H, S), self.allowed)
+            policies = getattr(tables, name).reshape(L, H, S)
+            whole.require_actions(name, policies, self.allowed, told)
         rows = tables.rows.reshape(L, H + 1, S)
         cells = tables.cells.reshape(L, H + 1, S, A)[:, :-1]
         each = self.spec.each._replace(timing=self.spec.timing)
@@ -137,15 +138,6 @@ class MixtureKnowledge(RowKnowledge):
         whole.require((path["action"] >= 0) & (path["action"] < A), "its path has no actions")
         whole.require_finite("rewards of its path", path["reward"])
         whole.require(tables.tally == 0, "its tally is not zero")
-
-    def require_safe(self) -> None:
-        (H, S, _), L, tables = self.allowed.shape, self.members, self.tables
-        whole.require_place(self.spec, tables.clock)
-        for name in ("policy", "wanted"):
-            whole.require_actions(name, getattr(tables, name).reshape(L, H, S), self.allowed)
-        own = tables.rows["action"].reshape(L, H + 1, S)[:, :-1]
-        whole.require_actions("what its members play", own, self.allowed)
-        whole.require((tables.path["state"] >= 0) & (tables.path["state"] < S), "its path is none")
 
     def triggers(self) -> int:
         if self.spec.whole:

@@ -217,37 +217,30 @@ class PlannerKnowledge(Knowledge):
         other.tables = PlanTables(**arrays)
         return other
 
-    def require_whole(self, told: int) -> None:
+    def require_whole(self, told: int | None) -> None:
         (H, S, A), L, tables = self.allowed.shape, self.members, self.tables
         whole.require_clock(self.spec, tables.clock, told, L)
         for name in ("policy", "wanted"):
-            whole.require_actions(name, getattr(tables, name).reshape(L, H, S), self.allowed)
-        whole.require_actions("initial", tables.initial.reshape(1, H, S), self.allowed)
+            policies = getattr(tables, name).reshape(L, H, S)
+            whole.require_actions(name, policies, self.allowed, told)
+        whole.require_actions("initial", tables.initial.reshape(1, H, S), self.allowed, told)
         whole.require(np.isfinite(tables.caution) & (tables.caution >= 0), "its caution is none")
         visits = tables.visits.reshape(H, S, A)
         whole.require(tables.earlier >= 0, "its earlier episodes are fewer than none")
-        whole.require_visits(visits, self.allowed, told + int(tables.earlier[0]))
+        episodes = None if told is None else told + int(tables.earlier[0])
+        whole.require_visits(visits, self.allowed, episodes)
         if not isinstance(self.estimator, FromCounts):
             q, values = tables.q.reshape(-1, H, S, A), tables.values.reshape(-1, H + 1, S)
-            whole.require_estimates(q, values, self.spec.caps, self.allowed)
+            whole.require_estimates(q, values, self.spec.caps, self.allowed, told)
         counted = visits.reshape(-1) if self.spec.stride else visits.sum(axis=0).reshape(-1)
         whole.require(tables.cells["visits"] == counted, "visits of cells are not those counted")
-        frozen = whole.is_frozen(self.spec, tables.clock)
-        whole.require_due(self.spec, tables.cells, frozen)
+        if told is not None:
+            frozen = whole.is_frozen(self.spec, tables.clock)
+            whole.require_due(self.spec, tables.cells, frozen)
         self._require_records(np.minimum(counted, self.spec.most_visits))
         whole.require(np.sort(tables.order) == np.arange(S), "its order of states is none")
         scratch = (tables.scratch == 0).all() and (tables.tally == 0).all()
         whole.require(scratch, "what is zero between two calls is not")
-
-    def require_safe(self) -> None:
-        (H, S, A), L, tables = self.allowed.shape, self.members, self.tables
-        whole.require_place(self.spec, tables.clock)
-        first = tables.initial  # which may be forbidden by now
-        whole.require((first >= 0) & (first < A), "initial has actions that there are not")
-        for name in ("policy", "wanted"):
-            whole.require_actions(name, getattr(tables, name).reshape(L, H, S), self.allowed)
-        self._require_records(np.full(len(tables.cells), NEVER))
-        whole.require(np.sort(tables.order) == np.arange(S), "its order of states is none")
 
     def _require_records(self, most: np.ndarray) -> None:
         tables = self.tables

@@ -179,19 +179,13 @@ class RowKnowledge(Knowledge):
         other.tables = RowTables(**arrays)
         return other
 
-    def require_whole(self, told: int) -> None:
+    def require_whole(self, told: int | None) -> None:
         (H, S, A), tables = self.allowed.shape, self.tables
         frozen = whole.is_frozen(self.spec, tables.clock)
         rows, cells = tables.rows.reshape(H + 1, S), tables.cells.reshape(H, S, A)
         whole.require_clock(self.spec, tables.clock, told, self.members)
         whole.require_rows(self.spec, rows, cells, self.allowed, told, frozen)
         self._require_more(rows, cells)
-
-    def require_safe(self) -> None:
-        H, S, _ = self.allowed.shape
-        whole.require_place(self.spec, self.tables.clock)
-        deployed = self.tables.rows["action"][: H * S].reshape(H, S)
-        whole.require_actions("the policy", deployed, self.allowed)
 
     def _require_more(self, rows: np.ndarray, cells: np.ndarray) -> None:
         whole.require_moments(self.tables.moments)

@@ -1,6 +1,9 @@
 """What must be true of saved tables before compiled code, which checks nothing, may read them.
 
-Each function raises a ValueError that names what is wrong.
+Each function raises a ValueError that names what is wrong. `told` is the number of episodes that
+were told, or None where more may be true of a learner than its schedule and its episodes say: it
+was told single steps or history, or decisions have changed its policy and its mask. Then only that
+is checked which compiled code rests on.
 """
 
 from __future__ import annotations
@@ -22,24 +25,34 @@ def require_finite(name: str, *arrays: np.ndarray) -> None:
     require(all(np.isfinite(array).all() for array in arrays), f"{name} must be finite numbers")
 
 
-def require_actions(name: str, actions: np.ndarray, allowed: np.ndarray) -> None:
+def require_actions(
+    name: str, actions: np.ndarray, allowed: np.ndarray, told: int | None = 0
+) -> None:
     """Actions [..., H, S] are there and allowed by a mask [H, S, A]."""
     H, S, A = allowed.shape
     require((actions >= 0) & (actions < A), f"{name} has actions outside 0 to {A - 1}")
+    if told is None:
+        return
     steps, states = np.arange(H)[:, None], np.arange(S)
     require(allowed[steps, states, actions], f"{name} has actions that are not allowed")
 
 
-def require_visits(visits: np.ndarray, allowed: np.ndarray, told: int) -> None:
+def require_visits(visits: np.ndarray, allowed: np.ndarray, told: int | None) -> None:
     """Visits [..., H, S, A] of so many episodes: each visits every step once."""
     require(visits >= 0, "visits are negative")
+    if told is None:
+        return
     require(visits.sum(axis=(-2, -1)) == told, f"visits are not those of {told} episodes")
     require(visits[..., ~allowed] == 0, "forbidden actions have visits")
 
 
-def require_estimates(q: np.ndarray, values: np.ndarray, caps: np.ndarray, allowed: Any) -> None:
+def require_estimates(
+    q: np.ndarray, values: np.ndarray, caps: np.ndarray, allowed: Any, told: int | None
+) -> None:
     """Estimates [..., H, S, A] and values [..., H + 1, S]."""
-    if allowed.all():
+    if told is None:
+        require(q < np.inf, "estimates must be numbers")  # which NaN is not
+    elif allowed.all():
         require_finite("estimates", q)
     else:
         require_finite("estimates", q[..., allowed])
@@ -76,31 +89,27 @@ def next_triggers(spec: Any, visits: np.ndarray) -> np.ndarray:
     return following[place].reshape(visits.shape)
 
 
-def require_clock(spec: Any, clock: np.ndarray, told: int, members: int) -> None:
+def require_clock(spec: Any, clock: np.ndarray, told: int | None, members: int) -> None:
     """Counts that so many episodes can have, within the budget, at the right place of the grid."""
     now, timing = clock[0], spec.timing
+    most_told = NEVER if told is None else told
     limits = {
-        "deployments": min(told, timing.deployments),
-        "switches": min(told * timing.room, timing.switches),
-        "refreshes": told,
-        "drowned": told * spec.H,
+        "deployments": min(most_told, timing.deployments),
+        "switches": min(most_told * timing.room, timing.switches),
+        "refreshes": most_told,
+        "drowned": most_told * spec.H,
         "batch": len(timing.grid) - 1,
         "awaits_plan": 0,
     }
     for name, most in limits.items():
         require(0 <= now[name] <= most, f"its clock counts {now[name]} {name}, not 0 to {most}")
+    if told is None:
+        return
     if members == 1:
         require(now["deployments"] <= now["switches"], "there are more deployments than switches")
     if not is_frozen(spec, clock):
         passed = int(np.searchsorted(timing.grid, told, side="right"))
         require(now["batch"] == passed, f"its grid is at {now['batch']}, not at {passed}")
-
-
-def require_place(spec: Any, clock: np.ndarray) -> None:
-    """The place in the grid is one, and no plan is awaited."""
-    batch, last = int(clock[0]["batch"]), len(spec.timing.grid) - 1
-    require(0 <= batch <= last, f"its grid is at {batch}, not at 0 to {last}")
-    require(clock[0]["awaits_plan"] == 0, "it awaits a plan")
 
 
 def is_frozen(spec: Any, clock: np.ndarray) -> bool:
@@ -110,13 +119,20 @@ def is_frozen(spec: Any, clock: np.ndarray) -> bool:
 
 
 def require_rows(
-    spec: Any, rows: np.ndarray, cells: np.ndarray, allowed: np.ndarray, told: int, frozen: bool
+    spec: Any,
+    rows: np.ndarray,
+    cells: np.ndarray,
+    allowed: np.ndarray,
+    told: int | None,
+    frozen: bool,
 ) -> None:
     """Rows [..., H + 1, S] and cells [..., H, S, A] of Q-learners."""
-    require_actions("the policy", rows["action"][..., :-1, :], allowed)
+    require_actions("the policy", rows["action"][..., :-1, :], allowed, told)
     require_visits(cells["visits"], allowed, told)
+    require_estimates(cells["q"], rows["value"], spec.caps, allowed, told)
+    if told is None:
+        return
     require_due(spec, cells, frozen)
-    require_estimates(cells["q"], rows["value"], spec.caps, allowed)
     own = np.arange(spec.A) == rows["action"][..., :-1, :, None]
     others = np.where(own, -np.inf, cells["q"]).max(axis=-1)
     require(rows["best_other"][..., :-1, :] == others, "rows do not know their best estimates")

@@ -14,6 +14,10 @@ SEMANTICS = 1  # of what the learner makes of them
 GENESIS = "0" * 64
 LEDGER, SITE, REVIEWER, OPERATOR = "ledger", "site", "reviewer", "operator"  # roles
 
+_ENCODER = json.JSONEncoder(
+    sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
+)
+
 
 @dataclass(frozen=True)
 class Event:
@@ -32,9 +36,7 @@ class Event:
 
 def canonical(value: Any) -> str:
     """The one JSON text of a value."""
-    return json.dumps(
-        value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
-    )
+    return _ENCODER.encode(value)
 
 
 def digest(text: str) -> str:

@@ -40,8 +40,8 @@ class Ledger:
     """A run of one learner, kept in a database as the list of everything that happened.
 
     Make one with `Ledger.create`, and open it with `Ledger.open`. Every method that changes
-    something returns only when that is on the disk. Several threads may use one object, and several
-    processes one database.
+    something returns only when that is on the disk. Several threads may use one object. Several
+    processes may write to one PostgreSQL; to a file, let one process write while others read.
     """
 
     def __init__(self, store: Store, terms: Terms, *, read_only: bool = False) -> None:

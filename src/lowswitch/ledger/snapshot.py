@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections import Counter
 from typing import Any
 
@@ -43,6 +42,8 @@ def state_of(snapshot: Snapshot, terms: Terms) -> State | None:
     """The state of a snapshot, or None if it is damaged."""
     if snapshot.hash != _hash(snapshot.facts, bytes(snapshot.learner), bytes(snapshot.tally)):
         return None
+    import json
+
     facts: dict[str, Any] = json.loads(snapshot.facts)
     shape = (terms.horizon, terms.states, terms.actions)
     return State(
