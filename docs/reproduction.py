@@ -115,11 +115,11 @@ def compared(size: str, found: dict[str, Any]) -> dict[str, str]:
         costs = rows_of(found["claims"][claim]["tables"][0])
         for one, other in zip(costs[::2], costs[1::2], strict=True):
             assert (one["learner"], other["learner"]) == (base, label)
-            regret, switches, deployments = (
+            switches, deployments = (
                 number(one[cost]) / number(other[cost])
-                for cost in ("regret", "local switches", "deployments")
+                for cost in ("local switches", "deployments")
             )
-            more.append(100 * (1 / regret - 1))
+            more.append(float(other["more"].removesuffix("%")))
             fewer.append(switches)
             problems.setdefault(other["problem"], []).append(
                 [

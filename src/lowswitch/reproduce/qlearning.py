@@ -324,10 +324,12 @@ def _costs(scene: str, results: Results, base: str) -> Table:
 
 def _row(problem: str, label: str, runs: Runs, base: Runs) -> dict[str, str]:
     fewer = base.local_switches.mean() / runs.local_switches.mean()
+    more = runs.regret.mean() / base.regret.mean() - 1
     return {
         "problem": problem,
         "learner": label,
         "regret": report.mean_and_interval(runs.regret),
+        "more": "" if runs is base else f"{more:+.1%}",
         "local switches": report.mean_and_interval(runs.local_switches),
         "fewer": "" if runs is base else f"{fewer:,.1f} x",
         "deployments": report.mean_and_interval(runs.deployments),
