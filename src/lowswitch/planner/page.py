@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from lowswitch import report
+from lowswitch.tables import aligned
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -64,7 +65,7 @@ def _expected(found: dict[str, Any]) -> str:
     ]
     heading = "The value of what is deployed; 80 % of the problems lie in the interval:"
     header = ["after episode", "value", "interval", "above the present"]
-    return f"{heading}\n\n{report.table(header, rows)}"
+    return f"{heading}\n\n{aligned(header, rows)}"
 
 
 def _sure(found: dict[str, Any]) -> str:
@@ -83,7 +84,7 @@ def _compared(plan: Plan) -> str:
             verdict = f"{low / plan.episodes:+.4f} to {high / plan.episodes:+.4f}"
         rows.append([str(rival.algorithm), _lost(rival, plan.episodes), verdict])
     header = ["algorithm", "lost an episode", "more than the default, 95 %"]
-    return report.table(header, rows)
+    return aligned(header, rows)
 
 
 def _changes(plan: Plan) -> str:
