@@ -12,10 +12,6 @@ from pages import table
 
 FILE = Path(__file__).parent / "numbers" / "few.json"
 BUDGETS = (5, 10, 30)
-GROUPS = {
-    "the project's three": ("riverswim", "random-5", "random-20"),
-    "others it was chosen on": ("chain-12", "windy-grid", "inventory"),
-}
 DRAWN = {"garnet": "Garnets", "grid": "slippery grids", "changing": "laws that differ by step"}
 
 
@@ -46,9 +42,10 @@ def ratio(row: dict[str, Any], budget: int) -> float:
 
 def groups(rows: list[dict[str, Any]]) -> list[tuple[str, list[dict[str, Any]]]]:
     """The groups of problems that have a line, with their rows."""
-    found = [
-        (words, [row for row in rows if row["problem"] in names]) for words, names in GROUPS.items()
-    ]
+    found = []
+    chosen = [row for row in rows if row["chosen_on"]]
+    names = ", ".join(dict.fromkeys(row["problem"] for row in chosen))
+    found.append((f"chosen on: {names}", chosen))
     fresh = [row for row in rows if not row["chosen_on"]]
     single = [row for row in fresh if row["family"] not in DRAWN]
     names = ", ".join(dict.fromkeys(row["problem"] for row in single))

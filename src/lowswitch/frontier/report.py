@@ -92,14 +92,8 @@ def _fronts(frontier: Frontier) -> str:
         ]
         for point in _on_a_front(frontier)
     ]
-    costs = [
-        "regret",
-        "median / worst seed",
-        "per episode",
-        "deployments",
-        "at most",
-        "local switches",
-    ]
+    costs = ["regret", "median / worst seed", "per episode", "deployments", "at most"]
+    costs += ["local switches"]
     legend = "* on the front of regret against deployments (D), local switches (L)"
     return f"{aligned(['algorithm', *costs, 'D L'], rows)}\n\n{legend}"
 

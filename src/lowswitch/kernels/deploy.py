@@ -299,8 +299,17 @@ def members_traded(spec, tables):
     return spec.members > 1 and same_mixture(spec, tables)
 
 
-# whether the members of a mixture would only trade places, which is no change
-only_traded = of_rows("only_traded", no, members_traded)
+@inline
+def whole_traded(spec, tables):
+    return spec.whole and same_mixture(spec, tables)
+
+
+# whether the members of a mixture would only trade places, which is no change; where rows change
+# one by one, a row that traded and one that did not would no longer belong together
+only_traded = by_kind(
+    "only_traded",
+    {RowSpec: no, StageSpec: no, PlanSpec: members_traded, MixtureSpec: whole_traded},
+)
 
 # whether changing a row is a switch: of a mixture, if how often each action is played changes
 is_switch = of_rows("is_switch", always, law_differs)

@@ -119,7 +119,8 @@ class PlannerKnowledge(Knowledge):
         H, S, A = self.allowed.shape
         belief = believe(self.spec, self.tables)
         drawn, counter = fresh_drawn(self.spec, belief.laws), np.zeros(1, dtype=np.uint64)
-        key, seen = noise(self.tables.keys[0]["samples"], np.uint64(number)), np.zeros(S)
+        stream = self.tables.keys[0]["samples"]
+        key, seen = np.uint64(noise(stream, np.uint64(number))), np.zeros(S)
         laws, rewards = [], []
         for h in range(H - 1, -1, -1):
             draw_step(self.spec, belief, h, key, drawn, counter, seen)
