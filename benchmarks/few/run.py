@@ -3,9 +3,9 @@
     python benchmarks/few/run.py FOLDER [--seeds 16] [--only NAME ...] [--json FILE]
 
 FOLDER keeps what is finished, so that the same command goes on where it was interrupted. The rivals
-race on each problem: all of them on two seeds, the best two on all seeds. They are the algorithms
-of the portfolio that won the races on the first six problems below. With --json the result is
-written for the pages, which `python docs/publish.py` fills.
+race on each problem: all of them on two seeds, the best two on all seeds. They are hand-picked from
+the portfolio: winners of first tries on the chosen problems, and their like. With --json the result
+is written for the pages, which `python docs/publish.py` fills.
 """
 
 import argparse

@@ -41,7 +41,7 @@ from lowswitch.learners.mixtures import deployed_mixture
 from lowswitch.learners.schedule import first_due, timing_of, triggers_of
 from lowswitch.policy import TablePolicy
 
-_CAUTION = 2.0  # standard errors by which a chosen first policy must be beaten in a row
+_CAUTION = 3.0  # standard errors by which a chosen first policy must be beaten in a row
 _MOST_DRAWS = 10**10  # of gamma variates, about two minutes
 _SMALLER = (
     "use a smaller problem or a Q-learner, or of the library's planners pooled=True where all steps"
