@@ -85,6 +85,45 @@ def of_machines(machines: dict[str, Any]) -> dict[str, str]:
     }
 
 
+def of_gpu(gpu: dict[str, Any]) -> dict[str, str]:
+    equal = [row for row in gpu["equality"] if not row["different"]]
+    runs = sum(row["seeds"] for row in equal)
+    pairs = f"{runs:,} runs of {len(equal)} of {len(gpu['equality'])} pairs of problem and learner"
+    swept = gpu["sweep"]
+    if swept["different"]:
+        raise ValueError("gpu.json has a sweep that differs from the CPU's; the kernels are wrong")
+    fastest = max(row["gpu"] for row in gpu["speed"])
+    return {
+        "gpu/run": gpu["run"],
+        "gpu/speed": gpu_speed(gpu["speed"]),
+        "gpu/equal": pairs,
+        "gpu/sweep": f"{swept['settings']} settings and {swept['seeds']}",
+        "gpu/warm": f"{gpu['first_result']['warm']:.0f}",
+        "gpu/cold": f"{gpu['first_result']['cold']:.0f}",
+        "gpu/fastest": f"{fastest / 1e9:.0f} billion",
+    }
+
+
+def gpu_speed(rows: list[dict[str, Any]]) -> str:
+    """Billions of steps a second, a line for each problem; the CPU's without regret in brackets."""
+    kinds = {
+        "UCB2-H": ("ucb2-h", False),
+        "UCB2-H with regret": ("ucb2-h", True),
+        "UCB2-B": ("ucb2-b", False),
+        "UCB-H": ("ucb-h", False),
+    }
+    problems = list(dict.fromkeys(row["problem"] for row in rows))
+    found = {(row["problem"], row["learner"], row["regret"]): row for row in rows}
+    lines = []
+    for problem in problems:
+        cells = [found[problem, *kind] for kind in kinds.values()]
+        lines.append(
+            [problem, *(f"{row['gpu'] / 1e9:.3g} ({row['cpu'] / 1e9:.2g})" for row in cells)]
+        )
+    header = [f"{name}: GPU (CPU)" for name in kinds]
+    return table(["problem (S, A, H)", *header], lines, left=1)
+
+
 def of_ledger(ledger: dict[str, Any]) -> dict[str, str]:
     rows = []
     for name, words in (("sqlite", "SQLite"), ("postgresql", "PostgreSQL")):
@@ -147,42 +186,3 @@ def of_faults(faults: dict[str, Any]) -> dict[str, str]:
     return {
         "ledger/faults": table(["what befell it", "how often", "what became of it"], rows, left=3)
     }
-
-
-def of_gpu(gpu: dict[str, Any]) -> dict[str, str]:
-    equal = [row for row in gpu["equality"] if not row["different"]]
-    runs = sum(row["seeds"] for row in equal)
-    pairs = f"{runs:,} runs of {len(equal)} of {len(gpu['equality'])} pairs of problem and learner"
-    swept = gpu["sweep"]
-    if swept["different"]:
-        raise ValueError("gpu.json has a sweep that differs from the CPU's; the kernels are wrong")
-    fastest = max(row["gpu"] for row in gpu["speed"])
-    return {
-        "gpu/run": gpu["run"],
-        "gpu/speed": gpu_speed(gpu["speed"]),
-        "gpu/equal": pairs,
-        "gpu/sweep": f"{swept['settings']} settings and {swept['seeds']}",
-        "gpu/warm": f"{gpu['first_result']['warm']:.0f}",
-        "gpu/cold": f"{gpu['first_result']['cold']:.0f}",
-        "gpu/fastest": f"{fastest / 1e9:.0f} billion",
-    }
-
-
-def gpu_speed(rows: list[dict[str, Any]]) -> str:
-    """Billions of steps a second, a line for each problem; the CPU's without regret in brackets."""
-    kinds = {
-        "UCB2-H": ("ucb2-h", False),
-        "UCB2-H with regret": ("ucb2-h", True),
-        "UCB2-B": ("ucb2-b", False),
-        "UCB-H": ("ucb-h", False),
-    }
-    problems = list(dict.fromkeys(row["problem"] for row in rows))
-    found = {(row["problem"], row["learner"], row["regret"]): row for row in rows}
-    lines = []
-    for problem in problems:
-        cells = [found[problem, *kind] for kind in kinds.values()]
-        lines.append(
-            [problem, *(f"{row['gpu'] / 1e9:.3g} ({row['cpu'] / 1e9:.2g})" for row in cells)]
-        )
-    header = [f"{name}: GPU (CPU)" for name in kinds]
-    return table(["problem (S, A, H)", *header], lines, left=1)

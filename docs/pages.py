@@ -12,6 +12,7 @@ ROOT = Path(__file__).parents[1]
 _DOCS = (
     "index",
     "tutorial",
+    "few",
     "choosing",
     "ledger",
     "concurrent",

@@ -6,7 +6,7 @@
     python docs/publish.py --check       say which pages differ from the files, and change nothing
 
 The other result files are written by docs/frontier.py, docs/orders.py, docs/coarser.py and
-docs/sweeps.py, by benchmarks/speed.py, concurrent.py and gpu.py with --json
+docs/sweeps.py, by benchmarks/speed.py, concurrent.py, gpu.py and few/run.py with --json
 docs/numbers/NAME.json, and by benchmarks/ledger.py and ledger_faults.py with --out.
 """
 
@@ -14,6 +14,7 @@ import argparse
 import sys
 from pathlib import Path
 
+import budgets
 import coarser
 import frontier
 import measured
@@ -25,7 +26,7 @@ from pages import PAGES, ROOT, fill
 
 def values() -> dict[str, str]:
     """All that is published, in Markdown, by the name that stands before it on the pages."""
-    sources = (reproduction, frontier, orders, measured, coarser, sweeps)
+    sources = (reproduction, frontier, orders, measured, coarser, sweeps, budgets)
     return {name: value for source in sources for name, value in source.values().items()}
 
 

@@ -144,6 +144,7 @@ FIELD = {
     "pooled-psrl": ls.psrl(prior=0.2, pooled=True, schedule="whole/2/3"),
     "mixture": ls.psrl(members=5, schedule="grid/geometric/9"),
     "mixture-budget": ls.psrl(members=3, schedule="growth/2", switches=30),
+    "few": ls.few(deployments=5, members=3),
     "greedy-mixture": ls.psrl(members=3, schedule="grid/geometric/7", deployments=6, last="greedy"),
     "mixed-q": ls.ucb2_bernstein(c=0.1, scales=(1, 0.3, 0)),
     "mixed-q-whole-budget": ls.q_hoeffding(

@@ -18,7 +18,8 @@ from PIL import Image
 import lowswitch
 from lowswitch import bandits, cli, concurrent, envs
 from lowswitch.algorithms import recipes as algorithms
-from lowswitch.reproduce import CLAIMS
+from lowswitch.reproduce import CLAIMS, Finding, Grade
+from lowswitch.reproduce.page import words as page_words
 from lowswitch.theory.orders import PUBLISHED
 
 ROOT = Path(__file__).parents[1]
@@ -71,7 +72,7 @@ PROGRAMS = [
     "README.md",
     *(
         f"docs/{name}.md"
-        for name in ("index", "tutorial", "ledger", "concurrent", "choosing", "adding")
+        for name in ("index", "tutorial", "few", "ledger", "concurrent", "choosing", "adding")
     ),
 ]
 
@@ -314,7 +315,7 @@ def test_a_page_that_differs_is_found(tmp_path, monkeypatch, capsys, published):
     monkeypatch.setattr(publish, "values", lambda: published)
     monkeypatch.setattr(publish, "ROOT", tmp_path)
     monkeypatch.setattr(publish, "PAGES", ["page.md"])
-    (tmp_path / "page.md").write_text("Kept: <!-- full/rules -->85 of 84<!-- / -->.")
+    (tmp_path / "page.md").write_text("Found: <!-- full/tally -->99 seen<!-- / -->.")
     for arguments, status, said in (
         (["--check"], 1, "page.md differs\n"),
         ([], 0, "page.md changed\n"),
@@ -328,9 +329,33 @@ def test_a_page_that_differs_is_found(tmp_path, monkeypatch, capsys, published):
 def test_the_published_report_is_of_a_full_run():
     report = reproduction.report()
     assert "full mode" in report
-    assert all(f'id="{claim}"' in report for claim in CLAIMS)
-    assert "does not hold" not in report.replace("proof does not hold", "")
-    assert report.count("<img ") == len(list((DOCS / "reproduction" / "full").glob("*.png")))
+    assert all(f'<details id="{claim}">' in report for claim in CLAIMS)
+    figures = len(list((DOCS / "reproduction" / "full").glob("*.png")))
+    assert report.count("data:image/png;base64,") == figures
+
+
+def test_the_report_is_short_whole_and_fetches_nothing():
+    report = reproduction.report()
+    assert 500 < page_words(report) <= 1500
+    assert "<math>" in report
+    assert "$" not in report
+    assert not re.findall(r"""(?:src|href)=["'](?!#|data:)""", report)
+    assert "http" not in report
+    assert "@import" not in report
+    for fact in ("1905.12849", "lowswitch ", "commit ", " cores, "):
+        assert fact in report[report.index("<footer>") :]
+
+
+def test_the_grades_of_the_report_follow_from_its_rules():
+    """The published grade of each finding is that which its own rules give."""
+    claims = reproduction.load("full")["claims"]
+    findings = [finding for claim in claims.values() for finding in claim["findings"]]
+    assert len(findings) > 20
+    for finding in findings:
+        assert finding["grade"] == str(Finding.from_dict(finding).grade)
+    assert {finding["grade"] for finding in findings} == {str(grade) for grade in Grade}
+    assert not claims["errata"]["findings"]
+    assert not claims["open"]["findings"]
 
 
 def test_a_reproduction_is_kept_small(tmp_path, monkeypatch):

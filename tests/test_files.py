@@ -228,6 +228,23 @@ def test_what_a_killed_process_left_is_collected_and_what_another_writes_is_not(
     assert sorted(os.listdir(tmp_path)) == ["other", "text"]
 
 
+def test_a_file_that_another_thread_takes_for_left_is_begun_again(tmp_path, monkeypatch):
+    """Between its creation and its lock an unfinished file looks like one that was left."""
+    real, begun = files._lock, []
+
+    def lock(file):
+        if not begun:
+            begun.append(file.name)
+            files._collect_stale(tmp_path)  # another thread, in just that moment
+        real(file)
+
+    monkeypatch.setattr(files, "_lock", lock)
+    storage.write_text(tmp_path / "text", "whole")
+    assert (tmp_path / "text").read_text() == "whole"
+    assert os.listdir(tmp_path) == ["text"]
+    assert not os.path.exists(begun[0])
+
+
 def test_the_folder_is_synced_after_the_file(tmp_path, monkeypatch):
     synced = []
     monkeypatch.setattr(

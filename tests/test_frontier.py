@@ -390,3 +390,49 @@ def test_bad_input_is_one_line(capsys, tmp_path):
     (tmp_path / "file").touch()
     assert main(f"{COMMAND} --out {tmp_path}/file".split()) == 2
     assert "cannot make the folder" in capsys.readouterr().err
+
+
+def test_a_lucky_algorithm_rules_nobody_out_for_good(monkeypatch):
+    """One that is lucky on the seeds that choose, and loses thirty times as much on fresh ones, had
+    ruled out all others; once the fresh seeds show it, they are finalists, and one of them wins.
+    """
+    lucky, *others = [ls.rmax(known=known) for known in (1, 2, 3)]
+
+    def costs(self, algorithm, seeds):
+        chosen = np.array([seed >= 2**32 for seed in seeds])
+        regret = np.where(chosen, 10.0, 3000.0) if algorithm == lucky else np.full(len(seeds), 90.0)
+        count = np.full(len(seeds), 5)
+        return Costs(np.array(seeds), regret + np.arange(len(seeds)), count, count, regret * 0)
+
+    monkeypatch.setattr(MODULE._Track, "_simulate", costs)
+    mdp = ls.envs.riverswim(states=3, horizon=2)
+    found = ls.frontier(mdp, episodes=10, seeds=4, portfolio=[lucky, *others], progress=False)
+    assert [point.algorithm for point in found.finalists] == [lucky, *others]
+    assert found.best().algorithm == others[0]
+
+
+def test_a_wide_spread_keeps_an_algorithm_in_the_race():
+    """Means 100 and 160: with a standard error of 40 the second stays within 1.5 times, without one
+    it does not.
+    """
+    count = np.array([5, 5])
+
+    def of(regret):
+        return Costs(np.arange(2), np.array(regret), count, count, count * 0.0)
+
+    first, second = ls.rmax(known=1), ls.rmax(known=2)
+    assert MODULE._near_a_front({first: of([100.0, 100.0]), second: of([120.0, 200.0])}, 1.5) == [
+        first,
+        second,
+    ]
+    assert MODULE._near_a_front({first: of([100.0, 100.0]), second: of([160.0, 160.0])}, 1.5) == [
+        first
+    ]
+
+
+def test_a_budget_brings_grids_of_one_batch_more_and_the_default():
+    texts = [str(algorithm) for algorithm in portfolio(budget=7)]
+    assert "few:deployments=7" in texts
+    assert any("grid/geometric/8,deployments=7" in text for text in texts)
+    assert [text for text in texts if text.startswith("few")] == ["few:deployments=7"]
+    assert "few:deployments=10" in map(str, portfolio())

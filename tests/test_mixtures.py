@@ -55,7 +55,11 @@ def test_a_member_is_the_learner_of_its_scale(recipe, mdp):
         mixture.tell(*played)
         for learner in (*alone, reverse):
             learner.tell(*played, off_policy=True)
-        assert mixture.mixture.tolist() == [learner.policy.tolist() for learner in alone]
+        deployed = mixture.mixture.tolist()
+        if mixture.algorithm.schedule.by_row and not mixture.algorithm.replans:
+            assert deployed == [learner.policy.tolist() for learner in alone]
+        else:  # members that only traded places stay as they are
+            assert sorted(deployed) == sorted(learner.policy.tolist() for learner in alone)
     for several, first in ((mixture, alone[0]), (reverse, alone[-1])):
         assert several.q.tobytes() == first.q.tobytes()
         assert several.values.tobytes() == first.values.tobytes()
@@ -316,7 +320,7 @@ def test_the_last_deployment_is_the_only_one_that_is_greedy(options):
         ),
         (
             lambda: ls.ucbvi(deployments=3, last="best"),
-            'last must be "usual" or "greedy", not \'best\'',
+            'last must be "usual", "greedy" or "exploit", not \'best\'',
         ),
         (
             lambda: ls.ucbvi(switches=3, last="greedy"),

@@ -28,7 +28,7 @@ from lowswitch.concurrent import InProcess, Processes
 from lowswitch.kernels import rounds
 from lowswitch.machines import state
 from lowswitch.machines.sources import Tabular
-from lowswitch.reproduce.rounds import count_rounds
+from lowswitch.reproduce.machines import count_rounds
 
 pytestmark = pytest.mark.filterwarnings("ignore::lowswitch.BonusWarning")  # Short runs warn.
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from lowswitch import envs, parts, theory
 from lowswitch.algorithms.algorithm import Algorithm
 from lowswitch.algorithms.recipes import (
+    few,
     mbie,
     mvp,
     psrl,
@@ -28,6 +29,7 @@ from lowswitch.algorithms.recipes import (
 from lowswitch.frontier import Frontier, frontier
 from lowswitch.history import History, PacPolicy, deployment_gaps, exact_regret
 from lowswitch.learner import BonusWarning, Learner
+from lowswitch.planner import Plan, plan
 from lowswitch.plotting import plot, summary
 from lowswitch.problems.mdp import TabularMDP, rescale
 from lowswitch.simulate import NothingLearnedWarning, Runs, load, simulate
@@ -71,6 +73,7 @@ __all__ = [
     "Learner",
     "NothingLearnedWarning",
     "PacPolicy",
+    "Plan",
     "Runs",
     "Sweep",
     "TabularMDP",
@@ -79,6 +82,7 @@ __all__ = [
     "deployment_gaps",
     "envs",
     "exact_regret",
+    "few",
     "from_gymnasium",
     "frontier",
     "ledger",
@@ -86,6 +90,7 @@ __all__ = [
     "mbie",
     "mvp",
     "parts",
+    "plan",
     "plot",
     "psrl",
     "q_bernstein",

@@ -15,6 +15,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 import lowswitch
 from lowswitch import cli_options, envs, plotting, report, storage
 from lowswitch.algorithms.recipes import RECIPES, Shared, assemble
@@ -251,6 +253,43 @@ def frontier(options: argparse.Namespace) -> None:
     print(json.dumps(result.to_dict()) if options.json else table)
 
 
+def plan(options: argparse.Namespace) -> None:
+    """Say what to run for a budget of deployments, and what to expect of it."""
+    folder = Path(options.out)
+    storage.make_folder(folder)
+    report.require_figure_path(folder / "plan.png")
+    problem = options.size
+    if options.env:
+        problem = envs.make(options.env)
+    elif options.data:
+        problem = _logged(options.data)
+    result = lowswitch.plan(
+        problem,
+        episodes=options.episodes,
+        deployments=options.deployments,
+        deployments_at=options.deployments_at,
+        gap=options.gap,
+        problems=options.problems,
+        folder=folder,
+    )
+    result.plot(folder / "plan.png")
+    result.save(folder / "plan.json")
+    page = f"{result.page()}\n\nfigure: {folder / 'plan.png'}"
+    print(json.dumps(result.to_dict()) if options.json else page)
+
+
+def _logged(path: str) -> tuple[Any, Any, Any]:
+    """Logged episodes from a file."""
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            return file["states"], file["actions"], file["rewards"]
+    except (OSError, KeyError, ValueError) as error:
+        raise ValueError(
+            f"cannot read logged episodes from {path!r} ({error}); write them with"
+            " numpy.savez(path, states=..., actions=..., rewards=...)"
+        ) from None
+
+
 def list_envs(_: argparse.Namespace) -> None:
     """List the named problems."""
     print(_listing(envs.PROBLEMS))
@@ -259,23 +298,27 @@ def list_envs(_: argparse.Namespace) -> None:
 def list_algorithms(_: argparse.Namespace) -> None:
     """List the named algorithms, and the options that all of them have."""
     print(_listing(RECIPES, hidden=Shared.__annotations__))
-    print(f"every algorithm: {_options(assemble, Shared.__annotations__)}")
+    print(f"every algorithm but few: {_options(assemble, Shared.__annotations__)}")
     print(_SHARED)
 
 
 _SHARED = """\
     p: the failure probability; a budget of deployments or switches, and its last deployment:\
- usual or greedy;
+ usual, greedy or exploit;
     scales: those of the bonus in a mixture, such as 1/0.3/0.1 (of psrl: members).
 schedules: every, ucb2, growth/2, stages, visits/1-5-25, whole/2/10, grid/geometric/30,\
- grid/10-100-1000, episodes/10, asked/100-200-300"""
+ grid/10-100-1000, episodes/10,
+    calendar/300-600-900, late/10, asked/100-200-300"""
 
 
 def _listing(known: Mapping[str, Callable[..., Any]], hidden: Collection[str] = ()) -> str:
-    """Each name with its options but the hidden ones, and the first paragraph of its docstring."""
+    """Each name with its options, but for the hidden ones where it has them all, and the first
+    paragraph of its docstring.
+    """
     lines = []
     for name, function in known.items():
-        shown = inspect.signature(function).parameters.keys() - hidden
+        options = inspect.signature(function).parameters.keys()
+        shown = options - hidden if options >= set(hidden) else options
         paragraph, *_ = (inspect.getdoc(function) or "").split("\n\n")
         lines += [f"{name}:{_options(function, shown)}", f"    {' '.join(paragraph.split())}"]
     return "\n".join(lines)
@@ -319,20 +362,20 @@ def demo(options: argparse.Namespace) -> None:
 def reproduce(options: argparse.Namespace) -> None:
     """Measure the paper claim by claim."""
     from lowswitch import reproduce as claims
+    from lowswitch.reproduce.formulas import plain
 
     begin = before = time.perf_counter()
-    checks = []
+    findings: list[claims.Finding] = []
     effort = claims.FULL if options.full else claims.QUICK
     for section in claims.reproduce(options.out, effort=effort, only=options.only):
         now = time.perf_counter()
-        print(f"{section.name:12} {section.verdict}  ({now - before:.0f} s)", flush=True)
+        print(f"{section.name}  ({now - before:.0f} s)", flush=True)
         before = now
-        for check in section.checks:
-            checks.append(check.holds)
-            if not check.holds:
-                print(f"    fails: {check.rule}: {check.measured}")
+        findings += section.findings
+        for finding in section.findings:
+            print(f"    {finding.grade:26} {plain(finding.says)}; {plain(finding.scope)}")
     took = time.perf_counter() - begin
-    print(f"\n{sum(checks)} of {len(checks)} rules kept  ({took:.0f} s)")
+    print(f"\n{claims.tally(findings) or 'no claims looked at'}  ({took:.0f} s)")
     print(f"page: {options.out}/{claims.page_name(options.only)}")
 
 
@@ -342,6 +385,7 @@ COMMANDS = {
     "concurrent": concurrent,
     "frontier": frontier,
     "ledger": ledger,
+    "plan": plan,
     "envs": list_envs,
     "algorithms": list_algorithms,
     "demo": demo,

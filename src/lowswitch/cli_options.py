@@ -36,10 +36,24 @@ def _pair(text: str) -> tuple[float, float]:
     return low, high
 
 
+def _size(text: str) -> tuple[int, ...]:
+    """Three whole numbers with commas between them."""
+    numbers = tuple(map(_whole, text.split(",")))
+    if len(numbers) != 3:
+        raise argparse.ArgumentTypeError(f"{text!r} is not three whole numbers such as 6,12,4")
+    return numbers
+
+
 # what each option means; the commands say which ones they have, and what else they know of them
 _HELP = {
     "--algorithm": "The algorithm, such as ucb2-b:c=0.05; 'lowswitch algorithms' lists all.",
     "--budget": "No algorithm may make more than N deployments.",
+    "--data": "Logged episodes: an .npz file with states, actions and rewards [episodes, H].",
+    "--deployments": "How often the policy may change.",
+    "--deployments-at": "After which numbers of episodes it may change, such as 300-600-900.",
+    "--gap": "The least number of episodes between two deployments (default: %(default)s).",
+    "--problems": "How many problems are drawn (default: %(default)s).",
+    "--size": "The size of the problem, H,S,A: steps of an episode, states, actions.",
     "--checkpoint": "Go on from this file if it exists, and keep it up to date.",
     "--device": "Where it runs: cpu (the default), or gpu for Q-learners, with the same results.",
     "--env": "The problem, such as riverswim:states=6,horizon=20; 'lowswitch envs' lists all.",
@@ -66,19 +80,36 @@ _HELP = {
     "--stop-policy": "Stop when the deployed policy is within EPS of the optimum.",
     "--threads": "How many threads play (default: one for each core).",
 }
-_WHOLE = ("budget", "episodes", "horizon", "machines", "max-rounds", "seed", "seeds", "threads")
+_WHOLE = (
+    "budget",
+    "deployments",
+    "gap",
+    "problems",
+    "episodes",
+    "horizon",
+    "machines",
+    "max-rounds",
+    "seed",
+    "seeds",
+    "threads",
+)
 _TYPES: dict[str, Callable[[str], Any]] = {
     **{f"--{name}": _whole for name in _WHOLE},
     **{f"--{name}": float for name in ("max-seconds", "stop-policy", "stop-mixture")},
     "--reward-range": _pair,
+    "--size": _size,
 }
 _METAVARS = {
     **{f"--{name}": "FILE" for name in ("checkpoint", "plot", "save")},
     **{f"--{name}": "EPS" for name in ("stop-policy", "stop-mixture")},
     "--budget": "N",
+    "--data": "FILE",
+    "--deployments": "N",
+    "--deployments-at": "DATES",
     "--gymnasium": "NAME",
     "--only": "CLAIM",
     "--reward-range": "LOW,HIGH",
+    "--size": "H,S,A",
 }
 _FLAGS = ("--full", "--json", "--quick", "--stationary")
 
@@ -141,6 +172,16 @@ def parser() -> argparse.ArgumentParser:
 
     text = "Keep a learner behind a board: tickets, reports, proposals and decisions in a database."
     add_commands(command("ledger", text))
+
+    text = "Say what to run for N deployments and what to expect: a page, a figure, JSON."
+    ahead = command("plan", text)
+    _add(ahead.add_mutually_exclusive_group(required=True), "--size", "--data", "--env")
+    _add(ahead, "--episodes", required=True, help="How many episodes are to be played.")
+    _add(ahead.add_mutually_exclusive_group(required=True), "--deployments", "--deployments-at")
+    _add(ahead, "--gap", default=1)
+    _add(ahead, "--problems", default=40)
+    _add(ahead, "--json")
+    _add(ahead, "--out", default="lowswitch-plan", metavar="DIR")
 
     command("envs", "List the named problems.")
     command("algorithms", "List the named algorithms.")

@@ -37,11 +37,11 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     removed.
     """
     target = require_writable(path)
-    temporary = target.with_name(f"{_TEMPORARY}{secrets.token_hex(8)}")
+    temporary = None
     try:
         _collect_stale(target.parent)
-        with open(temporary, "xb") as file:
-            _lock(file)
+        temporary, unfinished = _begin(target)
+        with unfinished as file:
             if target.exists():
                 os.chmod(temporary, stat.S_IMODE(target.stat().st_mode))
             yield file
@@ -50,11 +50,34 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
             os.replace(temporary, target)
         _sync_folder(target.parent)
     except BaseException as error:
-        with suppress(OSError):
-            temporary.unlink(missing_ok=True)
+        if temporary is not None:
+            with suppress(OSError):
+                temporary.unlink(missing_ok=True)
         if isinstance(error, OSError):
             raise ValueError(f"cannot write {str(target)!r}: {error.strerror}") from error
         raise
+
+
+def _begin(target: Path) -> tuple[Path, BinaryIO]:
+    """Create an unfinished file beside the target, and lock it.
+
+    Another thread that writes into the same folder may take the file for one that was left behind,
+    in the moment between its creation and its lock. Then another one is created.
+    """
+    while True:
+        temporary = target.with_name(f"{_TEMPORARY}{secrets.token_hex(8)}")
+        file = open(temporary, "xb")  # noqa: SIM115
+        try:
+            _lock(file)
+            if temporary.exists():
+                return temporary, file
+        except BlockingIOError:
+            pass
+        except BaseException:
+            file.close()
+            temporary.unlink(missing_ok=True)
+            raise
+        file.close()
 
 
 def require_writable(path: str | os.PathLike[str]) -> Path:

@@ -24,10 +24,12 @@ class History:
     """Row changes in order: after `episode` (counted from 0), row (`step`, `state`) plays `action`.
 
     A mixture of policies has an action for each of its `members` in every row. A row of it is
-    listed when any of these actions changed.
+    listed when any of these actions changed. `before` is the mixture that the changes begin with;
+    where it is not given, all members played alike.
     """
 
     changes: np.ndarray  # [n, 3 + members]  episode, step, state, action of each member
+    before: np.ndarray | None = None  # [members, H, S]
 
     def __post_init__(self) -> None:
         try:
@@ -82,10 +84,15 @@ class History:
         laws = np.sort(self.changes[:, 3:], axis=1)
         order = np.lexsort((np.arange(len(laws)), self.state, self.step))
         rows, laws = self.changes[order, 1:3], laws[order]
-        switched = np.ones(len(rows), dtype=bool)  # also at the first change of each row
-        same_row = (rows[1:] == rows[:-1]).all(axis=1)
+        switched = np.ones(len(rows), dtype=bool)
+        first = np.ones(len(rows), dtype=bool)  # change of its row
+        first[1:] = (rows[1:] != rows[:-1]).any(axis=1)
         same_law = (laws[1:] == laws[:-1]).all(axis=1)
-        switched[order[1:]] = ~(same_row & same_law)
+        switched[order[1:]] = first[1:] | ~same_law
+        if self.before is not None:
+            steps, states = rows[first].T
+            began = np.sort(self.before[:, steps, states].T, axis=1)
+            switched[order[first]] = (laws[first] != began).any(axis=1)
         return switched
 
     @property

@@ -7,7 +7,7 @@ import threading
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -37,13 +37,23 @@ class BonusWarning(UserWarning):
     """Most visits had a bonus above H, so the run explored blindly throughout."""
 
 
+class Confidence(NamedTuple):
+    """What a posterior says of a policy against another one."""
+
+    better: float  # the probability that its value is larger
+    value: float  # its mean value
+    other: float  # that of the other one
+    difference: tuple[float, float]  # of the values: 80 % lie between
+
+
 class Learner(Gated):
     """A learner for a problem of known size and unknown tables.
 
     It can be told `episodes` episodes. Their number enters the bonus (iota) and the schedule, so it
     is fixed in advance. Rewards lie in [0, 1]. The seed is that of posterior samples and of the
-    draws from a deployed mixture; the other learners use no noise of their own. `policy` is what is
-    deployed first, [H, S]; by default it is the lowest allowed action everywhere.
+    draws from a deployed mixture; the other learners use no noise of their own. initial: the policy
+    [H, S] that is deployed at the beginning, such as the present protocol; by default it plays the
+    lowest allowed action everywhere.
 
     gate: "open" deploys what the learner wants as soon as its schedule allows it. With "review" it
     becomes a proposal, and only `approve` changes what is deployed. A budget then counts what is
@@ -63,8 +73,8 @@ class Learner(Gated):
         episodes: int,
         actions_allowed: Any = None,
         seed: int = 0,
+        initial: Any = None,
         gate: str = "open",
-        policy: Any = None,
         numbers: dict[str, Any] | None = None,
     ) -> None:
         self.algorithm = require_algorithm(algorithm)
@@ -81,14 +91,11 @@ class Learner(Gated):
         self._knowledge.spec = self._knowledge.copied_spec()
         self._gate = Gate()
         # whether all it knows are whole episodes, and its schedule alone changed what is deployed
-        self._plain = gate == "open" and policy is None
+        self._plain = gate == "open"
         if gate == "review":
             self._gate.set_mode(self._knowledge)
-        if policy is not None:
-            first = checked_policy(policy, self._allowed)
-            for h, x in np.ndindex(first.shape):
-                own = (int(first[h, x]),) * self._knowledge.members
-                self._knowledge.install(h, x, own)
+        if initial is not None:
+            self._knowledge.begin_with(checked_policy(initial, self._allowed))
         self._deployed = self._knowledge.policy()
         self._telling = threading.Lock()
 
@@ -295,6 +302,51 @@ class Learner(Gated):
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state, _telling=threading.Lock())
 
+    def warm_start(self, states: Any, actions: Any, rewards: Any) -> None:
+        """Learn from episodes [B, H] that were played before this learner is told any.
+
+        They may have been played by any policy, such as the present protocol. They count neither as
+        episodes of this learner nor against its budget, and nothing is deployed because of them
+        alone: the first plan uses them. Only learners that plan from counts can use such episodes.
+        """
+        if self.told:
+            raise ValueError(
+                f"this learner has been told {self.told} episodes already; give earlier data first,"
+                " or tell them with off_policy=True"
+            )
+        states, actions, rewards = checked_batch(states, actions, rewards, self._allowed)
+        with self._alone("warm start"):
+            undo = self._knowledge.undo(states, actions)
+            try:
+                self._knowledge.count(states, actions, rewards)
+            except BaseException:  # an interrupt too
+                undo()
+                raise
+
+    def confidence(self, policy: Any = None, than: Any = None, *, models: int = 400) -> Confidence:
+        """What the posterior says of the value of a policy against that of another one.
+
+        policy: [H, S], by default what is deployed, a mixture by the mean of its members. than:
+        [H, S], by default the policy that was deployed at the beginning. Values are means over the
+        states in which the episodes so far began, in so many models drawn from the posterior with a
+        learned prior, of which an action that was never tried has the prior alone.
+        """
+        require_count("models", models, least=2)
+        tables = self.mixture if policy is None else self._checked(policy)
+        first = self._knowledge.initial() if than is None else self._checked(than)[0]
+        values = self._knowledge.values_on_models(np.concatenate([tables, first[None]]), models)
+        mine, other = values[:-1].mean(axis=0), values[-1]
+        low, high = np.quantile(mine - other, (0.1, 0.9))
+        return Confidence(
+            better=float((mine > other).mean() + 0.5 * (mine == other).mean()),
+            value=float(mine.mean()),
+            other=float(other.mean()),
+            difference=(float(low), float(high)),
+        )
+
+    def _checked(self, policy: Any) -> np.ndarray:  # [1, H, S]
+        return checked_policy(policy, self._allowed)[None]
+
     def _learn(
         self, states: np.ndarray, actions: np.ndarray, rewards: np.ndarray, off_policy: bool
     ) -> History | None:
@@ -311,7 +363,7 @@ class Learner(Gated):
                 hint = f"; the policy changed after episode {changed} of this batch, "
                 hint += "tell it up to there"
             self._refuse(episode, step, states, actions, hint)
-        return History(changes[:used].copy()) if used else None
+        return History(changes[:used].copy(), self._deployed.actions) if used else None
 
     def _learn_behind_gate(
         self, states: np.ndarray, actions: np.ndarray, rewards: np.ndarray, off_policy: bool

@@ -2,6 +2,7 @@
 
 from lowswitch.algorithms.algorithm import Algorithm
 from lowswitch.algorithms.asked import Asked
+from lowswitch.algorithms.calendars import Calendar, Late
 from lowswitch.algorithms.own import Counts, FromCounts
 from lowswitch.algorithms.parts import (
     BONUSES,
@@ -13,6 +14,7 @@ from lowswitch.algorithms.parts import (
     ConfidenceIntervals,
     Hoeffding,
     L1Ball,
+    LearnedPosterior,
     MonotonicBernstein,
     NoBonus,
     Planning,
@@ -48,6 +50,7 @@ __all__ = [
     "BernsteinFreedman",
     "Budget",
     "ByVisits",
+    "Calendar",
     "ChernoffHoeffding",
     "ConfidenceIntervals",
     "Counts",
@@ -58,6 +61,8 @@ __all__ = [
     "Growth",
     "Hoeffding",
     "L1Ball",
+    "Late",
+    "LearnedPosterior",
     "MonotonicBernstein",
     "NoBonus",
     "Planning",

@@ -18,6 +18,7 @@ from lowswitch import storage
 from lowswitch.algorithms.algorithm import Algorithm, require_algorithm
 from lowswitch.algorithms.asked import require_dates
 from lowswitch.checks import (
+    checked_batch,
     checked_seeds,
     has_integers,
     is_integer,
@@ -253,6 +254,8 @@ def simulate(
     history: bool = False,
     progress: bool | None = None,
     device: Device = "cpu",
+    initial: Any = None,
+    warm_start: tuple[Any, Any, Any] | None = None,
 ) -> Runs:
     """Run an algorithm for `episodes` episodes of H steps under each seed.
 
@@ -260,12 +263,16 @@ def simulate(
     for each core; the results do not depend on it. regret: False saves the time that exact regret
     takes, and leaves NaN in its place. history: True keeps every row change. progress: whether to
     show how far the work is; by default on a terminal only. device: "gpu" plays Q-learners on a
-    GPU, a thousand runs and more side by side, with the same results.
+    GPU, a thousand runs and more side by side, with the same results. initial: the policy [H, S]
+    that is deployed at the beginning, by default the lowest allowed actions. warm_start: states,
+    actions and rewards [B, H] of episodes that every run knows before its first one, as in
+    `Learner.warm_start`. The last two are for the CPU.
     """
     require_word("device", device, get_args(Device))
     regret, history = require_truth("regret", regret), require_truth("history", history)
     workers = require_count("threads", cores() if threads is None else threads)
     job = Job.of(mdp, algorithm, episodes, checked_seeds(seeds), regret=regret, history=history)
+    job = job._replace(beginning=_beginning(mdp, initial, warm_start, device))
     if device == "cpu":
         _require_room(job.knowledge, len(job.seeds), min(workers, len(job.seeds)))
     with Progress(job.steps, unit="steps", show=progress, label=str(algorithm)) as bar:
@@ -273,6 +280,36 @@ def simulate(
     warn_if_drowned(float(results.drowned_share.mean()), algorithm)
     warn_if_nothing_learned(results)
     return results
+
+
+class _Beginning(NamedTuple):
+    """What every run begins with."""
+
+    policy: np.ndarray | None  # [H, S]
+    data: tuple[np.ndarray, np.ndarray, np.ndarray] | None  # [B, H] each
+
+    def put_into(self, knowledge: Knowledge) -> Knowledge:
+        if self.policy is not None:
+            knowledge.begin_with(self.policy)
+        if self.data is not None:
+            knowledge.count(*self.data)
+        return knowledge
+
+
+def _beginning(
+    mdp: TabularMDP, initial: Any, warm_start: tuple[Any, Any, Any] | None, device: Device
+) -> _Beginning:
+    if device == "gpu" and not (initial is None and warm_start is None):
+        raise ValueError(
+            "a GPU begins with the lowest allowed actions and without data; leave initial and"
+            " warm_start out, or the device"
+        )
+    policy = None if initial is None else mdp.checked_policy(initial)
+    data = None
+    if warm_start is not None:
+        states, actions, rewards = warm_start
+        data = checked_batch(states, actions, rewards, mdp.actions_allowed)
+    return _Beginning(policy, data)
 
 
 def warn_if_nothing_learned(results: Runs) -> None:
@@ -306,6 +343,7 @@ class Job(NamedTuple):
     seeds: list[int]
     regret: bool
     history: bool
+    beginning: _Beginning = _Beginning(None, None)
 
     @classmethod
     def of(
@@ -338,7 +376,9 @@ class Job(NamedTuple):
         mdp, episodes = self.mdp, self.episodes
         regret = mdp.scale.to_regret(costs.regret)
         switches, deployments = costs.local_switches, costs.deployments
-        initial = mdp.actions_allowed.argmax(axis=-1)
+        initial = self.beginning.policy
+        if initial is None:
+            initial = mdp.actions_allowed.argmax(axis=-1)
         return Runs(
             algorithm=self.algorithm,
             horizon=mdp.horizon,
@@ -477,7 +517,8 @@ class _Run:
 
     def play(self, stop: threading.Event) -> None:
         mdp, episodes = self.job.mdp, self.job.episodes
-        marks, knowledge = checkpoints(episodes), self.job.knowledge.fresh(self.seed)
+        marks = checkpoints(episodes)
+        knowledge = self.job.beginning.put_into(self.job.knowledge.fresh(self.seed))
         policies = knowledge.policy().actions
         evaluation, gap = evaluation_of(mdp, policies, wanted=self.job.regret)
         account, log = fresh_account(gap, marks), self._fresh_log(knowledge, marks)

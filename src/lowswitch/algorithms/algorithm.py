@@ -15,6 +15,7 @@ from lowswitch.algorithms.parts import (
     Advantage,
     Bonus,
     Estimator,
+    LearnedPosterior,
     NoBonus,
     Planning,
     Posterior,
@@ -78,9 +79,9 @@ class Algorithm:
                 f"data={data!r} is taken over at visit counts, so the schedule must have some, not"
                 f" {shown(schedule)}"
             )
-        if isinstance(schedule, Budget) and schedule.last == "greedy" and not self.replans:
+        if isinstance(schedule, Budget) and schedule.last != "usual" and not self.replans:
             raise ValueError(
-                'last="greedy" needs estimates without a bonus, which'
+                f'last="{schedule.last}" needs estimates without a bonus, which'
                 f" {type(estimator).__name__} does not have; use a planner or psrl"
             )
 
@@ -91,12 +92,12 @@ class Algorithm:
     @property
     def replans(self) -> bool:
         """Whether any trigger may change all rows: planners and posterior sampling."""
-        return isinstance(self.estimator, Planning | Posterior | FromCounts)
+        return isinstance(self.estimator, Planning | Posterior | LearnedPosterior | FromCounts)
 
     @property
     def members(self) -> int:
         """How many policies are deployed together."""
-        if isinstance(self.estimator, Posterior | FromCounts):
+        if isinstance(self.estimator, Posterior | LearnedPosterior | FromCounts):
             return int(self.estimator.members)
         return len(self.scales)
 

@@ -19,6 +19,9 @@ from lowswitch.checks import (
 Clip = Literal["horizon", "remaining"]
 Data = Literal["current", "all", "newest"]
 Rewards = Literal["bootstrap", "mean"]
+SeenRewards = Literal["seen", "bootstrap", "mean"]
+Learned = Literal["learned"]
+Tested = Literal["tested"]
 
 # ---- estimators ----------------------------------------------------------------------------------
 
@@ -120,6 +123,37 @@ class Posterior:
         require_word("rewards", self.rewards, get_args(Rewards))
         object.__setattr__(self, "members", whole_number("members", self.members))
         require_truth("pooled", self.pooled)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LearnedPosterior:
+    """Policies that are optimal for models drawn from a posterior whose prior is learned.
+
+    `members` of them are deployed together, and each episode plays one. The law of a row has the
+    prior Dirichlet(mass / S, ..., mass / S): a mass near 0 expects one successor, S any law alike.
+    "learned" takes, at every plan, the mass under which the successors seen are most likely.
+    rewards: whether they vary ("bootstrap"), never do ("mean"), or what the rewards seen say
+    ("seen"). reward_weight: a mean reward has the prior Beta(reward_weight, reward_weight). pooled:
+    whether all steps are alike; "tested" pools them, laws and rewards each, once the evidence for
+    it is 20 to 1.
+    """
+
+    mass: float | Learned = "learned"
+    rewards: SeenRewards = "seen"
+    reward_weight: float = 0.15
+    members: int = 1
+    pooled: bool | Tested = "tested"
+
+    def __post_init__(self) -> None:
+        if self.mass != "learned":
+            mass = require_positive("mass", self.mass, 'or give "learned"')
+            object.__setattr__(self, "mass", mass)
+        require_word("rewards", self.rewards, get_args(SeenRewards))
+        weight = require_positive("reward_weight", self.reward_weight, "1 is the uniform law")
+        object.__setattr__(self, "reward_weight", weight)
+        object.__setattr__(self, "members", whole_number("members", self.members))
+        if self.pooled != "tested":
+            require_truth("pooled", self.pooled)
 
 
 # ---- bonuses -------------------------------------------------------------------------------------
@@ -240,7 +274,9 @@ class NoBonus:
     """Nothing is added: the spread of the posterior explores, or a planner of your own does."""
 
 
-Estimator = QLearning | StageQLearning | Advantage | Planning | Posterior | FromCounts
+Estimator = (
+    QLearning | StageQLearning | Advantage | Planning | Posterior | LearnedPosterior | FromCounts
+)
 Bonus = (
     Hoeffding
     | Bernstein
@@ -266,5 +302,6 @@ BONUSES: dict[type, tuple[type, ...]] = {  # the bonuses that go with each estim
         Unknown,
     ),
     Posterior: (NoBonus,),
+    LearnedPosterior: (NoBonus,),
     FromCounts: (NoBonus,),
 }

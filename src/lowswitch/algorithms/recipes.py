@@ -6,10 +6,11 @@ import dataclasses
 import functools
 import inspect
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Literal, TypedDict, TypeVar, Unpack, cast
 
 from lowswitch.algorithms.algorithm import Algorithm, checked_scales
+from lowswitch.algorithms.calendars import Calendar, Late
 from lowswitch.algorithms.parts import (
     Advantage,
     AdvantageBonus,
@@ -22,17 +23,27 @@ from lowswitch.algorithms.parts import (
     Estimator,
     Hoeffding,
     L1Ball,
+    Learned,
+    LearnedPosterior,
     MonotonicBernstein,
     NoBonus,
     Planning,
     Posterior,
     QLearning,
-    Rewards,
+    SeenRewards,
     StageQLearning,
+    Tested,
     Unknown,
 )
 from lowswitch.algorithms.schedules import UCB2, EveryVisit, Last, Visits
-from lowswitch.algorithms.text import AnyScales, AnySchedule, as_scales, as_schedule, nearest
+from lowswitch.algorithms.text import (
+    AnyScales,
+    AnySchedule,
+    as_dates,
+    as_scales,
+    as_schedule,
+    nearest,
+)
 from lowswitch.checks import require_scale
 
 # ---- what every recipe shares --------------------------------------------------------------------
@@ -42,7 +53,8 @@ class Shared(TypedDict, total=False):
     """Options of every recipe.
 
     p: the failure probability. deployments, switches: a hard budget. last: whether its last
-    deployment is "usual" or "greedy", without exploration. scales: those of the bonus in a mixture,
+    deployment is "usual", "greedy", without exploration, or "exploit", one policy that never plays
+    what was not tried. scales: those of the bonus in a mixture,
     one for each member, such as (1, 0.3, 0.1) or "1/0.3/0.1".
     """
 
@@ -76,14 +88,15 @@ RECIPES: dict[str, Callable[..., Algorithm]] = {}
 def recipe(name: str) -> Callable[[Recipe], Recipe]:
     """Enter a function in RECIPES under its name in text, which the algorithms it makes keep.
 
-    The shared options are added to its signature and docstring, where `help` and the command line
-    look for them.
+    If it takes the shared options, they are added to its signature and docstring, where `help` and
+    the command line look for them.
     """
 
     def entered(function: Recipe) -> Recipe:
         own, shared = inspect.signature(function), inspect.signature(assemble)
         parameters = [one for one in own.parameters.values() if one.name != "shared"]
-        parameters += [shared.parameters[one] for one in Shared.__annotations__]
+        if "shared" in own.parameters:
+            parameters += [shared.parameters[one] for one in Shared.__annotations__]
         signature = inspect.Signature(parameters, return_annotation="Algorithm")
 
         @functools.wraps(function)
@@ -93,7 +106,8 @@ def recipe(name: str) -> Callable[[Recipe], Recipe]:
                 raise TypeError(f"{function.__name__} has no option {key!r}; {way_out}")
             return dataclasses.replace(function(**options), recipe=name)
 
-        made.__doc__ = f"{inspect.getdoc(function)}\n\n{inspect.getdoc(Shared)}"
+        if "shared" in own.parameters:
+            made.__doc__ = f"{inspect.getdoc(function)}\n\n{inspect.getdoc(Shared)}"
         vars(made)["__signature__"] = signature
         RECIPES[name] = made
         return cast(Recipe, made)
@@ -282,21 +296,74 @@ def mvp(
     return assemble(Planning(clip=clip, data=data), MonotonicBernstein(c=c), schedule, **shared)
 
 
+@recipe("few")
+def few(
+    *,
+    deployments: int | None = None,
+    deployments_at: str | int | Sequence[int] | None = None,
+    gap: int = 1,
+    members: int = 64,
+    mass: float | Learned = "learned",
+    rewards: SeenRewards = "seen",
+    pooled: bool | Tested = "tested",
+    last: Last = "exploit",
+) -> Algorithm:
+    """The library's answer for a budget of N deployments, with nothing to tune.
+
+    It deploys mixtures of policies, each optimal for a model drawn from the posterior, and in the
+    end one policy that exploits. How far laws spread, whether rewards vary and whether all steps
+    are alike it learns from the data.
+
+    deployments: how often the policy may change. deployments_at: after which numbers of episodes it
+    may, such as (300, 600, 900) or "300-600-900"; by default the library chooses them. gap: the
+    least number of episodes between two deployments. members: how many policies are deployed
+    together; 1 deploys one policy at a time. The others say what is known and need not be learned:
+    mass, rewards and pooled are those of `LearnedPosterior`.
+    """
+    dates = None if deployments_at is None else as_dates(deployments_at)
+    if deployments is None and dates is None:
+        raise ValueError(
+            "few needs a budget: give deployments=10, or the dates as deployments_at=300-600-900"
+        )
+    most = len(dates or ()) if deployments is None else deployments
+    schedule = Late(most, gap) if dates is None else Calendar(dates, gap)
+    posterior = LearnedPosterior(mass=mass, rewards=rewards, members=members, pooled=pooled)
+    return assemble(posterior, NoBonus(), schedule, deployments=most, last=last)
+
+
 @recipe("psrl")
 def psrl(
     *,
     prior: float = 1.0,
-    rewards: Rewards = "bootstrap",
+    mass: float | Learned | None = None,
+    rewards: SeenRewards = "bootstrap",
+    reward_weight: float = 1.0,
     members: int = 1,
-    pooled: bool = False,
+    pooled: bool | Tested = False,
     schedule: AnySchedule = "every",
     **shared: Unpack[Shared],
 ) -> Algorithm:
     """PSRL: Osband, Russo, Van Roy 2013, Algorithm 1.
 
-    It is lazy by its schedule, and a mixture of samples with more than one member.
+    It is lazy by its schedule, and a mixture of samples with more than one member. The prior of a
+    law is Dirichlet: `prior` for each successor, or `mass` for all of them together, which is the
+    better way to say it where there are many states; "learned" learns the mass. Only with a mass,
+    mean rewards may have another prior than the uniform one, Beta(reward_weight, reward_weight),
+    and rewards="seen" and pooled="tested" let the data say whether rewards vary and whether all
+    steps are alike.
     """
-    posterior = Posterior(prior=prior, rewards=rewards, members=members, pooled=pooled)
+    posterior: Estimator
+    if mass is not None:
+        posterior = LearnedPosterior(
+            mass=mass, rewards=rewards, reward_weight=reward_weight, members=members, pooled=pooled
+        )
+    elif rewards == "seen" or pooled == "tested" or reward_weight != 1:
+        raise ValueError(
+            "rewards=seen, pooled=tested and reward_weight go with mass=M, the prior mass over all"
+            " successors; mass=learned learns it"
+        )
+    else:
+        posterior = Posterior(prior=prior, rewards=rewards, members=members, pooled=pooled)
     return assemble(posterior, NoBonus(), schedule, **shared)
 
 

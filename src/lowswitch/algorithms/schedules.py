@@ -329,7 +329,7 @@ class EveryEpisodes(Whole):
 
 # ---- a budget on either --------------------------------------------------------------------------
 
-Last = Literal["usual", "greedy"]
+Last = Literal["usual", "greedy", "exploit"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -343,7 +343,9 @@ class Budget(Schedule):
     last: what the last deployment is, after which nothing can change, because it is the last of the
     budget or at the last point of a grid. "usual" makes it like any other. "greedy" leaves
     exploration out of it, since nothing would be learned from that: planners plan without a bonus,
-    posterior sampling plans on the posterior mean.
+    posterior sampling plans on the posterior mean. "exploit" makes it one policy, the same for all
+    members of a mixture, in which no action is played that was never tried where another one was;
+    and if the posterior holds the first policy of the run for better, it is that one.
     """
 
     schedule: PlainSchedule
@@ -364,10 +366,10 @@ class Budget(Schedule):
             if (most := getattr(self, name)) is not None:
                 object.__setattr__(self, name, whole_number(f"a budget of {name}", most))
         require_word("last", self.last, get_args(Last))
-        if self.last == "greedy" and self.deployments is None:
+        if self.last != "usual" and self.deployments is None:
             raise ValueError(
-                'last="greedy" needs a number of deployments: after how many switches the last one'
-                " comes cannot be foretold"
+                f'last="{self.last}" needs a number of deployments: after how many switches the'
+                " last one comes cannot be foretold"
             )
 
     @property

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from lowswitch.algorithms.asked import Asked
+from lowswitch.algorithms.calendars import Calendar, Late
 from lowswitch.algorithms.schedules import (
     UCB2,
     Budget,
@@ -114,6 +115,8 @@ SCHEDULES: dict[str, type] = {
     "grid": Grid,
     "episodes": EveryEpisodes,
     "asked": Asked,
+    "calendar": Calendar,
+    "late": Late,
 }
 
 
@@ -156,7 +159,7 @@ def _read_schedule(text: str) -> PlainSchedule:
                 f"the schedule {name} has no option {key!r}, or has it twice;"
                 f" {nearest(key, fields)}"
             )
-        options[key] = _numbers(value)
+        options[key] = whole_numbers(value)
     try:
         schedule: PlainSchedule = SCHEDULES[name](**options)
     except TypeError:
@@ -166,7 +169,7 @@ def _read_schedule(text: str) -> PlainSchedule:
     return schedule
 
 
-def _numbers(text: str) -> Any:
+def whole_numbers(text: str) -> Any:
     """A number, whole numbers joined by hyphens, or a word."""
     several = text.replace("-", "").isdigit() and "-" in text.strip("-")
     return tuple(map(int, text.split("-"))) if several else literal(text)
@@ -178,12 +181,27 @@ def schedule_text(schedule: PlainSchedule) -> str | PlainSchedule:
     if name is None:
         return schedule
     values = [getattr(schedule, field.name) for field in dataclasses.fields(schedule)]
-    words = [
-        "-".join(map(str, value)) if isinstance(value, tuple) else str(value)
-        for value in values
-        if value is not None
-    ]
-    return "/".join([name, *words])
+    return "/".join([name, *(_word(value) for value in values if value is not None)])
+
+
+def _word(value: Any) -> str:
+    """A number or a word as text; several are joined by hyphens."""
+    return "-".join(map(str, value)) if isinstance(value, tuple) else str(value)
+
+
+def as_dates(dates: Any) -> tuple[int, ...]:
+    """The dates of a calendar, or their text such as 300-600-900."""
+    found = whole_numbers(dates) if isinstance(dates, str) else dates
+    if isinstance(found, np.ndarray):
+        found = found.tolist()
+    if isinstance(found, Real):
+        found = (found,)
+    if isinstance(found, str | bytes) or not isinstance(found, Sequence):
+        raise ValueError(
+            "deployments_at must be numbers of episodes such as (300, 600) or 300-600, not"
+            f" {dates!r}"
+        )
+    return tuple(found)
 
 
 # ---- scales --------------------------------------------------------------------------------------
@@ -236,7 +254,7 @@ def text_by(name: str, algorithm: Algorithm) -> str | None:
         made = inspect.unwrap(RECIPES[name])(**given)
     except ValueError:
         return None
-    options = ",".join(f"{key}={value}" for key, value in given.items())
+    options = ",".join(f"{key}={_word(value)}" for key, value in given.items())
     return f"{name}:{options}".rstrip(":") if made == algorithm else None
 
 

@@ -54,15 +54,33 @@ MODELS = (
 )
 
 
-def portfolio(*, stationary: bool = False) -> list[Algorithm]:
+# the library's default, which is in every race
+DEFAULT = "few:deployments={5|10|30|100}"
+# what a budget of N deployments adds: the default for it, and grids of N + 1 batches
+_BUDGET = (
+    "few:deployments=N",
+    "psrl:{prior=1|prior=0.1|mass=1},members=32,schedule=grid/{geometric|minimax}/M,deployments=N,last=greedy",
+    "ucrl2:c={0.01|0.003},schedule=grid/geometric/M,deployments=N,last=greedy",
+)
+
+
+def portfolio(*, stationary: bool = False, budget: int | None = None) -> list[Algorithm]:
     """The algorithms of `frontier`.
 
     stationary: whether the problem is known to be stationary; then those are added that pool the
-    counts of all steps.
+    counts of all steps. budget: the most deployments that any of them may make; then those are
+    added that are made for just this number.
     """
-    patterns = [*ROWS, *MODELS]
+    patterns = [*ROWS, *MODELS, DEFAULT]
     if stationary:
-        patterns += [f"{pattern},pooled=true" for pattern in MODELS]
+        patterns += [f"{pattern},pooled=true" for pattern in (*MODELS, DEFAULT)]
+    if budget is not None:
+        patterns = [pattern for pattern in patterns if not pattern.startswith("few")]
+        numbers = {"deployments=N": f"deployments={budget}", "/M": f"/{budget + 1}"}
+        for pattern in _BUDGET:
+            for letter, number in numbers.items():
+                pattern = pattern.replace(letter, number)
+            patterns.append(pattern)
     texts = [text for pattern in patterns for text in alternatives(pattern)]
     return list(dict.fromkeys(build(text, RECIPES, "algorithm") for text in texts))
 

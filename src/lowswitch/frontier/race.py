@@ -2,10 +2,13 @@
 for how many deployments.
 
 The algorithms race. All of them run on two seeds. Those near a front run on four more, and those
-that are still near a front are the finalists. What is reported of a finalist comes from fresh
-seeds that had no part in choosing it, because among hundreds of algorithms some look good on six
-seeds by luck. The fronts and the best are read off the means over the fresh seeds, so that luck
-can only choose among a few finalists.
+that are still near a front are the finalists. How near is a matter of spread: an algorithm is ruled
+out only if its mean regret less a standard error is above so many times that of the front plus a
+standard error. What is reported of a finalist comes from fresh seeds that had no part in choosing
+it, because among hundreds of algorithms some look good on six seeds by luck. Such a lucky one may
+also have ruled out better ones: when the fresh seeds show that it is worse, those that are near the
+front as it is then become finalists too, until there are none. The fronts and the best are read off
+the means over the fresh seeds, so that luck can only choose among a few finalists.
 """
 
 from __future__ import annotations
@@ -257,9 +260,10 @@ def frontier(
             "the steps of this problem differ, so that nothing can be pooled; leave stationary out"
         )
     episodes, seeds = require_count("episodes", episodes), require_count("seeds", seeds)
-    entrants = _checked(
-        default_portfolio(stationary=stationary) if portfolio is None else portfolio, budget
-    )
+    if portfolio is None:
+        most = None if budget is None else require_count("budget", budget)
+        portfolio = default_portfolio(stationary=stationary, budget=most)
+    entrants = _checked(portfolio, budget)
     workers = require_count("threads", cores() if threads is None else threads)
     track = _Track(mdp, episodes, folder, workers, progress)
     selection: dict[Algorithm, Costs] = {}
@@ -270,7 +274,11 @@ def frontier(
             selection[algorithm] = _joined(selection[algorithm], costs) if i else costs
         racing = _near_a_front({algorithm: selection[algorithm] for algorithm in racing}, slack)
         first += more
-    final = track.run(racing, range(seeds), "final")
+    final: dict[Algorithm, Costs] = {}
+    while racing:
+        final |= track.run(racing, range(seeds), "final")
+        near = _near_a_front(selection | final, _HEATS[-1][1])
+        racing = [algorithm for algorithm in near if algorithm not in final]
     say(track.kept.note, show=progress)
     return Frontier(
         name=name,
@@ -315,15 +323,21 @@ def _within(algorithm: Algorithm, most: int) -> Algorithm:
 
 def _near_a_front(costs: dict[Algorithm, Costs], slack: float) -> list[Algorithm]:
     """The algorithms with at most `slack` times the least regret of all that deployed, or switched,
-    no more often.
+    no more often, by their means less and plus a standard error.
     """
     regret = np.array([cost.regret.mean() for cost in costs.values()])
+    error = np.array([_standard_error(cost.regret) for cost in costs.values()])
     near = np.zeros(len(costs), dtype=bool)
     for axis in AXES:
         most = np.array([getattr(cost, axis).max() for cost in costs.values()])
-        least = np.array([regret[most <= limit].min() for limit in most])
-        near |= regret <= slack * least
+        least = np.array([(regret + error)[most <= limit].min() for limit in most])
+        near |= regret - error <= slack * least
     return [algorithm for algorithm, stays in zip(costs, near, strict=True) if stays]
+
+
+def _standard_error(values: np.ndarray) -> float:
+    """Of the mean of some values; 0 of a single one, which does not show its spread."""
+    return float(values.std(ddof=1)) / math.sqrt(len(values)) if len(values) > 1 else 0.0
 
 
 def _joined(some: Costs, more: Costs) -> Costs:

@@ -83,6 +83,7 @@ def _fronts(frontier: Frontier) -> str:
         [
             str(point.algorithm),
             report.mean_and_interval(point.costs.regret),
+            f"{np.median(point.costs.regret):,.5g} / {point.costs.regret.max():,.5g}",
             f"{point.mean('regret') / frontier.episodes:.5f}",
             report.mean_and_interval(point.costs.deployments),
             f"{point.most_deployments:,}",
@@ -91,7 +92,8 @@ def _fronts(frontier: Frontier) -> str:
         ]
         for point in _on_a_front(frontier)
     ]
-    costs = ["regret", "per episode", "deployments", "at most", "local switches"]
+    costs = ["regret", "median / worst seed", "per episode", "deployments", "at most"]
+    costs += ["local switches"]
     legend = "* on the front of regret against deployments (D), local switches (L)"
     return f"{aligned(['algorithm', *costs, 'D L'], rows)}\n\n{legend}"
 

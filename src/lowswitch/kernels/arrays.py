@@ -95,6 +95,7 @@ class Timing(NamedTuple):
     switches: int  # after so many local switches the policy stays
     room: int  # row changes that one episode may make
     greedy_last: bool  # the last deployment is planned without a bonus
+    exploit_last: bool  # it is one policy, of actions that were tried
     asked: bool  # visits are no reason to change anything, only dates are
     gate: int  # OPEN, REVIEW or WAITING
 
@@ -168,6 +169,10 @@ class PlanSpec(NamedTuple):
     most_visits: int  # later visits of a cell are no data
     prior: float  # of each successor
     rewards_known: bool  # the mean reward of a cell is taken as known from its first visit on
+    mass: float  # of the prior of a law, over all successors; 0: it is learned
+    reward_weight: float  # Beta(weight, weight) is the prior of a mean reward
+    reward_mode: int  # BOOTSTRAP, MEAN or SEEN: whether rewards vary
+    pooling: int  # AS_COUNTED or TESTED: whether the steps are alike
     members: int  # L, policies in a deployed mixture
     scales: np.ndarray  # [L]  of the bonus, on top of c
     spare: int  # entries of the pool that one episode may need
@@ -180,7 +185,11 @@ class PlanTables(NamedTuple):
     """What one planner has counted, and in `policy` what it has deployed."""
 
     policy: np.ndarray  # [L * H * S]
+    initial: np.ndarray  # [H * S]  deployed at the beginning
+    caution: np.ndarray  # [1]  standard errors by which the last policy must beat it in a row
+    earlier: np.ndarray  # [1]  episodes counted before the first one
     wanted: np.ndarray  # [L * H * S]  the policies of the newest plan
+    # of a learned posterior, q and values are those of the first member only
     q: np.ndarray  # [L * H * S * A]  -inf where the action is forbidden
     values: np.ndarray  # [L * (H + 1) * S]  the last S of each member are zero
     visits: np.ndarray  # [H * S * A]
@@ -198,6 +207,56 @@ class PlanTables(NamedTuple):
     order: np.ndarray  # [S]  the states by their next value
     scratch: np.ndarray  # [S]  zero between calls
     tally: np.ndarray  # [A]  zero between calls
+
+
+class Laws(NamedTuple):
+    """Which successors were seen how often; a row is one (h, x, a), or one (x, a)."""
+
+    stride: int  # rows from one step to the next: 0 if all steps are taken together
+    offsets: np.ndarray  # [rows + 1]  where the successors of each row begin
+    states: np.ndarray  # [n]
+    counts: np.ndarray  # [n]
+    n: np.ndarray  # [rows]  their sum
+    # the same of all actions of a row's state together
+    all_offsets: np.ndarray  # [rows / A + 1]
+    all_states: np.ndarray  # [m]
+    all_counts: np.ndarray  # [m]
+    all_n: np.ndarray  # [rows / A]
+
+
+class Rewards(NamedTuple):
+    """Which rewards were seen; a row is one (h, x, a), or one (x, a)."""
+
+    stride: int  # rows from one step to the next: 0 if all steps are taken together
+    n: np.ndarray  # [rows]
+    total: np.ndarray  # [rows]
+    squares: np.ndarray  # [rows]
+    all_n: np.ndarray  # [rows / A]  of all actions of a row's state together
+    all_total: np.ndarray  # [rows / A]
+
+
+class Belief(NamedTuple):
+    """A posterior over models, with the prior that was learned from the same data."""
+
+    laws: Laws
+    rewards: Rewards
+    mass: float  # of the prior of a law, over all successors
+    alike: float  # its mass on the successors that the other actions of the state had
+    noisy: bool  # whether rewards vary
+    share: float  # their variance, as a share of that of rewards 0 and 1
+    reward_mass: float  # of the prior of a mean reward
+    by_state: bool  # whether that is on the mean of the other actions of the state, or on 1/2
+
+
+class Drawn(NamedTuple):
+    """One step of a model that was drawn from a belief; a row is one (x, a)."""
+
+    starts: np.ndarray  # [S * A + 1]  where the successors of each row begin
+    sizes: np.ndarray  # [S * A]  how many there are
+    states: np.ndarray  # [n]
+    weights: np.ndarray  # [n]  their probabilities
+    rest: np.ndarray  # [S * A]  the probability that is spread over all states
+    rewards: np.ndarray  # [S * A]
 
 
 class MixtureSpec(NamedTuple):

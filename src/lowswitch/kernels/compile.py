@@ -21,13 +21,16 @@ from numba.core.options import DefaultOptions
 OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
 if hasattr(DefaultOptions, "_nrt"):
     # Without this numba counts the references of every array that a kernel looks at, with atomic
-    # operations: that took nine tenths of the time of a planner. Kernels make no arrays, and the
-    # caller holds those that it gives them, so that there is nothing to count.
+    # operations: that took nine tenths of the time of a planner. Kernels make no arrays, but for
+    # those that are `allocating`, and the caller holds those that it gives them, so that there is
+    # nothing to count.
     OPTIONS["_nrt"] = False
 # A literal 0 or False is a type of its own to numba: what begins with one and is an argument later
 # would let the function be compiled twice.
 NOTHING, NOT_YET = np.int64(0), np.bool_(False)
 INLINED: dict[str, Any] = {**OPTIONS, "forceinline": True}
+# said and not left out: a callee inherits what its caller was compiled with
+COUNTED: dict[str, Any] = {**OPTIONS, **({"_nrt": True} if "_nrt" in OPTIONS else {})}
 
 
 def entry(function: Callable[..., Any]) -> Any:
@@ -38,6 +41,14 @@ def entry(function: Callable[..., Any]) -> Any:
 def inline(function: Callable[..., Any]) -> Any:
     """Compile a function that is part of a hot loop."""
     return _keep(njit(**INLINED)(function))
+
+
+def allocating(function: Callable[..., Any]) -> Any:
+    """Compile a function that makes arrays, whose references are then counted.
+
+    It is for plans that are made a few times in a run, and never for a part of a hot loop.
+    """
+    return _keep(njit(**COUNTED)(function))
 
 
 @functools.cache

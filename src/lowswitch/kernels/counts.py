@@ -2,7 +2,7 @@
 
 from lowswitch.kernels.compile import entry, inline
 from lowswitch.kernels.qlearning import QUIET, TRIGGERED
-from lowswitch.kernels.schedule import next_trigger
+from lowswitch.kernels.schedule import next_growth, next_trigger
 
 # when the data of an (h, x, a) are planned from: see `Planning.data`
 CURRENT, ALL, NEWEST = 0, 1, 2
@@ -92,6 +92,26 @@ def add_visit(spec, tables, i, h, reward, y):
         count_successor(spec, tables, record, y, 1)
     if spec.data == CURRENT:
         tables.dirty[i] = True
+
+
+@entry
+def note_batch(spec, tables, states, actions, rewards, first):
+    """Count episodes [B, H] from number `first` on, after which nothing is deployed.
+
+    Return the first one for which the pool may have no room, or B.
+    """
+    b = first
+    while b < states.shape[0] and not pool_is_full(spec, tables):
+        for h in range(spec.H):
+            y = states[b, h + 1] if h + 1 < spec.H else 0
+            a = actions[b, h]
+            note_visit(spec, tables, h, states[b, h], a, a, rewards[b, h], y)
+        tables.earlier[0] += 1
+        b += 1
+    if spec.timing.factor > 0:
+        for i in range(len(tables.cells)):
+            tables.cells[i]["due"] = next_growth(spec.timing, tables.cells[i]["visits"])
+    return b
 
 
 @entry

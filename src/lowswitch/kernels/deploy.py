@@ -23,10 +23,12 @@ from lowswitch.kernels.arrays import (
 )
 from lowswitch.kernels.compile import entry, inline
 from lowswitch.kernels.counts import note_visit, pool_is_full
+from lowswitch.kernels.exploit import exploit
 from lowswitch.kernels.kinds import by_kind
+from lowswitch.kernels.learned import plan_on_draws
 from lowswitch.kernels.mixtures import learn_together, note_gap, note_step
 from lowswitch.kernels.noise import noise, uniform
-from lowswitch.kernels.planning import OWN, SAMPLED, plan
+from lowswitch.kernels.planning import LEARNED, OWN, SAMPLED, plan
 from lowswitch.kernels.posterior import sample_plan
 from lowswitch.kernels.qlearning import DUE, QUIET, digest_visit, is_beaten, take_best
 from lowswitch.kernels.schedule import freeze_if_spent, is_last, next_growth, refresh_is_due
@@ -178,11 +180,19 @@ def want_best(spec, tables, m):
 def plan_all(spec, tables):
     """Plan for every member; return whether that could be done here, and not by Python.
 
-    Where the last deployment is to be greedy, it is planned with neither bonus nor sample.
+    Where the last deployment is to be greedy, it is planned with neither bonus nor sample; where it
+    is to exploit, all members get the one policy that does.
     """
     if spec.kind == OWN:
         return False
-    greedy = spec.timing.greedy_last and is_last(spec, tables)
+    last = is_last(spec, tables)
+    if last and spec.timing.exploit_last:
+        exploit(spec, tables)
+        return True
+    if spec.kind == LEARNED:
+        plan_on_draws(spec, tables)
+        return True
+    greedy = spec.timing.greedy_last and last
     if greedy:
         tables.dirty[:] = True
     for m in range(spec.members):
@@ -260,6 +270,46 @@ def law_differs(spec, tables, here):
         tables.tally[a] = 0
     return not same
 
+
+@entry
+def times_among(spec, tables, m, policies):
+    """How often the deployed policy of member m is among policies [L * H * S]."""
+    rows, times = spec.H * spec.S, 0
+    for other in range(spec.members):
+        here = 0
+        while here < rows and tables.policy[m * rows + here] == policies[other * rows + here]:
+            here += 1
+        times += here == rows
+    return times
+
+
+@entry
+def same_mixture(spec, tables):
+    """Whether what is wanted is what is deployed, but for the order of the members."""
+    same, m = True, 0
+    while same and m < spec.members:
+        wanted = times_among(spec, tables, m, tables.wanted)
+        same = wanted == times_among(spec, tables, m, tables.policy)
+        m += 1
+    return same
+
+
+@inline
+def members_traded(spec, tables):
+    return spec.members > 1 and same_mixture(spec, tables)
+
+
+@inline
+def whole_traded(spec, tables):
+    return spec.whole and same_mixture(spec, tables)
+
+
+# whether the members of a mixture would only trade places, which is no change; where rows change
+# one by one, a row that traded and one that did not would no longer belong together
+only_traded = by_kind(
+    "only_traded",
+    {RowSpec: no, StageSpec: no, PlanSpec: members_traded, MixtureSpec: whole_traded},
+)
 
 # whether changing a row is a switch: of a mixture, if how often each action is played changes
 is_switch = of_rows("is_switch", always, law_differs)
@@ -380,7 +430,8 @@ def switch_all(spec, tables, changes, logged, k):
     """
     changed = 0
     tables.clock[0]["refreshes"] += 1
-    for h in range(spec.H):
+    steps = 0 if only_traded(spec, tables) else spec.H
+    for h in range(steps):
         first, last = states_at_stake(spec, tables, h)
         for x in range(first, last):
             here = h * spec.S + x

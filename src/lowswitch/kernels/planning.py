@@ -6,8 +6,8 @@ import numpy as np
 
 from lowswitch.kernels.compile import entry, inline
 
-# how a planner is made to explore; SAMPLED by the posterior, OWN by a planner in Python
-CHERNOFF, FREEDMAN, MONOTONIC, L1_BALL, INTERVALS, UNKNOWN, SAMPLED, OWN = range(8)
+# how a planner is made to explore; SAMPLED and LEARNED by the posterior, OWN by one in Python
+CHERNOFF, FREEDMAN, MONOTONIC, L1_BALL, INTERVALS, UNKNOWN, SAMPLED, OWN, LEARNED = range(9)
 
 # ---- bonuses -------------------------------------------------------------------------------------
 
@@ -141,11 +141,15 @@ def order_by_value(spec, tables, following):
 def favourable(spec, tables, record, following, width):
     """The largest mean of the next value over laws within an L1 distance of the frequencies:
     Jaksch, Ortner, Auer 2010, Figure 2.
+
+    Where all mass goes to the best state, it is that state's value to the bit: a sum would be off
+    by a rounding, and break ties that are none.
     """
     law, best = tables.scratch, tables.order[spec.S - 1]
     for j in range(record["start"], record["start"] + record["size"]):
         law[tables.pool[j]["state"]] = tables.pool[j]["count"] / record["followed"]
     added = min(1.0 - law[best], width / 2.0)
+    all_moved = added == 1.0 - law[best]
     mean = added * tables.values[following + best]
     for j in range(record["start"], record["start"] + record["size"]):
         y = tables.pool[j]["state"]
@@ -159,7 +163,7 @@ def favourable(spec, tables, record, following, width):
         i += 1
     for j in range(record["start"], record["start"] + record["size"]):
         law[tables.pool[j]["state"]] = 0.0
-    return mean
+    return tables.values[following + best] if all_moved else mean
 
 
 @entry

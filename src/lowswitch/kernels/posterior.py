@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from lowswitch.kernels.compile import entry, inline
+from lowswitch.kernels.compile import allocating, entry, inline
 from lowswitch.kernels.noise import gamma_trial, next_uniform, noise, normal
 from lowswitch.kernels.planning import best_value
 
@@ -53,6 +53,12 @@ def random_share(record):
     return min(1.0, spread / most)
 
 
+@inline
+def known_mean(record):
+    """The mean reward of a record that has one."""
+    return record["total"] / record["n"]
+
+
 @entry
 def sampled_reward(record, key, counter):
     """A mean reward from the Bayesian bootstrap: Rubin 1981.
@@ -68,6 +74,25 @@ def sampled_reward(record, key, counter):
     zero = gamma(1.0 + share * n * (1.0 - mean), key, counter)
     sure = gamma((1.0 - share) * n, key, counter) if share < 1.0 and n > 0 else 0.0
     return (one + mean * sure) / (one + zero + sure)
+
+
+@entry
+def draw_weights(spec, tables, record, key, counter, weights):
+    """Write a law from the posterior Dirichlet(prior + counts) into weights, but for their sum.
+
+    Return the sum; where all weights underflow because the prior is tiny, its limit puts all mass
+    on one state.
+    """
+    counts, total = tables.scratch, 0.0
+    for j in range(record["start"], record["start"] + record["size"]):
+        counts[tables.pool[j]["state"]] = tables.pool[j]["count"]
+    for y in range(spec.S):
+        weights[y] = gamma(spec.prior + counts[y], key, counter)
+        total += weights[y]
+        counts[y] = 0.0
+    if total == 0.0:
+        weights[np.int64(next_uniform(key, counter) * spec.S)] = total = 1.0
+    return total
 
 
 @entry
@@ -92,7 +117,7 @@ def sampled_estimate(spec, tables, h, i, key, following):
     record = tables.records[i]
     tables.counter[0] = 0
     known = spec.rewards_known and record["n"] > 0
-    q = record["total"] / record["n"] if known else sampled_reward(record, key, tables.counter)
+    q = known_mean(record) if known else sampled_reward(record, key, tables.counter)
     if h + 1 < spec.H:
         q += sampled_mean(spec, tables, record, following, key, tables.counter)
     return q
@@ -100,12 +125,12 @@ def sampled_estimate(spec, tables, h, i, key, following):
 
 @inline
 def expected_estimate(spec, tables, h, i, following):
-    """The value of a cell in the mean of the posterior: rewards (1 + total) / (2 + n), laws (prior
-    + count) / (prior S + n).
+    """The value of a cell in the mean of the posterior: rewards (1 + total) / (2 + n), or total / n
+    where the mean seen is taken for the true one; laws (prior + count) / (prior S + n).
     """
     record = tables.records[i]
     known = spec.rewards_known and record["n"] > 0
-    q = record["total"] / record["n"] if known else (1.0 + record["total"]) / (2.0 + record["n"])
+    q = known_mean(record) if known else (1.0 + record["total"]) / (2.0 + record["n"])
     if h + 1 < spec.H:
         mean = 0.0
         for y in range(spec.S):
@@ -114,6 +139,36 @@ def expected_estimate(spec, tables, h, i, following):
             mean += tables.pool[j]["count"] * tables.values[following + tables.pool[j]["state"]]
         q += mean / (spec.prior * spec.S + record["followed"])
     return q
+
+
+@allocating
+def sample_pooled_plan(spec, tables, m, key):
+    """Backward induction on a model drawn from the posterior, whose steps are alike.
+
+    Each row is drawn once, and is what `sampled_estimate` draws at every step.
+    """
+    rows = spec.S * spec.A
+    weights, totals, rewards = np.zeros((rows, spec.S)), np.zeros(rows), np.zeros(rows)
+    for i in range(rows):
+        record, stream = tables.records[i], noise(key, np.uint64(i))
+        tables.counter[0] = 0
+        known = spec.rewards_known and record["n"] > 0
+        rewards[i] = known_mean(record) if known else sampled_reward(record, stream, tables.counter)
+        totals[i] = draw_weights(spec, tables, record, stream, tables.counter, weights[i])
+    for h in range(spec.H - 1, -1, -1):
+        row, following = (m * (spec.H + 1) + h) * spec.S, (m * (spec.H + 1) + h + 1) * spec.S
+        for x in range(spec.S):
+            for a in range(spec.A):
+                i, place = x * spec.A + a, (h * spec.S + x) * spec.A + a
+                if spec.allowed[place]:
+                    q = rewards[i]
+                    if h + 1 < spec.H:
+                        mean = 0.0
+                        for y in range(spec.S):
+                            mean += weights[i, y] * tables.values[following + y]
+                        q += mean / totals[i]
+                    tables.q[m * spec.H * spec.S * spec.A + place] = q
+            tables.values[row + x] = best_value(spec, tables, m, h, x)
 
 
 @entry
@@ -127,6 +182,9 @@ def sample_plan(spec, tables, m, greedy):
     """
     number = np.uint64(tables.clock[0]["refreshes"] * spec.members + m)
     key = noise(tables.keys[0]["samples"], number)
+    if spec.stride == 0 and not greedy:
+        sample_pooled_plan(spec, tables, m, key)
+        return
     for h in range(spec.H - 1, -1, -1):
         row, following = (m * (spec.H + 1) + h) * spec.S, (m * (spec.H + 1) + h + 1) * spec.S
         for x in range(spec.S):

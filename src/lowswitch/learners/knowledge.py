@@ -103,6 +103,33 @@ class Knowledge(ABC):
         """Whether kernels may have to stop for more room, or for `plan`, before a round is over."""
         return False
 
+    def begin_with(self, policy: np.ndarray) -> None:
+        """Deploy a policy [H, S] before anything is learned."""
+        raise NotImplementedError(f"{type(self).__name__} begins with the lowest allowed actions")
+
+    def initial(self) -> np.ndarray:  # [H, S]
+        """The policy that was deployed at the beginning."""
+        raise ValueError(f"{type(self).__name__} does not keep its first policy; name it in than=")
+
+    def count(self, states: np.ndarray, actions: np.ndarray, rewards: np.ndarray) -> None:
+        """Learn episodes [B, H] after which nothing is deployed."""
+        raise ValueError(
+            "only learners that plan from counts can use earlier data, such as few, psrl and ucbvi;"
+            " tell a Q-learner with off_policy=True"
+        )
+
+    def values_on_models(self, policies: np.ndarray, models: int) -> np.ndarray:  # [P, models]
+        """The values of policies [P, H, S] in models that are drawn from the posterior."""
+        raise ValueError(
+            "only learners that plan from counts have a posterior, such as few, psrl and ucbvi"
+        )
+
+    def model(self, number: int) -> Any:
+        """A model that is drawn from the posterior."""
+        raise ValueError(
+            "only learners that plan from counts have a posterior, such as few, psrl and ucbvi"
+        )
+
     # ---- the gate --------------------------------------------------------------------------------
 
     @abstractmethod

@@ -52,6 +52,13 @@ class MixtureKnowledge(RowKnowledge):
         super().set_numbers(numbers)
         self.one.spec = self.spec.each
 
+    def begin_with(self, policy: np.ndarray) -> None:
+        members, unused = self.spec.members, self.spec.S
+        rows = self.tables.rows["action"].reshape(members, policy.size + unused)
+        rows[:, : policy.size] = policy.reshape(-1)
+        for deployed in (self.tables.policy, self.tables.wanted):
+            deployed[:] = np.tile(policy.reshape(-1), members)
+
     @property
     def stops_midway(self) -> bool:
         """Where all rows may change, a log for all episodes of a round would be too large."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from lowswitch.algorithms.parts import (
     ConfidenceIntervals,
     Estimator,
     L1Ball,
+    LearnedPosterior,
     MonotonicBernstein,
     Planning,
     Posterior,
@@ -40,11 +41,23 @@ from lowswitch.learners.mixtures import deployed_mixture
 from lowswitch.learners.schedule import first_due, timing_of, triggers_of
 from lowswitch.policy import TablePolicy
 
+_CAUTION = 2.0  # standard errors by which a chosen first policy must be beaten in a row
 _MOST_DRAWS = 10**10  # of gamma variates, about two minutes
 _SMALLER = (
     "use a smaller problem or a Q-learner, or of the library's planners pooled=True where all steps"
     " are alike"
 )
+
+
+class DrawnModel(NamedTuple):
+    """A model that was drawn from a posterior; steps that are alike are listed once."""
+
+    steps: int  # of which laws are listed: 1 or H
+    rows: np.ndarray  # [n]  (h, x, a) or (x, a), counted
+    successors: np.ndarray  # [n]
+    weights: np.ndarray  # [n]
+    rewards: np.ndarray  # [1, S, A] or [H, S, A]
+    noisy: bool  # whether rewards vary
 
 
 class PlannerKnowledge(Knowledge):
@@ -67,6 +80,61 @@ class PlannerKnowledge(Knowledge):
         other = type(self)(self.estimator, self.spec, self.allowed)
         other.tables = fresh_plan_tables(self.spec, self.allowed, seed)
         return other
+
+    def begin_with(self, policy: np.ndarray) -> None:
+        for deployed in (self.tables.policy, self.tables.wanted):
+            deployed[:] = np.tile(policy.reshape(-1), self.members)
+        self.tables.initial[:] = policy.reshape(-1)
+        self.tables.caution[0] = _CAUTION
+
+    def initial(self) -> np.ndarray:
+        return self.tables.initial.reshape(self.allowed.shape[:2]).copy()
+
+    def count(self, states: np.ndarray, actions: np.ndarray, rewards: np.ndarray) -> None:
+        from lowswitch.kernels.counts import note_batch
+
+        done = 0
+        while done < len(states):
+            self.make_room()
+            done = note_batch(self.spec, self.tables, states, actions, rewards, done)
+
+    def values_on_models(self, policies: np.ndarray, models: int) -> np.ndarray:
+        from lowswitch.kernels.evidence import believe
+        from lowswitch.kernels.exploit import values_on_draws
+
+        found = np.zeros((len(policies), models))
+        rows = np.ascontiguousarray(policies, dtype=np.int64).reshape(len(policies), -1)
+        values_on_draws(self.spec, self.tables, believe(self.spec, self.tables), rows, found)
+        return found
+
+    def model(self, number: int) -> DrawnModel:
+        """Model `number` of the posterior with a learned prior: always the same for the same data.
+
+        The law of the last step, which nothing follows, leads back to its state.
+        """
+        from lowswitch.kernels.evidence import believe
+        from lowswitch.kernels.learned import draw_step, fresh_drawn
+        from lowswitch.kernels.noise import noise
+
+        H, S, A = self.allowed.shape
+        belief = believe(self.spec, self.tables)
+        drawn, counter = fresh_drawn(self.spec, belief.laws), np.zeros(1, dtype=np.uint64)
+        stream = self.tables.keys[0]["samples"]
+        key, seen = np.uint64(noise(stream, np.uint64(number))), np.zeros(S)
+        laws, rewards = [], []
+        for h in range(H - 1, -1, -1):
+            draw_step(self.spec, belief, h, key, drawn, counter, seen)
+            rewards.append(drawn.rewards.reshape(S, A).copy())
+            laws.append(_listed(drawn, S, A) if h + 1 < H else _staying(S, A))
+        laws, rewards = laws[::-1], rewards[::-1]
+        if belief.laws.stride == 0:
+            laws = laws[:1]
+        if belief.rewards.stride == 0:
+            rewards = rewards[:1]
+        rows = np.concatenate([h * S * A + step[0] for h, step in enumerate(laws)])
+        successors, weights = (np.concatenate([step[i] for step in laws]) for i in (1, 2))
+        paid = np.clip(np.stack(rewards), 0, 1)
+        return DrawnModel(len(laws), rows, successors, weights, paid, bool(belief.noisy))
 
     def make_room(self) -> None:
         """Let the pool grow by half where it might not hold the successors of an episode more."""
@@ -125,8 +193,11 @@ class PlannerKnowledge(Knowledge):
         rows = spec.H * spec.S
         return {
             **dict.fromkeys(("policy", "wanted"), (L * rows, np.int64)),
-            "q": (L * entries, float),
-            "values": (L * (rows + spec.S), float),
+            "initial": (rows, np.int64),
+            "caution": (1, float),
+            "earlier": (1, np.int64),
+            "q": (estimating_members(spec) * entries, float),
+            "values": (estimating_members(spec) * (rows + spec.S), float),
             "visits": (entries, np.int64),
             "drowned": (entries, bool),
             "cells": (cells, PLANNED),
@@ -153,10 +224,14 @@ class PlannerKnowledge(Knowledge):
         for name in ("policy", "wanted"):
             policies = getattr(tables, name).reshape(L, H, S)
             whole.require_actions(name, policies, self.allowed, told)
+        whole.require_actions("initial", tables.initial.reshape(1, H, S), self.allowed, told)
+        whole.require(np.isfinite(tables.caution) & (tables.caution >= 0), "its caution is none")
         visits = tables.visits.reshape(H, S, A)
-        whole.require_visits(visits, self.allowed, told)
+        whole.require(tables.earlier >= 0, "its earlier episodes are fewer than none")
+        episodes = None if told is None else told + int(tables.earlier[0])
+        whole.require_visits(visits, self.allowed, episodes)
         if not isinstance(self.estimator, FromCounts):
-            q, values = tables.q.reshape(L, H, S, A), tables.values.reshape(L, H + 1, S)
+            q, values = tables.q.reshape(-1, H, S, A), tables.values.reshape(-1, H + 1, S)
             whole.require_estimates(q, values, self.spec.caps, self.allowed, told)
         counted = visits.reshape(-1) if self.spec.stride else visits.sum(axis=0).reshape(-1)
         whole.require(tables.cells["visits"] == counted, "visits of cells are not those counted")
@@ -258,15 +333,32 @@ class PlannerKnowledge(Knowledge):
         return int(self.tables.clock[0]["refreshes"])
 
 
+def _listed(drawn: Any, S: int, A: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The rows, successors and weights of a drawn step, what is spread over all states included."""
+    rows, before = np.repeat(np.arange(S * A), drawn.sizes), np.cumsum(drawn.sizes) - drawn.sizes
+    places = np.arange(len(rows)) - before[rows] + drawn.starts[rows]
+    spread = np.flatnonzero(drawn.rest > 0)
+    return (
+        np.append(rows, np.repeat(spread, S)),
+        np.append(drawn.states[places], np.tile(np.arange(S), len(spread))),
+        np.append(drawn.weights[places], np.repeat(drawn.rest[spread] / S, S)),
+    )
+
+
+def _staying(S: int, A: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Every row leads back to its state."""
+    return np.arange(S * A), np.repeat(np.arange(S), A), np.ones(S * A)
+
+
 def plan_spec(algorithm: Algorithm, size: ProblemSize, allowed: np.ndarray) -> PlanSpec:
     """The algorithm's numbers for one problem size."""
     from lowswitch.kernels import counts
 
     H, S, A, K = size
     estimator, bonus = algorithm.estimator, algorithm.bonus
-    if not isinstance(estimator, Planning | Posterior | FromCounts):
+    if not isinstance(estimator, Planning | Posterior | LearnedPosterior | FromCounts):
         raise ValueError(f"{algorithm} is no planner")
-    pooled = not isinstance(estimator, FromCounts) and estimator.pooled
+    pooled = not isinstance(estimator, FromCounts) and estimator.pooled is True
     if pooled and K * H >= 2**31:
         raise ValueError(
             f"pooled counts hold fewer than {2**31:,} steps, not {K:,} episodes of {H}; "
@@ -296,6 +388,7 @@ def plan_spec(algorithm: Algorithm, size: ProblemSize, allowed: np.ndarray) -> P
         most_visits=intervals.data_visits(limit) if intervals else NEVER,
         prior=estimator.prior if isinstance(estimator, Posterior) else 0.0,
         rewards_known=isinstance(estimator, Posterior) and estimator.rewards == "mean",
+        **_learned_prior(estimator),
         members=algorithm.members,
         scales=np.array(algorithm.scales),
         spare=H * S if planning.data == "current" else 2 * H * S,
@@ -303,6 +396,23 @@ def plan_spec(algorithm: Algorithm, size: ProblemSize, allowed: np.ndarray) -> P
         later=later,
         timing=timing_of(algorithm.schedule, size, replans=True),
     )
+
+
+def _learned_prior(estimator: Estimator) -> dict[str, Any]:
+    """What a posterior with a learned prior takes as given; other planners exploit by its rules."""
+    from lowswitch.kernels import evidence
+
+    given = LearnedPosterior() if isinstance(estimator, FromCounts) else estimator
+    if isinstance(estimator, Posterior):
+        given = LearnedPosterior(rewards=estimator.rewards)
+    elif not isinstance(given, LearnedPosterior):
+        given = LearnedPosterior()
+    return {
+        "mass": 0.0 if given.mass == "learned" else given.mass,
+        "reward_weight": given.reward_weight,
+        "reward_mode": getattr(evidence, given.rewards.upper()),
+        "pooling": evidence.TESTED if given.pooled == "tested" else evidence.AS_COUNTED,
+    }
 
 
 def _kind_and_logs(algorithm: Algorithm, size: ProblemSize, limit: int) -> tuple[int, float, float]:
@@ -325,6 +435,8 @@ def _kind_and_logs(algorithm: Algorithm, size: ProblemSize, limit: int) -> tuple
         return planning.INTERVALS, math.log(2 / delta), interval_log(S, delta)
     if isinstance(bonus, Unknown):
         return planning.UNKNOWN, 0.0, 0.0
+    if isinstance(algorithm.estimator, LearnedPosterior):
+        return planning.LEARNED, 0.0, 0.0
     sampled = isinstance(algorithm.estimator, Posterior)
     return planning.SAMPLED if sampled else planning.OWN, 0.0, 0.0
 
@@ -349,12 +461,17 @@ def fresh_plan_tables(spec: PlanSpec, allowed: np.ndarray, seed: int) -> PlanTab
     planned["due"] = first_due(spec.every_until, spec.later, spec.timing)
     hope = np.full_like(caps, np.nan) if spec.kind == OWN else caps
     values = np.append(hope[..., 0].reshape(-1), np.zeros(spec.S))
-    policy = np.tile(allowed.argmax(axis=-1).reshape(-1), spec.members)
+    initial = allowed.argmax(axis=-1).reshape(-1)
+    policy = np.tile(initial, spec.members)
+    estimating = estimating_members(spec)
     return PlanTables(
         policy=policy,
+        initial=initial,
+        caution=np.zeros(1),
+        earlier=np.zeros(1, dtype=np.int64),
         wanted=policy.copy(),
-        q=np.tile(np.where(allowed, hope, -np.inf).reshape(-1), spec.members),
-        values=np.tile(values, spec.members),
+        q=np.tile(np.where(allowed, hope, -np.inf).reshape(-1), estimating),
+        values=np.tile(values, estimating),
         visits=np.zeros(entries, dtype=np.int64),
         drowned=np.zeros(entries, dtype=bool),
         cells=planned,
@@ -369,6 +486,13 @@ def fresh_plan_tables(spec: PlanSpec, allowed: np.ndarray, seed: int) -> PlanTab
         scratch=np.zeros(spec.S),
         tally=np.zeros(spec.A, dtype=np.int64),
     )
+
+
+def estimating_members(spec: PlanSpec) -> int:
+    """How many members keep their estimates after a plan."""
+    from lowswitch.kernels.planning import LEARNED
+
+    return 1 if spec.kind == LEARNED else spec.members
 
 
 def _sizes(spec: PlanSpec) -> tuple[int, int, int]:
@@ -416,10 +540,14 @@ def require_feasible(spec: PlanSpec) -> None:
     if spec.kind == OWN:
         what = f"the transitions of H = {H}, S = {S}, A = {A} in one table, which plan is given,"
         require_memory(H * S * A * S * 8, what, _SMALLER)
-    draws = spec.members * H * S * A * S
+    draws = spec.members * (H if spec.stride else 1) * S * A * S
+    if spec.kind == SAMPLED and spec.stride == 0:
+        what = f"the laws of a model of S = {S}, A = {A} with this prior"
+        require_memory(S * A * S * 8, what, "use mass=1 instead of a prior for each successor")
     if spec.kind == SAMPLED and draws > _MOST_DRAWS:
         raise ValueError(
             f"{spec.members} samples of a posterior with H = {H}, S = {S}, A = {A} are {draws:,} "
             f"draws for each deployment, and more than {_MOST_DRAWS:,} take too long; "
-            "use fewer members or states, or another planner"
+            "use fewer members, or mass=1 instead of a prior for each successor, which draws those "
+            "only that were seen"
         )

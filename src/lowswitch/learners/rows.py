@@ -32,6 +32,9 @@ class RowKnowledge(Knowledge):
         other.tables = self._fresh_tables()
         return other
 
+    def begin_with(self, policy: np.ndarray) -> None:
+        self.tables.rows["action"][: policy.size] = policy.reshape(-1)
+
     def _fresh_tables(self) -> Any:
         return fresh_row_tables(self.spec, self.allowed)
 

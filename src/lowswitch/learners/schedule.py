@@ -36,6 +36,7 @@ def timing_of(schedule: Schedule, size: ProblemSize, *, replans: bool) -> Timing
         switches=(budget and budget.switches) or no_limit,
         room=size.horizon * (1 if plain.by_row and not replans else size.states),
         greedy_last=budget is not None and budget.last == "greedy",
+        exploit_last=budget is not None and budget.last == "exploit",
         asked=asks(plain) is not None,
         gate=OPEN,
     )

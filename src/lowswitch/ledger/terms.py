@@ -82,7 +82,7 @@ class Terms:
             actions_allowed=self.allowed,
             seed=self.seed,
             gate=self.gate,
-            policy=self.policy,
+            initial=self.policy,
             numbers=self.numbers or None,
         )
 

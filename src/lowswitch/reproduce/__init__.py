@@ -1,4 +1,4 @@
-"""The paper, claim by claim: what it says, what was measured, and a verdict by a stated rule."""
+"""The paper, claim by claim: what it says, what was measured, and a grade by stated rules."""
 
 from __future__ import annotations
 
@@ -7,20 +7,23 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-import lowswitch
 from lowswitch import report, storage
 from lowswitch.algorithms.text import nearest
 from lowswitch.progress import say, waiting
-from lowswitch.reproduce import page
+from lowswitch.reproduce import page, pictures
 from lowswitch.reproduce.bandit_claim import ucb2
 from lowswitch.reproduce.errata import errata
+from lowswitch.reproduce.grades import Finding, Grade, tally
+from lowswitch.reproduce.headline import headline
 from lowswitch.reproduce.lab import FULL, QUICK, Effort, Lab
 from lowswitch.reproduce.lemmas import lemmas
 from lowswitch.reproduce.lower_bound import lower_bound
 from lowswitch.reproduce.mistakes import mistakes
 from lowswitch.reproduce.open_questions import open_questions
+from lowswitch.reproduce.origin import describe_origin
 from lowswitch.reproduce.pac_claim import pac
-from lowswitch.reproduce.qlearning import bernstein, headline, hoeffding
+from lowswitch.reproduce.pictures import Picture
+from lowswitch.reproduce.qlearning import bernstein, hoeffding
 from lowswitch.reproduce.rounds import rounds
 from lowswitch.reproduce.section import Section
 
@@ -58,23 +61,24 @@ def reproduce(
     out = Path(folder)
     lab = Lab(out, effort, progress=progress)
     sections: list[Section] = []
-    pictures: dict[str, bytes] = {}
+    drawn: dict[str, Picture] = {}
     for name in only or CLAIMS:
         sections.append(CLAIMS[name](lab))
         with waiting(f"{name}: drawing ...", show=progress):
-            pictures |= _draw(out, sections[-1])
+            drawn |= _draw(out, sections[-1])
         yield sections[-1]
     opening = None if only else headline(lab)
     if opening:
         with waiting("page: drawing ...", show=progress):
-            pictures |= _draw(out, opening)
-    version = lowswitch.__version__
-    text = page.render(sections, pictures, opening=opening, mode=effort.name, version=version)
+            drawn |= _draw(out, opening)
+    foot = describe_origin()
+    text = page.render(sections, drawn, opening=opening, mode=effort.name, origin=foot)
     numbers = {
-        "version": version,
+        "origin": foot,
         "size": vars(effort),
         "opening": opening and opening.to_dict(),
         "claims": {section.name: section.to_dict() for section in sections},
+        "layouts": {name: picture.layout.to_dict() for name, picture in drawn.items()},
     }
     file = out / page_name(only)
     storage.write_text(file, text)
@@ -87,12 +91,27 @@ def page_name(only: Sequence[str]) -> str:
     return f"{'-'.join(only)}.html" if only else PAGE
 
 
-def _draw(out: Path, section: Section) -> dict[str, bytes]:
-    """Write the figures as PNG and SVG; return the PNGs for the page."""
+def _draw(out: Path, section: Section) -> dict[str, Picture]:
+    """Write the figures as PNG and SVG; return the pictures for the page."""
     for name, figure in section.figures.items():
         for ending in ("png", "svg"):
             report.save_figure(figure, out / f"{name}.{ending}")
-    return {name: (out / f"{name}.png").read_bytes() for name in section.figures}
+    return {
+        name: Picture((out / f"{name}.png").read_bytes(), pictures.layout(figure))
+        for name, figure in section.figures.items()
+    }
 
 
-__all__ = ["CLAIMS", "FULL", "PAGE", "QUICK", "Effort", "Section", "page_name", "reproduce"]
+__all__ = [
+    "CLAIMS",
+    "FULL",
+    "PAGE",
+    "QUICK",
+    "Effort",
+    "Finding",
+    "Grade",
+    "Section",
+    "page_name",
+    "reproduce",
+    "tally",
+]

@@ -13,7 +13,7 @@ from lowswitch.algorithms.recipes import ucb2_bernstein, ucb2_hoeffding, ucb_hoe
 from lowswitch.history import History
 from lowswitch.machines.runner import RoundRule
 from lowswitch.reproduce.lab import Lab
-from lowswitch.reproduce.qlearning import PROBLEMS, SCALE
+from lowswitch.reproduce.qlearning import ONE_STATE, PROBLEMS, SCALE
 from lowswitch.simulate import Runs
 
 RIVER = "RiverSwim"
@@ -22,6 +22,11 @@ EVEN_MORE = {"random (5, 3, 5)": (1000,)}
 MANY = 100  # machines, the most elsewhere; played with every seed
 RULES: tuple[RoundRule, ...] = ("trigger", "switch", "speculate")
 LEARNERS: dict[str, Callable[..., Algorithm]] = {"UCB2-H": ucb2_hoeffding, "UCB2-B": ucb2_bernstein}
+SMALL = "one state, H = 2"  # where the scale of the proof does not drown everything
+PROVED = {  # at that scale
+    "UCB2-H, c = 1": ucb2_hoeffding(c=1.0),
+    "UCB2-B, c1 = 1, c2 = 2": ucb2_bernstein(c1=1.0, c2=2.0),
+}
 BASELINE, BASELINE_MACHINES = "UCB-H", (1, 10, MANY)
 
 
@@ -55,14 +60,22 @@ def sequential_runs(lab: Lab, problem: str, algorithm: Algorithm) -> Runs:
 
 def all_sequential(lab: Lab) -> Sequential:
     """The sequential runs of every problem and learner."""
-    recipes = {
-        (problem, learner): recipe for problem in PROBLEMS for learner, recipe in LEARNERS.items()
+    algorithms = {
+        (problem, learner): recipe(c=SCALE)
+        for problem in PROBLEMS
+        for learner, recipe in LEARNERS.items()
     }
-    recipes[RIVER, BASELINE] = ucb_hoeffding
+    algorithms |= {(SMALL, learner): algorithm for learner, algorithm in PROVED.items()}
+    algorithms[RIVER, BASELINE] = ucb_hoeffding(c=SCALE)
     return {
-        key: sequential_runs(lab, PROBLEMS[key[0]], recipe(c=SCALE))
-        for key, recipe in recipes.items()
+        key: sequential_runs(lab, text_of(key[0]), algorithm)
+        for key, algorithm in algorithms.items()
     }
+
+
+def text_of(problem: str) -> str:
+    """The text form of a problem, which `envs.make` reads."""
+    return ONE_STATE[problem] if problem == SMALL else PROBLEMS[problem]
 
 
 def play_all(lab: Lab, sequential: Sequential) -> Rounds:
@@ -74,7 +87,7 @@ def play_all(lab: Lab, sequential: Sequential) -> Rounds:
         case = cases[place]
         runs = sequential[case.problem, case.learner]
         run = concurrent.run(
-            envs.make(PROBLEMS[case.problem]),
+            envs.make(text_of(case.problem)),
             runs.algorithm,
             episodes,
             machines=case.machines,
@@ -87,7 +100,7 @@ def play_all(lab: Lab, sequential: Sequential) -> Rounds:
 
     configurations = [
         [
-            PROBLEMS[case.problem],
+            text_of(case.problem),
             sequential[case.problem, case.learner].algorithm.facts(),
             episodes,
             *case[2:],

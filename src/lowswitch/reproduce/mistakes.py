@@ -4,7 +4,7 @@ many concurrent MBIE wastes.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -14,10 +14,16 @@ from lowswitch.algorithms.algorithm import Algorithm
 from lowswitch.algorithms.recipes import ucb2_bernstein, ucb2_hoeffding
 from lowswitch.history import deployment_gaps
 from lowswitch.problems.mdp import TabularMDP
+from lowswitch.reproduce.grades import Check, Finding
 from lowswitch.reproduce.lab import Lab
-from lowswitch.reproduce.machines import RIVER, history_of, sequential_runs
+from lowswitch.reproduce.machines import RIVER, history_of
+from lowswitch.reproduce.near_optimal import (
+    near_optimal,
+    near_optimal_finding,
+    near_optimal_table,
+)
 from lowswitch.reproduce.qlearning import PROBLEMS, SCALE
-from lowswitch.reproduce.section import Check, Section, Table
+from lowswitch.reproduce.section import Section, Table, span
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -35,7 +41,7 @@ LEARNERS: dict[str, Algorithm | float] = {  # a number is the c of CMBIE
 }
 COMPARED = {"CMBIE": ("UCB2-H", "UCB2-B"), "CMBIE, c = 1": ("UCB2-H, c = 1",)}  # at the same scale
 SLOW = ("random (20, 4, 10)", 1)  # problem and machines: CMBIE plans after every round
-MOST_EXPONENT = {"UCB2-H": 2.0, "UCB2-B": 2.0, "CMBIE": 3.0}  # of 1 / eps, in the orders
+MOST_EXPONENT = 2.0  # of 1 / eps, in the order of Q-learning
 ONGOING = 0.05  # of the last tenth of the episodes
 
 
@@ -63,17 +69,16 @@ def mistakes(lab: Lab) -> Section:
     """The mistake bound of section 4, measured."""
     episodes = lab.effort.episodes // 10
     counts = _count_all(lab, episodes)
-    near_optimal = {problem: _near_optimal(lab, problem) for problem in PROBLEMS}
+    eps_share = SHARES[TYPICAL]
+    kept_on = {problem: near_optimal(lab, text, eps_share) for problem, text in PROBLEMS.items()}
     return Section(
         name="mistakes",
-        title=(
-            "Mistakes of M machines: the order is better than CMBIE's, the practice is not"
-            " (section 4)"
-        ),
+        title="Section 4: mistakes of M machines, against concurrent MBIE",
         claim=(
-            "Concurrent Q-learning performs an eps-optimal action on all but O~(H^4 S A M + H^6 S A"
-            " / eps^2) actions (H^5 with Bernstein); concurrent MBIE has O~(H^3 S A M / eps + H^8"
-            " S^2 A / eps^3), which is worse in eps, in H and in S."
+            r"Concurrent Q-learning performs an $\eps$-optimal action on all but"
+            r" $\tilde{O}(H^4 S A M + H^6 S A / \eps^2)$ actions ($H^5$ with Bernstein); concurrent"
+            r" MBIE (CMBIE) has $\tilde{O}(H^3 S A M / \eps + H^8 S^2 A / \eps^3)$, which is worse"
+            r" in $\eps$, in H and in S."
         ),
         method=(
             f'K = {episodes:,} kept episodes, seed 0. Q-learning under "switch"; CMBIE with a model'
@@ -83,16 +88,15 @@ def mistakes(lab: Lab) -> Section:
             " all H actions of an episode whose policy is more than eps below the optimum. By"
             " actions: those that lose more than eps by themselves."
         ),
-        checks=[
-            _growth_check(counts),
-            *_exponent_checks(counts),
-            *_winner_checks(counts),
-            _near_optimal_check(near_optimal),
+        findings=[
+            _order_finding(counts, episodes),
+            *(_fewer_finding(counts, model, episodes) for model in COMPARED),
+            near_optimal_finding(kept_on, eps_share, episodes),
         ],
         tables=[
             *(_table(problem, counts) for problem in PROBLEMS),
             _order_table(counts),
-            _near_optimal_table(near_optimal),
+            near_optimal_table(kept_on, eps_share),
         ],
         figures={"mistakes": _figure(counts)},
         captions={
@@ -172,6 +176,43 @@ def _count(mdp: TabularMDP, run: concurrent.ConcurrentRun) -> MistakeCounts:
 # ---- the rules -----------------------------------------------------------------------------------
 
 
+def _order_finding(counts: Counted, episodes: int) -> Finding:
+    """Whether the mistakes of Q-learning grow as its order says, in M and in 1 / eps."""
+    learners = [label for label in LEARNERS if label in COMPARED["CMBIE"]]
+    more, ongoing = {}, {}
+    for problem in PROBLEMS:
+        few, many = (
+            sum(counts[MistakesCase(problem, label, M)].mistakes[TYPICAL] for label in learners)
+            for M in (1, MACHINES[-1])
+        )
+        more[problem] = float(many / max(1, few))
+        ongoing[problem] = max(
+            float(counts[MistakesCase(problem, label, SOME)].ongoing[TYPICAL]) for label in learners
+        )
+    eps = rf"$\eps$ = {SHARES[TYPICAL]} V*"
+    return Finding(
+        says=r"mistakes grow like M and $1 / \eps^2$ at most",
+        scale=f"c = {SCALE}",
+        length=f"K = {episodes:,}",
+        problems=", ".join(PROBLEMS),
+        proved=False,
+        found=(
+            f"{MACHINES[-1]} machines make {span(list(more.values()), '.0f')} times the mistakes of"
+            f" one ({eps})"
+        ),
+        checks=[
+            _growth_check(counts),
+            *(_exponent_check(counts, label) for label in learners),
+            Check(
+                f"the counts have settled: with {SOME} machines at most {ONGOING:.0%} of the last"
+                f" tenth of the episodes are mistakes, {eps}",
+                ", ".join(f"{problem} {share:.0%}" for problem, share in ongoing.items()),
+                max(ongoing.values()) <= ONGOING,
+            ),
+        ],
+    )
+
+
 def _growth_check(counts: Counted) -> Check:
     """The L episodes of one machine under a poor policy become at most L + M - 1."""
     shares = []
@@ -181,24 +222,22 @@ def _growth_check(counts: Counted) -> Check:
             most = alone.mistakes + H * (case.machines - 1) * alone.policies
             shares.append(np.max(found.mistakes / np.maximum(most, 1)))
     return Check.at_most(
-        "Q-learning: M machines make at most the mistakes of one, the eps term of the order, and H"
-        " (M - 1) more for each policy that is more than eps below the optimum, the M term",
+        "M machines make at most the mistakes of one, and H (M - 1) more for each policy that is"
+        r" more than $\eps$ below the optimum",
         max(shares),
         1,
         "at most {:.3f} of it",
+        always=True,
     )
 
 
-def _exponent_checks(counts: Counted) -> list[Check]:
-    return [
-        Check.at_most(
-            f"{RIVER}, {learner}: with {SOME} machines mistakes grow no faster than (1 /"
-            f" eps)^{most:.0f}, the order's power, from {SHARES[0]} V* to {SHARES[-1]} V*",
-            _exponent(counts[MistakesCase(RIVER, learner, SOME)].mistakes),
-            most,
-        )
-        for learner, most in MOST_EXPONENT.items()
-    ]
+def _exponent_check(counts: Counted, learner: str) -> Check:
+    return Check.at_most(
+        f"{RIVER}, {learner}: with {SOME} machines mistakes grow no faster than"
+        rf" $(1 / \eps)^{MOST_EXPONENT:.0f}$, from {SHARES[0]} V* to {SHARES[-1]} V*",
+        _exponent(counts[MistakesCase(RIVER, learner, SOME)].mistakes),
+        MOST_EXPONENT,
+    )
 
 
 def _exponent(found: np.ndarray) -> float:
@@ -209,35 +248,51 @@ def _exponent(found: np.ndarray) -> float:
     return float(np.polyfit(-np.log(np.array(SHARES)[some]), np.log(found[some]), 1)[0])
 
 
-def _winner_checks(counts: Counted) -> list[Check]:
-    """By the orders Q-learning makes fewer mistakes, by the counts CMBIE does."""
+def _fewer_finding(counts: Counted, model: str, episodes: int) -> Finding:
+    """By the orders Q-learning makes fewer mistakes; which does by the counts."""
     orders = [
         first / second
         for problem in PROBLEMS
         for M in MACHINES
         for first, second in _orders(problem, M)
     ]
-    ahead = Check(
-        "by the paper's orders Q-learning makes fewer mistakes, every problem, M and eps",
-        f"{min(orders):.1g} to {max(orders):.1g} of CMBIE's",
-        max(orders) < 1,
+    ratios, learners = _ratios(counts, model), " and ".join(COMPARED[model])
+    behind = f"CMBIE makes {span(ratios, ',.1f')} times fewer mistakes"
+    return Finding(
+        says="Q-learning makes fewer mistakes than concurrent MBIE",
+        scale="c = 1" if model.endswith("c = 1") else f"c = {SCALE}",
+        length=f"K = {episodes:,}",
+        problems=", ".join(PROBLEMS),
+        proved=model.endswith("c = 1"),
+        found=behind
+        if min(ratios) > 1
+        else f"mistakes over those of CMBIE: {span(ratios, ',.1f')}",
+        checks=[
+            Check(
+                r"the paper's orders put Q-learning ahead, every problem, M and $\eps$",
+                f"{min(orders):.1g} to {max(orders):.1g} of CMBIE's",
+                max(orders) < 1,
+            ),
+            Check(
+                f"{learners} make fewer mistakes than {model}, every problem and M,"
+                rf" $\eps$ at most {SHARES[TYPICAL]} V*",
+                f"{min(ratios):,.1f} to {max(ratios):,.1f} times those of CMBIE",
+                max(ratios) < 1,
+                always=True,
+            ),
+        ],
     )
-    return [ahead, *(_fewer_check(counts, model, learners) for model, learners in COMPARED.items())]
 
 
-def _fewer_check(counts: Counted, model: str, learners: Sequence[str]) -> Check:
+def _ratios(counts: Counted, model: str) -> list[float]:
+    """The mistakes of Q-learning over those of CMBIE at the same scale, wherever either has any."""
     ratios = []
     for case in (case for case in counts if case.learner == model):
         few = counts[case].mistakes[TYPICAL:]
-        for learner in learners:
+        for learner in COMPARED[model]:
             many = counts[case._replace(learner=learner)].mistakes[TYPICAL:]
             ratios += (many / np.maximum(few, 1))[(many > 0) | (few > 0)].tolist()
-    return Check(
-        f"measured, {model} makes fewer than {' and '.join(learners)}, every problem and M, eps at"
-        f" most {SHARES[TYPICAL]} V*",
-        f"{min(ratios):,.1f} to {max(ratios):,.1f} times fewer",
-        min(ratios) > 1,
-    )
+    return ratios
 
 
 def _orders(problem: str, machines: int) -> Iterator[tuple[float, float]]:
@@ -250,64 +305,6 @@ def _orders(problem: str, machines: int) -> Iterator[tuple[float, float]]:
             theory.mistakes_order(**size, eps=eps, bonus="H"),
             theory.cmbie_mistakes_order(**size, eps=eps),
         )
-
-
-# ---- what a near-optimal policy goes on doing ----------------------------------------------------
-
-
-class NearOptimal(NamedTuple):
-    """The first deployed policy within eps of the optimum, and what it does if it is played on."""
-
-    eps: float
-    gap: float  # V* - V
-    actions: float  # an episode, in the mean, that lose more than eps by themselves
-
-
-def _near_optimal(lab: Lab, problem: str) -> NearOptimal:
-    mdp = envs.make(PROBLEMS[problem])
-    runs = sequential_runs(lab, PROBLEMS[problem], ucb2_hoeffding(c=SCALE))
-    eps = SHARES[TYPICAL] * mdp.optimal_value()
-    history = history_of(runs, 0)
-    gaps = deployment_gaps(mdp, history, initial=runs.initial)
-    first = int(np.argmax(gaps <= eps))
-    policy = runs.initial.copy()
-    early = history.changes[history.episode <= np.append(-1, np.unique(history.episode))[first]]
-    for _, h, x, a in early:
-        policy[h, x] = a
-    return NearOptimal(eps, float(gaps[first]), losing_actions(mdp, policy, eps))
-
-
-def losing_actions(mdp: TabularMDP, policy: np.ndarray, eps: float) -> float:
-    """How many actions of an episode lose more than eps by themselves, in the mean.
-
-    It is the value of the policy in a problem that pays 1 for each of them.
-    """
-    from scipy.sparse import csr_matrix
-
-    laws = csr_matrix(
-        (mdp.probabilities, mdp.successors, mdp.offsets), shape=(len(mdp.offsets) - 1, mdp.states)
-    )
-    losing = mdp.optimal_values[:-1, :, None] - mdp.optimal_q > eps
-    return TabularMDP(
-        laws, losing.astype(float), start=mdp.start_law, horizon=mdp.horizon
-    ).evaluate(policy)
-
-
-def _near_optimal_check(near_optimal: Mapping[str, NearOptimal]) -> Check:
-    return Check(
-        f"the first policy within eps = {SHARES[TYPICAL]} V* makes no mistake by episodes, yet on"
-        " some problem it takes actions that lose more than eps by themselves; on none more than"
-        " (V* - V) / eps an episode, in the mean",
-        ", ".join(
-            f"{problem} {found.actions:.3f} of {found.gap / found.eps:.3f}"
-            for problem, found in near_optimal.items()
-        ),
-        all(
-            found.gap <= found.eps and found.actions <= found.gap / found.eps
-            for found in near_optimal.values()
-        )
-        and any(found.actions > 0 for found in near_optimal.values()),
-    )
 
 
 # ---- tables, figure, words -----------------------------------------------------------------------
@@ -348,21 +345,6 @@ def _order_table(counts: Counted) -> Table:
             )
     title = "The orders, constants and logarithms left out, beside the counts at eps ="
     return Table.of(f"{title} {SHARES[TYPICAL]} V*", rows)
-
-
-def _near_optimal_table(near_optimal: Mapping[str, NearOptimal]) -> Table:
-    rows = [
-        {
-            "problem": problem,
-            "eps": f"{found.eps:.4f}",
-            "V* - V": f"{found.gap:.4f}",
-            "actions an episode that lose more than eps": f"{found.actions:.4f}",
-            "(V* - V) / eps": f"{found.gap / found.eps:.4f}",
-        }
-        for problem, found in near_optimal.items()
-    ]
-    title = f"The first policy of UCB2-H within eps = {SHARES[TYPICAL]} V*: what it goes on doing"
-    return Table.of(title, rows)
 
 
 def _remarks(counts: Counted) -> list[str]:
@@ -431,7 +413,7 @@ def _figure(counts: Counted) -> Figure:
         above.set_xticks([], minor=True)
         above.set_xlim(0.8 * min(SHARES), 1.25 * max(SHARES))
         report.count_from_one(below, "x", MACHINES[-1])
-    for axes in panels[:, 0]:
+    for axes in panels.flat:
         axes.set_ylabel("mistakes (actions)")
     report.legend_below(figure, panels[0][0], columns=5)
     return figure

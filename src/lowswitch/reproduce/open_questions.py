@@ -1,5 +1,5 @@
 """What the paper leaves open, each question with a small table: triggers, r*, clipping, copying,
-ties, and the scale c.
+ties, and the scale c. These are measurements, not claims, and have no grade.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from lowswitch.algorithms.recipes import ucb2_hoeffding
 from lowswitch.reproduce.lab import Lab
 from lowswitch.reproduce.plain import play_plain
 from lowswitch.reproduce.qlearning import PROBLEMS, SCALE
-from lowswitch.reproduce.section import Check, Section, Table
+from lowswitch.reproduce.section import Section, Table
 from lowswitch.simulate import Runs
 
 SCALES = (1.0, 0.3, 0.1, 0.05, 0.02, 0.01)
@@ -33,13 +33,12 @@ def open_questions(lab: Lab) -> Section:
         )
     )
     variants = _variants(lab)
-    ratio = variants["random ties"].mean() / variants["as implemented"].mean()
     shared = {
         name: float(runs.local_switches.sum() / runs.triggers.sum()) for name, runs in plain.items()
     }
     return Section(
         name="open",
-        title="What the paper leaves open",
+        title="What the paper leaves open: triggers, r*, clipping, copies, ties, and the scale c",
         claim=(
             "The paper does not say how many triggers change anything, whether the eager first"
             " stage is needed, whether values may be clipped at the steps that remain, how ties are"
@@ -50,24 +49,6 @@ def open_questions(lab: Lab) -> Section:
             f" and ties with the pseudo-code in plain Python, {COARSE} on {TIES_PROBLEM},"
             f" {lab.effort.plain_episodes:,} episodes, {lab.effort.plain_seeds} seeds."
         ),
-        checks=[
-            Check(
-                "a trigger is not a switch: never more switches than triggers",
-                ", ".join(f"{name} {share:.0%}" for name, share in shared.items()),
-                max(shared.values()) <= 1,
-            ),
-            *(_pure_check(name, plain[name], pure[name]) for name in PROBLEMS),
-            Check(
-                "ties broken at random after each episode make at least twice as many switches",
-                f"{ratio:.1f} x",
-                bool(ratio >= 2),
-            ),
-            Check(
-                "single-entry copy makes exactly the switches of row copy",
-                f"{variants['entry copy'].tolist()} and {variants['as implemented'].tolist()}",
-                bool((variants["entry copy"] == variants["as implemented"]).all()),
-            ),
-        ],
         tables=[
             _trigger_table(plain),
             _comparison(
@@ -93,17 +74,6 @@ def open_questions(lab: Lab) -> Section:
             "switches_per_trigger": shared,
             "variants": {name: switches.tolist() for name, switches in variants.items()},
         },
-    )
-
-
-def _pure_check(name: str, plain: Runs, pure: Runs) -> Check:
-    fewer = plain.local_switches.mean() / pure.local_switches.mean()
-    more = pure.regret.mean() / plain.regret.mean()
-    return Check(
-        f"{name}: r* = 1 switches less than the theory's r*, and its regret is at most 1.2 times as"
-        " large",
-        f"{fewer:.2f} x fewer, regret {more:.2f} x",
-        bool(fewer > 1 and more <= 1.2),
     )
 
 

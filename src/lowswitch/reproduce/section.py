@@ -1,4 +1,4 @@
-"""The parts of a measured claim: its words, its checks, its tables, its figures, its numbers."""
+"""The parts of a measured claim: its words, its findings, its tables, its figures, its numbers."""
 
 from __future__ import annotations
 
@@ -8,22 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from lowswitch.reproduce.grades import Check, Finding
+
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-
-@dataclass(frozen=True)
-class Check:
-    """A rule that the numbers keep or break."""
-
-    rule: str  # what must be so, with its threshold
-    measured: str
-    holds: bool
-
-    @classmethod
-    def at_most(cls, rule: str, value: float, limit: float, words: str = "{:.2f}") -> Check:
-        """The rule that a value, which these words report, does not exceed a limit."""
-        return cls(rule, words.format(value), bool(value <= limit))
 
 
 @dataclass(frozen=True)
@@ -42,13 +30,13 @@ class Table:
 
 @dataclass(frozen=True, kw_only=True)
 class Section:
-    """A claim of the paper, measured."""
+    """A claim of the paper, measured; or a subject without a claim, which has no findings."""
 
     name: str  # on the command line
     title: str
     claim: str  # what the paper says
     method: str  # what was run
-    checks: Sequence[Check]
+    findings: Sequence[Finding] = ()
     tables: Sequence[Table] = ()
     figures: dict[str, Figure] = field(default_factory=dict)  # by file name
     captions: dict[str, str] = field(default_factory=dict)
@@ -56,17 +44,9 @@ class Section:
     numbers: dict[str, Any] = field(default_factory=dict)  # JSON-able
 
     @property
-    def holds(self) -> bool:
-        """Whether every check holds."""
-        return all(check.holds for check in self.checks)
-
-    @property
-    def verdict(self) -> str:
-        """The verdict in plain words, from the checks alone."""
-        broken = sum(not check.holds for check in self.checks)
-        if not broken:
-            return "holds"
-        return f"does not hold: {broken} of {len(self.checks)} checks fail"
+    def checks(self) -> list[Check]:
+        """The rules of all findings."""
+        return [check for finding in self.findings for check in finding.checks]
 
     def to_dict(self) -> dict[str, Any]:
         """All that a page shows but the figures, which are files of their own, and the numbers."""
@@ -75,8 +55,7 @@ class Section:
             "title": self.title,
             "claim": self.claim,
             "method": self.method,
-            "verdict": self.verdict,
-            "checks": [asdict(check) for check in self.checks],
+            "findings": [finding.to_dict() for finding in self.findings],
             "tables": [asdict(table) for table in self.tables],
             "captions": self.captions,
             "remarks": list(self.remarks),
@@ -86,10 +65,9 @@ class Section:
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Section:
         """The section that `to_dict` wrote down, without its figures."""
-        words = {name: value for name, value in data.items() if name != "verdict"}
-        words["checks"] = [Check(**check) for check in data["checks"]]
-        words["tables"] = [Table(**table) for table in data["tables"]]
-        return cls(**words)
+        findings = [Finding.from_dict(finding) for finding in data["findings"]]
+        tables = [Table(**table) for table in data["tables"]]
+        return cls(**data | {"findings": findings, "tables": tables})
 
 
 def exponent(times: np.ndarray, costs: np.ndarray) -> float:
@@ -101,3 +79,9 @@ def exponent(times: np.ndarray, costs: np.ndarray) -> float:
 def exponent_of(curves: Any, name: str) -> float:
     """The exponent with which a cost of some runs grows, in the mean over the runs."""
     return exponent(curves[0], getattr(curves, name).mean(axis=0))
+
+
+def span(values: Sequence[float], form: str = ".2f") -> str:
+    """The least and the largest of some numbers, such as `0.12 to 0.31`; or the only one."""
+    words = [f"{value:{form}}" for value in (min(values), max(values))]
+    return words[0] if words[0] == words[1] else " to ".join(words)

@@ -1,0 +1,95 @@
+"""What was found of a claim, and how far it reaches: a grade, from rules that the runs keep or
+break.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+
+class Grade(enum.StrEnum):
+    """How far a claim was seen where somebody looked."""
+
+    SEEN = "seen"
+    PRACTICAL = "seen at a practical scale"
+    HIDDEN = "not visible at this K"
+    CONTRADICTED = "contradicted in practice"
+
+
+MEANINGS = {
+    Grade.SEEN: "every rule is kept, with the constants for which the claim is proved",
+    Grade.PRACTICAL: (
+        "every rule is kept, but with a bonus so small that nothing is proved about it"
+    ),
+    Grade.HIDDEN: (
+        "a rule about growth is broken, which the claim allows: it speaks of longer runs"
+    ),
+    Grade.CONTRADICTED: (
+        "a rule is broken that follows from the printed claim for every run, or the comparison"
+        " that it makes comes out the other way round"
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Check:
+    """A rule that the numbers keep or break."""
+
+    rule: str  # what must be so, with its threshold
+    measured: str
+    holds: bool
+    always: bool = False  # the claim says it of runs of any length, so a break contradicts it
+
+    @classmethod
+    def at_most(
+        cls, rule: str, value: float, limit: float, words: str = "{:.2f}", *, always: bool = False
+    ) -> Check:
+        """The rule that a value, which these words report, does not exceed a limit."""
+        return cls(rule, words.format(value), bool(value <= limit), always)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finding:
+    """What some runs show of a claim."""
+
+    says: str  # the part of the claim that is looked at
+    scale: str  # of the bonus
+    length: str  # how many episodes
+    problems: str
+    proved: bool  # whether the claim is proved at this scale
+    found: str  # in a few words and numbers
+    checks: Sequence[Check]
+
+    @property
+    def grade(self) -> Grade:
+        """The grade by the rules alone."""
+        broken = [check for check in self.checks if not check.holds]
+        if any(check.always for check in broken):
+            return Grade.CONTRADICTED
+        if broken or not self.checks:
+            return Grade.HIDDEN
+        return Grade.SEEN if self.proved else Grade.PRACTICAL
+
+    @property
+    def scope(self) -> str:
+        """Where somebody looked, in one line."""
+        return f"{self.scale}, {self.length}, {self.problems}"
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self) | {"grade": str(self.grade)}
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> Finding:
+        """The finding that `to_dict` wrote down; its grade follows from its rules."""
+        words = {name: value for name, value in data.items() if name != "grade"}
+        return cls(**words | {"checks": [Check(**check) for check in data["checks"]]})
+
+
+def tally(findings: Sequence[Finding]) -> str:
+    """How many findings have each grade, such as `3 seen, 1 not visible at this K`."""
+    counts = Counter(finding.grade for finding in findings)
+    return ", ".join(f"{counts[grade]} {grade}" for grade in Grade if counts[grade])

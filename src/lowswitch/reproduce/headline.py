@@ -1,0 +1,73 @@
+"""The opening of the page: the result in one sentence, and the theorems in one picture."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from lowswitch import plotting, report
+from lowswitch.reproduce import qlearning
+from lowswitch.reproduce.lab import Lab
+from lowswitch.reproduce.qlearning import LEARNERS, SCALE
+from lowswitch.reproduce.section import Section, Table, span
+from lowswitch.simulate import Runs
+
+
+def headline(lab: Lab) -> Section:
+    """The four learners on one problem: the picture of the theorems, and the range over all."""
+    name, text = next(iter(qlearning.PROBLEMS.items()))
+    results = {label: lab.runs(text, recipe(c=SCALE)) for label, recipe in LEARNERS.items()}
+    baselines = {"UCB-H": "UCB-H", "UCB2-H": "UCB-H", "UCB-B": "UCB-B", "UCB2-B": "UCB-B"}
+    rows = [_headline_row(results, label, base) for label, base in baselines.items()]
+    some = results["UCB2-H"]
+    size = f"K = {some.episodes:,} episodes, c = {SCALE}, {len(some.seeds)} seeds"
+    return Section(
+        name="headline",
+        title="The theorems in one picture",
+        claim=_result(lab),
+        method=f"{name} ({text}), {size}.",
+        tables=[
+            Table(
+                f"{name}, {size}; means with 95 % intervals",
+                ("learner", "regret", "against UCB", *_COSTS),
+                rows,
+            )
+        ],
+        figures={"headline": plotting.plot(results, title=name)},
+        captions={
+            "headline": (
+                f"{name}, {size}: the learners that may change a row at every visit (UCB) and those"
+                " with delayed updates (UCB2). Mean over the seeds, and a band from the 10 % to the"
+                " 90 % quantile."
+            )
+        },
+    )
+
+
+def _result(lab: Lab) -> str:
+    """The result of the whole reproduction, in one sentence."""
+    more, fewer = [], []
+    for text in qlearning.PROBLEMS.values():
+        for base, delayed in PAIRS:
+            every, rare = (lab.runs(text, LEARNERS[one](c=SCALE)) for one in (base, delayed))
+            more.append(100 * (rare.regret.mean() / every.regret.mean() - 1))
+            fewer.append(every.local_switches.mean() / rare.local_switches.mean())
+    return (
+        f"Q-learning with delayed updates (UCB2) makes {span(fewer, '.1f')} times fewer policy"
+        " switches than the learner that may switch at every visit, and loses"
+        f" {span(more, '.1f')} % more reward, on {len(qlearning.PROBLEMS)} problems after"
+        f" {lab.effort.episodes:,} episodes at a practical scale of the bonus (c = {SCALE})."
+    )
+
+
+PAIRS = (("UCB-H", "UCB2-H"), ("UCB-B", "UCB2-B"))
+_COSTS = ("local switches", "fewer", "deployments", "fewer")
+
+
+def _headline_row(results: Mapping[str, Runs], label: str, base: str) -> list[str]:
+    runs, other = results[label], results[base]
+    more = runs.regret.mean() / other.regret.mean() - 1
+    row = [label, report.mean_and_interval(runs.regret), "" if label == base else f"{more:+.1%}"]
+    for cost in ("local_switches", "deployments"):
+        many, few = getattr(other, cost).mean(), getattr(runs, cost).mean()
+        row += [f"{few:,.0f}", "" if label == base else f"{many / few:.1f} x"]
+    return row

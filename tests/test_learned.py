@@ -1,0 +1,194 @@
+"""A posterior whose prior is learned: its evidence by hand, its draws, and what it recognises."""
+
+import math
+
+import numpy as np
+import pytest
+
+import lowswitch as ls
+from conftest import random_tables
+from lowswitch.kernels import evidence, exploit, learned
+from lowswitch.reproduce.plain import play_episode
+from test_planning import family, note
+
+
+def told(algorithm, transitions, **size):
+    spec, tables = family(algorithm, **size)
+    note(spec, tables, *transitions)
+    return spec, tables
+
+
+# ---- evidence ------------------------------------------------------------------------------------
+
+
+def test_the_evidence_of_laws_by_hand():
+    """Polya's urn with mass 1 on S = 2 states, successors 0, 0, 1 of one row: 1/2 (3/2) / (1 2) of
+    the first two, and 1/2 / 3 of the third.
+    """
+    spec, tables = told(ls.few(deployments=1), [(0, 0, 0, 0.0, 0)] * 2 + [(0, 0, 0, 0.0, 1)], S=2)
+    laws = evidence.gather_laws(spec, tables, False)
+    assert laws.n.tolist() == [3, 0, 0, 0, 0, 0, 0, 0]
+    assert evidence.law_evidence(2, laws, 1.0) == pytest.approx(math.log(0.5 * 1.5 / 2 * 0.5 / 3))
+    # the other action of the state leads to 1 twice: with a mass of 1 on what others had, it has
+    # the prior (1/2, 1/2) + (2/3, 1/3), and the first (1/2, 1/2) + (0, 1)
+    note(spec, tables, *[(0, 0, 1, 0.0, 1)] * 2)
+    laws = evidence.gather_laws(spec, tables, False)
+    first = 0.5 * 1.5 * 1.5 / (2 * 3 * 4)
+    second = (0.5 + 1 / 3) * (1.5 + 1 / 3) / (2 * 3)
+    assert evidence.alike_evidence(spec, laws, 1.0, 1.0) == pytest.approx(math.log(first * second))
+    assert evidence.alike_evidence(spec, laws, 1.0, 0.0) == pytest.approx(
+        evidence.law_evidence(2, laws, 1.0)
+    )
+
+
+def test_the_mass_is_small_where_successors_repeat_and_large_where_they_spread():
+    one = [(0, x, a, 0.0, (x + a) % 6) for x in range(6) for a in range(2)] * 8
+    spec, tables = told(ls.few(deployments=1), one, S=6)
+    assert evidence.believe(spec, tables).mass == pytest.approx(0.1)
+    spread = [(0, x, a, 0.0, y) for x in range(6) for a in range(2) for y in range(6)] * 3
+    spec, tables = told(ls.few(deployments=1), spread, S=6)
+    assert evidence.believe(spec, tables).mass > 6
+    spec, tables = family(ls.few(deployments=1), S=6)
+    assert evidence.believe(spec, tables).mass == pytest.approx(1)
+
+
+@pytest.mark.parametrize(
+    ("rewards", "noisy"),
+    [
+        ([0.0, 1.0], True),  # they vary
+        ([0.3, 0.3], False),  # neither 0 nor 1, and the same twice
+        ([1.0, 1.0], True),  # may be chance
+        ([0.0] * 100, False),  # hardly chance in six rows
+    ],
+)
+def test_whether_rewards_vary_is_seen(rewards, noisy):
+    """Of n equal rewards 0 or 1 in a row the odds against Beta(w, w), w = 0.15, are the product of
+    (2 w + i) / (w + i), i < n: of two 1.13, and 1.13^6 = 2.1 in six rows; of a hundred 2.1^6 = 80.
+    """
+    rows = [(1, x, a, reward, 0) for x in range(3) for a in range(2) for reward in rewards]
+    spec, tables = told(ls.few(deployments=1), rows)
+    assert evidence.believe(spec, tables).noisy == noisy
+
+
+def episodes_of(mdp, count):
+    generator = np.random.default_rng(0)
+    for k in range(count):
+        yield play_episode(mdp, generator.integers(0, mdp.actions, (mdp.horizon, mdp.states)), 0, k)
+
+
+@pytest.mark.parametrize("law", ["deterministic", "bernoulli"])
+@pytest.mark.parametrize("per_step", [False, True])
+def test_steps_that_are_alike_are_recognised(law, per_step):
+    """400 episodes of random actions; under the odds of 20 to 1 a false alarm is rarer than 1 in 20
+    by Markov's inequality, and with so many episodes the odds are astronomical.
+    """
+    steps = (4,) if per_step else ()
+    mdp = ls.TabularMDP(*random_tables(4, 2, 5, *steps), horizon=4, reward_law=law)
+    learner = ls.Learner(ls.few(deployments=1), horizon=4, states=4, actions=2, episodes=10)
+    learner.warm_start(*(np.stack(part) for part in zip(*episodes_of(mdp, 400), strict=True)))
+    knowledge = learner._knowledge
+    belief = evidence.believe(knowledge.spec, knowledge.tables)
+    assert (belief.laws.stride == 0) == (belief.rewards.stride == 0) == (not per_step)
+    assert belief.noisy == (law == "bernoulli")
+    model = knowledge.model(0)
+    assert model.steps == (4 if per_step else 1)
+    assert np.bincount(model.rows, model.weights) == pytest.approx(1)
+    if law == "deterministic":
+        seen = learner.visits > 0
+        true = np.broadcast_to(mdp.rewards, seen.shape)
+        assert np.broadcast_to(model.rewards, seen.shape)[seen] == pytest.approx(true[seen])
+
+
+# ---- draws ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("S", [6, 400])
+def test_drawn_laws_have_the_posterior_mean_and_variance(S):
+    """A mass of 2 over S states, three visits to state 0 and one to state 1: 4,000 draws, five
+    standard errors. State 0 has the law Beta(3 + 2/S, 3 - 2/S).
+    """
+    transitions = [(0, 0, 0, 0.0, 0)] * 3 + [(0, 0, 0, 0.0, 1)]
+    spec, tables = told(ls.psrl(mass=2.0), transitions, S=S)
+    belief = evidence.believe(spec, tables)
+    drawn, counter = learned.fresh_drawn(spec, belief.laws), np.zeros(1, dtype=np.uint64)
+    seen, first, unseen = np.zeros(S), [], []
+    for i in range(4000):
+        counter[0] = 0
+        learned.draw_law(spec, belief, 0, drawn, np.uint64(i), counter, seen)
+        weights = drawn.weights[: drawn.sizes[0]]
+        assert weights.sum() + drawn.rest[0] == pytest.approx(1)
+        law = np.bincount(drawn.states[: drawn.sizes[0]], weights, minlength=S)
+        first.append(law[0] + drawn.rest[0] / S)
+        unseen.append(law[2:].sum())
+    a, b = 3 + 2 / S, 1 + 2 - 2 / S
+    sd = math.sqrt(a * b / ((a + b) ** 2 * (a + b + 1)))
+    # the broken stick puts its pieces on any state, also on one that was seen
+    assert np.mean(first) == pytest.approx(a / (a + b), abs=5 * sd / math.sqrt(4000) + 2e-3)
+    assert np.std(first) == pytest.approx(sd, rel=0.08)
+    assert np.mean(unseen) == pytest.approx(2 * (1 - 2 / S) / 6, abs=0.02)
+    assert not seen.any()
+
+
+def test_drawn_rewards_have_the_posterior_mean():
+    """Beta(0.15 + 3, 0.15 + 5) with a given mass, in whose symmetric prior no other action counts:
+    3,000 draws, five standard errors.
+    """
+    rewards = [(1, 0, 0, 1.0, 0)] * 3 + [(1, 0, 0, 0.0, 0)] * 5
+    spec, tables = told(ls.psrl(mass=1.0, reward_weight=0.15), rewards)
+    belief = evidence.believe(spec, tables)
+    draws = [
+        learned.draw_reward(spec, belief, 6, 0.5, np.uint64(i), np.zeros(1, dtype=np.uint64))
+        for i in range(3000)
+    ]
+    a, b = 3.15, 5.15
+    sd = math.sqrt(a * b / ((a + b) ** 2 * (a + b + 1)))
+    assert np.mean(draws) == pytest.approx(a / (a + b), abs=5 * sd / math.sqrt(3000))
+    assert np.std(draws) == pytest.approx(sd, rel=0.08)
+
+
+# ---- the last deployment -------------------------------------------------------------------------
+
+
+def test_the_last_policy_by_plain_loops():
+    """Laws (mass / S + counts) / (mass + n), rewards total / n, over actions that were tried."""
+    mdp = ls.TabularMDP(*random_tables(4, 3, 1, 3), horizon=3)
+    algorithm = ls.psrl(
+        mass=0.5, rewards="mean", deployments=1, last="exploit", schedule="grid/9-9999"
+    )
+    learner = ls.Learner(algorithm, horizon=3, states=4, actions=3, episodes=10)
+    n, total, moves = np.zeros((3, 4, 3)), np.zeros((3, 4, 3)), np.zeros((3, 4, 3, 4))
+    for states, actions, rewards in episodes_of(mdp, 9):
+        learner.tell(states, actions, rewards, off_policy=True)
+        for h in range(3):
+            n[h, states[h], actions[h]] += 1
+            total[h, states[h], actions[h]] += rewards[h]
+            if h < 2:
+                moves[h, states[h], actions[h], states[h + 1]] += 1
+    value, unseen = np.zeros(4), total.sum() / n.sum()
+    for h in (2, 1, 0):
+        q = np.where(n[h] > 0, total[h] / np.maximum(n[h], 1), unseen)
+        if h < 2:
+            q += (moves[h] @ value + 0.5 * value.mean()) / (0.5 + n[h])
+        for x in range(4):
+            choices = np.flatnonzero(n[h, x]) if n[h, x].any() else np.array([0])
+            if n[h, x].any():
+                assert learner.policy[h, x] == choices[q[x, choices].argmax()]
+        value = np.array(
+            [q[x, np.flatnonzero(n[h, x])].max() if n[h, x].any() else q[x, 0] for x in range(4)]
+        )
+
+
+def test_the_last_policy_is_compared_with_the_first():
+    """Action 1 is what was deployed first, and pays nothing; the models drawn say so."""
+    spec, tables = told(ls.few(deployments=1), [(0, 0, 0, 1.0, 0)] * 5 + [(0, 0, 1, 0.0, 0)] * 5)
+    belief = evidence.believe(spec, tables)
+    last, first = np.zeros(6, dtype=np.int64), np.zeros(6, dtype=np.int64)
+    tables.initial[:] = 1
+    exploit.plan_on_mean(spec, tables, belief, last, first)
+    assert last[0] == 0
+    assert first[0] == 1
+    found = np.zeros((2, 200))
+    exploit.values_on_draws(spec, tables, belief, np.stack([last, first]), found)
+    assert (found[0] > found[1]).mean() > 0.75
+    exploit.exploit(spec, tables)
+    assert tables.wanted.reshape(-1, 6)[:, 0].tolist() == [0] * spec.members
