@@ -19,11 +19,14 @@ def spec_numbers(spec: Any) -> dict[str, Any]:
 
 
 def with_numbers(spec: Any, numbers: dict[str, Any]) -> Any:
-    """The same spec with the numbers that `spec_numbers` wrote."""
+    """The same spec with the numbers that `spec_numbers` wrote.
+
+    What an earlier version did not know yet is as this one works it out.
+    """
     given = {
         name: _unpacked(getattr(spec, name), numbers[name])
         for name in spec._fields
-        if name not in _LEFT_OUT
+        if name not in _LEFT_OUT and name in numbers
     }
     return spec._replace(**given)
 

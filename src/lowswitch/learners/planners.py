@@ -270,10 +270,11 @@ class PlannerKnowledge(Knowledge):
 
     def _allow(self, step: int, state: int, allowed: np.ndarray) -> None:
         """Plan from now on with this mask [A] of a row, as far as nothing in it is forbidden."""
-        spec, L = self.spec, self.members
+        spec = self.spec
         mask = spec.allowed.reshape(self.allowed.shape)[step, state]
         wanted = allowed & self.allowed[step, state]
-        estimates = self.tables.q.reshape(L, spec.H, spec.S, spec.A)[:, step, state]
+        # of a learned posterior only the first member has estimates
+        estimates = self.tables.q.reshape(-1, spec.H, spec.S, spec.A)[:, step, state]
         if (mask == wanted).all() and (estimates[:, ~wanted] == -np.inf).all():
             return
         hope = np.nan if np.isnan(self.tables.values[0]) else spec.caps[step]
@@ -281,7 +282,7 @@ class PlannerKnowledge(Knowledge):
         estimates[:, ~wanted] = -np.inf
         mask[:] = wanted
         best = np.minimum(spec.caps[step], estimates.max(axis=-1))
-        self.tables.values.reshape(L, spec.H + 1, spec.S)[:, step, state] = best
+        self.tables.values.reshape(-1, spec.H + 1, spec.S)[:, step, state] = best
         self.tables.dirty[:] = True
 
     def restore_mask(self, held: Iterable[tuple[int, int]]) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -74,6 +75,7 @@ class PostgresStore(Store):
         if self._connection is None or self._connection.closed:
             with self._errors():
                 self._connection = psycopg.connect(self.address, autocommit=True)
+                weakref.finalize(self, self._connection.close)  # if nobody closes the ledger
                 self._connection.execute(f"SET search_path TO {self.schema}")
                 self._connection.execute("SET synchronous_commit TO on")
                 if self.read_only:
@@ -116,9 +118,6 @@ class PostgresStore(Store):
     def close(self) -> None:
         if self._connection is not None:
             self._connection.close()
-
-    def __del__(self) -> None:
-        self.close()
 
     @contextmanager
     def _errors(self) -> Iterator[None]:
