@@ -27,7 +27,8 @@ def test_run_prints_the_librarys_numbers_as_json(capsys):
         ls.envs.riverswim(states=4, horizon=5), ls.ucb2_bernstein(c=0.05), episodes=500, seeds=3
     )
     assert list(printed) == [
-        *("env", "horizon", "states", "actions", "episodes", "seeds", "algorithm", "optimal_value"),
+        *("env", "horizon", "states", "actions", "episodes", "seeds", "algorithm"),
+        *("optimal_value", "first_value", "uniform_value", "last_value"),
         *("regret", "local_switches", "deployments", "steps_per_second"),
     ]
     assert printed["env"] == "riverswim:states=4,horizon=5"

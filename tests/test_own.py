@@ -13,10 +13,9 @@ import pytest
 import lowswitch as ls
 from conftest import ALGORITHMS, PROBLEMS, Shy, learner_for
 from exam import RULES, same_rounds, same_run, sequential
-from lowswitch.learners import ProblemSize, knowledge_of
 from lowswitch.parts import ByVisits, FromCounts, Triggers, Whole
 from lowswitch.reproduce.plain import play_episode
-from lowswitch.simulate import _Run
+from lowswitch.simulate import Job, _Run
 
 EPISODES = 150
 
@@ -224,15 +223,13 @@ class Traders(FromCounts):
 @pytest.mark.parametrize(
     ("levels", "budget", "switches", "deployments"),
     [
-        (False, {"deployments": 3}, 2, 3),
-        (False, {"switches": 9}, 2, 6),
+        (False, {"deployments": 3}, 2, 1),
+        (False, {"switches": 9}, 2, 1),
         (True, {"switches": 3}, 3, 2),
     ],
 )
-def test_members_that_trade_places_are_deployed_without_a_switch(
-    levels, budget, switches, deployments
-):
-    """Also beside the last switch of a budget."""
+def test_members_that_only_trade_places_are_no_deployment(levels, budget, switches, deployments):
+    """Beside the last switch of a budget they may: the law of another row changes with it."""
     mdp = ls.TabularMDP(np.full((2, 2, 2), 0.5), np.zeros((2, 2)), horizon=1)
     schedule = ls.parts.Budget(schedule=ls.parts.EveryVisit(), **budget)
     algorithm = ls.Algorithm(estimator=Traders(levels), bonus=ls.parts.NoBonus(), schedule=schedule)
@@ -480,10 +477,7 @@ def test_a_run_is_heard_between_two_plans():
     algorithm = ls.Algorithm(
         estimator=Stopper(), bonus=ls.parts.NoBonus(), schedule=ls.parts.Grid((3, 5, 1000))
     )
-    family = knowledge_of(
-        algorithm, ProblemSize(mdp.horizon, mdp.states, mdp.actions, episodes), mdp.actions_allowed
-    )
-    run = _Run(mdp, family, 0, episodes, regret=True, history=False)
+    run = _Run(Job.of(mdp, algorithm, episodes, [0], regret=True, history=False), 0)
     run.play(stop)
     assert run.done == 3
 
