@@ -298,7 +298,7 @@ def test_the_first_policy_may_be_given_and_history_learned():
         actions=2,
         episodes=50,
         gate="review",
-        policy=first,
+        initial=first,
     )
     assert (learner.policy == first).all()
     states, actions = np.zeros((9, 2), dtype=int), np.ones((9, 2), dtype=int)

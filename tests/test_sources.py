@@ -252,7 +252,7 @@ class Strange(gymnasium.Env):
             0.0,
             (
                 "step 1, machine 0: ValueError: the environment observes 3 at step 1, outside of"
-                " its states 0 to 2"
+                r" its states Discrete\(3\)"
             ),
         ),
         (-1, 0.0, "observes -1 at step 1"),

@@ -301,9 +301,10 @@ def play_episode(
     for h in range(H):
         try:
             states[h] = numbers.states.number(observation)
-        except ValueError as error:
+        except ValueError:
             raise ValueError(
-                f"the environment observes at step {h} what it cannot: {error}"
+                f"the environment observes {observation!r} at step {h}, outside of its states"
+                f" {numbers.states.space}"
             ) from None
         action = numbers.actions.element(int(policy[h, states[h]]))
         observation, reward, terminated, truncated, _ = env.step(action)
