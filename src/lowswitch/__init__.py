@@ -29,6 +29,7 @@ from lowswitch.algorithms.recipes import (
 from lowswitch.frontier import Frontier, frontier
 from lowswitch.history import History, PacPolicy, deployment_gaps, exact_regret
 from lowswitch.learner import BonusWarning, Learner
+from lowswitch.linear import LinearLearner, LinearPolicy, evaluate, linear, linucb
 from lowswitch.planner import Plan, plan
 from lowswitch.plotting import plot, summary
 from lowswitch.problems.mdp import TabularMDP, rescale
@@ -71,6 +72,8 @@ __all__ = [
     "Frontier",
     "History",
     "Learner",
+    "LinearLearner",
+    "LinearPolicy",
     "NothingLearnedWarning",
     "PacPolicy",
     "Plan",
@@ -81,11 +84,14 @@ __all__ = [
     "concurrent",
     "deployment_gaps",
     "envs",
+    "evaluate",
     "exact_regret",
     "few",
     "from_gymnasium",
     "frontier",
     "ledger",
+    "linear",
+    "linucb",
     "load",
     "mbie",
     "mvp",
