@@ -93,14 +93,14 @@ def test_noise_by_hand():
 def test_a_posterior_draw_by_hand():
     """theta + c sigma z / sqrt(V): after x = 1, r = 2 and x = 2, r = 1, with a ridge of 4.
 
-    V = 4 + 5 = 9, b = 4, theta = 4/9, sigma^2 = (r'r - b^2 / V) / n = (5 - 16/9) / 2.
+    V = 4 + 5 = 9, b = 4, theta = 4/9, sigma^2 = (1 + r'r - b^2 / V) / (1 + n) = (6 - 16/9) / 3.
     """
     learner = bandit(
         ls.linear(members=3, c=0.5, ridge=4.0, schedule=ls.parts.Calendar((2,))), seed=5
     )
     learner.tell([[1.0], [2.0]], [0, 0], [2.0, 1.0])
     z = normals(purpose_key(5, DRAWS), 2 * 3, 3)
-    sigma = math.sqrt((5 - 16 / 9) / 2)
+    sigma = math.sqrt((6 - 16 / 9) / 3)
     drawn = 4 / 9 + 0.5 * sigma * z / 3
     assert learner.policy.weights[0, 0, 0] == pytest.approx(drawn, rel=1e-12)
 
@@ -112,7 +112,7 @@ def test_draws_have_the_covariance_of_the_posterior():
     """
     learner = bandit(ls.linear(members=4096, c=1.0, schedule=ls.parts.Calendar((2,))), features=2)
     learner.tell([[1.0, 1.0], [1.0, 0.0]], [0, 0], [2.0, 4.0])
-    sigma2 = (4 + 16 - np.array([6, 2]) @ [2, 0]) / 2
+    sigma2 = (1 + 4 + 16 - np.array([6, 2]) @ [2, 0]) / 3
     expected = sigma2 * np.array([[2, -1], [-1, 3]]) / 5
     found = np.cov(learner.policy.weights[0, :, 0])
     spread = np.sqrt((expected**2 + np.outer(np.diag(expected), np.diag(expected))) / 4096)
@@ -187,7 +187,7 @@ def test_one_hot_features_are_backward_induction_on_the_means():
                 mine = (states[:, h] == x) & (actions[:, h] == a)
                 after = value[states[mine, h + 1]] if h + 1 < H else 0
                 q[x, a] = (rewards[mine, h] + after).mean()
-        assert pytest.approx(q, rel=1e-9) == learner.weights[h].T
+        assert pytest.approx(q, rel=1e-9) == learner.weights[h].T + learner.offsets[h]
         value = q.max(axis=1)
 
 
@@ -195,7 +195,8 @@ def test_an_episode_that_is_over_has_no_value_to_go():
     learner = ls.LinearLearner(ls.linear(ridge=1e-9), horizon=2, features=1, actions=1, episodes=9)
     one = np.ones((2, 1))
     learner.tell([one, one], [[0, 0], [0, -1]], [[0.0, 1.0], [0.0, 0.0]])
-    assert learner.weights[:, 0, 0] == pytest.approx([0.5, 1.0])
+    values = learner.weights[:, 0, 0] + learner.offsets
+    assert values == pytest.approx([0.5, 1.0])
 
 
 # ---- budgets -------------------------------------------------------------------------------------

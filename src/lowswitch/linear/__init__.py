@@ -5,15 +5,19 @@ from lowswitch.linear.evaluate import Estimate, Evaluation, Log, evaluate
 from lowswitch.linear.gate import LinearProposal
 from lowswitch.linear.learner import Deployment, LinearLearner
 from lowswitch.linear.policy import Choice, LinearPolicy
+from lowswitch.linear.problem import FeatureProblem
+from lowswitch.linear.runs import LinearRuns
 
 __all__ = [
     "Choice",
     "Deployment",
     "Estimate",
     "Evaluation",
+    "FeatureProblem",
     "LinearLearner",
     "LinearPolicy",
     "LinearProposal",
+    "LinearRuns",
     "Log",
     "evaluate",
     "linear",

@@ -137,9 +137,16 @@ class LinearLearner:
 
     @property
     def weights(self) -> np.ndarray:  # [H, B, d]
-        """The ridge estimates of all that was told; B = A weight vectors if features are shared."""
-        greedy = copy.copy(self._knowledge).plan(self.told, greedy=True)
-        return greedy.weights[..., 0].transpose(0, 2, 1).copy()
+        """The ridge estimates of all that was told; B = A weight vectors if features are shared.
+
+        Of more than one step they say how far values are from the `offsets`.
+        """
+        return self._knowledge.estimates(self.told)[0]
+
+    @property
+    def offsets(self) -> np.ndarray:  # [H]
+        """The mean value of each step, which the weights add to; 0 of a contextual bandit."""
+        return self._knowledge.estimates(self.told)[1]
 
     @property
     def precision(self) -> np.ndarray:  # [H, B, d, d]

@@ -39,6 +39,21 @@ class Episodes(NamedTuple):
     rewards: np.ndarray  # [room, H]
 
 
+class _Values(NamedTuple):
+    """Values of every step, for some columns: members, or a mean."""
+
+    weights: np.ndarray  # [H, d, B, C]
+    offsets: np.ndarray  # [H, C]  what all actions of a step have in common
+    roots: np.ndarray | None  # [H, d, d, B]  of an ellipsoid
+    widths: np.ndarray  # [H]
+
+    def policy(self, shape: Shape, key: np.uint64) -> LinearPolicy:
+        """The policy of these values; what all actions have in common does not matter to it."""
+        if self.roots is None:
+            return LinearPolicy(shape, self.weights, key)
+        return LinearPolicy(shape, self.weights, key, roots=self.roots, width=self.widths)
+
+
 class Knowledge:
     """Sums, and episodes where they are needed, of one learner."""
 
@@ -116,100 +131,81 @@ class Knowledge:
         if self.spec.sampled and not greedy:
             weights = self._drawn(told)
             return LinearPolicy(self.shape, weights, self.member_key)
-        weights, widths = self._means(told, 0.0 if greedy else self.spec.c)
-        if greedy:
-            return LinearPolicy(self.shape, weights, self.member_key)
-        return LinearPolicy(self.shape, weights, self.member_key, roots=self._roots(), width=widths)
+        values = self._means(told, 0.0 if greedy else self.spec.c)
+        return values.policy(self.shape, self.member_key)
 
     def _drawn(self, told: int) -> np.ndarray:  # [H, d, B, members]
         """Weights drawn from the posterior, backwards: each member has values of its own to go."""
-        H, L = self.shape.horizon, self.spec.members
-        drawn = self._fresh_weights(1 + L)  # the first one is the mean
-        for h in reversed(range(H)):
-            mean, sigma = self._regression(h, drawn, told, None)
-            spread = self._spread(h, told)  # [d, B, L]
-            drawn[h] = mean
-            drawn[h, :, :, 1:] += self.spec.c * sigma * spread
-        return drawn[..., 1:]
+        values = self._fresh_values(1 + self.spec.members)  # the first column is the mean
+        for h in reversed(range(self.shape.horizon)):
+            sigma = self._regress(h, values, told)
+            values.weights[h, :, :, 1:] += self.spec.c * sigma * self._spread(h, told)
+        return values.weights[..., 1:]
 
-    def _means(self, told: int, c: float) -> tuple[np.ndarray, np.ndarray]:
-        """The ridge estimates [H, d, B, 1] and the width of the ellipsoid of each step [H]."""
-        H = self.shape.horizon
-        weights, widths = self._fresh_weights(1), np.zeros(H)
-        roots = self._roots() if c else None
-        for h in reversed(range(H)):
-            ahead = None if roots is None else (roots, widths)
-            weights[h], sigma = self._regression(h, weights, told, ahead)
-            widths[h] = c * self._unit_width(h, sigma)
-        return weights, widths
+    def _means(self, told: int, c: float) -> _Values:
+        """The ridge estimates, and the ellipsoid around them."""
+        values = self._fresh_values(1, self._roots() if c else None)
+        for h in reversed(range(self.shape.horizon)):
+            sigma = self._regress(h, values, told)
+            values.widths[h] = c * self._unit_width(h, sigma)
+        return values
 
-    def _fresh_weights(self, columns: int) -> np.ndarray:
+    def estimates(self, told: int) -> tuple[np.ndarray, np.ndarray]:
+        """The ridge estimates [H, B, d], and the offset of each step [H]."""
+        values = self._means(told, 0.0)
+        return values.weights[..., 0].transpose(0, 2, 1).copy(), values.offsets[:, 0].copy()
+
+    def _fresh_values(self, columns: int, roots: np.ndarray | None = None) -> _Values:
         H, d, B = self.shape.horizon, self.shape.features, self.shape.blocks
-        return np.zeros((H, d, B, columns))
+        weights, offsets = np.zeros((H, d, B, columns)), np.zeros((H, columns))
+        return _Values(weights, offsets, roots, np.zeros(H))
 
-    def _regression(
-        self,
-        h: int,
-        weights: np.ndarray,
-        told: int,
-        ahead: tuple[np.ndarray, np.ndarray] | None,
-    ) -> tuple[np.ndarray, float]:
-        """The ridge estimates [d, B, C] of a step, given the weights of the steps after it, and the
-        estimated noise of the first column.
+    def _regress(self, h: int, values: _Values, told: int) -> float:
+        """Fit the values of a step, given those of the steps after it; return the estimated noise.
 
-        sigma^2 = (y'y - b' V^-1 b) / n, which is what is left of the targets y and the penalty of
-        the weights together.
+        sigma^2 = (1 + y'y - b' V^-1 b) / (1 + n): what is left of the targets y and the penalty of
+        the weights together, and one observation of variance 1, which the prior counts as. Of more
+        than one step the targets are taken relative to their mean, so that what was never tried is
+        worth what is usual there, and not nothing.
         """
         from lowswitch.linear.kernels.ridge import add_targets, backward, forward
 
-        sums, last = self.sums, self.shape.horizon - 1
-        if h == last:
-            columns = weights.shape[-1]
+        sums, columns = self.sums, values.weights.shape[-1]
+        if self.shape.horizon == 1:
             moment = np.repeat(sums.moment[h][..., None], columns, axis=-1)  # [B, d, C]
             total = float(sums.squares[h])
         else:
             x, actions = self.kept.x[:told, h], self.kept.actions[:told, h]
-            targets = self._targets(h, weights, told, ahead)
-            moment = np.zeros((self.shape.blocks, self.shape.features, targets.shape[1]))
+            targets, played = self._targets(h, values, told), actions >= 0
+            if played.any():
+                values.offsets[h] = np.add.reduce(targets[played], axis=0) / played.sum()
+            targets -= values.offsets[h]
+            moment = np.zeros((self.shape.blocks, self.shape.features, columns))
             add_targets(x, actions, targets, moment)
-            played = targets[actions >= 0, 0]
-            total = float(np.add.reduce(played * played))
+            total = float(np.add.reduce(targets[played, 0] ** 2))
         explained = 0.0
         for factor, b in zip(sums.factor[h], moment, strict=True):
             forward(factor, b)
-            explained += float(b[:, 0] @ b[:, 0])
+            explained += float(np.add.reduce(b[:, 0] ** 2))
             backward(factor, b)
-        n = int(sums.counts[h])
-        sigma = math.sqrt(max(0.0, total - explained) / n) if n else 1.0
-        return moment.transpose(1, 0, 2), sigma
+        values.weights[h] = moment.transpose(1, 0, 2)
+        return math.sqrt((1.0 + max(0.0, total - explained)) / (1.0 + int(sums.counts[h])))
 
-    def _targets(
-        self,
-        h: int,
-        weights: np.ndarray,
-        told: int,
-        ahead: tuple[np.ndarray, np.ndarray] | None,
-    ) -> np.ndarray:  # [told, C]
+    def _targets(self, h: int, values: _Values, told: int) -> np.ndarray:  # [told, C]
         """What was paid at a step and the value of the context after it.
 
         Values lie within what the steps left could pay, at the least and at the largest reward that
         was seen.
         """
-        kept, after = self.kept, self.kept.actions[:told, h + 1] >= 0
-        targets = np.repeat(kept.rewards[:told, h, None], weights.shape[-1], axis=1)
+        kept, left = self.kept, self.shape.horizon - h - 1
+        targets = np.repeat(kept.rewards[:told, h, None], values.weights.shape[-1], axis=1)
+        after = kept.actions[:told, h + 1] >= 0 if left else np.zeros(told, dtype=bool)
         if after.any():
-            if ahead is None:
-                policy = LinearPolicy(self.shape, weights, self.member_key)
-            else:
-                roots, widths = ahead
-                policy = LinearPolicy(
-                    self.shape, weights, self.member_key, roots=roots, width=widths
-                )
-            steps = self.shape.horizon - h - 1
+            policy = values.policy(self.shape, self.member_key)
             paid = kept.rewards[:told][kept.actions[:told] >= 0]
-            low, high = steps * min(0.0, paid.min()), steps * max(0.0, paid.max())
-            values = policy.values(kept.x[:told, h + 1][after], h + 1)
-            targets[after] += np.clip(values, low, high)
+            low, high = left * min(0.0, paid.min()), left * max(0.0, paid.max())
+            ahead = policy.values(kept.x[:told, h + 1][after], h + 1) + values.offsets[h + 1]
+            targets[after] += np.clip(ahead, low, high)
         return targets
 
     def _spread(self, h: int, told: int) -> np.ndarray:  # [d, B, L]

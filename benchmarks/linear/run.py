@@ -1,0 +1,172 @@
+"""What few deployments cost on features: regret, speed, intervals and control, with fresh seeds.
+
+    python benchmarks/linear/run.py regret inventory speed control --json docs/numbers/linear.json
+
+Each section is measured anew and put beside what the file has of the others. "regret" needs
+scikit-learn for its digits, "control" Gymnasium; benchmarks/linear/dqn.py has the rival of the last.
+"""
+
+import argparse
+import json
+import platform
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+
+import lowswitch as ls
+from lowswitch.linear import Log, evaluate, problems
+
+SEEDS = range(1000, 1016)
+TUNED = (0.03, 0.1, 0.2, 0.3, 0.5, 0.7, 1.0, 1.5, 2.0)  # alphas of the rival
+ROUNDS = 10_000
+
+
+def mean_regret(problem, algorithm, episodes, seeds=SEEDS):
+    runs = ls.simulate(problem, algorithm, episodes=episodes, seeds=list(seeds), threads=1)
+    say(f"  {problem.name}: {algorithm}: {runs.regret.mean():.1f} ({runs.seconds:.0f} s)")
+    return {
+        "regret": float(runs.regret.mean()),
+        "error": float(runs.regret.std(ddof=1) / np.sqrt(len(runs.seeds))),
+        "worst": float(runs.regret.max()),
+        "deployments": float(runs.deployments.mean()),
+    }
+
+
+def digits():
+    """Scikit-learn's digits: 20 principal components of unit variance and a constant."""
+    from sklearn.datasets import load_digits
+
+    images, labels = load_digits(return_X_y=True)
+    images = images - images.mean(axis=0)
+    *_, directions = np.linalg.svd(images, full_matrices=False)
+    scores = images @ directions[:20].T
+    scores /= scores.std(axis=0)
+    examples = np.column_stack([np.ones(len(scores)), scores])
+    return problems.classification(examples, labels, name="digits")
+
+
+def regret():
+    """Mixtures without tuning against LinUCB in every round with its alpha tuned on these seeds."""
+    found = {}
+    for name, problem in (
+        ("synthetic", problems.linear_bandit(features=10, actions=10, seed=7)),
+        ("arms", problems.fixed_arms(arms=50, features=10, seed=7)),
+        ("digits", digits()),
+    ):
+        # the tuning is on four of the seeds, to spare time; the winner runs on all
+        rivals = {
+            alpha: mean_regret(problem, every_round(alpha), ROUNDS, list(SEEDS)[:4])["regret"]
+            for alpha in TUNED
+        }
+        best = min(rivals, key=rivals.get)
+        tuned = mean_regret(problem, every_round(best), ROUNDS)
+        rows = {}
+        for N in (5, 10, 20):
+            rows[f"mixture {N}"] = mean_regret(problem, ls.few(deployments=N), ROUNDS)
+            single = ls.linucb(schedule="spread", deployments=N, last="greedy")
+            rows[f"single {N}"] = mean_regret(problem, single, ROUNDS)
+        rows["determinant"] = mean_regret(problem, ls.linucb(), ROUNDS)
+        for row in rows.values():
+            row["ratio"] = row["regret"] / tuned["regret"]
+        found[name] = {"rival": tuned, "alpha": best, "rounds": ROUNDS, "rows": rows}
+    return found
+
+
+def every_round(alpha):
+    return ls.linucb(c=alpha, width="unit", schedule="every")
+
+
+def inventory():
+    """Ten deployments against the same with 200 fits, and greedy ones beside them."""
+    problem, rows = problems.inventory(), {}
+    for N in (5, 10, 20):
+        rows[f"mixture {N}"] = mean_regret(problem, ls.linear(members=16, deployments=N), 1000)
+    often = mean_regret(problem, ls.linear(members=16, schedule="episodes/5"), 1000)
+    for row in rows.values():
+        row["ratio"] = row["regret"] / often["regret"]
+    return {"rows": rows, "often": often, "optimal": problem.best, "episodes": 1000}
+
+
+def speed():
+    """A million rounds on one core, and a round trip of act."""
+    problem = problems.linear_bandit(features=20, actions=10, shared=True)
+    algorithm = ls.few(deployments=20)
+    ls.simulate(problem, algorithm, episodes=1000, seeds=1, threads=1)  # compiles
+    runs = ls.simulate(problem, algorithm, episodes=1_000_000, seeds=1, threads=1)
+    policy = ls.LinearLearner(algorithm, features=20, actions=10, episodes=9).policy
+    contexts = np.random.default_rng(0).normal(size=(2000, 20))
+    trips = []
+    for _ in range(5):
+        begin = time.perf_counter()
+        for k, x in enumerate(contexts):
+            policy.act(x, k)
+        trips.append((time.perf_counter() - begin) / len(contexts))
+    return {
+        "seconds": runs.seconds,
+        "deployments": int(runs.deployments[0]),
+        "act": {"microseconds": 1e6 * min(trips), "median": 1e6 * float(np.median(trips))},
+    }
+
+
+def intervals():
+    """How often 95 % intervals cover, over 200 logs of a mixture for each estimate."""
+    generator = np.random.default_rng(4242)
+    truth = generator.normal(size=(4, 3))
+    learner = ls.LinearLearner(ls.linear(members=16), features=3, actions=4, episodes=9, seed=9)
+    logging = learner.policy
+    target = ls.LinearPolicy(
+        learner.shape, 0.6 * logging.weights + truth.T[None, :, :, None], np.uint64(0)
+    )
+
+    def means(x):
+        return 1 / (1 + np.exp(-x @ truth.T))
+
+    x = generator.normal(size=(400_000, 3))
+    value = float((target.propensities(x) * means(x)).sum(axis=1).mean())
+    covered = {"ips": 0, "snips": 0, "dr": 0}
+    for _ in range(200):
+        x = generator.normal(size=(1000, 3))
+        law = 0.8 * logging.propensities(x) + 0.05
+        actions = (law.cumsum(axis=1) < generator.random((1000, 1))).sum(axis=1)
+        rewards = (generator.random(1000) < means(x)[np.arange(1000), actions]).astype(float)
+        found = evaluate(target, Log(x, actions, rewards, law[np.arange(1000), actions]))
+        for name in covered:
+            estimate = getattr(found, name)
+            covered[name] += estimate.low <= value <= estimate.high
+    return {name: count / 200 for name, count in covered.items()}
+
+
+SECTIONS = {
+    "regret": regret,
+    "inventory": inventory,
+    "speed": speed,
+    "intervals": intervals,
+}
+
+
+def say(text):
+    print(text, file=sys.stderr, flush=True)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("sections", nargs="+", choices=SECTIONS)
+    parser.add_argument("--json", type=Path)
+    options = parser.parse_args()
+    results = {}
+    if options.json is not None and options.json.exists():
+        results = json.loads(options.json.read_text(encoding="utf-8"))
+    for name in options.sections:
+        say(name)
+        results[name] = SECTIONS[name]()
+        results["run"] = f"lowswitch {ls.__version__}, Python {platform.python_version()}"
+        if options.json is not None:
+            options.json.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+    if options.json is None:
+        print(json.dumps(results, indent=1))
+
+
+if __name__ == "__main__":
+    main()
