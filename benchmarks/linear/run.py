@@ -3,7 +3,7 @@
     python benchmarks/linear/run.py regret inventory speed control --json docs/numbers/linear.json
 
 Each section is measured anew and put beside what the file has of the others. "regret" needs
-scikit-learn for its digits, "control" Gymnasium; benchmarks/linear/dqn.py has the rival of the last.
+scikit-learn for its digits, "control" Gymnasium; dqn.py beside it has the rival of the last.
 """
 
 import argparse
@@ -138,7 +138,43 @@ def intervals():
     return {name: count / 200 for name, count in covered.items()}
 
 
+def control():
+    """Three deployments in 30 episodes; the last policy then plays 10 further ones."""
+    from classic import PROBLEMS
+
+    from lowswitch.envs.gymnasium import control as drive
+    from lowswitch.linear import DynamicsLearner
+    from lowswitch.linear.environment import play_control, reset_seed
+    from lowswitch.problems.spaces import Numbering
+
+    found = {}
+    for name, (make, known, state) in PROBLEMS.items():
+        means, steps = [], []
+        for seed in list(SEEDS)[:10]:
+            env, learner = make(seed), DynamicsLearner(known(), episodes=30, deployments=3)
+            learner.seed = seed
+            played = drive(env, learner, state=state, seed=seed, progress=False)
+            numbering = Numbering(env.action_space, "actions")
+            tested = [
+                play_control(env, learner, numbering, state, reset_seed(seed, 10**6 + k))[2]
+                for k in range(10)
+            ]
+            means.append(float(np.mean(tested)))
+            steps.append(int(played.lengths.sum()))
+            say(f"  {name}, seed {seed}: {means[-1]:.1f} after {steps[-1]:,} steps")
+        found[name] = {
+            "returns": means,
+            "mean": float(np.mean(means)),
+            "worst": float(np.min(means)),
+            "steps": float(np.mean(steps)),
+            "deployments": 3,
+            "episodes": 30,
+        }
+    return found
+
+
 SECTIONS = {
+    "control": control,
     "regret": regret,
     "inventory": inventory,
     "speed": speed,

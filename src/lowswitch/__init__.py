@@ -29,7 +29,15 @@ from lowswitch.algorithms.recipes import (
 from lowswitch.frontier import Frontier, frontier
 from lowswitch.history import History, PacPolicy, deployment_gaps, exact_regret
 from lowswitch.learner import BonusWarning, Learner
-from lowswitch.linear import LinearLearner, LinearPolicy, evaluate, linear, linucb
+from lowswitch.linear import (
+    LinearLearner,
+    LinearPolicy,
+    dynamics,
+    evaluate,
+    features,
+    linear,
+    linucb,
+)
 from lowswitch.planner import Plan, plan
 from lowswitch.plotting import plot, summary
 from lowswitch.problems.mdp import TabularMDP, rescale
@@ -83,9 +91,11 @@ __all__ = [
     "bandits",
     "concurrent",
     "deployment_gaps",
+    "dynamics",
     "envs",
     "evaluate",
     "exact_regret",
+    "features",
     "few",
     "from_gymnasium",
     "frontier",

@@ -3,7 +3,18 @@
 `gymnasium.make("lowswitch.envs.gymnasium:lowswitch/...")` imports it.
 """
 
+from lowswitch.linear.environment import Environment, control, learn_features
 from lowswitch.problems.gymnasium import Played, from_gymnasium, learn, learner_for
 from lowswitch.problems.tabular_env import TabularEnv, problem_env
 
-__all__ = ["Played", "TabularEnv", "from_gymnasium", "learn", "learner_for", "problem_env"]
+__all__ = [
+    "Environment",
+    "Played",
+    "TabularEnv",
+    "control",
+    "from_gymnasium",
+    "learn",
+    "learn_features",
+    "learner_for",
+    "problem_env",
+]

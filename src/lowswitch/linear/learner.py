@@ -190,6 +190,11 @@ class LinearLearner:
                 made.append(Deployment(self.told - 1, self._deployed))
         return tuple(made) or None
 
+    @property
+    def may_change(self) -> bool:
+        """Whether the schedule lets a policy be made after the last episode that was told."""
+        return self.told > 0 and self._spec.on_date(self.told)
+
     def next_stop(self, most: int) -> int:
         """How many episodes can be learned before a date, if so many are there."""
         return min(most, self._spec.next_date(self.told) - self.told) if most else 0
