@@ -23,9 +23,7 @@ from lowswitch.kernels.arrays import (
 )
 from lowswitch.kernels.compile import entry, inline
 from lowswitch.kernels.counts import note_visit, pool_is_full
-from lowswitch.kernels.exploit import exploit
 from lowswitch.kernels.kinds import by_kind
-from lowswitch.kernels.learned import plan_on_draws
 from lowswitch.kernels.mixtures import learn_together, note_gap, note_step
 from lowswitch.kernels.noise import noise, uniform
 from lowswitch.kernels.planning import LEARNED, OWN, SAMPLED, plan
@@ -178,20 +176,15 @@ def want_best(spec, tables, m):
 
 @entry
 def plan_all(spec, tables):
-    """Plan for every member; return whether that could be done here, and not by Python.
+    """Plan for every member; return whether that could be done here, and not by `Knowledge.plan`.
 
-    Where the last deployment is to be greedy, it is planned with neither bonus nor sample; where it
-    is to exploit, all members get the one policy that does.
+    Where the last deployment is to be greedy, it is planned with neither bonus nor sample. Plans on
+    a posterior with a learned prior, and the last one that exploits, are made a few times in a run:
+    left to Python, they are compiled for those only who use them.
     """
-    if spec.kind == OWN:
-        return False
     last = is_last(spec, tables)
-    if last and spec.timing.exploit_last:
-        exploit(spec, tables)
-        return True
-    if spec.kind == LEARNED:
-        plan_on_draws(spec, tables)
-        return True
+    if spec.kind == OWN or spec.kind == LEARNED or (last and spec.timing.exploit_last):
+        return False
     greedy = spec.timing.greedy_last and last
     if greedy:
         tables.dirty[:] = True
@@ -220,19 +213,9 @@ def gather_rows(spec, tables):
     return True
 
 
-@inline
-def planned(spec, tables):
-    return plan_all(spec, tables)
-
-
-@inline
-def gathered(spec, tables):
-    return gather_rows(spec, tables)
-
-
 # work out what is wanted; return whether it is known now, and not made by a planner in Python
 make_wanted = by_kind(
-    "make_wanted", {RowSpec: yes, StageSpec: yes, PlanSpec: planned, MixtureSpec: gathered}
+    "make_wanted", {RowSpec: yes, StageSpec: yes, PlanSpec: plan_all, MixtureSpec: gather_rows}
 )
 
 

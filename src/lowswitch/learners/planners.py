@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -40,8 +41,10 @@ from lowswitch.learners.knowledge import Knowledge, ProblemSize, fresh_clock, le
 from lowswitch.learners.mixtures import deployed_mixture
 from lowswitch.learners.schedule import first_due, timing_of, triggers_of
 from lowswitch.policy import TablePolicy
+from lowswitch.progress import cores
 
 _CAUTION = 3.0  # standard errors by which a chosen first policy must be beaten in a row
+_LARGE = 10**5  # cells of a model whose plan is worth a thread
 _MOST_DRAWS = 10**10  # of gamma variates, about two minutes
 _SMALLER = (
     "use a smaller problem or a Q-learner, or of the library's planners pooled=True where all steps"
@@ -153,11 +156,30 @@ class PlannerKnowledge(Knowledge):
         return True
 
     def plan(self, episodes: int) -> None:
-        if not isinstance(self.estimator, FromCounts):
-            raise TypeError(f"{self.estimator!r} plans in compiled code")
-        policies = self.estimator.plan(self._counts(episodes))
-        wanted = checked_policies(policies, self.members, self._planned_from)
-        self.tables.wanted[:] = wanted.reshape(-1)
+        from lowswitch.kernels.schedule import is_last
+
+        if isinstance(self.estimator, FromCounts):
+            policies = self.estimator.plan(self._counts(episodes))
+            wanted = checked_policies(policies, self.members, self._planned_from)
+            self.tables.wanted[:] = wanted.reshape(-1)
+        elif self.spec.timing.exploit_last and is_last(self.spec, self.tables):
+            from lowswitch.kernels.exploit import exploit
+
+            exploit(self.spec, self.tables)
+        else:
+            self._plan_on_draws()
+
+    def _plan_on_draws(self) -> None:
+        """Let every member want the best policy of a model of its own, large ones side by side."""
+        from lowswitch.kernels.evidence import believe
+        from lowswitch.kernels.learned import curious, plan_on_draw
+
+        belief = curious(self.spec, believe(self.spec, self.tables))
+        work = len(belief.laws.n) + self.allowed.size
+        at_once = min(self.members, cores()) if work > _LARGE else 1
+        with ThreadPoolExecutor(at_once) as threads:
+            members = range(self.members)
+            list(threads.map(lambda m: plan_on_draw(self.spec, self.tables, belief, m), members))
 
     @property
     def _planned_from(self) -> np.ndarray:  # [H, S, A]
