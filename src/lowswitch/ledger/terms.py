@@ -107,7 +107,7 @@ class Terms:
 
     def indices(self, kind: str, values: list[Any]) -> tuple[int, ...]:
         """The numbers of several; those that are numbers already are checked all at once."""
-        if set(map(type, values)) == {int} and 0 <= min(values) and max(values) < self.size(kind):
+        if set(map(type, values)) == {int} and min(values) >= 0 and max(values) < self.size(kind):
             return tuple(values)
         return tuple(self.index(kind, value) for value in values)
 
