@@ -6,8 +6,8 @@
     python docs/publish.py --check       say which pages differ from the files, and change nothing
 
 The other result files are written by docs/frontier.py, docs/orders.py, docs/coarser.py and
-docs/sweeps.py, by benchmarks/speed.py, concurrent.py, gpu.py, few/run.py and linear/run.py with --json
-docs/numbers/NAME.json, and by benchmarks/ledger.py and ledger_faults.py with --out.
+docs/sweeps.py, by benchmarks/speed.py, concurrent.py, gpu.py, few/run.py and linear/run.py with
+--json docs/numbers/NAME.json, and by benchmarks/ledger.py and ledger_faults.py with --out.
 """
 
 import argparse

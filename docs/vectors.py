@@ -20,7 +20,7 @@ SEEDS = 16
 
 def values() -> dict[str, str]:
     facts = json.loads((NUMBERS / "linear.json").read_text(encoding="utf-8"))
-    regret, speed = facts["regret"], facts["speed"]
+    regret, speed = {name: facts[name] for name in WORDS}, facts["speed"]
     (rounds,) = {problem["rounds"] for problem in regret.values()}
     coverage = span((100 * share for share in facts["intervals"].values()), ".0f")
     return {

@@ -72,7 +72,16 @@ PROGRAMS = [
     "README.md",
     *(
         f"docs/{name}.md"
-        for name in ("index", "tutorial", "few", "features", "ledger", "concurrent", "choosing", "adding")
+        for name in (
+            "index",
+            "tutorial",
+            "few",
+            "features",
+            "ledger",
+            "concurrent",
+            "choosing",
+            "adding",
+        )
     ),
 ]
 

@@ -29,9 +29,9 @@ def tell(learner, episodes, seed=0):
 def test_nothing_is_deployed_before_it_is_approved():
     learner = reviewed()
     first = learner.policy
-    tell(learner, 10)  # the dates are 4, 17 and 72
+    tell(learner, 10)  # the dates are 6, 21 and 72
     proposal = learner.proposal()
-    assert (proposal.number, proposal.told, proposal.base) == (1, 4, first.identity)
+    assert (proposal.number, proposal.told, proposal.base) == (1, 6, first.identity)
     assert (learner.policy, learner.deployments, learner.proposed) == (first, 0, 1)
     assert 0 <= proposal.changed <= 1
     made = learner.approve(proposal)
@@ -41,12 +41,12 @@ def test_nothing_is_deployed_before_it_is_approved():
 
 def test_a_policy_that_becomes_due_meanwhile_waits_and_is_made_of_all_data():
     learner = reviewed()
-    tell(learner, 20)
+    tell(learner, 25)
     first = learner.proposal()
-    assert (first.told, learner.proposed) == (4, 1)
+    assert (first.told, learner.proposed) == (6, 1)
     learner.reject(first.hash)
     second = learner.proposal()
-    assert (second.number, second.told, learner.proposed, learner.deployments) == (2, 20, 2, 0)
+    assert (second.number, second.told, learner.proposed, learner.deployments) == (2, 25, 2, 0)
     with pytest.raises(ValueError, match="is not pending any more"):
         learner.approve(first)
     learner.approve(second)

@@ -7,13 +7,14 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Literal, get_args
 
 from lowswitch.algorithms.calendars import spaced
+from lowswitch.algorithms.powers import floor_power
 from lowswitch.algorithms.schedules import (
     Budget,
     EveryVisit,
-    Grid,
     Schedule,
     Whole,
     WholePolicy,
@@ -50,7 +51,7 @@ class Ridge:
 
 @dataclass(frozen=True, kw_only=True)
 class Sampled:
-    """Weights drawn from N(theta, (c sigma)^2 V^-1), a draw for each member and step.
+    """Weights drawn from N(theta, (c sigma)^2 V^-1), in pairs of opposite sign, for each step.
 
     sigma is the estimated noise: c = 1 is the posterior itself, and a smaller c explores less.
     """
@@ -84,9 +85,10 @@ class Ellipsoid:
 class Spread(Whole):
     """Dates that grow geometrically.
 
-    Under a budget of N deployments they are those of the geometric grid of N + 1 batches. Without
-    one they are 1, 2, 4, 8, ... gap: the least number of episodes between two deployments, and
-    before the first one; where the dates would be nearer, they are moved.
+    Under a budget of N deployments in K episodes they go from K^(1/3) to K^(N / (N + 1)), the last
+    date of the geometric grid of N + 1 batches: before that so little is known that a deployment is
+    wasted. Without a budget they are 1, 2, 4, 8, ... gap: the least number of episodes between two
+    deployments, and before the first one; where the dates would be nearer, they are moved.
     """
 
     gap: int = 1
@@ -98,7 +100,10 @@ class Spread(Whole):
         """The dates for a budget of so many deployments."""
         if deployments is None:
             return self.grid(episodes)
-        dates = Grid("geometric", deployments + 1).grid(episodes)
+        first, last = Fraction(1, 3), Fraction(deployments, deployments + 1)
+        steps = max(1, deployments - 1)
+        powers = [last - (last - first) * i / steps for i in range(deployments)]
+        dates = (floor_power(episodes, power) for power in reversed(powers))
         return spaced(dates, self.gap, episodes)
 
     def grid(self, episodes: int) -> tuple[int, ...]:

@@ -80,7 +80,7 @@ _FEATURES_BUDGET = (
 
 def feature_portfolio(*, budget: int | None = None) -> list[Algorithm]:
     """The algorithms that race on a problem with features; for a budget those made for it."""
-    patterns = FEATURES
+    patterns: tuple[str, ...] = FEATURES
     if budget is not None:
         number = f"deployments={budget}"
         patterns = tuple(one.replace("deployments=N", number) for one in _FEATURES_BUDGET)

@@ -85,7 +85,7 @@ class Dynamics:
 
     def _moved(self, states: np.ndarray, nexts: np.ndarray) -> np.ndarray:  # [n, D]
         """The change of state, the short way round where a number is periodic."""
-        moved = nexts - states
+        moved: np.ndarray = nexts - states
         for i, wraps in enumerate(self.axes.periodic):
             if wraps:
                 width = self.axes.high[i] - self.axes.low[i]

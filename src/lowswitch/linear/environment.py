@@ -103,7 +103,8 @@ def learn_features(
     problem = Environment(env, features, horizon=horizon)
     shape: Any = problem.shape._asdict()
     learner = LinearLearner(algorithm, **shape, episodes=episodes, seed=seed)
-    returns, deployed, drawn = np.zeros(episodes), [], 0.0
+    returns, drawn = np.zeros(episodes), 0.0
+    deployed: list[Deployment] = []
     with Progress(episodes, unit="episodes", show=progress, label=str(algorithm)) as bar:
         for k in range(episodes):
             played = problem.play(learner.policy, seed, k, k + 1)
@@ -163,7 +164,8 @@ def play_control(
 ) -> tuple[np.ndarray, np.ndarray, float]:
     """One episode to its end: states [T + 1, D], actions [T], and what was paid."""
     observation, _ = env.reset(seed=seed)
-    seen, actions, paid, over = [_state(observation, state)], [], 0.0, False
+    seen, paid, over = [_state(observation, state)], 0.0, False
+    actions: list[int] = []
     while not over:
         action = learner.act(seen[-1], len(actions)).action
         observation, reward, terminated, truncated, _ = env.step(numbers_of.element(action))

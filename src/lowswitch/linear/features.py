@@ -113,7 +113,8 @@ def one_hot(states: int) -> Features:
     def made(rows: np.ndarray) -> np.ndarray:
         if not has_integers(rows) or rows.ndim != 1 or not ((rows >= 0) & (rows < states)).all():
             raise ValueError(f"states must be whole numbers from 0 to {states - 1}, not {rows!r}")
-        return np.eye(states)[rows]
+        hot: np.ndarray = np.eye(states)[rows]
+        return hot
 
     return Features(made, states, "one-hot features", None)
 

@@ -54,7 +54,8 @@ class Axes(NamedTuple):
 
     def unit(self, states: np.ndarray) -> np.ndarray:  # [n, D]
         """States with the box as [-1, 1] in each dimension."""
-        return 2.0 * (states - self.low) / (self.high - self.low) - 1.0
+        scaled: np.ndarray = 2.0 * (states - self.low) / (self.high - self.low) - 1.0
+        return scaled
 
     def corners(self, states: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The points around each state [n, 2^D] and their weights, which sum to 1.

@@ -67,7 +67,8 @@ class LinearBandit(FeatureProblem):
         if len(self.arms):
             return np.broadcast_to(self.arms, (n, R, d))
         fresh = normals(purpose_key(seed, CONTEXTS), first * R * d, n * R * d)
-        return fresh.reshape(n, R, d) / np.sqrt(d)
+        scaled: np.ndarray = fresh.reshape(n, R, d) / np.sqrt(d)
+        return scaled
 
     def play(self, policy: LinearPolicy, seed: int, first: int, last: int) -> Played:
         x, n = self.contexts(seed, first, last), last - first

@@ -149,15 +149,15 @@ class _Run:
         seed: int,
         initial: LinearPolicy | None,
     ) -> None:
-        self.problem, self.seed, self.episodes = problem, seed, episodes
-        self.make = lambda: learner_for(problem, algorithm, episodes, seed, initial)
+        self.problem, self.algorithm, self.initial = problem, algorithm, initial
+        self.seed, self.episodes = seed, episodes
         self.done, self.earned = 0, 0.0
         marks = marks_of(episodes)
         self.regret, self.deployments = np.zeros(len(marks)), np.zeros(len(marks), dtype=np.int64)
 
     def play(self, stop: threading.Event) -> None:
-        learner, account = self.make(), Account(self.episodes)
-        piece = _FIRST_PIECE
+        learner = learner_for(self.problem, self.algorithm, self.episodes, self.seed, self.initial)
+        account, piece = Account(self.episodes), _FIRST_PIECE
         while self.done < self.episodes and not stop.is_set():
             policy, before = learner.policy, learner.deployments
             size = learner.next_stop(min(piece, self.episodes - self.done))
