@@ -15,6 +15,12 @@ WORDS = {
     "arms": "50 fixed arms (d = 10)",
     "synthetic": "synthetic, fresh contexts (d = 10)",
 }
+CONTROL = {
+    "CartPole": "CartPole",
+    "shaken": "CartPole, noise of 0.5 % of the range",
+    "MountainCar": "MountainCar",
+    "Acrobot": "Acrobot",
+}
 SEEDS = 16
 
 
@@ -26,7 +32,7 @@ def values() -> dict[str, str]:
     return {
         "features/regret": of_regret(regret),
         "features/inventory": of_inventory(facts["inventory"]),
-        "features/control": of_control(facts["control"]),
+        "features/control": of_control({words: facts[name] for name, words in CONTROL.items()}),
         "features/coverage": f"{coverage} %",
         "features/logs": "200",
         "features/rounds": f"{rounds:,}",

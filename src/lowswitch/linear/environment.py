@@ -12,7 +12,8 @@ from lowswitch.algorithms.algorithm import Algorithm
 from lowswitch.checks import require_count, require_seed
 from lowswitch.linear.control import DynamicsLearner
 from lowswitch.linear.features import Features
-from lowswitch.linear.learner import Deployment, LinearLearner
+from lowswitch.linear.gate import Deployment
+from lowswitch.linear.learner import LinearLearner
 from lowswitch.linear.noise import CONTEXTS, bits, purpose_key
 from lowswitch.linear.policy import LinearPolicy
 from lowswitch.linear.problem import FeatureProblem, Played

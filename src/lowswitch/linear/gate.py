@@ -11,9 +11,16 @@ import functools
 import hashlib
 import json
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from lowswitch.linear.policy import LinearPolicy
+
+
+class Deployment(NamedTuple):
+    """After `episode`, counted from 0, this policy is deployed."""
+
+    episode: int
+    policy: LinearPolicy
 
 
 @dataclass(frozen=True)
