@@ -1,6 +1,7 @@
 """Ridge on features: by hand, to the bit, and with what must not get in."""
 
 import math
+import pickle
 import subprocess
 import sys
 
@@ -8,6 +9,7 @@ import numpy as np
 import pytest
 
 import lowswitch as ls
+from lowswitch import storage
 from lowswitch.kernels.streams import MEMBERS, drawn_members, learner_stream
 from lowswitch.linear.noise import DRAWS, bits, drawn_member, normals, purpose_key, uniforms
 from lowswitch.linear.ridge import proof_width
@@ -308,6 +310,7 @@ def test_batches_and_resumed_learners_are_the_same_to_the_bit(name, tmp_path):
         resumed.save(tmp_path / "learner.npz")
         resumed = ls.LinearLearner.load(tmp_path / "learner.npz")
     assert resumed.digest() == single.digest()
+    assert pickle.loads(pickle.dumps(resumed)).digest() == single.digest()
     again = ls.LinearLearner(algorithm, **size, seed=4)
     assert again.policy.identity != ls.LinearLearner(algorithm, **size, seed=3).policy.identity or (
         again.policy.members == 1
@@ -366,6 +369,21 @@ def test_a_damaged_policy_is_refused(tmp_path):
     path.write_bytes(data)
     with pytest.raises(ValueError, match="is not a lowswitch file, or is damaged"):
         ls.LinearPolicy.load(path)
+
+
+def test_a_learner_with_a_broken_factor_or_episodes_is_refused(tmp_path):
+    learner = ls.LinearLearner(ls.linear(), horizon=2, features=1, actions=2, episodes=9)
+    learner.tell([[1.0], [2.0]], [0, 1], [0.0, 1.0], off_policy=True)
+    facts, arrays = learner._state()
+    for name, wrong, message in (
+        ("factor", -arrays["factor"], "its factor is that of no positive matrix"),
+        ("moment", arrays["moment"] * np.nan, "moment has entries that are no numbers"),
+        ("kept.actions", arrays["kept.actions"] + 5, "actions must be 0 to 1"),
+        ("kept.x", arrays["kept.x"][:, :1], "its episodes have the shape"),
+    ):
+        storage.write(tmp_path / "learner.npz", "linear learner", facts, arrays | {name: wrong})
+        with pytest.raises(ValueError, match=message):
+            ls.LinearLearner.load(tmp_path / "learner.npz")
 
 
 def test_the_difference_is_the_share_of_contexts_whose_action_changes():

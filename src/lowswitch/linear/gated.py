@@ -6,7 +6,7 @@ import copy
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -198,6 +198,12 @@ class LinearGated:
             self.__dict__.update(before, _gate=gate)
             knowledge.sums, knowledge.kept, knowledge.base = sums, kept, base
             raise
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "_telling"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state, _telling=threading.Lock())
 
     @contextmanager
     def _alone(self, what: str) -> Iterator[None]:

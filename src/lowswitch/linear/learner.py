@@ -316,6 +316,8 @@ class LinearLearner(LinearGated):
             kept = (arrays[f"kept.{name}"] for name in Episodes._fields)
             given, actions, rewards = kept
             shape = (self.told, self.shape.horizon, self.shape.rows, self.shape.features)
-            if given.shape != shape or actions.shape != rewards.shape != shape[:2]:
+            if given.shape != shape:
                 raise ValueError(f"its episodes have the shape {given.shape}, not {shape}")
-            knowledge.kept = Episodes(given.copy(), actions.copy(), rewards.copy())
+            if self.shape.shared:
+                given = given[:, :, 0]
+            knowledge.kept = Episodes(*self.shape.episodes(given, actions, rewards))
