@@ -332,6 +332,8 @@ def test_rounds_on_an_environment_and_their_doors():
     )
     runs = ls.simulate(cart_pole(), ls.few(deployments=3), episodes=20, seeds=[0], progress=False)
     assert run.earned == runs.earned[0]
+    with pytest.raises(ValueError, match="does not know what an episode loses"):
+        ls.frontier(cart_pole(), episodes=9)
     with pytest.raises(ValueError, match='rule must be "trigger" or "switch"'):
         ls.concurrent.run(cart_pole(), ls.linear(), 20, machines=4, rule="speculate")
     with pytest.raises(ValueError, match="rounds with features are played in this process"):

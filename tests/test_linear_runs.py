@@ -1,5 +1,7 @@
 """Simulated problems with features: exact regret, and the same runs by every driver."""
 
+import json
+
 import numpy as np
 import pytest
 from scipy import integrate
@@ -67,6 +69,21 @@ def test_an_episode_is_the_same_whoever_plays_it(problem):
     whole, part = problem.play(policy, 5, 0, 10), problem.play(policy, 5, 3, 7)
     for all_of_them, some in zip(whole, part, strict=True):
         assert (all_of_them[3:7] == some).all()
+
+
+def test_problems_are_told_apart_by_everything_that_makes_them():
+    laws, rewards = random_tables(3, 2, 1)
+    one, two = (ls.TabularMDP(laws, table, horizon=2) for table in (rewards, rewards[::-1]))
+    facts = [
+        problems.one_hot(one).facts(),
+        problems.one_hot(two).facts(),
+        problems.linear_bandit(seed=1).facts(),
+        problems.linear_bandit(seed=2).facts(),
+        problems.linear_bandit(seed=2, noise=0.1).facts(),
+        problems.inventory(horizon=2).facts(),
+        problems.inventory(horizon=3).facts(),
+    ]
+    assert len({json.dumps(some, sort_keys=True) for some in facts}) == len(facts)
 
 
 def test_runs_are_saved_whole(tmp_path):

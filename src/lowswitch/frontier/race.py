@@ -260,6 +260,10 @@ def frontier(
     """
     require_truth("stationary", stationary)
     problem = mdp.shape if isinstance(mdp, FeatureProblem) else require_mdp(mdp)
+    if isinstance(mdp, FeatureProblem) and not mdp.knows_regret:
+        raise ValueError(
+            f"{mdp.name} does not know what an episode loses, so nothing can race on it"
+        )
     if stationary and (
         isinstance(mdp, FeatureProblem) or not (mdp.stationary and mdp.rewards.ndim == 2)
     ):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -34,6 +35,8 @@ class Environment(FeatureProblem):
     Regret is not known, and NaN.
     """
 
+    knows_regret = False
+
     def __init__(
         self, env: gymnasium.Env[Any, Any] | str, features: Features, *, horizon: int
     ) -> None:
@@ -50,8 +53,13 @@ class Environment(FeatureProblem):
                 f" for horizon={limit} or less, or make it with max_episode_steps={horizon}"
             )
         self.name = str(self.env.spec.id if self.env.spec is not None else self.env)
+        self._playing = threading.Lock()  # there is one environment, whoever plays it
 
     def play(self, policy: LinearPolicy, seed: int, first: int, last: int) -> Played:
+        with self._playing:
+            return self._play(policy, seed, first, last)
+
+    def _play(self, policy: LinearPolicy, seed: int, first: int, last: int) -> Played:
         n, H = last - first, self.shape.horizon
         x = np.zeros((n, H, 1, self.shape.features))
         actions, rewards = np.full((n, H), -1, dtype=np.int64), np.zeros((n, H))

@@ -23,13 +23,15 @@ class Played(NamedTuple):
 class FeatureProblem:
     """A simulated problem whose states are known by features.
 
-    One of your own derives from it, has a `name` and a `shape`, and defines `play`. The noise of an
+    One of your own derives from it, has a `name` and a `shape`, and defines `play`, which several
+    threads may call at once. The noise of an
     episode must be a function of the seed and its number alone, so that it is the same whoever
     plays it and when; `lowswitch.linear.noise` has what is needed for that.
     """
 
     name: str
     shape: Shape
+    knows_regret = True  # whether `play` knows what each episode loses
 
     def play(self, policy: LinearPolicy, seed: int, first: int, last: int) -> Played:
         """The episodes `first` to `last` - 1 of a seed, played by a policy."""

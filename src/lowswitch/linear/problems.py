@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from lowswitch import storage
 from lowswitch.checks import has_integers, numbers, require_count, require_positive, require_seed
 from lowswitch.linear.noise import CONTEXTS, REWARDS, START, normals, purpose_key, uniforms
 from lowswitch.linear.policy import LinearPolicy
@@ -200,15 +201,16 @@ class LinearMDP(FeatureProblem):
 
     def value(self, policy: LinearPolicy) -> float:
         """The exact value of a policy under the start law, in the mean over its members."""
-        identity = policy.identity
-        if self._known[0] != identity:
+        known, identity = self._known, policy.identity
+        if known[0] != identity:
             steps = [policy.choices(self.table, h) for h in range(self.shape.horizon)]
             tables = np.ascontiguousarray(np.stack(steps).transpose(2, 0, 1))  # [members, H, S]
-            self._known = identity, float(np.mean([self.mdp.evaluate(one) for one in tables]))
-        return self._known[1]
+            known = identity, float(np.mean([self.mdp.evaluate(one) for one in tables]))
+            self._known = known  # whole at once: threads share it
+        return known[1]
 
     def facts(self) -> dict[str, Any]:
-        return super().facts() | {"reward law": self.mdp.reward_law}
+        return super().facts() | {"mdp": storage.fingerprint(self.mdp)}
 
 
 def linear_mdp(

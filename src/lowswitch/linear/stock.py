@@ -72,8 +72,8 @@ class Inventory(FeatureProblem):
 
     def value(self, policy: LinearPolicy) -> float:
         """The value of a policy from an empty shop, in the mean over its members."""
-        identity = policy.identity
-        if self._known[0] != identity:
+        known, identity = self._known, policy.identity
+        if known[0] != identity:
             contexts = self.features(self.stocks)
             rows = np.arange(_POINTS)[:, None]
             value = np.zeros((_POINTS, policy.members))
@@ -83,8 +83,9 @@ class Inventory(FeatureProblem):
                 value = self.paid[rows, actions] + np.take_along_axis(
                     later, self.filled[rows, actions], axis=0
                 )
-            self._known = identity, float(value[0].mean())
-        return self._known[1]
+            known = identity, float(value[0].mean())
+            self._known = known  # whole at once: threads share it
+        return known[1]
 
     def _optimal(self) -> float:
         value = np.zeros(_POINTS)
