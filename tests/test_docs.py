@@ -167,7 +167,7 @@ def test_every_command_has_a_section(capsys):
 
 
 def test_every_option_is_on_the_page(capsys):
-    for command in ("run", "compare", "concurrent", "demo", "reproduce"):
+    for command in ("run", "compare", "plot", "concurrent", "demo", "reproduce"):
         with pytest.raises(SystemExit):
             cli.main([command, "--help"])
         options = set(re.findall(r"(?<!\w)--[a-z-]+", capsys.readouterr().out)) - {"--help"}

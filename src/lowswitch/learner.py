@@ -331,7 +331,7 @@ class Learner(Gated):
         states in which the episodes so far began, in so many models drawn from the posterior with a
         learned prior, of which an action that was never tried has the prior alone.
         """
-        require_count("models", models, least=2)
+        models = require_count("models", models, least=2)
         tables = self.mixture if policy is None else self._checked(policy)
         first = self._knowledge.initial() if than is None else self._checked(than)[0]
         values = self._knowledge.values_on_models(np.concatenate([tables, first[None]]), models)

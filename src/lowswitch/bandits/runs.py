@@ -6,6 +6,7 @@ import itertools
 import os
 import threading
 import time
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -140,7 +141,7 @@ def simulate(
             " another of bandits.RECIPES"
         )
     arms = checked_means(means)
-    require_size(len(arms), pulls)
+    pulls = require_size(len(arms), pulls)
     first = require_seed(first_seed, name="first_seed", bits=62)
     runs = require_count("runs", runs)
     require_memory(
@@ -152,9 +153,8 @@ def simulate(
     edges = np.linspace(0, runs, min(runs, workers * _BLOCKS_PER_THREAD) + 1).astype(int).tolist()
     blocks = [_Block(bandit, tables, first, last) for first, last in itertools.pairwise(edges)]
     with Progress(runs * pulls, unit="pulls", show=progress, label=str(algorithm)) as bar:
-        if needs_loading(play_bandits):
-            bar.note(LOADING)
-        play_bandits(bandit, tables, 0, 0, 0, 0)  # compiles
+        with bar.noting(LOADING) if needs_loading(play_bandits) else nullcontext():
+            play_bandits(bandit, tables, 0, 0, 0, 0)  # compiles
         bar.start()
         begin = time.perf_counter()
         run_all(
@@ -166,7 +166,7 @@ def simulate(
     return BanditRuns(
         algorithm=algorithm,
         means=arms,
-        pulls=int(pulls),
+        pulls=pulls,
         seeds=seeds,
         arm_pulls=tables.pulls,
         curves=BanditCurves(bandit.checkpoints, tables.regret, tables.switches, tables.batches),
