@@ -287,7 +287,7 @@ def test_algorithms_of_ones_own_race_and_are_read_back(tmp_path):
     parts = {"bonus": ls.parts.NoBonus(), "schedule": ls.parts.Grid("geometric", 4)}
     unnamed = ls.Algorithm(
         estimator=ls.parts.QLearning(),
-        bonus=ls.parts.Hoeffding(0.05),
+        bonus=ls.parts.Hoeffding(c=0.05),
         schedule=ls.parts.Visits((5,)),
     )
     mine = {
