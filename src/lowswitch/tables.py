@@ -149,7 +149,7 @@ def stacked(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     for row in rows:
         lines.append(row[0])
         pairs = zip(header[1:], row[1:], strict=True)
-        lines += [f"  {name:{width}}  {cell}" for name, cell in pairs]
+        lines += [f"  {name:{width}}  {cell}".rstrip() for name, cell in pairs]
     return "\n".join(lines)
 
 

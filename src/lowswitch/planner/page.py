@@ -58,13 +58,18 @@ def _expected(found: dict[str, Any]) -> Table:
     rows = tuple(
         (
             f"{episode:,}",
-            f"{value['median'][i]:.4f}",
-            f"{value['low'][i]:.4f} to {value['high'][i]:.4f}",
+            _digits(value["median"][i]),
+            f"{_digits(value['low'][i])} to {_digits(value['high'][i])}",
             f"{found['beats_present'][i - 1]:.0%}" if i else "",
         )
         for i, episode in enumerate(found["after"])
     )
     return Table("", ("after episode", "value", "interval", "above the present"), rows)
+
+
+def _digits(value: float) -> str:
+    """A value to four digits, and no minus before a zero."""
+    return f"{round(value, 4) + 0.0:.4f}"
 
 
 def _sure(found: dict[str, Any]) -> str:
