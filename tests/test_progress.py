@@ -71,7 +71,10 @@ def test_off_a_terminal_there_is_a_line_every_half_minute(capsys, monkeypatch):
 def test_what_is_waited_for_is_said_with_its_seconds(capsys, monkeypatch):
     monkeypatch.setattr(progress, "_TICK_SECONDS", 0.001)
     seen = ""
-    with progress.Progress(1, unit="steps", show=True, label="x") as bar, bar.noting("loading"):
+    with progress.Progress(2, unit="steps", show=True, label="x") as bar:
+        bar.note("loading")
         while "x  loading  0 s" not in seen:
             seen += capsys.readouterr().err
+        bar.update(1)
+        assert capsys.readouterr().err.rpartition("\r")[2].startswith("x  [####")
     assert "x  loading ..." in seen

@@ -92,35 +92,35 @@ class Progress:
         self.begin, self.before = time.perf_counter(), 0
         self.width = 0
         self.written = self.begin  # when the last line was, where nothing is redrawn
+        self._drawing, self._noted = threading.Lock(), threading.Event()
 
     def __enter__(self) -> Progress:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._end_note()
         self._draw("")
 
     def note(self, text: str) -> None:
-        """Say what the user is waiting for."""
-        self._draw(f"{self.label}  {text}")
-
-    @contextmanager
-    def noting(self, text: str) -> Iterator[None]:
-        """Say what the user is waiting for, with the seconds that it has taken so far."""
-        done, begin = threading.Event(), time.perf_counter()
-
-        def count() -> None:
-            while self.show and not done.wait(_TICK_SECONDS):
-                self.note(f"{text}  {duration(time.perf_counter() - begin)}".lstrip())
-
+        """Say what the user is waiting for, with the seconds so far, until the next update."""
+        self._end_note()
         if text:
-            self.note(f"{text} ...")
-        clock = threading.Thread(target=count, daemon=True)
-        clock.start()
-        try:
-            yield
-        finally:
-            done.set()
-            clock.join()
+            self._draw(f"{self.label}  {text} ...")
+        if self.show:
+            done = self._noted = threading.Event()
+            clock = (text, done, time.perf_counter())
+            threading.Thread(target=self._count_seconds, args=clock, daemon=True).start()
+
+    def _count_seconds(self, text: str, done: threading.Event, begin: float) -> None:
+        while self.show and not done.wait(_TICK_SECONDS):
+            with self._drawing:
+                if not done.is_set():
+                    words = f"{text}  {duration(time.perf_counter() - begin)}".lstrip()
+                    self._draw(f"{self.label}  {words}")
+
+    def _end_note(self) -> None:
+        with self._drawing:
+            self._noted.set()
 
     def start(self, done: int = 0) -> None:
         """Start the clock once all is loaded; an earlier call may have done some of the work."""
@@ -129,6 +129,7 @@ class Progress:
 
     def update(self, done: int, also: str = "") -> None:
         """Say how much is done, and add a text of one's own."""
+        self._end_note()
         if not self.show:
             return
         elapsed, new = time.perf_counter() - self.begin, done - self.before
@@ -180,7 +181,8 @@ def say(text: str, *, show: bool | None = None) -> None:
 @contextmanager
 def waiting(label: str, *, show: bool | None = None) -> Iterator[None]:
     """Show the seconds so far, for work that cannot say how much of it is done."""
-    with Progress(1, unit="", show=show, label=label) as bar, bar.noting(""):
+    with Progress(1, unit="", show=show, label=label) as bar:
+        bar.note("")
         yield
 
 

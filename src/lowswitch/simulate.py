@@ -6,7 +6,6 @@ import threading
 import time
 import warnings
 from collections.abc import Sequence
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args
 
@@ -254,9 +253,10 @@ def _play_all(jobs: list[list[_Run]], workers: int, bar: Progress) -> float:
     """Play all runs on threads; return the seconds it took once everything was compiled."""
     from lowswitch.kernels.play import simulate as kernel
 
-    with bar.noting(LOADING) if needs_loading(kernel) else nullcontext():
-        for first, *_ in jobs:
-            first.first_episode().play(threading.Event())  # compiles, and fills what threads share
+    if needs_loading(kernel):
+        bar.note(LOADING)
+    for first, *_ in jobs:
+        first.first_episode().play(threading.Event())  # compiles, and fills what threads share
     bar.start()
     runs = [run for played in jobs for run in played]
     begin = time.perf_counter()

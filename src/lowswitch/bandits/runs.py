@@ -6,7 +6,6 @@ import itertools
 import os
 import threading
 import time
-from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -153,8 +152,9 @@ def simulate(
     edges = np.linspace(0, runs, min(runs, workers * _BLOCKS_PER_THREAD) + 1).astype(int).tolist()
     blocks = [_Block(bandit, tables, first, last) for first, last in itertools.pairwise(edges)]
     with Progress(runs * pulls, unit="pulls", show=progress, label=str(algorithm)) as bar:
-        with bar.noting(LOADING) if needs_loading(play_bandits) else nullcontext():
-            play_bandits(bandit, tables, 0, 0, 0, 0)  # compiles
+        if needs_loading(play_bandits):
+            bar.note(LOADING)
+        play_bandits(bandit, tables, 0, 0, 0, 0)  # compiles
         bar.start()
         begin = time.perf_counter()
         run_all(

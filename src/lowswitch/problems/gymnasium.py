@@ -21,7 +21,7 @@ from lowswitch.history import History
 from lowswitch.learner import Learner, warn_if_drowned
 from lowswitch.problems.mdp import Scale, TabularMDP, rescale
 from lowswitch.problems.spaces import Numbering, gymnasium
-from lowswitch.progress import Progress
+from lowswitch.progress import LOADING, Progress
 
 _REDRAW_SECONDS = 0.1
 
@@ -156,6 +156,11 @@ class Played(NamedTuple):
     returns: np.ndarray  # [K]  sums of rewards in the environment's units
     history: History
 
+    def __repr__(self) -> str:
+        returns = f"{len(self.returns):,} returns from {self.returns.min():g} to"
+        mean = f"{self.returns.max():g} with mean {self.returns.mean():.4g}"
+        return f"Played({self.learner!r}, {returns} {mean}, {self.history!r})"
+
 
 def learn(
     env: gymnasium.Env[Any, Any] | str,
@@ -182,6 +187,7 @@ def learn(
     returns, parts = np.zeros(episodes), [np.zeros((0, 3 + len(learner.mixture)), dtype=np.int64)]
     drawn = time.perf_counter()
     with Progress(episodes * horizon, unit="steps", show=progress, label=str(algorithm)) as bar:
+        bar.note(LOADING)
         for k in range(episodes):
             episode = play_episode(env, learner.policy, seed=seed if k == 0 else None)
             rewards = _unit_rewards(episode, scale)
@@ -189,7 +195,7 @@ def learn(
             returns[k] = episode.rewards.sum()
             if switch is not None:
                 parts.append(switch.changes)
-            if time.perf_counter() - drawn > _REDRAW_SECONDS or k + 1 == episodes:
+            if not k or time.perf_counter() - drawn > _REDRAW_SECONDS or k + 1 == episodes:
                 drawn = time.perf_counter()
                 bar.update((k + 1) * horizon)
     warn_if_drowned(learner.drowned_share, algorithm)
