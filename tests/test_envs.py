@@ -394,6 +394,7 @@ def test_a_problem_from_a_file(tmp_path):
         (whole, "does not say how many steps"),
         ({"rewards": rewards}, "has no transitions"),
         (whole | {"reward": rewards}, "has 'reward', which is no part of it"),
+        (whole | {"rewards": 5 * rewards, "horizon": 2}, r"lie in \[0, 5\] .* --reward-range"),
     ):
         np.savez(path, **arrays)
         with pytest.raises(ValueError, match=message):

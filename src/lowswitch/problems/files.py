@@ -33,6 +33,12 @@ def from_file(
     if reward_range is not None:
         low, high = reward_range
         rewards = rescale(rewards, low=low, high=high)
+    elif rewards.size and (rewards.min() < 0 or rewards.max() > 1):
+        raise ValueError(
+            f"the rewards in {str(path)!r} lie in [{rewards.min():g}, {rewards.max():g}] and not in"
+            " [0, 1]; give the least and the largest reward there can be, as reward_range=(low,"
+            " high) or --reward-range=LOW,HIGH"
+        )
     given: Any = arrays.pop("horizon", None) if horizon is None else horizon
     arrays.pop("horizon", None)
     if given is None:
