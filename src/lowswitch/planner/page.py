@@ -64,7 +64,7 @@ def _expected(found: dict[str, Any]) -> Table:
         )
         for i, episode in enumerate(found["after"])
     )
-    return Table("", ("after episode", "value", "interval", "above the present"), rows)
+    return Table("", ("after episode", "value", "interval", "better than now"), rows)
 
 
 def _digits(value: float) -> str:
@@ -74,16 +74,17 @@ def _digits(value: float) -> str:
 
 def _sure(found: dict[str, Any]) -> str:
     date = found["beats_present_after"]
+    better = "is the new policy better than the present one in 95 % of the problems."
     if date is None:
-        return "In no time of this run does the new policy beat the present one with 95 %."
-    return f"From episode {date:,} on, the new policy beats the present one with 95 %."
+        return f"At no date of this run {better}"
+    return f"Only from episode {date:,} on {better}"
 
 
 def _compared(plan: Plan) -> Table:
     rows = [(str(plan.default.algorithm), _lost(plan.default, plan.episodes), "")]
     for rival in plan.rivals:
         low, high = _paired(rival, plan.default)
-        verdict = "not distinguishable at these problems"
+        verdict = "no difference is seen on these problems"
         if low > 0 or high < 0:
             verdict = f"{low / plan.episodes:+.4f} to {high / plan.episodes:+.4f}"
         rows.append((str(rival.algorithm), _lost(rival, plan.episodes), verdict))
