@@ -20,12 +20,12 @@ from lowswitch.algorithms.schedules import (
     WholePolicy,
 )
 from lowswitch.checks import (
+    require_count,
     require_growth,
     require_positive,
     require_scale,
     require_word,
     shown,
-    whole_number,
 )
 
 Width = Literal["noise", "unit", "proof"]
@@ -44,7 +44,7 @@ class Ridge:
     ridge: float = 1.0
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "members", whole_number("members", self.members))
+        object.__setattr__(self, "members", require_count("members", self.members))
         way_out = "1 is usual; a small one trusts few data more"
         object.__setattr__(self, "ridge", require_positive("ridge", self.ridge, way_out))
 
@@ -94,7 +94,7 @@ class Spread(Whole):
     gap: int = 1
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "gap", whole_number("gap", self.gap))
+        object.__setattr__(self, "gap", require_count("gap", self.gap))
 
     def within(self, deployments: int | None, episodes: int) -> tuple[int, ...]:
         """The dates for a budget of so many deployments."""

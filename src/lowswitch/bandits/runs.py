@@ -140,7 +140,7 @@ def simulate(
             " another of bandits.RECIPES"
         )
     arms = checked_means(means)
-    require_size(len(arms), pulls)
+    pulls = require_size(len(arms), pulls)
     first = require_seed(first_seed, name="first_seed", bits=62)
     runs = require_count("runs", runs)
     require_memory(
@@ -166,7 +166,7 @@ def simulate(
     return BanditRuns(
         algorithm=algorithm,
         means=arms,
-        pulls=int(pulls),
+        pulls=pulls,
         seeds=seeds,
         arm_pulls=tables.pulls,
         curves=BanditCurves(bandit.checkpoints, tables.regret, tables.switches, tables.batches),

@@ -4,11 +4,19 @@
 """
 
 from lowswitch.linear.environment import Environment, control, learn_features
-from lowswitch.problems.gymnasium import Played, from_gymnasium, learn, learner_for
+from lowswitch.problems.gymnasium import (
+    Episode,
+    Played,
+    from_gymnasium,
+    learn,
+    learner_for,
+    play_episode,
+)
 from lowswitch.problems.tabular_env import TabularEnv, problem_env
 
 __all__ = [
     "Environment",
+    "Episode",
     "Played",
     "TabularEnv",
     "control",
@@ -16,5 +24,6 @@ __all__ = [
     "learn",
     "learn_features",
     "learner_for",
+    "play_episode",
     "problem_env",
 ]
