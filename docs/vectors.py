@@ -75,7 +75,7 @@ def of_control(control: dict[str, Any]) -> str:
     lines = [
         [
             name,
-            "learned motion",
+            "learned motion, 10 seeds",
             f"{found['deployments']}",
             f"{found['episodes']}",
             f"{found['mean']:.0f}",
@@ -97,5 +97,5 @@ def of_control(control: dict[str, Any]) -> str:
                 f"{worst:.0f}",
             ]
         )
-    head = ["problem", "learner", "deployments", "episodes", "mean return", "worst of 10 seeds"]
+    head = ["problem", "learner", "deployments", "episodes", "mean return", "worst seed"]
     return table(head, lines, left=2)

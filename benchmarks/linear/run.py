@@ -19,7 +19,7 @@ import lowswitch as ls
 from lowswitch.linear import Log, evaluate, problems
 
 SEEDS = range(1000, 1016)
-TUNED = (0.1, 0.3, 0.5, 0.7, 1.0, 1.4)  # alphas of the rival
+TUNED = (0.05, 0.1, 0.3, 0.5, 0.7, 1.0, 1.4, 2.0)  # alphas of the rival
 ROUNDS = 10_000
 
 

@@ -52,9 +52,10 @@ class LinearPolicy:
         if self.weights.shape[:3] != (H, d, B) or self.weights.ndim != 4:
             raise ValueError(f"its weights have the shape {self.weights.shape}, not {(H, d, B)}")
         self.members = self.weights.shape[-1]
-        optimistic = self.roots is not None and self.width is not None
-        if optimistic and (self.roots.shape, self.width.shape) != ((H, d, d, B), (H,)):  # type: ignore[union-attr]
-            raise ValueError(f"its roots have the shape {self.roots.shape}")  # type: ignore[union-attr]
+        if self.roots is not None and self.roots.shape != (H, d, d, B):
+            raise ValueError(f"its roots have the shape {self.roots.shape}, not {(H, d, d, B)}")
+        if (self.roots is None) != (self.width is None):
+            raise ValueError("an optimistic policy has roots and a width")
         if not np.isfinite(self.weights).all():
             raise ValueError("its weights are no numbers")
 

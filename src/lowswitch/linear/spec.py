@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from lowswitch.algorithms.algorithm import Algorithm, require_algorithm
 from lowswitch.algorithms.asked import asks
 from lowswitch.algorithms.calendars import Calendar, Late
-from lowswitch.algorithms.linear import Determinant, Ellipsoid, Ridge, Spread, dates_of
+from lowswitch.algorithms.linear import Determinant, Ellipsoid, Ridge, Sampled, Spread, dates_of
 from lowswitch.algorithms.parts import LearnedPosterior
 from lowswitch.algorithms.recipes import linear
 from lowswitch.algorithms.schedules import Budget, EveryVisit, Last, Whole
@@ -61,6 +61,7 @@ def spec_of(algorithm: Algorithm, shape: Shape, episodes: int) -> Spec:
     algorithm = linear_form(algorithm, episodes)
     estimator, bonus, schedule = algorithm.estimator, algorithm.bonus, algorithm.schedule
     assert isinstance(estimator, Ridge)
+    assert isinstance(bonus, Sampled | Ellipsoid)
     budget = schedule.deployments if isinstance(schedule, Budget) else None
     plain = schedule.schedule if isinstance(schedule, Budget) else schedule
     log_factor = math.inf
@@ -76,7 +77,7 @@ def spec_of(algorithm: Algorithm, shape: Shape, episodes: int) -> Spec:
     return Spec(
         members=estimator.members,
         ridge=estimator.ridge,
-        c=bonus.c,  # type: ignore[union-attr]
+        c=bonus.c,
         sampled=not isinstance(bonus, Ellipsoid),
         width=bonus.width if isinstance(bonus, Ellipsoid) else "noise",
         p=algorithm.p,
