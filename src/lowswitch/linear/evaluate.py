@@ -8,7 +8,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from lowswitch.checks import numbers, require_count, require_fraction
+from lowswitch.checks import (
+    has_integers,
+    numbers,
+    require_count,
+    require_fraction,
+    require_indices,
+)
 from lowswitch.linear.policy import LinearPolicy
 
 _FOLDS = 5
@@ -113,9 +119,18 @@ def _checked(policy: LinearPolicy, log: Log) -> tuple[np.ndarray, ...]:
         raise ValueError(
             "log must be a lowswitch.linear.Log of contexts, actions, rewards and propensities"
         )
-    x = policy.shape.contexts(log.contexts)
-    x, actions, rewards = policy.shape.episodes(x[:, None].reshape(_flat(policy, x)), *_pair(log))
-    x, actions, rewards = x[:, 0], actions[:, 0], rewards[:, 0]
+    x, actions = policy.shape.contexts(log.contexts), np.asarray(log.actions)
+    rewards = numbers("rewards", log.rewards)
+    if not actions.shape == rewards.shape == (len(x),):
+        raise ValueError(
+            f"a log has an action and a reward for each of {len(x)} contexts, not actions of shape"
+            f" {actions.shape} and rewards of {rewards.shape}"
+        )
+    if not has_integers(actions):
+        raise ValueError(f"actions must be integers, not {actions.dtype}")
+    require_indices("actions", actions, policy.shape.actions)
+    if not np.isfinite(rewards).all():
+        raise ValueError("rewards must be finite numbers; leave samples without one out")
     given = numbers("propensities", log.propensities)
     if given.shape != actions.shape:
         raise ValueError(
@@ -129,18 +144,6 @@ def _checked(policy: LinearPolicy, log: Log) -> tuple[np.ndarray, ...]:
             " action that was played had a chance; log the propensity of the action that was played"
         )
     return x, actions, rewards, given
-
-
-def _flat(policy: LinearPolicy, x: np.ndarray) -> tuple[int, ...]:
-    shape = policy.shape
-    return (len(x), shape.features) if shape.shared else (len(x), shape.actions, shape.features)
-
-
-def _pair(log: Log) -> tuple[np.ndarray, np.ndarray]:
-    actions, rewards = np.asarray(log.actions), np.asarray(log.rewards)
-    if actions.ndim != 1 or (actions.size and actions.min() < 0):
-        raise ValueError(f"a log has one action for each context, not {actions.shape}")
-    return actions, rewards
 
 
 def _mean(samples: np.ndarray, z: float) -> Estimate:
