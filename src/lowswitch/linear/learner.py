@@ -189,7 +189,8 @@ class LinearLearner(LinearGated):
         It is for drivers whose episodes the deployed policy has played, and which give no more of
         them than `next_stop` says.
         """
-        learned, grown = self._knowledge.learn(x, actions, rewards, self.told)
+        batch = x, actions, rewards, self.told
+        learned, grown = self._knowledge.learn(*batch, watch=not self.frozen)
         self._remember(x[:learned, 0])
         self.told += learned
         if grown or self._spec.on_date(self.told):

@@ -94,18 +94,17 @@ class Knowledge:
     # ---- learning --------------------------------------------------------------------------------
 
     def learn(
-        self, x: np.ndarray, actions: np.ndarray, rewards: np.ndarray, told: int
+        self, x: np.ndarray, actions: np.ndarray, rewards: np.ndarray, told: int, *, watch: bool
     ) -> tuple[int, bool]:
-        """Learn episodes until the determinant rule asks for a policy.
+        """Learn episodes until the determinant rule, if it is watched, asks for a policy.
 
         Return how many are learned, and whether it does. So many were told before this batch.
         """
         from lowswitch.linear.kernels.ridge import learn
 
         scratch = np.empty(self.shape.features)
-        learned, grown = learn(
-            x, actions, rewards, 0, self.sums, self.base, self.spec.log_factor, scratch
-        )
+        log_factor = self.spec.log_factor if watch else math.inf
+        learned, grown = learn(x, actions, rewards, 0, self.sums, self.base, log_factor, scratch)
         if self.shape.horizon > 1:
             self._keep(x[:learned], actions[:learned], rewards[:learned], told)
         return learned, grown
