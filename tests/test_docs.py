@@ -6,6 +6,7 @@ import ast
 import contextlib
 import importlib
 import json
+import math
 import re
 import shlex
 import subprocess
@@ -16,7 +17,7 @@ import pytest
 from PIL import Image
 
 import lowswitch
-from lowswitch import bandits, cli, concurrent, envs
+from lowswitch import bandits, cli, concurrent, envs, progress
 from lowswitch.algorithms import recipes as algorithms
 from lowswitch.reproduce import CLAIMS, Finding, Grade
 from lowswitch.reproduce.page import words as page_words
@@ -125,6 +126,7 @@ def run_script(text):
 
 def test_the_commands_print_what_their_page_shows(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(progress, "_LINE_SECONDS", math.inf)  # how far it is, where it takes long
     printed, commands = "", 0
     for language, text in blocks(page("docs/cli.md")):
         if language == "console":
