@@ -69,7 +69,9 @@ class Browser:
         file, end = Path(self.folder) / "DevToolsActivePort", time.monotonic() + 60
         while not (file.exists() and file.read_text().strip()):
             if time.monotonic() > end or self.process.poll() is not None:
-                raise RuntimeError(f"chromium did not start: {Path(self.folder, 'log').read_text()}")
+                raise RuntimeError(
+                    f"chromium did not start: {Path(self.folder, 'log').read_text()}"
+                )
             time.sleep(0.05)
         return int(file.read_text().split()[0])
 
@@ -136,6 +138,7 @@ class Browser:
 
     def click(self, selector, *, leaves=False):
         """Click where an element is; leaves: and wait for the next page."""
+
         def act():
             box = self.evaluate(
                 f"(() => {{ const e = document.querySelector({json.dumps(selector)});"
@@ -154,6 +157,7 @@ class Browser:
 
     def key(self, name, *, code, leaves=False, text=""):
         """Press a key such as Tab (code 9), Enter (13) or space (32)."""
+
         def act():
             facts = {"key": name, "code": name, "windowsVirtualKeyCode": code, "text": text}
             for kind in ("keyDown", "keyUp"):

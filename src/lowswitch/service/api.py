@@ -18,7 +18,7 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response, Strea
 from lowswitch.ledger import Ledger, LedgerError
 from lowswitch.ledger.audit import exported
 from lowswitch.service import openapi as description
-from lowswitch.service.app import Call, _now
+from lowswitch.service.app import Call, now
 from lowswitch.service.bodies import (
     Check,
     RefusedError,
@@ -323,11 +323,11 @@ async def amend(call: Call) -> Response:
 
 async def tokens(call: Call) -> Response:
     """All tokens, without their secrets."""
-    now = _now()
-    return _json([token.shown(now) for token in call.service.access.tokens()])
+    time = now()
+    return _json([token.shown(time) for token in call.service.access.tokens()])
 
 
 async def revoke(call: Call) -> Response:
     """Let a token work no more."""
     identity = _given(call, {"id": text})["id"]
-    return _json(call.service.access.revoke(identity, by=call.who).shown(_now()))
+    return _json(call.service.access.revoke(identity, by=call.who).shown(now()))

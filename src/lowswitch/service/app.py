@@ -8,6 +8,7 @@ import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Any
 
 from starlette.applications import Starlette
@@ -15,7 +16,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import Message, Receive, Scope, Send
 
 from lowswitch.ledger import Ledger, LedgerError, errors
 from lowswitch.service.access import Access, Token
@@ -129,7 +130,7 @@ class Call:
 Handler = Callable[[Call], Awaitable[Response]]
 
 
-def make_app(service: Service) -> ASGIApp:
+def make_app(service: Service) -> Door:
     """The application of a service."""
     from lowswitch.service import api, pages
 
@@ -167,7 +168,7 @@ def make_app(service: Service) -> ASGIApp:
         lifespan=lifespan,
     )
     app.router.redirect_slashes = False
-    return _outermost(app, service)
+    return Door(app, service)
 
 
 def _name(endpoint: Endpoint) -> str:
@@ -214,12 +215,10 @@ def _by_cookie(service: Service, request: Request) -> tuple[Token | None, Sessio
     if session is None:
         return None, None
     token = service.access.token(session.token)
-    return (token, session) if token is not None and token.works(_now()) else (None, None)
+    return (token, session) if token is not None and token.works(now()) else (None, None)
 
 
-def _now() -> Any:
-    from datetime import UTC, datetime
-
+def now() -> datetime:
     return datetime.now(UTC)
 
 
@@ -277,32 +276,34 @@ def _refused(
     return response
 
 
-def _outermost(app: ASGIApp, service: Service) -> ASGIApp:
+class Door:
     """Headers for every answer, and no answer for a foreign name."""
-    fixed = dict(_HEADERS)
-    if service.behind_tls:
-        fixed["Strict-Transport-Security"] = "max-age=31536000"
-    extra = [(name.lower().encode(), value.encode()) for name, value in fixed.items()]
 
-    async def run(scope: Scope, receive: Receive, send: Send) -> None:
+    def __init__(self, app: Starlette, service: Service) -> None:
+        self.app, self.service = app, service
+        fixed = dict(_HEADERS)
+        if service.behind_tls:
+            fixed["Strict-Transport-Security"] = "max-age=31536000"
+        self._fixed = [(name.lower().encode(), value.encode()) for name, value in fixed.items()]
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
-            await app(scope, receive, send)
+            await self.app(scope, receive, send)
             return
 
         async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
                 given = {name for name, _ in message["headers"]}
-                more = [pair for pair in extra if pair[0] not in given]
+                more = [pair for pair in self._fixed if pair[0] not in given]
                 message = {**message, "headers": [*message["headers"], *more]}
             await send(message)
 
         hosts = [value for name, value in scope["headers"] if name == b"host"]
         try:
-            _require_own_host(service, hosts[0].decode("latin-1") if len(hosts) == 1 else "")
+            host = hosts[0].decode("latin-1") if len(hosts) == 1 else ""
+            _require_own_host(self.service, host)
         except RefusedError as error:
             said = {"error": error.kind, "says": error.says}
             await JSONResponse(said, error.status)(scope, receive, send_with_headers)
             return
-        await app(scope, receive, send_with_headers)
-
-    return run
+        await self.app(scope, receive, send_with_headers)

@@ -1,7 +1,7 @@
 """A ledger to look at: a clinic with four sites that play for a year, and a proposal that waits.
 
-It is the worked case of docs/ledger.md, smaller, so that it is there in seconds. The clinic is made up, and so are
-its numbers; the learner, the ledger and the decisions are real.
+It is the worked case of docs/ledger.md, smaller, so that it is there in seconds. The clinic is made
+up, and so are its numbers; the learner, the ledger and the decisions are real.
 """
 
 from __future__ import annotations
@@ -80,6 +80,7 @@ def fill(address: Path, seed: int = 2) -> Ledger:
         if week in _MEETINGS:
             _settle(ledger, week)
             _meet(ledger, _MEETINGS.index(week) + 1)
+    dates.week = _WEEKS
     _settle(ledger, _WEEKS)
     ledger.propose(by="Ms Okafor")
     ledger.save_snapshot()

@@ -66,9 +66,7 @@ class Engine:
 
     async def _put(self, kind: str, work: Any) -> Any:
         if self.waiting > MOST_WAITING:
-            raise RefusedError(
-                503, "too many requests wait; send it again in a while", "Busy"
-            )
+            raise RefusedError(503, "too many requests wait; send it again in a while", "Busy")
         loop = asyncio.get_running_loop()
         future = loop.create_future()
         self._jobs.put(_Job(kind, work, future, loop))

@@ -164,5 +164,7 @@ def burn_down(left: Sequence[int], names: Sequence[str]) -> Markup:
             points.append(f"{axes.x(i):.1f},{axes.y(left[i - 1]):.1f}")
         points.append(f"{axes.x(i):.1f},{axes.y(value):.1f}")
     found.append(f'<polyline points="{" ".join(points)}" class="steps"/>')
-    found.append(_text(axes.x(len(left) - 1), axes.y(left[-1]) - 6, f"{left[-1]} left", "", "end"))
+    found.append(
+        _text(axes.x(len(left) - 1) + 4, axes.y(left[-1]) + 13, f"{left[-1]} left", "", "end")
+    )
     return _svg(640, 222, f"the budget: {left[-1]} of {left[0]} proposals are left", found, "chart")

@@ -16,7 +16,7 @@ from lowswitch.ledger import LedgerError, SupersededError
 from lowswitch.ledger.events import canonical
 from lowswitch.service import api, figures, shown
 from lowswitch.service import roles as table
-from lowswitch.service.app import Call, Service, _now
+from lowswitch.service.app import Call, Service, now
 from lowswitch.service.bodies import RefusedError, count, query, text
 from lowswitch.service.figures import Interval
 
@@ -437,14 +437,20 @@ async def export(call: Call) -> Response:
 
 async def roles(call: Call) -> Response:
     """The table of roles."""
-    facts = {"roles": table.ROLES, "duties": table.DUTIES, "endpoints": table.ENDPOINTS}
-    return await _page(call, "roles.html", "roles", **facts)
+    return await _page(
+        call,
+        "roles.html",
+        "roles",
+        roles=table.ROLES,
+        duties=table.DUTIES,
+        endpoints=table.ENDPOINTS,
+    )
 
 
 async def tokens(call: Call) -> Response:
     """All tokens, without their secrets."""
-    now = _now()
-    known = [token.shown(now) for token in call.service.access.tokens()]
+    time = now()
+    known = [token.shown(time) for token in call.service.access.tokens()]
     return await _page(call, "tokens.html", "tokens", known=known)
 
 

@@ -118,27 +118,26 @@ def opened(address: str, access: Path | None, place: Place, note: str = "") -> I
 
 def serve(service: Service, listening: socket.socket, ready: Callable[[], None]) -> None:
     """Serve until a signal says to stop; what was begun is finished first."""
-    config = uvicorn.Config(
-        make_app(service),
-        http=Connection,
-        ws="none",
-        lifespan="on",
-        log_level="warning",
-        access_log=False,
-        proxy_headers=False,
-        server_header=False,
-        date_header=False,
-        timeout_keep_alive=_IDLE_SECONDS,
-        timeout_graceful_shutdown=10,
-    )
-    server = _Server(config, ready)
-    asyncio.run(server.serve(sockets=[listening]))
+    asyncio.run(Server(service, ready).serve(sockets=[listening]))
 
 
-class _Server(uvicorn.Server):
+class Server(uvicorn.Server):
     """A server that says when it is ready."""
 
-    def __init__(self, config: uvicorn.Config, ready: Callable[[], None]) -> None:
+    def __init__(self, service: Service, ready: Callable[[], None]) -> None:
+        config = uvicorn.Config(
+            make_app(service),
+            http=Connection,
+            ws="none",
+            lifespan="on",
+            log_level="warning",
+            access_log=False,
+            proxy_headers=False,
+            server_header=False,
+            date_header=False,
+            timeout_keep_alive=_IDLE_SECONDS,
+            timeout_graceful_shutdown=10,
+        )
         super().__init__(config)
         self._ready = ready
 

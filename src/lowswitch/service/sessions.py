@@ -36,7 +36,7 @@ class Sessions:
 
     def begin(self, token: str) -> str:
         """Log somebody in; return the value of the cookie."""
-        cookie, now = secrets.token_urlsafe(32), time.monotonic()
+        cookie, now = secrets.token_urlsafe(32), _now()
         self._open[_key(cookie)] = Session(token, now, now)
         while len(self._open) > MOST_SESSIONS:
             del self._open[min(self._open, key=lambda key: self._open[key].used)]
@@ -44,7 +44,7 @@ class Sessions:
 
     def find(self, cookie: str) -> Session | None:
         """The session of a cookie, if it is not too old."""
-        found, now = self._open.get(_key(cookie)), time.monotonic()
+        found, now = self._open.get(_key(cookie)), _now()
         if found is None:
             return None
         if now - found.begun > MOST_SECONDS or now - found.used > IDLE_SECONDS:
@@ -61,6 +61,10 @@ class Sessions:
 def same(given: str, expected: str) -> bool:
     """Whether two secrets are the same, in a time that does not say where they differ."""
     return hmac.compare_digest(given.encode(errors="replace"), expected.encode())
+
+
+def _now() -> float:
+    return time.monotonic()
 
 
 def _key(cookie: str) -> bytes:
