@@ -18,6 +18,7 @@ from urllib.parse import parse_qsl
 from starlette.requests import ClientDisconnect, Request
 
 MOST_BYTES = 1 << 20  # of a body
+_MOST_DROPPED = 8 << 20  # bytes that are read only to say that they are too many
 MOST_SECONDS = 10.0  # for a body to come
 MOST_TEXT = 2000  # characters of a text
 MOST_DIGITS = 18  # of a whole number
@@ -38,7 +39,7 @@ async def body_of(request: Request) -> bytes:
     if request.headers.get("content-encoding", "identity").lower() != "identity":
         raise RefusedError(415, "compressed bodies are not taken; send it as it is")
     announced = request.headers.get("content-length", "0")
-    if not announced.isdecimal() or int(announced[:20]) > MOST_BYTES:
+    if not announced.isdecimal() or int(announced[:20]) > _MOST_DROPPED:
         raise _too_large()
     try:
         return await asyncio.wait_for(_read(request), MOST_SECONDS)
@@ -49,12 +50,18 @@ async def body_of(request: Request) -> bytes:
 
 
 async def _read(request: Request) -> bytes:
+    """The body; one that is a bit too large is read and dropped, so that its sender hears why."""
     pieces, size = list[bytes](), 0
     async for piece in request.stream():
         size += len(piece)
-        if size > MOST_BYTES:
+        if size > _MOST_DROPPED:
             raise _too_large()
-        pieces.append(piece)
+        if size <= MOST_BYTES:
+            pieces.append(piece)
+        else:
+            pieces.clear()
+    if size > MOST_BYTES:
+        raise _too_large()
     return b"".join(pieces)
 
 
