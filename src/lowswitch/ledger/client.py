@@ -19,7 +19,7 @@ from lowswitch.ledger.answers import Issued, Told
 from lowswitch.ledger.connection import Connection, error_of
 from lowswitch.ledger.errors import AccessError, FrozenError, LedgerError, UnreachableError
 from lowswitch.ledger.remote import Remote, plain
-from lowswitch.ledger.spool import Spool
+from lowswitch.ledger.spool import Spool, Waiting
 
 _AT_ONCE = 64  # reports that are sent in one request
 _LATER = "later:"  # begins the name of a ticket that is still to be asked for
@@ -190,19 +190,23 @@ class Client(Remote):
             spool = self._require_spool()
             tickets = self._keep_promises(spool)
             while some := spool.waiting(_AT_ONCE):
-                ready = [one for one in some if not one.report["ticket"].startswith(_LATER)]
-                for one in some:
-                    if one not in ready:
-                        request = one.report["ticket"].removeprefix(_LATER)
-                        spool.rename(one.id, tickets.get(request) or self._ask([request])[0].ticket)
-                if not ready:
-                    continue
+                ready = [self._with_ticket(spool, one, tickets) for one in some]
                 sent = self._send([one.report for one in ready])
                 answers = {one.id: answer for one, answer in zip(ready, sent, strict=True)}
                 found |= answers
                 if self._sort_out(spool, answers) or len(some) < _AT_ONCE:
                     break
         return {number: one for number, one in found.items() if not isinstance(one, FrozenError)}
+
+    def _with_ticket(self, spool: Spool, one: Waiting, tickets: dict[str, str]) -> Waiting:
+        """A report with its ticket, also if its episode was played without one."""
+        name = one.report["ticket"]
+        if not name.startswith(_LATER):
+            return one
+        request = name.removeprefix(_LATER)
+        ticket = tickets.get(request) or self._ask([request])[0].ticket
+        spool.rename(one.id, ticket)
+        return one._replace(report=one.report | {"ticket": ticket})
 
     def _sort_out(self, spool: Spool, answers: dict[int, Told | LedgerError]) -> bool:
         """Forget what is acknowledged and mark what is refused; whether the run is frozen.

@@ -37,7 +37,7 @@ class Spool:
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
-        self._lock = threading.Lock()
+        self._lock, self._closed = threading.Lock(), False
         self._done: list[int] = []  # acknowledged, and to be taken out with the next write
         with self._errors():
             self._db = sqlite3.connect(
@@ -48,10 +48,12 @@ class Spool:
             self._db.executescript(_SCHEMA)
 
     def close(self) -> None:
-        """Let go of the file."""
-        with self._writing():
-            pass
-        self._db.close()
+        """Let go of the file; a second time it does nothing."""
+        if not self._closed:
+            with self._writing():
+                pass
+            self._db.close()
+            self._closed = True
 
     # ---- reports ---------------------------------------------------------------------------------
 
