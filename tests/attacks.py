@@ -177,6 +177,8 @@ class Cutter:
         self.to, self.dice, self.share, self.cuts = port, random.Random(seed), share, 0
         self.listening = socket.create_server(("127.0.0.1", 0))
         self.port = self.listening.getsockname()[1]
+
+    def start(self):
         threading.Thread(target=self._accept, daemon=True).start()
 
     def close(self):
@@ -222,7 +224,7 @@ def site(url, token, spool, episodes, name, answers):
 
     try:
         with Client(url, token, spool=spool, fallback=np.zeros((H, S), dtype=int)) as client:
-            client.play(TabularEnv(MDP), episodes, name=name, seed=hash(name) % 1000)
+            client.play(TabularEnv(MDP), episodes, name=name, seed=sum(name.encode()))
             end = time.monotonic() + 120
             while client.waiting or client._spool.promised():
                 assert time.monotonic() < end
@@ -265,6 +267,7 @@ def soak(folder, *, clients, episodes, kills, cut_share, seed):
     ]
     for one in sites:
         one.start()
+    relay.start()  # a thread, and so after the processes
     killed, total = 0, clients * episodes
     reader = Ledger.open(address, read_only=True)
     while any(one.is_alive() for one in sites):
