@@ -24,10 +24,10 @@ from lowswitch.service.bodies import (
     RefusedError,
     count,
     fields,
-    label,
+    labels,
     many,
     maybe,
-    number,
+    numbers,
     parsed,
     query,
     row,
@@ -41,9 +41,9 @@ MOST_AT_ONCE = 512  # tickets or reports in one request
 _MOST_LISTED = 1000  # tickets or events in one answer
 _REPORT: dict[str, Check] = {
     "ticket": text,
-    "states": many(label),
-    "actions": maybe(many(label)),
-    "rewards": many(number),
+    "states": labels,
+    "actions": maybe(labels),
+    "rewards": numbers,
     "ended": text,
 }
 
@@ -306,7 +306,7 @@ async def rollback(call: Call) -> Response:
 async def missing(call: Call) -> Response:
     """Declare that no report will come."""
     checks: dict[str, Check] = {"ticket": text, "reason": text}
-    checks |= {"states": many(label), "actions": many(label), "rewards": many(number)}
+    checks |= {"states": labels, "actions": labels, "rewards": numbers}
     given = _given(call, checks, ("states", "actions", "rewards"))
     ledger = call.service.ledger
     await call.service.engine.call(lambda: ledger.missing(**given, by=call.who))

@@ -281,6 +281,11 @@ class Door:
 
     def __init__(self, app: Starlette, service: Service) -> None:
         self.app, self.service = app, service
+        # every address is a fixed text, so that one look finds its route
+        routes = [route for route in app.routes if isinstance(route, Route)]
+        self._direct = {
+            (method, route.path): route.app for route in routes for method in route.methods or ()
+        }
         fixed = dict(_HEADERS)
         if service.behind_tls:
             fixed["Strict-Transport-Security"] = "max-age=31536000"
@@ -306,4 +311,5 @@ class Door:
             said = {"error": error.kind, "says": error.says}
             await JSONResponse(said, error.status)(scope, receive, send_with_headers)
             return
-        await self.app(scope, receive, send_with_headers)
+        found = self._direct.get((scope["method"], scope["path"]), self.app)
+        await found(scope, receive, send_with_headers)

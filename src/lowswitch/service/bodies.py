@@ -22,6 +22,7 @@ _MOST_DROPPED = 8 << 20  # bytes that are read only to say that they are too man
 MOST_SECONDS = 10.0  # for a body to come
 MOST_TEXT = 2000  # characters of a text
 MOST_DIGITS = 18  # of a whole number
+_LARGE = 10**MOST_DIGITS
 _MOST_FIELDS = 5000  # of a form
 _CONTROL = re.compile(r"[\x00-\x1f\x7f\x80-\x9f\u2028\u2029\ud800-\udfff]")
 
@@ -42,7 +43,8 @@ async def body_of(request: Request) -> bytes:
     if not announced.isdecimal() or int(announced[:20]) > _MOST_DROPPED:
         raise _too_large()
     try:
-        return await asyncio.wait_for(_read(request), MOST_SECONDS)
+        async with asyncio.timeout(MOST_SECONDS):
+            return await _read(request)
     except TimeoutError:
         raise RefusedError(408, f"the body took longer than {MOST_SECONDS:g} seconds") from None
     except ClientDisconnect:
@@ -93,22 +95,7 @@ def _constant(text: str) -> Any:
     raise ValueError(f"{text} is no number of JSON")
 
 
-def _float(text: str) -> float:
-    value = float(text)
-    if not math.isfinite(value):
-        raise ValueError(f"{text[:30]} is too large")
-    return value
-
-
-def _int(text: str) -> int:
-    if len(text) > MOST_DIGITS:
-        raise ValueError(f"a whole number may have {MOST_DIGITS} digits")
-    return int(text)
-
-
-_DECODER = json.JSONDecoder(
-    object_pairs_hook=_pairs, parse_constant=_constant, parse_float=_float, parse_int=_int
-)
+_DECODER = json.JSONDecoder(object_pairs_hook=_pairs, parse_constant=_constant)
 
 Check = Callable[[str, Any], Any]
 
@@ -137,21 +124,39 @@ def text(name: str, value: Any) -> str:
 
 def label(name: str, value: Any) -> int | str:
     """A label or a number of a state, an action or a step."""
-    return value if type(value) is int else text(name, value)
+    return whole(name, value) if type(value) is int else text(name, value)
 
 
 def number(name: str, value: Any) -> int | float:
-    if type(value) not in (int, float):
+    """A number that is finite; a truth value is none."""
+    if type(value) is int:
+        return whole(name, value)
+    if type(value) is not float or not math.isfinite(value):
         raise RefusedError(400, f"{name} must be a number")
-    found: int | float = value
+    found: float = value
     return found
 
 
 def whole(name: str, value: Any) -> int:
-    if type(value) is not int:
-        raise RefusedError(400, f"{name} must be a whole number")
+    """A whole number that fits into 64 bits; a truth value is none."""
+    if type(value) is not int or not -_LARGE < value < _LARGE:
+        raise RefusedError(400, f"{name} must be a whole number of at most {MOST_DIGITS} digits")
     found: int = value
     return found
+
+
+def labels(name: str, value: Any) -> list[Any]:
+    """Labels or numbers; a list of small numbers, the usual case, is seen at one glance."""
+    if type(value) is list and {*map(type, value)} == {int} and -1 < min(value) <= max(value) < 999:
+        return value
+    return many(label)(name, value)
+
+
+def numbers(name: str, value: Any) -> list[Any]:
+    """Numbers; a list of finite floats, the usual case, is seen at one glance."""
+    if type(value) is list and {*map(type, value)} == {float} and all(map(math.isfinite, value)):
+        return value
+    return many(number)(name, value)
 
 
 def truth(name: str, value: Any) -> bool:

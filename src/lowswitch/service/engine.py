@@ -17,6 +17,8 @@ from lowswitch.service.bodies import RefusedError
 
 MOST_AT_ONCE = 512  # reports or tickets in one transaction
 MOST_WAITING = 4000  # requests
+_ENOUGH = 32  # so many share the cost of a commit well enough
+_GAP = 0.003  # seconds within which the next request of a group follows
 
 Result = TypeVar("Result")
 _ASK, _TELL, _CALL = "ask", "tell", "call"
@@ -35,6 +37,7 @@ class Engine:
     def __init__(self, ledger: Ledger) -> None:
         self.ledger = ledger
         self.transactions = 0
+        self._last = 0  # the size of the last group
         self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="ledger", daemon=True)
         self._thread.start()
@@ -75,24 +78,33 @@ class Engine:
     # ---- the thread ------------------------------------------------------------------------------
 
     def _run(self) -> None:
-        while True:
-            jobs, size, last = list[_Job](), 0, False
-            job = self._jobs.get()
-            while True:
-                if job is None:
-                    last = True
-                    break
-                jobs.append(job)
-                size += 1 if job.kind == _CALL else len(job.work)
-                if size >= MOST_AT_ONCE:
-                    break
-                try:
-                    job = self._jobs.get_nowait()
-                except queue.Empty:
-                    break
+        while (jobs := self._collected()) is not None:
             self._do(jobs)
-            if last:
-                return
+
+    def _collected(self) -> list[_Job] | None:
+        """What is to be done next, or None if nothing will come any more.
+
+        Under load the rest of a group is on its way when its first request is there, because all of
+        them were answered together. So they are waited for, as long as one follows the other.
+        """
+        jobs, size = list[_Job](), 0
+        job = self._jobs.get()
+        while job is not None:
+            jobs.append(job)
+            size += 1 if job.kind == _CALL else len(job.work)
+            if size >= MOST_AT_ONCE:
+                break
+            gap = _GAP if job.kind != _CALL and size < min(self._last, _ENOUGH) else 0.0
+            try:
+                job = self._jobs.get(timeout=gap) if gap else self._jobs.get_nowait()
+            except queue.Empty:
+                break
+        if job is None:
+            if not jobs:
+                return None
+            self._jobs.put(None)  # these first, and then no more
+        self._last = max(size, self._last * 3 // 4)
+        return jobs
 
     def _do(self, jobs: list[_Job]) -> None:
         """Do what waits: tickets, reports, then the rest in its order."""

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import signal
 import socket
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -13,7 +14,7 @@ from pathlib import Path
 from typing import ClassVar
 
 import uvicorn
-from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from lowswitch.files import owning
 from lowswitch.ledger import Ledger, LedgerError
@@ -22,11 +23,13 @@ from lowswitch.service.app import Service, is_loopback, make_app
 
 PORT = 8642
 MOST_CONNECTIONS = 400
+_MOST_HEAD = 1 << 16  # bytes of the head of a request
 _HEADER_SECONDS = 10.0  # for the head of a request to come
+_SWITCH_SECONDS = 0.001  # so that requests are read while the ledger's thread computes
 _IDLE_SECONDS = 30  # between two requests of a connection
 
 
-class Connection(H11Protocol):
+class Connection(HttpToolsProtocol):
     """A connection that must say what it wants within seconds.
 
     When there are too many, the one that has been silent longest is closed for the next one: those
@@ -37,6 +40,7 @@ class Connection(H11Protocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
+        self._head = 0  # bytes of a request whose head is not there yet
         self._deadline = self.loop.call_later(_HEADER_SECONDS, self._too_slow)
         self.silent[self] = None
         while len(self.silent) > MOST_CONNECTIONS:
@@ -44,12 +48,19 @@ class Connection(H11Protocol):
             del self.silent[oldest]
             oldest.transport.abort()
 
-    def handle_events(self) -> None:
-        before = self.cycle
-        super().handle_events()
-        if self.cycle is not before:  # a request has begun
-            self._deadline.cancel()
-            self.silent.pop(self, None)
+    def data_received(self, data: bytes) -> None:
+        if self in self.silent:
+            self._head += len(data)
+            if self._head > _MOST_HEAD and b"\r\n\r\n" not in data:
+                self.transport.abort()
+                return
+        super().data_received(data)
+
+    def on_headers_complete(self) -> None:
+        self._deadline.cancel()
+        self._head = 0
+        self.silent.pop(self, None)
+        super().on_headers_complete()
 
     def on_response_complete(self) -> None:
         self._deadline.cancel()
@@ -120,6 +131,7 @@ def opened(address: str, access: Path | None, place: Place, note: str = "") -> I
 
 def serve(service: Service, listening: socket.socket, ready: Callable[[], None]) -> None:
     """Serve until a signal says to stop; what was begun is finished first."""
+    sys.setswitchinterval(_SWITCH_SECONDS)
     asyncio.run(Server(service, ready).serve(sockets=[listening]))
 
 
