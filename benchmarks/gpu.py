@@ -1,12 +1,16 @@
 """Whether a GPU plays what the CPU plays, and how fast it is.
 
     python benchmarks/gpu.py [--quick] [--json FILE]
+    python benchmarks/gpu.py --profile [--json FILE]
 
 Equality: every problem and learner below with 2,048 seeds, on the GPU and on the CPU of the same
 machine, must agree to the bit: regret curves, switches, deployments, triggers, policies and the
 share of drowned visits. Speed: steps a second of as many runs as the GPU plays at once, without and
 with exact regret, and of all threads of the CPU beside it. The exit code is 1 if anything differs
 or a speed is below its target, and 2 if there is no GPU.
+
+With --profile, Nsight Compute (ncu) measures instead what the kernel that plays waits for, and adds
+it to what is in the file.
 
 The published numbers are those of --json docs/numbers/gpu.json; `python docs/publish.py` puts them
 on the pages.
@@ -15,6 +19,7 @@ on the pages.
 from __future__ import annotations
 
 import argparse
+import csv
 import json
 import os
 import platform
@@ -240,12 +245,60 @@ def first_results() -> dict[str, float]:
     return found
 
 
+# ---- what limits it ------------------------------------------------------------------------------
+
+METRICS = {
+    "compute": "sm__throughput.avg.pct_of_peak_sustained_elapsed",
+    "memory": "dram__throughput.avg.pct_of_peak_sustained_elapsed",
+    "second-level cache": "lts__throughput.avg.pct_of_peak_sustained_elapsed",
+    "warps": "sm__warps_active.avg.per_cycle_active",
+    "registers": "launch__registers_per_thread",
+    "cycles of an instruction": "smsp__average_warp_latency_per_inst_issued.ratio",
+    "of them waiting for memory": (
+        "smsp__average_warps_issue_stalled_long_scoreboard_per_issue_active.ratio"
+    ),
+    "of them waiting for shared memory": (
+        "smsp__average_warps_issue_stalled_short_scoreboard_per_issue_active.ratio"
+    ),
+}
+PROFILED = "--play-for-profile"
+
+
+def profile() -> dict[str, dict[str, float]]:
+    """What ncu says of one launch of the kernel that plays UCB2-H, for each problem."""
+    found = {}
+    for problem in PROBLEMS:
+        command = ["ncu", "--clock-control", "none", "--csv", "--page", "raw", "-k", "regex:play"]
+        command += ["-s", "1", "-c", "1", "--metrics", ",".join(METRICS.values())]
+        command += [sys.executable, __file__, PROFILED, problem]
+        printed = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+        lines = [line for line in printed.splitlines() if line.startswith('"')]
+        names, _, values = csv.reader(lines)
+        row = dict(zip(names, values, strict=True))
+        found[problem] = {name: float(row[metric]) for name, metric in METRICS.items()}
+        print(problem, found[problem], flush=True)
+    return found
+
+
+def play_for_profile(gpu: driver.Facts, problem: str) -> None:
+    mdp, algorithm, K = PROBLEMS[problem], LEARNERS["ucb2-h"], 10**5
+    seeds = full_gpu(gpu, mdp, algorithm, K)
+    options: dict[str, Any] = {"regret": False, "progress": False}
+    ls.simulate(mdp, algorithm, episodes=K, seeds=seeds, device="gpu", **options)
+
+
+def save(path: Path, result: dict[str, Any]) -> None:
+    path.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--quick", action="store_true", help="fewer seeds and episodes")
     parser.add_argument("--json", type=Path, metavar="FILE")
+    parser.add_argument("--profile", action="store_true", help="measure what limits it")
+    parser.add_argument(PROFILED, metavar="PROBLEM", help=argparse.SUPPRESS)
     options = parser.parse_args()
     try:
         with driver.Gpu() as gpu:
@@ -254,6 +307,15 @@ def main() -> int:
         print(error, file=sys.stderr)
         return 2
     print(facts, flush=True)
+    if options.play_for_profile:
+        play_for_profile(facts, options.play_for_profile)
+        return 0
+    if options.profile:
+        profiled = {"profile": profile()}
+        if options.json:
+            known = json.loads(options.json.read_text()) if options.json.exists() else {}
+            save(options.json, known | profiled)
+        return 0
     firsts = first_results()
     equal = equality(256 if options.quick else 2048)
     swept = equal_sweep(200 if options.quick else 2000)
@@ -271,7 +333,7 @@ def main() -> int:
         "speed": speeds,
     }
     if options.json:
-        options.json.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+        save(options.json, result)
     missed = [row for row in speeds if row["target"] and row["gpu"] < row["target"]]
     slow = [name for name, most in MOST_SECONDS.items() if firsts[name] > most]
     differ = swept["different"] or any(row["different"] for row in equal)

@@ -101,6 +101,7 @@ def of_gpu(gpu: dict[str, Any]) -> dict[str, str]:
         "gpu/sweep": f"{swept['settings']} settings and {swept['seeds']}",
         "gpu/warm": f"{gpu['first_result']['warm']:.0f}",
         "gpu/cold": f"{gpu['first_result']['cold']:.0f}",
+        "gpu/profile": gpu_profile(gpu["profile"]),
         "gpu/fastest": f"{fastest / 1e9:.0f} billion",
     }
 
@@ -122,6 +123,25 @@ def gpu_speed(rows: list[dict[str, Any]]) -> str:
             [problem, *(f"{row['gpu'] / 1e9:.3g} ({row['cpu'] / 1e9:.2g})" for row in cells)]
         )
     header = [f"{name}: GPU (CPU)" for name in kinds]
+    return table(["problem (S, A, H)", *header], lines, left=1)
+
+
+def gpu_profile(problems: dict[str, dict[str, float]]) -> str:
+    """What the kernel that plays uses of the GPU, and what its instructions wait for."""
+    lines = [
+        [
+            problem,
+            f"{row['compute']:.0f} %",
+            f"{row['second-level cache']:.0f} %",
+            f"{row['memory']:.0f} %",
+            f"{row['warps']:.0f}",
+            f"{row['cycles of an instruction']:.1f}",
+            f"{row['of them waiting for memory']:.1f}",
+        ]
+        for problem, row in problems.items()
+    ]
+    used = ["instructions", "second-level cache", "memory", "warps"]
+    header = [*used, "cycles of an instruction", "waiting for memory"]
     return table(["problem (S, A, H)", *header], lines, left=1)
 
 

@@ -15,6 +15,7 @@ import pytest
 from scipy import sparse
 
 import lowswitch as ls
+from lowswitch.progress import cores
 
 
 def pytest_configure():
@@ -22,6 +23,21 @@ def pytest_configure():
         from compile_once import share_compilation
 
         share_compilation()
+
+
+# Workers take whole files in this order, the others after them. Two neighbours compile different
+# kernels, so that few workers wait for what another one compiles.
+FIRST = ("simulate", "cluster", "bandits", "rounds", "docs", "reproduce", "learner")
+
+
+def pytest_xdist_auto_num_workers(config):
+    """One worker more than cores, because some tests wait for processes and clusters to start."""
+    return cores() + 1
+
+
+def pytest_collection_modifyitems(items):
+    places = {f"test_{name}.py": place for place, name in enumerate(FIRST)}
+    items.sort(key=lambda item: places.get(item.path.name, len(places)))
 
 
 def random_tables(states, actions, seed, *steps):

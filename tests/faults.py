@@ -11,7 +11,9 @@ import resource
 import shutil
 import signal
 import sqlite3
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -246,21 +248,31 @@ def orders(folder, *, trials, seed):
 
 
 def reviewers(address, *, rounds):
-    """Two reviewers, each with a ledger of their own, decide on what both have seen."""
+    """Two reviewers, each with a ledger of their own, decide at one moment on what both have seen.
+
+    Exactly one of the two decisions is applied.
+    """
     ledger = made(address, ls.ucb2_hoeffding(c=0.05), episodes=100 * rounds)
-    other, applied = steady(Ledger.open(address)), 0
-    for number in range(rounds):
-        while (proposal := ledger.proposal()) is None:
-            play(ledger, 1)
-        first, second = (ledger, other) if number % 2 else (other, ledger)
-        assert other.proposal() == proposal
-        first.approve(proposal, by="first", reason="seen")
+    other, applied = steady(Ledger.open(address)), {"first": 0, "second": 0}
+    together = threading.Barrier(2)
+
+    def decide(one, by, proposal):
+        together.wait()
         with contextlib.suppress(SupersededError):
-            second.approve(proposal, by="second", reason="seen")
-            raise AssertionError("both were applied")
-        applied += 1
+            return one.approve(proposal, by=by, reason="seen") and by
+
+    with ThreadPoolExecutor(2) as threads:
+        for _ in range(rounds):
+            while (proposal := ledger.proposal()) is None:
+                play(ledger, 1)
+            assert other.proposal() == proposal
+            made_by = [threads.submit(decide, ledger, "first", proposal)]
+            made_by += [threads.submit(decide, other, "second", proposal)]
+            (winner,) = filter(None, [one.result() for one in made_by])
+            applied[winner] += 1
     assert ledger.version == 1 + rounds
-    return {"rounds": rounds, "applied": applied}
+    assert ledger.verify().whole
+    return {"rounds": rounds, "applied": sum(applied.values()), **applied}
 
 
 def stops(server, address, folder, *, times, episodes):

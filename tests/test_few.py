@@ -198,6 +198,18 @@ def test_a_chosen_first_policy_is_kept_where_nothing_clearly_beats_it():
     assert (runs.policy == 0).all()
 
 
+@pytest.mark.parametrize(("first", "last"), [(None, 1), ([[2]], 2)])
+def test_a_chosen_first_policy_counts_as_tried(first, last):
+    """Actions 0 and 1 were tried, 2 was not. It stays only if it was chosen as the first one."""
+    learner = ls.Learner(
+        ls.few(deployments=1), horizon=1, states=1, actions=3, episodes=50, initial=first
+    )
+    learner.warm_start([[0]] * 40, [[k % 2] for k in range(40)], [[k % 2 / 2] for k in range(40)])
+    while learner.deployments == 0 and learner.told < 50:
+        learner.tell([0], [0], [0.0], off_policy=True)
+    assert (learner.mixture == last).all()
+
+
 def test_earlier_data_do_not_spend_the_budget():
     mdp = ls.TabularMDP(*random_tables(4, 3, 1), horizon=3)
     generator, policies = np.random.default_rng(0), (300, 3, 4)

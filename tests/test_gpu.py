@@ -260,6 +260,12 @@ def test_a_full_gpu(twin, monkeypatch):
         on_gpu()
 
 
+def test_a_gpu_whose_memory_others_hold(twin):
+    twin.set(memory=0)
+    with pytest.raises(GpuError, match=r"cannot be opened .* others hold all of its memory"):
+        on_gpu()
+
+
 def test_a_problem_that_is_too_large(twin):
     twin.set(memory=50_000)
     with pytest.raises(GpuError, match=r"needs [\d,]+ bytes on the GPU .* 50,000 are free"):

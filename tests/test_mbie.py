@@ -13,7 +13,7 @@ from conftest import PROBLEMS, learner_for, random_tables
 from lowswitch.concurrent import mbie
 from lowswitch.kernels import counts, planning
 from lowswitch.learners import ProblemSize
-from lowswitch.learners.planners import fresh_plan_tables, interval_log, plan_spec
+from lowswitch.learners.plan_spec import fresh_plan_tables, interval_log, plan_spec
 from lowswitch.machines.mistakes import mistakes, suboptimal_actions
 from lowswitch.machines.sources import Tabular
 from lowswitch.reproduce.plain import sample, start

@@ -12,7 +12,8 @@ from lowswitch import checks, storage
 from lowswitch.kernels import counts, planning, posterior, stages
 from lowswitch.kernels.streams import MEMBERS, SAMPLES, learner_stream, stream_key
 from lowswitch.learners import ProblemSize
-from lowswitch.learners.planners import PlannerKnowledge, fresh_plan_tables, plan_spec
+from lowswitch.learners.plan_spec import fresh_plan_tables, plan_spec
+from lowswitch.learners.planners import PlannerKnowledge
 from lowswitch.reproduce.plain import play_episode
 
 

@@ -87,6 +87,7 @@ int cuDeviceGetAttribute(int *value, int which, int) {
     return 0;
 }
 int cuMemGetInfo_v2(size_t *free, size_t *total) {
+    if (settings[MEMORY] == 0) return 201;  // what an H200 answers where others hold everything
     return *total = settings[MEMORY], *free = *total - used, 0;
 }
 int cuMemAlloc_v2(uint64_t *address, size_t size) {

@@ -50,9 +50,7 @@ class Gpu:
         if count.value == 0:
             raise GpuError(f"the CUDA driver finds no GPU; {ON_CPU}")
         self._call("cuDeviceGet", ctypes.byref(self._device), 0)
-        context = ctypes.c_void_p()
-        self._call("cuDevicePrimaryCtxRetain", ctypes.byref(context), self._device)
-        self._call("cuCtxSetCurrent", context)
+        self._open()
         self.facts = self._facts()
         if self.facts.driver < _OLDEST:
             version = f"{self.facts.driver // 1000}.{self.facts.driver % 1000 // 10}"
@@ -60,6 +58,20 @@ class Gpu:
             raise GpuError(
                 f"the driver of this GPU knows CUDA up to {version} and 12.0 is needed; "
                 f"install a newer one, or {ON_CPU}"
+            )
+
+    def _open(self) -> None:
+        """Make the GPU the current one, for which some of its memory must be free."""
+        context, free, total = ctypes.c_void_p(), ctypes.c_size_t(), ctypes.c_size_t()
+        status = (
+            self._cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), self._device)
+            or self._cuda.cuCtxSetCurrent(context)
+            or self._cuda.cuMemGetInfo_v2(ctypes.byref(free), ctypes.byref(total))
+        )
+        if status != 0:
+            raise GpuError(
+                f"the GPU cannot be opened ({self._words(status)}), most likely because others hold"
+                f" all of its memory (nvidia-smi names them); wait until they end, or {ON_CPU}"
             )
 
     def __enter__(self) -> Gpu:

@@ -23,22 +23,13 @@ from lowswitch.kernels.arrays import (
 )
 from lowswitch.kernels.compile import entry, inline
 from lowswitch.kernels.counts import note_visit, pool_is_full
-from lowswitch.kernels.exploit import exploit
-from lowswitch.kernels.kinds import by_kind
-from lowswitch.kernels.learned import plan_on_draws
+from lowswitch.kernels.kinds import always, by_kind, never, of_rows
 from lowswitch.kernels.mixtures import learn_together, note_gap, note_step
 from lowswitch.kernels.noise import noise, uniform
-from lowswitch.kernels.planning import LEARNED, OWN, SAMPLED, plan
-from lowswitch.kernels.posterior import sample_plan
-from lowswitch.kernels.qlearning import DUE, QUIET, digest_visit, is_beaten, take_best
-from lowswitch.kernels.schedule import freeze_if_spent, is_last, next_growth, refresh_is_due
+from lowswitch.kernels.qlearning import DUE, QUIET, digest_visit, take_best
+from lowswitch.kernels.schedule import freeze_if_spent, next_growth, refresh_is_due
 from lowswitch.kernels.stages import digest_stage
-
-
-def of_rows(name, row, policies):
-    """`by_kind` where single Q-learners differ from learners that keep their policies apart."""
-    return by_kind(name, {RowSpec: row, StageSpec: row, PlanSpec: policies, MixtureSpec: policies})
-
+from lowswitch.kernels.wanted import differs, make_wanted, states_at_stake
 
 # ---- what is deployed ----------------------------------------------------------------------------
 
@@ -110,150 +101,28 @@ skip_step = by_kind(
 
 
 @inline
-def no(spec, tables):
-    return False
-
-
-@inline
-def yes(spec, tables):
-    return True
-
-
-@inline
 def all_members_learn(spec, tables):
     return learn_together(spec, tables)
 
 
 # learn what is learned only after an episode; return whether there was a trigger in it
 learn_rest = by_kind(
-    "learn_rest", {RowSpec: no, StageSpec: no, PlanSpec: no, MixtureSpec: all_members_learn}
+    "learn_rest",
+    {RowSpec: never, StageSpec: never, PlanSpec: never, MixtureSpec: all_members_learn},
 )
 # whether an episode might not find room for its successors
 lacks_room = by_kind(
-    "lacks_room", {RowSpec: no, StageSpec: no, PlanSpec: pool_is_full, MixtureSpec: no}
+    "lacks_room", {RowSpec: never, StageSpec: never, PlanSpec: pool_is_full, MixtureSpec: never}
 )
 # whether a trigger lets all rows change, and not only its own
-wants_anew = of_rows("wants_anew", no, yes)
-
-
-# ---- what is wanted ------------------------------------------------------------------------------
-
-
-@inline
-def all_states(spec, tables, h):
-    return 0, spec.S
-
-
-@inline
-def states_of_mixture(spec, tables, h):
-    if spec.whole:
-        return 0, spec.S
-    return tables.path[h]["state"], tables.path[h]["state"] + 1
-
-
-# the states [first, last) whose rows at step h may change: all, or the one that had a trigger
-states_at_stake = by_kind(
-    "states_at_stake",
-    {
-        RowSpec: all_states,
-        StageSpec: all_states,
-        PlanSpec: all_states,
-        MixtureSpec: states_of_mixture,
-    },
-)
-
-
-@entry
-def want_best(spec, tables, m):
-    """Member m wants its best actions: the deployed one if it is among them, else the lowest."""
-    for here in range(spec.H * spec.S):
-        place = m * spec.H * spec.S + here
-        action = tables.policy[place]
-        best = tables.q[place * spec.A + action]
-        for a in range(spec.A):
-            if tables.q[place * spec.A + a] > best:
-                action, best = a, tables.q[place * spec.A + a]
-        tables.wanted[place] = action
-
-
-@entry
-def plan_all(spec, tables):
-    """Plan for every member; return whether that could be done here, and not by Python.
-
-    Where the last deployment is to be greedy, it is planned with neither bonus nor sample; where it
-    is to exploit, all members get the one policy that does.
-    """
-    if spec.kind == OWN:
-        return False
-    last = is_last(spec, tables)
-    if last and spec.timing.exploit_last:
-        exploit(spec, tables)
-        return True
-    if spec.kind == LEARNED:
-        plan_on_draws(spec, tables)
-        return True
-    greedy = spec.timing.greedy_last and last
-    if greedy:
-        tables.dirty[:] = True
-    for m in range(spec.members):
-        if spec.kind == SAMPLED:
-            sample_plan(spec, tables, m, greedy)
-        else:
-            plan(spec, tables, m, 0.0 if greedy else spec.scales[m], greedy)
-        want_best(spec, tables, m)
-    tables.dirty[:] = False
-    return True
-
-
-@entry
-def gather_rows(spec, tables):
-    """Write down what every member wants in the rows at stake; return True."""
-    rows = spec.H * spec.S
-    for h in range(spec.H):
-        first, last = states_of_mixture(spec, tables, h)
-        for here in range(h * spec.S + first, h * spec.S + last):
-            for m in range(spec.members):
-                mine = m * (rows + spec.S) + here
-                if spec.whole and is_beaten(spec, tables, mine):
-                    take_best(spec, tables, mine)
-                tables.wanted[m * rows + here] = tables.rows[mine]["action"]
-    return True
-
-
-@inline
-def planned(spec, tables):
-    return plan_all(spec, tables)
-
-
-@inline
-def gathered(spec, tables):
-    return gather_rows(spec, tables)
-
-
-# work out what is wanted; return whether it is known now, and not made by a planner in Python
-make_wanted = by_kind(
-    "make_wanted", {RowSpec: yes, StageSpec: yes, PlanSpec: planned, MixtureSpec: gathered}
-)
-
-
-@inline
-def policy_differs(spec, tables, here):
-    differs = False
-    for m in range(spec.members):
-        place = m * spec.H * spec.S + here
-        differs = differs or tables.policy[place] != tables.wanted[place]
-    return differs
-
-
-# whether something else is wanted in a row than is deployed
-differs = of_rows("differs", is_beaten, policy_differs)
+wants_anew = of_rows("wants_anew", never, always)
 
 
 # ---- the switch ----------------------------------------------------------------------------------
 
 
 @inline
-def always(spec, tables, here):
+def every_change(spec, tables, here):
     return True
 
 
@@ -308,11 +177,11 @@ def whole_traded(spec, tables):
 # one by one, a row that traded and one that did not would no longer belong together
 only_traded = by_kind(
     "only_traded",
-    {RowSpec: no, StageSpec: no, PlanSpec: members_traded, MixtureSpec: whole_traded},
+    {RowSpec: never, StageSpec: never, PlanSpec: members_traded, MixtureSpec: whole_traded},
 )
 
 # whether changing a row is a switch: of a mixture, if how often each action is played changes
-is_switch = of_rows("is_switch", always, law_differs)
+is_switch = of_rows("is_switch", every_change, law_differs)
 
 
 @inline

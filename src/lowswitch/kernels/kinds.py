@@ -2,7 +2,8 @@
 
 from numba.extending import overload
 
-from lowswitch.kernels.compile import INLINED
+from lowswitch.kernels.arrays import MixtureSpec, PlanSpec, RowSpec, StageSpec
+from lowswitch.kernels.compile import INLINED, inline
 
 
 def by_kind(name, choices):
@@ -21,3 +22,18 @@ def by_kind(name, choices):
     chosen.__name__ = chosen.__qualname__ = name
     overload(chosen, jit_options=INLINED, strict=False)(compiled)
     return chosen
+
+
+def of_rows(name, row, policies):
+    """`by_kind` where single Q-learners differ from learners that keep their policies apart."""
+    return by_kind(name, {RowSpec: row, StageSpec: row, PlanSpec: policies, MixtureSpec: policies})
+
+
+@inline
+def never(spec, tables):
+    return False
+
+
+@inline
+def always(spec, tables):
+    return True

@@ -7,7 +7,6 @@ import numpy as np
 from lowswitch.kernels.arrays import Belief, Drawn
 from lowswitch.kernels.compile import allocating, entry, inline
 from lowswitch.kernels.evidence import (
-    believe,
     others_reward,
     others_share,
     reward_spread,
@@ -177,10 +176,14 @@ def drawn_estimate(drawn, last, i, values, mean):
 
 
 @allocating
-def plan_on_draw(spec, tables, belief, m, key):
+def plan_on_draw(spec, tables, belief, m):
     """Let member m want the best policy of a model drawn from the posterior: Osband, Russo, Van Roy
     2013, Algorithm 1.
+
+    Members touch nothing of each other, so that threads may plan for several at once.
     """
+    number = np.uint64(tables.clock[0]["refreshes"] * spec.members + m)
+    key = noise(tables.keys[0]["samples"], number)
     drawn, values = fresh_drawn(spec, belief.laws), np.zeros(spec.S)
     counter, seen = np.zeros(1, dtype=np.uint64), np.zeros(spec.S)
     for h in range(spec.H - 1, -1, -1):
@@ -214,12 +217,3 @@ def curious(spec, belief):
     mass = max(belief.mass, _CURIOUS_MASS) if spec.mass == 0.0 else belief.mass
     weight = 2.0 * spec.reward_weight
     return Belief(belief.laws, belief.rewards, mass, 0.0, belief.noisy, belief.share, weight, False)
-
-
-@allocating
-def plan_on_draws(spec, tables):
-    """Let every member want the best policy of a model of its own."""
-    belief = curious(spec, believe(spec, tables))
-    for m in range(spec.members):
-        number = np.uint64(tables.clock[0]["refreshes"] * spec.members + m)
-        plan_on_draw(spec, tables, belief, m, noise(tables.keys[0]["samples"], number))

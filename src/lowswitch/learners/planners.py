@@ -2,28 +2,17 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple, Self
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Self
 
 import numpy as np
 
 from lowswitch.algorithms.algorithm import Algorithm
-from lowswitch.algorithms.asked import between_dates
 from lowswitch.algorithms.own import Counts, FromCounts
 from lowswitch.algorithms.parts import (
-    BernsteinFreedman,
-    ChernoffHoeffding,
-    ConfidenceIntervals,
     Estimator,
-    L1Ball,
-    LearnedPosterior,
-    MonotonicBernstein,
-    Planning,
-    Posterior,
-    Unknown,
 )
-from lowswitch.algorithms.schedules import Growth
 from lowswitch.checks import has_integers, require_memory
 from lowswitch.kernels.arrays import (
     CLOCK,
@@ -36,28 +25,22 @@ from lowswitch.kernels.arrays import (
     PlanTables,
 )
 from lowswitch.learners import whole
-from lowswitch.learners.knowledge import Knowledge, ProblemSize, fresh_clock, learner_keys
+from lowswitch.learners.drawn import DrawnModel, drawn_model
+from lowswitch.learners.knowledge import Knowledge, ProblemSize
 from lowswitch.learners.mixtures import deployed_mixture
-from lowswitch.learners.schedule import first_due, timing_of, triggers_of
+from lowswitch.learners.plan_spec import (
+    SMALLER,
+    estimating_members,
+    fresh_plan_tables,
+    plan_sizes,
+    plan_spec,
+    require_feasible,
+)
 from lowswitch.policy import TablePolicy
+from lowswitch.progress import cores
 
 _CAUTION = 3.0  # standard errors by which a chosen first policy must be beaten in a row
-_MOST_DRAWS = 10**10  # of gamma variates, about two minutes
-_SMALLER = (
-    "use a smaller problem or a Q-learner, or of the library's planners pooled=True where all steps"
-    " are alike"
-)
-
-
-class DrawnModel(NamedTuple):
-    """A model that was drawn from a posterior; steps that are alike are listed once."""
-
-    steps: int  # of which laws are listed: 1 or H
-    rows: np.ndarray  # [n]  (h, x, a) or (x, a), counted
-    successors: np.ndarray  # [n]
-    weights: np.ndarray  # [n]
-    rewards: np.ndarray  # [1, S, A] or [H, S, A]
-    noisy: bool  # whether rewards vary
+_LARGE = 10**5  # cells of a model whose plan is worth a thread
 
 
 class PlannerKnowledge(Knowledge):
@@ -108,33 +91,8 @@ class PlannerKnowledge(Knowledge):
         return found
 
     def model(self, number: int) -> DrawnModel:
-        """Model `number` of the posterior with a learned prior: always the same for the same data.
-
-        The law of the last step, which nothing follows, leads back to its state.
-        """
-        from lowswitch.kernels.evidence import believe
-        from lowswitch.kernels.learned import draw_step, fresh_drawn
-        from lowswitch.kernels.noise import noise
-
-        H, S, A = self.allowed.shape
-        belief = believe(self.spec, self.tables)
-        drawn, counter = fresh_drawn(self.spec, belief.laws), np.zeros(1, dtype=np.uint64)
-        stream = self.tables.keys[0]["samples"]
-        key, seen = np.uint64(noise(stream, np.uint64(number))), np.zeros(S)
-        laws, rewards = [], []
-        for h in range(H - 1, -1, -1):
-            draw_step(self.spec, belief, h, key, drawn, counter, seen)
-            rewards.append(drawn.rewards.reshape(S, A).copy())
-            laws.append(_listed(drawn, S, A) if h + 1 < H else _staying(S, A))
-        laws, rewards = laws[::-1], rewards[::-1]
-        if belief.laws.stride == 0:
-            laws = laws[:1]
-        if belief.rewards.stride == 0:
-            rewards = rewards[:1]
-        rows = np.concatenate([h * S * A + step[0] for h, step in enumerate(laws)])
-        successors, weights = (np.concatenate([step[i] for step in laws]) for i in (1, 2))
-        paid = np.clip(np.stack(rewards), 0, 1)
-        return DrawnModel(len(laws), rows, successors, weights, paid, bool(belief.noisy))
+        """Model `number` of the posterior with a learned prior."""
+        return drawn_model(self.spec, self.tables, number)
 
     def make_room(self) -> None:
         """Let the pool grow by half where it might not hold the successors of an episode more."""
@@ -143,7 +101,7 @@ class PlannerKnowledge(Knowledge):
         if need > len(pool):
             larger = max(need, len(pool) * 3 // 2)
             what = f"the {used:,} successors counted so far and those of the next episodes"
-            require_memory(larger * SUCCESSOR.itemsize, what, _SMALLER)
+            require_memory(larger * SUCCESSOR.itemsize, what, SMALLER)
             grown = np.zeros(larger, dtype=SUCCESSOR)
             grown[:used] = pool[:used]
             self.tables = self.tables._replace(pool=grown)
@@ -153,11 +111,30 @@ class PlannerKnowledge(Knowledge):
         return True
 
     def plan(self, episodes: int) -> None:
-        if not isinstance(self.estimator, FromCounts):
-            raise TypeError(f"{self.estimator!r} plans in compiled code")
-        policies = self.estimator.plan(self._counts(episodes))
-        wanted = checked_policies(policies, self.members, self._planned_from)
-        self.tables.wanted[:] = wanted.reshape(-1)
+        from lowswitch.kernels.schedule import is_last
+
+        if isinstance(self.estimator, FromCounts):
+            policies = self.estimator.plan(self._counts(episodes))
+            wanted = checked_policies(policies, self.members, self._planned_from)
+            self.tables.wanted[:] = wanted.reshape(-1)
+        elif self.spec.timing.exploit_last and is_last(self.spec, self.tables):
+            from lowswitch.kernels.exploit import exploit
+
+            exploit(self.spec, self.tables)
+        else:
+            self._plan_on_draws()
+
+    def _plan_on_draws(self) -> None:
+        """Let every member want the best policy of a model of its own, large ones side by side."""
+        from lowswitch.kernels.evidence import believe
+        from lowswitch.kernels.learned import curious, plan_on_draw
+
+        belief = curious(self.spec, believe(self.spec, self.tables))
+        work = len(belief.laws.n) + self.allowed.size
+        at_once = min(self.members, cores()) if work > _LARGE else 1
+        with ThreadPoolExecutor(at_once) as threads:
+            members = range(self.members)
+            list(threads.map(lambda m: plan_on_draw(self.spec, self.tables, belief, m), members))
 
     @property
     def _planned_from(self) -> np.ndarray:  # [H, S, A]
@@ -189,7 +166,7 @@ class PlannerKnowledge(Knowledge):
 
     def layout(self) -> dict[str, tuple[int, Any]]:
         spec, L = self.spec, self.spec.members
-        entries, cells, late = _sizes(spec)
+        entries, cells, late = plan_sizes(spec)
         rows = spec.H * spec.S
         return {
             **dict.fromkeys(("policy", "wanted"), (L * rows, np.int64)),
@@ -334,177 +311,6 @@ class PlannerKnowledge(Knowledge):
         return int(self.tables.clock[0]["refreshes"])
 
 
-def _listed(drawn: Any, S: int, A: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The rows, successors and weights of a drawn step, what is spread over all states included."""
-    rows, before = np.repeat(np.arange(S * A), drawn.sizes), np.cumsum(drawn.sizes) - drawn.sizes
-    places = np.arange(len(rows)) - before[rows] + drawn.starts[rows]
-    spread = np.flatnonzero(drawn.rest > 0)
-    return (
-        np.append(rows, np.repeat(spread, S)),
-        np.append(drawn.states[places], np.tile(np.arange(S), len(spread))),
-        np.append(drawn.weights[places], np.repeat(drawn.rest[spread] / S, S)),
-    )
-
-
-def _staying(S: int, A: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Every row leads back to its state."""
-    return np.arange(S * A), np.repeat(np.arange(S), A), np.ones(S * A)
-
-
-def plan_spec(algorithm: Algorithm, size: ProblemSize, allowed: np.ndarray) -> PlanSpec:
-    """The algorithm's numbers for one problem size."""
-    from lowswitch.kernels import counts
-
-    H, S, A, K = size
-    estimator, bonus = algorithm.estimator, algorithm.bonus
-    if not isinstance(estimator, Planning | Posterior | LearnedPosterior | FromCounts):
-        raise ValueError(f"{algorithm} is no planner")
-    pooled = not isinstance(estimator, FromCounts) and estimator.pooled is True
-    if pooled and K * H >= 2**31:
-        raise ValueError(
-            f"pooled counts hold fewer than {2**31:,} steps, not {K:,} episodes of {H}; "
-            "leave pooled out or play fewer episodes"
-        )
-    limit = K * H if pooled else K  # of the visits to an (h, x, a)
-    kind, log, law_log = _kind_and_logs(algorithm, size, limit)
-    intervals = bonus if isinstance(bonus, ConfidenceIntervals) else None
-    planning = estimator if isinstance(estimator, Planning) else Planning(clip="remaining")
-    taking_over = Growth(2) if planning.data != "current" else algorithm.schedule
-    stages = between_dates(algorithm.schedule, taking_over)
-    every_until, later = triggers_of(stages, horizon=H, limit=limit)
-    return PlanSpec(
-        H=H,
-        S=S,
-        A=A,
-        stride=0 if pooled else S * A,
-        allowed=allowed.reshape(-1),
-        caps=planning.caps(H),
-        kind=kind,
-        data=getattr(counts, planning.data.upper()),
-        monotone=planning.monotone,
-        c=float(getattr(bonus, "c", 1.0)),
-        log=log,
-        law_log=law_log,
-        known=bonus.known if isinstance(bonus, Unknown) else 0,
-        most_visits=intervals.data_visits(limit) if intervals else NEVER,
-        prior=estimator.prior if isinstance(estimator, Posterior) else 0.0,
-        rewards_known=isinstance(estimator, Posterior) and estimator.rewards == "mean",
-        **_learned_prior(estimator),
-        members=algorithm.members,
-        scales=np.array(algorithm.scales),
-        spare=H * S if planning.data == "current" else 2 * H * S,
-        every_until=every_until,
-        later=later,
-        timing=timing_of(algorithm.schedule, size, replans=True),
-    )
-
-
-def _learned_prior(estimator: Estimator) -> dict[str, Any]:
-    """What a posterior with a learned prior takes as given; other planners exploit by its rules."""
-    from lowswitch.kernels import evidence
-
-    given = LearnedPosterior() if isinstance(estimator, FromCounts) else estimator
-    if isinstance(estimator, Posterior):
-        given = LearnedPosterior(rewards=estimator.rewards)
-    elif not isinstance(given, LearnedPosterior):
-        given = LearnedPosterior()
-    return {
-        "mass": 0.0 if given.mass == "learned" else given.mass,
-        "reward_weight": given.reward_weight,
-        "reward_mode": getattr(evidence, given.rewards.upper()),
-        "pooling": evidence.TESTED if given.pooled == "tested" else evidence.AS_COUNTED,
-    }
-
-
-def _kind_and_logs(algorithm: Algorithm, size: ProblemSize, limit: int) -> tuple[int, float, float]:
-    """How a planner explores, and the logarithms in its widths: of the reward, and of the law."""
-    from lowswitch.kernels import planning
-
-    H, S, A, K = size
-    bonus, p = algorithm.bonus, algorithm.p
-    kinds: dict[type, tuple[int, float]] = {
-        ChernoffHoeffding: (planning.CHERNOFF, 5 * S * A * K * H),
-        BernsteinFreedman: (planning.FREEDMAN, 5 * S * A * K * H),
-        MonotonicBernstein: (planning.MONOTONIC, 200 * S * A * H**2 * K**2),
-        L1Ball: (planning.L1_BALL, 2 * S * A * K * H),
-    }
-    for part, (kind, events) in kinds.items():
-        if isinstance(bonus, part):
-            return kind, math.log(events / p), math.log(2 * A * K * H / p)
-    if isinstance(bonus, ConfidenceIntervals):
-        delta = bonus.delta(H=H, S=S, A=A, limit=limit, p=p)
-        return planning.INTERVALS, math.log(2 / delta), interval_log(S, delta)
-    if isinstance(bonus, Unknown):
-        return planning.UNKNOWN, 0.0, 0.0
-    if isinstance(algorithm.estimator, LearnedPosterior):
-        return planning.LEARNED, 0.0, 0.0
-    sampled = isinstance(algorithm.estimator, Posterior)
-    return planning.SAMPLED if sampled else planning.OWN, 0.0, 0.0
-
-
-def interval_log(S: int, delta: float) -> float:
-    """ln(2^S - 2) - ln delta_T: Strehl and Littman 2008, section 3; 0 if there is one state."""
-    if S == 1:
-        return 0.0
-    return S * math.log(2) + math.log1p(-(2.0 ** (1 - S))) - math.log(delta)
-
-
-def fresh_plan_tables(spec: PlanSpec, allowed: np.ndarray, seed: int) -> PlanTables:
-    """Nothing counted, optimism everywhere, and the lowest allowed action deployed by every member.
-
-    Planners in Python have no estimates, and NaN for them.
-    """
-    from lowswitch.kernels.planning import OWN
-
-    entries, cells, late = _sizes(spec)
-    caps = np.broadcast_to(spec.caps[:, None, None], allowed.shape)
-    planned = np.zeros(cells, dtype=PLANNED)
-    planned["due"] = first_due(spec.every_until, spec.later, spec.timing)
-    hope = np.full_like(caps, np.nan) if spec.kind == OWN else caps
-    values = np.append(hope[..., 0].reshape(-1), np.zeros(spec.S))
-    initial = allowed.argmax(axis=-1).reshape(-1)
-    policy = np.tile(initial, spec.members)
-    estimating = estimating_members(spec)
-    return PlanTables(
-        policy=policy,
-        initial=initial,
-        caution=np.zeros(1),
-        earlier=np.zeros(1, dtype=np.int64),
-        wanted=policy.copy(),
-        q=np.tile(np.where(allowed, hope, -np.inf).reshape(-1), estimating),
-        values=np.tile(values, estimating),
-        visits=np.zeros(entries, dtype=np.int64),
-        drowned=np.zeros(entries, dtype=bool),
-        cells=planned,
-        records=np.zeros(cells, dtype=RECORD),
-        fresh=np.zeros(late, dtype=RECORD),
-        dirty=np.zeros(cells, dtype=bool),
-        pool=np.zeros(spec.spare, dtype=SUCCESSOR),
-        clock=fresh_clock(),
-        keys=learner_keys(seed),
-        counter=np.zeros(1, dtype=np.uint64),
-        order=np.arange(spec.S),
-        scratch=np.zeros(spec.S),
-        tally=np.zeros(spec.A, dtype=np.int64),
-    )
-
-
-def estimating_members(spec: PlanSpec) -> int:
-    """How many members keep their estimates after a plan."""
-    from lowswitch.kernels.planning import LEARNED
-
-    return 1 if spec.kind == LEARNED else spec.members
-
-
-def _sizes(spec: PlanSpec) -> tuple[int, int, int]:
-    """How many (h, x, a) there are, how many cells, and how many of these have fresh data."""
-    from lowswitch.kernels.counts import CURRENT
-
-    entries = spec.H * spec.S * spec.A
-    cells = entries if spec.stride else spec.S * spec.A
-    return entries, cells, cells if spec.data != CURRENT else 0
-
-
 def _read_only(array: np.ndarray) -> np.ndarray:
     view = array.view()
     view.flags.writeable = False
@@ -531,24 +337,3 @@ def checked_policies(policies: Any, members: int, allowed: np.ndarray) -> np.nda
             "see counts.allowed"
         )
     return actions
-
-
-def require_feasible(spec: PlanSpec) -> None:
-    """Say before it begins that a plan would not fit, or take minutes that nothing interrupts."""
-    from lowswitch.kernels.planning import OWN, SAMPLED
-
-    H, S, A = spec.H, spec.S, spec.A
-    if spec.kind == OWN:
-        what = f"the transitions of H = {H}, S = {S}, A = {A} in one table, which plan is given,"
-        require_memory(H * S * A * S * 8, what, _SMALLER)
-    draws = spec.members * (H if spec.stride else 1) * S * A * S
-    if spec.kind == SAMPLED and spec.stride == 0:
-        what = f"the laws of a model of S = {S}, A = {A} with this prior"
-        require_memory(S * A * S * 8, what, "use mass=1 instead of a prior for each successor")
-    if spec.kind == SAMPLED and draws > _MOST_DRAWS:
-        raise ValueError(
-            f"{spec.members} samples of a posterior with H = {H}, S = {S}, A = {A} are {draws:,} "
-            f"draws for each deployment, and more than {_MOST_DRAWS:,} take too long; "
-            "use fewer members, or mass=1 instead of a prior for each successor, which draws those "
-            "only that were seen"
-        )

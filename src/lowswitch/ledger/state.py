@@ -178,8 +178,7 @@ class State:
         states, actions = np.array(payload["states"]), np.array(payload["actions"])
         rewards = np.vectorize(self.terms.unit, otypes=[float])(np.array(payload["rewards"]))
         kept = self.learner.learn_history(states, actions, rewards, most=payload["most"])
-        for episode in zip(states.tolist(), kept.tolist(), rewards.tolist(), strict=True):
-            self.tally.add(f"history {payload['source']}", *episode)
+        self.tally.add([f"history {payload['source']}"] * len(states), states, kept, rewards)
         self.learner.propose()
 
     def _proposed(self, event: Event, replay: Replay) -> None:
@@ -263,7 +262,8 @@ class State:
             pass
 
     def _learn_some(self) -> bool:
-        first, batch = self.through, list[tuple[list[int], list[int], list[float]]]()
+        first, sites = self.through, list[str]()
+        batch = list[tuple[list[int], list[int], list[float]]]()
         optimistic = self.terms.missing == "optimistic"
         while len(batch) < _AT_ONCE and (report := self.settled.get(self.through + 1)) is not None:
             is_missing = report.ended == "missing"
@@ -279,19 +279,16 @@ class State:
             steps = self.terms.steps(report, values, policy)
             if steps is not None:
                 batch.append(steps)
-                self.tally.add(ticket.site, *steps)
+                sites.append(ticket.site)
             if not is_missing:
                 self.changed[self.through] = LEARNED
             elif optimistic:
                 break
         if batch:
-            states, actions, rewards = zip(*batch, strict=True)
-            switch = self.learner.learn_checked(
-                np.array(states, dtype=np.int64),
-                np.array(actions, dtype=np.int64),
-                np.array(rewards, dtype=np.float64),
-            )
-            self._note(switch)
+            each = zip(zip(*batch, strict=True), (np.int64, np.int64, np.float64), strict=True)
+            states, actions, rewards = (np.array(steps, dtype=kind) for steps, kind in each)
+            self.tally.add(sites, states, actions, rewards)
+            self._note(self.learner.learn_checked(states, actions, rewards))
         return self.through > first
 
     def _note(self, switch: History | None) -> None:

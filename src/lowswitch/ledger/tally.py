@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -29,21 +29,23 @@ class Tally:
         self.rewards: dict[str, np.ndarray] = {}
         self.followed: dict[str, Counter[int]] = {}  # by ((h S + x) A + a) S + y
 
-    def add(self, site: str, states: list[int], actions: list[int], rewards: list[float]) -> None:
-        """Count the steps of an episode that are learned."""
+    def add(
+        self, sites: Sequence[str], states: np.ndarray, actions: np.ndarray, rewards: np.ndarray
+    ) -> None:
+        """Count the steps of episodes [B, H] that are learned, those whose action is not -1."""
         H, S, A = self.shape
-        if site not in self.visits:
-            self.visits[site] = np.zeros(H * S * A, dtype=np.int64)
-            self.rewards[site] = np.zeros(H * S * A)
-            self.followed[site] = Counter()
-        visits, totals, followed = self.visits[site], self.rewards[site], self.followed[site]
-        for h in range(H):
-            if actions[h] >= 0:
-                cell = (h * S + states[h]) * A + actions[h]
-                visits[cell] += 1
-                totals[cell] += rewards[h]
-                if h + 1 < H:
-                    followed[cell * S + states[h + 1]] += 1
+        cells = (np.arange(H) * S + states) * A + actions
+        pairs = cells[:, :-1] * S + states[:, 1:]
+        known, names = actions >= 0, np.array(sites)
+        for site in dict.fromkeys(sites):
+            if site not in self.visits:
+                self.visits[site] = np.zeros(H * S * A, dtype=np.int64)
+                self.rewards[site] = np.zeros(H * S * A)
+                self.followed[site] = Counter()
+            mine = known & (names == site)[:, None]
+            np.add.at(self.visits[site], cells[mine], 1)
+            np.add.at(self.rewards[site], cells[mine], rewards[mine])  # in order, for equal bits
+            self.followed[site].update(pairs[mine[:, :-1]].tolist())
 
     def model(self, without: Collection[str] = ()) -> Model:
         """The model of all sites but some."""

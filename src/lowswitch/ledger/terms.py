@@ -87,18 +87,15 @@ class Terms:
         )
 
     @functools.cached_property
-    def _may(self) -> list[bool]:  # [H * S * A]
-        """The mask as a list, which is faster to look things up in one by one."""
-        flat: list[bool] = self.allowed.reshape(-1).tolist()
-        return flat
+    def _forbidden(self) -> frozenset[tuple[int, int, int]]:
+        """What may never be played, as (step, state, action)."""
+        return frozenset((h, x, a) for h, x, a in np.argwhere(~self.allowed).tolist())
 
     # ---- labels and rewards ----------------------------------------------------------------------
 
     def index(self, kind: str, value: Any) -> int:
         """The number of a step, state or action that is named by its label or its number."""
         names = self.labels[kind]
-        if type(value) is int and 0 <= value < len(names):  # the usual case, and a fast one
-            return value
         if isinstance(value, str) and value in names:
             return names.index(value)
         if is_integer(value) and 0 <= value < len(names):
@@ -107,6 +104,16 @@ class Terms:
         raise LedgerError(
             f"there is no {kind} {value!r}; the {kind}s are {shown}, or 0 to {len(names) - 1}"
         )
+
+    def indices(self, kind: str, values: list[Any]) -> tuple[int, ...]:
+        """The numbers of several; those that are numbers already are checked all at once."""
+        if set(map(type, values)) == {int} and min(values) >= 0 and max(values) < self.size(kind):
+            return tuple(values)
+        return tuple(self.index(kind, value) for value in values)
+
+    def size(self, kind: str) -> int:
+        """How many steps, states or actions there are."""
+        return len(self.labels[kind])
 
     def reward(self, value: Any) -> float:
         """A reward within the declared range."""
@@ -142,16 +149,16 @@ class Terms:
         ended: str,
     ) -> Report:
         """A report once it is checked; actions that are None are those of the policy [H, S]."""
-        places = tuple(self.index("state", state) for state in _items("states", states))
+        places = self.indices("state", _items("states", states))
         paid = tuple(self.reward(reward) for reward in _items("rewards", rewards))
         if actions is None:
             table = policy()
             played = tuple(int(table[h, x]) for h, x in enumerate(places[: len(paid)]))
         else:
-            played = tuple(self.index("action", action) for action in _items("actions", actions))
+            played = self.indices("action", _items("actions", actions))
         self._require_lengths(places, played, paid, ended)
-        for h, (x, a) in enumerate(zip(places, played, strict=False)):
-            if not self._may[(h * self.states + x) * self.actions + a]:
+        for h, x, a in zip(range(self.horizon), places, played, strict=False):
+            if (h, x, a) in self._forbidden:
                 raise LedgerError(
                     f"action {self.labels['action'][a]} is not allowed at step"
                     f" {self.labels['step'][h]} in state {self.labels['state'][x]}"

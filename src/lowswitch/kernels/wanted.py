@@ -1,0 +1,105 @@
+"""What each kind of learner wants, in which rows, and whether that is what is deployed."""
+
+from lowswitch.kernels.arrays import MixtureSpec, PlanSpec, RowSpec, StageSpec
+from lowswitch.kernels.compile import entry, inline
+from lowswitch.kernels.kinds import always, by_kind, of_rows
+from lowswitch.kernels.planning import LEARNED, OWN, SAMPLED, plan
+from lowswitch.kernels.posterior import sample_plan
+from lowswitch.kernels.qlearning import is_beaten, take_best
+from lowswitch.kernels.schedule import is_last
+
+
+@inline
+def all_states(spec, tables, h):
+    return 0, spec.S
+
+
+@inline
+def states_of_mixture(spec, tables, h):
+    if spec.whole:
+        return 0, spec.S
+    return tables.path[h]["state"], tables.path[h]["state"] + 1
+
+
+# the states [first, last) whose rows at step h may change: all, or the one that had a trigger
+states_at_stake = by_kind(
+    "states_at_stake",
+    {
+        RowSpec: all_states,
+        StageSpec: all_states,
+        PlanSpec: all_states,
+        MixtureSpec: states_of_mixture,
+    },
+)
+
+
+@entry
+def want_best(spec, tables, m):
+    """Member m wants its best actions: the deployed one if it is among them, else the lowest."""
+    for here in range(spec.H * spec.S):
+        place = m * spec.H * spec.S + here
+        action = tables.policy[place]
+        best = tables.q[place * spec.A + action]
+        for a in range(spec.A):
+            if tables.q[place * spec.A + a] > best:
+                action, best = a, tables.q[place * spec.A + a]
+        tables.wanted[place] = action
+
+
+@entry
+def plan_all(spec, tables):
+    """Plan for every member; return whether that could be done here, and not by `Knowledge.plan`.
+
+    Where the last deployment is to be greedy, it is planned with neither bonus nor sample. Plans on
+    a posterior with a learned prior, and the last one that exploits, are made a few times in a run:
+    left to Python, they are compiled for those only who use them.
+    """
+    last = is_last(spec, tables)
+    if spec.kind == OWN or spec.kind == LEARNED or (last and spec.timing.exploit_last):
+        return False
+    greedy = spec.timing.greedy_last and last
+    if greedy:
+        tables.dirty[:] = True
+    for m in range(spec.members):
+        if spec.kind == SAMPLED:
+            sample_plan(spec, tables, m, greedy)
+        else:
+            plan(spec, tables, m, 0.0 if greedy else spec.scales[m], greedy)
+        want_best(spec, tables, m)
+    tables.dirty[:] = False
+    return True
+
+
+@entry
+def gather_rows(spec, tables):
+    """Write down what every member wants in the rows at stake; return True."""
+    rows = spec.H * spec.S
+    for h in range(spec.H):
+        first, last = states_of_mixture(spec, tables, h)
+        for here in range(h * spec.S + first, h * spec.S + last):
+            for m in range(spec.members):
+                mine = m * (rows + spec.S) + here
+                if spec.whole and is_beaten(spec, tables, mine):
+                    take_best(spec, tables, mine)
+                tables.wanted[m * rows + here] = tables.rows[mine]["action"]
+    return True
+
+
+# work out what is wanted; return whether it is known now, and not made by a planner in Python
+make_wanted = by_kind(
+    "make_wanted",
+    {RowSpec: always, StageSpec: always, PlanSpec: plan_all, MixtureSpec: gather_rows},
+)
+
+
+@inline
+def policy_differs(spec, tables, here):
+    differs = False
+    for m in range(spec.members):
+        place = m * spec.H * spec.S + here
+        differs = differs or tables.policy[place] != tables.wanted[place]
+    return differs
+
+
+# whether something else is wanted in a row than is deployed
+differs = of_rows("differs", is_beaten, policy_differs)
