@@ -9,6 +9,7 @@ import json
 import multiprocessing
 import os
 import random
+import re
 import signal
 import socket
 import threading
@@ -130,14 +131,17 @@ def send_raw(port, data, seconds=15):
         try:
             connection.sendall(data)
             answer = b""
-            while b"\r\n" not in answer.removeprefix(b"HTTP/1.1 100 \r\n\r\n"):
+            while b"\r\n" not in (final := _GO_ON.sub(b"", answer)):
                 piece = connection.recv(65536)
                 if not piece:
                     return 0
                 answer += piece
         except ConnectionError:
             return 0
-    return int(answer.removeprefix(b"HTTP/1.1 100 \r\n\r\n").split()[1])
+    return int(final.split()[1])
+
+
+_GO_ON = re.compile(rb"^HTTP/1.1 100[^\r]*\r\n\r\n")  # and then comes the answer
 
 
 def fuzz(served, count, seed):

@@ -83,6 +83,7 @@ class Journal:
     returns: dict[int, Returns] = field(default_factory=dict)  # by version
     sites: dict[str, Site] = field(default_factory=dict)
     counts: dict[str, int] = field(default_factory=dict)  # events of each kind but asked
+    _version: int = 0  # the last one that was made
     _firsts: list[int] = field(default_factory=lambda: [1])  # first ticket of each version
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -98,26 +99,19 @@ class Journal:
         rows = self.reader.store.execute(
             "SELECT seq, body FROM events WHERE seq > ? ORDER BY seq LIMIT ?", self.seq, _PIECE
         )
-        if rows:
-            self._firsts = self._first_tickets()
         for seq, body in rows:
             if _ASKED not in body:
                 _, time, actor, role, kind, payload, _ = json.loads(body)
                 self._take(seq, time, actor, role, kind, payload)
+            elif len(self._firsts) < self._version:
+                self._begin(json.loads(body)[5])
             self.seq = seq
         return bool(rows)
 
-    def _first_tickets(self) -> list[int]:
-        """The first ticket of each version; they never decrease."""
-        rows = self.reader.store.execute(
-            "SELECT version, MIN(number) FROM tickets WHERE number >= ? GROUP BY version",
-            self._firsts[-1],
-        )
-        firsts = self._firsts[:]
-        for version, number in sorted(rows):
-            while len(firsts) < version:  # versions under which no ticket was issued
-                firsts.append(number)
-        return firsts
+    def _begin(self, asked: dict[str, Any]) -> None:
+        """Note the first ticket of a version, also for those before it that issued none."""
+        while len(self._firsts) < asked["version"]:
+            self._firsts.append(asked["number"])
 
     def _take(
         self, seq: int, time: str, actor: str, role: str, kind: str, payload: dict[str, Any]
@@ -129,6 +123,8 @@ class Journal:
             site.reports, site.last = site.reports + 1, time
         elif kind == "amended":
             self._amend(payload)
+        if kind in _NEW_VERSION:
+            self._version += 1
         if kind in KEPT:
             self.marks.append(Mark(seq, time, actor, role, kind, _facts(kind, payload)))
 

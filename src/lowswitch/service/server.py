@@ -144,7 +144,7 @@ class Server(uvicorn.Server):
             http=Connection,
             ws="none",
             lifespan="on",
-            log_level="warning",
+            log_level="error",
             access_log=False,
             proxy_headers=False,
             server_header=False,
