@@ -134,10 +134,11 @@ def test_the_description_has_every_address(served):
 
 def test_many_requests_share_a_commit(served):
     before, threads, found = served.service.engine.transactions, [], []
-    gate = threading.Event()
+    gate, held = threading.Event(), threading.Event()
 
     def hold():  # the ledger's thread is busy while the others come
-        gate.wait(10)
+        held.set()
+        gate.wait(30)
 
     def one(i):
         found.append(ask(served, f"shared {i}")[1]["answers"][0]["number"])
@@ -146,6 +147,7 @@ def test_many_requests_share_a_commit(served):
 
     loop = served.server.servers[0].get_loop()
     busy = run_coroutine_threadsafe(served.service.engine.call(hold), loop)
+    assert held.wait(30)
     threads = [threading.Thread(target=one, args=(i,)) for i in range(12)]
     for thread in threads:
         thread.start()

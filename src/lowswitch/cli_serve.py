@@ -61,7 +61,7 @@ def _add_access(parser: argparse.ArgumentParser) -> None:
 
 def serve(options: argparse.Namespace) -> None:
     """Serve a ledger until a signal says to stop."""
-    from lowswitch.service.server import Place, opened
+    from lowswitch.service.server import Place, opened, warm_up
     from lowswitch.service.server import serve as run
 
     if bool(options.address) == options.demo:
@@ -71,6 +71,7 @@ def serve(options: argparse.Namespace) -> None:
         _serve_demo(place)
         return
     with opened(options.address, options.access, place) as service, place.listen() as listening:
+        warm_up(service.ledger)
         url = place.url(listening)
         run(service, listening, lambda: _say(f"{options.address} is served at {url}"))
 

@@ -160,7 +160,6 @@ def make_app(service: Service) -> Door:
             task.cancel()
             with suppress(asyncio.CancelledError):
                 await task
-            await asyncio.to_thread(service.close)
 
     app = Starlette(
         routes=[route(endpoint) for endpoint in ENDPOINTS],
@@ -257,7 +256,7 @@ def _refused(
     headers: Any = None,
 ) -> Response:
     """Why a request is not carried out, for a program or for a person."""
-    from lowswitch.service import pages
+    from lowswitch.service.render import refused
 
     if isinstance(error, LedgerError):
         status = _STATUS.get(type(error), 422)
@@ -268,7 +267,7 @@ def _refused(
         if error.status == 401:
             response.headers["WWW-Authenticate"] = "Bearer"
     else:
-        response = pages.refused(service, request, error)
+        response = refused(service, request, error)
     if error.status in (408, 413):  # the rest of the body is not read
         response.headers["Connection"] = "close"
     if error.status == 503:

@@ -148,14 +148,14 @@ def whole(name: str, value: Any) -> int:
 def labels(name: str, value: Any) -> list[Any]:
     """Labels or numbers; a list of small numbers, the usual case, is seen at one glance."""
     if type(value) is list and {*map(type, value)} == {int} and -1 < min(value) <= max(value) < 999:
-        return value
+        return list(value)
     return many(label)(name, value)
 
 
 def numbers(name: str, value: Any) -> list[Any]:
     """Numbers; a list of finite floats, the usual case, is seen at one glance."""
     if type(value) is list and {*map(type, value)} == {float} and all(map(math.isfinite, value)):
-        return value
+        return list(value)
     return many(number)(name, value)
 
 

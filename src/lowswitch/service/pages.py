@@ -3,89 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-import functools
-from pathlib import Path
 from typing import Any
 
-import jinja2
-from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from lowswitch.algorithms.schedules import Budget
 from lowswitch.ledger import LedgerError, SupersededError
-from lowswitch.ledger.events import canonical
 from lowswitch.service import api, figures, shown
 from lowswitch.service import roles as table
 from lowswitch.service.app import Call, Service, now
 from lowswitch.service.bodies import RefusedError, count, query, text
 from lowswitch.service.figures import Interval
+from lowswitch.service.render import HERE, after, catch_up, reason_of, show, templates
 
-_HERE = Path(__file__).parent
 _EVENTS = 50  # on a page of the audit
-_CATCH_UP = 2.0  # seconds that a page waits for the journal
-
-
-@functools.cache
-def _templates() -> jinja2.Environment:
-    """The templates; every value is escaped, and one that is missing is an error."""
-    made = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(_HERE / "templates"),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    made.filters |= {"clock": shown.clock, "age": shown.age, "text": canonical}
-    return made
-
-
-async def _page(call: Call, name: str, here: str, status: int = 200, **facts: Any) -> Response:
-    """A page for somebody who is logged in."""
-    service, session = call.service, call.session
-    assert session is not None
-    if "run" not in facts:
-        facts["run"] = await service.engine.call(service.ledger.status)
-    said, session.said = session.said, ""
-    html = (
-        _templates()
-        .get_template(name)
-        .render(
-            here=here,
-            token=call.token,
-            form=session.form,
-            said=said,
-            note=service.note,
-            terms=service.ledger.terms,
-            behind=facts["run"].events - service.journal.seq,
-            **facts,
-        )
-    )
-    return HTMLResponse(html, status)
-
-
-def refused(service: Service, request: Request, error: RefusedError) -> Response:
-    """A page that says why not; who is not logged in is shown the way."""
-    if error.status == 401 and request.method == "GET":
-        return RedirectResponse("/login", 303)
-    html = _templates().get_template("refused.html").render(error=error, note=service.note)
-    return HTMLResponse(html, error.status)
-
-
-def _after(call: Call, where: str, said: str) -> Response:
-    """Go to a page, which then says what was done."""
-    assert call.session is not None
-    call.session.said = said
-    return RedirectResponse(where, 303)
-
-
-async def _catch_up(call: Call) -> None:
-    """Let the journal read what is new, if that is soon done."""
-    task = asyncio.create_task(asyncio.to_thread(call.service.journal.catch_up, 1))
-    await asyncio.wait([task], timeout=_CATCH_UP)
-
-
-def _reason(call: Call) -> str:
-    return text("the reason", call.field("reason"))
 
 
 # ---- logging in ----------------------------------------------------------------------------------
@@ -93,7 +24,7 @@ def _reason(call: Call) -> str:
 
 async def style(call: Call) -> Response:
     """The one style sheet."""
-    css = (_HERE / "static" / "style.css").read_text(encoding="utf-8")
+    css = (HERE / "static" / "style.css").read_text(encoding="utf-8")
     headers = {"Cache-Control": "public, max-age=300"}
     return Response(css, media_type="text/css; charset=utf-8", headers=headers)
 
@@ -102,7 +33,7 @@ async def login_form(call: Call) -> Response:
     """The form to log in."""
     if call.token is not None:
         return RedirectResponse("/", 303)
-    html = _templates().get_template("login.html").render(note=call.service.note, wrong="")
+    html = templates().get_template("login.html").render(note=call.service.note, wrong="")
     return HTMLResponse(html)
 
 
@@ -112,7 +43,7 @@ async def login(call: Call) -> Response:
     token = service.access.check(call.field("token").strip())
     if token is None or token.role == table.SITE:
         wrong = "A site has no pages; it uses the client." if token else "This token does not work."
-        page = _templates().get_template("login.html")
+        page = templates().get_template("login.html")
         return HTMLResponse(page.render(note=service.note, wrong=wrong), 403 if token else 401)
     response = RedirectResponse("/", 303)
     response.set_cookie(
@@ -142,12 +73,12 @@ async def status(call: Call) -> Response:
     """Where the run stands, on one page."""
     service = call.service
     query(call.request)
-    await _catch_up(call)
+    await catch_up(call)
     run = await service.engine.call(service.ledger.status)
     view = await service.engine.call(service.ledger.proposal) if run.pending else None
     names = ("learned", "waiting", "open", "missing", "refused", "frozen_out")
     parts = [(name.replace("_", " "), getattr(run, name)) for name in names]
-    return await _page(
+    return await show(
         call,
         "status.html",
         "status",
@@ -177,24 +108,24 @@ def _gauge(service: Service, left: int | None) -> Any:
 
 async def freeze(call: Call) -> Response:
     """Stop the run."""
-    reason, ledger = _reason(call), call.service.ledger
+    reason, ledger = reason_of(call), call.service.ledger
     await call.service.engine.call(lambda: ledger.freeze(by=call.who, reason=reason))
-    return _after(call, "/", "The run is frozen: no ticket is issued, nothing is decided.")
+    return after(call, "/", "The run is frozen: no ticket is issued, nothing is decided.")
 
 
 async def thaw(call: Call) -> Response:
     """Let the run go on."""
-    reason, ledger = _reason(call), call.service.ledger
+    reason, ledger = reason_of(call), call.service.ledger
     await call.service.engine.call(lambda: ledger.thaw(by=call.who, reason=reason))
-    return _after(call, "/", "The run goes on.")
+    return after(call, "/", "The run goes on.")
 
 
 async def missing(call: Call) -> Response:
     """Declare that no report will come."""
-    reason, ledger = _reason(call), call.service.ledger
+    reason, ledger = reason_of(call), call.service.ledger
     ticket = text("the ticket", call.field("ticket"))
     await call.service.engine.call(lambda: ledger.missing(ticket, reason, by=call.who))
-    return _after(call, "/", f"Ticket {ticket} is declared missing.")
+    return after(call, "/", f"Ticket {ticket} is declared missing.")
 
 
 async def verify(call: Call) -> Response:
@@ -205,8 +136,8 @@ async def verify(call: Call) -> Response:
     await asyncio.wait([task], timeout=2.0)  # a small ledger is verified at once
     verdict = call.service.access.last_verdict()
     if task.done() and verdict is not None:
-        return _after(call, "/audit", f"Verified: {verdict['what']}.")
-    return _after(call, "/audit", "Everything is being replayed; look again in a while.")
+        return after(call, "/audit", f"Verified: {verdict['what']}.")
+    return after(call, "/audit", "Everything is being replayed; look again in a while.")
 
 
 # ---- 2: proposal ---------------------------------------------------------------------------------
@@ -216,9 +147,9 @@ async def proposal(call: Call) -> Response:
     """What waits for a decision, a line for each row."""
     service = call.service
     query(call.request)
-    await _catch_up(call)
+    await catch_up(call)
     view = await service.engine.call(service.ledger.proposal)
-    return await _page(
+    return await show(
         call,
         "proposal.html",
         "proposal",
@@ -234,7 +165,7 @@ async def propose(call: Call) -> Response:
     ledger = call.service.ledger
     view = await call.service.engine.call(lambda: ledger.propose(by=call.who))
     said = "The learner would change nothing." if view is None else "Here is what it would change."
-    return _after(call, "/proposal", said)
+    return after(call, "/proposal", said)
 
 
 async def decide(call: Call) -> Response:
@@ -243,7 +174,7 @@ async def decide(call: Call) -> Response:
     rows = [_row_key(value) for name, value in call.fields if name == "row"]
     if not rows:
         raise RefusedError(422, "no row is ticked; tick those that you decide on")
-    given: dict[str, Any] = {"rows": rows, "by": call.who, "reason": _reason(call)}
+    given: dict[str, Any] = {"rows": rows, "by": call.who, "reason": reason_of(call)}
     rows_said = f"{len(rows)} row{'s' if len(rows) > 1 else ''}"
     try:
         if how == "approve":
@@ -258,7 +189,7 @@ async def decide(call: Call) -> Response:
     except SupersededError as error:
         says = f"Somebody has decided meanwhile, and so nothing was done: {error}."
         raise RefusedError(409, f"{says} Look at the proposal again.") from None
-    return _after(call, "/proposal", said)
+    return after(call, "/proposal", said)
 
 
 def _row_key(value: str) -> tuple[int, int]:
@@ -287,7 +218,7 @@ async def policy_map(call: Call) -> Response:
     states = found[(page - 1) * shown.PER_PAGE : page * shown.PER_PAGE]
     chart = await service.engine.call(service.ledger.chart)
     signs = shown.codes(terms.labels["action"])
-    return await _page(
+    return await show(
         call,
         "map.html",
         "map",
@@ -309,7 +240,7 @@ async def row(call: Call) -> Response:
     asked = query(call.request, "step", "state")
     h = count(asked, "step", 0, terms.horizon - 1)
     x = count(asked, "state", 0, terms.states - 1)
-    await _catch_up(call)
+    await catch_up(call)
     view = await service.engine.call(lambda: service.ledger.row(h, x))
     left = terms.horizon - h
     rows = [
@@ -326,7 +257,7 @@ async def row(call: Call) -> Response:
         }
         for number, plays in view.versions
     ]
-    return await _page(
+    return await show(
         call,
         "row.html",
         "map",
@@ -347,12 +278,12 @@ async def timeline(call: Call) -> Response:
     """Versions, what came of them, decisions, and the budget."""
     service = call.service
     query(call.request)
-    await _catch_up(call)
+    await catch_up(call)
     run, policies = await service.engine.call(lambda: (service.ledger.status(), _policies(service)))
     lines = shown.version_lines(service.journal, policies)
     most, left = _budget(service), run.budget_left
     burn = shown.budget_figure(service.journal, most, left) if most and left is not None else ""
-    return await _page(
+    return await show(
         call,
         "timeline.html",
         "timeline",
@@ -371,10 +302,10 @@ def _policies(service: Service) -> list[Any]:
 
 async def rollback(call: Call) -> Response:
     """Deploy an earlier version again."""
-    reason, ledger = _reason(call), call.service.ledger
+    reason, ledger = reason_of(call), call.service.ledger
     old = count({"version": call.field("version")}, "version", 0, 10**9)
     new = await call.service.engine.call(lambda: ledger.rollback(old, by=call.who, reason=reason))
-    return _after(call, "/timeline", f"Version {new} is deployed; it plays what version {old} did.")
+    return after(call, "/timeline", f"Version {new} is deployed; it plays what version {old} did.")
 
 
 # ---- 5: audit ------------------------------------------------------------------------------------
@@ -395,7 +326,7 @@ async def audit(call: Call) -> Response:
 
     events = await asyncio.to_thread(read)
     more = events[-1].seq if len(events) == _EVENTS else None
-    return await _page(
+    return await show(
         call,
         "audit.html",
         "audit",
@@ -424,7 +355,7 @@ async def difference(call: Call) -> Response:
         lambda: (ledger.policy_of(old), ledger.policy_of(new))
     )
     rows = shown.difference(ledger.terms, before, after)
-    return await _page(call, "difference.html", "audit", old=old, new=new, rows=rows)
+    return await show(call, "difference.html", "audit", old=old, new=new, rows=rows)
 
 
 async def export(call: Call) -> Response:
@@ -437,7 +368,7 @@ async def export(call: Call) -> Response:
 
 async def roles(call: Call) -> Response:
     """The table of roles."""
-    return await _page(
+    return await show(
         call,
         "roles.html",
         "roles",
@@ -451,7 +382,7 @@ async def tokens(call: Call) -> Response:
     """All tokens, without their secrets."""
     time = now()
     known = [token.shown(time) for token in call.service.access.tokens()]
-    return await _page(call, "tokens.html", "tokens", known=known)
+    return await show(call, "tokens.html", "tokens", known=known)
 
 
 async def revoke(call: Call) -> Response:
@@ -460,4 +391,4 @@ async def revoke(call: Call) -> Response:
     if call.token is not None and identity == call.token.id:
         raise LedgerError("this is your own token; another operator can revoke it")
     gone = call.service.access.revoke(identity, by=call.who)
-    return _after(call, "/tokens", f"The token of {gone.name} works no more.")
+    return after(call, "/tokens", f"The token of {gone.name} works no more.")

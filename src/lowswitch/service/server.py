@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
+import numpy as np
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
@@ -126,7 +127,18 @@ def opened(address: str, access: Path | None, place: Place, note: str = "") -> I
     tokens = Access(access or beside(address))
     owned = owning(address if is_file else None)
     with contextlib.closing(tokens), owned, Ledger.open(address) as ledger:
-        yield Service(ledger, address, tokens, place.behind_tls, place.origin, note)
+        made = Service(ledger, address, tokens, place.behind_tls, place.origin, note)
+        with contextlib.closing(made):
+            yield made
+
+
+def warm_up(ledger: Ledger) -> None:
+    """Load the state and compile what learning needs, so that the first request need not wait."""
+    terms, H = ledger.terms, ledger.terms.horizon
+    states = np.zeros((1, H), dtype=np.int64)
+    actions = terms.allowed[:, 0].argmax(axis=-1)[None].astype(np.int64)
+    terms.learner().learn_checked(states, actions, np.zeros((1, H)))
+    ledger.status()
 
 
 def serve(service: Service, listening: socket.socket, ready: Callable[[], None]) -> None:
