@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import resource
-import sys
+import os
 from typing import TYPE_CHECKING
 
 from lowswitch.ledger import Status
@@ -38,10 +37,9 @@ def metrics_text(service: Service, status: Status) -> str:
 
 
 def memory() -> int:
-    """The memory of this process now, or at its peak where that is all there is."""
+    """The memory of this process; 0 where the system does not say."""
     try:
         with open("/proc/self/statm") as file:
-            return int(file.read().split()[1]) * resource.getpagesize()
+            return int(file.read().split()[1]) * os.sysconf("SC_PAGESIZE")
     except OSError:
-        unit = 1 if sys.platform == "darwin" else 1024
-        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+        return 0
