@@ -295,7 +295,7 @@ def main():
                 clients=4,
                 episodes=2000,
                 kills=options.kills,
-                cut_share=0.001,
+                cut_share=0.005,
                 seed=options.seed,
             )
         if options.demo:

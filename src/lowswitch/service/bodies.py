@@ -149,14 +149,16 @@ def labels(name: str, value: Any) -> list[Any]:
     """Labels or numbers; a list of small numbers, the usual case, is seen at one glance."""
     if type(value) is list and {*map(type, value)} == {int} and -1 < min(value) <= max(value) < 999:
         return list(value)
-    return many(label)(name, value)
+    checked: list[Any] = many(label)(name, value)
+    return checked
 
 
 def numbers(name: str, value: Any) -> list[Any]:
     """Numbers; a list of finite floats, the usual case, is seen at one glance."""
     if type(value) is list and {*map(type, value)} == {float} and all(map(math.isfinite, value)):
         return list(value)
-    return many(number)(name, value)
+    checked: list[Any] = many(number)(name, value)
+    return checked
 
 
 def truth(name: str, value: Any) -> bool:
