@@ -191,6 +191,24 @@ def test_while_it_is_frozen_reports_wait_and_nobody_plays(served, tmp_path):
     assert list(site.flush().values()) == [Told(issued.ticket, 1, 5)]
 
 
+def test_episodes_without_a_ticket_wait_for_a_thaw_and_are_refused_when_none_is_left(tmp_path):
+    with Served(tmp_path, episodes=2) as served:
+        options = {"spool": tmp_path / "s", "fallback": FALLBACK}
+        with Client(AWAY, served.tokens["site"], **options) as away:
+            for i in range(3):
+                away.tell(*told(away.ask(f"r{i}")))
+        served.ledger.freeze(by="me", reason="alarm")
+        with Client(served.url, served.tokens["site"], **options) as back:
+            with pytest.raises(FrozenError):
+                back.flush()
+            assert (back.waiting, back.refused()) == (3, [])
+            served.ledger.thaw(by="me", reason="over")
+            assert len(back.flush()) == 2
+            ((report, why),) = back.refused()
+        assert (report["ticket"], "all tickets are issued" in why) == ("later:r2", True)
+        assert served.ledger.status().learned == 2
+
+
 def test_a_series_goes_on_after_a_crash(served, tmp_path):
     environments = pytest.importorskip("lowswitch.envs.gymnasium")
     env = environments.TabularEnv(MDP)

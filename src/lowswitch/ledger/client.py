@@ -115,12 +115,21 @@ class Client(Remote):
             return found
 
     def _ask(self, requests: Sequence[str]) -> list[Issued]:
+        """The tickets of these requests, or the first error among the answers."""
+        found = list[Issued]()
+        for answer in self._answers(requests):
+            if isinstance(answer, LedgerError):
+                raise answer
+            found.append(answer)
+        return found
+
+    def _answers(self, requests: Sequence[str]) -> list[Issued | LedgerError]:
         answers = self._connection.post("/api/ask", requests=list(requests))["answers"]
         self._back()
-        for answer in answers:
-            if "error" in answer:
-                raise error_of(answer["error"], answer["says"])
-        return [Issued(**answer) for answer in answers]
+        return [
+            error_of(one["error"], one["says"]) if "error" in one else Issued(**one)
+            for one in answers
+        ]
 
     def tell(
         self,
@@ -154,7 +163,7 @@ class Client(Remote):
             try:
                 self._require_try()
                 found = self.flush()
-            except UnreachableError:
+            except (UnreachableError, FrozenError):
                 self._away()
                 found = {}
             return [
@@ -190,21 +199,33 @@ class Client(Remote):
             spool = self._require_spool()
             tickets = self._keep_promises(spool)
             while some := spool.waiting(_AT_ONCE):
-                ready = [self._with_ticket(spool, one, tickets) for one in some]
-                sent = self._send([one.report for one in ready])
+                found_tickets = [self._with_ticket(spool, one, tickets) for one in some]
+                ready = [one for one in found_tickets if one is not None]
+                sent = self._send([one.report for one in ready]) if ready else []
                 answers = {one.id: answer for one, answer in zip(ready, sent, strict=True)}
                 found |= answers
                 if self._sort_out(spool, answers) or len(some) < _AT_ONCE:
                     break
         return {number: one for number, one in found.items() if not isinstance(one, FrozenError)}
 
-    def _with_ticket(self, spool: Spool, one: Waiting, tickets: dict[str, str]) -> Waiting:
-        """A report with its ticket, also if its episode was played without one."""
+    def _with_ticket(self, spool: Spool, one: Waiting, tickets: dict[str, str]) -> Waiting | None:
+        """A report with its ticket, also if its episode was played without one.
+
+        None if there is no ticket for it, as when all tickets of the run are issued.
+        """
         name = one.report["ticket"]
         if not name.startswith(_LATER):
             return one
         request = name.removeprefix(_LATER)
-        ticket = tickets.get(request) or self._ask([request])[0].ticket
+        if request not in tickets:
+            (answer,) = self._answers([request])
+            if isinstance(answer, FrozenError):
+                raise answer
+            if isinstance(answer, LedgerError):
+                spool.refuse(one.id, str(answer))
+                return None
+            tickets[request] = answer.ticket
+        ticket = tickets[request]
         spool.rename(one.id, ticket)
         return one._replace(report=one.report | {"ticket": ticket})
 
@@ -224,12 +245,15 @@ class Client(Remote):
         return frozen
 
     def _keep_promises(self, spool: Spool) -> dict[str, str]:
-        """Ask for the tickets that were promised."""
+        """Ask for the tickets that were promised; what is refused is refused with its report."""
         tickets = dict[str, str]()
         while promised := spool.promised()[:_AT_ONCE]:
-            for issued in self._ask(promised):
-                tickets[issued.request] = issued.ticket
-                spool.kept(issued.request)
+            for request, answer in zip(promised, self._answers(promised), strict=True):
+                if isinstance(answer, FrozenError):
+                    raise answer
+                if isinstance(answer, Issued):
+                    tickets[request] = answer.ticket
+                spool.kept(request)
         return tickets
 
     @property
