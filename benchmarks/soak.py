@@ -4,6 +4,8 @@ In each trial, a driver in a process of its own has worker processes (or Ray act
 checkpoint after every round. A few times, at random moments drawn from the trial's seed, a worker
 is killed or stopped, or the driver is killed with -9. A killed driver is started again and goes on
 from its checkpoint. A kill counts only if the victim was alive and the run not yet saved.
+
+With --nodes, whole nodes of a Ray cluster are killed instead, and others take their place.
 """
 
 from __future__ import annotations
@@ -22,6 +24,8 @@ from typing import Any, get_args
 
 # The concurrent.py of this folder would hide Python's own.
 sys.path = [folder for folder in sys.path if folder != str(Path(__file__).resolve().parent)]
+
+from concurrent.futures import ThreadPoolExecutor, wait
 
 import gymnasium
 
@@ -210,6 +214,61 @@ def same(one: ConcurrentRun, other: ConcurrentRun) -> bool:
     return histories[0] == histories[1] and arrays and counts
 
 
+# ---- nodes of a cluster --------------------------------------------------------------------------
+
+NODE_EPISODES, NODE_PATIENCE = 20_000, 20.0
+HEALTH = {  # a node that does not answer for three seconds is lost
+    "health_check_initial_delay_ms": 0,
+    "health_check_period_ms": 1000,
+    "health_check_failure_threshold": 3,
+}
+
+
+def task(seed: int) -> dict[str, Any]:
+    """A run of some tens of seconds on two workers."""
+    return {
+        "source": Gymnasium(Ring, horizon=HORIZON),
+        "algorithm": ls.ucb2_hoeffding(c=0.05, eta=0.3, r_star=1),
+        "episodes": NODE_EPISODES,
+        "machines": MACHINES,
+        "rule": RULES[seed % 3],
+        "seed": seed,
+        "progress": False,
+    }
+
+
+def kill_nodes(kills: int, seed: int) -> int:
+    """Kill nodes of a cluster, some seconds apart, until there were so many."""
+    import ray
+    from ray.cluster_utils import Cluster
+
+    head = {"num_cpus": 0, "include_dashboard": False, "_system_config": HEALTH}
+    cluster = Cluster(initialize_head=True, head_node_args=head)
+    nodes, moments, done = [cluster.add_node(num_cpus=1) for _ in range(2)], random.Random(seed), 0
+    ray.init(cluster.address, log_to_driver=False, logging_level="ERROR")
+    with ThreadPoolExecutor(1) as thread:
+        while done < kills:
+            expected = ls.concurrent.run(**task(seed))
+            fleet, killed = Ray(workers=2, patience=NODE_PATIENCE), 0
+            run = thread.submit(ls.concurrent.run, **task(seed), fleet=fleet)
+            while not run.done() and done + killed < kills:
+                wait([run], timeout=moments.uniform(5, 9))
+                if not run.done():
+                    victim = nodes.pop(moments.randrange(len(nodes)))
+                    cluster.remove_node(victim, allow_graceful=False)
+                    nodes.append(cluster.add_node(num_cpus=1))
+                    killed += 1
+            if not same(run.result(), expected):
+                print(f"seed {seed}: after {killed} nodes the result differs", file=sys.stderr)
+                return 1
+            done, lost, seed = done + killed, run.result().lost, seed + 1
+            print(f"{killed} nodes killed, {lost} workers lost, equal  ({done} of {kills})")
+    ray.shutdown()
+    cluster.shutdown()
+    print(f"{done} kills of nodes; all results equal")
+    return 0
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -220,11 +279,14 @@ def main() -> int:
         "--seeds", type=int, default=0, help="the first seed; a trial has the next one (default 0)"
     )
     parser.add_argument("--fleet", choices=("processes", "ray"), default="processes")
+    parser.add_argument("--nodes", type=int, metavar="N", help="kill N nodes of a Ray cluster")
     parser.add_argument("--drive", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.drive:
         drive(options.drive, options.seeds, options.fleet)
         return 0
+    if options.nodes:
+        return kill_nodes(options.nodes, options.seeds)
     kills, seed, counts = 0, options.seeds, dict.fromkeys(("driver", "worker", "hang"), 0)
     while kills < options.kills:
         with tempfile.TemporaryDirectory() as folder:
