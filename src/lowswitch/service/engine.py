@@ -108,10 +108,8 @@ class Engine:
 
     def _do(self, jobs: list[_Job]) -> None:
         """Do what waits: tickets, reports, then the rest in its order."""
-        answers = list[tuple[_Job, Any]]()
         for kind, function in ((_ASK, self.ledger.ask_each), (_TELL, self.ledger.tell_many)):
-            answers += self._group([job for job in jobs if job.kind == kind], function)
-        _deliver(answers)
+            _deliver(self._group([job for job in jobs if job.kind == kind], function))
         for job in jobs:
             if job.kind == _CALL:
                 _deliver([(job, _outcome(job.work))])
