@@ -182,6 +182,38 @@ def test_a_decision_on_an_old_page_does_nothing(served):
     assert served.ledger.status() == before
 
 
+def test_what_operators_and_auditors_do_by_forms(tmp_path):
+    filled(tmp_path)
+    with Served(tmp_path) as served:
+        ledger, operator, auditor = served.ledger, served.login("operator"), served.login("auditor")
+        lost = ledger.ask("north", "lost")
+        for path, fields, said in (
+            ("/missing", {"ticket": lost.ticket, "reason": "gone"}, "is declared missing"),
+            ("/freeze", {"reason": "alarm"}, "The run is frozen"),
+            ("/thaw", {"reason": "over"}, "The run goes on"),
+            ("/propose", {}, "would change"),
+            ("/rollback", {"version": 1, "reason": "no"}, "it plays what version 1 did"),
+        ):
+            status, headers, _ = served.post(path, operator, **fields)
+            assert status == 303, path
+            assert said in served.page(headers["location"], operator)[1], path
+            assert said not in served.page("/roles", operator)[1]  # it is said once
+        kinds = [event.kind for event in ledger.newest(99) if event.actor == "the operator"]
+        assert kinds == ["rolled_back", "met", "thawed", "frozen", "missing"]
+        refused = served.post("/rollback", operator, version=99, reason="no")
+        assert (refused[0], "there is no version 99" in refused[2].decode()) == (422, True)
+        assert served.post("/missing", operator, ticket="none", reason="x")[0] == 404
+        own, other = served.tokens["operator"].split(".")[0], served.tokens["site"].split(".")[0]
+        assert served.post("/tokens/revoke", operator, id=own)[0] == 422
+        assert served.post("/tokens/revoke", operator, id=other)[0] == 303
+        assert "revoked by the operator" in served.page("/tokens", auditor)[1]
+        status, text = served.page("/export?kind=jsonl", auditor)
+        assert len(text.splitlines()) == ledger.status().events
+        assert served.post("/verify", auditor)[0] == 303
+        assert "are whole" in served.page("/", auditor)[1]
+        assert ledger.verify().whole
+
+
 def test_the_map_has_pages_and_a_search_past_a_hundred_states(tmp_path):
     made(tmp_path / "run.db", states=[f"place {i}" for i in range(230)], episodes=10).close()
     with Served(tmp_path) as served:
