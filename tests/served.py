@@ -20,20 +20,21 @@ from lowswitch.service.server import Place, Server, opened
 class Served:
     """A server in a thread, with a token of each role."""
 
-    def __init__(self, folder, **options):
-        self.address = folder / "run.db"
-        if not self.address.exists():
+    def __init__(self, folder, address=None, **options):
+        self.address = address or folder / "run.db"
+        if address or not self.address.exists():
             made(self.address, **options).close()
         self.place = Place("127.0.0.1", 0, False, None)
         self.tokens = {}
-        access = Access(f"{self.address}.access")
+        self.file = folder / "run.db.access"
+        access = Access(self.file)
         for role in ROLES:
             self.tokens[role] = access.create(name=f"the {role}", role=role, days=1)
         access.close()
 
     def __enter__(self):
         self.stack = contextlib.ExitStack()
-        self.service = self.stack.enter_context(opened(str(self.address), None, self.place))
+        self.service = self.stack.enter_context(opened(str(self.address), self.file, self.place))
         self.ledger, self.access = self.service.ledger, self.service.access
         listening = self.stack.enter_context(self.place.listen())
         self.port = listening.getsockname()[1]

@@ -11,11 +11,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ledgers import approve, made, play
+from ledgers import approve, episode, made, play
 from lowswitch import cli
-from lowswitch.ledger import FrozenError, Issued, LedgerError
+from lowswitch.ledger import Client, FrozenError, Issued, LedgerError
 from lowswitch.service.access import Access, beside
 from lowswitch.service.server import Place
+from served import Served
 
 
 def run(capsys, *arguments):
@@ -110,6 +111,20 @@ def test_the_demo_prints_an_address_and_a_login(tmp_path):
         assert server.wait() == 0
     assert "Read the proposal" in text
     assert "A demo" in text
+
+
+def test_a_ledger_in_either_database_is_served(tmp_path, address):
+    with Served(tmp_path, address) as served:
+        with Client(served.url, served.tokens["site"]) as site:
+            for i in range(3):
+                issued = site.ask(f"r{i}")
+                site.tell(issued.ticket, *episode(issued.policy, issued.number))
+        session = served.login("auditor")
+        for path in ("/", "/map", "/timeline", "/audit?search=r1", "/audit?kind=told"):
+            assert served.page(path, session)[0] == 200, path
+        served.post("/verify", session)
+        assert "are whole and lead to this state" in served.page("/", session)[1]
+        assert served.ledger.status().learned == 3
 
 
 # ---- what the ledger gives to its console --------------------------------------------------------

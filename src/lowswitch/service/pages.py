@@ -288,7 +288,7 @@ async def timeline(call: Call) -> Response:
         "timeline.html",
         "timeline",
         run=run,
-        lines=lines[::-1][:200],
+        lines=lines[::-1],
         figure=shown.returns_figure(lines),
         burn=burn,
         most=most,

@@ -18,6 +18,7 @@ from lowswitch.service.figures import Interval
 from lowswitch.service.journal import Journal, Mark
 
 PER_PAGE = 100  # states on a page of the map
+MOST_VERSIONS = 200  # on the timeline
 VIEWS = {
     "action": "what is played",
     "visits": "visits of what is played",
@@ -179,9 +180,11 @@ def _shade(count: int, most: int) -> int:
 
 
 def version_lines(journal: Journal, policies: list[np.ndarray]) -> list[dict[str, Any]]:
-    """A line for each version: who made it, why, and what came of it."""
-    found = []
-    for i, mark in enumerate(journal.versions()[: len(policies)]):
+    """A line for each of the last versions: who made it, why, and what came of it."""
+    found = list[dict[str, Any]]()
+    marks = journal.versions()[: len(policies)]
+    for i in range(max(0, len(marks) - MOST_VERSIONS), len(marks)):
+        mark = marks[i]
         returns = journal.returns.get(i + 1)
         changed = int((policies[i] != policies[i - 1]).any(axis=0).sum()) if i else 0
         known = returns is not None and returns.count > 0
