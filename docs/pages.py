@@ -15,6 +15,8 @@ _DOCS = (
     "few",
     "choosing",
     "ledger",
+    "service",
+    "security",
     "concurrent",
     "cli",
     "gpu",
