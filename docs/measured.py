@@ -21,6 +21,7 @@ SMALL = 20  # states
 def values() -> dict[str, str]:
     speed, machines, gpu = (load(name) for name in ("speed", "concurrent", "gpu"))
     ledgers = of_ledger(load("ledger")) | of_faults(load("ledger_faults"))
+    ledgers |= of_service(load("service"))
     return of_speed(speed) | of_machines(machines) | of_gpu(gpu) | ledgers
 
 
@@ -205,4 +206,38 @@ def of_faults(faults: dict[str, Any]) -> dict[str, str]:
     ]
     return {
         "ledger/faults": table(["what befell it", "how often", "what became of it"], rows, left=3)
+    }
+
+
+def of_service(service: dict[str, Any]) -> dict[str, str]:
+    load, kills, fuzz = (service[name] for name in ("load", "kills", "fuzz"))
+    head = ["reports", "a second", "of the ledger's own", "`ask` meanwhile: p50", "p99"]
+    rows = [["the ledger itself, in batches of 64", f"{load['ledger']:,.0f}", "1", "", ""]]
+    for kind, words in (
+        ("batches", "64 in a request, 4 connections"),
+        ("singles", "one in a request, 64 connections"),
+    ):
+        waits = [f"{load[f'ask p{q} ms, {kind}']:.0f} ms" for q in (50, 99)]
+        rows.append([words, f"{load[kind]:,.0f}", f"{load[f'share {kind}']:.2f}", *waits])
+    faults = [
+        [
+            "four client processes play; the server is killed with -9, connections are cut",
+            f"{kills['kills']} kills, {kills['cuts']:,} cuts, {kills['reports']:,} reports",
+            "none lost, none double, `verify` clean, no client crashed",
+        ],
+        [
+            "requests that are changed at random",
+            f"{fuzz['requests']:,} requests",
+            "none answered with 500, nothing changed by what was refused",
+        ],
+    ]
+    return {
+        "service/run": load["run"],
+        "service/speed": table(head, rows, left=1),
+        "service/singles": f"{load['share singles']:.2f}",
+        "service/demo": f"{max(service['demo']['seconds']):.1f}",
+        "service/fuzzed": f"{fuzz['requests']:,}",
+        "service/faults": table(
+            ["what befell it", "how often", "what became of it"], faults, left=3
+        ),
     }

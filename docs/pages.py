@@ -16,6 +16,8 @@ _DOCS = (
     "features",
     "choosing",
     "ledger",
+    "service",
+    "security",
     "concurrent",
     "cli",
     "gpu",

@@ -112,9 +112,8 @@ def from_bytes(data: bytes, kind: str) -> tuple[dict[str, Any], dict[str, Any]]:
             f" {FORMAT}: use the version that wrote it, or make it again"
         )
     if found != kind:
-        raise RefusedError(
-            f"holds a {found!r}, not a {kind!r}; load it with the class that saved it"
-        )
+        reader = _READERS.get(str(found), "what saved it")
+        raise RefusedError(f"holds a {found!r}, not a {kind!r}; read it with {reader}")
     if version == FORMAT:
         _require_digest(header, tables, packed)
     elif header.keys() & {"sha256", "arrays", "library"}:
@@ -127,6 +126,14 @@ def from_bytes(data: bytes, kind: str) -> tuple[dict[str, Any], dict[str, Any]]:
         )
     return {name: fact for name, fact in header.items() if name not in _OWN}, tables
 
+
+_READERS = {
+    "runs": "lowswitch.load",
+    "concurrent run": "lowswitch.concurrent.load",
+    "bandit runs": "lowswitch.bandits.load",
+    "learner": "lowswitch.Learner.load",
+    "pac policy": "lowswitch.PacPolicy.load",
+}
 
 # what goes on from where it was, and must go on in the same way
 _RESUMED = ("concurrent checkpoint",)

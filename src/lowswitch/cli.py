@@ -22,6 +22,7 @@ from lowswitch import cli_options, cli_runs, envs, report, storage
 from lowswitch.algorithms.recipes import RECIPES, Shared, assemble
 from lowswitch.algorithms.text import build
 from lowswitch.cli_ledger import ledger
+from lowswitch.cli_serve import serve, token
 from lowswitch.concurrent import FleetError, PlayError
 from lowswitch.files import OwnedError
 from lowswitch.gpu.driver import GpuError
@@ -293,6 +294,8 @@ COMMANDS = {
     "concurrent": concurrent,
     "frontier": frontier,
     "ledger": ledger,
+    "serve": serve,
+    "token": token,
     "plan": plan,
     "envs": list_envs,
     "algorithms": list_algorithms,

@@ -9,6 +9,7 @@ from typing import Any, get_args
 
 import lowswitch
 from lowswitch.cli_ledger import add_commands
+from lowswitch.cli_serve import add_serve, add_token
 from lowswitch.machines.runner import RoundRule
 from lowswitch.plotting import Against, Cost, Scale
 from lowswitch.simulate import Device
@@ -199,6 +200,10 @@ def parser() -> argparse.ArgumentParser:
 
     text = "Keep a learner behind a board: tickets, reports, proposals and decisions in a database."
     add_commands(command("ledger", text))
+
+    text = "Serve a ledger over HTTP: JSON for sites, pages for the people who decide."
+    add_serve(command("serve", text))
+    add_token(command("token", "Say who may use a served ledger: create, list and revoke tokens."))
 
     text = "Say what to run for N deployments and what to expect: a page, a figure, JSON."
     ahead = command("plan", text)

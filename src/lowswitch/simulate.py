@@ -103,11 +103,11 @@ def simulate(
     seeds: how many seeds (0, 1, ...), or which ones. threads: how many threads play, by default one
     for each core; the results do not depend on it. regret: False saves the time that exact regret
     takes, and leaves NaN in its place. history: True keeps every row change. progress: whether to
-    show how far the work is; by default on a terminal only. device: "gpu" plays Q-learners on a
-    GPU, a thousand runs and more side by side, with the same results. initial: the policy [H, S]
-    that is deployed at the beginning, by default the lowest allowed actions. warm_start: states,
-    actions and rewards [B, H] of episodes that every run knows before its first one, as in
-    `Learner.warm_start`. The last two are for the CPU.
+    show how far the work is; by default on a terminal, and elsewhere by a line every 30 s. device:
+    "gpu" plays Q-learners on a GPU, a thousand runs and more side by side, with the same results.
+    initial: the policy [H, S] that is deployed at the beginning, by default the lowest allowed
+    actions. warm_start: states, actions and rewards [B, H] of episodes that every run knows before
+    its first one, as in `Learner.warm_start`. The last two are for the CPU.
     """
     require_word("device", device, get_args(Device))
     if isinstance(mdp, FeatureProblem):

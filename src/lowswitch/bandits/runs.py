@@ -129,8 +129,8 @@ def simulate(
 
     Run i has seed first_seed + i. The noise of a pull is a function of the seed and the pull's
     number alone, so all algorithms meet the same noise and results do not depend on `threads`, by
-    default the machine's cores; Thompson sampling draws from a stream of its own. progress: on a
-    terminal by default.
+    default the machine's cores; Thompson sampling draws from a stream of its own. progress: whether
+    to show how far the work is, as in `lowswitch.simulate`.
     """
     from lowswitch.kernels.bandits import play_bandits
 

@@ -1,10 +1,13 @@
 """A learner behind a board: tickets, reports, proposals and decisions, in a database.
 
-Make a ledger with `Ledger.create`, open it with `Ledger.open`.
+Make a ledger with `Ledger.create`, open it with `Ledger.open`. `Client` is for one that is served
+elsewhere.
 """
 
 from lowswitch.ledger.answers import Issued, ProposalView, Status, Told, Verdict, Version
+from lowswitch.ledger.client import Client, Played, Spooled
 from lowswitch.ledger.errors import (
+    AccessError,
     BrokenError,
     ConflictError,
     ExpiredError,
@@ -15,12 +18,15 @@ from lowswitch.ledger.errors import (
     StorageError,
     SupersededError,
     UnknownTicketError,
+    UnreachableError,
 )
 from lowswitch.ledger.imports import import_csv
 from lowswitch.ledger.ledger import Ledger
 
 __all__ = [
+    "AccessError",
     "BrokenError",
+    "Client",
     "ConflictError",
     "ExpiredError",
     "FrozenError",
@@ -28,13 +34,16 @@ __all__ = [
     "Ledger",
     "LedgerError",
     "NotALedgerError",
+    "Played",
     "ProposalView",
     "ReadOnlyError",
+    "Spooled",
     "Status",
     "StorageError",
     "SupersededError",
     "Told",
     "UnknownTicketError",
+    "UnreachableError",
     "Verdict",
     "Version",
     "import_csv",

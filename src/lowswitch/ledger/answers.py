@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 
 @dataclass(frozen=True)
 class Issued:
@@ -96,3 +98,29 @@ class Verdict:
     first_bad: int | None
     what: str  # in words
     head: str
+
+
+@dataclass(frozen=True, eq=False)
+class Chart:
+    """Every row of the policy at once, for a map of it."""
+
+    version: int
+    policy: np.ndarray  # [members, H, S]
+    visits: np.ndarray  # [H, S, A]
+    allowed: np.ndarray  # [H, S, A]  what may be deployed
+    changes: np.ndarray  # [H, S]  in how many versions the row changed
+    held: list[tuple[int, int]]  # rows that stay as they are for a while
+    pending: list[tuple[int, int]]  # rows that are proposed
+
+
+@dataclass(frozen=True)
+class RowView:
+    """One row of the policy: what is known of each action there, and what was decided."""
+
+    step: int
+    state: int
+    actions: list[dict[str, Any]]  # share, allowed, visits, estimate, width of each
+    versions: list[tuple[int, list[int]]]  # the versions that changed it, with what they play
+    decisions: list[dict[str, Any]]
+    held: bool
+    pending: bool

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import csv
 import io
+import itertools
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from lowswitch.checks import require_word
 from lowswitch.ledger.answers import Verdict
@@ -21,6 +22,9 @@ from lowswitch.storage import replacing
 
 if TYPE_CHECKING:
     from lowswitch.ledger.ledger import Ledger
+
+
+_PIECE = 1000  # events that are read at once for an export
 
 
 def verify(ledger: Ledger, *, progress: bool | None) -> Verdict:
@@ -104,20 +108,32 @@ def _compare(ledger: Ledger, state: State, status: dict[int, str], reports: dict
 
 def export(ledger: Ledger, path: Path, kind: str) -> None:
     """Write the events, whole or not at all."""
-    require_word("kind", kind, ("jsonl", "csv"))
     with replacing(path) as file:
-        if kind == "jsonl":
-            for event in ledger.events():
-                file.write(_line(event).encode())
-            return
-        text = io.TextIOWrapper(file, encoding="utf-8", newline="")
-        rows = csv.writer(text)
-        rows.writerow(["seq", "time", "actor", "role", "kind", "payload", "previous", "hash"])
-        for event in ledger.events():
-            values = [event.time, event.actor, event.role, event.kind, canonical(event.payload)]
-            rows.writerow([event.seq, *map(harmless, values), event.previous, event.hash])
-        text.flush()
-        text.detach()
+        for line in exported(ledger, kind):
+            file.write(line.encode())
+
+
+def exported(ledger: Ledger, kind: str) -> Iterator[str]:
+    """The events as lines of text, read in pieces, so that a slow reader holds nothing up."""
+    require_word("kind", kind, ("jsonl", "csv"))
+    total, _ = ledger.store.head()
+    if kind == "csv":
+        yield _cells(["seq", "time", "actor", "role", "kind", "payload", "previous", "hash"])
+    for first in range(1, total + 1, _PIECE):
+        piece = list(itertools.islice(ledger.events(first), min(_PIECE, total + 1 - first)))
+        for event in piece:
+            yield _line(event) if kind == "jsonl" else _row(event)
+
+
+def _row(event: Event) -> str:
+    values = [event.time, event.actor, event.role, event.kind, canonical(event.payload)]
+    return _cells([event.seq, *map(harmless, values), event.previous, event.hash])
+
+
+def _cells(values: list[Any]) -> str:
+    line = io.StringIO(newline="")
+    csv.writer(line).writerow(values)
+    return line.getvalue()
 
 
 def _line(event: Event) -> str:

@@ -39,6 +39,14 @@ class SupersededError(LedgerError):
     """The proposal is not the one that waits for a decision."""
 
 
+class AccessError(LedgerError):
+    """The token does not work, or its role may not do this."""
+
+
+class UnreachableError(LedgerError):
+    """The server cannot be reached now, or cannot do it now; send it again later."""
+
+
 class BrokenError(LedgerError):
     """An event contradicts those before it."""
 

@@ -15,7 +15,16 @@ import numpy as np
 from lowswitch.algorithms.algorithm import Algorithm
 from lowswitch.algorithms.schedules import Budget
 from lowswitch.ledger import errors, views
-from lowswitch.ledger.answers import Issued, ProposalView, Status, Told, Verdict, Version
+from lowswitch.ledger.answers import (
+    Chart,
+    Issued,
+    ProposalView,
+    RowView,
+    Status,
+    Told,
+    Verdict,
+    Version,
+)
 from lowswitch.ledger.errors import LedgerError
 from lowswitch.ledger.events import (
     FORMAT,
@@ -24,6 +33,7 @@ from lowswitch.ledger.events import (
     REVIEWER,
     SEMANTICS,
     Event,
+    canonical,
     event,
     read_event,
 )
@@ -170,6 +180,24 @@ class Ledger:
             ]
             state = writer.state
         return [views.issued(ticket, state) for ticket in tickets]
+
+    def ask_each(self, pairs: Sequence[tuple[str, str]]) -> list[Issued | LedgerError]:
+        """A ticket for each (site, request) in one transaction, or why it is refused."""
+        found = list[StoredTicket | LedgerError]()
+        with self._writing() as writer:
+            tickets: dict[tuple[str, str], StoredTicket] = {}
+            for site, request in pairs:
+                try:
+                    key = text("site", site), text("request", request)
+                    known = tickets.get(key) or self.store.request(*key)
+                    tickets[key] = known or writer.ask(*key)
+                    found.append(tickets[key])
+                except LedgerError as error:
+                    if writer.broken:
+                        raise
+                    found.append(error)
+            state = writer.state
+        return [one if isinstance(one, LedgerError) else views.issued(one, state) for one in found]
 
     def tell(
         self,
@@ -462,6 +490,34 @@ class Ledger:
             read = read_event(*row, expected, previous)
             previous = read.hash
             yield read
+
+    def newest(
+        self,
+        count: int,
+        *,
+        before: int | None = None,
+        kind: str | None = None,
+        containing: str = "",
+    ) -> list[Event]:
+        """Some events, the newest first, as a reader pages through them.
+
+        before: only events with a smaller number. kind, containing: only those of a kind, and those
+        in whose text these words are. Whether the chain is whole is for `verify` to say.
+        """
+        parts = [f',"{kind}",{{'] if kind else []
+        parts += [canonical(containing)[1:-1]] if containing else []
+        return [views.event_of(*row) for row in self.store.newest(count, before, parts)]
+
+    def chart(self) -> Chart:
+        """What is known of every row of the policy, as of now."""
+        with self._lock:
+            return views.chart(self._ready())
+
+    def row(self, step: Any, state: Any) -> RowView:
+        """What is known of one row: its actions with their evidence, and its past."""
+        h, x = self.terms.index("step", step), self.terms.index("state", state)
+        with self._lock:
+            return views.row(self._ready(), h, x)
 
     def verify(self, *, progress: bool | None = None) -> Verdict:
         """Walk the chain of events and replay them from the start; name the first bad one."""

@@ -6,6 +6,7 @@ be found without a replay, and snapshots of the state, so that opening takes sec
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
@@ -23,6 +24,7 @@ SCHEMA = (
     "CREATE TABLE snapshots (seq BIGINT PRIMARY KEY, hash TEXT NOT NULL, facts TEXT NOT NULL,"
     " learner {bytes} NOT NULL, tally {bytes} NOT NULL)",
 )
+_LIKE = re.compile(r"([%_~])")  # what LIKE takes for more than itself
 _AT_ONCE = 500  # names in one query
 _TICKET = "number, ticket, site, request, version, status, asked, report"
 
@@ -107,6 +109,21 @@ class Store(ABC):
             "SELECT seq, body, hash FROM events WHERE seq = ?", seq
         )[0]
         return number, body, stored
+
+    def newest(
+        self, count: int, before: int | None, parts: Sequence[str]
+    ) -> list[tuple[int, str, str]]:
+        """So many events whose texts contain all of these parts, the newest first."""
+        where, values = "WHERE 1 = 1", list[Any]()
+        if before is not None:
+            where, values = "WHERE seq < ?", [before]
+        for part in parts:
+            where += " AND body LIKE ? ESCAPE '~'"
+            quoted = _LIKE.sub(r"~\1", part)
+            values.append(f"%{quoted}%")
+        return self.execute(
+            f"SELECT seq, body, hash FROM events {where} ORDER BY seq DESC LIMIT ?", *values, count
+        )
 
     # ---- tickets ---------------------------------------------------------------------------------
 

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from lowswitch.checks import require_count
-from lowswitch.ledger.answers import Issued, ProposalView, Status, Version
+from lowswitch.ledger.answers import Chart, Issued, ProposalView, RowView, Status, Version
 from lowswitch.ledger.errors import LedgerError
 from lowswitch.ledger.events import Event
+from lowswitch.ledger.evidence import action_values, width
 from lowswitch.ledger.state import (
     LEARNED,
     MISSING,
@@ -73,13 +77,7 @@ def proposals(ledger: Ledger, *, newest: bool = False) -> Iterator[ProposalView]
 
 def _newest(ledger: Ledger) -> Iterator[Event]:
     """The last event that proposed something."""
-    for _, body, stored in ledger.store.stream(
-        "SELECT seq, body, hash FROM events ORDER BY seq DESC"
-    ):
-        number, time, actor, role, kind, payload, previous = json.loads(body)
-        if kind == "proposed":
-            yield Event(number, time, actor, role, kind, payload, previous, body, stored)
-            return
+    yield from ledger.newest(1, kind="proposed")
 
 
 def _view(
@@ -136,6 +134,63 @@ def versions(ledger: Ledger) -> list[Version]:
                 changed = int((before != after).any(axis=0).sum())
             found.append(Version(number, event.seq, event.time, event.actor, event.kind, changed))
     return found
+
+
+def chart(state: State) -> Chart:
+    """What is known of every row."""
+    changes = np.zeros(state.versions[0].shape[1:], dtype=np.int64)
+    for before, after in itertools.pairwise(state.versions):
+        changes += (before != after).any(axis=0)
+    return Chart(
+        version=state.version,
+        policy=state.versions[-1].copy(),
+        visits=state.learner.visits,
+        allowed=state.learner.actions_allowed,
+        changes=changes,
+        held=state.learner.held,
+        pending=_pending_rows(state),
+    )
+
+
+def _pending_rows(state: State) -> list[tuple[int, int]]:
+    pending = state.pending
+    return [] if pending is None else [(row["step"], row["state"]) for row in pending["rows"]]
+
+
+def row(state: State, h: int, x: int) -> RowView:
+    """What is known of one row."""
+    terms, model = state.terms, state.tally.model()
+    values = action_values(model, state.learner.mixture)[h, x]
+    now = state.versions[-1][:, h, x].tolist()
+    low, allowed = terms.rewards[0] * (terms.horizon - h), state.learner.actions_allowed
+    actions = [
+        {
+            "action": terms.labels["action"][a],
+            "share": now.count(a) / len(now),
+            "allowed": bool(allowed[h, x, a]),
+            "visits": int(model.visits[h, x, a]),
+            "estimate": low + terms.amount(float(values[a])),
+            "width": terms.amount(width(int(model.visits[h, x, a]), terms.horizon - h)),
+        }
+        for a in range(terms.actions)
+    ]
+    played = [version[:, h, x].tolist() for version in state.versions]
+    changed = [i for i in range(len(played)) if i == 0 or played[i] != played[i - 1]]
+    return RowView(
+        step=h,
+        state=x,
+        actions=actions,
+        versions=[(i + 1, played[i]) for i in changed],
+        decisions=list(state.decisions.get((h, x), [])),
+        held=(h, x) in state.learner.held,
+        pending=(h, x) in _pending_rows(state),
+    )
+
+
+def event_of(seq: int, body: str, stored: str) -> Event:
+    """A stored event, as it is."""
+    number, time, actor, role, kind, payload, previous = json.loads(body)
+    return Event(number, time, actor, role, kind, payload, previous, body, stored)
 
 
 def payload_of(seq: int, body: str, stored: str) -> dict[str, Any]:

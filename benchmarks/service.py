@@ -1,0 +1,309 @@
+"""The service under load and under attack, on this machine and on 127.0.0.1 alone.
+
+    python benchmarks/service.py --load        reports a second through HTTP beside the ledger's own
+                                               in the same run, and how long `ask` takes meanwhile
+    python benchmarks/service.py --memory 1e6  memory of the server after so many reports
+    python benchmarks/service.py --fuzz 1e5    changed requests: no 500, nothing changed
+    python benchmarks/service.py --kills 20    four client processes with 2,000 episodes each, the
+                                               server killed (-9) so often, connections cut
+    python benchmarks/service.py --demo        from `lowswitch serve --demo` to its first page
+
+Each adds its numbers to --out docs/numbers/service.json.
+"""
+
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+# The concurrent.py of this folder would hide Python's own.
+sys.path = [folder for folder in sys.path if folder != str(Path(__file__).resolve().parent)]
+sys.path.append(str(ROOT / "tests"))
+
+import argparse
+import asyncio
+import importlib.util
+import json
+import multiprocessing
+import os
+import platform
+import re
+import subprocess
+import tempfile
+import time
+import urllib.request
+
+import numpy as np
+
+from attacks import fuzz, soak
+from lowswitch.ledger import Client
+from lowswitch.service.access import Access
+from served import Process, Served
+
+_FILE = importlib.util.spec_from_file_location("ledger_speed", ROOT / "benchmarks" / "ledger.py")
+ledger_speed = importlib.util.module_from_spec(_FILE)
+_FILE.loader.exec_module(ledger_speed)
+BATCH, ROUNDS, CONNECTIONS = 64, 5, 64
+
+
+# ---- load ----------------------------------------------------------------------------------------
+
+
+def request_bytes(path, token, body):
+    text = json.dumps(body, separators=(",", ":")).encode()
+    head = f"POST {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {token}\r\n"
+    return f"{head}Content-Length: {len(text)}\r\n\r\n".encode() + text
+
+
+class Sender(asyncio.Protocol):
+    """Sends requests one after the other over one connection, each when the last is answered."""
+
+    def __init__(self, requests, done):
+        self.requests, self.done, self.answer = requests, done, b""
+
+    def connection_made(self, transport):
+        self.transport = transport
+        self._next()
+
+    def _next(self):
+        if not self.requests:
+            self.transport.close()
+            self.done.set_result(None)
+            return
+        self.transport.write(self.requests.pop())
+
+    def data_received(self, data):
+        self.answer += data
+        head, found, body = self.answer.partition(b"\r\n\r\n")
+        if found:
+            size = int(re.search(rb"content-length: (\d+)", head)[1])
+            if len(body) >= size:
+                assert head.startswith(b"HTTP/1.1 200"), body[:300]
+                assert b"error" not in body, body[:300]
+                self.answer = b""
+                self._next()
+
+
+async def send_all(port, requests, connections):
+    """Seconds for all requests over so many connections."""
+    loop, left = asyncio.get_running_loop(), list(reversed(requests))
+    waits = []
+    begin = time.perf_counter()
+    for _ in range(connections):
+        done = loop.create_future()
+        waits.append(done)
+        await loop.create_connection(lambda done=done: Sender(left, done), "127.0.0.1", port)
+    await asyncio.gather(*waits)
+    return time.perf_counter() - begin
+
+
+def sender(port, requests, connections, answers):
+    answers.put(asyncio.run(send_all(port, requests, connections)))
+
+
+def prober(port, token, prefix, stop, answers):
+    """Ask for tickets one by one until told to stop; the seconds that each took."""
+    found = []
+    with Client(f"http://127.0.0.1:{port}", token) as client:
+        while not stop.is_set():
+            begin = time.perf_counter()
+            client.ask(f"{prefix} {len(found)}")
+            found.append(time.perf_counter() - begin)
+    answers.put(found)
+
+
+def load(folder, count):
+    """Medians over rounds in which ledger and service take turns."""
+    own = ledger_speed.fresh(folder / "own.db", count * ROUNDS + BATCH)
+    tickets, reports = ledger_speed.ask_all(own, count * ROUNDS + BATCH), []
+    reports = ledger_speed.random_reports(2 * count * ROUNDS + BATCH, seed=0)
+    ledger_speed.told(own, tickets[:BATCH], reports[:BATCH], BATCH)  # compiles
+    address = folder / "served.db"
+    served = ledger_speed.fresh(address, 10 * count * ROUNDS)
+    names = ledger_speed.ask_all(served, 2 * count * ROUNDS)
+    served.close()
+    access = Access(f"{address}.access")
+    tokens = [access.create(name=f"site {i}", role="site", days=1) for i in range(4)]
+    probe = access.create(name="probe", role="site", days=1)
+    access.close()
+    server = Process(address).start()
+    rates, latencies, done = [], {"batches": [], "singles": []}, 0
+    for turn in range(ROUNDS):
+        first = BATCH + turn * count
+        part = slice(first, first + count)
+        row = {"ledger": ledger_speed.told(own, tickets[part], reports[part], BATCH)}
+        for kind, size, lines in (("batches", BATCH, 4), ("singles", 1, CONNECTIONS)):
+            bodies = bodies_of(names, reports, tokens, done, count, size)
+            done += count
+            seconds, asked = loaded(server.port, bodies, lines, probe, f"{turn} {kind}")
+            row[kind] = count / seconds
+            latencies[kind] += asked
+        rates.append(row)
+        print({name: round(rate) for name, rate in row.items()}, flush=True)
+    server.stop()
+    own.close()
+    medians = {name: float(np.median([row[name] for row in rates])) for name in rates[0]}
+    return medians | {
+        "share batches": float(np.median([row["batches"] / row["ledger"] for row in rates])),
+        "share singles": float(np.median([row["singles"] / row["ledger"] for row in rates])),
+        **{
+            f"ask p{q} ms, {kind}": 1000 * float(np.percentile(found, q))
+            for kind, found in latencies.items()
+            for q in (50, 99)
+        },
+        "asked": sum(map(len, latencies.values())),
+    }
+
+
+def bodies_of(names, reports, tokens, done, count, size):
+    """Requests with so many reports each; a ticket belongs to site number % 4."""
+    bodies = []
+    for own in range(4):
+        mine = [i for i in range(done, done + count) if (i + 1) % 4 == own]
+        for first in range(0, len(mine), size):
+            some = [
+                dict(zip(ledger_speed.NAMES, (names[i], *reports[i]), strict=True))
+                for i in mine[first : first + size]
+            ]
+            bodies.append(request_bytes("/api/tell", tokens[own], {"reports": some}))
+    return bodies
+
+
+def loaded(port, bodies, connections, probe, prefix):
+    """The seconds of a load, and those of each `ask` meanwhile."""
+    context = multiprocessing.get_context("fork")
+    answers, stop = context.Queue(), context.Event()
+    asked = context.Queue()
+    asking = context.Process(target=prober, args=(port, probe, prefix, stop, asked))
+    asking.start()
+    sending = context.Process(target=sender, args=(port, bodies, connections, answers))
+    sending.start()
+    seconds = answers.get(timeout=600)
+    stop.set()
+    found = asked.get(timeout=60)
+    sending.join()
+    asking.join()
+    return seconds, found
+
+
+# ---- memory --------------------------------------------------------------------------------------
+
+
+def memory(folder, count):
+    """The memory of the server before and after so many reports in batches."""
+    address = folder / "large.db"
+    ledger = ledger_speed.fresh(address, count)
+    ledger.store.connection.execute("PRAGMA synchronous = OFF")  # only to issue the tickets
+    names = ledger_speed.ask_all(ledger, count)
+    ledger.close()
+    access = Access(f"{address}.access")
+    tokens = [access.create(name=f"site {i}", role="site", days=1) for i in range(4)]
+    auditor = access.create(name="auditor", role="auditor", days=1)
+    access.close()
+    server = Process(address).start()
+    before, step, seconds = resident(server), 20_000, 0.0
+    status = Client(f"http://127.0.0.1:{server.port}", auditor).status
+    status()
+    after_start = resident(server)
+    tenth = after_start
+    for first in range(0, count, step):
+        reports = dict(enumerate(ledger_speed.random_reports(step, seed=first), start=first))
+        bodies = bodies_of(names, reports, tokens, first, min(step, count - first), 256)
+        seconds += asyncio.run(send_all(server.port, bodies, 4))
+        if first + step == count // 10:
+            tenth = resident(server)
+        print(first + step, round(resident(server) / 1e6), "MB", flush=True)
+    assert status().learned == count
+    begin = time.perf_counter()
+    status()
+    result = {
+        "reports": count,
+        "at start MB": before / 1e6,
+        "after first status MB": after_start / 1e6,
+        "after a tenth MB": tenth / 1e6,
+        "after all MB": resident(server) / 1e6,
+        "reports a second": count / seconds,
+        "status ms": 1000 * (time.perf_counter() - begin),
+    }
+    server.stop()
+    return result
+
+
+def resident(server):
+    with open(f"/proc/{server.process.pid}/statm") as file:
+        return int(file.read().split()[1]) * os.sysconf("SC_PAGESIZE")
+
+
+# ---- the demo ------------------------------------------------------------------------------------
+
+
+def demo():
+    """Seconds from the command to the first page after the login."""
+    begin = time.perf_counter()
+    command = [sys.executable, "-m", "lowswitch", "serve", "--demo", "--port", "0"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    lines = []
+    while "Ctrl-C" not in (lines[-1] if lines else ""):
+        lines.append(process.stdout.readline())
+    url = re.search(r"http://[\d.:]+", "".join(lines))[0]
+    token = re.search(r"reviewer +(\S+)", "".join(lines))[1]
+    opener = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
+    login = urllib.request.Request(f"{url}/login", f"token={token}".encode(), {"Origin": url})
+    page = opener.open(login).read().decode()
+    seconds = time.perf_counter() - begin
+    assert "Waits for a decision" in page
+    process.terminate()
+    process.wait()
+    return seconds
+
+
+# ---- all -----------------------------------------------------------------------------------------
+
+
+def described():
+    """When and with what this was measured."""
+    date, load = time.strftime("%Y-%m-%d", time.gmtime()), os.getloadavg()[0]
+    version = platform.python_version()
+    return f"{date}, {os.cpu_count()} cores with a load of {load:.1f} before it, Python {version}"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--load", action="store_true", help="reports a second")
+    parser.add_argument("--count", type=int, default=3200, help="reports in a round of the load")
+    parser.add_argument("--memory", type=float, default=0, help="memory after so many reports")
+    parser.add_argument("--fuzz", type=float, default=0, help="so many changed requests")
+    parser.add_argument("--seed", type=int, default=1, help="of what is changed, killed and cut")
+    parser.add_argument("--kills", type=int, default=0, help="so many kills of the server")
+    parser.add_argument("--demo", action="store_true", help="seconds to the first page")
+    parser.add_argument("--out", type=Path, help="a JSON file; what is not measured stays in it")
+    options = parser.parse_args()
+    results = {}
+    if options.out and options.out.exists():
+        results = json.loads(options.out.read_text())
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as name:
+        folder = Path(name)
+        if options.load:
+            results["load"] = {"run": described()} | load(folder, options.count)
+        if options.memory:
+            results["memory"] = {"run": described()} | memory(folder, int(options.memory))
+        if options.fuzz:
+            with Served(folder) as served:
+                results["fuzz"] = fuzz(served, int(options.fuzz), options.seed)
+        if options.kills:
+            results["kills"] = soak(
+                folder,
+                clients=4,
+                episodes=2000,
+                kills=options.kills,
+                cut_share=0.005,
+                seed=options.seed,
+            )
+        if options.demo:
+            results["demo"] = {"run": described(), "seconds": [demo() for _ in range(3)]}
+    print(json.dumps(results, indent=1))
+    if options.out:
+        options.out.write_text(json.dumps(results, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,342 @@
+"""The client of a served ledger, for a site or for anybody with a token.
+
+It has the ledger's own methods. With a spool it also bridges the time in which the server is away:
+reports wait on this disk, and episodes follow the last policy that came, until that is too old, and
+then the fallback.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from lowswitch.ledger.answers import Issued, Told
+from lowswitch.ledger.connection import Connection, error_of
+from lowswitch.ledger.errors import AccessError, FrozenError, LedgerError, UnreachableError
+from lowswitch.ledger.remote import Remote, plain
+from lowswitch.ledger.spool import Spool, Waiting
+
+_AT_ONCE = 64  # reports that are sent in one request
+_LATER = "later:"  # begins the name of a ticket that is still to be asked for
+FALLBACK = 0  # the version of the fallback policy
+
+
+@dataclass(frozen=True)
+class Spooled:
+    """A report that waits on this disk until the server is back."""
+
+    ticket: str
+
+
+@dataclass(frozen=True)
+class Played:
+    """What `Client.play` did."""
+
+    episodes: int
+    told: int  # acknowledged by the server when they ended
+    spooled: int  # waiting on this disk when they ended
+    total: float  # of all rewards
+
+
+class Client(Remote):
+    """A ledger behind a URL. The token says who you are, so that no method takes `by`.
+
+    spool: a file of this site, for reports that cannot be sent, and for the last policy; without it
+    everything raises `UnreachableError` while the server is away. most_age: for how many seconds
+    the last policy may be followed without news from the server. fallback: the policy [H, S] after
+    that; by default it is the one that was deployed first. One process uses a spool at a time;
+    several threads may use one client.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        token: str,
+        *,
+        spool: str | Path | None = None,
+        most_age: float = 24 * 3600.0,
+        fallback: Any = None,
+        timeout: float = 10.0,
+    ) -> None:
+        super().__init__(Connection(url.rstrip("/"), token, timeout))
+        self._spool = None if spool is None else Spool(spool)
+        self._fallback = None if fallback is None else np.asarray(fallback).tolist()
+        self._retry_at, self._pause = 0.0, 0.0
+        self.most_age = float(most_age)
+        self.clock: Callable[[], float] = time.time
+
+    def close(self) -> None:
+        """Let go of the connection and the spool; what waits in it goes out the next time."""
+        with self._lock:
+            self._connection.close()
+            if self._spool is not None:
+                self._spool.close()
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # ---- sites -----------------------------------------------------------------------------------
+
+    def ask(self, request: str) -> Issued:
+        """A ticket to play one episode; the same request always gets the same one.
+
+        While the server is away the ticket is a promise: its name begins with "later:", and its
+        policy is the last one that came, or the fallback, which has version 0.
+        """
+        return self.ask_many([request])[0]
+
+    def ask_many(self, requests: Sequence[str]) -> list[Issued]:
+        """A ticket for each of these requests."""
+        with self._lock:
+            try:
+                if self._spool is not None:
+                    self._require_try()
+                    if self._spool.promised():
+                        self.flush()  # what was played before comes before
+                found = [
+                    one
+                    for first in range(0, len(requests), _AT_ONCE)
+                    for one in self._ask(requests[first : first + _AT_ONCE])
+                ]
+            except UnreachableError:
+                if self._spool is None:
+                    raise
+                self._away()
+                return [self._promised(request) for request in requests]
+            self._remember(found)
+            return found
+
+    def _ask(self, requests: Sequence[str]) -> list[Issued]:
+        """The tickets of these requests, or the first error among the answers."""
+        found = list[Issued]()
+        for answer in self._answers(requests):
+            if isinstance(answer, LedgerError):
+                raise answer
+            found.append(answer)
+        return found
+
+    def _answers(self, requests: Sequence[str]) -> list[Issued | LedgerError]:
+        answers = self._connection.post("/api/ask", requests=list(requests))["answers"]
+        self._back()
+        return [
+            error_of(one["error"], one["says"]) if "error" in one else Issued(**one)
+            for one in answers
+        ]
+
+    def tell(
+        self,
+        ticket: str,
+        states: Sequence[Any],
+        actions: Sequence[Any] | None,
+        rewards: Sequence[Any],
+        *,
+        ended: str = "whole",
+    ) -> Told | Spooled:
+        """Report what came of a ticket; it is on a disk, there or here, when this returns."""
+        report = {"ticket": ticket, "states": states, "actions": actions, "rewards": rewards}
+        answer = self.tell_many([report | {"ended": ended}])[0]
+        if isinstance(answer, LedgerError):
+            raise answer
+        return answer
+
+    def tell_many(self, reports: Sequence[dict[str, Any]]) -> list[Told | Spooled | LedgerError]:
+        """Report on many tickets: for each the answer, or why it is refused."""
+        return self._tell([plain(report) for report in reports])
+
+    def _tell(self, reports: list[dict[str, Any]], **facts: Any) -> list[Any]:
+        with self._lock:
+            if self._spool is None:
+                return [
+                    answer
+                    for first in range(0, len(reports), _AT_ONCE)
+                    for answer in self._send(reports[first : first + _AT_ONCE])
+                ]
+            numbers = self._spool.add(reports, **facts)
+            try:
+                self._require_try()
+                found = self.flush()
+            except (UnreachableError, FrozenError):
+                self._away()
+                found = {}
+            return [
+                found.get(number, Spooled(report["ticket"]))
+                for number, report in zip(numbers, reports, strict=True)
+            ]
+
+    def _send(self, reports: Sequence[dict[str, Any]]) -> list[Told | LedgerError]:
+        """Send reports; one that cannot even be read does not keep the others from being sent."""
+        try:
+            answers = self._connection.post("/api/tell", reports=list(reports))["answers"]
+        except (AccessError, UnreachableError):
+            raise
+        except LedgerError as error:
+            self._back()
+            if len(reports) == 1:
+                return [error]
+            return [answer for report in reports for answer in self._send([report])]
+        self._back()
+        return [
+            error_of(one["error"], one["says"]) if "error" in one else Told(**one)
+            for one in answers
+        ]
+
+    def flush(self) -> dict[int, Told | LedgerError]:
+        """Send what waits in the spool; return the answers by the numbers of the spool.
+
+        First all promised tickets are asked for, in the order of their episodes. Reports that the
+        server will not have are kept, see `refused`.
+        """
+        found: dict[int, Told | LedgerError] = {}
+        with self._lock:
+            spool = self._require_spool()
+            tickets = self._keep_promises(spool)
+            while some := spool.waiting(_AT_ONCE):
+                found_tickets = [self._with_ticket(spool, one, tickets) for one in some]
+                ready = [one for one in found_tickets if one is not None]
+                sent = self._send([one.report for one in ready]) if ready else []
+                answers = {one.id: answer for one, answer in zip(ready, sent, strict=True)}
+                found |= answers
+                if self._sort_out(spool, answers) or len(some) < _AT_ONCE:
+                    break
+        return {number: one for number, one in found.items() if not isinstance(one, FrozenError)}
+
+    def _with_ticket(self, spool: Spool, one: Waiting, tickets: dict[str, str]) -> Waiting | None:
+        """A report with its ticket, also if its episode was played without one.
+
+        None if there is no ticket for it, as when all tickets of the run are issued.
+        """
+        name = one.report["ticket"]
+        if not name.startswith(_LATER):
+            return one
+        request = name.removeprefix(_LATER)
+        if request not in tickets:
+            (answer,) = self._answers([request])
+            if isinstance(answer, FrozenError):
+                raise answer
+            if isinstance(answer, LedgerError):
+                spool.refuse(one.id, str(answer))
+                return None
+            tickets[request] = answer.ticket
+        ticket = tickets[request]
+        spool.rename(one.id, ticket)
+        return one._replace(report=one.report | {"ticket": ticket})
+
+    def _sort_out(self, spool: Spool, answers: dict[int, Told | LedgerError]) -> bool:
+        """Forget what is acknowledged and mark what is refused; whether the run is frozen.
+
+        What a frozen run does not take now stays as it is, and goes out later.
+        """
+        frozen = False
+        for number, answer in answers.items():
+            if isinstance(answer, FrozenError):
+                frozen = True
+            elif isinstance(answer, LedgerError):
+                spool.refuse(number, str(answer))
+            else:
+                spool.done([number])
+        return frozen
+
+    def _keep_promises(self, spool: Spool) -> dict[str, str]:
+        """Ask for the tickets that were promised; what is refused is refused with its report."""
+        tickets = dict[str, str]()
+        while promised := spool.promised()[:_AT_ONCE]:
+            for request, answer in zip(promised, self._answers(promised), strict=True):
+                if isinstance(answer, FrozenError):
+                    raise answer
+                if isinstance(answer, Issued):
+                    tickets[request] = answer.ticket
+                spool.kept(request)
+        return tickets
+
+    @property
+    def waiting(self) -> int:
+        """How many reports wait on this disk."""
+        return len(self._require_spool().waiting())
+
+    def refused(self) -> list[tuple[dict[str, Any], str]]:
+        """The reports that the server will not have, with the reasons."""
+        return [(one.report, one.refused or "") for one in self._require_spool().refused()]
+
+    # ---- while the server is away ----------------------------------------------------------------
+
+    def _require_spool(self) -> Spool:
+        if self._spool is None:
+            raise LedgerError("this client has no spool; make it with spool='site.spool'")
+        return self._spool
+
+    def _require_try(self) -> None:
+        """Do not knock all the time at a door that was closed a moment ago."""
+        if time.monotonic() < self._retry_at:
+            raise UnreachableError("the server was away a moment ago")
+
+    def _away(self) -> None:
+        self._pause = min(max(2 * self._pause, 0.05), 5.0)
+        self._retry_at = time.monotonic() + self._pause
+
+    def _back(self) -> None:
+        self._retry_at, self._pause = 0.0, 0.0
+
+    def _remember(self, issued: list[Issued]) -> None:
+        """Keep the newest policy for the time in which the server is away."""
+        if self._spool is not None and issued:
+            last = max(issued, key=lambda one: one.number)
+            now, kept = self.clock(), self._spool.get("policy")
+            if kept is None or kept["version"] != last.version or now - kept["time"] > 1.0:
+                facts = {"version": last.version, "policy": last.policy, "time": now}
+                self._spool.put(policy=facts)
+
+    def _promised(self, request: str) -> Issued:
+        """An episode without a ticket, which is on the disk before it begins."""
+        spool = self._require_spool()
+        kept = spool.get("policy")
+        if kept is not None and 0 <= self.clock() - kept["time"] <= self.most_age:
+            version, policy = kept["version"], kept["policy"]
+        else:
+            version, policy = FALLBACK, self._fallback or (spool.get("terms") or {}).get("policy")
+        if policy is None:
+            raise UnreachableError(
+                "the server is away, no policy has come from it yet, and there is no fallback; give"
+                " fallback="
+            )
+        spool.promise(request)
+        return Issued(f"{_LATER}{request}", 0, "", request, version, policy)
+
+    def terms(self) -> dict[str, Any]:
+        """What the run declared; the last that is known while the server is away."""
+        with self._lock:
+            try:
+                found: dict[str, Any] = self._connection.get("/api/terms")
+            except UnreachableError:
+                kept = None if self._spool is None else self._spool.get("terms")
+                if kept is None:
+                    raise
+                return dict(kept)
+            if self._spool is not None and self._spool.get("terms") != found:
+                self._spool.put(terms=found)
+            return found
+
+    def play(
+        self,
+        env: Any,
+        episodes: int,
+        *,
+        name: str = "play",
+        seed: int | None = None,
+        state: Callable[[Any], int] = int,
+    ) -> Played:
+        """Let a Gymnasium environment be played by the deployed policy, and tell what came of it.
+
+        name: of this series; with a spool a second call goes on where the first one ended, also
+        after a crash. state: the number of the state of an observation.
+        """
+        from lowswitch.ledger.site import play
+
+        return play(self, env, episodes, name=name, seed=seed, state=state)

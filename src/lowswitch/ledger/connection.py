@@ -1,0 +1,126 @@
+"""One connection to a served ledger: JSON there and back, and errors under their own names."""
+
+from __future__ import annotations
+
+import http.client
+import ipaddress
+import json
+import ssl
+from typing import Any
+from urllib.parse import urlencode, urlsplit
+
+from lowswitch.ledger import errors
+from lowswitch.ledger.errors import LedgerError, UnreachableError
+
+_KNOWN: dict[str, type[LedgerError]] = {
+    kind.__name__: kind
+    for kind in (
+        errors.UnknownTicketError,
+        errors.ConflictError,
+        errors.ExpiredError,
+        errors.FrozenError,
+        errors.SupersededError,
+    )
+}
+_AWAY = (408, 429, 500, 502, 503, 504)  # send it again later
+
+
+class Connection:
+    """Keeps a connection open as long as it works, and makes a new one when it does not."""
+
+    def __init__(self, url: str, token: str, timeout: float) -> None:
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.hostname or parts.query:
+            raise LedgerError(f"url must be such as https://ledger.example.org, not {url!r}")
+        if parts.scheme == "http" and not _is_here(parts.hostname):
+            raise LedgerError(
+                f"the token would travel to {parts.hostname} in the open; use https://"
+            )
+        if not (token.isascii() and token.isprintable() and "." in token):
+            raise LedgerError("token must be id.secret, as 'lowswitch token create' printed it")
+        self.url, self.timeout, self._parts = url, timeout, parts
+        self._headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
+        self._open: http.client.HTTPConnection | None = None
+
+    def close(self) -> None:
+        """Let go of the connection."""
+        if self._open is not None:
+            self._open.close()
+            self._open = None
+
+    def get(self, path: str, **query: Any) -> Any:
+        """What is at an address."""
+        asked = urlencode({name: value for name, value in query.items() if value is not None})
+        return self._json(self._answer("GET", f"{path}?{asked}" if asked else path, None))
+
+    def post(self, path: str, **body: Any) -> Any:
+        """Do something; the same request may be sent twice, and everything here allows that."""
+        text = json.dumps(body, allow_nan=False).encode()
+        return self._json(self._answer("POST", path, text))
+
+    def read(self, path: str, **query: Any) -> http.client.HTTPResponse:
+        """A long answer, to be read in pieces."""
+        answer, _ = self._answer("GET", f"{path}?{urlencode(query)}", None, whole=False)
+        return answer
+
+    def _answer(
+        self, method: str, path: str, body: bytes | None, *, whole: bool = True
+    ) -> tuple[http.client.HTTPResponse, bytes]:
+        for attempt in (1, 2):
+            kept_open = self._open is not None
+            try:
+                connection = self._open = self._open or self._connect()
+                connection.request(method, self._parts.path + path, body, self._headers)
+                answer = connection.getresponse()
+                text = b"" if (whole is False and answer.status == 200) else answer.read()
+                if answer.status != 200 and answer.status != 202:
+                    _raise(answer.status, text)
+                return answer, text
+            except (OSError, http.client.HTTPException) as error:
+                self.close()
+                if not (kept_open and attempt == 1):  # else it was closed while it was idle
+                    raise UnreachableError(f"{self.url} cannot be reached ({error!r})") from error
+        raise AssertionError
+
+    def _connect(self) -> http.client.HTTPConnection:
+        host, port = self._parts.hostname or "", self._parts.port
+        if self._parts.scheme == "http":
+            return http.client.HTTPConnection(host, port, timeout=self.timeout)
+        context = ssl.create_default_context()
+        return http.client.HTTPSConnection(host, port, timeout=self.timeout, context=context)
+
+    def _json(self, answer: tuple[Any, bytes]) -> Any:
+        try:
+            return json.loads(answer[1])
+        except ValueError:
+            self.close()
+            raise UnreachableError(f"{self.url} answers something else than a ledger") from None
+
+
+def _raise(status: int, body: bytes) -> None:
+    """The error that an answer tells of."""
+    try:
+        said = json.loads(body)
+        raise error_of(said["error"], said["says"], status)
+    except (ValueError, KeyError, TypeError) as unreadable:
+        if isinstance(unreadable, LedgerError):
+            raise
+        raise UnreachableError(f"the server answers {status}") from None
+
+
+def error_of(kind: str, says: str, status: int = 422) -> LedgerError:
+    """The error that a ledger has raised over there."""
+    if status in _AWAY or kind == "StorageError":
+        return UnreachableError(f"the server cannot do it now: {says}")
+    if kind == "Unauthorized":
+        return errors.AccessError(f"the token does not work: {says}")
+    if kind == "Forbidden":
+        return errors.AccessError(says)
+    return _KNOWN.get(kind, LedgerError)(says)
+
+
+def _is_here(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

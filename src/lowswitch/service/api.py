@@ -1,0 +1,333 @@
+"""The ledger as JSON, for sites and programs.
+
+An answer is the ledger's own, field by field. What is refused has a status code, the name of the
+ledger's error in `error`, and in `says` the reason and the way out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import itertools
+import json
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
+
+from lowswitch.ledger import Ledger, LedgerError
+from lowswitch.ledger.audit import exported
+from lowswitch.service import openapi as description
+from lowswitch.service.app import Call, now
+from lowswitch.service.bodies import (
+    Check,
+    RefusedError,
+    count,
+    fields,
+    labels,
+    many,
+    maybe,
+    numbers,
+    parsed,
+    query,
+    row,
+    text,
+    truth,
+    whole,
+)
+from lowswitch.service.metrics import metrics_text
+
+MOST_AT_ONCE = 512  # tickets or reports in one request
+_MOST_LISTED = 1000  # tickets or events in one answer
+_REPORT: dict[str, Check] = {
+    "ticket": text,
+    "states": labels,
+    "actions": maybe(labels),
+    "rewards": numbers,
+    "ended": text,
+}
+
+
+def _json(value: Any, status: int = 200) -> Response:
+    body = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    return Response(body, status, media_type="application/json")
+
+
+def facts(answer: Any) -> Any:
+    """An answer of the ledger as JSON can hold it."""
+    if isinstance(answer, LedgerError):
+        return {"error": type(answer).__name__, "says": str(answer)}
+    if isinstance(answer, list):
+        return [facts(one) for one in answer]
+    is_record = dataclasses.is_dataclass(answer) and not isinstance(answer, type)
+    return dict(vars(answer)) if is_record else answer
+
+
+def _given(call: Call, checks: dict[str, Check], optional: tuple[str, ...] = ()) -> dict[str, Any]:
+    return fields(parsed(call.body), checks, optional)
+
+
+# ---- everybody -----------------------------------------------------------------------------------
+
+
+async def health(call: Call) -> Response:
+    """Whether the thread of the ledger answers."""
+    try:
+        seq, _ = await asyncio.wait_for(
+            call.service.engine.call(call.service.ledger.store.head), timeout=5
+        )
+    except (TimeoutError, LedgerError):
+        raise RefusedError(503, "the ledger does not answer", "Busy") from None
+    return _json({"works": True, "events": seq})
+
+
+async def metrics(call: Call) -> Response:
+    """Counts for Prometheus."""
+    service = call.service
+    status = await service.engine.call(service.ledger.status)
+    return PlainTextResponse(metrics_text(service, status), media_type="text/plain; version=0.0.4")
+
+
+async def openapi(call: Call) -> Response:
+    """The description of this interface."""
+    return JSONResponse(description.description())
+
+
+async def terms(call: Call) -> Response:
+    """What the run declared."""
+    payload = call.service.ledger.terms.to_payload()
+    names = (
+        *("horizon", "states", "actions", "episodes", "labels", "rewards", "missing", "gate"),
+        *("patience", "absorbing", "policy"),
+    )
+    return _json({name: payload[name] for name in names})
+
+
+async def policy(call: Call) -> Response:
+    """What is deployed, or was."""
+    ledger, asked = call.service.ledger, query(call.request, "version")
+    wanted = count(asked, "version", 0, 10**9)
+
+    def read() -> dict[str, Any]:
+        version = wanted or ledger.version
+        return {"version": version, "policy": ledger.policy_of(version).tolist()}
+
+    return _json(await call.service.engine.call(read))
+
+
+# ---- sites ---------------------------------------------------------------------------------------
+
+
+async def ask(call: Call) -> Response:
+    """Tickets for the site that asks."""
+    given = _given(call, {"requests": many(text)})["requests"]
+    _require_some(given)
+    answers = await call.service.engine.ask([(call.who, request) for request in given])
+    return _json({"answers": facts(answers)})
+
+
+async def tell(call: Call) -> Response:
+    """Reports of the site that tells them."""
+    reports = _given(call, {"reports": many(_report)})["reports"]
+    _require_some(reports)
+    own = [report | {"site": call.who} for report in reports]
+    answers = await call.service.engine.tell(own)
+    return _json({"answers": facts(answers)})
+
+
+def _report(name: str, value: Any) -> dict[str, Any]:
+    return fields(value, _REPORT, ("ended",))
+
+
+def _require_some(values: list[Any]) -> None:
+    if not 1 <= len(values) <= MOST_AT_ONCE:
+        raise RefusedError(400, f"1 to {MOST_AT_ONCE} at once are taken, not {len(values)}")
+
+
+# ---- readers -------------------------------------------------------------------------------------
+
+
+async def status(call: Call) -> Response:
+    """Where the run stands."""
+    return _json(facts(await call.service.engine.call(call.service.ledger.status)))
+
+
+async def proposal(call: Call) -> Response:
+    """What waits for a decision, or null."""
+    return _json(facts(await call.service.engine.call(call.service.ledger.proposal)))
+
+
+async def proposals(call: Call) -> Response:
+    """All proposals, which takes a walk through all events."""
+    return _json(facts(await asyncio.to_thread(_read, call, lambda reader: reader.proposals())))
+
+
+async def versions(call: Call) -> Response:
+    """All versions, which takes a walk through all events."""
+    return _json(facts(await asyncio.to_thread(_read, call, lambda reader: reader.versions())))
+
+
+def _read(call: Call, function: Callable[[Ledger], Any]) -> Any:
+    """Something that takes a while to read, with a connection of its own."""
+    with call.service.reading() as reader:
+        return function(reader)
+
+
+async def tickets(call: Call) -> Response:
+    """The tickets of a status, from a number on."""
+    asked = query(call.request, "status", "first")
+    kind, first = asked.get("status", "open"), count(asked, "first", 1, 10**17)
+    known = ("open", "waiting", "learned", "missing", "refused")
+    if kind not in known:
+        raise RefusedError(400, f"status must be one of {', '.join(known)}, not {kind!r}")
+
+    def read(reader: Ledger) -> list[dict[str, Any]]:
+        found = list[dict[str, Any]]()
+        for ticket in reader.tickets(kind):
+            if ticket.number >= first:
+                found.append(ticket._asdict())
+            if len(found) == _MOST_LISTED:
+                break
+        return found
+
+    return _json(await asyncio.to_thread(_read, call, read))
+
+
+async def events(call: Call) -> Response:
+    """Events from a number on."""
+    asked = query(call.request, "first", "count")
+    first, most = count(asked, "first", 1, 10**17), count(asked, "count", 100, _MOST_LISTED)
+
+    def read(reader: Ledger) -> list[dict[str, Any]]:
+        if not 1 <= first <= reader.store.head()[0]:
+            return []
+        found = list[dict[str, Any]]()
+        for event in reader.events(first):
+            if len(found) == most:
+                break
+            found.append({name: value for name, value in vars(event).items() if name != "body"})
+        return found
+
+    return _json(await asyncio.to_thread(_read, call, read))
+
+
+async def export(call: Call) -> Response:
+    """All events as a file."""
+    kind = query(call.request, "kind").get("kind", "jsonl")
+    if kind not in ("jsonl", "csv"):
+        raise RefusedError(400, f"kind must be jsonl or csv, not {kind!r}")
+    name = f'attachment; filename="events.{kind}"'
+    media = "text/csv; charset=utf-8" if kind == "csv" else "application/jsonl"
+    pieces = _pieces(call, kind)
+    return StreamingResponse(pieces, media_type=media, headers={"Content-Disposition": name})
+
+
+async def _pieces(call: Call, kind: str) -> AsyncIterator[bytes]:
+    """Lines in pieces, each read in a thread when the one before it is sent."""
+    with call.service.reading() as reader:
+        lines = exported(reader, kind)
+
+        def some() -> bytes:
+            return "".join(itertools.islice(lines, 1000)).encode()
+
+        while piece := await asyncio.to_thread(some):
+            yield piece
+
+
+async def verify(call: Call) -> Response:
+    """Begin to verify; the verdict is kept when it is there."""
+    await call.service.verify(call.who)
+    return _json({"verifying": True}, 202)
+
+
+async def verdict(call: Call) -> Response:
+    """What the last verify found."""
+    task = call.service.verifying
+    running = task is not None and not task.done()
+    return _json({"verifying": running, "last": call.service.access.last_verdict()})
+
+
+# ---- reviewers -----------------------------------------------------------------------------------
+
+_DECISION: dict[str, Check] = {"proposal": text, "rows": maybe(many(row)), "reason": text}
+
+
+async def approve(call: Call) -> Response:
+    """Deploy rows of the pending proposal."""
+    given = _given(call, _DECISION, ("rows",))
+    ledger, wanted = call.service.ledger, given.pop("proposal")
+    version = await call.service.engine.call(lambda: ledger.approve(wanted, **given, by=call.who))
+    return _json({"version": version})
+
+
+async def reject(call: Call) -> Response:
+    """Let rows of the pending proposal stay as they are."""
+    checks = _DECISION | {"forever": truth, "visits": maybe(whole)}
+    given = _given(call, checks, ("rows", "forever", "visits"))
+    ledger, wanted = call.service.ledger, given.pop("proposal")
+    await call.service.engine.call(lambda: ledger.reject(wanted, **given, by=call.who))
+    return _json({"rejected": True})
+
+
+# ---- operators -----------------------------------------------------------------------------------
+
+
+async def propose(call: Call) -> Response:
+    """Let the learner propose what it would change now."""
+    _given(call, {})
+    ledger = call.service.ledger
+    return _json(facts(await call.service.engine.call(lambda: ledger.propose(by=call.who))))
+
+
+async def freeze(call: Call) -> Response:
+    """Stop the run."""
+    return await _with_reason(call, call.service.ledger.freeze)
+
+
+async def thaw(call: Call) -> Response:
+    """Let the run go on."""
+    return await _with_reason(call, call.service.ledger.thaw)
+
+
+async def _with_reason(call: Call, method: Any) -> Response:
+    given = _given(call, {"reason": text})
+    await call.service.engine.call(lambda: method(by=call.who, **given))
+    return _json(facts(await call.service.engine.call(call.service.ledger.status)))
+
+
+async def rollback(call: Call) -> Response:
+    """Deploy an earlier version again."""
+    given = _given(call, {"version": whole, "reason": text})
+    ledger = call.service.ledger
+    version = await call.service.engine.call(lambda: ledger.rollback(**given, by=call.who))
+    return _json({"version": version})
+
+
+async def missing(call: Call) -> Response:
+    """Declare that no report will come."""
+    checks: dict[str, Check] = {"ticket": text, "reason": text}
+    checks |= {"states": labels, "actions": labels, "rewards": numbers}
+    given = _given(call, checks, ("states", "actions", "rewards"))
+    ledger = call.service.ledger
+    await call.service.engine.call(lambda: ledger.missing(**given, by=call.who))
+    return _json({"missing": given["ticket"]})
+
+
+async def amend(call: Call) -> Response:
+    """Correct a report, which takes a replay of the run."""
+    given = _given(call, _REPORT | {"reason": text}, ("ended",))
+    ledger = call.service.ledger
+    told = await call.service.engine.call(lambda: ledger.amend(**given, by=call.who))
+    return _json(facts(told))
+
+
+async def tokens(call: Call) -> Response:
+    """All tokens, without their secrets."""
+    time = now()
+    return _json([token.shown(time) for token in call.service.access.tokens()])
+
+
+async def revoke(call: Call) -> Response:
+    """Let a token work no more."""
+    identity = _given(call, {"id": text})["id"]
+    return _json(call.service.access.revoke(identity, by=call.who).shown(now()))

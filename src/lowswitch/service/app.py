@@ -1,0 +1,314 @@
+"""The application: routes from the table of roles, and the one door that all requests pass."""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+from starlette.types import Message, Receive, Scope, Send
+
+from lowswitch.ledger import Ledger, LedgerError, errors
+from lowswitch.service.access import Access, Token
+from lowswitch.service.bodies import RefusedError, body_of, form
+from lowswitch.service.engine import Engine
+from lowswitch.service.journal import Journal
+from lowswitch.service.roles import ANYBODY, ENDPOINTS, Endpoint
+from lowswitch.service.sessions import Session, Sessions, same
+
+_STATUS: dict[type[LedgerError], int] = {
+    errors.UnknownTicketError: 404,
+    errors.ConflictError: 409,
+    errors.SupersededError: 409,
+    errors.ExpiredError: 410,
+    errors.FrozenError: 423,
+    errors.StorageError: 503,
+    errors.ReadOnlyError: 503,
+    errors.BrokenError: 503,
+}
+_HEADERS = {
+    "Content-Security-Policy": (
+        "default-src 'none'; style-src 'self'; img-src 'self'; form-action 'self';"
+        " frame-ancestors 'none'; base-uri 'none'"
+    ),
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
+_HOST = re.compile(r"(?:[A-Za-z0-9.-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?")
+_LOOK_AGAIN = 1.0  # seconds
+
+
+@dataclass
+class Service:
+    """What all requests share."""
+
+    ledger: Ledger
+    address: str
+    access: Access
+    behind_tls: bool = False
+    origin: str | None = None  # as browsers see it, such as https://ledger.example.org
+    note: str = ""  # what every page says at its top
+    engine: Engine = field(init=False)
+    journal: Journal = field(init=False)
+    sessions: Sessions = field(default_factory=Sessions)
+    verifying: asyncio.Task[Any] | None = None
+
+    def __post_init__(self) -> None:
+        self.engine = Engine(self.ledger)
+        self.journal = Journal(Ledger.open(self.address, read_only=True))
+
+    def close(self) -> None:
+        """Finish what was begun, and let go of everything but the ledger."""
+        self.engine.stop()
+        self.journal.reader.close()
+
+    @contextmanager
+    def reading(self) -> Iterator[Ledger]:
+        """The ledger for a long read, which holds nobody up."""
+        with Ledger.open(self.address, read_only=True) as reader:
+            yield reader
+
+    @property
+    def cookie(self) -> str:
+        """The name of the cookie; behind TLS one that browsers tie to this very host."""
+        return "__Host-lowswitch" if self.behind_tls else "lowswitch"
+
+    async def verify(self, by: str) -> None:
+        """Begin to verify, unless that is under way."""
+        if self.verifying is None or self.verifying.done():
+            self.verifying = asyncio.create_task(asyncio.to_thread(self._verify, by))
+
+    def _verify(self, by: str) -> None:
+        with self.reading() as reader:
+            self.access.keep(reader.verify(progress=False), by=by)
+
+    async def keep_journal(self) -> None:
+        """Read new events now and then, for ever."""
+        while True:
+            with suppress(LedgerError):
+                await asyncio.to_thread(self.journal.catch_up)
+            await asyncio.sleep(_LOOK_AGAIN)
+
+
+@dataclass
+class Call:
+    """One request that has passed the door."""
+
+    service: Service
+    endpoint: Endpoint
+    request: Request
+    token: Token | None  # None where anybody may come
+    session: Session | None  # of a page
+    body: bytes = b""
+    fields: list[tuple[str, str]] = field(default_factory=list)  # of a form
+
+    @property
+    def who(self) -> str:
+        """Who does this, as events name it."""
+        assert self.token is not None
+        return self.token.name
+
+    def field(self, name: str) -> str:
+        """A field of the form; empty if it is not there."""
+        return next((value for key, value in self.fields if key == name), "")
+
+
+Handler = Callable[[Call], Awaitable[Response]]
+
+
+def make_app(service: Service) -> Door:
+    """The application of a service."""
+    from lowswitch.service import api, pages
+
+    def route(endpoint: Endpoint) -> Route:
+        handler: Handler = getattr(api if endpoint.is_api else pages, endpoint.handler)
+
+        async def run(request: Request) -> Response:
+            try:
+                return await handler(await _admit(service, endpoint, request))
+            except (RefusedError, LedgerError) as error:
+                return _refused(service, endpoint.is_api, request, error)
+
+        return Route(endpoint.path, run, methods=[endpoint.method], name=_name(endpoint))
+
+    async def not_found(request: Request, error: Exception) -> Response:
+        assert isinstance(error, HTTPException)
+        refusal = RefusedError(error.status_code, f"there is no {request.method} of this address")
+        is_api = request.url.path.startswith("/api")
+        return _refused(service, is_api, request, refusal, error.headers)
+
+    @asynccontextmanager
+    async def lifespan(_: Starlette) -> AsyncIterator[None]:
+        task = asyncio.create_task(service.keep_journal())
+        try:
+            yield
+        finally:
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+
+    app = Starlette(
+        routes=[route(endpoint) for endpoint in ENDPOINTS],
+        exception_handlers={404: not_found, 405: not_found},
+        lifespan=lifespan,
+    )
+    app.router.redirect_slashes = False
+    return Door(app, service)
+
+
+def _name(endpoint: Endpoint) -> str:
+    return f"{endpoint.method} {endpoint.path}"
+
+
+# ---- the door ------------------------------------------------------------------------------------
+
+
+async def _admit(service: Service, endpoint: Endpoint, request: Request) -> Call:
+    """Let a request in, or say why not: who it is, what the role may, where it comes from."""
+    token, session = None, None
+    if endpoint.is_api:
+        token = _by_header(service, request) if endpoint.roles != ANYBODY else None
+    else:
+        if request.method == "POST":
+            _require_own_origin(service, request)
+        token, session = _by_cookie(service, request)
+    if endpoint.roles != ANYBODY:
+        if token is None:
+            raise RefusedError(401, "a token is needed that works", "Unauthorized")
+        if token.role not in endpoint.roles:
+            says = f"a token of the role {token.role} may not {endpoint.what}"
+            raise RefusedError(403, says, "Forbidden")
+    call = Call(service, endpoint, request, token, session)
+    if request.method == "POST":
+        call.body = await body_of(request)
+        if not endpoint.is_api:
+            call.fields = form(call.body, request.headers.get("content-type", ""))
+            if endpoint.roles != ANYBODY:
+                assert session is not None
+                if not same(call.field("form"), session.form):
+                    raise RefusedError(403, "this form is not of this session; open the page again")
+    return call
+
+
+def _by_header(service: Service, request: Request) -> Token | None:
+    kind, _, shown = request.headers.get("authorization", "").partition(" ")
+    return service.access.check(shown.strip()) if kind.lower() == "bearer" else None
+
+
+def _by_cookie(service: Service, request: Request) -> tuple[Token | None, Session | None]:
+    session = service.sessions.find(request.cookies.get(service.cookie, ""))
+    if session is None:
+        return None, None
+    token = service.access.token(session.token)
+    return (token, session) if token is not None and token.works(now()) else (None, None)
+
+
+def now() -> datetime:
+    return datetime.now(UTC)
+
+
+def _require_own_origin(service: Service, request: Request) -> None:
+    """A form is sent from a page of this very service."""
+    scheme = "https" if service.behind_tls else "http"
+    own = service.origin or f"{scheme}://{request.headers.get('host', '')}"
+    if request.headers.get("origin", "") != own:
+        raise RefusedError(403, "this form was not sent from a page of this service")
+
+
+def _require_own_host(service: Service, host: str) -> None:
+    """A name that points here, but is not ours, is refused: it may be an attacker's."""
+    if not _HOST.fullmatch(host):
+        raise RefusedError(400, "the Host header cannot be read")
+    if service.origin is not None:
+        if host != service.origin.partition("://")[2]:
+            raise RefusedError(400, "this service has another name")
+    elif not service.behind_tls and not is_loopback(re.sub(r":\d+$", "", host).strip("[]")):
+        raise RefusedError(400, "this service is for this machine alone")
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a name or an address is this machine, seen from itself."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _refused(
+    service: Service,
+    is_api: bool,
+    request: Request,
+    error: RefusedError | LedgerError,
+    headers: Any = None,
+) -> Response:
+    """Why a request is not carried out, for a program or for a person."""
+    from lowswitch.service.render import refused
+
+    if isinstance(error, LedgerError):
+        status = _STATUS.get(type(error), 422)
+        error = RefusedError(status, str(error), type(error).__name__)
+    if is_api:
+        said = {"error": error.kind, "says": error.says}
+        response: Response = JSONResponse(said, error.status, headers)
+        if error.status == 401:
+            response.headers["WWW-Authenticate"] = "Bearer"
+    else:
+        response = refused(service, request, error)
+    if error.status in (408, 413):  # the rest of the body is not read
+        response.headers["Connection"] = "close"
+    if error.status == 503:
+        response.headers["Retry-After"] = "2"
+    return response
+
+
+class Door:
+    """Headers for every answer, and no answer for a foreign name."""
+
+    def __init__(self, app: Starlette, service: Service) -> None:
+        self.app, self.service = app, service
+        # every address is a fixed text, so that one look finds its route
+        routes = [route for route in app.routes if isinstance(route, Route)]
+        self._direct = {
+            (method, route.path): route.app for route in routes for method in route.methods or ()
+        }
+        fixed = dict(_HEADERS)
+        if service.behind_tls:
+            fixed["Strict-Transport-Security"] = "max-age=31536000"
+        self._fixed = [(name.lower().encode(), value.encode()) for name, value in fixed.items()]
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+
+        async def send_with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                given = {name for name, _ in message["headers"]}
+                more = [pair for pair in self._fixed if pair[0] not in given]
+                message = {**message, "headers": [*message["headers"], *more]}
+            await send(message)
+
+        hosts = [value for name, value in scope["headers"] if name == b"host"]
+        try:
+            host = hosts[0].decode("latin-1") if len(hosts) == 1 else ""
+            _require_own_host(self.service, host)
+        except RefusedError as error:
+            said = {"error": error.kind, "says": error.says}
+            await JSONResponse(said, error.status)(scope, receive, send_with_headers)
+            return
+        found = self._direct.get((scope["method"], scope["path"]), self.app)
+        await found(scope, receive, send_with_headers)

@@ -1,0 +1,157 @@
+"""The one thread that uses the ledger, and the commit that many requests share.
+
+Whatever waits when the thread is free is done in one go: all tickets that were asked for in one
+transaction, then all reports in one. Each request is answered when its transaction is on the disk.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import queue
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, TypeVar
+
+from lowswitch.ledger import Issued, Ledger, LedgerError, StorageError, Told
+from lowswitch.service.bodies import RefusedError
+
+MOST_AT_ONCE = 512  # reports or tickets in one transaction
+MOST_WAITING = 4000  # requests
+_ENOUGH = 32  # so many share the cost of a commit well enough
+_GAP = 0.003  # seconds within which the next request of a group follows
+
+Result = TypeVar("Result")
+_ASK, _TELL, _CALL = "ask", "tell", "call"
+
+
+class _Job(NamedTuple):
+    kind: str
+    work: Any  # pairs, reports, or a function
+    future: asyncio.Future[Any]
+    loop: asyncio.AbstractEventLoop
+
+
+class Engine:
+    """Owns a ledger while it runs."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self.ledger = ledger
+        self.transactions = 0
+        self._last = 0  # the size of the last group
+        self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._run, name="ledger", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Finish what was begun, and let the ledger go."""
+        self._jobs.put(None)
+        self._thread.join()
+
+    @property
+    def waiting(self) -> int:
+        """How many requests wait for the thread."""
+        return self._jobs.qsize()
+
+    async def ask(self, pairs: Sequence[tuple[str, str]]) -> list[Issued | LedgerError]:
+        """A ticket for each (site, request), or why there is none."""
+        answers: list[Issued | LedgerError] = await self._put(_ASK, pairs)
+        return answers
+
+    async def tell(self, reports: Sequence[dict[str, Any]]) -> list[Told | LedgerError]:
+        """Take in reports: for each the answer, or why it is refused."""
+        answers: list[Told | LedgerError] = await self._put(_TELL, reports)
+        return answers
+
+    async def call(self, function: Callable[[], Result]) -> Result:
+        """Anything else that has to do with the ledger."""
+        result: Result = await self._put(_CALL, function)
+        return result
+
+    async def _put(self, kind: str, work: Any) -> Any:
+        if self.waiting > MOST_WAITING:
+            raise RefusedError(503, "too many requests wait; send it again in a while", "Busy")
+        loop = asyncio.get_running_loop()
+        future = loop.create_future()
+        self._jobs.put(_Job(kind, work, future, loop))
+        return await future
+
+    # ---- the thread ------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        while (jobs := self._collected()) is not None:
+            self._do(jobs)
+
+    def _collected(self) -> list[_Job] | None:
+        """What is to be done next, or None if nothing will come any more.
+
+        Under load the rest of a group is on its way when its first request is there, because all of
+        them were answered together. So they are waited for, as long as one follows the other.
+        """
+        jobs, size = list[_Job](), 0
+        job = self._jobs.get()
+        while job is not None:
+            jobs.append(job)
+            size += 1 if job.kind == _CALL else len(job.work)
+            if size >= MOST_AT_ONCE:
+                break
+            gap = _GAP if job.kind != _CALL and size < min(self._last, _ENOUGH) else 0.0
+            try:
+                job = self._jobs.get(timeout=gap) if gap else self._jobs.get_nowait()
+            except queue.Empty:
+                break
+        if job is None:
+            if not jobs:
+                return None
+            self._jobs.put(None)  # these first, and then no more
+        self._last = max(size, self._last * 3 // 4)
+        return jobs
+
+    def _do(self, jobs: list[_Job]) -> None:
+        """Do what waits: tickets, reports, then the rest in its order."""
+        for kind, function in ((_ASK, self.ledger.ask_each), (_TELL, self.ledger.tell_many)):
+            _deliver(self._group([job for job in jobs if job.kind == kind], function))
+        for job in jobs:
+            if job.kind == _CALL:
+                _deliver([(job, _outcome(job.work))])
+
+    def _group(self, jobs: list[_Job], function: Callable[[Any], list[Any]]) -> Any:
+        """The answers to several requests from one transaction."""
+        if not jobs:
+            return []
+        self.transactions += 1
+        found = _outcome(lambda: function([one for job in jobs for one in job.work]))
+        if isinstance(found, Exception):
+            return [(job, found) for job in jobs]
+        answers, first = [], 0
+        for job in jobs:
+            answers.append((job, found[first : first + len(job.work)]))
+            first += len(job.work)
+        return answers
+
+
+def _outcome(function: Callable[[], Any]) -> Any:
+    try:
+        return function()
+    except StorageError as error:
+        return error
+    except Exception as error:  # whoever asked gets it
+        return error
+
+
+def _deliver(answers: list[tuple[_Job, Any]]) -> None:
+    """Hand answers to the loops that wait for them; one that is gone gets none."""
+    loops: dict[asyncio.AbstractEventLoop, list[tuple[asyncio.Future[Any], Any]]] = {}
+    for job, answer in answers:
+        loops.setdefault(job.loop, []).append((job.future, answer))
+    for loop, pairs in loops.items():
+        if not loop.is_closed():
+            loop.call_soon_threadsafe(_set, pairs)
+
+
+def _set(pairs: list[tuple[asyncio.Future[Any], Any]]) -> None:
+    for future, answer in pairs:
+        if not future.done():
+            if isinstance(answer, Exception):
+                future.set_exception(answer)
+            else:
+                future.set_result(answer)

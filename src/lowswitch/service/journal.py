@@ -1,0 +1,176 @@
+"""What the pages need of all events, gathered once and kept up to date.
+
+A reader of its own goes through the events in small pieces, so that neither the writer nor a
+checkpoint waits for it. It keeps what people decided, and of the reports only sums: how many there
+were under each version, and what they returned.
+"""
+
+from __future__ import annotations
+
+import bisect
+import itertools
+import json
+import math
+import threading
+from dataclasses import dataclass, field
+from typing import Any
+
+from lowswitch.ledger import Ledger
+
+_PIECE = 2000  # events that are read at once
+_ASKED = '"site","asked",{'  # in the text of an event, where quotes of a value are escaped
+KEPT = (
+    *("created", "proposed", "approved", "rejected", "rolled_back", "deployed", "met"),
+    *("frozen", "thawed", "amended", "history"),
+)
+_NEW_VERSION = ("created", "approved", "rolled_back", "deployed")
+
+
+@dataclass(frozen=True)
+class Mark:
+    """An event that is kept, without what is long in it."""
+
+    seq: int
+    time: str
+    actor: str
+    role: str
+    kind: str
+    facts: dict[str, Any]
+
+
+@dataclass
+class Returns:
+    """What the reports under one version returned, in the run's units."""
+
+    count: int = 0
+    total: float = 0.0
+    squares: float = 0.0
+
+    def add(self, value: float, times: int = 1) -> None:
+        """Take in a return; -1 times takes it out again."""
+        self.count += times
+        self.total += times * value
+        self.squares += times * value * value
+
+    @property
+    def mean(self) -> float:
+        return self.total / self.count
+
+    @property
+    def half_width(self) -> float:
+        """Half of the 95 % interval of the mean by the normal law."""
+        if self.count < 2:
+            return math.inf
+        spread = max(0.0, self.squares - self.total**2 / self.count) / (self.count - 1)
+        return 1.96 * math.sqrt(spread / self.count)
+
+
+@dataclass
+class Site:
+    """What is known of a site."""
+
+    reports: int = 0
+    last: str = ""
+
+
+@dataclass
+class Journal:
+    """The story of a run so far."""
+
+    reader: Ledger
+    seq: int = 0  # of the last event that was read
+    marks: list[Mark] = field(default_factory=list)
+    returns: dict[int, Returns] = field(default_factory=dict)  # by version
+    sites: dict[str, Site] = field(default_factory=dict)
+    counts: dict[str, int] = field(default_factory=dict)  # events of each kind but asked
+    _version: int = 0  # the last one that was made
+    _firsts: list[int] = field(default_factory=lambda: [1])  # first ticket of each version
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def catch_up(self, pieces: int | None = None) -> bool:
+        """Read what is new, so many pieces of it or all; whether everything was read."""
+        with self._lock:
+            for _ in itertools.count() if pieces is None else range(pieces):
+                if not self._read_piece():
+                    return True
+            return False
+
+    def _read_piece(self) -> bool:
+        rows = self.reader.store.execute(
+            "SELECT seq, body FROM events WHERE seq > ? ORDER BY seq LIMIT ?", self.seq, _PIECE
+        )
+        for seq, body in rows:
+            if _ASKED not in body:
+                _, time, actor, role, kind, payload, _ = json.loads(body)
+                self._take(seq, time, actor, role, kind, payload)
+            elif len(self._firsts) < self._version:
+                self._begin(json.loads(body)[5])
+            self.seq = seq
+        return bool(rows)
+
+    def _begin(self, asked: dict[str, Any]) -> None:
+        """Note the first ticket of a version, also for those before it that issued none."""
+        while len(self._firsts) < asked["version"]:
+            self._firsts.append(asked["number"])
+
+    def _take(
+        self, seq: int, time: str, actor: str, role: str, kind: str, payload: dict[str, Any]
+    ) -> None:
+        self.counts[kind] = self.counts.get(kind, 0) + 1
+        if kind == "told":
+            self._returns_of(payload["number"]).add(_return(payload))
+            site = self.sites.setdefault(actor, Site())
+            site.reports, site.last = site.reports + 1, time
+        elif kind == "amended":
+            self._amend(payload)
+        if kind in _NEW_VERSION:
+            self._version += 1
+        if kind in KEPT:
+            self.marks.append(Mark(seq, time, actor, role, kind, _facts(kind, payload)))
+
+    def _returns_of(self, number: int) -> Returns:
+        version = bisect.bisect_right(self._firsts, number)
+        return self.returns.setdefault(version, Returns())
+
+    def _amend(self, payload: dict[str, Any]) -> None:
+        """Take out the report that was corrected, and take in the right one."""
+        returns, instead = self._returns_of(payload["number"]), payload.get("instead")
+        if instead is not None:
+            _, body, _ = self.reader.store.event(instead)
+            before = json.loads(body)[5]
+            if before["ended"] != "missing":
+                returns.add(_return(before), -1)
+        returns.add(_return(payload))
+
+    # ---- what the pages ask ----------------------------------------------------------------------
+
+    def versions(self) -> list[Mark]:
+        """The events that made the versions, in their order."""
+        return [mark for mark in self.marks if mark.kind in _NEW_VERSION]
+
+    def decisions(self) -> list[Mark]:
+        """What people decided, in its order."""
+        kinds = ("approved", "rejected", "rolled_back", "frozen", "thawed")
+        return [mark for mark in self.marks if mark.kind in kinds]
+
+    def proposals(self) -> list[Mark]:
+        return [mark for mark in self.marks if mark.kind == "proposed"]
+
+    def before(self, seq: int) -> Mark | None:
+        """The last mark before an event."""
+        at = bisect.bisect_left(self.marks, seq, key=lambda mark: mark.seq)
+        return self.marks[at - 1] if at else None
+
+
+def _return(payload: dict[str, Any]) -> float:
+    return float(sum(payload["rewards"]))
+
+
+def _facts(kind: str, payload: dict[str, Any]) -> dict[str, Any]:
+    """What is short in a payload."""
+    if kind == "proposed":
+        return {"rows": len(payload["rows"]), "version": payload["version"]}
+    if kind == "deployed":
+        return {"changes": len(payload["changes"]), "version": payload["version"]}
+    names = ("reason", "rows", "version", "forever", "visits", "to", "number", "proposal", "source")
+    return {name: payload[name] for name in names if name in payload}

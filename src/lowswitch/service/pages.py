@@ -1,0 +1,394 @@
+"""The console: pages for people, made by the server, without any script."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from starlette.responses import HTMLResponse, RedirectResponse, Response
+
+from lowswitch.algorithms.schedules import Budget
+from lowswitch.ledger import LedgerError, SupersededError
+from lowswitch.service import api, figures, shown
+from lowswitch.service import roles as table
+from lowswitch.service.app import Call, Service, now
+from lowswitch.service.bodies import RefusedError, count, query, text
+from lowswitch.service.figures import Interval
+from lowswitch.service.render import HERE, after, catch_up, reason_of, show, templates
+
+_EVENTS = 50  # on a page of the audit
+
+
+# ---- logging in ----------------------------------------------------------------------------------
+
+
+async def style(call: Call) -> Response:
+    """The one style sheet."""
+    css = (HERE / "static" / "style.css").read_text(encoding="utf-8")
+    headers = {"Cache-Control": "public, max-age=300"}
+    return Response(css, media_type="text/css; charset=utf-8", headers=headers)
+
+
+async def login_form(call: Call) -> Response:
+    """The form to log in."""
+    if call.token is not None:
+        return RedirectResponse("/", 303)
+    html = templates().get_template("login.html").render(note=call.service.note, wrong="")
+    return HTMLResponse(html)
+
+
+async def login(call: Call) -> Response:
+    """Log in with a token."""
+    service = call.service
+    token = service.access.check(call.field("token").strip())
+    if token is None or token.role == table.SITE:
+        wrong = "A site has no pages; it uses the client." if token else "This token does not work."
+        page = templates().get_template("login.html")
+        return HTMLResponse(page.render(note=service.note, wrong=wrong), 403 if token else 401)
+    response = RedirectResponse("/", 303)
+    response.set_cookie(
+        service.cookie,
+        service.sessions.begin(token.id),
+        secure=service.behind_tls,
+        httponly=True,
+        samesite="strict",
+        path="/",
+    )
+    return response
+
+
+async def logout(call: Call) -> Response:
+    """Log out."""
+    service = call.service
+    service.sessions.end(call.request.cookies.get(service.cookie, ""))
+    response = RedirectResponse("/login", 303)
+    response.delete_cookie(service.cookie, secure=service.behind_tls, httponly=True, path="/")
+    return response
+
+
+# ---- 1: status -----------------------------------------------------------------------------------
+
+
+async def status(call: Call) -> Response:
+    """Where the run stands, on one page."""
+    service = call.service
+    query(call.request)
+    await catch_up(call)
+    run = await service.engine.call(service.ledger.status)
+    view = await service.engine.call(service.ledger.proposal) if run.pending else None
+    names = ("learned", "waiting", "open", "missing", "refused", "frozen_out")
+    parts = [(name.replace("_", " "), getattr(run, name)) for name in names]
+    return await show(
+        call,
+        "status.html",
+        "status",
+        run=run,
+        proposal=view,
+        improve=sum(row["verdict"] == "IMPROVE" for row in view.rows) if view else 0,
+        parts=parts,
+        bar=figures.shares(parts),
+        most=_budget(service),
+        gauge=_gauge(service, run.budget_left),
+        version=service.journal.versions()[-1] if service.journal.versions() else None,
+        sites=sorted(service.journal.sites.items()),
+        verdict=service.access.last_verdict(),
+        verifying=service.verifying is not None and not service.verifying.done(),
+    )
+
+
+def _budget(service: Service) -> int | None:
+    schedule = service.ledger.terms.algorithm.schedule
+    return schedule.deployments if isinstance(schedule, Budget) else None
+
+
+def _gauge(service: Service, left: int | None) -> Any:
+    most = _budget(service)
+    return figures.gauge(left, most) if most and left is not None else ""
+
+
+async def freeze(call: Call) -> Response:
+    """Stop the run."""
+    reason, ledger = reason_of(call), call.service.ledger
+    await call.service.engine.call(lambda: ledger.freeze(by=call.who, reason=reason))
+    return after(call, "/", "The run is frozen: no ticket is issued, nothing is decided.")
+
+
+async def thaw(call: Call) -> Response:
+    """Let the run go on."""
+    reason, ledger = reason_of(call), call.service.ledger
+    await call.service.engine.call(lambda: ledger.thaw(by=call.who, reason=reason))
+    return after(call, "/", "The run goes on.")
+
+
+async def missing(call: Call) -> Response:
+    """Declare that no report will come."""
+    reason, ledger = reason_of(call), call.service.ledger
+    ticket = text("the ticket", call.field("ticket"))
+    await call.service.engine.call(lambda: ledger.missing(ticket, reason, by=call.who))
+    return after(call, "/", f"Ticket {ticket} is declared missing.")
+
+
+async def verify(call: Call) -> Response:
+    """Replay everything from the start."""
+    await call.service.verify(call.who)
+    task = call.service.verifying
+    assert task is not None
+    await asyncio.wait([task], timeout=2.0)  # a small ledger is verified at once
+    verdict = call.service.access.last_verdict()
+    if task.done() and verdict is not None:
+        return after(call, "/audit", f"Verified: {verdict['what']}.")
+    return after(call, "/audit", "Everything is being replayed; look again in a while.")
+
+
+# ---- 2: proposal ---------------------------------------------------------------------------------
+
+
+async def proposal(call: Call) -> Response:
+    """What waits for a decision, a line for each row."""
+    service = call.service
+    query(call.request)
+    await catch_up(call)
+    view = await service.engine.call(service.ledger.proposal)
+    return await show(
+        call,
+        "proposal.html",
+        "proposal",
+        view=view,
+        rows=shown.proposal_rows(service.ledger.terms, view) if view else [],
+        why=shown.why_now(service.journal, view) if view else "",
+        most=_budget(service),
+    )
+
+
+async def propose(call: Call) -> Response:
+    """Let the learner propose what it would change now."""
+    ledger = call.service.ledger
+    view = await call.service.engine.call(lambda: ledger.propose(by=call.who))
+    said = "The learner would change nothing." if view is None else "Here is what it would change."
+    return after(call, "/proposal", said)
+
+
+async def decide(call: Call) -> Response:
+    """Approve or reject the rows that are ticked; bound to the hash that was on the page."""
+    ledger, how, wanted = call.service.ledger, call.field("decision"), call.field("proposal")
+    rows = [_row_key(value) for name, value in call.fields if name == "row"]
+    if not rows:
+        raise RefusedError(422, "no row is ticked; tick those that you decide on")
+    given: dict[str, Any] = {"rows": rows, "by": call.who, "reason": reason_of(call)}
+    rows_said = f"{len(rows)} row{'s' if len(rows) > 1 else ''}"
+    try:
+        if how == "approve":
+            version = await call.service.engine.call(lambda: ledger.approve(wanted, **given))
+            said = f"Version {version} is deployed: {rows_said} approved."
+        elif how in ("not now", "never"):
+            forever = how == "never"
+            await call.service.engine.call(lambda: ledger.reject(wanted, **given, forever=forever))
+            said = f"{rows_said.capitalize()} rejected {'for ever' if forever else 'for now'}."
+        else:
+            raise RefusedError(400, "a decision is approve, not now or never")
+    except SupersededError as error:
+        says = f"Somebody has decided meanwhile, and so nothing was done: {error}."
+        raise RefusedError(409, f"{says} Look at the proposal again.") from None
+    return after(call, "/proposal", said)
+
+
+def _row_key(value: str) -> tuple[int, int]:
+    step, _, state = value.partition(":")
+    if not (step.isascii() and step.isdecimal() and state.isascii() and state.isdecimal()):
+        raise RefusedError(400, "a row is step:state")
+    if len(value) > 20:
+        raise RefusedError(400, "there is no such row")
+    return int(step), int(state)
+
+
+# ---- 3: policy map -------------------------------------------------------------------------------
+
+
+async def policy_map(call: Call) -> Response:
+    """Steps by states: what is played, how well it is known, how often it changed."""
+    service, terms = call.service, call.service.ledger.terms
+    asked = query(call.request, "view", "page", "search")
+    view, words = asked.get("view", "action"), asked.get("search", "")
+    if view not in shown.VIEWS:
+        raise RefusedError(400, f"view must be one of {', '.join(shown.VIEWS)}")
+    names = terms.labels["state"]
+    found = [x for x in range(terms.states) if words.lower() in names[x].lower()]
+    pages = max(1, -(-len(found) // shown.PER_PAGE))
+    page = min(max(count(asked, "page", 1, 10**9), 1), pages)
+    states = found[(page - 1) * shown.PER_PAGE : page * shown.PER_PAGE]
+    chart = await service.engine.call(service.ledger.chart)
+    signs = shown.codes(terms.labels["action"])
+    return await show(
+        call,
+        "map.html",
+        "map",
+        view=view,
+        views=shown.VIEWS,
+        search=words,
+        page=page,
+        pages=pages,
+        found=len(found),
+        rows=shown.map_rows(terms, chart, view, states),
+        legend=list(zip(signs, terms.labels["action"], strict=True)),
+        version=chart.version,
+    )
+
+
+async def row(call: Call) -> Response:
+    """One row: what is known of each action, and its history."""
+    service, terms = call.service, call.service.ledger.terms
+    asked = query(call.request, "step", "state")
+    h = count(asked, "step", 0, terms.horizon - 1)
+    x = count(asked, "state", 0, terms.states - 1)
+    await catch_up(call)
+    view = await service.engine.call(lambda: service.ledger.row(h, x))
+    left = terms.horizon - h
+    rows = [
+        Interval(one["action"], one["estimate"], one["width"], one["visits"] > 0)
+        for one in view.actions
+    ]
+    marks = service.journal.versions()
+    names = terms.labels["action"]
+    history = [
+        {
+            "number": number,
+            "plays": ", ".join(sorted({names[a] for a in plays})),
+            "mark": marks[number - 1] if number <= len(marks) else None,
+        }
+        for number, plays in view.versions
+    ]
+    return await show(
+        call,
+        "row.html",
+        "map",
+        view=view,
+        step=terms.labels["step"][h],
+        state=terms.labels["state"][x],
+        bars=[
+            figures.intervals(terms.rewards[0] * left, terms.rewards[1] * left, [r]) for r in rows
+        ],
+        history=history,
+    )
+
+
+# ---- 4: timeline ---------------------------------------------------------------------------------
+
+
+async def timeline(call: Call) -> Response:
+    """Versions, what came of them, decisions, and the budget."""
+    service = call.service
+    query(call.request)
+    await catch_up(call)
+    run, policies = await service.engine.call(lambda: (service.ledger.status(), _policies(service)))
+    lines = shown.version_lines(service.journal, policies)
+    most, left = _budget(service), run.budget_left
+    burn = shown.budget_figure(service.journal, most, left) if most and left is not None else ""
+    return await show(
+        call,
+        "timeline.html",
+        "timeline",
+        run=run,
+        lines=lines[::-1],
+        figure=shown.returns_figure(lines),
+        burn=burn,
+        most=most,
+        decisions=shown.decision_lines(service.ledger.terms, service.journal.decisions())[:200],
+    )
+
+
+def _policies(service: Service) -> list[Any]:
+    return [service.ledger.policy_of(n + 1) for n in range(service.ledger.version)]
+
+
+async def rollback(call: Call) -> Response:
+    """Deploy an earlier version again."""
+    reason, ledger = reason_of(call), call.service.ledger
+    old = count({"version": call.field("version")}, "version", 0, 10**9)
+    new = await call.service.engine.call(lambda: ledger.rollback(old, by=call.who, reason=reason))
+    return after(call, "/timeline", f"Version {new} is deployed; it plays what version {old} did.")
+
+
+# ---- 5: audit ------------------------------------------------------------------------------------
+
+
+async def audit(call: Call) -> Response:
+    """Events to filter, verify, export, and the difference of any two versions."""
+    service = call.service
+    asked = query(call.request, "kind", "search", "before")
+    kind, words = asked.get("kind", ""), asked.get("search", "")
+    before = count(asked, "before", 0, 10**17) or None
+    if kind and not kind.replace("_", "").isalpha():
+        raise RefusedError(400, "there is no such kind of event")
+
+    def read() -> list[Any]:
+        with service.reading() as reader:
+            return reader.newest(_EVENTS, before=before, kind=kind or None, containing=words)
+
+    events = await asyncio.to_thread(read)
+    more = events[-1].seq if len(events) == _EVENTS else None
+    return await show(
+        call,
+        "audit.html",
+        "audit",
+        events=events,
+        kinds=_KINDS,
+        kind=kind,
+        search=words,
+        before=before,
+        more=more,
+        verdict=service.access.last_verdict(),
+        verifying=service.verifying is not None and not service.verifying.done(),
+    )
+
+
+_KINDS = (
+    *("asked", "told", "missing", "refused", "conflict", "amended", "met", "proposed"),
+    *("approved", "rejected", "rolled_back", "deployed", "frozen", "thawed", "history", "created"),
+)
+
+
+async def difference(call: Call) -> Response:
+    """What differs between two versions."""
+    ledger, asked = call.service.ledger, query(call.request, "from", "to")
+    old, new = count(asked, "from", 1, 10**9), count(asked, "to", 1, 10**9)
+    before, after = await call.service.engine.call(
+        lambda: (ledger.policy_of(old), ledger.policy_of(new))
+    )
+    rows = shown.difference(ledger.terms, before, after)
+    return await show(call, "difference.html", "audit", old=old, new=new, rows=rows)
+
+
+async def export(call: Call) -> Response:
+    """Download all events."""
+    return await api.export(call)
+
+
+# ---- who may what --------------------------------------------------------------------------------
+
+
+async def roles(call: Call) -> Response:
+    """The table of roles."""
+    return await show(
+        call,
+        "roles.html",
+        "roles",
+        roles=table.ROLES,
+        duties=table.DUTIES,
+        endpoints=table.ENDPOINTS,
+    )
+
+
+async def tokens(call: Call) -> Response:
+    """All tokens, without their secrets."""
+    time = now()
+    known = [token.shown(time) for token in call.service.access.tokens()]
+    return await show(call, "tokens.html", "tokens", known=known)
+
+
+async def revoke(call: Call) -> Response:
+    """Let a token work no more."""
+    identity = text("the id", call.field("id"))
+    if call.token is not None and identity == call.token.id:
+        raise LedgerError("this is your own token; another operator can revoke it")
+    gone = call.service.access.revoke(identity, by=call.who)
+    return after(call, "/tokens", f"The token of {gone.name} works no more.")

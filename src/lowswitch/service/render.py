@@ -1,0 +1,83 @@
+"""How a page is made: templates in which every value is escaped, and what all pages share."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+from pathlib import Path
+from typing import Any
+
+import jinja2
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, RedirectResponse, Response
+
+from lowswitch.ledger.events import canonical
+from lowswitch.service import shown
+from lowswitch.service.app import Call, Service
+from lowswitch.service.bodies import RefusedError, text
+
+HERE = Path(__file__).parent
+_CATCH_UP = 2.0  # seconds that a page waits for the journal
+
+
+@functools.cache
+def templates() -> jinja2.Environment:
+    """The templates; every value is escaped, and one that is missing is an error."""
+    made = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(HERE / "templates"),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    made.filters |= {"clock": shown.clock, "age": shown.age, "text": canonical}
+    return made
+
+
+async def show(call: Call, name: str, here: str, status: int = 200, **facts: Any) -> Response:
+    """A page for somebody who is logged in."""
+    service, session = call.service, call.session
+    assert session is not None
+    if "run" not in facts:
+        facts["run"] = await service.engine.call(service.ledger.status)
+    said, session.said = session.said, ""
+    html = (
+        templates()
+        .get_template(name)
+        .render(
+            here=here,
+            token=call.token,
+            form=session.form,
+            said=said,
+            note=service.note,
+            terms=service.ledger.terms,
+            behind=facts["run"].events - service.journal.seq,
+            **facts,
+        )
+    )
+    return HTMLResponse(html, status)
+
+
+def refused(service: Service, request: Request, error: RefusedError) -> Response:
+    """A page that says why not; who is not logged in is shown the way."""
+    if error.status == 401 and request.method == "GET":
+        return RedirectResponse("/login", 303)
+    html = templates().get_template("refused.html").render(error=error, note=service.note)
+    return HTMLResponse(html, error.status)
+
+
+def after(call: Call, where: str, said: str) -> Response:
+    """Go to a page, which then says what was done."""
+    assert call.session is not None
+    call.session.said = said
+    return RedirectResponse(where, 303)
+
+
+async def catch_up(call: Call) -> None:
+    """Let the journal read what is new, if that is soon done."""
+    task = asyncio.create_task(asyncio.to_thread(call.service.journal.catch_up, 1))
+    await asyncio.wait([task], timeout=_CATCH_UP)
+
+
+def reason_of(call: Call) -> str:
+    return text("the reason", call.field("reason"))

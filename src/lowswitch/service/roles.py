@@ -1,0 +1,92 @@
+"""Who may do what: one table, from which the routes are made.
+
+What is not in the table is not there. A token has one role, and what its role is not named for is
+denied. Nobody decides and operates with one token: whoever can stop the run cannot approve.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+SITE, REVIEWER, OPERATOR, AUDITOR = "site", "reviewer", "operator", "auditor"
+ROLES = (SITE, REVIEWER, OPERATOR, AUDITOR)
+DUTIES = {
+    SITE: "asks for tickets and tells what came of them, under its own name",
+    REVIEWER: "reads everything and decides on proposals",
+    OPERATOR: "reads everything, stops and rolls back, settles tickets, revokes tokens",
+    AUDITOR: "reads everything",
+}
+ANYBODY = ("anybody",)  # also without a token
+
+_ALL = ROLES
+_READ = (REVIEWER, OPERATOR, AUDITOR)
+
+
+class Endpoint(NamedTuple):
+    """One thing that can be asked of the service."""
+
+    method: str
+    path: str
+    handler: str  # the function in `api` or `pages`
+    roles: tuple[str, ...]
+    what: str
+
+    @property
+    def is_api(self) -> bool:
+        """Whether it is for programs, which show a token in each request."""
+        return self.path.startswith("/api") or self.path in ("/metrics", "/healthz")
+
+
+API = (
+    Endpoint("GET", "/healthz", "health", ANYBODY, "say whether the service works"),
+    Endpoint("GET", "/metrics", "metrics", (OPERATOR, AUDITOR), "counts for Prometheus"),
+    Endpoint("GET", "/api/openapi.json", "openapi", _ALL, "this interface as OpenAPI"),
+    Endpoint("GET", "/api/terms", "terms", _ALL, "what the run declared: sizes, labels, rewards"),
+    Endpoint("GET", "/api/policy", "policy", _ALL, "what is deployed, or was as a version"),
+    Endpoint("POST", "/api/ask", "ask", (SITE,), "get tickets"),
+    Endpoint("POST", "/api/tell", "tell", (SITE,), "report on tickets"),
+    Endpoint("GET", "/api/status", "status", _READ, "where the run stands"),
+    Endpoint("GET", "/api/proposal", "proposal", _READ, "what waits for a decision"),
+    Endpoint("GET", "/api/proposals", "proposals", _READ, "all proposals with their decisions"),
+    Endpoint("GET", "/api/versions", "versions", _READ, "all versions"),
+    Endpoint("GET", "/api/tickets", "tickets", _READ, "tickets of a status"),
+    Endpoint("GET", "/api/events", "events", _READ, "events from a number on"),
+    Endpoint("GET", "/api/export", "export", _READ, "all events as JSON lines or CSV"),
+    Endpoint("POST", "/api/verify", "verify", _READ, "replay everything from the start"),
+    Endpoint("GET", "/api/verdict", "verdict", _READ, "what the last verify found"),
+    Endpoint("POST", "/api/approve", "approve", (REVIEWER,), "deploy rows of the proposal"),
+    Endpoint("POST", "/api/reject", "reject", (REVIEWER,), "let rows stay as they are"),
+    Endpoint("POST", "/api/propose", "propose", (OPERATOR,), "let the learner propose"),
+    Endpoint("POST", "/api/freeze", "freeze", (OPERATOR,), "stop the run"),
+    Endpoint("POST", "/api/thaw", "thaw", (OPERATOR,), "let it go on"),
+    Endpoint("POST", "/api/rollback", "rollback", (OPERATOR,), "deploy an earlier version again"),
+    Endpoint("POST", "/api/missing", "missing", (OPERATOR,), "declare that no report will come"),
+    Endpoint("POST", "/api/amend", "amend", (OPERATOR,), "correct a report"),
+    Endpoint("GET", "/api/tokens", "tokens", (OPERATOR, AUDITOR), "list the tokens"),
+    Endpoint("POST", "/api/tokens/revoke", "revoke", (OPERATOR,), "revoke a token"),
+)
+PAGES = (
+    Endpoint("GET", "/style.css", "style", ANYBODY, "how the pages look"),
+    Endpoint("GET", "/login", "login_form", ANYBODY, "the form to log in"),
+    Endpoint("POST", "/login", "login", ANYBODY, "log in with a token"),
+    Endpoint("POST", "/logout", "logout", _READ, "log out"),
+    Endpoint("GET", "/", "status", _READ, "status"),
+    Endpoint("GET", "/proposal", "proposal", _READ, "the proposal that waits"),
+    Endpoint("POST", "/decide", "decide", (REVIEWER,), "approve or reject rows"),
+    Endpoint("GET", "/map", "policy_map", _READ, "the policy map"),
+    Endpoint("GET", "/row", "row", _READ, "one row and its history"),
+    Endpoint("GET", "/timeline", "timeline", _READ, "the timeline"),
+    Endpoint("GET", "/audit", "audit", _READ, "the audit"),
+    Endpoint("GET", "/difference", "difference", _READ, "what differs between two versions"),
+    Endpoint("GET", "/export", "export", _READ, "download all events"),
+    Endpoint("GET", "/roles", "roles", _READ, "this table"),
+    Endpoint("GET", "/tokens", "tokens", (OPERATOR, AUDITOR), "the tokens"),
+    Endpoint("POST", "/verify", "verify", _READ, "replay everything from the start"),
+    Endpoint("POST", "/propose", "propose", (OPERATOR,), "let the learner propose"),
+    Endpoint("POST", "/freeze", "freeze", (OPERATOR,), "stop the run"),
+    Endpoint("POST", "/thaw", "thaw", (OPERATOR,), "let it go on"),
+    Endpoint("POST", "/rollback", "rollback", (OPERATOR,), "deploy an earlier version again"),
+    Endpoint("POST", "/missing", "missing", (OPERATOR,), "declare that no report will come"),
+    Endpoint("POST", "/tokens/revoke", "revoke", (OPERATOR,), "revoke a token"),
+)
+ENDPOINTS = (*API, *PAGES)

@@ -1,0 +1,186 @@
+"""The server: one process, one socket, and time limits for connections that dawdle."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+import numpy as np
+import uvicorn
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from lowswitch.files import owning
+from lowswitch.ledger import Ledger, LedgerError
+from lowswitch.service.access import Access, beside
+from lowswitch.service.app import Service, is_loopback, make_app
+
+PORT = 8642
+MOST_CONNECTIONS = 400
+_MOST_HEAD = 1 << 16  # bytes of the head of a request
+_HEADER_SECONDS = 10.0  # for the head of a request to come
+_SWITCH_SECONDS = 0.001  # so that requests are read while the ledger's thread computes
+_IDLE_SECONDS = 30  # between two requests of a connection
+
+
+class Connection(HttpToolsProtocol):
+    """A connection that must say what it wants within seconds.
+
+    When there are too many, the one that has been silent longest is closed for the next one: those
+    who open many and say nothing do not keep others out.
+    """
+
+    silent: ClassVar[dict[Connection, None]] = {}  # those without a request, the oldest first
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._head = 0  # bytes of a request whose head is not there yet
+        self._deadline = self.loop.call_later(_HEADER_SECONDS, self._too_slow)
+        self.silent[self] = None
+        while len(self.silent) > MOST_CONNECTIONS:
+            oldest = next(iter(self.silent))
+            del self.silent[oldest]
+            oldest.transport.abort()
+
+    def data_received(self, data: bytes) -> None:
+        if self in self.silent:
+            self._head += len(data)
+            if self._head > _MOST_HEAD and b"\r\n\r\n" not in data:
+                self.transport.abort()
+                return
+        super().data_received(data)
+
+    def on_headers_complete(self) -> None:
+        self._deadline.cancel()
+        self._head = 0
+        self.silent.pop(self, None)
+        super().on_headers_complete()
+
+    def on_response_complete(self) -> None:
+        self._deadline.cancel()
+        if not self.transport.is_closing():
+            self._deadline = self.loop.call_later(_IDLE_SECONDS + _HEADER_SECONDS, self._too_slow)
+            self.silent[self] = None
+        super().on_response_complete()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._deadline.cancel()
+        self.silent.pop(self, None)
+        super().connection_lost(exc)
+
+    def _too_slow(self) -> None:
+        self.transport.abort()
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a service listens."""
+
+    host: str
+    port: int
+    behind_tls: bool
+    origin: str | None
+
+    def __post_init__(self) -> None:
+        if not (self.behind_tls or is_loopback(self.host)):
+            raise LedgerError(
+                f"--host {self.host} can be reached from other machines, and tokens would travel in"
+                " the open; put a reverse proxy with TLS in front of it and say --behind-tls, or"
+                " listen on 127.0.0.1"
+            )
+        if self.origin is not None and not self.origin.startswith("https://"):
+            raise LedgerError(f"--origin begins with https://, not {self.origin!r}")
+
+    def listen(self) -> socket.socket:
+        """A socket that listens there."""
+        kind = socket.AF_INET6 if ":" in self.host else socket.AF_INET
+        listening = socket.socket(kind, socket.SOCK_STREAM)
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listening.bind((self.host, self.port))
+        except OSError as error:
+            listening.close()
+            raise LedgerError(
+                f"cannot listen on {self.host} port {self.port} ({error.strerror}); choose another"
+                " --port, or 0 for any that is free"
+            ) from None
+        listening.listen(1024)
+        return listening
+
+    def url(self, listening: socket.socket) -> str:
+        """Its address for a browser."""
+        name = f"[{self.host}]" if ":" in self.host else self.host
+        return self.origin or f"http://{name}:{listening.getsockname()[1]}"
+
+
+@contextlib.contextmanager
+def opened(address: str, access: Path | None, place: Place, note: str = "") -> Iterator[Service]:
+    """The service of a ledger, which no other server has meanwhile."""
+    is_file = not address.startswith(("postgresql://", "postgres://"))
+    tokens = Access(access or beside(address))
+    owned = owning(address if is_file else None)
+    with contextlib.closing(tokens), owned, Ledger.open(address) as ledger:
+        made = Service(ledger, address, tokens, place.behind_tls, place.origin, note)
+        with contextlib.closing(made):
+            yield made
+
+
+def warm_up(ledger: Ledger) -> None:
+    """Load the state and compile what learning needs, so that the first request need not wait."""
+    terms, H = ledger.terms, ledger.terms.horizon
+    states = np.zeros((1, H), dtype=np.int64)
+    actions = terms.allowed[:, 0].argmax(axis=-1)[None].astype(np.int64)
+    terms.learner().learn_checked(states, actions, np.zeros((1, H)))
+    ledger.status()
+
+
+def serve(service: Service, listening: socket.socket, ready: Callable[[], None]) -> None:
+    """Serve until a signal says to stop; what was begun is finished first."""
+    sys.setswitchinterval(_SWITCH_SECONDS)
+    asyncio.run(Server(service, ready).serve(sockets=[listening]))
+
+
+class Server(uvicorn.Server):
+    """A server that says when it is ready."""
+
+    def __init__(self, service: Service, ready: Callable[[], None]) -> None:
+        config = uvicorn.Config(
+            make_app(service),
+            http=Connection,
+            ws="none",
+            lifespan="on",
+            log_level="error",
+            access_log=False,
+            proxy_headers=False,
+            server_header=False,
+            date_header=False,
+            timeout_keep_alive=_IDLE_SECONDS,
+            timeout_graceful_shutdown=10,
+        )
+        super().__init__(config)
+        self._ready = ready
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Stop on a signal, and then let the program end as usual: there are things to put away."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        signals = (signal.SIGINT, signal.SIGTERM)
+        before = {number: signal.signal(number, self.handle_exit) for number in signals}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self._ready()

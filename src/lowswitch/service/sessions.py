@@ -1,0 +1,72 @@
+"""Who is logged in: kept in memory, so that a restart logs everybody out.
+
+The cookie is a random number that says nothing. A session lives as long as its token works, and at
+most so many hours; every form carries the session's form token.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import secrets
+import time
+from dataclasses import dataclass, field
+
+MOST_SESSIONS = 1000
+MOST_SECONDS = 12 * 3600
+IDLE_SECONDS = 3600
+
+
+@dataclass
+class Session:
+    """Somebody who has logged in with a token."""
+
+    token: str  # its id
+    begun: float
+    used: float
+    form: str = field(default_factory=lambda: secrets.token_urlsafe(32))
+    said: str = ""  # what the next page says first
+
+
+class Sessions:
+    """The sessions of a server."""
+
+    def __init__(self) -> None:
+        self._open: dict[bytes, Session] = {}
+
+    def begin(self, token: str) -> str:
+        """Log somebody in; return the value of the cookie."""
+        cookie, now = secrets.token_urlsafe(32), _now()
+        self._open[_key(cookie)] = Session(token, now, now)
+        while len(self._open) > MOST_SESSIONS:
+            del self._open[min(self._open, key=lambda key: self._open[key].used)]
+        return cookie
+
+    def find(self, cookie: str) -> Session | None:
+        """The session of a cookie, if it is not too old."""
+        found, now = self._open.get(_key(cookie)), _now()
+        if found is None:
+            return None
+        if now - found.begun > MOST_SECONDS or now - found.used > IDLE_SECONDS:
+            self.end(cookie)
+            return None
+        found.used = now
+        return found
+
+    def end(self, cookie: str) -> None:
+        """Log somebody out."""
+        self._open.pop(_key(cookie), None)
+
+
+def same(given: str, expected: str) -> bool:
+    """Whether two secrets are the same, in a time that does not say where they differ."""
+    return hmac.compare_digest(given.encode(errors="replace"), expected.encode())
+
+
+def _now() -> float:
+    return time.monotonic()
+
+
+def _key(cookie: str) -> bytes:
+    """Sessions are looked up by a hash, so that the time of a look-up says nothing."""
+    return hashlib.sha256(cookie.encode(errors="replace")).digest()

@@ -1,0 +1,146 @@
+"""A served ledger for tests: a real server on 127.0.0.1, in a thread or in a process of its own."""
+
+import contextlib
+import http.client
+import json
+import os
+import re
+import subprocess
+import sys
+import threading
+import time
+import urllib.parse
+
+from ledgers import made
+from lowswitch.service.access import Access
+from lowswitch.service.roles import ROLES
+from lowswitch.service.server import Place, Server, opened
+
+
+class Served:
+    """A server in a thread, with a token of each role."""
+
+    def __init__(self, folder, address=None, **options):
+        self.address = address or folder / "run.db"
+        if address or not self.address.exists():
+            made(self.address, **options).close()
+        self.place = Place("127.0.0.1", 0, False, None)
+        self.tokens = {}
+        self.file = folder / "run.db.access"
+        access = Access(self.file)
+        for role in ROLES:
+            self.tokens[role] = access.create(name=f"the {role}", role=role, days=1)
+        access.close()
+
+    def __enter__(self):
+        self.stack = contextlib.ExitStack()
+        self.service = self.stack.enter_context(opened(str(self.address), self.file, self.place))
+        self.ledger, self.access = self.service.ledger, self.service.access
+        listening = self.stack.enter_context(self.place.listen())
+        self.port = listening.getsockname()[1]
+        self.url = self.place.url(listening)
+        ready = threading.Event()
+        self.server = Server(self.service, ready.set)
+        self.thread = threading.Thread(target=self.server.run, args=([listening],))
+        self.thread.start()
+        assert ready.wait(30)
+        return self
+
+    def __exit__(self, *_):
+        self.server.should_exit = True
+        self.thread.join()
+        self.stack.close()
+
+    def request(self, method, path, body=None, *, role=None, token=None, headers=()):
+        """One request; its status, headers and body."""
+        given = dict(headers)
+        shown = token or self.tokens.get(role)
+        if shown:
+            given.setdefault("Authorization", f"Bearer {shown}")
+        if not (body is None or isinstance(body, bytes)):
+            body = json.dumps(body).encode()
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
+        try:
+            connection.request(method, path, body, given)
+            answer = connection.getresponse()
+            return answer.status, dict(answer.getheaders()), answer.read()
+        finally:
+            connection.close()
+
+    def json(self, method, path, body=None, **options):
+        """One request for JSON; its status and what it says."""
+        status, _, text = self.request(method, path, body, **options)
+        return status, json.loads(text)
+
+    def login(self, role):
+        """A browser's view: the cookie and the form token of somebody who has logged in."""
+        body = urllib.parse.urlencode({"token": self.tokens[role]}).encode()
+        status, headers, _ = self.request("POST", "/login", body, headers=self.form_headers())
+        assert status == 303, status
+        cookie = headers["set-cookie"].partition(";")[0]
+        page = self.request("GET", "/roles", headers={"Cookie": cookie})[2].decode()
+        return cookie, re.search(r'name="form" value="([^"]+)"', page)[1]
+
+    def form_headers(self, cookie=None, origin=None):
+        headers = {"Origin": origin or self.url}
+        headers["Content-Type"] = "application/x-www-form-urlencoded"
+        return headers | ({"Cookie": cookie} if cookie else {})
+
+    def post(self, path, session, **fields):
+        """Send a form of a page."""
+        cookie, form = session
+        body = urllib.parse.urlencode({"form": form, **fields}, doseq=True).encode()
+        return self.request("POST", path, body, headers=self.form_headers(cookie))
+
+    def page(self, path, session):
+        status, _, body = self.request("GET", path, headers={"Cookie": session[0]})
+        return status, body.decode()
+
+
+class Process:
+    """A server in a process of its own, which can be killed."""
+
+    def __init__(self, address, port=0):
+        self.address, self.port = address, port
+
+    def start(self):
+        self.process = subprocess.Popen(
+            [
+                sys.executable,
+                "-m",
+                "lowswitch",
+                "serve",
+                str(self.address),
+                "--port",
+                str(self.port),
+            ],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            env=os.environ,
+        )
+        line = self.process.stdout.readline()
+        found = re.search(r"http://127.0.0.1:(\d+)", line)
+        assert found, line + self.process.stdout.read()
+        self.port = int(found[1])
+        return self
+
+    def kill(self):
+        self.process.kill()
+        self.process.wait()
+        self.process.stdout.close()
+
+    def stop(self):
+        """As systemd does."""
+        self.process.terminate()
+        said = self.process.stdout.read()
+        self.process.stdout.close()
+        return self.process.wait(), said
+
+
+def wait_for(true, seconds=30):
+    """Wait until something is true."""
+    end = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < end, "it did not come true"
+        time.sleep(0.01)

@@ -1,0 +1,278 @@
+"""The client: the ledger's own methods, and nothing lost while the server is away."""
+
+import numpy as np
+import pytest
+
+from attacks import soak
+from ledgers import MDP, H, S, episode
+from lowswitch.ledger import (
+    AccessError,
+    Client,
+    ConflictError,
+    FrozenError,
+    LedgerError,
+    Spooled,
+    SupersededError,
+    Told,
+    UnknownTicketError,
+    UnreachableError,
+)
+from lowswitch.ledger.spool import Spool
+from served import Served
+
+AWAY = "http://127.0.0.1:9"  # nobody listens there
+FALLBACK = np.ones((H, S), dtype=int)
+
+
+@pytest.fixture
+def served(tmp_path):
+    with Served(tmp_path) as running:
+        running.clients = []
+        yield running
+        for one in running.clients:
+            one.close()
+
+
+def client(served, role="site", *, url=None, **options):
+    """A client that is closed with the server."""
+    made = Client(url or served.url, served.tokens[role], **options)
+    served.clients.append(made)
+    return made
+
+
+def told(issued):
+    return issued.ticket, *episode(issued.policy, max(1, issued.number))
+
+
+def test_the_client_answers_what_the_ledger_answers(served, tmp_path):
+    site, reader = client(served), client(served, "reviewer")
+    issued = site.ask("a")
+    assert issued == site.ask("a") == served.ledger.ask("the site", "a")
+    assert site.tell(*told(issued)) == site.tell(*told(issued)) == Told(issued.ticket, 1, 3)
+    with pytest.raises(ConflictError, match="another report"):
+        site.tell(issued.ticket, [0, 0, 0], [1, 1, 1], [0, 0, 0])
+    with pytest.raises(UnknownTicketError):
+        site.tell("no such", [0, 0, 0], None, [0, 0, 0])
+    with pytest.raises(LedgerError, match="outside of the declared range"):
+        site.tell(site.ask("b").ticket, np.array([0, 0, 0]), None, np.array([0.0, 0.0, 2.0]))
+    with pytest.raises(LedgerError, match="must be finite"):
+        site.tell(site.ask("b").ticket, [0, 0, 0], None, [0, 0, float("nan")])
+    assert reader.status() == served.ledger.status()
+    assert reader.versions() == served.ledger.versions()
+    assert reader.version == 1
+    assert (reader.policy == served.ledger.policy).all()
+    assert [one["seq"] for one in reader.events(2)] == list(range(2, reader.status().events + 1))
+    assert [one["number"] for one in reader.tickets("open")] == [2]
+    reader.export(tmp_path / "events.jsonl")
+    served.ledger.export(tmp_path / "same.jsonl")
+    assert (tmp_path / "events.jsonl").read_bytes() == (tmp_path / "same.jsonl").read_bytes()
+    assert reader.verify()["whole"]
+
+
+def test_people_decide_and_operate_by_the_client(served):
+    site = client(served)
+    reviewer, operator = client(served, "reviewer"), client(served, "operator")
+    number = 0
+    while (proposal := reviewer.proposal()) is None:
+        number += 1
+        site.tell(*told(site.ask(f"r{number}")))
+    assert proposal == served.ledger.proposal()
+    row = (proposal.rows[0]["step"], proposal.rows[0]["state"])
+    assert reviewer.approve(proposal, rows=[row], reason="seen") == 2
+    with pytest.raises(SupersededError):
+        reviewer.reject(proposal, reason="too late")
+    with pytest.raises(AccessError, match="may not stop the run"):
+        reviewer.freeze(reason="alarm")
+    with pytest.raises(AccessError, match="may not deploy rows"):
+        operator.approve(proposal, reason="seen")
+    assert operator.rollback(1, reason="no") == 3
+    lost = site.ask("lost")
+    operator.missing(lost.ticket, "lost", states=[0], actions=[], rewards=[])
+    operator.amend(lost.ticket, [0, 0, 0], None, [0, 0, 0], reason="found")
+    operator.freeze(reason="alarm")
+    with pytest.raises(FrozenError):
+        site.ask("frozen")
+    operator.thaw(reason="over")
+    rest = operator.propose()
+    assert rest is None or reviewer.reject(rest, reason="no", forever=True) is None
+    assert len(reviewer.proposals()) >= 1
+
+
+def test_a_token_goes_nowhere_in_the_open():
+    with pytest.raises(LedgerError, match="in the open; use https"):
+        Client("http://ledger.example.org", "a.b")
+    with pytest.raises(LedgerError, match="url must be"):
+        Client("ftp://127.0.0.1", "a.b")
+    with pytest.raises(LedgerError, match="token must be"):
+        Client("http://127.0.0.1:1", "ab")
+
+
+def test_without_a_spool_a_server_that_is_away_is_an_error(served):
+    with Client(AWAY, "a.b") as lonely:
+        for call in (lambda: lonely.ask("a"), lambda: lonely.tell("t", [0], None, [0])):
+            with pytest.raises(UnreachableError, match="cannot be reached"):
+                call()
+    with Client(served.url, "a.b") as stranger, pytest.raises(AccessError, match="does not work"):
+        stranger.ask("a")
+
+
+def test_reports_wait_on_the_disk_and_go_out_in_order(served, tmp_path):
+    spool = tmp_path / "site.spool"
+    site = client(served, spool=spool)
+    first = site.ask("a")
+    away = client(served, url=AWAY, spool=tmp_path / "other.spool", fallback=FALLBACK)
+    assert away.tell(*told(first)) == Spooled(first.ticket)
+    promised = [away.ask(f"later {i}") for i in range(3)]
+    assert [one.ticket for one in promised] == ["later:later 0", "later:later 1", "later:later 2"]
+    for one in reversed(promised):  # the last report comes first
+        assert away.tell(*told(one)) == Spooled(one.ticket)
+    assert away.waiting == 4
+    away.close()
+    back = client(served, spool=tmp_path / "other.spool")
+    assert len(back.flush()) == 4
+    assert (back.waiting, back.refused()) == (0, [])
+    numbers = {t.request: t.number for t in served.ledger.store.all_tickets()}
+    assert numbers == {"a": 1, "later 0": 2, "later 1": 3, "later 2": 4}  # as they were played
+    assert served.ledger.status().learned == 4
+    assert served.ledger.verify().whole
+
+
+def test_the_last_policy_is_followed_until_it_is_too_old(served, tmp_path):
+    with client(served, spool=tmp_path / "s", most_age=60, fallback=FALLBACK) as site:
+        known = site.ask("a")
+        assert site.terms()["horizon"] == H
+    served.__exit__()
+    away = Client(
+        served.url, served.tokens["site"], spool=tmp_path / "s", most_age=60, fallback=FALLBACK
+    )
+    now = away.clock()
+    away.clock = lambda: now + 50
+    cached = away.ask("b")
+    assert (cached.version, cached.policy) == (known.version, known.policy)
+    away.clock = lambda: now + 70
+    assert away.ask("c").version == 0
+    assert away.ask("c").policy == FALLBACK.tolist()
+    away.close()
+    without = Client(served.url, served.tokens["site"], spool=tmp_path / "s", most_age=0)
+    assert without.ask("d").policy == served.ledger.terms.policy.tolist()  # deployed first
+    without.close()
+    empty = client(served, spool=tmp_path / "empty")
+    with pytest.raises(UnreachableError, match="there is no fallback"):
+        empty.ask("e")
+    served.__enter__()
+
+
+def test_what_the_server_will_not_have_is_kept_and_does_not_block_the_rest(served, tmp_path):
+    site = client(served, spool=tmp_path / "s")
+    good, bad = site.ask("good"), site.ask("bad")
+    site._spool.add(
+        [
+            {"ticket": bad.ticket, "states": [0, 0, 0], "actions": None, "rewards": [0, 0, 5]},
+            {"ticket": "a\nb", "states": [0], "actions": None, "rewards": [0]},
+        ]
+    )
+    assert isinstance(site.tell(*told(good)), Told)
+    refused = site.refused()
+    assert [report["ticket"] for report, _ in refused] == [bad.ticket, "a\nb"]
+    assert "outside of the declared range" in refused[0][1]
+    site.tell(*told(bad))  # corrected
+    assert [report["ticket"] for report, _ in site.refused()] == ["a\nb"]
+
+
+def test_while_it_is_frozen_reports_wait_and_nobody_plays(served, tmp_path):
+    site = client(served, spool=tmp_path / "s")
+    issued = site.ask("a")
+    served.ledger.freeze(by="me", reason="alarm")
+    assert site.tell(*told(issued)) == Spooled(issued.ticket)
+    with pytest.raises(FrozenError):
+        site.ask("b")
+    assert (site.waiting, site.refused()) == (1, [])
+    served.ledger.thaw(by="me", reason="over")
+    assert list(site.flush().values()) == [Told(issued.ticket, 1, 5)]
+
+
+def test_episodes_without_a_ticket_wait_for_a_thaw_and_are_refused_when_none_is_left(tmp_path):
+    with Served(tmp_path, episodes=2) as served:
+        options = {"spool": tmp_path / "s", "fallback": FALLBACK}
+        with Client(AWAY, served.tokens["site"], **options) as away:
+            for i in range(3):
+                away.tell(*told(away.ask(f"r{i}")))
+        served.ledger.freeze(by="me", reason="alarm")
+        with Client(served.url, served.tokens["site"], **options) as back:
+            with pytest.raises(FrozenError):
+                back.flush()
+            assert (back.waiting, back.refused()) == (3, [])
+            served.ledger.thaw(by="me", reason="over")
+            assert len(back.flush()) == 2
+            ((report, why),) = back.refused()
+        assert (report["ticket"], "all tickets are issued" in why) == ("later:r2", True)
+        assert served.ledger.status().learned == 2
+
+
+def test_a_series_goes_on_after_a_crash(served, tmp_path):
+    environments = pytest.importorskip("lowswitch.envs.gymnasium")
+    env = environments.TabularEnv(MDP)
+    with client(served, spool=tmp_path / "s") as site:
+        played = site.play(env, 5, seed=1)
+        assert (played.episodes, played.told, played.spooled) == (5, 5, 0)
+    with client(served, spool=tmp_path / "s") as site:  # as if it had been killed
+        assert site.play(env, 8, seed=1).episodes == 3
+        assert site.play(env, 2, name="another", seed=1).episodes == 2
+    assert served.ledger.status().learned == 10
+    assert client(served).play(env, 1, name="no spool").told == 1
+
+
+class Ends:
+    """An environment that ends after two steps."""
+
+    def __init__(self, how):
+        self.how = how
+
+    def reset(self, seed=None):
+        self.steps = 0
+        return 1, {}
+
+    def step(self, action):
+        self.steps += 1
+        over = self.steps == 2
+        return 2, 0.5, over and self.how == "terminated", over and self.how == "truncated", {}
+
+
+def test_an_episode_that_ends_early_is_told_as_such(tmp_path):
+    with (
+        Served(tmp_path, absorbing=0) as served,
+        Client(served.url, served.tokens["site"]) as site,
+    ):
+        site.play(Ends("truncated"), 1, name="a")
+        site.play(Ends("terminated"), 1, name="b")
+        reports = [event.payload for event in served.ledger.events() if event.kind == "told"]
+    assert [(one["ended"], one["states"]) for one in reports] == [
+        ("truncated", [1, 2, 2]),
+        ("terminated", [1, 2, 2]),
+    ]
+
+
+def test_a_termination_that_was_not_declared_is_an_error(served):
+    with pytest.raises(LedgerError, match="no absorbing state"):
+        client(served).play(Ends("terminated"), 1)
+
+
+def test_a_spool_survives_its_own_death(tmp_path):
+    spool = Spool(tmp_path / "s")
+    spool.add([{"ticket": "a", "x": 1}, {"ticket": "b", "x": 2}], number=2)
+    spool.done([1])
+    spool._db.close()  # killed before it was taken out
+    again = Spool(tmp_path / "s")
+    assert [one.report["ticket"] for one in again.waiting()] == ["a", "b"]  # a goes out twice
+    assert again.get("number") == 2
+    again.done([1])
+    again.close()
+    last = Spool(tmp_path / "s")
+    assert [one.report["ticket"] for one in last.waiting()] == ["b"]
+    last.close()
+
+
+def test_clients_lose_nothing_while_the_server_is_killed_and_the_network_drops(tmp_path):
+    found = soak(tmp_path, clients=2, episodes=50, kills=1, cut_share=0.02, seed=0)
+    assert (found["reports"], found["kills"]) == (100, 1)
+    assert found["cuts"] > 0
