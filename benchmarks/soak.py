@@ -252,7 +252,7 @@ def kill_nodes(kills: int, seed: int) -> int:
             fleet, killed = Ray(workers=2, patience=NODE_PATIENCE), 0
             run = thread.submit(ls.concurrent.run, **task(seed), fleet=fleet)
             while not run.done() and done + killed < kills:
-                wait([run], timeout=moments.uniform(5, 9))
+                wait([run], timeout=moments.uniform(10, 15))
                 if not run.done():
                     victim = nodes.pop(moments.randrange(len(nodes)))
                     cluster.remove_node(victim, allow_graceful=False)

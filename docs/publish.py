@@ -16,6 +16,7 @@ from pathlib import Path
 
 import budgets
 import coarser
+import formulas
 import frontier
 import measured
 import orders
@@ -40,14 +41,19 @@ def main() -> int:
     for folder in options.folders:
         reproduction.keep(folder)
     published, different = values(), False
-    for path in (ROOT / name for name in PAGES):
-        text = path.read_text(encoding="utf-8")
-        if (filled := fill(text, published)) != text:
+    wanted = {ROOT / name: fill((ROOT / name).read_text("utf-8"), published) for name in PAGES}
+    for path, text in (wanted | generated()).items():
+        if not path.exists() or path.read_text(encoding="utf-8") != text:
             different = True
             print(f"{path.relative_to(ROOT)} {'differs' if options.check else 'changed'}")
             if not options.check:
-                path.write_text(filled, encoding="utf-8")
+                path.write_text(text, encoding="utf-8")
     return int(different and options.check)
+
+
+def generated() -> dict[Path, str]:
+    """The pages that are made as a whole."""
+    return {formulas.PAGE: formulas.render()}
 
 
 if __name__ == "__main__":

@@ -241,3 +241,16 @@ def test_a_schedule_that_is_not_imported_is_named():
         ValueError, match=r"unknown schedule 'mine.rules.Squares'; import mine.rules first"
     ):
         Algorithm.from_dict(data)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"last": "greeedy"}, 'did you mean "greedy"'),
+        ({"schedule": "grid/300/600/900"}, "write grid/300-600-900, not grid/300/600/900"),
+        ({"schedule": "calendar/300/600/900"}, "write calendar/300-600-900"),
+    ],
+)
+def test_a_slip_is_named(options, message):
+    with pytest.raises(ValueError, match=message):
+        ls.psrl(**options)

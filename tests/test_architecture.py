@@ -79,9 +79,9 @@ def test_imports_point_upwards_but_for_the_five_that_the_page_names():
         if row_of(other, LAYERS) > row_of(file, LAYERS)
     }
     assert downwards == {
-        ("simulate", "plotting", "deferred"),
+        ("runs", "plotting", "deferred"),
         ("ledger/ledger", "__init__", "deferred"),
-        ("simulate", "report", "deferred"),
+        ("runs", "report", "deferred"),
         ("archive", "__init__", "deferred"),
         ("storage", "problems/mdp", "typed"),
     }

@@ -3,13 +3,17 @@
 import json
 import os
 import pty
+import re
 import signal
 import subprocess
 import sys
+from datetime import datetime, timedelta
 
+import numpy as np
 import pytest
 
 import lowswitch as ls
+from lowswitch import demo, storage
 from lowswitch.cli import main
 
 SMALL = "--env riverswim:states=4,horizon=5 --episodes 500 --seeds 3"
@@ -66,6 +70,88 @@ def test_compare(capsys):
     assert capsys.readouterr().out.count("c=0.05") == 2
 
 
+def test_what_compare_saves_is_plotted_later(capsys, tmp_path):
+    two = f"compare {SMALL} --algorithm ucb-h:c=0.05 --algorithm q-h:c=0.05,schedule=whole/2/3"
+    assert call(f"{two} --save {tmp_path}/both") == 0
+    assert "saved: 2 files in" in capsys.readouterr().out
+    files = sorted(path.name for path in (tmp_path / "both").iterdir())
+    assert files == ["01-ucb-h-c=0.05.npz", "02-q-h-c=0.05-schedule=whole-2.0-3.npz"]
+    runs = ls.load(tmp_path / "both" / files[0])
+    mdp = ls.envs.riverswim(states=4, horizon=5)
+    assert (runs.problem, runs.fingerprint) == (mdp.name, storage.short_fingerprint(mdp))
+    assert runs.made_with == f"lowswitch {ls.__version__}"
+    assert datetime.fromisoformat(runs.date).utcoffset() == timedelta(0)
+
+    chain = "--env chain:states=3,horizon=4 --algorithm ucb-h:c=0.05 --episodes 50"
+    assert call(f"run {chain} --save {tmp_path}/c.npz") == 0
+    capsys.readouterr()
+    files = f"{tmp_path}/both {tmp_path}/c.npz --label eager --label rare --label chain"
+    assert call(f"plot {files} --out {tmp_path}/a.svg") == 0
+    text = capsys.readouterr().out
+    assert "riverswim:states=4,horizon=5: S = 4" in text
+    assert "chain:states=3,horizon=4: S = 3" in text
+    assert all(label in text for label in ("eager", "rare"))
+    assert (tmp_path / "a.svg").exists()
+    for arguments, message in (
+        (f"plot {tmp_path}/both --label one --out {tmp_path}/b.png", "2 runs and 1 labels"),
+        (f"plot {tmp_path} --out {tmp_path}/b.gif", "must end in"),
+        (f"plot {tmp_path}/a.svg", "is not a lowswitch file"),
+    ):
+        assert call(arguments) == 2
+        assert message in capsys.readouterr().err
+
+
+def test_problems_of_gymnasium_and_of_a_file(capsys, tmp_path):
+    lake = "--gymnasium FrozenLake-v1:is_slippery=false --horizon 8"
+    small = "--algorithm ucb-h:c=0.05 --episodes 50 --seeds 2"
+    assert call(f"run {lake} {small} --json") == 0
+    printed = json.loads(capsys.readouterr().out)
+    assert (printed["env"], printed["states"]) == ("FrozenLake-v1:is_slippery=false", 17)
+    mdp = ls.envs.riverswim(states=3, horizon=4)
+    transitions = np.zeros((3, 2, 3))
+    transitions[:, 0, [0, 0, 1]] = np.eye(3)
+    transitions[:, 1] = [[0.4, 0.6, 0], [0.05, 0.6, 0.35], [0, 0.4, 0.6]]
+    transitions[:, 0] = [[1, 0, 0], [1, 0, 0], [0, 1, 0]]
+    path = tmp_path / "river.npz"
+    np.savez(path, transitions=transitions, rewards=20 * mdp.rewards - 10, start=0)
+    assert call(f"run --tables {path} --horizon 4 --reward-range=-10,10 {small} --json") == 0
+    printed = json.loads(capsys.readouterr().out)
+    assert printed["env"] == "river"
+    assert printed["optimal_value"] == pytest.approx(20 * mdp.optimal_value() - 40)
+    race = f"frontier --tables {path} --horizon 4 --reward-range=-10,10 --out {tmp_path}/race"
+    assert call(f"{race} {small}") == 0
+    assert capsys.readouterr().out.startswith("river: S = 3, A = 2, H = 4")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("--tables none.npz", "cannot read tables from 'none.npz'"),
+        ("--gymnasium FrozenLake-v1", "give --horizon"),
+        ("--gymnasium Blackjack-v1 --horizon 9", "let a learner play it instead"),
+        (
+            "--gymnasium CliffWalking-v1 --horizon 9 --reward-range=-100,0",
+            "leave --reward-range out",
+        ),
+        ("--env riverswim --horizon 9", "riverswim:horizon=20"),
+    ],
+)
+def test_a_problem_that_cannot_be_read_says_why(arguments, message, capsys):
+    assert call(f"run {arguments} --algorithm ucb-h --episodes 10") == 2
+    assert message in capsys.readouterr().err
+
+
+def test_a_narrow_terminal_gets_narrow_tables(capsys, monkeypatch, tmp_path):
+    monkeypatch.setenv("COLUMNS", "60")
+    two = "--algorithm ucb-h:c=0.05 --algorithm ucb2-h:c=0.05"
+    assert call(f"compare {SMALL} {two}") == 0
+    assert call(f"frontier {SMALL} {two} --out {tmp_path}") == 0
+    assert call(f"concurrent {SMALL[:-10]} --machines 3 --algorithm ucb-h:c=0.05") == 0
+    text = capsys.readouterr().out.replace(str(tmp_path), "")
+    assert max(map(len, text.splitlines())) <= 60
+    assert re.search(r"^local switches +[\d,]+ ± [\d,.]+ +[\d,]+ ± [\d,.]+$", text, re.MULTILINE)
+
+
 def test_comparing_an_algorithm_with_itself_is_refused(capsys):
     assert call(f"compare {SMALL} --algorithm ucb-b --algorithm ucb-b:c=1") == 2
     assert "two of these algorithms are the same: ucb-b, ucb-b:c=1" in capsys.readouterr().err
@@ -81,8 +167,17 @@ def test_lists(capsys):
     assert f"every algorithm but few: {shared}\n" in text
 
 
-def test_demo(capsys, tmp_path):
-    assert call(f"demo --episodes 1e3 --seeds 2 --out {tmp_path}/demo.png") == 0
+def test_the_first_picture(capsys, tmp_path, monkeypatch):
+    monkeypatch.setattr(demo, "PULLS", 2000)
+    monkeypatch.setattr(demo, "RUNS", 10)
+    assert call(f"demo --out {tmp_path}/first.png") == 0
+    text = capsys.readouterr().out
+    assert re.search(r"UCB1, for every case +[\d.]+ ± [\d.]+ +1,997\n", text)
+    assert (tmp_path / "first.png").stat().st_size > 20_000
+
+
+def test_demo_of_the_learners(capsys, tmp_path):
+    assert call(f"demo --learners --episodes 1e3 --seeds 2 --out {tmp_path}/demo.png") == 0
     text = capsys.readouterr().out
     assert text.count("x fewer") == 8
     assert "RiverSwim" in text
@@ -131,9 +226,7 @@ def test_wrong_usage_exits_with_2(command, capsys):
 
 def test_a_drowning_bonus_is_a_note(capsys):
     assert call(f"run {SMALL} --algorithm ucb2-h:c=5") == 0
-    assert capsys.readouterr().err.startswith(
-        "note: 100% of the visits had a bonus above the horizon"
-    )
+    assert "note: 100% of the visits had a bonus above the horizon" in capsys.readouterr().err
 
 
 @pytest.mark.usefixtures("interruptible")

@@ -6,6 +6,7 @@ import ast
 import contextlib
 import importlib
 import json
+import math
 import re
 import shlex
 import subprocess
@@ -16,7 +17,7 @@ import pytest
 from PIL import Image
 
 import lowswitch
-from lowswitch import bandits, cli, concurrent, envs
+from lowswitch import bandits, cli, concurrent, envs, progress
 from lowswitch.algorithms import recipes as algorithms
 from lowswitch.reproduce import CLAIMS, Finding, Grade
 from lowswitch.reproduce.page import words as page_words
@@ -25,7 +26,9 @@ from lowswitch.theory.orders import PUBLISHED
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 sys.path.append(str(DOCS))
-publish, reproduction = map(importlib.import_module, ("publish", "reproduction"))
+publish, reproduction, notebooks = map(
+    importlib.import_module, ("publish", "reproduction", "notebooks")
+)
 
 
 def page(name):
@@ -72,7 +75,10 @@ PROGRAMS = [
     "README.md",
     *(
         f"docs/{name}.md"
-        for name in ("index", "tutorial", "few", "ledger", "concurrent", "choosing", "adding")
+        for name in (
+            *("index", "process", "research", "gymnasium", "tutorial", "few", "ledger"),
+            *("concurrent", "choosing", "adding"),
+        )
     ),
 ]
 
@@ -92,6 +98,24 @@ def test_the_python_of_a_page_runs_and_prints_what_it_shows(name, tmp_path, monk
             printed = None
 
 
+@pytest.mark.parametrize("name", notebooks.NAMES)
+def test_a_notebook_runs_and_shows_what_it_keeps(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    notebook = notebooks.load(name)
+    kept = [cell["outputs"] for cell in notebooks.code_cells(notebook)]
+    for shown, claimed in zip(notebooks.run(notebook), kept, strict=True):
+        assert [output["output_type"] for output in shown] == [
+            output["output_type"] for output in claimed
+        ]
+        for one, other in zip(shown, claimed, strict=True):
+            assert one.get("data", {}).keys() == other.get("data", {}).keys()
+            said, wanted = (
+                "".join(output.get("text") or output["data"]["text/plain"])
+                for output in (one, other)
+            )
+            assert_prints(said, wanted)
+
+
 def run_script(text):
     """What a block prints that is a script of its own: processes import it."""
     Path("script.py").write_text(text, encoding="utf-8")
@@ -102,6 +126,7 @@ def run_script(text):
 
 def test_the_commands_print_what_their_page_shows(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(progress, "_LINE_SECONDS", math.inf)  # how far it is, where it takes long
     printed, commands = "", 0
     for language, text in blocks(page("docs/cli.md")):
         if language == "console":
@@ -167,7 +192,7 @@ def test_every_command_has_a_section(capsys):
 
 
 def test_every_option_is_on_the_page(capsys):
-    for command in ("run", "compare", "concurrent", "demo", "reproduce"):
+    for command in ("run", "compare", "plot", "concurrent", "demo", "reproduce"):
         with pytest.raises(SystemExit):
             cli.main([command, "--help"])
         options = set(re.findall(r"(?<!\w)--[a-z-]+", capsys.readouterr().out)) - {"--help"}
@@ -188,9 +213,10 @@ def test_every_number_of_a_concurrent_run_is_on_the_page(capsys):
     assert set(json.loads(capsys.readouterr().out)) <= fields
 
 
-def test_every_public_name_is_on_the_api_page():
+def test_every_public_name_is_on_an_api_page():
+    pages = "".join(map(page, sorted((DOCS / "api").glob("*.md"))))
     named, rendered = (
-        set(re.findall(pattern, page("docs/api.md")))
+        set(re.findall(pattern, pages))
         for pattern in (r"`(\w+)`", r"::: lowswitch\.(?:\w+\.)*(\w+)")
     )
     assert set(lowswitch.__all__) <= named
@@ -211,8 +237,8 @@ def test_the_installation_is_that_of_the_readme():
         for _, text in blocks(page(name))
         if text.startswith("python3 -m venv")
     ]
-    assert len(commands) == 4
-    assert commands[:2] == commands[2:]
+    assert len(commands) == 6
+    assert commands[:3] == commands[3:]
 
 
 # ---- whatever is named, exists -------------------------------------------------------------------
@@ -224,13 +250,13 @@ NAMED = [
 ]
 
 
-def test_the_map_has_a_function_and_a_test_in_every_row():
+def test_every_formula_has_a_function_and_a_test():
     rows = [
         line
-        for line in page("docs/algorithms.md").splitlines()
+        for line in page("docs/formulas.md").splitlines()
         if line.startswith("|") and ".py::" in line
     ]
-    assert len(rows) >= 30
+    assert len(rows) >= 90
     for row in rows:
         function, test = row.split(" | ")[-2:]
         assert re.search(r"`(?!test_)[\w/]+\.py::", function)
@@ -274,6 +300,11 @@ def published():
 @pytest.mark.parametrize("name", publish.PAGES)
 def test_the_numbers_of_a_page_are_those_of_the_result_files(name, published):
     assert publish.fill(page(name), published) == page(name)
+
+
+def test_the_page_of_formulas_is_that_of_its_file():
+    for path, text in publish.generated().items():
+        assert path.read_text(encoding="utf-8") == text
 
 
 def test_every_result_is_on_a_page(published):

@@ -296,7 +296,7 @@ def test_every_problem_is_a_documented_function_with_defaults(name):
     ("text", "message"),
     [
         ("riverswim:states=1", "states must be a whole number from 2 to 2,147,483,646, not 1"),
-        ("riverswim:states=6.0", "states must be a whole number"),
+        ("riverswim:states=6.5", "states must be a whole number"),
         ("riverswim:horizon=0", "horizon must be a whole number"),
         ("riverswim:reward_law=gaussian", "reward_law must be"),
         ("riverswim-strehl:states=2", "states must be a whole number from 3 "),
@@ -365,3 +365,37 @@ def test_importing_the_problems_imports_nothing_heavy():
         ).stdout
         == "[]\n"
     )
+
+
+@pytest.mark.parametrize("text", ["riverswim:states=100000,horizon=5", "deep-sea:size=200"])
+def test_large_problems_are_built_sparse(text):
+    mdp = envs.make(text)
+    assert mdp.name == text
+    assert len(mdp.successors) < 5 * len(mdp.offsets)
+    assert mdp.optimal_value() == pytest.approx(0.025 if "river" in text else 0.99)
+
+
+def test_problems_have_the_name_that_makes_them():
+    assert envs.riverswim().name == "riverswim"
+    mdp = envs.deep_sea(size=3, stochastic=True)
+    assert mdp.name == "deep-sea:size=3,stochastic=true"
+    assert envs.make(mdp.name).name == mdp.name
+
+
+def test_a_problem_from_a_file(tmp_path):
+    laws, rewards = np.full((2, 2, 2), 0.5), np.array([[0.0, 0.5], [1.0, 0.25]])
+    path, whole = tmp_path / "plant.npz", {"transitions": laws, "rewards": rewards}
+    np.savez(path, **whole, horizon=3, start=np.array([0.5, 0.5]), reward_law="bernoulli")
+    mdp = envs.from_file(path)
+    assert (mdp.name, mdp.horizon, mdp.reward_law) == ("plant", 3, "bernoulli")
+    assert mdp.optimal_value() == pytest.approx(3 * 0.75)
+    assert envs.from_file(path, horizon=2).horizon == 2
+    for arrays, message in (
+        (whole, "does not say how many steps"),
+        ({"rewards": rewards}, "has no transitions"),
+        (whole | {"reward": rewards}, "has 'reward', which is no part of it"),
+        (whole | {"rewards": 5 * rewards, "horizon": 2}, r"lie in \[0, 5\] .* --reward-range"),
+    ):
+        np.savez(path, **arrays)
+        with pytest.raises(ValueError, match=message):
+            envs.from_file(path)

@@ -50,6 +50,7 @@ def rewritten(data, change):
             "damaged",
         ),
         (lambda data: data[:100], "does not begin and end as an archive does"),
+        (lambda data: b"a,b\n1,2\n", "give one that a `save` or `--save`"),
         (lambda data: b"", "does not begin and end as an archive does"),
     ],
 )

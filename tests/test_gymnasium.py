@@ -374,6 +374,8 @@ def test_a_driven_learner_can_be_saved_and_goes_on(tmp_path):
 
 def test_no_switch_is_counted_after_the_end():
     played = learn(lake(), ALGORITHM, horizon=8, episodes=200)
+    assert repr(played).startswith("Played(Learner(")
+    assert "200 returns from 0 to " in repr(played)
     assert len(played.history) > 0
     assert played.history.state.max() < 16
 

@@ -107,7 +107,7 @@ def test_rescaled_values_come_back_in_the_users_units():
         (lambda P, r: (P, r + 1), r"rewards must lie in \[0, 1\].*rescale"),
         (lambda P, r: (P, r * np.nan), r"rewards must lie in \[0, 1\], not \[nan, nan\]"),
         (lambda P, r: (P, r[0]), r"rewards must have shape"),
-        (lambda P, r: (P, np.zeros((5, 3, 2))), r"\[H, S, A\] with H = 2, not \(5, 3, 2\)"),
+        (lambda P, r: (P, np.zeros((5, 3, 2))), r"\[H, S, A\] with H = 2, .* not \(5, 3, 2\)"),
         (
             lambda P, r: (sparse.csr_array(P.reshape(6, 3)[:5]), r),
             r"sparse transitions must have one row for each",
@@ -216,3 +216,40 @@ def test_a_mixture_is_worth_the_mean_of_its_members(mdp):
     mixture = np.stack([lowest, best, best])
     mean = (mdp.evaluate(lowest) + 2 * mdp.optimal_value()) / 3
     assert mdp.evaluate(mixture) == pytest.approx(mean, rel=1e-12)
+
+
+@pytest.mark.parametrize("sparsely", [False, True])
+@pytest.mark.parametrize("law_steps", [(), (3,)])
+@pytest.mark.parametrize("reward_steps", [(), (3,)])
+def test_rewards_that_depend_on_the_next_state_count_by_their_mean(
+    sparsely, law_steps, reward_steps
+):
+    H, S, A = 3, 4, 2
+    laws, _ = random_tables(S, A, 1, *law_steps)
+    paid = np.random.default_rng(2).random((*reward_steps, S, A, S))
+    given = sparse.csr_array(laws.reshape(-1, S)) if sparsely else laws
+    mdp = ls.TabularMDP(given, ls.rescale(20 * paid, low=0, high=20), horizon=H)
+    by_hand = [
+        [
+            [
+                sum(
+                    np.broadcast_to(laws, (H, S, A, S))[h, x, a, y]
+                    * np.broadcast_to(paid, (H, S, A, S))[h, x, a, y]
+                    for y in range(S)
+                )
+                for a in range(A)
+            ]
+            for x in range(S)
+        ]
+        for h in range(H)
+    ]
+    np.testing.assert_allclose(np.broadcast_to(mdp.rewards, (H, S, A)), by_hand, rtol=1e-14)
+    assert (mdp.states, mdp.actions) == (S, A)
+
+
+def test_three_axes_are_steps_wherever_they_can_be():
+    """[H, S, A] = [2, 3, 2] looks like [S, A, S] of two states, but the transitions have three."""
+    laws, rewards = random_tables(3, 2, 1)[0], random_tables(3, 2, 2, 2)[1]
+    assert (ls.TabularMDP(laws, rewards, horizon=2).rewards == rewards).all()
+    laws, rewards = random_tables(2, 2, 1)[0], random_tables(2, 2, 2, 2)[1]
+    assert (ls.TabularMDP(laws, rewards, horizon=2).rewards == rewards).all()

@@ -531,3 +531,38 @@ def test_what_cannot_be_saved_is_said_by_name(tmp_path):
         estimator=Heavy((1.0, (2, 3))), bonus=ls.parts.NoBonus(), schedule=ls.parts.Growth(2)
     )
     assert ls.Algorithm.from_dict(json.loads(json.dumps(light.to_dict()))) == light
+
+
+@dataclass(frozen=True)
+class Weekly(ls.parts.Whole):
+    """A schedule of one's own that promises too little."""
+
+    promised: int
+
+    def grid(self, episodes):
+        return tuple(range(7, episodes, 7))
+
+    def refresh_bound(self, **size):
+        return self.promised
+
+
+@dataclass(frozen=True)
+class Often(ls.parts.ByVisits):
+    """Every visit, and a promise that is not kept."""
+
+    def triggers(self, *, horizon, limit):
+        return ls.parts.Triggers(limit, ())
+
+    def refresh_bound(self, **size):
+        return 3
+
+
+def test_a_bound_of_ones_own_that_is_exceeded_is_named():
+    mdp = PROBLEMS["dense"]()
+    broken = ls.q_hoeffding(c=0.1, schedule=Weekly(2))
+    message = r"Weekly\(promised=2\) says by refresh_bound .* at most 2 .* grid has 14 dates"
+    with pytest.raises(ValueError, match=message):
+        ls.simulate(mdp, broken, episodes=100, seeds=2)
+    ls.simulate(mdp, ls.q_hoeffding(c=0.1, schedule=Weekly(14)), episodes=100, seeds=2)
+    with pytest.warns(RuntimeWarning, match=r"more than the 3 that refresh_bound of Often\(\)"):
+        ls.simulate(mdp, ls.q_hoeffding(c=0.1, schedule=Often()), episodes=100, seeds=2)

@@ -48,3 +48,33 @@ def test_pieces_double_until_they_take_half_a_tenth_of_a_second(monkeypatch):
         sizes.append(piece_size.size)
     assert sizes == [20, 40, 40, 40]
     assert PieceSize(0).size == 1
+
+
+def test_off_a_terminal_there_is_a_line_every_half_minute(capsys, monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr(progress.time, "perf_counter", lambda: now[0])
+    with progress.Progress(1000, unit="steps", label="ucb2-h") as bar:
+        for seconds in range(0, 95, 5):
+            now[0] = float(seconds)
+            bar.update(10 * seconds)
+    printed = capsys.readouterr().err
+    assert printed.count("\n") == 3
+    assert [line.split()[2] for line in printed.splitlines()] == ["30%", "60%", "90%"]
+    assert "10.0 steps/s  70 s left" in printed.splitlines()[0]
+    assert "\r" not in printed
+    with progress.Progress(1000, unit="steps", show=False) as bar:
+        now[0] += 100
+        bar.update(500)
+    assert capsys.readouterr().err == ""
+
+
+def test_what_is_waited_for_is_said_with_its_seconds(capsys, monkeypatch):
+    monkeypatch.setattr(progress, "_TICK_SECONDS", 0.001)
+    seen = ""
+    with progress.Progress(2, unit="steps", show=True, label="x") as bar:
+        bar.note("loading")
+        while "x  loading  0 s" not in seen:
+            seen += capsys.readouterr().err
+        bar.update(1)
+        assert capsys.readouterr().err.rpartition("\r")[2].startswith("x  [####")
+    assert "x  loading ..." in seen

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 import lowswitch as ls
 from conftest import ALGORITHMS, PROBLEMS
 from lowswitch import plotting, report
-from lowswitch.tables import Table, aligned
+from lowswitch.tables import Facts, Table, aligned
 
 
 @pytest.fixture(scope="module")
@@ -33,6 +33,9 @@ def test_means_are_printed_to_a_sensible_precision():
     assert report.mean_and_interval(np.array([1000.0, 3000.0])) == "2,000 ± 12,706"
     assert report.mean_and_interval(np.array([0.5, 0.7])) == "0.60 ± 1.27"
     assert report.mean_and_interval(np.array([7])) == "7"
+    assert report.mean_and_interval(np.array([332, 332])) == "332"
+    # the interval of three values with mean 332.1 and deviation 0.01 is 4.302653 * 0.01 / 3^0.5
+    assert report.mean_and_interval(np.array([332.09, 332.1, 332.11])) == "332.10 ± 0.02"
 
 
 def test_means_in_words():
@@ -63,7 +66,7 @@ def test_the_summary_names_sizes_and_costs(results):
 
 def test_costs_against_the_baseline_by_hand(results):
     baseline, learner = results["ucb-h"], results["ucb2-h"]
-    line = report.versus(results, {"ucb2-h": "ucb-h"}).splitlines()[-1]
+    line = str(report.versus(results, {"ucb2-h": "ucb-h"})).splitlines()[-1]
     assert f"{learner.regret.mean() / baseline.regret.mean() - 1:+.1%}" in line
     assert f"{baseline.local_switches.mean() / learner.local_switches.mean():,.1f} x fewer" in line
 
@@ -77,6 +80,22 @@ def test_a_table_too_wide_for_its_place_has_a_line_a_cell():
     assert table.text(13).splitlines() == (
         ["costs", "", "a", "  n     10", "  time  1 s", "b", "  n     9", "  time  12 s"]
     )
+
+
+def test_a_wide_table_of_few_rows_is_turned_round():
+    table = Table("one two", ("name", "number", "long title"), (("a", "10", "1 s"),))
+    assert table.text(15).splitlines() == [
+        *("one two", "", "name          a", "----------  ---"),
+        *("number       10", "long title  1 s"),
+    ]
+    assert table.text(15).splitlines() != str(table).splitlines()
+
+
+def test_facts_go_on_below_their_beginning():
+    facts = Facts({"a": "one two three four five six seven", "rest": "x"})
+    assert facts.text(26).splitlines() == [
+        *("a     one two three four", "      five six seven", "rest  x")
+    ]
 
 
 def test_a_table_as_html_and_latex():

@@ -32,7 +32,8 @@ from lowswitch.learner import BonusWarning, Learner
 from lowswitch.planner import Plan, plan
 from lowswitch.plotting import plot, summary
 from lowswitch.problems.mdp import TabularMDP, rescale
-from lowswitch.simulate import NothingLearnedWarning, Runs, load, simulate
+from lowswitch.runs import Runs, load
+from lowswitch.simulate import NothingLearnedWarning, simulate
 from lowswitch.sweep import Sweep, sweep
 
 if TYPE_CHECKING:

@@ -112,9 +112,8 @@ def from_bytes(data: bytes, kind: str) -> tuple[dict[str, Any], dict[str, Any]]:
             f" {FORMAT}: use the version that wrote it, or make it again"
         )
     if found != kind:
-        raise RefusedError(
-            f"holds a {found!r}, not a {kind!r}; load it with the class that saved it"
-        )
+        reader = _READERS.get(str(found), "what saved it")
+        raise RefusedError(f"holds a {found!r}, not a {kind!r}; read it with {reader}")
     if version == FORMAT:
         _require_digest(header, tables, packed)
     elif header.keys() & {"sha256", "arrays", "library"}:
@@ -128,6 +127,14 @@ def from_bytes(data: bytes, kind: str) -> tuple[dict[str, Any], dict[str, Any]]:
     return {name: fact for name, fact in header.items() if name not in _OWN}, tables
 
 
+_READERS = {
+    "runs": "lowswitch.load",
+    "concurrent run": "lowswitch.concurrent.load",
+    "bandit runs": "lowswitch.bandits.load",
+    "learner": "lowswitch.Learner.load",
+    "pac policy": "lowswitch.PacPolicy.load",
+}
+
 # what goes on from where it was, and must go on in the same way
 _RESUMED = ("concurrent checkpoint",)
 
@@ -138,7 +145,10 @@ def _opened(data: bytes) -> tuple[dict[str, Any], dict[str, np.ndarray], memoryv
     The last result are the bytes before the header.
     """
     try:
-        if data[-_END : -_END + 4] != b"PK\x05\x06" or data[:4] != b"PK\x03\x04":
+        begins, ends = data[:4] == b"PK\x03\x04", data[-_END : -_END + 4] == b"PK\x05\x06"
+        if not begins and not ends and data:
+            raise _foreign("it neither begins nor ends as an archive does")
+        if not (begins and ends):
             raise _damaged("it does not begin and end as an archive does")
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             members = {info.filename: info for info in archive.infolist()}
@@ -148,6 +158,9 @@ def _opened(data: bytes) -> tuple[dict[str, Any], dict[str, np.ndarray], memoryv
             if sizes > len(data):
                 raise _damaged("its parts overlap")
             first = members.pop(f"{_HEADER}.npy", None)
+            if first is None and members and all(name.endswith(".npy") for name in members):
+                found = ", ".join(name.removesuffix(".npy") for name in members)
+                raise _foreign(f"it has the arrays {found[:60]} and no header")
             if first is None or first.file_size > _MOST_FACTS:
                 raise _damaged("it has no header")
             header = json.loads(str(_member(archive, first)[()]))
@@ -196,6 +209,12 @@ def _require_digest(
         raise _damaged("its arrays are not those of its header")
     if found != _digest_of_bytes(header, packed):
         raise _damaged("its digest is that of other contents")
+
+
+def _foreign(reason: str) -> RefusedError:
+    return RefusedError(
+        f"is not a lowswitch file ({reason}); give one that a `save` or `--save` of it wrote"
+    )
 
 
 def _damaged(reason: str) -> RefusedError:

@@ -6,6 +6,7 @@ value and the way out. Comparisons are phrased so that NaN fails them.
 
 from __future__ import annotations
 
+import difflib
 import itertools
 import math
 import os
@@ -17,7 +18,6 @@ import numpy as np
 
 MOST = 2**31 - 2  # what the counters of the kernels hold
 LARGEST, LEAST = 1e100, 1e-100  # of numbers that enter formulas, so that no power of them overflows
-ROW_SUM_TOLERANCE = 1e-8
 _SHOWN = 200  # characters of a value in a message
 
 
@@ -50,21 +50,21 @@ def is_integer(value: Any) -> bool:
     return isinstance(value, int | np.integer) and not isinstance(value, bool | np.timedelta64)
 
 
+def is_whole(value: Any) -> bool:
+    """Whether this is an integer, or a float without a fraction such as 1e5."""
+    return is_integer(value) or (is_number(value) and value % 1 == 0)
+
+
 def require_count(
     name: str, value: Any, *, least: int = 1, most: int = MOST, way_out: str = ""
 ) -> int:
-    """An integer from `least` to what the counters hold."""
-    if not (is_integer(value) and least <= value <= most):
+    """A whole number from `least` to what the counters hold; 1e5 is one as well as 100_000."""
+    if not (is_whole(value) and least <= value <= most):
         raise ValueError(
             f"{name} must be a whole number from {least} to {most:,}, not {shown(value)}"
             f"{_then(way_out)}"
         )
     return int(value)
-
-
-def whole_number(name: str, value: Any) -> int:
-    """A count that may be written as 1e3, which a text and JSON read as a float."""
-    return require_count(name, int(value) if is_number(value) and value % 1 == 0 else value)
 
 
 def require_seed(seed: Any, *, name: str = "seed", bits: int = 63) -> int:
@@ -76,7 +76,7 @@ def require_seed(seed: Any, *, name: str = "seed", bits: int = 63) -> int:
 
 def checked_seeds(seeds: int | Sequence[int]) -> list[int]:
     """The seeds 0, 1, ... where their number is given, or those given."""
-    if is_integer(seeds):
+    if is_whole(seeds):
         count = require_count("seeds", seeds)
         require_memory(count * 1000, f"{count:,} seeds", "give fewer of them")
         return list(range(count))
@@ -95,7 +95,7 @@ def checked_seeds(seeds: int | Sequence[int]) -> list[int]:
 def increasing(name: str, values: Any) -> tuple[int, ...]:
     """Whole numbers from 1 on, each larger than the one before."""
     try:
-        numbers = tuple(whole_number(name, value) for value in values)
+        numbers = tuple(require_count(name, value) for value in values)
     except TypeError:
         raise ValueError(
             f"{name} must be whole numbers in increasing order, not {shown(values)}"
@@ -200,7 +200,9 @@ def require_word(name: str, value: Any, words: Sequence[str]) -> None:
     """One of a few words."""
     if not (isinstance(value, str) and value in words):
         *others, last = (f'"{word}"' for word in words)
-        raise ValueError(f"{name} must be {', '.join(others)} or {last}, not {shown(value)}")
+        close = difflib.get_close_matches(value, words, n=1) if isinstance(value, str) else []
+        hint = f'; did you mean "{close[0]}"?' if close else ""
+        raise ValueError(f"{name} must be {', '.join(others)} or {last}, not {shown(value)}{hint}")
 
 
 # ---- arrays --------------------------------------------------------------------------------------
@@ -319,128 +321,6 @@ def checked_batch(
         np.array(actions, np.int64, order="C"),
         np.array(rewards, order="C"),
     )
-
-
-# ---- tables of a problem -------------------------------------------------------------------------
-
-
-def checked_rewards(rewards: Any, horizon: int) -> np.ndarray:
-    """Mean rewards [S, A] or [H, S, A]."""
-    table: np.ndarray = np.array(numbers("rewards", rewards), order="C")
-    if table.ndim not in (2, 3) or 0 in table.shape or (table.ndim == 3 and len(table) != horizon):
-        raise ValueError(
-            f"rewards must have shape [S, A] or [H, S, A] with H = {horizon}, not {table.shape}"
-        )
-    require_within("rewards", table, 0, 1, "rescale them with ls.rescale")
-    return table
-
-
-def checked_transitions(
-    transitions: Any, horizon: int, states: int, actions: int
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The nonzeros row by row: offsets [rows + 1], successors and probabilities [nonzeros]."""
-    given: np.ndarray
-    if hasattr(transitions, "tocsr"):
-        cells = states * actions
-        matrix = _checked_sparse(transitions, ((cells, states), (horizon * cells, states)))
-        given, offsets, successors = matrix.data, matrix.indptr, matrix.indices
-        probabilities = numbers("transition probabilities", given)
-    else:
-        given = np.asarray(transitions)
-        table = numbers("transition probabilities", given)
-        if table.shape not in ((states, actions, states), (horizon, states, actions, states)):
-            raise ValueError(
-                f"transitions must have shape [S, A, S] = ({states}, {actions}, {states}) or"
-                f" [H, S, A, S] = ({horizon}, {states}, {actions}, {states}) to agree with the"
-                f" rewards, not {table.shape}"
-            )
-        rows, successors = np.nonzero(table.reshape(-1, states))
-        probabilities = table.reshape(-1, states)[rows, successors]
-        offsets = np.searchsorted(rows, np.arange(table.size // states + 1))
-    _require_laws(offsets, probabilities, states, actions, given.dtype)
-    return offsets.astype(np.int64), successors.astype(np.int32), probabilities
-
-
-def _checked_sparse(given: Any, shapes: tuple[tuple[int, int], ...]) -> Any:
-    """A sparse matrix by rows, of one of these shapes; scipy trusts indices, and would crash."""
-    if getattr(given, "shape", None) not in shapes:
-        raise ValueError(
-            f"sparse transitions must have one row for each (x, a) or (h, x, a), {shapes[0][1]}"
-            f" columns, not {getattr(given, 'shape', None)}"
-        )
-    try:
-        if given.format == "coo":
-            for name, indices, size in zip(
-                ("row", "column"), given.coords, given.shape, strict=True
-            ):
-                if len(indices) != len(given.data) or not has_integers(indices):
-                    raise ValueError(f"there is not one {name} for each of its entries")
-                require_indices(f"{name}s", indices, size)
-        elif given.format in ("csr", "csc", "bsr"):
-            given.check_format(full_check=True)
-        matrix = given.tocsr(copy=True)
-        matrix.check_format(full_check=True)
-        numbers("transition probabilities", matrix.data)
-        matrix.sum_duplicates()
-        matrix.eliminate_zeros()
-    except (AttributeError, IndexError, TypeError, ValueError) as error:
-        raise ValueError(f"sparse transitions are not whole ({error}); build them anew") from error
-    return matrix
-
-
-def _require_laws(
-    offsets: np.ndarray, probabilities: np.ndarray, states: int, actions: int, kind: np.dtype
-) -> None:
-    """Each row of nonzeros is a probability law; `kind` is that of the numbers as given."""
-    rows = len(offsets) - 1
-
-    def place(row: int) -> str:
-        step, rest = divmod(int(row), states * actions)
-        where = f"state {rest // actions}, action {rest % actions}"
-        return where if rows == states * actions else f"step {step}, {where}"
-
-    bad = np.flatnonzero(~(probabilities >= 0))
-    if len(bad):
-        row = np.searchsorted(offsets, bad[0], side="right") - 1
-        raise ValueError(
-            f"transition probabilities must be at least 0, not {probabilities[bad[0]]:g}"
-            f" ({place(row)})"
-        )
-    row_of = np.repeat(np.arange(rows), np.diff(offsets))
-    sums = np.bincount(row_of, probabilities, minlength=rows)
-    off = np.flatnonzero(~(np.abs(sums - 1) <= ROW_SUM_TOLERANCE))
-    if len(off):
-        raise ValueError(
-            f"transition probabilities must sum to 1, not {sums[off[0]]:.10g} ({place(off[0])});"
-            f" {_TO_FLOAT64.format(kind) if kind in _COARSE else 'normalise that row'}"
-        )
-
-
-_COARSE = (np.float16, np.float32)
-_TO_FLOAT64 = (
-    "{} is too coarse for that, so convert the table with astype(float) and divide it by its sums"
-    " over the last axis"
-)
-
-
-def checked_start(start: Any, states: int) -> tuple[np.ndarray, np.ndarray]:
-    """The start law [S], and the start sequence [n], which is empty where the law decides."""
-    start = np.asarray(start)
-    if has_integers(start) and start.ndim <= 1 and start.size > 0:
-        require_indices("start states", start, states)
-        law = np.bincount(start.reshape(-1), minlength=states) / start.size
-        return law, (start if start.ndim else start[None][:0]).astype(np.int32)
-    if not (np.issubdtype(start.dtype, np.floating) and start.shape == (states,)):
-        raise ValueError(
-            f"start must be a state, {states} probabilities, or a sequence of states, not"
-            f" {start.dtype} of {start.shape}"
-        )
-    if not ((start >= 0).all() and abs(start.sum() - 1) <= ROW_SUM_TOLERANCE):
-        raise ValueError(
-            f"a start law must be at least 0 and sum to 1, not from {start.min():g} with sum"
-            f" {start.sum():.10g}"
-        )
-    return start.astype(float), np.zeros(0, dtype=np.int32)
 
 
 def _then(way_out: str) -> str:

@@ -13,23 +13,20 @@ import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 import lowswitch
-from lowswitch import cli_options, envs, plotting, report, storage
+from lowswitch import cli_options, cli_runs, envs, report, storage
 from lowswitch.algorithms.recipes import RECIPES, Shared, assemble
-from lowswitch.algorithms.text import build, options_of
+from lowswitch.algorithms.text import build
 from lowswitch.cli_ledger import ledger
 from lowswitch.cli_serve import serve, token
 from lowswitch.concurrent import FleetError, PlayError
 from lowswitch.files import OwnedError
 from lowswitch.gpu.driver import GpuError
-
-if TYPE_CHECKING:
-    from lowswitch.algorithms.algorithm import Algorithm
-    from lowswitch.simulate import Runs
+from lowswitch.tables import wrapped
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -129,77 +126,6 @@ def _explained(error: BaseException, options: argparse.Namespace) -> tuple[str, 
 # ---- commands ------------------------------------------------------------------------------------
 
 
-def _algorithm(text: str) -> Algorithm:
-    algorithm: Algorithm = build(text, RECIPES, "algorithm")
-    return algorithm
-
-
-def run(options: argparse.Namespace) -> None:
-    """Run one algorithm on one problem."""
-    if options.save:
-        storage.require_writable(options.save)
-    results = _simulate(options, [options.algorithm])
-    if options.save:
-        next(iter(results.values())).save(options.save)
-    _show(options, results)
-
-
-def compare(options: argparse.Namespace) -> None:
-    """Run several algorithms on one problem."""
-    _show(options, _simulate(options, options.algorithm))
-
-
-def _simulate(options: argparse.Namespace, texts: list[str]) -> dict[str, Runs]:
-    if options.plot:
-        report.require_figure_path(options.plot)
-    mdp = envs.make(options.env)
-    learners = {str(learner): learner for learner in map(_algorithm, texts)}
-    if len(learners) < len(texts):
-        names = ", ".join(texts)
-        raise ValueError(f"two of these algorithms are the same: {names}; give each once")
-    shared = ("episodes", "seeds", "threads", "device")
-    sizes = {name: getattr(options, name) for name in shared}
-    return {label: lowswitch.simulate(mdp, learner, **sizes) for label, learner in learners.items()}
-
-
-def _show(options: argparse.Namespace, results: dict[str, Runs]) -> None:
-    if options.plot:
-        plotting.plot(results, path=options.plot, title=options.env)
-    if options.json:
-        objects = [{"env": options.env} | runs.to_dict() for runs in results.values()]
-        several = {"env": options.env, "runs": objects}
-        print(json.dumps(objects[0] if options.command == "run" else several))
-    else:
-        print(f"{options.env}: {report.summary(results)}")
-        if options.plot:
-            print(f"\nfigure: {options.plot}")
-
-
-def _source(options: argparse.Namespace) -> Any:
-    """The problem that `concurrent` plays."""
-    from lowswitch.concurrent import Gymnasium
-
-    if options.env:
-        if options.horizon is not None or options.reward_range is not None:
-            raise ValueError(
-                "--horizon and --reward-range are for --gymnasium; a named problem has them as"
-                " options: riverswim:horizon=20"
-            )
-        return envs.make(options.env)
-    if options.horizon is None:
-        raise ValueError("a Gymnasium environment has no horizon of its own here; give --horizon")
-    name, colon, rest = options.gymnasium.rpartition(":")
-    if "/" in rest or not colon:  # the colon of a module's name, or none
-        name, rest = options.gymnasium, ""
-    settings = options_of(rest, name, "environment")
-    for clash in settings.keys() & {"horizon", "reward_range"}:
-        raise ValueError(
-            f"{clash} is no option of the environment here; give --horizon and --reward-range"
-        )
-    rewards = options.reward_range or (0.0, 1.0)
-    return Gymnasium(name, horizon=options.horizon, reward_range=rewards, **settings)
-
-
 def concurrent(options: argparse.Namespace) -> None:
     """Let M machines play one policy a round."""
     from lowswitch import concurrent as many
@@ -207,8 +133,8 @@ def concurrent(options: argparse.Namespace) -> None:
     if options.save:
         storage.require_writable(options.save)
     result = many.run(
-        _source(options),
-        _algorithm(options.algorithm),
+        cli_runs.source_of(options),
+        cli_runs.algorithm_of(options.algorithm),
         options.episodes,
         machines=options.machines,
         rule=options.rule,
@@ -225,33 +151,38 @@ def concurrent(options: argparse.Namespace) -> None:
     if options.save:
         result.save(options.save)
     if options.json:
-        facts = {"env": options.env or options.gymnasium} | result.to_dict()
+        facts = {"env": result.problem} | result.to_dict()
         print(json.dumps(facts, allow_nan=False))
     else:
-        print(result.summary())
+        print(result.summary().text(cli_runs.columns()))
 
 
 def frontier(options: argparse.Namespace) -> None:
     """Find which algorithm has the least regret for how many deployments."""
-    folder, mdp, texts = Path(options.out), envs.make(options.env), options.algorithm
+    folder, mdp, texts = Path(options.out), cli_runs.problem_of(options), options.algorithm
     storage.make_folder(folder)
     report.require_figure_path(folder / "frontier.png")
     result = lowswitch.frontier(
         mdp,
         episodes=options.episodes,
         seeds=options.seeds,
-        portfolio=[_algorithm(text) for text in texts] if texts else None,
+        portfolio=[cli_runs.algorithm_of(text) for text in texts] if texts else None,
         stationary=options.stationary,
         budget=options.budget,
         folder=folder,
         threads=options.threads,
-        name=options.env,
+        name=mdp.name,
     )
     for ending in ("png", "svg"):
         result.plot(folder / f"frontier.{ending}")
     result.save(folder / "frontier.json")
-    table = f"{options.env}: {result.table()}\n\nfigure: {folder / 'frontier.png'}"
-    print(json.dumps(result.to_dict()) if options.json else table)
+    if options.json:
+        print(json.dumps(result.to_dict()))
+        return
+    width = cli_runs.columns()
+    heading, _, rest = result.table(width).partition("\n\n")
+    print(wrapped(f"{mdp.name}: {' '.join(heading.split())}", width))
+    print(f"\n{rest}\n\nfigure: {folder / 'frontier.png'}")
 
 
 def plan(options: argparse.Namespace) -> None:
@@ -260,10 +191,10 @@ def plan(options: argparse.Namespace) -> None:
     storage.make_folder(folder)
     report.require_figure_path(folder / "plan.png")
     problem = options.size
-    if options.env:
-        problem = envs.make(options.env)
-    elif options.data:
+    if options.data:
         problem = _logged(options.data)
+    elif not options.size:
+        problem = cli_runs.problem_of(options)
     result = lowswitch.plan(
         problem,
         episodes=options.episodes,
@@ -275,7 +206,7 @@ def plan(options: argparse.Namespace) -> None:
     )
     result.plot(folder / "plan.png")
     result.save(folder / "plan.json")
-    page = f"{result.page()}\n\nfigure: {folder / 'plan.png'}"
+    page = f"{result.page(cli_runs.columns())}\n\nfigure: {folder / 'plan.png'}"
     print(json.dumps(result.to_dict()) if options.json else page)
 
 
@@ -336,30 +267,6 @@ def _options(function: Callable[..., Any], shown: Collection[str]) -> str:
     )
 
 
-DEMO_PROBLEMS = {
-    "RiverSwim": "riverswim:states=6,horizon=10",
-    "random MDP": "random-mdp:states=5,actions=3,horizon=5",
-}
-DEMO_ALGORITHMS = ("ucb-h", "ucb2-h", "ucb-b", "ucb2-b")
-
-
-def demo(options: argparse.Namespace) -> None:
-    """Run the paper's learners beside their every-visit baselines."""
-    report.require_figure_path(options.out)
-    sizes = {"episodes": options.episodes, "seeds": options.seeds}
-    results: dict[str, dict[str, Runs]] = {}
-    for title, env in DEMO_PROBLEMS.items():
-        runs = {
-            name: lowswitch.simulate(envs.make(env), _algorithm(f"{name}:c=0.05"), **sizes)
-            for name in DEMO_ALGORITHMS
-        }
-        results[title] = runs
-        print(f"{title} ({env}), c = 0.05\n{report.heading(runs['ucb-h'])}\n")
-        print(report.versus(runs, {"ucb2-h": "ucb-h", "ucb2-b": "ucb-b"}), end="\n\n", flush=True)
-    plotting.plot_grid(results, path=options.out)
-    print(f"figure: {options.out}")
-
-
 def reproduce(options: argparse.Namespace) -> None:
     """Measure the paper claim by claim."""
     from lowswitch import reproduce as claims
@@ -381,8 +288,9 @@ def reproduce(options: argparse.Namespace) -> None:
 
 
 COMMANDS = {
-    "run": run,
-    "compare": compare,
+    "run": cli_runs.run,
+    "compare": cli_runs.compare,
+    "plot": cli_runs.plot,
     "concurrent": concurrent,
     "frontier": frontier,
     "ledger": ledger,
@@ -391,6 +299,6 @@ COMMANDS = {
     "plan": plan,
     "envs": list_envs,
     "algorithms": list_algorithms,
-    "demo": demo,
+    "demo": cli_runs.demo,
     "reproduce": reproduce,
 }

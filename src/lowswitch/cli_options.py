@@ -11,6 +11,7 @@ import lowswitch
 from lowswitch.cli_ledger import add_commands
 from lowswitch.cli_serve import add_serve, add_token
 from lowswitch.machines.runner import RoundRule
+from lowswitch.plotting import Against, Cost, Scale
 from lowswitch.simulate import Device
 
 _MOST_DIGITS = 100  # of a whole number; none that the library takes has so many
@@ -62,7 +63,9 @@ _HELP = {
     "--fleet": "Who plays: in-process (the default), processes:workers=4 or ray:address=...",
     "--full": "Run everything at length: about twelve minutes on two cores.",
     "--gymnasium": "An environment, such as FrozenLake-v1:is_slippery=false; it needs --horizon.",
-    "--horizon": "How many steps an episode of the Gymnasium environment has.",
+    "--horizon": "How many steps an episode has, for --gymnasium and --tables.",
+    "--label": "What a run is called, in the order of the files; by default its algorithm.",
+    "--learners": "Run the paper's learners on two problems instead: a minute and more.",
     "--json": "Print one JSON object.",
     "--machines": "How many episodes are played in a round; may exceed the workers of the fleet.",
     "--max-rounds": "Stop after this many rounds.",
@@ -71,15 +74,19 @@ _HELP = {
     "--out": "Where to write (default: %(default)s).",
     "--plot": "Draw regret and switching costs into a PNG, SVG or PDF file.",
     "--quick": "Run what takes about four minutes on two cores (default).",
-    "--reward-range": "The range of its rewards (default: 0,1), written as --reward-range=-1,1.",
+    "--reward-range": "The range of the rewards (default: 0,1), written as --reward-range=-1,1.",
     "--rule": "What ends a round (default: %(default)s).",
     "--save": "Write the results to a file that lowswitch.load reads.",
+    "--scale": "Which axes are logarithmic: log is both (default: %(default)s).",
     "--seed": "The seed of the run (default: %(default)s).",
     "--seeds": "How many seeds run (default: %(default)s).",
     "--stationary": "Let learners of models know that all steps are alike.",
     "--stop-mixture": "Stop when the mixture of all policies so far is within EPS of the optimum.",
     "--stop-policy": "Stop when the deployed policy is within EPS of the optimum.",
+    "--tables": "A problem of your own: an .npz file with transitions, rewards and horizon.",
     "--threads": "How many threads play (default: one for each core).",
+    "--what": "Draw this cost only; may be given several times.",
+    "--x": "What it is drawn against (default: %(default)s).",
 }
 _WHOLE = (
     "budget",
@@ -101,10 +108,9 @@ _TYPES: dict[str, Callable[[str], Any]] = {
     "--size": _size,
 }
 _METAVARS = {
-    **{f"--{name}": "FILE" for name in ("checkpoint", "plot", "save")},
+    **{f"--{name}": "FILE" for name in ("checkpoint", "data", "plot", "save", "tables")},
     **{f"--{name}": "EPS" for name in ("stop-policy", "stop-mixture")},
     "--budget": "N",
-    "--data": "FILE",
     "--deployments": "N",
     "--deployments-at": "DATES",
     "--gymnasium": "NAME",
@@ -112,7 +118,7 @@ _METAVARS = {
     "--reward-range": "LOW,HIGH",
     "--size": "H,S,A",
 }
-_FLAGS = ("--full", "--json", "--quick", "--stationary")
+_FLAGS = ("--full", "--json", "--learners", "--quick", "--stationary")
 
 
 def _add(command: argparse._ActionsContainer, *names: str, **more: Any) -> None:
@@ -124,6 +130,13 @@ def _add(command: argparse._ActionsContainer, *names: str, **more: Any) -> None:
         else:
             known |= {"type": _TYPES.get(name), "metavar": _METAVARS.get(name)}
         command.add_argument(name, **known | more)
+
+
+def _add_problem(command: argparse.ArgumentParser, *others: str) -> None:
+    """Give a command the ways to name a problem, of which one is given."""
+    ways = command.add_mutually_exclusive_group(required=True)
+    _add(ways, *others, "--env", "--gymnasium", "--tables")
+    _add(command, "--horizon", "--reward-range")
 
 
 def parser() -> argparse.ArgumentParser:
@@ -143,16 +156,29 @@ def parser() -> argparse.ArgumentParser:
     many = command("compare", "Run several algorithms on one problem.")
     text = f"{_HELP['--algorithm']} Give it several times."
     _add(many, "--algorithm", required=True, action="append", help=text)
+    text = (
+        "Write a file for each algorithm into this folder, for lowswitch plot and lowswitch.load."
+    )
+    _add(many, "--save", metavar="DIR", help=text)
     for each in (one, many):
-        _add(each, "--env", "--episodes", required=True)
+        _add_problem(each)
+        _add(each, "--episodes", required=True)
         _add(each, "--seeds", default=16)
         _add(each, "--device", default="cpu", choices=get_args(Device))
         _add(each, "--threads", "--json", "--plot")
 
+    drawn = command("plot", "Draw saved runs: a figure, and a table of what they cost.")
+    text = "Files that --save wrote, or folders of them."
+    drawn.add_argument("files", nargs="+", metavar="FILE", help=text)
+    _add(drawn, "--out", default="lowswitch-plot.png", metavar="FILE")
+    _add(drawn, "--what", action="append", choices=get_args(Cost))
+    _add(drawn, "--x", default="episodes", choices=get_args(Against))
+    _add(drawn, "--scale", default="log", choices=get_args(Scale))
+    _add(drawn, "--label", action="append")
+
     text = "Let M machines play one policy a round, with the results of the sequential run."
     fleet = command("concurrent", text)
-    _add(fleet.add_mutually_exclusive_group(required=True), "--env", "--gymnasium")
-    _add(fleet, "--horizon", "--reward-range")
+    _add_problem(fleet)
     _add(fleet, "--algorithm", "--episodes", "--machines", required=True)
     _add(fleet, "--rule", default="switch", choices=get_args(RoundRule))
     _add(fleet, "--fleet", default="in-process")
@@ -163,7 +189,8 @@ def parser() -> argparse.ArgumentParser:
 
     text = "Find which algorithm has the least regret for how many deployments: a table, a figure."
     race = command("frontier", text)
-    _add(race, "--env", "--episodes", required=True)
+    _add_problem(race)
+    _add(race, "--episodes", required=True)
     text = "On how many fresh seeds the finalists are reported (default: %(default)s)."
     _add(race, "--seeds", default=8, help=text)
     text = "Race this algorithm instead of the portfolio; may be given several times."
@@ -180,7 +207,7 @@ def parser() -> argparse.ArgumentParser:
 
     text = "Say what to run for N deployments and what to expect: a page, a figure, JSON."
     ahead = command("plan", text)
-    _add(ahead.add_mutually_exclusive_group(required=True), "--size", "--data", "--env")
+    _add_problem(ahead, "--size", "--data")
     _add(ahead, "--episodes", required=True, help="How many episodes are to be played.")
     _add(ahead.add_mutually_exclusive_group(required=True), "--deployments", "--deployments-at")
     _add(ahead, "--gap", default=1)
@@ -191,10 +218,14 @@ def parser() -> argparse.ArgumentParser:
     command("envs", "List the named problems.")
     command("algorithms", "List the named algorithms.")
 
-    text = "Run the paper's learners beside their every-visit baselines: a table and a figure."
+    text = "Draw one picture of what the library is for, in seconds."
     show = command("demo", text)
-    _add(show, "--episodes", default=10**6)
-    _add(show, "--seeds", default=16)
+    _add(show, "--learners")
+    text = "How many episodes each seed of --learners plays (default: %(default)s)."
+    _add(show, "--episodes", default=10**6, help=text)
+    _add(
+        show, "--seeds", default=16, help="How many seeds of --learners run (default: %(default)s)."
+    )
     _add(show, "--out", default="lowswitch-demo.png", metavar="FILE")
 
     text = "Measure the paper claim by claim: one page with figures, numbers and verdicts."

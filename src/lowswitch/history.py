@@ -174,7 +174,7 @@ def exact_regret(mdp: TabularMDP, history: History, *, episodes: int, initial: A
     from lowswitch.kernels.values import settle
 
     require_mdp(mdp)
-    require_count("episodes", episodes)
+    episodes = require_count("episodes", episodes)
     first = mdp.checked_policy(initial)
     changes = checked_changes(mdp, history, first)
     if len(changes) and changes[-1, 0] >= episodes:
@@ -292,7 +292,7 @@ class PacPolicy:
 
     def policy(self, episode: int) -> np.ndarray:  # [H, S], or [members, H, S]
         """The policy, or the mixture of policies, that was deployed in an episode."""
-        require_count("episode", episode, least=0, most=self.episodes - 1)
+        episode = require_count("episode", episode, least=0, most=self.episodes - 1)
         mixture = np.repeat(self.initial[None], self.history.members, axis=0)
         _, steps, states, *actions = self.history.changes[self.history.episode < episode].T
         mixture[:, steps, states] = actions  # of several changes of a row the last one stays

@@ -28,6 +28,7 @@ from lowswitch.learners.gate import Gate
 from lowswitch.learners.gated import Gated
 from lowswitch.learners.numbers import spec_numbers
 from lowswitch.policy import TablePolicy
+from lowswitch.progress import LOADING, needs_loading, waiting
 
 _KIND = "learner"  # of its files
 _MOST_VISITS = 0.5  # the share of visits from which a run says so
@@ -259,6 +260,16 @@ class Learner(Gated):
         self, states: np.ndarray, actions: np.ndarray, rewards: np.ndarray, off_policy: bool
     ) -> History | None:
         """Learn checked episodes; a failure, or an interrupt, changes nothing."""
+        from lowswitch.kernels.play import learn_batch
+
+        if needs_loading(learn_batch):
+            with waiting(LOADING):
+                return self._learn_or_undo_now(states, actions, rewards, off_policy)
+        return self._learn_or_undo_now(states, actions, rewards, off_policy)
+
+    def _learn_or_undo_now(
+        self, states: np.ndarray, actions: np.ndarray, rewards: np.ndarray, off_policy: bool
+    ) -> History | None:
         told, deployed, knowledge = self.told, self._deployed, self._knowledge
         if self._gate.holds:  # the end of a hold reaches everywhere
             undo = Knowledge.undo(knowledge, states, actions)
@@ -331,7 +342,7 @@ class Learner(Gated):
         states in which the episodes so far began, in so many models drawn from the posterior with a
         learned prior, of which an action that was never tried has the prior alone.
         """
-        require_count("models", models, least=2)
+        models = require_count("models", models, least=2)
         tables = self.mixture if policy is None else self._checked(policy)
         first = self._knowledge.initial() if than is None else self._checked(than)[0]
         values = self._knowledge.values_on_models(np.concatenate([tables, first[None]]), models)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from lowswitch.simulate import Runs
+    from lowswitch.runs import Runs
 
 Cost = Literal["regret", "local_switches", "deployments"]
 Against = Literal["episodes", "steps", "local_switches", "deployments"]

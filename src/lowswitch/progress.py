@@ -14,9 +14,10 @@ from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
 from typing import Any
 
-LOADING = "loading the kernels; the very first run compiles them for some seconds ..."
+LOADING = "loading the kernels, or compiling them if this is the first time"
 _BAR = 24
 _TICK_SECONDS = 1.0
+_LINE_SECONDS = 30.0
 _PIECE_SECONDS = 0.1
 
 
@@ -78,26 +79,48 @@ def needs_loading(kernel: Any) -> bool:
 
 
 class Progress:
-    """A bar with a rate and the time left, redrawn in place on a terminal and silent elsewhere.
+    """A bar with a rate and the time left.
 
-    It is a context manager, which clears its line at the end.
+    On a terminal it is redrawn in place, and elsewhere, as in a log file, it is a line every 30 s.
+    It is a context manager, which clears its line on a terminal at the end.
     """
 
     def __init__(self, total: int, *, unit: str, show: bool | None = None, label: str = "") -> None:
         self.total, self.unit, self.label = total, unit, label
-        self.show = _is_terminal() if show is None else show
+        self.show = show is None or show
+        self.in_place = _is_terminal() if show is None else show
         self.begin, self.before = time.perf_counter(), 0
         self.width = 0
+        self.written = self.begin  # when the last line was, where nothing is redrawn
+        self._drawing, self._noted = threading.Lock(), threading.Event()
 
     def __enter__(self) -> Progress:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._end_note()
         self._draw("")
 
     def note(self, text: str) -> None:
-        """Say what the user is waiting for."""
-        self._draw(f"{self.label}  {text}")
+        """Say what the user is waiting for, with the seconds so far, until the next update."""
+        self._end_note()
+        if text:
+            self._draw(f"{self.label}  {text} ...")
+        if self.show:
+            done = self._noted = threading.Event()
+            clock = (text, done, time.perf_counter())
+            threading.Thread(target=self._count_seconds, args=clock, daemon=True).start()
+
+    def _count_seconds(self, text: str, done: threading.Event, begin: float) -> None:
+        while self.show and not done.wait(_TICK_SECONDS):
+            with self._drawing:
+                if not done.is_set():
+                    words = f"{text}  {duration(time.perf_counter() - begin)}".lstrip()
+                    self._draw(f"{self.label}  {words}")
+
+    def _end_note(self) -> None:
+        with self._drawing:
+            self._noted.set()
 
     def start(self, done: int = 0) -> None:
         """Start the clock once all is loaded; an earlier call may have done some of the work."""
@@ -106,6 +129,7 @@ class Progress:
 
     def update(self, done: int, also: str = "") -> None:
         """Say how much is done, and add a text of one's own."""
+        self._end_note()
         if not self.show:
             return
         elapsed, new = time.perf_counter() - self.begin, done - self.before
@@ -116,18 +140,27 @@ class Progress:
             left = duration(elapsed * (self.total - done) / new)
             speed = f"{short(new / elapsed)} {self.unit}/s  {left} left"
         body = f"[{bar}] {done / self.total:4.0%}  {speed}{also}"
-        wide = len(self.label) + 2 + len(body) >= shutil.get_terminal_size().columns
+        columns = shutil.get_terminal_size().columns
+        wide = self.in_place and len(self.label) + 2 + len(body) >= columns
         self._draw(body if wide else f"{self.label}  {body}")
 
     def _draw(self, text: str) -> None:
-        if self.show:
+        if not self.show:
+            return
+        if self.in_place:
             text = text[: shutil.get_terminal_size().columns - 1]
-            try:
-                sys.stderr.write("\r" + text.ljust(self.width) + ("" if text else "\r"))
-                sys.stderr.flush()
-            except (AttributeError, OSError, ValueError):
-                self.show = False  # the stream is closed or full: nobody looks
+            self._write("\r" + text.ljust(self.width) + ("" if text else "\r"))
             self.width = len(text)
+        elif text and time.perf_counter() - self.written >= _LINE_SECONDS:
+            self.written = time.perf_counter()
+            self._write(f"{text}\n")
+
+    def _write(self, text: str) -> None:
+        try:
+            sys.stderr.write(text)
+            sys.stderr.flush()
+        except (AttributeError, OSError, ValueError):
+            self.show = False  # the stream is closed or full: nobody looks
 
 
 def _is_terminal() -> bool:
@@ -148,20 +181,9 @@ def say(text: str, *, show: bool | None = None) -> None:
 @contextmanager
 def waiting(label: str, *, show: bool | None = None) -> Iterator[None]:
     """Show the seconds so far, for work that cannot say how much of it is done."""
-    done = threading.Event()
     with Progress(1, unit="", show=show, label=label) as bar:
-        clock = threading.Thread(target=_count_seconds, args=(bar, done), daemon=True)
-        clock.start()
-        try:
-            yield
-        finally:
-            done.set()
-            clock.join()
-
-
-def _count_seconds(bar: Progress, done: threading.Event) -> None:
-    while bar.show and not done.wait(_TICK_SECONDS):
-        bar.note(duration(time.perf_counter() - bar.begin))
+        bar.note("")
+        yield
 
 
 def short(rate: float) -> str:

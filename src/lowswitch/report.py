@@ -17,7 +17,7 @@ import numpy as np
 from lowswitch import storage
 from lowswitch.checks import require_word
 from lowswitch.progress import short
-from lowswitch.tables import Facts, Table, aligned
+from lowswitch.tables import Facts, Table
 from lowswitch.theory import rounds_bound
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure, FigureBase
 
     from lowswitch.concurrent import ConcurrentRun
-    from lowswitch.simulate import Runs
+    from lowswitch.runs import Runs
 
 # Okabe and Ito's colours, which all eyes can tell apart
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
@@ -47,13 +47,17 @@ def half_width(values: np.ndarray, confidence: float = 0.95) -> float:
 
 
 def mean_and_interval(values: np.ndarray) -> str:
-    """`mean ± half width`, both to the interval's precision."""
+    """`mean ± half width`, both to the interval's precision; the mean alone if nothing varies."""
     mean, half = float(values.mean()), half_width(values)
     if math.isnan(mean):
         return "-"
     spread = 0.0 if math.isnan(half) else half
     digits = 0 if max(abs(mean), spread) >= 100 or (spread == 0 and mean.is_integer()) else 2
-    return f"{mean:,.{digits}f}" + ("" if math.isnan(half) else f" ± {half:,.{digits}f}")
+    if spread == 0:
+        return f"{mean:,.{digits}f}"
+    if spread < 0.5 * 10**-digits:  # an interval of 0 would be wrong
+        digits = -math.floor(math.log10(spread))
+    return f"{mean:,.{digits}f} ± {half:,.{digits}f}"
 
 
 def means(**costs: np.ndarray) -> str:
@@ -193,7 +197,7 @@ def _problem(run: ConcurrentRun) -> str:
     return f"S = {run.states}, A = {run.actions}, H = {run.horizon}{value}"
 
 
-def versus(runs: Mapping[str, Runs], baselines: Mapping[str, str]) -> str:
+def versus(runs: Mapping[str, Runs], baselines: Mapping[str, str]) -> Table:
     """The costs of each learner beside those of its every-visit baseline."""
     rows = []
     for label, run in runs.items():
@@ -204,10 +208,9 @@ def versus(runs: Mapping[str, Runs], baselines: Mapping[str, str]) -> str:
             few = getattr(run, name).mean()
             many = None if other is None else getattr(other, name).mean()
             cells += [f"{few:,.0f}", "" if many is None else f"{many / few:,.1f} x fewer"]
-        rows.append(cells)
-    return aligned(
-        ["algorithm", "regret", "vs every visit", "local switches", "", "deployments", ""], rows
-    )
+        rows.append(tuple(cells))
+    costs = ("regret", "vs every visit", "local switches", "", "deployments", "")
+    return Table(heading(next(iter(runs.values()))), ("algorithm", *costs), tuple(rows))
 
 
 def wrapped(text: str, width: int) -> str:

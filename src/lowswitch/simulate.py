@@ -1,37 +1,29 @@
-"""Many seeds of one algorithm on one problem: what they cost, at the end and along the way."""
+"""Many seeds of one algorithm on one problem."""
 
 from __future__ import annotations
 
-import math
-import os
 import threading
 import time
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 
-from lowswitch import storage
 from lowswitch.algorithms.algorithm import Algorithm, require_algorithm
 from lowswitch.algorithms.asked import require_dates
 from lowswitch.checks import (
     checked_batch,
     checked_seeds,
-    has_integers,
-    is_integer,
     require_count,
     require_memory,
     require_truth,
     require_word,
-    shown,
 )
 from lowswitch.history import (
     Costs,
     History,
-    PacPolicy,
     evaluation_of,
     fresh_account,
     require_starts,
@@ -42,10 +34,8 @@ from lowswitch.learner import warn_if_drowned
 from lowswitch.learners import Knowledge, ProblemSize, knowledge_of
 from lowswitch.problems.mdp import TabularMDP, require_mdp
 from lowswitch.progress import LOADING, PieceSize, Progress, cores, needs_loading, run_all
-from lowswitch.tables import Summary
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from lowswitch.runs import Curves, Runs, origin
+from lowswitch.runs import load as load
 
 Device = Literal["cpu", "gpu"]
 
@@ -57,190 +47,6 @@ _POINTS = 200  # of the curves, about
 
 class NothingLearnedWarning(UserWarning):
     """The last policy of most runs is not better than the first one."""
-
-
-class Curves(NamedTuple):
-    """What each run had cost after about 200 log-spaced numbers of episodes."""
-
-    episodes: np.ndarray  # [C]
-    regret: np.ndarray  # [seeds, C]
-    local_switches: np.ndarray  # [seeds, C]
-    deployments: np.ndarray  # [seeds, C]
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class Runs:
-    """What the runs of one algorithm on one problem cost.
-
-    Regret is exact and in the problem's reward units.
-    """
-
-    algorithm: Algorithm
-    horizon: int
-    states: int
-    actions: int
-    episodes: int
-    seeds: np.ndarray  # [seeds]
-    optimal_value: float
-    regret: np.ndarray  # [seeds]
-    local_switches: np.ndarray  # [seeds]
-    deployments: np.ndarray  # [seeds]
-    # visits at which a row might have changed, and episodes after which all rows might have
-    triggers: np.ndarray  # [seeds]
-    drowned_share: np.ndarray  # [seeds]  share of visits whose bonus was above H
-    curves: Curves
-    initial: np.ndarray  # [H, S]  deployed at the beginning
-    policy: np.ndarray  # [seeds, H, S]  deployed at the end; [seeds, members, H, S] of mixtures
-    history: tuple[History, ...] | None  # one for each seed, where it was asked for
-    seconds: float
-    # what is earned an episode, to compare with the optimal value; NaN where regret is not known
-    first_value: float = math.nan  # of the policy deployed at the beginning
-    uniform_value: float = math.nan  # of playing all allowed actions equally often
-    last_value: np.ndarray = field(default_factory=lambda: np.array([math.nan]))  # [seeds]
-
-    def __repr__(self) -> str:
-        seeds = f"{len(self.seeds):,} seed{'s' * (len(self.seeds) > 1)}"
-        size = f"{self._size}, {self.episodes:,} episodes, {seeds}"
-        return f"Runs({self.algorithm}, {size}, {self._means})"
-
-    @property
-    def _size(self) -> str:
-        return f"horizon={self.horizon}, states={self.states}, actions={self.actions}"
-
-    @property
-    def _means(self) -> str:
-        from lowswitch import report
-
-        return report.means(
-            regret=self.regret, local_switches=self.local_switches, deployments=self.deployments
-        )
-
-    @property
-    def loud_share(self) -> np.ndarray:  # [seeds]
-        """The former name of `drowned_share`."""
-        return self.drowned_share
-
-    @property
-    def earned_per_episode(self) -> np.ndarray:  # [seeds]
-        """What a run earned an episode, in the mean over all of them."""
-        return self.optimal_value - self.regret / self.episodes
-
-    @property
-    def steps_per_second(self) -> float:
-        """The steps that all threads together made in a second, without the compilation."""
-        return self.episodes * self.horizon * len(self.seeds) / self.seconds
-
-    def summary(self) -> Summary:
-        """A table with 95 % confidence intervals over the seeds; print it, or look at it."""
-        from lowswitch import report
-
-        return report.summary({str(self.algorithm): self})
-
-    def plot(self, path: str | os.PathLike[str] | None = None, **options: Any) -> Figure:
-        """Draw regret and switching costs against episodes, with the options of `ls.plot`."""
-        from lowswitch import plotting
-
-        return plotting.plot(self, path=path, **options)
-
-    def to_dataframe(self, library: Literal["pandas", "polars"] | None = None) -> Any:
-        """The curves as a data frame: a line for each seed and number of episodes."""
-        from lowswitch import report
-
-        return report.to_dataframe({str(self.algorithm): self}, library)
-
-    def to_csv(self, path: str | os.PathLike[str]) -> None:
-        """Write the curves as comma-separated values, as in `to_dataframe`."""
-        from lowswitch import report
-
-        report.to_csv({str(self.algorithm): self}, path)
-
-    def to_latex(self) -> str:
-        """The table of `summary` for a paper, with the rules of the package booktabs."""
-        from lowswitch import report
-
-        return report.summary({str(self.algorithm): self}).to_latex()
-
-    def pac_policy(self, seed: int) -> PacPolicy:
-        """The uniform mixture of all policies that the run of this seed deployed."""
-        if self.history is None:
-            raise ValueError(
-                "a PAC policy needs the deployment history; run simulate with history=True"
-            )
-        if not (is_integer(seed) and int(seed) in self.seeds.tolist()):
-            seeds = shown(self.seeds.tolist())
-            raise ValueError(f"there is no run with seed {shown(seed)}; the seeds are {seeds}")
-        history = self.history[int(np.flatnonzero(self.seeds == seed)[0])]
-        return PacPolicy(initial=self.initial, history=history, episodes=self.episodes)
-
-    def to_dict(self) -> dict[str, Any]:
-        """The numbers that `--json` prints."""
-        return {
-            "horizon": self.horizon,
-            "states": self.states,
-            "actions": self.actions,
-            "episodes": self.episodes,
-            "seeds": len(self.seeds),
-            "algorithm": str(self.algorithm),
-            "optimal_value": known(self.optimal_value),
-            "first_value": known(self.first_value),
-            "uniform_value": known(self.uniform_value),
-            "last_value": _spread(self.last_value),
-            "regret": _spread(self.regret),
-            "local_switches": _spread(self.local_switches),
-            "deployments": _spread(self.deployments),
-            "steps_per_second": self.steps_per_second,
-        }
-
-    def require_whole(self) -> None:
-        """Raise a ValueError if the results are not those of so many seeds on such a problem."""
-        seeds, (H, S) = len(self.seeds), (self.horizon, self.states)
-        points = self.curves.episodes.shape
-        shapes = {
-            **dict.fromkeys(("seeds", *_PER_SEED), (seeds,)),
-            "initial": (H, S),
-            "policy": (seeds, *self.policy.shape[1:-2], H, S),
-        }
-        for name, shape in shapes.items():
-            if getattr(self, name).shape != shape:
-                raise ValueError(f"{name} has the shape {getattr(self, name).shape}, not {shape}")
-        for name, curve in self.curves._asdict().items():
-            if curve.shape != (points if name == "episodes" else (seeds, *points)):
-                raise ValueError(f"the curve of {name} has the shape {curve.shape}")
-        for name in ("initial", "policy"):
-            actions = getattr(self, name)
-            if not has_integers(actions) or not ((actions >= 0) & (actions < self.actions)).all():
-                raise ValueError(f"{name} has actions outside 0 to {self.actions - 1}")
-        if self.history is not None and len(self.history) != seeds:
-            raise ValueError(f"it has {len(self.history)} histories for {seeds} seeds")
-        if not (seeds and self.seconds > 0 and self.episodes >= 0):
-            raise ValueError("it has no seeds, or took no time")
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the results with their configuration; `lowswitch.load` reads them back."""
-        storage.save(path, "runs", self)
-
-
-_PER_SEED = ("regret", "local_switches", "deployments", "triggers", "drowned_share")
-
-
-def load(path: str | os.PathLike[str]) -> Runs:
-    """Read the runs that `Runs.save` wrote."""
-    return storage.load(path, "runs", Runs)
-
-
-def _spread(values: np.ndarray) -> dict[str, Any]:
-    """The values over the seeds, with their mean and their standard deviation."""
-    deviation = float(values.std(ddof=1)) if len(values) > 1 else None
-    return {
-        "mean": known(float(values.mean())),
-        "sd": deviation,
-        "per_seed": [known(value) for value in values.tolist()],
-    }
-
-
-def known(value: float) -> float | None:
-    """A number for JSON, which has no NaN: None stands for it."""
-    return None if np.isnan(value) else value
 
 
 def simulate(
@@ -262,11 +68,11 @@ def simulate(
     seeds: how many seeds (0, 1, ...), or which ones. threads: how many threads play, by default one
     for each core; the results do not depend on it. regret: False saves the time that exact regret
     takes, and leaves NaN in its place. history: True keeps every row change. progress: whether to
-    show how far the work is; by default on a terminal only. device: "gpu" plays Q-learners on a
-    GPU, a thousand runs and more side by side, with the same results. initial: the policy [H, S]
-    that is deployed at the beginning, by default the lowest allowed actions. warm_start: states,
-    actions and rewards [B, H] of episodes that every run knows before its first one, as in
-    `Learner.warm_start`. The last two are for the CPU.
+    show how far the work is; by default on a terminal, and elsewhere by a line every 30 s. device:
+    "gpu" plays Q-learners on a GPU, a thousand runs and more side by side, with the same results.
+    initial: the policy [H, S] that is deployed at the beginning, by default the lowest allowed
+    actions. warm_start: states, actions and rewards [B, H] of episodes that every run knows before
+    its first one, as in `Learner.warm_start`. The last two are for the CPU.
     """
     require_word("device", device, get_args(Device))
     regret, history = require_truth("regret", regret), require_truth("history", history)
@@ -279,6 +85,7 @@ def simulate(
         (results,) = play_jobs([job], device, workers, bar)
     warn_if_drowned(float(results.drowned_share.mean()), algorithm)
     warn_if_nothing_learned(results)
+    _warn_if_beyond_bound(results)
     return results
 
 
@@ -321,6 +128,20 @@ def warn_if_nothing_learned(results: Runs) -> None:
             f" first one {first:.4g}, an optimal one {results.optimal_value:.4g}; give it more"
             f" episodes, or another c or algorithm ({results.algorithm})",
             NothingLearnedWarning,
+            stacklevel=3,
+        )
+
+
+def _warn_if_beyond_bound(results: Runs) -> None:
+    """Say that a schedule of one's own promised fewer deployments than there were."""
+    names = ("horizon", "states", "actions", "episodes")
+    bound = results.algorithm.deployment_bound(**{name: getattr(results, name) for name in names})
+    most = int(results.deployments.max())
+    if most > bound:
+        warnings.warn(
+            f"a run made {most:,} deployments, more than the {bound:,.0f} that refresh_bound of"
+            f" {results.algorithm.schedule!r} promises; correct refresh_bound",
+            RuntimeWarning,
             stacklevel=3,
         )
 
@@ -397,6 +218,7 @@ class Job(NamedTuple):
             policy=costs.policy,
             history=costs.histories,
             seconds=seconds,
+            **origin(mdp),
             **(self._values(initial, costs.policy) if self.regret else {}),
         )
 

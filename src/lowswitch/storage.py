@@ -36,6 +36,7 @@ __all__ = [
     "replacing",
     "require_writable",
     "save",
+    "short_fingerprint",
     "unpack",
     "write",
     "write_text",
@@ -238,6 +239,12 @@ def code_stamp() -> str:
 
 # what only shows results, or starts the work
 _SHOWN = ("cli", "report", "frontier/report", "reproduce/page", "reproduce/__init__", "__main__")
+
+
+def short_fingerprint(mdp: TabularMDP) -> str:
+    """The fingerprint of a problem in 16 characters, for people to compare."""
+    text = json.dumps(fingerprint(mdp), sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def fingerprint(mdp: TabularMDP) -> dict[str, Any]:

@@ -17,7 +17,8 @@ from lowswitch.algorithms.algorithm import Algorithm, require_algorithm
 from lowswitch.checks import checked_seeds, require_count, require_word
 from lowswitch.problems.mdp import TabularMDP, require_mdp
 from lowswitch.progress import Progress, cores
-from lowswitch.simulate import Device, Job, Runs, play_jobs
+from lowswitch.runs import Runs
+from lowswitch.simulate import Device, Job, play_jobs
 
 _MOST_RUNS = 2**16  # that are played on a GPU and held in memory before their results are made
 _RUNS_A_THREAD = 4  # of a batch on the CPU, so that no thread waits long for the last one

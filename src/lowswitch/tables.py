@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import html
 import re
+import textwrap
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 _LATEX = {
     "\\": r"\textbackslash{}",
@@ -21,10 +22,14 @@ class Summary(ABC):
     """What a result has to say: prints as text, and shows as HTML in a notebook."""
 
     @abstractmethod
-    def __str__(self) -> str: ...
+    def text(self, width: int | None = None) -> str:
+        """The text, with lines of at most `width` characters as far as that is possible."""
+
+    def __str__(self) -> str:
+        return self.text()
 
     def __repr__(self) -> str:
-        return str(self)
+        return self.text()
 
     @abstractmethod
     def _repr_html_(self) -> str: ...
@@ -38,15 +43,24 @@ class Table(Summary):
     header: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
 
-    def __str__(self) -> str:
-        return self.text()
-
     def text(self, width: int | None = None) -> str:
-        """Aligned columns; where these are wider than `width`, a line for each cell."""
-        body = aligned(self.header, self.rows)
-        if width is not None and max(map(len, body.splitlines())) > width:
-            body = stacked(self.header, self.rows)
-        return f"{self.heading}\n\n{body}" if self.heading else body
+        """Aligned columns.
+
+        Where these are wider than `width` characters, rows and columns are exchanged, and where
+        that is too wide as well, each cell has a line of its own.
+        """
+        columns = tuple(zip(self.header, *self.rows, strict=True))
+        bodies = (
+            aligned(self.header, self.rows),
+            aligned(columns[0], columns[1:]),
+            stacked(self.header, self.rows),
+        )
+        body = next((body for body in bodies if fits(body, width)), bodies[-1])
+        return f"{wrapped(self.heading, width)}\n\n{body}" if self.heading else body
+
+    def titled(self, heading: str) -> Table:
+        """The same table under another heading."""
+        return replace(self, heading=heading)
 
     def _repr_html_(self) -> str:
         head = "".join(f"<th>{html.escape(cell)}</th>" for cell in self.header)
@@ -81,9 +95,15 @@ class Facts(Summary):
 
     facts: Mapping[str, str]
 
-    def __str__(self) -> str:
-        width = 1 + max(map(len, self.facts))
-        return "\n".join(f"{name:{width}} {text}" for name, text in self.facts.items())
+    def text(self, width: int | None = None) -> str:
+        """A line for each fact; one longer than `width` characters goes on below its beginning."""
+        first = 2 + max(map(len, self.facts))
+        room = None if width is None else max(20, width - first)
+        lines = [
+            f"{name:{first}}{wrapped(text, room)}".replace("\n", "\n" + " " * first)
+            for name, text in self.facts.items()
+        ]
+        return "\n".join(lines)
 
     def _repr_html_(self) -> str:
         rows = "".join(
@@ -91,6 +111,24 @@ class Facts(Summary):
             for name, text in self.facts.items()
         )
         return f"<table>{rows}</table>"
+
+
+def page(parts: Iterable[str | Summary], width: int | None = None) -> str:
+    """Paragraphs and tables with an empty line between them, within `width` characters."""
+    texts = (part if isinstance(part, str) else part.text(width) for part in parts)
+    return "\n\n".join(text if fits(text, width) else wrapped(text, width) for text in texts)
+
+
+def fits(text: str, width: int | None) -> bool:
+    """Whether no line of a text is longer than `width` characters."""
+    return width is None or max(map(len, text.splitlines()), default=0) <= width
+
+
+def wrapped(text: str, width: int | None) -> str:
+    """A text whose lines are broken at spaces to at most `width` characters."""
+    if width is None:
+        return text
+    return "\n".join(textwrap.fill(line, width) for line in text.splitlines())
 
 
 def aligned(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -111,7 +149,7 @@ def stacked(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     for row in rows:
         lines.append(row[0])
         pairs = zip(header[1:], row[1:], strict=True)
-        lines += [f"  {name:{width}}  {cell}" for name, cell in pairs]
+        lines += [f"  {name:{width}}  {cell}".rstrip() for name, cell in pairs]
     return "\n".join(lines)
 
 

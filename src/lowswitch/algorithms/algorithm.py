@@ -23,7 +23,7 @@ from lowswitch.algorithms.parts import (
 )
 from lowswitch.algorithms.schedules import Budget, ByVisits, PlainSchedule, Whole
 from lowswitch.algorithms.text import build, recipe_of, text_by, text_of
-from lowswitch.checks import LARGEST, is_number, require_fraction, shown, whole_number
+from lowswitch.checks import LARGEST, is_number, require_count, require_fraction, shown
 
 PARTS: dict[str, tuple[type, ...]] = {  # and whatever is derived from them
     "estimator": tuple(BONUSES),
@@ -58,7 +58,7 @@ class Algorithm:
         object.__setattr__(self, "p", require_fraction("p", self.p, way_out))
         object.__setattr__(self, "scales", checked_scales(self.scales, self.bonus))
         if isinstance(self.estimator, FromCounts):
-            whole_number("members", self.estimator.members)
+            require_count("members", self.estimator.members)
         if self.recipe is not None and text_by(self.recipe, self) is None:
             object.__setattr__(self, "recipe", None)  # `replace` has made it another algorithm
 

@@ -12,7 +12,7 @@ from fractions import Fraction
 
 from lowswitch.algorithms.powers import floor_power
 from lowswitch.algorithms.schedules import Whole
-from lowswitch.checks import increasing, whole_number
+from lowswitch.checks import increasing, require_count
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Calendar(Whole):
     def __post_init__(self) -> None:
         dates = increasing("deployments_at", self.deployments_at)
         object.__setattr__(self, "deployments_at", dates)
-        object.__setattr__(self, "gap", whole_number("gap", self.gap))
+        object.__setattr__(self, "gap", require_count("gap", self.gap))
         for before, date in itertools.pairwise((0, *dates)):
             if date - before < self.gap:
                 raise ValueError(
@@ -66,8 +66,8 @@ class Late(Whole):
     gap: int = 1
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "deployments", whole_number("deployments", self.deployments))
-        object.__setattr__(self, "gap", whole_number("gap", self.gap))
+        object.__setattr__(self, "deployments", require_count("deployments", self.deployments))
+        object.__setattr__(self, "gap", require_count("gap", self.gap))
 
     def grid(self, episodes: int) -> tuple[int, ...]:
         """The dates in a run of so many episodes; fewer than asked for in a short one."""

@@ -9,11 +9,11 @@ import numpy as np
 
 from lowswitch.algorithms.own import FromCounts
 from lowswitch.checks import (
+    require_count,
     require_positive,
     require_scale,
     require_truth,
     require_word,
-    whole_number,
 )
 
 Clip = Literal["horizon", "remaining"]
@@ -76,7 +76,7 @@ class Advantage(_Clipped):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        object.__setattr__(self, "reference", whole_number("reference", self.reference))
+        object.__setattr__(self, "reference", require_count("reference", self.reference))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,7 +121,7 @@ class Posterior:
         prior = require_positive("prior", self.prior, "1 is the uniform law over all laws")
         object.__setattr__(self, "prior", prior)
         require_word("rewards", self.rewards, get_args(Rewards))
-        object.__setattr__(self, "members", whole_number("members", self.members))
+        object.__setattr__(self, "members", require_count("members", self.members))
         require_truth("pooled", self.pooled)
 
 
@@ -151,7 +151,7 @@ class LearnedPosterior:
         require_word("rewards", self.rewards, get_args(SeenRewards))
         weight = require_positive("reward_weight", self.reward_weight, "1 is the uniform law")
         object.__setattr__(self, "reward_weight", weight)
-        object.__setattr__(self, "members", whole_number("members", self.members))
+        object.__setattr__(self, "members", require_count("members", self.members))
         if self.pooled != "tested":
             require_truth("pooled", self.pooled)
 
@@ -240,7 +240,7 @@ class ConfidenceIntervals(_Scaled):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.most_visits is not None:
-            most = whole_number("most_visits", self.most_visits)
+            most = require_count("most_visits", self.most_visits)
             object.__setattr__(self, "most_visits", most)
 
     def data_visits(self, limit: int) -> int:
@@ -266,7 +266,7 @@ class Unknown:
     known: int = 10
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "known", whole_number("known", self.known))
+        object.__setattr__(self, "known", require_count("known", self.known))
 
 
 @dataclass(frozen=True, kw_only=True)

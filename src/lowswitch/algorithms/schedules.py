@@ -15,11 +15,11 @@ from lowswitch.algorithms.powers import CONTEXT, GridKind, batch_ends, counts_at
 from lowswitch.checks import (
     increasing,
     is_number,
+    require_count,
     require_fraction,
     require_growth,
     require_word,
     shown,
-    whole_number,
 )
 
 
@@ -250,7 +250,7 @@ class WholePolicy(Whole):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "factor", require_growth(self.factor))
-        object.__setattr__(self, "least", whole_number("least", self.least))
+        object.__setattr__(self, "least", require_count("least", self.least))
 
     def refresh_bound(self, *, horizon: int, states: int, actions: int, episodes: int) -> float:
         """H S A (1 + log(K) / log(factor)), or K.
@@ -280,7 +280,7 @@ class Grid(Whole):
     def __post_init__(self) -> None:
         if isinstance(self.ends, str):
             require_word("the ends of a grid", self.ends, get_args(GridKind))
-            object.__setattr__(self, "size", whole_number("the size of a grid", self.size))
+            object.__setattr__(self, "size", require_count("the size of a grid", self.size))
         else:
             object.__setattr__(self, "ends", increasing("the ends of a grid", self.ends))
             if self.size is not None:
@@ -316,7 +316,7 @@ class EveryEpisodes(Whole):
     episodes: int
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "episodes", whole_number("episodes", self.episodes))
+        object.__setattr__(self, "episodes", require_count("episodes", self.episodes))
 
     def grid(self, episodes: int) -> range:
         """The multiples, up to the last episode."""
@@ -364,7 +364,7 @@ class Budget(Schedule):
             )
         for name in ("deployments", "switches"):
             if (most := getattr(self, name)) is not None:
-                object.__setattr__(self, name, whole_number(f"a budget of {name}", most))
+                object.__setattr__(self, name, require_count(f"a budget of {name}", most))
         require_word("last", self.last, get_args(Last))
         if self.last != "usual" and self.deployments is None:
             raise ValueError(

@@ -12,7 +12,7 @@ import difflib
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from numbers import Real
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 
@@ -31,7 +31,7 @@ from lowswitch.algorithms.schedules import (
     Visits,
     WholePolicy,
 )
-from lowswitch.checks import shown
+from lowswitch.checks import require_word, shown
 
 if TYPE_CHECKING:
     from lowswitch.algorithms.algorithm import Algorithm
@@ -132,6 +132,7 @@ def as_schedule(
     the name are the fields of the schedule in order, or key=value.
     """
     when = _read_schedule(schedule) if isinstance(schedule, str) else schedule
+    require_word("last", last, get_args(Last))
     if deployments is None and switches is None:
         if last != "usual":
             raise ValueError(
@@ -149,6 +150,11 @@ def _read_schedule(text: str) -> PlainSchedule:
     if name not in SCHEDULES:
         raise ValueError(f"unknown schedule {name!r}; {nearest(name, SCHEDULES)}")
     fields = [field.name for field in dataclasses.fields(SCHEDULES[name])]
+    takes_several = name in ("asked", "calendar", "grid", "visits")
+    if takes_several and len(parts) > len(fields) and all(part.isdigit() for part in parts):
+        raise ValueError(
+            f"several numbers have hyphens between them: write {name}/{'-'.join(parts)}, not {text}"
+        )
     options: dict[str, Any] = {}
     for i, part in enumerate(parts):
         key, equals, value = part.partition("=")

@@ -50,7 +50,7 @@ class BanditAlgorithm(ABC):
 
     def ends(self, arms: int, pulls: int) -> Ends:
         """The numbers of all pulls at which a batch ends, whatever was seen."""
-        require_size(arms, pulls)
+        pulls = require_size(arms, pulls)
         return (pulls,)
 
     @property
@@ -101,7 +101,7 @@ class IndexPolicy(BanditAlgorithm):
 
     def batch_bound(self, arms: int, pulls: int) -> int:
         """The first round, then as many epochs as fit into the other pulls."""
-        require_size(arms, pulls)
+        pulls = require_size(arms, pulls)
         return 1 + _most_epochs(self.triggers(pulls), arms, pulls - arms)
 
     def switch_bound(self, arms: int, pulls: int) -> int:
@@ -215,7 +215,7 @@ class GridPolicy(BanditAlgorithm):
 
     def ends(self, arms: int, pulls: int) -> Ends:
         """The grid for so many pulls, in which each arm must be seen before the last batch."""
-        require_size(arms, pulls)
+        pulls = require_size(arms, pulls)
         ends = grid_ends(self.grid, pulls, self.batches)
         if ends[-2] < arms:
             raise ValueError(
@@ -307,7 +307,7 @@ class LogLogPolicy(BanditAlgorithm):
 
     def ends(self, arms: int, pulls: int) -> Ends:
         """The ends of the phases."""
-        require_size(arms, pulls)
+        pulls = require_size(arms, pulls)
         return log_log_grid(pulls)
 
     def batch_bound(self, arms: int, pulls: int) -> int:
@@ -344,7 +344,7 @@ class BatchedThompsonPolicy(BanditAlgorithm):
 
         That is at most A (1 + log2(T / A)) + 1.
         """
-        require_size(arms, pulls)
+        pulls = require_size(arms, pulls)
         return arms + _most_epochs(self.triggers(pulls), arms, pulls - arms)
 
     def switch_bound(self, arms: int, pulls: int) -> int:
@@ -434,14 +434,15 @@ def checked_means(means: Any) -> np.ndarray:
     return arms
 
 
-def require_size(arms: int, pulls: int) -> None:
-    """There are arms to choose among, and each can be played once."""
+def require_size(arms: int, pulls: int) -> int:
+    """The pulls, if there are arms to choose among and each can be played once."""
     require_count("arms", arms, least=2, way_out="with one arm there is nothing to choose")
     if require_count("pulls", pulls) < arms:
         raise ValueError(
             f"pulls must be at least the number of arms, {arms}, not {shown(pulls)}; each arm is"
             " played once first"
         )
+    return int(pulls)
 
 
 def _positive_gaps(means: np.ndarray) -> np.ndarray:

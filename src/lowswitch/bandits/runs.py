@@ -129,8 +129,8 @@ def simulate(
 
     Run i has seed first_seed + i. The noise of a pull is a function of the seed and the pull's
     number alone, so all algorithms meet the same noise and results do not depend on `threads`, by
-    default the machine's cores; Thompson sampling draws from a stream of its own. progress: on a
-    terminal by default.
+    default the machine's cores; Thompson sampling draws from a stream of its own. progress: whether
+    to show how far the work is, as in `lowswitch.simulate`.
     """
     from lowswitch.kernels.bandits import play_bandits
 
@@ -140,7 +140,7 @@ def simulate(
             " another of bandits.RECIPES"
         )
     arms = checked_means(means)
-    require_size(len(arms), pulls)
+    pulls = require_size(len(arms), pulls)
     first = require_seed(first_seed, name="first_seed", bits=62)
     runs = require_count("runs", runs)
     require_memory(
@@ -166,7 +166,7 @@ def simulate(
     return BanditRuns(
         algorithm=algorithm,
         means=arms,
-        pulls=int(pulls),
+        pulls=pulls,
         seeds=seeds,
         arm_pulls=tables.pulls,
         curves=BanditCurves(bandit.checkpoints, tables.regret, tables.switches, tables.batches),

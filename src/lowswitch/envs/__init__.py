@@ -3,6 +3,7 @@
 The bridge to Gymnasium is `lowswitch.envs.gymnasium`.
 """
 
+from lowswitch.problems.files import from_file
 from lowswitch.problems.named import (
     PROBLEMS,
     chain,
@@ -27,6 +28,7 @@ __all__ = [
     "chain_rlberry",
     "combination_lock",
     "deep_sea",
+    "from_file",
     "garnet",
     "homogeneous_lock",
     "make",

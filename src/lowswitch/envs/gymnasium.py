@@ -3,7 +3,23 @@
 `gymnasium.make("lowswitch.envs.gymnasium:lowswitch/...")` imports it.
 """
 
-from lowswitch.problems.gymnasium import Played, from_gymnasium, learn, learner_for
+from lowswitch.problems.gymnasium import (
+    Episode,
+    Played,
+    from_gymnasium,
+    learn,
+    learner_for,
+    play_episode,
+)
 from lowswitch.problems.tabular_env import TabularEnv, problem_env
 
-__all__ = ["Played", "TabularEnv", "from_gymnasium", "learn", "learner_for", "problem_env"]
+__all__ = [
+    "Episode",
+    "Played",
+    "TabularEnv",
+    "from_gymnasium",
+    "learn",
+    "learner_for",
+    "play_episode",
+    "problem_env",
+]

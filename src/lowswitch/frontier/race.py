@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 import os
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -28,7 +28,7 @@ from lowswitch import archive, report, storage
 from lowswitch.algorithms.algorithm import Algorithm, require_algorithm
 from lowswitch.algorithms.recipes import RECIPES
 from lowswitch.algorithms.schedules import Budget
-from lowswitch.algorithms.text import build, text_of
+from lowswitch.algorithms.text import build
 from lowswitch.checks import require_count, require_truth, shown
 from lowswitch.files import read_bytes
 from lowswitch.frontier import report as frontier_report
@@ -70,6 +70,12 @@ class Point:
     costs: Costs
     finalist: bool
     most_deployments: int  # in any seed, those that chose the finalists included
+    label: str = ""  # as the portfolio calls it
+
+    @property
+    def name(self) -> str:
+        """The label, or the text of the algorithm where it has none."""
+        return self.label or str(self.algorithm)
 
     def __repr__(self) -> str:
         costs = self.costs
@@ -79,7 +85,7 @@ class Point:
             regret=costs.regret, deployments=costs.deployments, local_switches=costs.local_switches
         )
         most = f"at most {self.most_deployments:,} deployments"
-        return f"Point({self.algorithm}, {kind}, {seeds}, {means}, {most})"
+        return f"Point({self.name}, {kind}, {seeds}, {means}, {most})"
 
     def mean(self, name: Axis | Literal["regret", "seconds"]) -> float:
         """The mean over the seeds."""
@@ -90,9 +96,16 @@ class Point:
         return report.half_width(getattr(self.costs, name))
 
     def to_dict(self) -> dict[str, Any]:
-        """The point as JSON can hold it, with the text of its algorithm."""
+        """The point as JSON can hold it, with the text of its algorithm.
+
+        What only a dictionary can hold of an algorithm, such as parts of one's own, is beside it.
+        """
+        named: dict[str, Any] = {"label": self.label} if self.label else {}
+        if not _reads_back(self.algorithm):
+            named["parts"] = self.algorithm.to_dict()
         return {
             "algorithm": str(self.algorithm),
+            **named,
             "finalist": self.finalist,
             "most_deployments": self.most_deployments,
             **storage.pack(self.costs),
@@ -104,8 +117,14 @@ class Point:
         costs: Costs = storage.unpack(Costs, data)
         if {values.shape for values in costs} != {(len(costs.seeds),)} or not len(costs.seeds):
             raise ValueError("its costs are not one for each seed")
+        algorithm = (
+            Algorithm.from_dict(data["parts"])
+            if "parts" in data
+            else build(data["algorithm"], RECIPES, "algorithm")
+        )
         return cls(
-            algorithm=build(data["algorithm"], RECIPES, "algorithm"),
+            algorithm=algorithm,
+            label=str(data.get("label", "")),
             costs=costs,
             finalist=bool(data["finalist"]),
             most_deployments=int(data["most_deployments"]),
@@ -180,9 +199,9 @@ class Frontier:
         usual = [limit for limit in LIMITS if least <= limit < most]
         return {limit: self.best(deployments=limit) for limit in (*usual, self.budget)}
 
-    def table(self) -> str:
-        """The fronts, and the best for each limit, as text."""
-        return frontier_report.table(self)
+    def table(self, width: int | None = None) -> str:
+        """The fronts, and the best for each limit, as text of at most so many characters a line."""
+        return frontier_report.table(self, width)
 
     def plot(self, path: str | os.PathLike[str] | None = None) -> Figure:
         """Draw regret against deployments and against local switches, with the fronts."""
@@ -192,8 +211,8 @@ class Frontier:
         """Everything as JSON can hold it: the problem, the best for each limit, the fronts, and all
         points.
         """
-        best = {str(limit).lower(): str(point.algorithm) for limit, point in self.limits().items()}
-        fronts = {axis: [str(point.algorithm) for point in self.front(axis)] for axis in AXES}
+        best = {str(limit).lower(): point.name for limit, point in self.limits().items()}
+        fronts = {axis: [point.name for point in self.front(axis)] for axis in AXES}
         facts: dict[str, Any] = storage.pack(self)
         points = facts.pop("points")
         return facts | {"best": best, "fronts": fronts, "points": points}
@@ -237,7 +256,7 @@ def frontier(
     *,
     episodes: int,
     seeds: int = 8,
-    portfolio: Sequence[Algorithm] | None = None,
+    portfolio: Sequence[Algorithm] | Mapping[str, Algorithm] | None = None,
     stationary: bool = False,
     budget: int | None = None,
     folder: str | os.PathLike[str] | None = None,
@@ -249,7 +268,8 @@ def frontier(
     of a problem.
 
     seeds: on how many seeds (0, 1, ...) the finalists are reported. portfolio: the algorithms that
-    race, by default those of `lowswitch.frontier.portfolio`. stationary: whether the default ones
+    race, by default those of `lowswitch.frontier.portfolio`; algorithms of your own may be among
+    them, and a mapping gives each a label. stationary: whether the default ones
     may know that all steps are alike. budget: the most deployments that any of them may make.
     folder: where finished runs are kept, so that the same call goes on where it was interrupted.
     """
@@ -263,11 +283,11 @@ def frontier(
     if portfolio is None:
         most = None if budget is None else require_count("budget", budget)
         portfolio = default_portfolio(stationary=stationary, budget=most)
-    entrants = _checked(portfolio, budget)
+    labels = _checked(portfolio, budget)
     workers = require_count("threads", cores() if threads is None else threads)
     track = _Track(mdp, episodes, folder, workers, progress)
     selection: dict[Algorithm, Costs] = {}
-    racing, first = entrants, _SELECTION
+    racing, first = list(labels), _SELECTION
     for i, (more, slack) in enumerate(_HEATS):
         heat = track.run(racing, range(first, first + more), f"heat {i + 1}")
         for algorithm, costs in heat.items():
@@ -288,27 +308,40 @@ def frontier(
         episodes=episodes,
         optimal_value=optimal_value_of(mdp, episodes),
         points=tuple(
-            _point(algorithm, costs, final.get(algorithm)) for algorithm, costs in selection.items()
+            _point(algorithm, labels[algorithm], costs, final.get(algorithm))
+            for algorithm, costs in selection.items()
         ),
         budget=None if budget is None else int(budget),
     )
 
 
-def _checked(portfolio: Sequence[Algorithm], budget: int | None) -> list[Algorithm]:
-    """The algorithms of a portfolio, each once and within the budget; all must have a name."""
-    entrants = [require_algorithm(algorithm) for algorithm in portfolio]
-    if not entrants:
-        raise ValueError("the portfolio is empty; give at least one algorithm, or leave it out")
-    for algorithm in entrants:
-        if text_of(algorithm) is None:
+def _checked(
+    portfolio: Sequence[Algorithm] | Mapping[str, Algorithm], budget: int | None
+) -> dict[Algorithm, str]:
+    """The algorithms of a portfolio, each once and within the budget, with their labels."""
+    given = portfolio.items() if isinstance(portfolio, Mapping) else [("", a) for a in portfolio]
+    most = None if budget is None else require_count("budget", budget)
+    labels: dict[Algorithm, str] = {}
+    for label, algorithm in given:
+        require_algorithm(algorithm)
+        try:
+            labels.setdefault(algorithm if most is None else _within(algorithm, most), str(label))
+        except TypeError as error:
             raise ValueError(
-                f"no recipe makes {shown(algorithm)}, so that it has no name to report; see"
-                " 'lowswitch algorithms'"
-            )
-    if budget is not None:
-        most = require_count("budget", budget)
-        entrants = [_within(algorithm, most) for algorithm in entrants]
-    return list(dict.fromkeys(entrants))
+                f"{shown(algorithm)} cannot race, because it has no hash ({error}); make its parts"
+                " frozen dataclasses of values that have one"
+            ) from None
+    if not labels:
+        raise ValueError("the portfolio is empty; give at least one algorithm, or leave it out")
+    return labels
+
+
+def _reads_back(algorithm: Algorithm) -> bool:
+    """Whether the text of an algorithm makes it again."""
+    try:
+        return bool(build(str(algorithm), RECIPES, "algorithm") == algorithm)
+    except ValueError:
+        return False
 
 
 def _within(algorithm: Algorithm, most: int) -> Algorithm:
@@ -344,13 +377,14 @@ def _joined(some: Costs, more: Costs) -> Costs:
     return Costs(*(np.concatenate(pair) for pair in zip(some, more, strict=True)))
 
 
-def _point(algorithm: Algorithm, selection: Costs, final: Costs | None) -> Point:
+def _point(algorithm: Algorithm, label: str, selection: Costs, final: Costs | None) -> Point:
     most = max(int(costs.deployments.max()) for costs in (selection, final) if costs is not None)
     return Point(
         algorithm=algorithm,
         costs=final or selection,
         finalist=final is not None,
         most_deployments=most,
+        label=label,
     )
 
 

@@ -11,16 +11,18 @@ import numpy as np
 
 from lowswitch import report
 from lowswitch.algorithms.algorithm import Algorithm
+from lowswitch.algorithms.own import FromCounts
 from lowswitch.algorithms.parts import (
     Advantage,
     L1Ball,
+    LearnedPosterior,
     MonotonicBernstein,
     Posterior,
     QLearning,
     StageQLearning,
     Unknown,
 )
-from lowswitch.tables import aligned
+from lowswitch.tables import Table, aligned, page
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -32,8 +34,9 @@ Axis = Literal["deployments", "local_switches"]
 AXES: tuple[Axis, ...] = ("deployments", "local_switches")
 LIMITS = (10, 30, 100)  # deployments
 
-# each has one of report.COLOURS
-KINDS = ("PSRL", "UCRL2", "UCBVI", "MVP", "Q-learning", "stages", "R-max")
+# each has one of the colours
+KINDS = ("PSRL", "UCRL2", "UCBVI", "MVP", "Q-learning", "stages", "R-max", "own")
+_COLOURS = (*report.COLOURS, "#999999")
 _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 _LINE = 0.16  # inches
 _MOST = 7  # letters in a panel
@@ -47,7 +50,10 @@ def kind_of(algorithm: Algorithm) -> str:
         StageQLearning: "stages",
         Advantage: "stages",
         Posterior: "PSRL",
+        LearnedPosterior: "PSRL",
     }
+    if isinstance(algorithm.estimator, FromCounts):
+        return "own"
     by_bonus: dict[type, str] = {MonotonicBernstein: "MVP", L1Ball: "UCRL2", Unknown: "R-max"}
     planned = by_bonus.get(type(algorithm.bonus), "UCBVI")
     return by_estimator.get(type(algorithm.estimator), planned)
@@ -56,9 +62,13 @@ def kind_of(algorithm: Algorithm) -> str:
 # ---- the table -----------------------------------------------------------------------------------
 
 
-def table(frontier: Frontier) -> str:
+_LEGEND = "* on the front of regret against deployments (D), local switches (L)"
+
+
+def table(frontier: Frontier, width: int | None = None) -> str:
     """The points of both fronts by their deployments, and the best for each limit."""
-    return f"{heading(frontier)}\n\n{_fronts(frontier)}\n\n{_limits(frontier)}"
+    parts = (heading(frontier), _fronts(frontier), _LEGEND, _limits(frontier))
+    return page(parts, width)
 
 
 def heading(frontier: Frontier) -> str:
@@ -77,11 +87,11 @@ def _on_a_front(frontier: Frontier) -> list[Point]:
     return sorted(points, key=lambda point: (point.mean("deployments"), point.mean("regret")))
 
 
-def _fronts(frontier: Frontier) -> str:
+def _fronts(frontier: Frontier) -> Table:
     fronts = {axis: frontier.front(axis) for axis in AXES}
-    rows = [
-        [
-            str(point.algorithm),
+    rows = tuple(
+        (
+            point.name,
             report.mean_and_interval(point.costs.regret),
             f"{np.median(point.costs.regret):,.5g} / {point.costs.regret.max():,.5g}",
             f"{point.mean('regret') / frontier.episodes:.5f}",
@@ -89,32 +99,30 @@ def _fronts(frontier: Frontier) -> str:
             f"{point.most_deployments:,}",
             report.mean_and_interval(point.costs.local_switches),
             " ".join("*" if point in front else " " for front in fronts.values()),
-        ]
+        )
         for point in _on_a_front(frontier)
-    ]
-    costs = ["regret", "median / worst seed", "per episode", "deployments", "at most"]
-    costs += ["local switches"]
-    legend = "* on the front of regret against deployments (D), local switches (L)"
-    return f"{aligned(['algorithm', *costs, 'D L'], rows)}\n\n{legend}"
+    )
+    costs = ("regret", "median / worst seed", "per episode", "deployments", "at most")
+    return Table("", ("algorithm", *costs, "local switches", "D L"), rows)
 
 
-def _limits(frontier: Frontier) -> str:
+def _limits(frontier: Frontier) -> Table:
     best, budget = frontier.limits(), frontier.budget
     least = best[budget].mean("regret")
     last, all_of_it = "no limit", "of no limit"
     if budget is not None:
         last, all_of_it = f"budget of {budget:,}", "of the budget"
-    rows = [
-        [
-            str(point.algorithm),
+    rows = tuple(
+        (
+            point.name,
             last if limit == budget else f"at most {limit}",
             f"{point.mean('regret') / frontier.episodes:.5f}",
             f"{point.mean('regret') / least:.2f} x" if least > 0 else "-",
             f"{point.most_deployments:,}",
-        ]
+        )
         for limit, point in best.items()
-    ]
-    return aligned(["use", "deployments", "per episode", all_of_it, "most"], rows)
+    )
+    return Table("", ("use", "deployments", "per episode", all_of_it, "most"), rows)
 
 
 # ---- the figure ----------------------------------------------------------------------------------
@@ -149,7 +157,7 @@ def _draw_panel(axes: Axes, frontier: Frontier, axis: Axis, letters: dict[Point,
     for name, places in zip("xy", _places(frontier, axis, frontier.points).T, strict=True):
         _scale(axes, name, places)
     present = {kind_of(point.algorithm) for point in frontier.points}
-    for kind, colour in zip(KINDS, report.COLOURS, strict=True):
+    for kind, colour in zip(KINDS, _COLOURS, strict=True):
         if kind not in present:
             continue
         for finalist, size, alpha in ((False, 9, 0.3), (True, 18, 0.8)):
@@ -215,7 +223,7 @@ def _write_notes(notes: SubFigure, frontier: Frontier, letters: dict[Point, str]
     """Write what each letter stands for, a line each."""
     rows = [
         [
-            f"{letter}  {point.algorithm}",
+            f"{letter}  {point.name}",
             f"{point.mean('regret') / frontier.episodes:.5f}",
             f"{point.mean('deployments'):,.1f}",
             f"{point.mean('local_switches'):,.0f}",

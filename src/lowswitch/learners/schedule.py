@@ -27,6 +27,7 @@ def timing_of(schedule: Schedule, size: ProblemSize, *, replans: bool) -> Timing
         )
     if len(grid) and not isinstance(grid, range):
         increasing(f"the grid of {plain!r}", grid)
+        _require_bound(plain, size, sum(date <= size.episodes for date in grid))
     no_limit = NEVER * NEVER
     return Timing(
         factor=whole.factor if whole else 0.0,
@@ -40,6 +41,17 @@ def timing_of(schedule: Schedule, size: ProblemSize, *, replans: bool) -> Timing
         asked=asks(plain) is not None,
         gate=OPEN,
     )
+
+
+def _require_bound(schedule: Schedule, size: ProblemSize, dates: int) -> None:
+    """A schedule of one's own may not promise fewer deployments than it has dates."""
+    promised = schedule.refresh_bound(**size._asdict())
+    if promised < dates:
+        raise ValueError(
+            f"{schedule!r} says by refresh_bound that there are at most {promised:g} deployments in"
+            f" {size.episodes:,} episodes, but its grid has {dates:,} dates; let it return"
+            " len(self.grid(episodes))"
+        )
 
 
 def triggers_of(schedule: Schedule, *, horizon: int, limit: int) -> tuple[int, np.ndarray]:

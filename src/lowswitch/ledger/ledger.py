@@ -426,7 +426,7 @@ class Ledger:
             if forever:
                 writer.require_new_actions(payload["rows"])
             views.require_hold(forever, visits)
-            payload |= {"forever": bool(forever), "visits": visits}
+            payload |= {"forever": bool(forever), "visits": None if visits is None else int(visits)}
             writer.add(text("by", by), REVIEWER, "rejected", payload)
 
     # ---- what is known ---------------------------------------------------------------------------

@@ -23,7 +23,7 @@ from lowswitch.machines.scheduler import (
     Scheduler,
     Worker,
     WorkerLostError,
-    require_settings,
+    checked_settings,
 )
 from lowswitch.machines.sources import Source
 from lowswitch.machines.worker import Assignment, PiecePlayer, PlayedPiece, Reply, pickled
@@ -57,7 +57,7 @@ class Ray:
     def __post_init__(self) -> None:
         if self.address is not None:
             _require_address(self.address)
-        require_settings(self.workers, self.patience)
+        object.__setattr__(self, "workers", checked_settings(self.workers, self.patience))
 
     def at_most(self, machines: int) -> Ray:
         """The same fleet with no more workers than machines."""

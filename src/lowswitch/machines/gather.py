@@ -9,7 +9,8 @@ from lowswitch.kernels.arrays import Account
 from lowswitch.machines.results import ConcurrentRun
 from lowswitch.machines.sources import Source, Tabular
 from lowswitch.machines.state import Setting, State
-from lowswitch.simulate import Curves, optimal_value_of
+from lowswitch.runs import Curves, origin
+from lowswitch.simulate import optimal_value_of
 
 
 def gather(setting: Setting, state: State, reason: str) -> ConcurrentRun:
@@ -57,7 +58,14 @@ def gather(setting: Setting, state: State, reason: str) -> ConcurrentRun:
         lost=state.network["lost"],
         bytes_sent=state.network["bytes_sent"],
         bytes_received=state.network["bytes_received"],
+        **origin(source.mdp if isinstance(source, Tabular) else None, _name(source)),
     )
+
+
+def _name(source: Source) -> str:
+    """The name of a Gymnasium environment; other sources without tables have none."""
+    name = getattr(source, "environment", "")
+    return name if isinstance(name, str) else ""
 
 
 def _optimal_value(source: Source, episodes: int) -> float:

@@ -27,7 +27,7 @@ from lowswitch.machines.scheduler import (
     Scheduler,
     Worker,
     WorkerLostError,
-    require_settings,
+    checked_settings,
 )
 from lowswitch.machines.sources import Source
 from lowswitch.machines.worker import (
@@ -64,7 +64,7 @@ class Processes:
     patience: float = 60.0
 
     def __post_init__(self) -> None:
-        require_settings(self.workers, self.patience)
+        object.__setattr__(self, "workers", checked_settings(self.workers, self.patience))
 
     def at_most(self, machines: int) -> Processes:
         """The same fleet with no more workers than machines."""

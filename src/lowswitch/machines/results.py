@@ -13,7 +13,7 @@ from lowswitch.checks import require_eps
 from lowswitch.history import deployment_gaps
 from lowswitch.machines.mistakes import mistakes, suboptimal_actions
 from lowswitch.problems.mdp import TabularMDP
-from lowswitch.simulate import Runs
+from lowswitch.runs import Runs
 from lowswitch.tables import Summary
 
 

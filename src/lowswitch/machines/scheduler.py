@@ -28,15 +28,14 @@ LIVES = 3  # An episode may take so many workers with it, and so many in a row m
 _LONGEST_PATIENCE = 10**6  # seconds, eleven days: the time limit of a socket can hold it
 
 
-def require_settings(workers: int | None, patience: float) -> None:
-    """Check the two settings that all fleets with remote workers have."""
-    if workers is not None:
-        require_count("workers", workers)
+def checked_settings(workers: int | None, patience: float) -> int | None:
+    """Check the two settings that all fleets with remote workers have; return the first."""
     if not (is_number(patience) and 0 < patience <= _LONGEST_PATIENCE):
         raise ValueError(
             f"patience must be a positive number of seconds, at most {_LONGEST_PATIENCE}, not"
             f" {shown(patience)}"
         )
+    return None if workers is None else require_count("workers", workers)
 
 
 class WorkerLostError(Exception):

@@ -91,9 +91,9 @@ class Plan:
     one_more: Forecast  # a deployment more
     longer: Forecast  # so many more episodes
 
-    def page(self) -> str:
-        """The answer on one page."""
-        return page.written(self)
+    def page(self, width: int | None = None) -> str:
+        """The answer on one page, with lines of at most so many characters."""
+        return page.written(self, width)
 
     def plot(self, path: str | os.PathLike[str] | None = None) -> Figure:
         """Draw the value to expect against the episodes."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from lowswitch import report
-from lowswitch.tables import aligned
+from lowswitch.tables import Table, page
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -35,13 +35,14 @@ def answer(plan: Plan) -> dict[str, Any]:
     }
 
 
-def written(plan: Plan) -> str:
-    """The page."""
+def written(plan: Plan, width: int | None = None) -> str:
+    """The page, with lines of at most so many characters."""
     found, (H, S, A) = answer(plan), plan.size
-    lines = [
+    parts: list[str | Table] = [
         f"For {plan.episodes:,} episodes of a problem with H = {H}, S = {S}, A = {A}, from"
         f" {plan.source}; {plan.problems} problems tried.",
         f"Use {found['use']}.",
+        "The value of what is deployed; 80 % of the problems lie in the interval:",
         _expected(found),
         _sure(found),
         f"One more deployment is worth {found['one_more_deployment']:+.4f} an episode;"
@@ -49,42 +50,46 @@ def written(plan: Plan) -> str:
         _compared(plan),
         _changes(plan),
     ]
-    return "\n\n".join(lines)
+    return page(parts, width)
 
 
-def _expected(found: dict[str, Any]) -> str:
+def _expected(found: dict[str, Any]) -> Table:
     value = found["value"]
-    rows = [
-        [
+    rows = tuple(
+        (
             f"{episode:,}",
-            f"{value['median'][i]:.4f}",
-            f"{value['low'][i]:.4f} to {value['high'][i]:.4f}",
+            _digits(value["median"][i]),
+            f"{_digits(value['low'][i])} to {_digits(value['high'][i])}",
             f"{found['beats_present'][i - 1]:.0%}" if i else "",
-        ]
+        )
         for i, episode in enumerate(found["after"])
-    ]
-    heading = "The value of what is deployed; 80 % of the problems lie in the interval:"
-    header = ["after episode", "value", "interval", "above the present"]
-    return f"{heading}\n\n{aligned(header, rows)}"
+    )
+    return Table("", ("after episode", "value", "interval", "better than now"), rows)
+
+
+def _digits(value: float) -> str:
+    """A value to four digits, and no minus before a zero."""
+    return f"{round(value, 4) + 0.0:.4f}"
 
 
 def _sure(found: dict[str, Any]) -> str:
     date = found["beats_present_after"]
+    better = "is the new policy better than the present one in 95 % of the problems."
     if date is None:
-        return "In no time of this run does the new policy beat the present one with 95 %."
-    return f"From episode {date:,} on, the new policy beats the present one with 95 %."
+        return f"At no date of this run {better}"
+    return f"Only from episode {date:,} on {better}"
 
 
-def _compared(plan: Plan) -> str:
-    rows = [[str(plan.default.algorithm), _lost(plan.default, plan.episodes), ""]]
+def _compared(plan: Plan) -> Table:
+    rows = [(str(plan.default.algorithm), _lost(plan.default, plan.episodes), "")]
     for rival in plan.rivals:
         low, high = _paired(rival, plan.default)
-        verdict = "not distinguishable at these problems"
+        verdict = "no difference is seen on these problems"
         if low > 0 or high < 0:
             verdict = f"{low / plan.episodes:+.4f} to {high / plan.episodes:+.4f}"
-        rows.append([str(rival.algorithm), _lost(rival, plan.episodes), verdict])
-    header = ["algorithm", "lost an episode", "more than the default, 95 %"]
-    return aligned(header, rows)
+        rows.append((str(rival.algorithm), _lost(rival, plan.episodes), verdict))
+    header = ("algorithm", "lost an episode", "more than the default, 95 %")
+    return Table("", header, tuple(rows))
 
 
 def _changes(plan: Plan) -> str:

@@ -10,6 +10,7 @@ Only action 0 is allowed there: a choice would only add switches that mean nothi
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,7 +21,7 @@ from lowswitch.history import History
 from lowswitch.learner import Learner, warn_if_drowned
 from lowswitch.problems.mdp import Scale, TabularMDP, rescale
 from lowswitch.problems.spaces import Numbering, gymnasium
-from lowswitch.progress import Progress
+from lowswitch.progress import LOADING, Progress
 
 _REDRAW_SECONDS = 0.1
 
@@ -42,7 +43,7 @@ def from_gymnasium(
     from scipy.sparse import coo_matrix
 
     require_count("horizon", horizon)
-    env = environment(env, **options)
+    given, env = env, environment(env, **options)
     S, A, *_ = _tabled(env)
     rows, probabilities, successors, paid = _outcomes(env)
     absorbing = np.arange(S * A, (S + 1) * A)
@@ -60,7 +61,17 @@ def from_gymnasium(
         start=np.append(_published(env, "initial_state_distrib"), 0.0),
         horizon=horizon,
         actions_allowed=_allowed(S, A),
+        name=_name(given, options),
     )
+
+
+def _name(env: gymnasium.Env[Any, Any] | str, options: Mapping[str, Any]) -> str:
+    """What results call the problem: the name of the environment with its options."""
+    if not isinstance(env, str):
+        spec = getattr(env, "spec", None)
+        return str(spec.id) if spec is not None else type(env.unwrapped).__name__
+    words = ",".join(f"{key}={value}" for key, value in options.items())
+    return f"{env}:{words}".rstrip(":")
 
 
 def _outcomes(env: gymnasium.Env[Any, Any]) -> tuple[np.ndarray, ...]:
@@ -145,6 +156,11 @@ class Played(NamedTuple):
     returns: np.ndarray  # [K]  sums of rewards in the environment's units
     history: History
 
+    def __repr__(self) -> str:
+        returns = f"{len(self.returns):,} returns from {self.returns.min():g} to"
+        mean = f"{self.returns.max():g} with mean {self.returns.mean():.4g}"
+        return f"Played({self.learner!r}, {returns} {mean}, {self.history!r})"
+
 
 def learn(
     env: gymnasium.Env[Any, Any] | str,
@@ -165,11 +181,13 @@ def learn(
     error: whether it would have gone on is not known.
     """
     scale = reward_scale(reward_range)
+    episodes, horizon = require_count("episodes", episodes), require_count("horizon", horizon)
     env = environment(env)
     learner = learner_for(env, algorithm, horizon=horizon, episodes=episodes, seed=seed)
     returns, parts = np.zeros(episodes), [np.zeros((0, 3 + len(learner.mixture)), dtype=np.int64)]
     drawn = time.perf_counter()
     with Progress(episodes * horizon, unit="steps", show=progress, label=str(algorithm)) as bar:
+        bar.note(LOADING)
         for k in range(episodes):
             episode = play_episode(env, learner.policy, seed=seed if k == 0 else None)
             rewards = _unit_rewards(episode, scale)
@@ -177,7 +195,7 @@ def learn(
             returns[k] = episode.rewards.sum()
             if switch is not None:
                 parts.append(switch.changes)
-            if time.perf_counter() - drawn > _REDRAW_SECONDS or k + 1 == episodes:
+            if not k or time.perf_counter() - drawn > _REDRAW_SECONDS or k + 1 == episodes:
                 drawn = time.perf_counter()
                 bar.update((k + 1) * horizon)
     warn_if_drowned(learner.drowned_share, algorithm)

@@ -12,9 +12,6 @@ import numpy as np
 from lowswitch.checks import (
     checked_mask,
     checked_policy,
-    checked_rewards,
-    checked_start,
-    checked_transitions,
     is_number,
     numbers,
     require_count,
@@ -23,6 +20,13 @@ from lowswitch.checks import (
     shown,
 )
 from lowswitch.kernels.arrays import COLUMN, LANES, Model
+from lowswitch.problems.checked import (
+    checked_rewards,
+    checked_start,
+    checked_transitions,
+    depends_on_successor,
+    mean_rewards,
+)
 
 RewardLaw = Literal["deterministic", "bernoulli"]
 
@@ -100,11 +104,14 @@ class TabularMDP:
 
     transitions: [S, A, S], or [H, S, A, S] where they differ by step; or a scipy.sparse matrix of
     the shape [S * A, S] or [H * S * A, S]. rewards: means in [0, 1] of the shape [S, A] or
-    [H, S, A], or what `rescale` returns. start: a state; a law, which is S floats; or the start
-    state of each episode, integers that are chosen in advance (the oblivious adversary). An integer
-    array is always such a sequence: a law that puts all mass on state 0 of 3 is [1.0, 0.0, 0.0], or
-    simply 0. reward_law: "deterministic" pays the mean itself, "bernoulli" pays 1 with that
-    probability and else 0. actions_allowed: a mask [S, A] or [H, S, A].
+    [H, S, A], or what `rescale` returns. Where they depend on the next state as well, [S, A, S] or
+    [H, S, A, S], their mean under the transitions takes their place: no value and no regret depends
+    on the rest. (Three axes of one size H = S = A are taken for [H, S, A].) start: a state; a law,
+    which is S floats; or the start state of each episode, integers that are chosen in advance (the
+    oblivious adversary). An integer array is always such a sequence: a law that puts all mass on
+    state 0 of 3 is [1.0, 0.0, 0.0], or simply 0. reward_law: "deterministic" pays the mean itself,
+    "bernoulli" pays 1 with that probability and else 0. actions_allowed: a mask [S, A] or
+    [H, S, A]. name: what results call the problem.
     """
 
     def __init__(
@@ -116,10 +123,15 @@ class TabularMDP:
         horizon: int,
         reward_law: RewardLaw = "deterministic",
         actions_allowed: Any = None,
+        name: str = "",
     ) -> None:
+        self.name = str(name)
         self.horizon = require_count("horizon", horizon)
         given = rewards if isinstance(rewards, Rescaled) else Rescaled(rewards, Scale())
-        self.scale, self.rewards = given.scale, checked_rewards(given.rewards, self.horizon)
+        self.scale, table = given.scale, given.rewards
+        if depends_on_successor(table, transitions, self.horizon):
+            table = mean_rewards(table, transitions, self.horizon)
+        self.rewards = checked_rewards(table, self.horizon)
         self.states, self.actions = int(self.rewards.shape[-2]), int(self.rewards.shape[-1])
         require_word("reward_law", reward_law, get_args(RewardLaw))
         self.reward_law = reward_law

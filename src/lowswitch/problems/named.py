@@ -5,8 +5,10 @@ In the chains action 0 is left and action 1 is right.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, ParamSpec
 
 import numpy as np
 
@@ -21,9 +23,33 @@ from lowswitch.checks import (
 )
 from lowswitch.problems.mdp import RewardLaw, TabularMDP, rescale
 
+if TYPE_CHECKING:
+    from scipy.sparse import coo_matrix
+
+Options = ParamSpec("Options")
+
+
+def _named(function: Callable[Options, TabularMDP]) -> Callable[Options, TabularMDP]:
+    """Let a problem have the name by which `make` makes it, with the options that were given."""
+
+    @functools.wraps(function)
+    def made(*none: Options.args, **options: Options.kwargs) -> TabularMDP:
+        mdp = function(*none, **options)
+        words = ",".join(f"{key}={_word(value)}" for key, value in options.items())
+        mdp.name = f"{function.__name__.replace('_', '-')}:{words}".rstrip(":")
+        return mdp
+
+    return made
+
+
+def _word(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
 # ---- rivers --------------------------------------------------------------------------------------
 
 
+@_named
 def riverswim(
     *, states: int = 6, horizon: int = 20, reward_law: RewardLaw = "deterministic"
 ) -> TabularMDP:
@@ -41,6 +67,7 @@ def riverswim(
     return TabularMDP(transitions, rewards, start=0, horizon=horizon, reward_law=reward_law)
 
 
+@_named
 def riverswim_strehl(
     *, states: int = 6, horizon: int = 20, reward_law: RewardLaw = "deterministic"
 ) -> TabularMDP:
@@ -63,21 +90,25 @@ def riverswim_strehl(
 
 def _river(
     S: int, *, first_up: float, down: float, up: float, last_down: float
-) -> np.ndarray:  # [S, A, S]
+) -> coo_matrix:  # [S * A, S]
+    _require_table(S, 2, 4)
     downs, ups = np.full(S, down), np.full(S, up)
     downs[[0, -1]], ups[[0, -1]] = (0, last_down), (first_up, 0)
     x = np.arange(S)
-    transitions = _table(S, 2, S)
-    transitions[x, 0, np.maximum(x - 1, 0)] = 1
-    transitions[x, 1, x] = 1 - downs - ups
-    transitions[x[1:], 1, x[:-1]] = downs[1:]
-    transitions[x[:-1], 1, x[1:]] = ups[:-1]
-    return transitions
+    left, right = 2 * x, 2 * x + 1
+    return _sparse(
+        (2 * S, S),
+        (left, np.maximum(x - 1, 0), np.ones(S)),
+        (right, x, 1 - downs - ups),
+        (right[1:], x[:-1], downs[1:]),
+        (right[:-1], x[1:], ups[:-1]),
+    )
 
 
 # ---- chains --------------------------------------------------------------------------------------
 
 
+@_named
 def chain(*, states: int = 10, horizon: int = 10) -> TabularMDP:
     """TabulaRL's deterministic chain: only right at the far end pays, a mean of 1.
 
@@ -94,6 +125,7 @@ def chain(*, states: int = 10, horizon: int = 10) -> TabularMDP:
     return TabularMDP(_walk(S, left_up=0, right_up=1), _ends(S, 0.0), start=0, horizon=horizon)
 
 
+@_named
 def stochastic_chain(*, states: int = 10) -> TabularMDP:
     """TabulaRL's stochastic chain, H = N, with the rewards of `chain`.
 
@@ -104,6 +136,7 @@ def stochastic_chain(*, states: int = 10) -> TabularMDP:
     return TabularMDP(_walk(S, left_up=0, right_up=1 - 1 / S), _ends(S, 0.0), start=0, horizon=S)
 
 
+@_named
 def chain_rlberry(
     *,
     states: int = 5,
@@ -127,6 +160,7 @@ def chain_rlberry(
     return TabularMDP(transitions, rewards, start=0, horizon=horizon, reward_law=reward_law)
 
 
+@_named
 def chain_bootdqn(
     *, states: int = 6, horizon: int = 15, reward_law: RewardLaw = "deterministic"
 ) -> TabularMDP:
@@ -140,14 +174,15 @@ def chain_bootdqn(
     return TabularMDP(transitions, rewards, start=0, horizon=horizon, reward_law=reward_law)
 
 
-def _walk(S: int, *, left_up: float, right_up: float) -> np.ndarray:  # [S, A, S]
+def _walk(S: int, *, left_up: float, right_up: float) -> coo_matrix:  # [S * A, S]
     """One up with the action's probability and else one down; the ends hold."""
+    _require_table(S, 2, 4)
     x = np.arange(S)
-    transitions = _table(S, 2, S)
+    moves = []
     for a, up in enumerate((left_up, right_up)):
-        transitions[x, a, np.minimum(x + 1, S - 1)] += up
-        transitions[x, a, np.maximum(x - 1, 0)] += 1 - up
-    return transitions
+        moves.append((2 * x + a, np.minimum(x + 1, S - 1), np.full(S, up)))
+        moves.append((2 * x + a, np.maximum(x - 1, 0), np.full(S, 1 - up)))
+    return _sparse((2 * S, S), *moves)
 
 
 def _ends(S: int, near: float) -> np.ndarray:  # [S, A]
@@ -159,6 +194,7 @@ def _ends(S: int, near: float) -> np.ndarray:  # [S, A]
 # ---- deep exploration ----------------------------------------------------------------------------
 
 
+@_named
 def deep_sea(*, size: int = 10, stochastic: bool = False, seed: int = 0) -> TabularMDP:
     """DeepSea of bsuite (Osband et al. 2020): N steps down an N x N grid.
 
@@ -176,14 +212,18 @@ def deep_sea(*, size: int = 10, stochastic: bool = False, seed: int = 0) -> Tabu
     """
     N = require_count("size", size, least=2)
     require_truth("stochastic", stochastic)
-    transitions = _table(N, N, 2, N)
+    _require_table(N, N, 2, 4)
     generator = np.random.RandomState(require_seed(seed, bits=32))
     right = generator.binomial(1, 0.5, (N, N))  # bsuite's own draw
     h, x = np.indices((N, N))
     success = 1 - 1 / N if stochastic else 1.0
-    transitions[h, x, 1 - right, np.maximum(x - 1, 0)] = 1
-    transitions[h, x, right, np.minimum(x + 1, N - 1)] = success
-    transitions[h, x, right, x] += 1 - success
+    row = 2 * (N * h + x)
+    transitions = _sparse(
+        (2 * N * N, N),
+        (row + 1 - right, np.maximum(x - 1, 0), np.ones((N, N))),
+        (row + right, np.minimum(x + 1, N - 1), np.full((N, N), success)),
+        (row + right, x, np.full((N, N), 1 - success)),
+    )
     rewards = np.zeros((N, N, 2))
     rewards[h, x, right] = (x == N - 1) - 0.01 / N
     return TabularMDP(
@@ -191,6 +231,7 @@ def deep_sea(*, size: int = 10, stochastic: bool = False, seed: int = 0) -> Tabu
     )
 
 
+@_named
 def combination_lock(*, states: int = 5, actions: int = 3, horizon: int = 10) -> TabularMDP:
     """The combination lock of Jin et al. 2018, Appendix A, after Koenig and Simmons.
 
@@ -211,6 +252,7 @@ def combination_lock(*, states: int = 5, actions: int = 3, horizon: int = 10) ->
     return TabularMDP(transitions, rewards, start=0, horizon=H)
 
 
+@_named
 def homogeneous_lock(
     *, length: int = 6, actions: int = 2, horizon: int = 9, seed: int = 0
 ) -> TabularMDP:
@@ -226,12 +268,14 @@ def homogeneous_lock(
             f"horizon must be above length = {L} for the lock to pay, not {horizon}; pass"
             f" horizon={L + 1} or more"
         )
+    _require_table(L + 1, A, 4)
     x = np.arange(L)
-    transitions = _table(L + 1, A, L + 1)
     right = np.random.default_rng(require_seed(seed, bits=32)).integers(A, size=L)
-    transitions[:L, :, 0] = 1
-    transitions[x, right] = np.eye(L + 1)[x + 1]
-    transitions[L, :, L] = 1
+    successors = np.zeros((L + 1, A), dtype=np.int64)
+    successors[x, right] = x + 1
+    successors[L] = L
+    rows = (L + 1) * A
+    transitions = _sparse((rows, L + 1), (np.arange(rows), successors.ravel(), np.ones(rows)))
     rewards = np.full((L + 1, A), 0.05)
     rewards[x, right] = 0
     rewards[L] = 1
@@ -241,6 +285,7 @@ def homogeneous_lock(
 # ---- random problems -----------------------------------------------------------------------------
 
 
+@_named
 def random_mdp(
     *,
     states: int = 5,
@@ -266,6 +311,7 @@ def random_mdp(
     return TabularMDP(transitions, rewards, start=start, horizon=H, reward_law=reward_law)
 
 
+@_named
 def garnet(
     *,
     states: int = 20,
@@ -300,6 +346,7 @@ def garnet(
     return TabularMDP(transitions, rewards, start=start, horizon=horizon, reward_law=reward_law)
 
 
+@_named
 def switching_lower_bound(
     *, states: int = 5, actions: int = 3, horizon: int = 5, seed: int = 0
 ) -> TabularMDP:
@@ -319,13 +366,29 @@ def switching_lower_bound(
     return TabularMDP(np.full((S, A, S), 1 / S), rewards, start=np.full(S, 1 / S), horizon=H)
 
 
-# ---- room ---------------------------------------------------------------------------------------
+# ---- tables --------------------------------------------------------------------------------------
 
 
 def _table(*shape: int) -> np.ndarray:
     """A table of zeros, if it fits into memory."""
     _require_table(*shape)
     return np.zeros(shape)
+
+
+def _sparse(
+    shape: tuple[int, int], *moves: tuple[np.ndarray, np.ndarray, np.ndarray]
+) -> coo_matrix:
+    """The laws of rows that lead to few states: moves are rows, successors and probabilities.
+
+    Probabilities of the same row and successor are added up.
+    """
+    from scipy.sparse import coo_matrix
+
+    rows, successors, probabilities = (
+        np.concatenate([column.ravel() for column in columns])
+        for columns in zip(*moves, strict=True)
+    )
+    return coo_matrix((probabilities, (rows, successors)), shape=shape)
 
 
 def _require_table(*shape: int) -> None:

@@ -9,7 +9,7 @@ from lowswitch.reproduce import qlearning
 from lowswitch.reproduce.lab import Lab
 from lowswitch.reproduce.qlearning import LEARNERS, SCALE
 from lowswitch.reproduce.section import Section, Table, span
-from lowswitch.simulate import Runs
+from lowswitch.runs import Runs
 
 
 def headline(lab: Lab) -> Section:

@@ -16,7 +16,8 @@ from lowswitch import bandits, envs, simulate, storage
 from lowswitch.algorithms.algorithm import Algorithm
 from lowswitch.learner import BonusWarning
 from lowswitch.progress import Progress, cores, run_all, waiting
-from lowswitch.simulate import NothingLearnedWarning, Runs
+from lowswitch.runs import Runs
+from lowswitch.simulate import NothingLearnedWarning
 
 Result = TypeVar("Result")
 

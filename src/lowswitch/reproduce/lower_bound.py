@@ -14,7 +14,7 @@ from lowswitch.reproduce.grades import Check, Finding
 from lowswitch.reproduce.lab import Lab
 from lowswitch.reproduce.qlearning import SCALE
 from lowswitch.reproduce.section import Section, Table, exponent_of
-from lowswitch.simulate import Runs
+from lowswitch.runs import Runs
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

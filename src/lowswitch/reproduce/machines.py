@@ -14,7 +14,7 @@ from lowswitch.history import History
 from lowswitch.machines.runner import RoundRule
 from lowswitch.reproduce.lab import Lab
 from lowswitch.reproduce.qlearning import ONE_STATE, PROBLEMS, SCALE
-from lowswitch.simulate import Runs
+from lowswitch.runs import Runs
 
 RIVER = "RiverSwim"
 # elsewhere they would play dozens or hundreds of episodes in vain for each one kept

@@ -14,7 +14,7 @@ from lowswitch.reproduce.lab import Lab
 from lowswitch.reproduce.plain import play_plain
 from lowswitch.reproduce.qlearning import PROBLEMS, SCALE
 from lowswitch.reproduce.section import Section, Table
-from lowswitch.simulate import Runs
+from lowswitch.runs import Runs
 
 SCALES = (1.0, 0.3, 0.1, 0.05, 0.02, 0.01)
 TIES_PROBLEM = "riverswim:states=5,horizon=6"

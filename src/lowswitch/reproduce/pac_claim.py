@@ -16,7 +16,7 @@ from lowswitch.reproduce.grades import Check, Finding
 from lowswitch.reproduce.lab import Lab
 from lowswitch.reproduce.qlearning import ONE_STATE, SCALE, problem_list, runs_of
 from lowswitch.reproduce.section import Section, Table, exponent, span
-from lowswitch.simulate import Runs
+from lowswitch.runs import Runs
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -21,7 +21,7 @@ from lowswitch.reproduce.gain import with_gain
 from lowswitch.reproduce.grades import Check, Finding
 from lowswitch.reproduce.lab import Lab
 from lowswitch.reproduce.section import Section, Table, exponent_of, span
-from lowswitch.simulate import Runs
+from lowswitch.runs import Runs
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
