@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).parent / "notebooks"
-NAMES = ("first-look", "your-own-problem", "few-deployments")
+NAMES = ("first-look", "your-own-problem", "few-deployments", "vectors")
 
 
 def load(name: str) -> dict[str, Any]:

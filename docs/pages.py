@@ -13,6 +13,7 @@ _DOCS = (
     "index",
     "tutorial",
     "few",
+    "features",
     "choosing",
     "ledger",
     "service",

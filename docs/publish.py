@@ -6,8 +6,9 @@
     python docs/publish.py --check       say which pages differ from the files, and change nothing
 
 The other result files are written by docs/frontier.py, docs/orders.py, docs/coarser.py and
-docs/sweeps.py, by benchmarks/speed.py, concurrent.py, gpu.py and few/run.py with --json
-docs/numbers/NAME.json, and by benchmarks/ledger.py, ledger_faults.py and service.py with --out.
+docs/sweeps.py, by benchmarks/speed.py, concurrent.py, gpu.py, few/run.py and linear/run.py with
+--json docs/numbers/NAME.json, and by benchmarks/ledger.py, ledger_faults.py and service.py with
+--out.
 """
 
 import argparse
@@ -22,12 +23,13 @@ import measured
 import orders
 import reproduction
 import sweeps
+import vectors
 from pages import PAGES, ROOT, fill
 
 
 def values() -> dict[str, str]:
     """All that is published, in Markdown, by the name that stands before it on the pages."""
-    sources = (reproduction, frontier, orders, measured, coarser, sweeps, budgets)
+    sources = (reproduction, frontier, orders, measured, coarser, sweeps, budgets, vectors)
     return {name: value for source in sources for name, value in source.values().items()}
 
 

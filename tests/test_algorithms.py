@@ -28,6 +28,9 @@ EXAMPLES = [
     ls.mbie(clip="horizon", p=0.01, scales=(1, 0.1), deployments=3),
     ls.psrl(prior=0.25, members=8, schedule="grid/equal/10", deployments=4, last="greedy"),
     ls.ucb2_hoeffding(c=0.05, scales=(1, 0.3, 1e-5, 0)),
+    ls.linear(deployments=10),
+    ls.linear(members=8, c=0.3, schedule="determinant/budget/2", deployments=5, last="usual"),
+    ls.linucb(c=0.2, width="unit", schedule="every", ridge=0.5),
 ]
 
 
@@ -112,7 +115,7 @@ def test_iota_by_hand():
 
 
 def test_every_recipe_shows_the_options_that_all_have():
-    for make in (make for name, make in RECIPES.items() if name != "few"):
+    for make in (make for name, make in RECIPES.items() if name not in ("few", "linear")):
         assert inspect.signature(make).parameters.keys() >= {
             "p",
             "deployments",
@@ -159,8 +162,8 @@ def test_unknown_clip():
         (
             "zzz",
             (
-                "unknown algorithm 'zzz'; known are few, mbie, mvp, psrl, q-b, q-h, rmax, stage-q,"
-                " ucb-advantage, ucb-b, ucb-h, ucb2-b"
+                "unknown algorithm 'zzz'; known are few, linear, linucb, mbie, mvp, psrl, q-b, q-h,"
+                " rmax, stage-q, ucb-advantage, ucb-b, ucb-h, ucb2-b"
             ),
         ),
         ("ucb-h:c", "'c' is not of the form key=value"),

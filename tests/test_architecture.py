@@ -108,7 +108,8 @@ def located(name):
     file = file if file in FILES else f"{file}/__init__"
     node = ast.parse(FILES[file].read_text(encoding="utf-8"))
     for part in parts[size:]:
-        node = next(child for child in node.body if part in bound(child))
+        # the last one: those before it are overloads, which have no body
+        *_, node = (child for child in node.body if part in bound(child))
     return file, node
 
 

@@ -164,7 +164,7 @@ def test_lists(capsys):
     text = capsys.readouterr().out
     assert "ucb2-b:c=1.0,c1=...,c2=...,clip=horizon,eta=theory,r_star=theory\n" in text
     shared = "p=0.05,deployments=...,switches=...,last=usual,scales=1.0"
-    assert f"every algorithm but few: {shared}\n" in text
+    assert f"every algorithm but few and linear: {shared}\n" in text
 
 
 def test_the_first_picture(capsys, tmp_path, monkeypatch):

@@ -77,7 +77,7 @@ PROGRAMS = [
         f"docs/{name}.md"
         for name in (
             *("index", "process", "research", "gymnasium", "tutorial", "few", "ledger"),
-            *("concurrent", "choosing", "adding"),
+            *("features", "concurrent", "choosing", "adding"),
         )
     ),
 ]

@@ -354,7 +354,8 @@ def test_the_portfolio_is_named_each_algorithm_once_and_by_a_text_that_makes_it(
     assert len(set(texts)) == len(algorithms)
     assert [build(text, RECIPES, "algorithm") for text in texts] == algorithms
     named = {text.partition(":")[0] for text in texts}
-    assert named == RECIPES.keys() - {"mbie"}  # which races with those that play in rounds
+    # mbie races with those that play in rounds, and problems with features have their own race
+    assert named == RECIPES.keys() - {"mbie", "linear", "linucb"}
     assert {frontier_report.kind_of(algorithm) for algorithm in algorithms} == set(
         frontier_report.KINDS
     ) - {"own"}

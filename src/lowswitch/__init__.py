@@ -29,6 +29,15 @@ from lowswitch.algorithms.recipes import (
 from lowswitch.frontier import Frontier, frontier
 from lowswitch.history import History, PacPolicy, deployment_gaps, exact_regret
 from lowswitch.learner import BonusWarning, Learner
+from lowswitch.linear import (
+    LinearLearner,
+    LinearPolicy,
+    dynamics,
+    evaluate,
+    features,
+    linear,
+    linucb,
+)
 from lowswitch.planner import Plan, plan
 from lowswitch.plotting import plot, summary
 from lowswitch.problems.mdp import TabularMDP, rescale
@@ -72,6 +81,8 @@ __all__ = [
     "Frontier",
     "History",
     "Learner",
+    "LinearLearner",
+    "LinearPolicy",
     "NothingLearnedWarning",
     "PacPolicy",
     "Plan",
@@ -81,12 +92,17 @@ __all__ = [
     "bandits",
     "concurrent",
     "deployment_gaps",
+    "dynamics",
     "envs",
+    "evaluate",
     "exact_regret",
+    "features",
     "few",
     "from_gymnasium",
     "frontier",
     "ledger",
+    "linear",
+    "linucb",
     "load",
     "mbie",
     "mvp",

@@ -230,7 +230,7 @@ def list_envs(_: argparse.Namespace) -> None:
 def list_algorithms(_: argparse.Namespace) -> None:
     """List the named algorithms, and the options that all of them have."""
     print(_listing(RECIPES, hidden=Shared.__annotations__))
-    print(f"every algorithm but few: {_options(assemble, Shared.__annotations__)}")
+    print(f"every algorithm but few and linear: {_options(assemble, Shared.__annotations__)}")
     print(_SHARED)
 
 
@@ -240,7 +240,7 @@ _SHARED = """\
     scales: those of the bonus in a mixture, such as 1/0.3/0.1 (of psrl: members).
 schedules: every, ucb2, growth/2, stages, visits/1-5-25, whole/2/10, grid/geometric/30,\
  grid/10-100-1000, episodes/10,
-    calendar/300-600-900, late/10, asked/100-200-300"""
+    calendar/300-600-900, late/10, asked/100-200-300; with features spread, determinant/2"""
 
 
 def _listing(known: Mapping[str, Callable[..., Any]], hidden: Collection[str] = ()) -> str:

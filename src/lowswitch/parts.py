@@ -3,6 +3,7 @@
 from lowswitch.algorithms.algorithm import Algorithm
 from lowswitch.algorithms.asked import Asked
 from lowswitch.algorithms.calendars import Calendar, Late
+from lowswitch.algorithms.linear import Determinant, Ellipsoid, Ridge, Sampled, Spread
 from lowswitch.algorithms.own import Counts, FromCounts
 from lowswitch.algorithms.parts import (
     BONUSES,
@@ -54,6 +55,8 @@ __all__ = [
     "ChernoffHoeffding",
     "ConfidenceIntervals",
     "Counts",
+    "Determinant",
+    "Ellipsoid",
     "EveryEpisodes",
     "EveryVisit",
     "FromCounts",
@@ -68,7 +71,10 @@ __all__ = [
     "Planning",
     "Posterior",
     "QLearning",
+    "Ridge",
+    "Sampled",
     "Schedule",
+    "Spread",
     "StageQLearning",
     "Stages",
     "Triggers",

@@ -7,7 +7,7 @@ import time
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple, get_args, overload
 
 import numpy as np
 
@@ -32,6 +32,8 @@ from lowswitch.kernels.arrays import Log
 from lowswitch.kernels.streams import stream_key
 from lowswitch.learner import warn_if_drowned
 from lowswitch.learners import Knowledge, ProblemSize, knowledge_of
+from lowswitch.linear.problem import FeatureProblem
+from lowswitch.linear.runs import LinearRuns, simulate_features
 from lowswitch.problems.mdp import TabularMDP, require_mdp
 from lowswitch.progress import LOADING, PieceSize, Progress, cores, needs_loading, run_all
 from lowswitch.runs import Curves, Runs, origin
@@ -49,6 +51,7 @@ class NothingLearnedWarning(UserWarning):
     """The last policy of most runs is not better than the first one."""
 
 
+@overload
 def simulate(
     mdp: TabularMDP,
     algorithm: Algorithm,
@@ -62,8 +65,40 @@ def simulate(
     device: Device = "cpu",
     initial: Any = None,
     warm_start: tuple[Any, Any, Any] | None = None,
-) -> Runs:
+) -> Runs: ...
+
+
+@overload
+def simulate(
+    mdp: FeatureProblem,
+    algorithm: Algorithm,
+    *,
+    episodes: int,
+    seeds: int | Sequence[int] = 16,
+    threads: int | None = None,
+    progress: bool | None = None,
+    initial: Any = None,
+) -> LinearRuns: ...
+
+
+def simulate(
+    mdp: TabularMDP | FeatureProblem,
+    algorithm: Algorithm,
+    *,
+    episodes: int,
+    seeds: int | Sequence[int] = 16,
+    threads: int | None = None,
+    regret: bool = True,
+    history: bool = False,
+    progress: bool | None = None,
+    device: Device = "cpu",
+    initial: Any = None,
+    warm_start: tuple[Any, Any, Any] | None = None,
+) -> Runs | LinearRuns:
     """Run an algorithm for `episodes` episodes of H steps under each seed.
+
+    mdp: a TabularMDP, or a problem of `lowswitch.linear.problems`, whose learners see features; for
+    these there is neither a GPU nor a history nor a warm start.
 
     seeds: how many seeds (0, 1, ...), or which ones. threads: how many threads play, by default one
     for each core; the results do not depend on it. regret: False saves the time that exact regret
@@ -75,6 +110,21 @@ def simulate(
     its first one, as in `Learner.warm_start`. The last two are for the CPU.
     """
     require_word("device", device, get_args(Device))
+    if isinstance(mdp, FeatureProblem):
+        if device != "cpu" or history or not regret or warm_start is not None:
+            raise ValueError(
+                "runs with features are on the CPU, with regret, and have neither history nor"
+                " warm_start; leave these options out"
+            )
+        return simulate_features(
+            mdp,
+            algorithm,
+            episodes=episodes,
+            seeds=seeds,
+            threads=threads,
+            progress=progress,
+            initial=initial,
+        )
     regret, history = require_truth("regret", regret), require_truth("history", history)
     workers = require_count("threads", cores() if threads is None else threads)
     job = Job.of(mdp, algorithm, episodes, checked_seeds(seeds), regret=regret, history=history)

@@ -9,6 +9,7 @@ from typing import Any
 from lowswitch import theory
 from lowswitch.algorithms.asked import asks
 from lowswitch.algorithms.jsonable import part_from_dict, part_to_dict
+from lowswitch.algorithms.linear import Ridge, require_linear
 from lowswitch.algorithms.own import FromCounts
 from lowswitch.algorithms.parts import (
     BONUSES,
@@ -79,6 +80,8 @@ class Algorithm:
                 f"data={data!r} is taken over at visit counts, so the schedule must have some, not"
                 f" {shown(schedule)}"
             )
+        if isinstance(estimator, Ridge):
+            require_linear(estimator, self.bonus, schedule, len(self.scales))
         if isinstance(schedule, Budget) and schedule.last != "usual" and not self.replans:
             raise ValueError(
                 f'last="{schedule.last}" needs estimates without a bonus, which'
@@ -92,12 +95,13 @@ class Algorithm:
     @property
     def replans(self) -> bool:
         """Whether any trigger may change all rows: planners and posterior sampling."""
-        return isinstance(self.estimator, Planning | Posterior | LearnedPosterior | FromCounts)
+        kinds = Planning | Posterior | LearnedPosterior | Ridge | FromCounts
+        return isinstance(self.estimator, kinds)
 
     @property
     def members(self) -> int:
         """How many policies are deployed together."""
-        if isinstance(self.estimator, Posterior | LearnedPosterior | FromCounts):
+        if isinstance(self.estimator, Posterior | LearnedPosterior | Ridge | FromCounts):
             return int(self.estimator.members)
         return len(self.scales)
 

@@ -7,6 +7,7 @@ from typing import Literal, get_args
 
 import numpy as np
 
+from lowswitch.algorithms.linear import Ellipsoid, Ridge, Sampled
 from lowswitch.algorithms.own import FromCounts
 from lowswitch.checks import (
     require_count,
@@ -275,7 +276,14 @@ class NoBonus:
 
 
 Estimator = (
-    QLearning | StageQLearning | Advantage | Planning | Posterior | LearnedPosterior | FromCounts
+    QLearning
+    | StageQLearning
+    | Advantage
+    | Planning
+    | Posterior
+    | LearnedPosterior
+    | Ridge
+    | FromCounts
 )
 Bonus = (
     Hoeffding
@@ -287,6 +295,8 @@ Bonus = (
     | L1Ball
     | ConfidenceIntervals
     | Unknown
+    | Sampled
+    | Ellipsoid
     | NoBonus
 )
 BONUSES: dict[type, tuple[type, ...]] = {  # the bonuses that go with each estimator
@@ -303,5 +313,6 @@ BONUSES: dict[type, tuple[type, ...]] = {  # the bonuses that go with each estim
     ),
     Posterior: (NoBonus,),
     LearnedPosterior: (NoBonus,),
+    Ridge: (Sampled, Ellipsoid),
     FromCounts: (NoBonus,),
 }

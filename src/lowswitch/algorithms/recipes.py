@@ -11,6 +11,7 @@ from typing import Any, Literal, TypedDict, TypeVar, Unpack, cast
 
 from lowswitch.algorithms.algorithm import Algorithm, checked_scales
 from lowswitch.algorithms.calendars import Calendar, Late
+from lowswitch.algorithms.linear import Ellipsoid, Ridge, Sampled, Width
 from lowswitch.algorithms.parts import (
     Advantage,
     AdvantageBonus,
@@ -413,3 +414,52 @@ def mbie(
     """
     intervals = ConfidenceIntervals(c=c, most_visits=most_visits)
     return assemble(Planning(clip=clip), intervals, schedule, **shared)
+
+
+# ---- features ------------------------------------------------------------------------------------
+
+
+@recipe("linear")
+def linear(
+    *,
+    members: int = 32,
+    c: float = 0.5,
+    ridge: float = 1.0,
+    schedule: AnySchedule = "spread/1",
+    deployments: int | None = None,
+    last: Last = "greedy",
+) -> Algorithm:
+    """Mixtures of posterior samples of ridge regression on features, for a `LinearLearner`.
+
+    It deploys `members` functions of the features, each optimal for weights drawn from the
+    posterior, and each episode plays one of them. c scales the spread of the draws in units of the
+    estimated noise. For one step these are contextual bandits, for more it is randomised
+    least-squares value iteration (Osband, Van Roy, Wen 2016, Algorithm 1), deployed rarely.
+
+    deployments: how often the policy may change; the dates are then spread geometrically. last:
+    whether the last of these deployments is "greedy", without exploration, or "usual", like the
+    others.
+    """
+    final = "usual" if deployments is None else last
+    ridges = Ridge(members=members, ridge=ridge)
+    return assemble(ridges, Sampled(c=c), schedule, deployments=deployments, last=final)
+
+
+@recipe("linucb")
+def linucb(
+    *,
+    c: float = 1.0,
+    width: Width = "noise",
+    ridge: float = 1.0,
+    schedule: AnySchedule = "determinant/2.0/1.0",
+    **shared: Unpack[Shared],
+) -> Algorithm:
+    """One optimistic policy on features, changed when a determinant has grown.
+
+    For one step it is LinUCB (Li, Chu, Langford, Schapire 2010) under the rare switching of OFUL
+    (Abbasi-Yadkori, Pal, Szepesvari 2011, Figure 3), for more LSVI-UCB (Jin, Yang, Wang, Jordan
+    2020, Algorithm 1) under that of Gao, Xie, Du, Yang 2021. width="proof" with c=1 is what is
+    proved; see `Ellipsoid`.
+    """
+    estimator = Ridge(members=1, ridge=ridge)
+    return assemble(estimator, Ellipsoid(c=c, width=width), schedule, **shared)

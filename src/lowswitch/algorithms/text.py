@@ -18,6 +18,7 @@ import numpy as np
 
 from lowswitch.algorithms.asked import Asked
 from lowswitch.algorithms.calendars import Calendar, Late
+from lowswitch.algorithms.linear import Determinant, Spread
 from lowswitch.algorithms.schedules import (
     UCB2,
     Budget,
@@ -117,6 +118,8 @@ SCHEDULES: dict[str, type] = {
     "asked": Asked,
     "calendar": Calendar,
     "late": Late,
+    "spread": Spread,
+    "determinant": Determinant,
 }
 
 

@@ -3,6 +3,7 @@
 `gymnasium.make("lowswitch.envs.gymnasium:lowswitch/...")` imports it.
 """
 
+from lowswitch.linear.environment import Environment, control, learn_features
 from lowswitch.problems.gymnasium import (
     Episode,
     Played,
@@ -14,11 +15,14 @@ from lowswitch.problems.gymnasium import (
 from lowswitch.problems.tabular_env import TabularEnv, problem_env
 
 __all__ = [
+    "Environment",
     "Episode",
     "Played",
     "TabularEnv",
+    "control",
     "from_gymnasium",
     "learn",
+    "learn_features",
     "learner_for",
     "play_episode",
     "problem_env",

@@ -64,6 +64,30 @@ _BUDGET = (
 )
 
 
+# learners with features; N and M are as below
+FEATURES = (
+    "linear:c={0.25|0.5|1},members={1|8|32},deployments={5|10|20|50}",
+    "linear:c={0.25|0.5|1},schedule={determinant/2|determinant/1.2}",
+    "linucb:c={0.3|1|3},schedule={every|determinant/2|determinant/4}",
+    "linucb:c={0.3|1|3},schedule=spread/1,deployments={5|10|20|50},last=greedy",
+)
+_FEATURES_BUDGET = (
+    "linear:c={0.25|0.5|1},members={1|8|32},deployments=N",
+    "linear:schedule=determinant/budget,deployments=N",
+    "linucb:c={0.3|1|3},schedule={spread/1|determinant/budget},deployments=N,last=greedy",
+)
+
+
+def feature_portfolio(*, budget: int | None = None) -> list[Algorithm]:
+    """The algorithms that race on a problem with features; for a budget those made for it."""
+    patterns: tuple[str, ...] = FEATURES
+    if budget is not None:
+        number = f"deployments={budget}"
+        patterns = tuple(one.replace("deployments=N", number) for one in _FEATURES_BUDGET)
+    texts = [text for pattern in patterns for text in alternatives(pattern)]
+    return list(dict.fromkeys(build(text, RECIPES, "algorithm") for text in texts))
+
+
 def portfolio(*, stationary: bool = False, budget: int | None = None) -> list[Algorithm]:
     """The algorithms of `frontier`.
 

@@ -32,9 +32,12 @@ from lowswitch.algorithms.text import build
 from lowswitch.checks import require_count, require_truth, shown
 from lowswitch.files import read_bytes
 from lowswitch.frontier import report as frontier_report
+from lowswitch.frontier.portfolio import feature_portfolio
 from lowswitch.frontier.portfolio import portfolio as default_portfolio
 from lowswitch.frontier.report import AXES, LIMITS, Axis
 from lowswitch.learner import BonusWarning
+from lowswitch.linear.problem import FeatureProblem
+from lowswitch.linear.shape import Shape
 from lowswitch.problems.mdp import TabularMDP, require_mdp
 from lowswitch.progress import LOADING, Progress, cores, say
 from lowswitch.simulate import optimal_value_of, simulate
@@ -252,7 +255,7 @@ _FACTS = frozenset({*Frontier.__annotations__, "best", "fronts"})
 
 
 def frontier(
-    mdp: TabularMDP,
+    mdp: TabularMDP | FeatureProblem,
     *,
     episodes: int,
     seeds: int = 8,
@@ -267,22 +270,33 @@ def frontier(
     """Find which algorithms have the least regret for how many deployments, on `episodes` episodes
     of a problem.
 
-    seeds: on how many seeds (0, 1, ...) the finalists are reported. portfolio: the algorithms that
-    race, by default those of `lowswitch.frontier.portfolio`; algorithms of your own may be among
-    them, and a mapping gives each a label. stationary: whether the default ones
-    may know that all steps are alike. budget: the most deployments that any of them may make.
+    mdp: a TabularMDP, or a problem of `lowswitch.linear.problems`; then `states` of the result are
+    its features, and each deployment counts as one local switch. seeds: on how many seeds (0, 1,
+    ...) the finalists are reported. portfolio: the algorithms that race, by default those of
+    `lowswitch.frontier.portfolio`; algorithms of your own may be among them, and a mapping gives
+    each a label. stationary: whether the default ones may know that all steps are alike. budget:
+    the most deployments that any of them may make.
     folder: where finished runs are kept, so that the same call goes on where it was interrupted.
     """
-    require_mdp(mdp)
     require_truth("stationary", stationary)
-    if stationary and not (mdp.stationary and mdp.rewards.ndim == 2):
+    problem = mdp.shape if isinstance(mdp, FeatureProblem) else require_mdp(mdp)
+    if isinstance(mdp, FeatureProblem) and not mdp.knows_regret:
+        raise ValueError(
+            f"{mdp.name} does not know what an episode loses, so nothing can race on it"
+        )
+    if stationary and (
+        isinstance(mdp, FeatureProblem) or not (mdp.stationary and mdp.rewards.ndim == 2)
+    ):
         raise ValueError(
             "the steps of this problem differ, so that nothing can be pooled; leave stationary out"
         )
     episodes, seeds = require_count("episodes", episodes), require_count("seeds", seeds)
     if portfolio is None:
         most = None if budget is None else require_count("budget", budget)
-        portfolio = default_portfolio(stationary=stationary, budget=most)
+        if isinstance(mdp, FeatureProblem):
+            portfolio = feature_portfolio(budget=most)
+        else:
+            portfolio = default_portfolio(stationary=stationary, budget=most)
     labels = _checked(portfolio, budget)
     workers = require_count("threads", cores() if threads is None else threads)
     track = _Track(mdp, episodes, folder, workers, progress)
@@ -302,11 +316,13 @@ def frontier(
     say(track.kept.note, show=progress)
     return Frontier(
         name=name,
-        horizon=mdp.horizon,
-        states=mdp.states,
-        actions=mdp.actions,
+        horizon=problem.horizon,
+        states=problem.features if isinstance(problem, Shape) else problem.states,
+        actions=problem.actions,
         episodes=episodes,
-        optimal_value=optimal_value_of(mdp, episodes),
+        optimal_value=(
+            math.nan if isinstance(mdp, FeatureProblem) else optimal_value_of(mdp, episodes)
+        ),
         points=tuple(
             _point(algorithm, labels[algorithm], costs, final.get(algorithm))
             for algorithm, costs in selection.items()
@@ -393,21 +409,24 @@ class _Track:
 
     def __init__(
         self,
-        mdp: TabularMDP,
+        mdp: TabularMDP | FeatureProblem,
         episodes: int,
         folder: str | os.PathLike[str] | None,
         threads: int,
         progress: bool | None,
     ) -> None:
         self.mdp, self.episodes, self.threads, self.progress = mdp, episodes, threads, progress
-        self.problem = storage.fingerprint(mdp)
+        if isinstance(mdp, FeatureProblem):
+            self.problem, self.horizon = mdp.facts(), mdp.shape.horizon
+        else:
+            self.problem, self.horizon = storage.fingerprint(mdp), mdp.horizon
         self.kept = storage.Kept(None if folder is None else Path(folder) / "kept")
 
     def run(
         self, algorithms: Sequence[Algorithm], seeds: Sequence[int], label: str
     ) -> dict[Algorithm, Costs]:
         """The costs of each algorithm on these seeds."""
-        costs, each = {}, len(seeds) * self.episodes * self.mdp.horizon
+        costs, each = {}, len(seeds) * self.episodes * self.horizon
         with Progress(len(algorithms) * each, unit="steps", show=self.progress, label=label) as bar:
             bar.note(LOADING)
             for i, algorithm in enumerate(algorithms):

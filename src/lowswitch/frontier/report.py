@@ -11,6 +11,7 @@ import numpy as np
 
 from lowswitch import report
 from lowswitch.algorithms.algorithm import Algorithm
+from lowswitch.algorithms.linear import Sampled
 from lowswitch.algorithms.own import FromCounts
 from lowswitch.algorithms.parts import (
     Advantage,
@@ -54,7 +55,12 @@ def kind_of(algorithm: Algorithm) -> str:
     }
     if isinstance(algorithm.estimator, FromCounts):
         return "own"
-    by_bonus: dict[type, str] = {MonotonicBernstein: "MVP", L1Ball: "UCRL2", Unknown: "R-max"}
+    by_bonus: dict[type, str] = {
+        MonotonicBernstein: "MVP",
+        L1Ball: "UCRL2",
+        Unknown: "R-max",
+        Sampled: "PSRL",
+    }
     planned = by_bonus.get(type(algorithm.bonus), "UCBVI")
     return by_estimator.get(type(algorithm.estimator), planned)
 

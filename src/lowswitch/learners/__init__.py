@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from lowswitch.algorithms.algorithm import Algorithm
+from lowswitch.algorithms.linear import Ridge
 from lowswitch.algorithms.parts import QLearning
 from lowswitch.learners.knowledge import Knowledge, ProblemSize
 
@@ -20,6 +21,11 @@ def knowledge_of(algorithm: Algorithm, size: ProblemSize, allowed: np.ndarray) -
     from lowswitch.learners import mixtures, planners, rows, stages
 
     kind: type[Knowledge]
+    if isinstance(algorithm.estimator, Ridge):
+        raise ValueError(
+            f"{algorithm} learns from features, and a table of states has none; use"
+            " ls.LinearLearner with features, such as ls.features.one_hot"
+        )
     if algorithm.replans:
         kind = planners.PlannerKnowledge
     elif algorithm.members > 1:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal, get_args, overload
 
 import numpy as np
 
@@ -36,6 +36,8 @@ from lowswitch.files import owning
 from lowswitch.history import require_starts
 from lowswitch.kernels.streams import stream_key
 from lowswitch.learner import warn_if_drowned
+from lowswitch.linear.problem import FeatureProblem
+from lowswitch.linear.rounds import LinearRounds, run_rounds
 from lowswitch.machines.checkpoints import load_state, save_state
 from lowswitch.machines.fleets import Fleet, InProcess, OpenFleet
 from lowswitch.machines.gather import gather
@@ -48,6 +50,37 @@ from lowswitch.progress import LOADING, PieceSize, Progress, needs_loading
 RoundRule = Literal["trigger", "switch", "speculate"]
 PlayRound = Callable[[np.ndarray, np.ndarray], Trajectories]  # of an open fleet or a MixturePlay
 _REDRAW_SECONDS = 0.1
+
+
+@overload
+def run(
+    source: FeatureProblem,
+    algorithm: Algorithm,
+    episodes: int,
+    *,
+    machines: int,
+    rule: RoundRule = "switch",
+    seed: int = 0,
+    progress: bool | None = None,
+) -> LinearRounds: ...
+
+
+@overload
+def run(
+    source: Any,
+    algorithm: Algorithm,
+    episodes: int,
+    *,
+    machines: int,
+    rule: RoundRule = "switch",
+    fleet: Fleet | None = None,
+    seed: int = 0,
+    stop: Stop | None = None,
+    checkpoint: str | os.PathLike[str] | None = None,
+    save_every: float = 60.0,
+    regret: bool = True,
+    progress: bool | None = None,
+) -> ConcurrentRun: ...
 
 
 def run(
@@ -64,11 +97,13 @@ def run(
     save_every: float = 60.0,
     regret: bool = True,
     progress: bool | None = None,
-) -> ConcurrentRun:
+) -> ConcurrentRun | LinearRounds:
     """Run an algorithm for `episodes` episodes; in each round M machines play one episode each, all
     by the same policy.
 
-    source: what is played: a TabularMDP, a `Gymnasium` or a `System`.
+    source: what is played: a TabularMDP, a `Gymnasium` or a `System`; or a problem with features
+    (`lowswitch.linear.problems`, or `Environment` of `lowswitch.envs.gymnasium`), which this
+    process plays, by the rules "trigger" and "switch" and without a checkpoint.
     machines: M, the number of episodes in a round. It may exceed the number of the fleet's workers.
     rule: where a round is cut. The episodes after the cut are thrown away and played again.
     "trigger" cuts after the first episode with a trigger, as in the paper; a planner's triggers are
@@ -85,6 +120,14 @@ def run(
     For a simulated source the policy history is that of the sequential run, whatever the machines,
     the rule and the fleet are.
     """
+    if isinstance(source, FeatureProblem):
+        if not (fleet is None and stop is None and checkpoint is None and regret):
+            raise ValueError(
+                "rounds with features are played in this process to their end; leave fleet, stop,"
+                " checkpoint and regret out"
+            )
+        options: dict[str, Any] = {"machines": machines, "rule": rule, "seed": seed}
+        return run_rounds(source, algorithm, episodes, **options, progress=progress)
     setting = _checked_setting(source, algorithm, episodes, machines, rule, seed, regret)
     stop = _checked_stop(stop, setting)
     fleet = InProcess() if fleet is None else fleet

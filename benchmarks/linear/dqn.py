@@ -1,0 +1,70 @@
+"""The rival of the learned motion: DQN of Stable-Baselines3 on CartPole, deployments counted.
+
+    pip install stable-baselines3
+    python benchmarks/linear/dqn.py --steps 50000 --seeds 3 --json docs/numbers/linear_dqn.json
+
+A deployment is a change of the network that acts: DQN trains it every `train_freq` steps, so each
+such time counts. The settings are those that RL Baselines3 Zoo tuned for CartPole.
+"""
+
+import argparse
+import json
+from pathlib import Path
+
+import gymnasium
+import numpy as np
+
+
+def run(seed, steps):
+    from stable_baselines3 import DQN
+    from stable_baselines3.common.evaluation import evaluate_policy
+    from stable_baselines3.common.monitor import Monitor
+
+    env = Monitor(gymnasium.make("CartPole-v1"))
+    model = DQN(
+        "MlpPolicy",
+        env,
+        learning_rate=2.3e-3,
+        batch_size=64,
+        buffer_size=100_000,
+        learning_starts=1000,
+        gamma=0.99,
+        target_update_interval=10,
+        train_freq=256,
+        gradient_steps=128,
+        exploration_fraction=0.16,
+        exploration_final_eps=0.04,
+        policy_kwargs={"net_arch": [256, 256]},
+        seed=seed,
+        device="cpu",
+    )
+    model.learn(steps)
+    mean, _ = evaluate_policy(model, gymnasium.make("CartPole-v1"), n_eval_episodes=10, warn=False)
+    deployments = max(0, (steps - 1000) // 256)
+    return {
+        "return": float(mean),
+        "deployments": deployments,
+        "episodes": len(env.get_episode_rewards()),
+        "steps": steps,
+    }
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--steps", type=int, default=50_000)
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--json", type=Path)
+    options = parser.parse_args()
+    rows = [run(seed, options.steps) for seed in range(options.seeds)]
+    found = {
+        "rows": rows,
+        **{name: float(np.mean([row[name] for row in rows])) for name in rows[0]},
+    }
+    text = json.dumps(found, indent=1) + "\n"
+    print(text)
+    if options.json is not None:
+        options.json.write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

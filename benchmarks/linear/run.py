@@ -1,0 +1,227 @@
+"""What few deployments cost on features: regret, speed, intervals and control, with fresh seeds.
+
+    python benchmarks/linear/run.py digits arms CartPole --json docs/numbers/linear.json
+
+Each section is measured anew and put beside what the file has of the others. "digits"
+needs scikit-learn, the names of classic control need Gymnasium; dqn.py has the rival of CartPole.
+"""
+
+import argparse
+import json
+import platform
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+
+import lowswitch as ls
+from lowswitch.linear import Log, evaluate, problems
+
+SEEDS = range(1000, 1016)
+ACROBOT_SEEDS = range(2000, 2010)  # its bounds were chosen after a look at the others
+TUNED = (0.05, 0.1, 0.3, 0.5, 0.7, 1.0, 1.4, 2.0)  # alphas of the rival
+ROUNDS = 10_000
+
+
+def mean_regret(make, algorithm, episodes, seeds=SEEDS):
+    """The regret of an algorithm, on a problem that is drawn anew for each seed where it can be."""
+    problem, begin, regret, deployments = make(0), time.perf_counter(), [], []
+    for seed in seeds:
+        runs = ls.simulate(make(seed), algorithm, episodes=episodes, seeds=[seed], threads=1)
+        regret.append(runs.regret[0])
+        deployments.append(runs.deployments[0])
+    seconds = time.perf_counter() - begin
+    say(f"  {problem.name}: {algorithm}: {np.mean(regret):.1f} ({seconds:.0f} s)")
+    return {
+        "regret": float(np.mean(regret)),
+        "error": float(np.std(regret, ddof=1) / np.sqrt(len(regret))),
+        "median": float(np.median(regret)),
+        "worst": float(np.max(regret)),
+        "deployments": float(np.mean(deployments)),
+    }
+
+
+def digits():
+    """Scikit-learn's digits: 20 principal components of unit variance and a constant."""
+    from sklearn.datasets import load_digits
+
+    images, labels = load_digits(return_X_y=True)
+    images = images - images.mean(axis=0)
+    *_, directions = np.linalg.svd(images, full_matrices=False)
+    scores = images @ directions[:20].T
+    scores /= scores.std(axis=0)
+    examples = np.column_stack([np.ones(len(scores)), scores])
+    return problems.classification(examples, labels, name="digits")
+
+
+def against_linucb(make):
+    """Mixtures without tuning against LinUCB in every round, its alpha tuned on these problems."""
+    # the tuning is on six of the seeds, to spare time; the winner runs on all
+    rivals = {
+        alpha: mean_regret(make, every_round(alpha), ROUNDS, list(SEEDS)[:6])["regret"]
+        for alpha in TUNED
+    }
+    best = min(rivals, key=rivals.get)
+    tuned = mean_regret(make, every_round(best), ROUNDS)
+    rows = {}
+    for N in (5, 10, 20):
+        rows[f"mixture {N}"] = mean_regret(make, ls.few(deployments=N), ROUNDS)
+        single = ls.linucb(schedule="spread", deployments=N, last="greedy")
+        rows[f"single {N}"] = mean_regret(make, single, ROUNDS)
+    rows["determinant"] = mean_regret(make, ls.linucb(), ROUNDS)
+    for row in rows.values():
+        row["ratio"] = row["regret"] / tuned["regret"]
+    return {"rival": tuned, "alpha": best, "tuning": rivals, "rounds": ROUNDS, "rows": rows}
+
+
+def synthetic():
+    return against_linucb(lambda seed: problems.linear_bandit(seed=seed))
+
+
+def arms():
+    return against_linucb(lambda seed: problems.fixed_arms(seed=seed))
+
+
+def classes():
+    problem = digits()
+    return against_linucb(lambda seed: problem)
+
+
+def every_round(alpha):
+    return ls.linucb(c=alpha, width="unit", schedule="every")
+
+
+def inventory():
+    """Ten deployments against the same with 200 fits, and greedy ones beside them."""
+    problem, rows = problems.inventory(), {}
+    for N in (5, 10, 20):
+        algorithm = ls.linear(members=16, deployments=N)
+        rows[f"mixture {N}"] = mean_regret(lambda seed: problem, algorithm, 1000)
+    often = mean_regret(lambda seed: problem, ls.linear(members=16, schedule="episodes/5"), 1000)
+    for row in rows.values():
+        row["ratio"] = row["regret"] / often["regret"]
+    return {"rows": rows, "often": often, "optimal": problem.best, "episodes": 1000}
+
+
+def speed():
+    """A million rounds on one core, and a round trip of act."""
+    problem = problems.linear_bandit(features=20, actions=10, shared=True)
+    algorithm = ls.few(deployments=20)
+    ls.simulate(problem, algorithm, episodes=1000, seeds=1, threads=1)  # compiles
+    runs = ls.simulate(problem, algorithm, episodes=1_000_000, seeds=1, threads=1)
+    policy = ls.LinearLearner(algorithm, features=20, actions=10, episodes=9).policy
+    contexts = np.random.default_rng(0).normal(size=(2000, 20))
+    trips = []
+    for _ in range(5):
+        begin = time.perf_counter()
+        for k, x in enumerate(contexts):
+            policy.act(x, k)
+        trips.append((time.perf_counter() - begin) / len(contexts))
+    return {
+        "seconds": runs.seconds,
+        "deployments": int(runs.deployments[0]),
+        "act": {"microseconds": 1e6 * min(trips), "median": 1e6 * float(np.median(trips))},
+    }
+
+
+def intervals():
+    """How often 95 % intervals cover, over 200 logs of a mixture for each estimate."""
+    generator = np.random.default_rng(4242)
+    truth = generator.normal(size=(4, 3))
+    learner = ls.LinearLearner(ls.linear(members=16), features=3, actions=4, episodes=9, seed=9)
+    logging = learner.policy
+    target = ls.LinearPolicy(
+        learner.shape, 0.6 * logging.weights + truth.T[None, :, :, None], np.uint64(0)
+    )
+
+    def means(x):
+        return 1 / (1 + np.exp(-x @ truth.T))
+
+    x = generator.normal(size=(400_000, 3))
+    value = float((target.propensities(x) * means(x)).sum(axis=1).mean())
+    covered = {"ips": 0, "snips": 0, "dr": 0}
+    for _ in range(200):
+        x = generator.normal(size=(1000, 3))
+        law = 0.8 * logging.propensities(x) + 0.05
+        actions = (law.cumsum(axis=1) < generator.random((1000, 1))).sum(axis=1)
+        rewards = (generator.random(1000) < means(x)[np.arange(1000), actions]).astype(float)
+        found = evaluate(target, Log(x, actions, rewards, law[np.arange(1000), actions]))
+        for name in covered:
+            estimate = getattr(found, name)
+            covered[name] += estimate.low <= value <= estimate.high
+    return {name: count / 200 for name, count in covered.items()}
+
+
+def control(name):
+    """Three deployments in 30 episodes; the last policy then plays 10 further ones."""
+    from classic import PROBLEMS
+
+    from lowswitch.envs.gymnasium import control as drive
+    from lowswitch.linear import DynamicsLearner
+    from lowswitch.linear.environment import play_control, reset_seed
+    from lowswitch.problems.spaces import Numbering
+
+    make, known, state = PROBLEMS[name]
+    means, steps = [], []
+    for seed in ACROBOT_SEEDS if name == "Acrobot" else list(SEEDS)[:10]:
+        env = make(seed)
+        learner = DynamicsLearner(known(), episodes=30, deployments=3, seed=seed)
+        played = drive(env, learner, state=state, seed=seed, progress=False)
+        numbering = Numbering(env.action_space, "actions")
+        tested = [
+            play_control(env, learner, numbering, state, reset_seed(seed, 10**6 + k))[2]
+            for k in range(10)
+        ]
+        means.append(float(np.mean(tested)))
+        steps.append(int(played.lengths.sum()))
+        say(f"  {name}, seed {seed}: {means[-1]:.1f} after {steps[-1]:,} steps")
+    return {
+        "first_seed": seed - 9,
+        "returns": means,
+        "mean": float(np.mean(means)),
+        "worst": float(np.min(means)),
+        "steps": float(np.mean(steps)),
+        "deployments": learner.deployments,
+        "episodes": 30,
+    }
+
+
+SECTIONS = {
+    "CartPole": lambda: control("CartPole"),
+    "shaken": lambda: control("CartPole, noise 0.5 %"),
+    "MountainCar": lambda: control("MountainCar"),
+    "Acrobot": lambda: control("Acrobot"),
+    "synthetic": synthetic,
+    "arms": arms,
+    "digits": classes,
+    "inventory": inventory,
+    "speed": speed,
+    "intervals": intervals,
+}
+
+
+def say(text):
+    print(text, file=sys.stderr, flush=True)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("sections", nargs="+", choices=SECTIONS)
+    parser.add_argument("--json", type=Path)
+    options = parser.parse_args()
+    results = {}
+    if options.json is not None and options.json.exists():
+        results = json.loads(options.json.read_text(encoding="utf-8"))
+    for name in options.sections:
+        say(name)
+        results[name] = SECTIONS[name]()
+        results["run"] = f"lowswitch {ls.__version__}, Python {platform.python_version()}"
+        if options.json is not None:
+            options.json.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+    if options.json is None:
+        print(json.dumps(results, indent=1))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,101 @@
+"""What the page on features says, from docs/numbers/linear.json and linear_dqn.json.
+
+benchmarks/linear/run.py and dqn.py write these files.
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from pages import span, table
+
+NUMBERS = Path(__file__).parent / "numbers"
+WORDS = {
+    "digits": "digits (d = 21 for each of 10 actions)",
+    "arms": "50 fixed arms (d = 10)",
+    "synthetic": "synthetic, fresh contexts (d = 10)",
+}
+CONTROL = {
+    "CartPole": "CartPole",
+    "shaken": "CartPole, noise of 0.5 % of the range",
+    "MountainCar": "MountainCar",
+    "Acrobot": "Acrobot",
+}
+SEEDS = 16
+
+
+def values() -> dict[str, str]:
+    facts = json.loads((NUMBERS / "linear.json").read_text(encoding="utf-8"))
+    regret, speed = {name: facts[name] for name in WORDS}, facts["speed"]
+    (rounds,) = {problem["rounds"] for problem in regret.values()}
+    coverage = span((100 * share for share in facts["intervals"].values()), ".0f")
+    return {
+        "features/regret": of_regret(regret),
+        "features/inventory": of_inventory(facts["inventory"]),
+        "features/control": of_control({words: facts[name] for name, words in CONTROL.items()}),
+        "features/coverage": f"{coverage} %",
+        "features/logs": "200",
+        "features/rounds": f"{rounds:,}",
+        "features/seeds": str(SEEDS),
+        "features/million": f"{speed['seconds']:.1f}",
+        "features/act": f"{speed['act']['median']:.0f}",
+        "features/run": facts["run"],
+    }
+
+
+def of_regret(regret: dict[str, Any]) -> str:
+    """A line for each problem and number of deployments."""
+    lines = []
+    for name, words in WORDS.items():
+        rows = regret[name]["rows"]
+        lines += [
+            [
+                words,
+                str(N),
+                f"{rows[f'mixture {N}']['ratio']:.2f}",
+                f"{rows[f'single {N}']['ratio']:.2f}",
+            ]
+            for N in (5, 10, 20)
+        ]
+    return table(["problem", "deployments", "`few`", "single"], lines, left=1)
+
+
+def of_inventory(inventory: dict[str, Any]) -> str:
+    often = inventory["often"]
+    lines = [
+        [name.split()[1], f"{row['regret']:,.0f}", f"{row['ratio']:.2f}"]
+        for name, row in inventory["rows"].items()
+    ]
+    lines.append([f"{often['deployments']:.0f}", f"{often['regret']:,.0f}", "1.00"])
+    return table(["deployments", "regret", "ratio"], lines, left=0)
+
+
+def of_control(control: dict[str, Any]) -> str:
+    """The learned motion, and DQN below it where it was measured."""
+    lines = [
+        [
+            name,
+            "learned motion, 10 seeds",
+            f"{found['deployments']}",
+            f"{found['episodes']}",
+            f"{found['mean']:.0f}",
+            f"{found['worst']:.0f}",
+        ]
+        for name, found in control.items()
+    ]
+    rival = NUMBERS / "linear_dqn.json"
+    if rival.exists():
+        found = json.loads(rival.read_text(encoding="utf-8"))
+        worst = min(row["return"] for row in found["rows"])
+        lines.append(
+            [
+                "CartPole",
+                f"DQN of Stable-Baselines3, {len(found['rows'])} seeds",
+                f"{found['deployments']:.0f}",
+                f"{found['episodes']:.0f}",
+                f"{found['return']:.0f}",
+                f"{worst:.0f}",
+            ]
+        )
+    head = ["problem", "learner", "deployments", "episodes", "mean return", "worst seed"]
+    return table(head, lines, left=2)

@@ -1,0 +1,215 @@
+"""A deployed policy on features: frozen, saved without its learner, and served with numpy alone."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from lowswitch import storage
+from lowswitch.checks import require_count
+from lowswitch.kernels.streams import drawn_members
+from lowswitch.linear.noise import drawn_member
+from lowswitch.linear.shape import Shape
+
+_KIND = "linear policy"  # of its files
+_AT_ONCE = 2**21  # numbers that a batch of contexts may need in between
+
+
+class Choice(NamedTuple):
+    """What is played, and how probable that was."""
+
+    action: int
+    propensity: float  # the share of the members that choose it
+
+
+class LinearPolicy:
+    """One or more functions of features, of which each episode plays one.
+
+    A member plays the action with the largest score, the lowest index among equals. The score of an
+    action is the product of its features and its weights; of an optimistic policy it also has
+    `width` times the length of the features, measured by `roots`. Which member plays an episode is
+    drawn from the noise stream `key` and the episode's number. Weights are [H, d, B, members] and
+    roots [H, d, d, B], where B is the number of weight vectors (see `Shape`).
+    """
+
+    def __init__(
+        self,
+        shape: Shape,
+        weights: np.ndarray,
+        key: np.uint64,
+        *,
+        roots: np.ndarray | None = None,
+        width: np.ndarray | None = None,
+    ) -> None:
+        self.shape, self.key = shape, np.uint64(key)
+        self.weights = _frozen(weights)
+        self.roots = None if roots is None else _frozen(roots)
+        self.width = None if width is None else _frozen(width)
+        H, d, B = shape.horizon, shape.features, shape.blocks
+        if self.weights.shape[:3] != (H, d, B) or self.weights.ndim != 4:
+            raise ValueError(f"its weights have the shape {self.weights.shape}, not {(H, d, B)}")
+        self.members = self.weights.shape[-1]
+        if self.roots is not None and self.roots.shape != (H, d, d, B):
+            raise ValueError(f"its roots have the shape {self.roots.shape}, not {(H, d, d, B)}")
+        if (self.roots is None) != (self.width is None):
+            raise ValueError("an optimistic policy has roots and a width")
+        if not np.isfinite(self.weights).all():
+            raise ValueError("its weights are no numbers")
+
+    # ---- acting ----------------------------------------------------------------------------------
+
+    def act(self, x: Any, episode: int, step: int = 0) -> Choice:
+        """The action in a context at a step of an episode, and its exact propensity.
+
+        x: features [d] that all actions share, or [A, d] with a vector for each action.
+        """
+        if not 0 <= step < self.shape.horizon:
+            raise ValueError(f"there is no step {step}: steps are 0 to {self.shape.horizon - 1}")
+        scores = self._scores(self.shape.context(x)[None], step)[0]
+        if self.members == 1:
+            return Choice(int(scores.argmax()), 1.0)
+        best = scores.argmax(axis=0)
+        action = int(best[drawn_member(int(self.key), self.members, episode)])
+        return Choice(action, int(np.count_nonzero(best == action)) / self.members)
+
+    def actions(self, x: np.ndarray, episodes: np.ndarray, step: int = 0) -> np.ndarray:  # [n]
+        """The actions in contexts [n, R, d], each of the episode of this number [n]."""
+        members = self.member_for(episodes)
+        chosen = np.empty(len(x), dtype=np.int64)
+        weights = self.weights[step]
+        for first in range(0, len(x), self._batch):
+            piece = slice(first, first + self._batch)
+            rows = x[piece].transpose(2, 0, 1)  # [d, n, R]
+            own = weights[:, :, members[piece]].transpose(0, 2, 1)  # [d, n, B]
+            scores = np.add.reduce(np.multiply(rows, own, order="C"), axis=0)
+            if self.roots is not None:
+                scores = scores + self._bonus(x[piece], step)
+            chosen[piece] = scores.argmax(axis=1)
+        return chosen
+
+    def choices(self, x: np.ndarray, step: int = 0) -> np.ndarray:  # [n, members]
+        """What each member plays in contexts [n, R, d]."""
+        size = max(1, self._batch // self.members)
+        parts = [
+            self._scores(x[first : first + size], step).argmax(axis=1)
+            for first in range(0, len(x), size)
+        ]
+        return np.concatenate([np.zeros((0, self.members), dtype=np.int64), *parts])
+
+    def values(self, x: np.ndarray, step: int = 0) -> np.ndarray:  # [n, members]
+        """The largest score of each member in contexts [n, R, d]."""
+        size = max(1, self._batch // self.members)
+        parts = [
+            self._scores(x[first : first + size], step).max(axis=1)
+            for first in range(0, len(x), size)
+        ]
+        return np.concatenate([np.zeros((0, self.members)), *parts])
+
+    def propensities(self, contexts: Any, step: int = 0) -> np.ndarray:  # [n, A]
+        """How probable each action is in each of the contexts [n, d] or [n, A, d]."""
+        choices = self.choices(self.shape.contexts(contexts), step)
+        return np.stack(
+            [(choices == a).sum(axis=1) for a in range(self.shape.actions)], axis=1
+        ) / float(self.members)
+
+    def member_for(self, episodes: np.ndarray) -> np.ndarray:  # [n]
+        """Which member plays each of these episodes [n]."""
+        return drawn_members(self.key, self.members, np.asarray(episodes))
+
+    @property
+    def _batch(self) -> int:
+        """How many contexts of one member are scored at once."""
+        return max(1, _AT_ONCE // (self.shape.features * self.shape.actions))
+
+    def _scores(self, x: np.ndarray, step: int) -> np.ndarray:  # [n, A, members]
+        """The scores of all members in contexts [n, R, d].
+
+        They are summed over the features in order, whatever the number of contexts is, so that one
+        context at a time gives the same bits as many.
+        """
+        rows = x.transpose(2, 0, 1)[..., None]  # [d, n, R, 1]
+        products = np.multiply(rows, self.weights[step][:, None], order="C")
+        scores: np.ndarray = np.add.reduce(products, axis=0)
+        if self.roots is not None:
+            scores = scores + self._bonus(x, step)[..., None]
+        return scores
+
+    def _bonus(self, x: np.ndarray, step: int) -> np.ndarray:  # [n, A]
+        """The width times the length of each action's features."""
+        assert self.roots is not None
+        assert self.width is not None
+        rows = x.transpose(2, 0, 1)[:, None]  # [d, 1, n, R]
+        turned = np.add.reduce(np.multiply(rows, self.roots[step][:, :, None], order="C"), axis=0)
+        length: np.ndarray = np.sqrt(np.add.reduce(turned * turned, axis=0))  # [n, A]
+        bonus: np.ndarray = self.width[step] * length
+        return bonus
+
+    # ---- comparing -------------------------------------------------------------------------------
+
+    def difference(self, other: LinearPolicy, contexts: Any, step: int = 0) -> float:
+        """The share of these contexts whose action changes, if members are matched at best.
+
+        Of mixtures it is the mean total variation between how often each action is played.
+        """
+        if self.shape != other.shape:
+            raise ValueError(
+                f"policies of {self.shape} and {other.shape} have no contexts in common to compare"
+            )
+        mine, others = self.propensities(contexts, step), other.propensities(contexts, step)
+        if not len(mine):
+            raise ValueError("there are no contexts to compare the policies in; give at least one")
+        return float(0.5 * np.abs(mine - others).sum(axis=1).mean())
+
+    @property
+    def identity(self) -> str:
+        """A digest that two policies share only if they play the same."""
+        facts = f"linear {self.shape} {int(self.key) if self.members > 1 else 0}"
+        total = hashlib.sha256(facts.encode())
+        for array in self._arrays().values():
+            total.update(np.ascontiguousarray(array, dtype="<f8").tobytes())
+        return total.hexdigest()
+
+    def __repr__(self) -> str:
+        return f"LinearPolicy({self.members} members, {self.shape}, {self.identity[:12]})"
+
+    # ---- keeping ---------------------------------------------------------------------------------
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the policy alone; whoever loads it needs no learner."""
+        storage.write(path, _KIND, *self.state())
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> LinearPolicy:
+        """The policy that `save` wrote."""
+        with storage.reading(path, _KIND) as (facts, arrays):
+            return cls.from_state(facts, arrays)
+
+    def state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+        """Facts, as JSON can hold them, and arrays."""
+        return {"shape": self.shape._asdict(), "key": str(int(self.key))}, self._arrays()
+
+    @classmethod
+    def from_state(cls, facts: dict[str, Any], arrays: dict[str, np.ndarray]) -> LinearPolicy:
+        """The policy of a state."""
+        key = require_count("its key", int(facts["key"]), least=0, most=2**64 - 1)
+        return cls(
+            Shape.of(**facts["shape"]),
+            arrays["weights"],
+            np.uint64(key),
+            roots=arrays.get("roots"),
+            width=arrays.get("width"),
+        )
+
+    def _arrays(self) -> dict[str, np.ndarray]:
+        arrays = {"weights": self.weights, "roots": self.roots, "width": self.width}
+        return {name: array for name, array in arrays.items() if array is not None}
+
+
+def _frozen(array: np.ndarray) -> np.ndarray:
+    """A copy that nobody can change."""
+    kept: np.ndarray = np.array(array, dtype=float, order="C")
+    kept.flags.writeable = False
+    return kept
