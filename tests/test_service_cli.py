@@ -3,6 +3,7 @@
 import itertools
 import json
 import re
+import shlex
 import subprocess
 import sys
 import urllib.request
@@ -12,7 +13,7 @@ import numpy as np
 import pytest
 
 from ledgers import approve, episode, made, play
-from lowswitch import cli
+from lowswitch import cli, cli_options
 from lowswitch.ledger import Client, FrozenError, Issued, LedgerError
 from lowswitch.service.access import Access, beside
 from lowswitch.service.server import Place
@@ -125,6 +126,17 @@ def test_a_ledger_in_either_database_is_served(tmp_path, address):
         served.post("/verify", session)
         assert "are whole and lead to this state" in served.page("/", session)[1]
         assert served.ledger.status().learned == 3
+
+
+def test_the_commands_of_the_page_are_commands():
+    page = (Path(__file__).parents[1] / "docs" / "service.md").read_text(encoding="utf-8")
+    text = "\n".join(re.findall(r"```(?:sh|ini)\n(.*?)```", page, re.DOTALL)).replace("\\\n", " ")
+    lines = re.findall(
+        r"^(?:ExecStart=)?(?:/opt/lowswitch/bin/)?lowswitch (.*)$", text, re.MULTILINE
+    )
+    assert len(lines) >= 10
+    for line in lines:
+        cli_options.parser().parse_args(shlex.split(line))
 
 
 # ---- what the ledger gives to its console --------------------------------------------------------

@@ -93,8 +93,8 @@ def _serve_demo(place: object) -> None:
         access.close()
         note = "A demo: the clinic is made up, and so are its numbers."
         with opened(str(address), None, place, note) as service, place.listen() as listening:
-            lines = [f"open {place.url(listening)} and log in with the token of"]
-            lines += [f"  a {role:9} {token}" for role, token in tokens.items()]
+            lines = [f"open {place.url(listening)} and log in with one of these tokens:"]
+            lines += [f"  {role:9} {token}" for role, token in tokens.items()]
             lines += ["Ctrl-C ends it, and nothing is kept."]
             run(service, listening, lambda: _say("\n".join(lines)))
 
