@@ -47,8 +47,7 @@ def acrobot():
     return ls.dynamics(
         reward=lambda states, action, nexts: -np.ones(len(states)),
         ends=lambda nexts: -np.cos(nexts[:, 0]) - np.cos(nexts[:, 0] + nexts[:, 1]) > 1,
-        # half of the speeds that it allows: faster ones are rare, and a coarser grid plays worse
-        bounds=np.pi * np.array([(-1, 1), (-1, 1), (-2, 2), (-4, 4)]),
+        bounds=np.pi * np.array([(-1, 1), (-1, 1), (-4, 4), (-9, 9)]),
         actions=3,
         points=(16, 16, 15, 15),
         periodic=(True, True, False, False),
