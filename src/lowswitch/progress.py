@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
 from typing import Any
 
-LOADING = "loading the kernels, or compiling them if this is the first time"
+LOADING = "loading the kernels (compiling them the first time)"
 _BAR = 24
 _TICK_SECONDS = 1.0
 _LINE_SECONDS = 30.0
@@ -116,7 +116,7 @@ class Progress:
             with self._drawing:
                 if not done.is_set():
                     words = f"{text}  {duration(time.perf_counter() - begin)}".lstrip()
-                    self._draw(f"{self.label}  {words}")
+                    self._draw(words if self._is_wide(words) else f"{self.label}  {words}")
 
     def _end_note(self) -> None:
         with self._drawing:
@@ -140,9 +140,12 @@ class Progress:
             left = duration(elapsed * (self.total - done) / new)
             speed = f"{short(new / elapsed)} {self.unit}/s  {left} left"
         body = f"[{bar}] {done / self.total:4.0%}  {speed}{also}"
+        self._draw(body if self._is_wide(body) else f"{self.label}  {body}")
+
+    def _is_wide(self, text: str) -> bool:
+        """Whether there is no room for the label before a text."""
         columns = shutil.get_terminal_size().columns
-        wide = self.in_place and len(self.label) + 2 + len(body) >= columns
-        self._draw(body if wide else f"{self.label}  {body}")
+        return self.in_place and bool(text) and len(self.label) + 2 + len(text) >= columns
 
     def _draw(self, text: str) -> None:
         if not self.show:

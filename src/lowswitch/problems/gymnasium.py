@@ -21,7 +21,7 @@ from lowswitch.history import History
 from lowswitch.learner import Learner, warn_if_drowned
 from lowswitch.problems.mdp import Scale, TabularMDP, rescale
 from lowswitch.problems.spaces import Numbering, gymnasium
-from lowswitch.progress import LOADING, Progress
+from lowswitch.progress import Progress
 
 _REDRAW_SECONDS = 0.1
 
@@ -187,7 +187,6 @@ def learn(
     returns, parts = np.zeros(episodes), [np.zeros((0, 3 + len(learner.mixture)), dtype=np.int64)]
     drawn = time.perf_counter()
     with Progress(episodes * horizon, unit="steps", show=progress, label=str(algorithm)) as bar:
-        bar.note(LOADING)
         for k in range(episodes):
             episode = play_episode(env, learner.policy, seed=seed if k == 0 else None)
             rewards = _unit_rewards(episode, scale)
