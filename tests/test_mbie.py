@@ -403,7 +403,7 @@ def test_a_forbidden_action_is_no_mistake():
     ("options", "message"),
     [
         ({"machines": 0}, "machines must be a whole number from 1 .*, not 0"),
-        ({"machines": 2.0}, r"machines must be a whole number from 1 .*, not 2\.0"),
+        ({"machines": 2.5}, r"machines must be a whole number from 1 .*, not 2\.5"),
         ({"episodes": 0}, "episodes must be a whole number from 1"),
         ({"episodes": 2**31 - 2, "machines": 1000}, r"rounds \* machines must be a whole number"),
         ({"seed": -1}, "seed must be a whole number from 0 .*, not -1"),

@@ -87,7 +87,7 @@ class Progress:
 
     def __init__(self, total: int, *, unit: str, show: bool | None = None, label: str = "") -> None:
         self.total, self.unit, self.label = total, unit, label
-        self.show = show is None or show
+        self.show = _is_open() if show is None else show
         self.in_place = _is_terminal() if show is None else show
         self.begin, self.before = time.perf_counter(), 0
         self.width = 0
@@ -164,6 +164,11 @@ class Progress:
             sys.stderr.flush()
         except (AttributeError, OSError, ValueError):
             self.show = False  # the stream is closed or full: nobody looks
+
+
+def _is_open() -> bool:
+    """Whether there is a stderr to write to."""
+    return sys.stderr is not None and not sys.stderr.closed
 
 
 def _is_terminal() -> bool:
