@@ -210,7 +210,7 @@ def of_faults(faults: dict[str, Any]) -> dict[str, str]:
 
 
 def of_service(service: dict[str, Any]) -> dict[str, str]:
-    load, kills, fuzz = (service[name] for name in ("load", "kills", "fuzz"))
+    load, memory, kills, fuzz = (service[name] for name in ("load", "memory", "kills", "fuzz"))
     head = ["reports", "a second", "of the ledger's own", "`ask` meanwhile: p50", "p99"]
     rows = [["the ledger itself, in batches of 64", f"{load['ledger']:,.0f}", "1", "", ""]]
     for kind, words in (
@@ -235,6 +235,9 @@ def of_service(service: dict[str, Any]) -> dict[str, str]:
         "service/run": load["run"],
         "service/speed": table(head, rows, left=1),
         "service/singles": f"{load['share singles']:.2f}",
+        "service/reports": f"{memory['reports']:,}",
+        "service/memory-start": f"{memory['at start MB']:.0f}",
+        "service/memory": f"{memory['after all MB']:.0f}",
         "service/demo": f"{max(service['demo']['seconds']):.1f}",
         "service/fuzzed": f"{fuzz['requests']:,}",
         "service/faults": table(
