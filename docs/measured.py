@@ -150,12 +150,12 @@ def of_ledger(ledger: dict[str, Any]) -> dict[str, str]:
     for name, words in (("sqlite", "SQLite"), ("postgresql", "PostgreSQL")):
         for kind, text in (("single", "one by one"), ("in 64", "in batches of 64")):
             found = ledger[name]
-            told, bare = found[f"told {kind}"], found[f"bare {kind}"]
-            rows.append(
-                [words, text, f"{told:,.0f}", f"{bare:,.0f}", f"{found[f'share {kind}']:.2f}"]
-            )
+            rates = [f"{found[f'{rate} {kind}']:,.0f}" for rate in ("told", "bare", "statements")]
+            shares = [found[f"{share} {kind}"] for share in ("share", "share of statements")]
+            rows.append([words, text, *rates, *(f"{share:.2f}" for share in shares)])
     large = ledger["large"]
-    head = ["database", "reports", "a second", "bare rows a second", "share"]
+    head = ["database", "reports", "a second", "bare rows", "its statements"]
+    head += ["share of rows", "of statements"]
     return {
         "ledger/run": ledger["run"],
         "ledger/speed": table(head, rows, left=2),
