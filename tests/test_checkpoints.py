@@ -267,11 +267,13 @@ def test_a_damaged_checkpoint(tmp_path):
         ("tables_rows", arrays["tables_rows"][:1]),
         ("window_states", arrays["window_states"] + 0.5),
         ("window_states", arrays["window_states"] + np.int32(100)),
+        ("account_checkpoints", arrays["account_checkpoints"] + 1),
     ):
         storage.write(file, "concurrent checkpoint", facts, arrays | {name: array})
         with pytest.raises(
             ValueError,
-            match="no whole checkpoint .*(states that were|is .* of).*delete it to begin anew",
+            match="no whole checkpoint .*(states that were|is .* of|points of its curve)"
+            ".*delete it to begin anew",
         ):
             concurrent.run(**arguments)
     file.write_bytes(b"nonsense")

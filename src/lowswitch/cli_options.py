@@ -73,7 +73,7 @@ _HELP = {
     "--only": "Measure this claim only; may be given several times.",
     "--out": "Where to write (default: %(default)s).",
     "--plot": "Draw regret and switching costs into a PNG, SVG or PDF file.",
-    "--quick": "Run what takes about four minutes on two cores (default).",
+    "--quick": "Run what takes about two and a half minutes on two cores (default).",
     "--reward-range": "The range of the rewards (default: 0,1), written as --reward-range=-1,1.",
     "--rule": "What ends a round (default: %(default)s).",
     "--save": "Write the results to a file that lowswitch.load reads.",

@@ -10,6 +10,7 @@ from lowswitch.checks import require_indices
 from lowswitch.history import History
 from lowswitch.learners.whole import require, require_finite
 from lowswitch.machines.state import Setting, State
+from lowswitch.simulate import checkpoints
 
 
 def require_whole(state: State, setting: Setting) -> None:
@@ -17,7 +18,7 @@ def require_whole(state: State, setting: Setting) -> None:
     _require_totals(state, setting)
     _require_history(state)
     _require_window(state)
-    _require_account(state)
+    _require_account(state, setting)
 
 
 def _require_totals(state: State, setting: Setting) -> None:
@@ -78,9 +79,11 @@ def _require_window(state: State) -> None:
         require(played == window.actions[slot], "what was played ahead is not by its policy")
 
 
-def _require_account(state: State) -> None:
+def _require_account(state: State, setting: Setting) -> None:
     balance, passed = state.account.balance[0], int(state.account.balance[0]["passed"])
     require_finite("regret", balance["regret"], balance["gap"])
+    points = np.array_equal(state.account.checkpoints, checkpoints(setting.episodes))
+    require(points, "the points of its curve are not those of its run")
     if not state.evaluation.wanted:
         return
     require(0 <= balance["charged"] <= state.learned, "it charged episodes that were not learned")
