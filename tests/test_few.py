@@ -70,12 +70,20 @@ def test_dates_may_be_given_in_any_way():
     assert ls.few(deployments_at=300).schedule.schedule == Calendar((300,))
 
 
+class Silent:
+    """What cannot be shown."""
+
+    def __repr__(self):
+        raise RuntimeError("no text")
+
+
 @pytest.mark.parametrize(
     ("make", "message"),
     [
         (lambda: ls.few(), "few needs a budget: give deployments=10, or the dates"),
         (lambda: ls.few(deployments=0), "deployments must be a whole number from 1"),
         (lambda: ls.few(deployments_at="soon"), "deployments_at must be numbers of episodes"),
+        (lambda: ls.few(deployments_at=Silent()), "numbers of episodes .*, not a Silent"),
         (
             lambda: ls.few(deployments=3, mass=-1),
             'mass must be a positive number, not -1.*"learned"',

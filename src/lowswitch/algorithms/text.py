@@ -208,7 +208,7 @@ def as_dates(dates: Any) -> tuple[int, ...]:
     if isinstance(found, str | bytes) or not isinstance(found, Sequence):
         raise ValueError(
             "deployments_at must be numbers of episodes such as (300, 600) or 300-600, not"
-            f" {dates!r}"
+            f" {shown(dates)}"
         )
     return tuple(found)
 
