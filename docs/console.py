@@ -35,7 +35,7 @@ def main() -> None:
         while "Ctrl-C" not in said:
             said += server.stdout.readline()
         (url,) = re.findall(r"http://[\d.:]+", said)
-        tokens = dict(re.findall(r"a (\w+) +(\S+)", said))
+        tokens = dict(re.findall(r"^  (\w+) +(\S+)$", said, re.MULTILINE))
         with Browser() as browser:
             for name, (role, path, width, height) in PICTURES.items():
                 browser.size(width, height)
