@@ -286,3 +286,19 @@ def test_long_names_have_a_line_each_and_the_figure_grows(results):
     assert len({round(top) for top in tops}) == 5
     assert many.get_suptitle() == PROBLEM
     assert [axes.get_title() for axes in many.axes] == ["regret", "local switches", "deployments"]
+
+
+def test_runs_of_different_length_say_so_in_the_table():
+    mdp = PROBLEMS["dense"]()
+    short, long = (
+        ls.simulate(mdp, ls.ucb2_hoeffding(c=0.05), episodes=episodes, seeds=seeds)
+        for episodes, seeds in ((20, 2), (40, 3))
+    )
+    text = ls.summary({"short": short, "long": long}).text()
+    heading, table = text.split("\n\n")
+    assert "episodes," not in heading
+    assert [line.split()[:3] for line in table.splitlines()[2:]] == [
+        ["short", "20", "2"],
+        ["long", "40", "3"],
+    ]
+    assert "20 episodes, 2 seeds" in str(ls.summary([short]))

@@ -70,10 +70,15 @@ def means(**costs: np.ndarray) -> str:
 
 
 def summary(runs: Mapping[str, Runs]) -> Table:
-    """A table with a line for each of the runs and 95 % intervals over the seeds."""
+    """A table with a line for each of the runs and 95 % intervals over the seeds.
+
+    Runs of different length, or with other numbers of seeds, have both in columns of their own.
+    """
+    mixed = len({(run.episodes, len(run.seeds)) for run in runs.values()}) > 1
     rows = [
         [
             label,
+            *((f"{run.episodes:,}", f"{len(run.seeds)}") if mixed else ()),
             mean_and_interval(run.regret),
             _value(run.regret.mean() / run.episodes),
             _value(run.earned_per_episode.mean()),
@@ -85,19 +90,22 @@ def summary(runs: Mapping[str, Runs]) -> Table:
         for label, run in runs.items()
     ]
     header = [
-        *("algorithm", "regret", "per episode", "earned", "last policy"),
+        *("algorithm", *(("episodes", "seeds") if mixed else ())),
+        *("regret", "per episode", "earned", "last policy"),
         *("local switches", "deployments", "steps/s"),
     ]
-    return Table(heading(next(iter(runs.values()))), tuple(header), tuple(map(tuple, rows)))
+    first = heading(next(iter(runs.values())), alike=not mixed)
+    return Table(first, tuple(header), tuple(map(tuple, rows)))
 
 
-def heading(run: Runs) -> str:
-    """The size of the problem and of the experiment, in words."""
-    alone = len(run.seeds) == 1
+def heading(run: Runs, *, alike: bool = True) -> str:
+    """The size of the problem and, where all runs are alike, of the experiment, in words."""
+    alone = alike and len(run.seeds) == 1
     seeds = "one seed" if alone else f"{len(run.seeds)} seeds"
     means = "" if alone else "; means with 95 % intervals"
-    size = f"S = {run.states}, A = {run.actions}, H = {run.horizon}; {run.episodes:,} episodes"
-    return f"{size}, {seeds}{means}\nearned an episode by {_baselines(run)}"
+    size = f"S = {run.states}, A = {run.actions}, H = {run.horizon}"
+    played = f"; {run.episodes:,} episodes, {seeds}" if alike else ""
+    return f"{size}{played}{means}\nearned an episode by {_baselines(run)}"
 
 
 def _baselines(run: Runs) -> str:
