@@ -501,7 +501,7 @@ def test_a_mixture_plays_an_environment_and_the_seed_is_its_own():
 
 
 def test_a_reward_outside_of_the_range_names_the_range():
-    way_out = r"paid -1 at step 0, outside of reward_range=\(0, 1\); .*reward_range=\(-1, 0\)"
+    way_out = r"paid -1 at step 0, outside of reward_range=\(0, 1\); .*reward_range=\(-1, 1\)"
     with pytest.raises(ValueError, match=way_out):
         learn("CliffWalking-v1", ALGORITHM, horizon=2, episodes=1)
 

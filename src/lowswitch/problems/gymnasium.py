@@ -224,7 +224,8 @@ def _unit_rewards(episode: Episode, scale: Scale) -> np.ndarray:
         raise ValueError(
             f"the environment paid {episode.rewards[h]:g} at step {h}, outside of"
             f" reward_range=({scale.low:g}, {scale.high:g}); pass the least and the largest reward"
-            f" that it can pay, such as reward_range=({min(low, 0):g}, {max(high, 0):g})"
+            " that it can pay, such as"
+            f" reward_range=({min(low, scale.low):g}, {max(high, scale.high):g})"
         )
     return scale.to_unit(episode.rewards)
 
