@@ -1,5 +1,8 @@
 """The client: the ledger's own methods, and nothing lost while the server is away."""
 
+import dataclasses
+import time
+
 import numpy as np
 import pytest
 
@@ -160,6 +163,38 @@ def test_the_last_policy_is_followed_until_it_is_too_old(served, tmp_path):
     with pytest.raises(UnreachableError, match="there is no fallback"):
         empty.ask("e")
     served.__enter__()
+
+
+def test_a_busy_site_comes_back_to_a_server_that_is_back(served, tmp_path):
+    site = client(served, spool=tmp_path / "s", fallback=FALLBACK)
+    site._away()  # a moment ago nobody was there
+    until, number = time.monotonic() + 3, 0
+    while site.ask(f"r{number}").ticket.startswith("later:"):
+        assert time.monotonic() < until, "it never tried again"
+        number += 1
+        time.sleep(0.01)
+    assert number > 0
+
+
+def test_an_episode_without_a_ticket_is_told_with_its_actions(served, tmp_path):
+    away = client(served, url=AWAY, spool=tmp_path / "s", fallback=FALLBACK)
+    promised = away.ask("a")
+    with pytest.raises(LedgerError, match="give the actions that were played"):
+        away.tell(promised.ticket, [0, 0, 0], None, [0, 0, 0])
+    assert away.waiting == 0
+    bare = {"ticket": promised.ticket, "states": [0, 0, 0], "actions": None, "rewards": [0, 0, 0]}
+    refused, spooled = away.tell_many([bare, bare | {"ticket": "later:b", "actions": [1, 1, 1]}])
+    assert isinstance(refused, LedgerError)
+    assert spooled == Spooled("later:b")
+
+
+def test_an_old_ticket_does_not_bring_back_an_old_policy(served, tmp_path):
+    site = client(served, spool=tmp_path / "s")
+    old = site.ask("a")
+    site._remember([dataclasses.replace(old, version=2)])
+    site.clock = lambda: time.time() + 10
+    assert site.ask("a").version == 1
+    assert site._spool.get("policy")["version"] == 2
 
 
 def test_what_the_server_will_not_have_is_kept_and_does_not_block_the_rest(served, tmp_path):

@@ -24,6 +24,7 @@ from lowswitch.ledger.spool import Spool, Waiting
 _AT_ONCE = 64  # reports that are sent in one request
 _LATER = "later:"  # begins the name of a ticket that is still to be asked for
 FALLBACK = 0  # the version of the fallback policy
+_GIVE_ACTIONS = "this episode was played without a ticket; give the actions that were played"
 
 
 @dataclass(frozen=True)
@@ -148,8 +149,16 @@ class Client(Remote):
         return answer
 
     def tell_many(self, reports: Sequence[dict[str, Any]]) -> list[Told | Spooled | LedgerError]:
-        """Report on many tickets: for each the answer, or why it is refused."""
-        return self._tell([plain(report) for report in reports])
+        """Report on many tickets: for each the answer, or why it is refused.
+
+        The report of an episode that was played without a ticket has its actions.
+        """
+        given = [plain(report) for report in reports]
+        answers = iter(self._tell([report for report in given if not _lacks_actions(report)]))
+        return [
+            LedgerError(_GIVE_ACTIONS) if _lacks_actions(report) else next(answers)
+            for report in given
+        ]
 
     def _tell(self, reports: list[dict[str, Any]], **facts: Any) -> list[Any]:
         with self._lock:
@@ -216,6 +225,9 @@ class Client(Remote):
         name = one.report["ticket"]
         if not name.startswith(_LATER):
             return one
+        if _lacks_actions(one.report):
+            spool.refuse(one.id, _GIVE_ACTIONS)
+            return None
         request = name.removeprefix(_LATER)
         if request not in tickets:
             (answer,) = self._answers([request])
@@ -278,6 +290,9 @@ class Client(Remote):
             raise UnreachableError("the server was away a moment ago")
 
     def _away(self) -> None:
+        """Wait before the next try, longer each time; calls during the pause do not prolong it."""
+        if time.monotonic() < self._retry_at:
+            return
         self._pause = min(max(2 * self._pause, 0.05), 5.0)
         self._retry_at = time.monotonic() + self._pause
 
@@ -289,6 +304,8 @@ class Client(Remote):
         if self._spool is not None and issued:
             last = max(issued, key=lambda one: one.number)
             now, kept = self.clock(), self._spool.get("policy")
+            if kept is not None and last.version < kept["version"]:
+                return  # an old ticket, which was asked for again
             if kept is None or kept["version"] != last.version or now - kept["time"] > 1.0:
                 facts = {"version": last.version, "policy": last.policy, "time": now}
                 self._spool.put(policy=facts)
@@ -340,3 +357,13 @@ class Client(Remote):
         from lowswitch.ledger.site import play
 
         return play(self, env, episodes, name=name, seed=seed, state=state)
+
+
+def _lacks_actions(report: dict[str, Any]) -> bool:
+    """Whether a report leaves its actions to a ticket that was issued after the episode.
+
+    The ticket's policy may be another one than that which was followed.
+    """
+    ticket = report.get("ticket")
+    later = isinstance(ticket, str) and ticket.startswith(_LATER)
+    return later and report.get("actions") is None
