@@ -193,7 +193,7 @@ class Ledger:
                     tickets[key] = known or writer.ask(*key)
                     found.append(tickets[key])
                 except LedgerError as error:
-                    if writer.broken:
+                    if writer.broken or isinstance(error, errors.StorageError):
                         raise
                     found.append(error)
             state = writer.state
@@ -244,7 +244,7 @@ class Ledger:
                 try:
                     answers.append(writer.tell(**report))
                 except LedgerError as error:
-                    if writer.broken:
+                    if writer.broken or isinstance(error, errors.StorageError):
                         raise
                     answers.append(error)
         return answers

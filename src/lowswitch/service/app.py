@@ -232,12 +232,12 @@ def _require_own_origin(service: Service, request: Request) -> None:
 def _require_own_host(service: Service, host: str) -> None:
     """A name that points here, but is not ours, is refused: it may be an attacker's."""
     if not _HOST.fullmatch(host):
-        raise RefusedError(400, "the Host header cannot be read")
+        raise RefusedError(400, "the Host header cannot be read", "WrongHost")
     if service.origin is not None:
         if host != service.origin.partition("://")[2]:
-            raise RefusedError(400, "this service has another name")
+            raise RefusedError(400, "this service has another name", "WrongHost")
     elif not service.behind_tls and not is_loopback(re.sub(r":\d+$", "", host).strip("[]")):
-        raise RefusedError(400, "this service is for this machine alone")
+        raise RefusedError(400, "this service is for this machine alone", "WrongHost")
 
 
 def is_loopback(host: str) -> bool:
