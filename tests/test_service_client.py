@@ -1,7 +1,9 @@
 """The client: the ledger's own methods, and nothing lost while the server is away."""
 
+import contextlib
 import dataclasses
 import socket
+import sqlite3
 import time
 
 import numpy as np
@@ -14,6 +16,7 @@ from lowswitch.ledger import (
     Client,
     ConflictError,
     FrozenError,
+    Ledger,
     LedgerError,
     Spooled,
     StorageError,
@@ -74,6 +77,22 @@ def test_the_client_answers_what_the_ledger_answers(served, tmp_path):
     served.ledger.export(tmp_path / "same.jsonl")
     assert (tmp_path / "events.jsonl").read_bytes() == (tmp_path / "same.jsonl").read_bytes()
     assert reader.verify()["whole"]
+
+
+def test_a_ledger_that_cannot_be_opened_any_more_is_not_whole(served):
+    auditor = client(served, "auditor")
+    found = [auditor.verify() for _ in range(3)]  # within a second, and told apart
+    assert all(one["whole"] for one in found)
+    with contextlib.closing(sqlite3.connect(served.address)) as database, database:
+        database.execute("UPDATE events SET hash = 'x' WHERE seq = 1")
+    with pytest.raises(LedgerError, match="event 1"):
+        Ledger.open(served.address, read_only=True)
+    bad = auditor.verify()
+    assert (bad["whole"], bad["first_bad"], bad["events"]) == (False, 1, 0)
+    assert "lowswitch_verified 0" in served.request("GET", "/metrics", role="auditor")[2].decode()
+    browser = served.login("auditor")
+    _, headers, _ = served.post("/verify", browser)
+    assert "The ledger is not whole: event 1" in served.page(headers["location"], browser)[1]
 
 
 def test_people_decide_and_operate_by_the_client(served):

@@ -140,6 +140,9 @@ class Ledger:
             raise errors.NotALedgerError(
                 f"{str(address)!r} holds no event; it is no ledger"
             ) from None
+        except BaseException:
+            store.close()
+            raise
         if facts["format"] > FORMAT or facts["semantics"] > SEMANTICS:
             store.close()
             raise errors.NotALedgerError(

@@ -18,7 +18,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import Message, Receive, Scope, Send
 
-from lowswitch.ledger import Ledger, LedgerError, errors
+from lowswitch.ledger import Ledger, LedgerError, Verdict, errors
 from lowswitch.service.access import Access, Token
 from lowswitch.service.bodies import RefusedError, body_of, form
 from lowswitch.service.engine import Engine
@@ -93,8 +93,13 @@ class Service:
             self.verifying = asyncio.create_task(asyncio.to_thread(self._verify, by))
 
     def _verify(self, by: str) -> None:
-        with self.reading() as reader:
-            self.access.keep(reader.verify(progress=False), by=by)
+        try:
+            with self.reading() as reader:
+                verdict = reader.verify(progress=False)
+        except LedgerError as error:  # it cannot even be opened, which is a verdict, too
+            bad = error.seq if isinstance(error, errors.BrokenError) else None
+            verdict = Verdict(False, 0 if bad is None else bad - 1, bad, str(error), "")
+        self.access.keep(verdict, by=by)
 
     async def keep_journal(self) -> None:
         """Read new events now and then, for ever."""

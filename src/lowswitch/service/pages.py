@@ -136,6 +136,9 @@ async def verify(call: Call) -> Response:
     await asyncio.wait([task], timeout=2.0)  # a small ledger is verified at once
     verdict = call.service.access.last_verdict()
     if task.done() and verdict is not None:
+        task.result()  # or why nothing was found
+        if not verdict["whole"]:  # and its events can perhaps not be read
+            return after(call, "/", f"The ledger is not whole: {verdict['what']}.")
         return after(call, "/audit", f"Verified: {verdict['what']}.")
     return after(call, "/audit", "Everything is being replayed; look again in a while.")
 
