@@ -103,6 +103,8 @@ def test_the_journal_counts_what_the_events_say(tmp_path):
     }
     assert [mark.seq for mark in journal.versions()] == [one.event for one in ledger.versions()]
     assert journal.sites["late"].reports == 1
+    with journal._lock:  # somebody else reads for long
+        assert not journal.catch_up()
     journal.reader.close()
 
 
