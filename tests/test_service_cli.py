@@ -79,7 +79,9 @@ def test_a_ledger_in_postgresql_needs_a_file_for_its_tokens():
 def test_other_machines_are_let_in_behind_tls_alone(host, capsys):
     with pytest.raises(LedgerError, match="in the open"):
         Place(host, 0, False, None)
-    assert Place(host, 0, True, None).behind_tls
+    assert Place(host, 0, True, "https://ledger.example.org").behind_tls
+    with pytest.raises(LedgerError, match="--behind-tls needs --origin"):
+        Place(host, 0, True, None)
     code, _, error = run(capsys, "serve", "run.db", "--host", host)
     assert (code, "--behind-tls" in error) == (2, True)
 
@@ -92,6 +94,7 @@ def test_what_cannot_be_served_is_said(tmp_path, capsys):
     ):
         code, _, error = run(capsys, *arguments)
         assert (code, says in error) == (2, True), error
+    assert list(tmp_path.iterdir()) == []  # no file of tokens beside what is no ledger
     taken = Place("127.0.0.1", 0, False, None).listen()
     with taken, pytest.raises(LedgerError, match="choose another --port"):
         Place("127.0.0.1", taken.getsockname()[1], False, None).listen()

@@ -1,5 +1,11 @@
 """The client: the ledger's own methods, and nothing lost while the server is away."""
 
+import contextlib
+import dataclasses
+import socket
+import sqlite3
+import time
+
 import numpy as np
 import pytest
 
@@ -10,14 +16,18 @@ from lowswitch.ledger import (
     Client,
     ConflictError,
     FrozenError,
+    Ledger,
     LedgerError,
     Spooled,
+    StorageError,
     SupersededError,
     Told,
     UnknownTicketError,
     UnreachableError,
+    connection,
 )
 from lowswitch.ledger.spool import Spool
+from lowswitch.ledger.writer import Writer
 from served import Served
 
 AWAY = "http://127.0.0.1:9"  # nobody listens there
@@ -67,6 +77,22 @@ def test_the_client_answers_what_the_ledger_answers(served, tmp_path):
     served.ledger.export(tmp_path / "same.jsonl")
     assert (tmp_path / "events.jsonl").read_bytes() == (tmp_path / "same.jsonl").read_bytes()
     assert reader.verify()["whole"]
+
+
+def test_a_ledger_that_cannot_be_opened_any_more_is_not_whole(served):
+    auditor = client(served, "auditor")
+    found = [auditor.verify() for _ in range(3)]  # within a second, and told apart
+    assert all(one["whole"] for one in found)
+    with contextlib.closing(sqlite3.connect(served.address)) as database, database:
+        database.execute("UPDATE events SET hash = 'x' WHERE seq = 1")
+    with pytest.raises(LedgerError, match="event 1"):
+        Ledger.open(served.address, read_only=True)
+    bad = auditor.verify()
+    assert (bad["whole"], bad["first_bad"], bad["events"]) == (False, 1, 0)
+    assert "lowswitch_verified 0" in served.request("GET", "/metrics", role="auditor")[2].decode()
+    browser = served.login("auditor")
+    _, headers, _ = served.post("/verify", browser)
+    assert "The ledger is not whole: event 1" in served.page(headers["location"], browser)[1]
 
 
 def test_people_decide_and_operate_by_the_client(served):
@@ -160,6 +186,38 @@ def test_the_last_policy_is_followed_until_it_is_too_old(served, tmp_path):
     with pytest.raises(UnreachableError, match="there is no fallback"):
         empty.ask("e")
     served.__enter__()
+
+
+def test_a_busy_site_comes_back_to_a_server_that_is_back(served, tmp_path):
+    site = client(served, spool=tmp_path / "s", fallback=FALLBACK)
+    site._away()  # a moment ago nobody was there
+    until, number = time.monotonic() + 3, 0
+    while site.ask(f"r{number}").ticket.startswith("later:"):
+        assert time.monotonic() < until, "it never tried again"
+        number += 1
+        time.sleep(0.01)
+    assert number > 0
+
+
+def test_an_episode_without_a_ticket_is_told_with_its_actions(served, tmp_path):
+    away = client(served, url=AWAY, spool=tmp_path / "s", fallback=FALLBACK)
+    promised = away.ask("a")
+    with pytest.raises(LedgerError, match="give the actions that were played"):
+        away.tell(promised.ticket, [0, 0, 0], None, [0, 0, 0])
+    assert away.waiting == 0
+    bare = {"ticket": promised.ticket, "states": [0, 0, 0], "actions": None, "rewards": [0, 0, 0]}
+    refused, spooled = away.tell_many([bare, bare | {"ticket": "later:b", "actions": [1, 1, 1]}])
+    assert isinstance(refused, LedgerError)
+    assert spooled == Spooled("later:b")
+
+
+def test_an_old_ticket_does_not_bring_back_an_old_policy(served, tmp_path):
+    site = client(served, spool=tmp_path / "s")
+    old = site.ask("a")
+    site._remember([dataclasses.replace(old, version=2)])
+    site.clock = lambda: time.time() + 10
+    assert site.ask("a").version == 1
+    assert site._spool.get("policy")["version"] == 2
 
 
 def test_what_the_server_will_not_have_is_kept_and_does_not_block_the_rest(served, tmp_path):
@@ -262,6 +320,7 @@ def test_a_spool_survives_its_own_death(tmp_path):
     spool.add([{"ticket": "a", "x": 1}, {"ticket": "b", "x": 2}], number=2)
     spool.done([1])
     spool._db.close()  # killed before it was taken out
+    spool._owned.close()
     again = Spool(tmp_path / "s")
     assert [one.report["ticket"] for one in again.waiting()] == ["a", "b"]  # a goes out twice
     assert again.get("number") == 2
@@ -270,6 +329,94 @@ def test_a_spool_survives_its_own_death(tmp_path):
     last = Spool(tmp_path / "s")
     assert [one.report["ticket"] for one in last.waiting()] == ["b"]
     last.close()
+
+
+def test_a_spool_gives_no_number_twice_and_has_one_owner(tmp_path):
+    spool = Spool(tmp_path / "s")
+    (first,) = spool.add([{"ticket": "a"}])
+    spool.done([first])
+    assert spool.waiting() == []
+    assert spool.add([{"ticket": "b"}]) == [first + 1]
+    with pytest.raises(StorageError, match="is in use by process"):
+        Spool(tmp_path / "s")
+    spool.close()
+    Spool(tmp_path / "s").close()
+    with pytest.raises(StorageError, match="choose a file in a folder that exists"):
+        Spool(tmp_path / "no such folder" / "s")
+
+
+def test_a_full_disk_there_condemns_no_report_here(served, tmp_path, monkeypatch):
+    site = client(served, spool=tmp_path / "s")
+    issued = site.ask("a")
+
+    def full(*_, **__):
+        raise StorageError("the disk is full")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(Writer, "tell", full)
+        with pytest.raises(StorageError):  # one answer would let the others be acknowledged
+            served.ledger.tell_many([{"ticket": issued.ticket}])
+        broken.setattr(Writer, "ask", full)
+        with pytest.raises(StorageError):
+            served.ledger.ask_each([("the site", "b")])
+        assert site.tell(*told(issued)) == Spooled(issued.ticket)
+    waiting = site._spool.waiting()
+    answers = {one.id: UnreachableError("the disk is full") for one in waiting}
+    assert site._sort_out(site._spool, answers)  # an answer among others says the same
+    assert (site.waiting, site.refused()) == (1, [])
+    assert len(site.flush()) == 1
+    assert site.waiting == 0
+
+
+def test_a_request_that_cannot_be_read_does_not_hold_up_the_others(served, tmp_path):
+    away = client(served, url=AWAY, spool=tmp_path / "s", fallback=FALLBACK)
+    for bad in ("", "a\nb", "x" * 3000, 7):
+        with pytest.raises(LedgerError, match="request "):
+            away.ask(bad)
+    for request in ("a", "b\nc", "d"):
+        away._spool.promise(request)  # as if an older version had let it pass
+        away.tell(f"later:{request}", [0, 0, 0], [1, 1, 1], [0, 0, 0])
+    away.close()
+    back = client(served, spool=tmp_path / "s")
+    assert len(back.flush()) == 2
+    ((report, why),) = back.refused()
+    assert (report["ticket"], "cannot be shown" in why) == ("later:b\nc", True)
+
+
+def test_another_address_condemns_no_report(served, tmp_path):
+    issued = client(served).ask("a")
+    for name, path, host in (("a", "/nowhere", "127.0.0.1"), ("b", "", "elsewhere.example.org")):
+        site = client(served, url=served.url + path, spool=tmp_path / name)
+        site._connection._headers["Host"] = host
+        assert site.tell(*told(issued)) == Spooled(issued.ticket)
+        assert (site.waiting, site.refused()) == (1, [])
+
+
+def test_a_proxy_that_finds_it_too_large_gets_less_at_once():
+    with pytest.raises(LedgerError, match="too large") as caught:
+        connection._raise(413, b"<html>Request Entity Too Large</html>")
+    assert not isinstance(caught.value, UnreachableError)
+    with pytest.raises(UnreachableError):
+        connection._raise(404, b"<html>Not Found</html>")
+
+
+def test_the_first_ticket_brings_the_fallback(served, tmp_path):
+    with client(served, spool=tmp_path / "s") as site:
+        site.ask("a")
+    away = client(served, url=AWAY, spool=tmp_path / "s", most_age=0)
+    away.clock = lambda: time.time() + 10
+    issued = away.ask("b")
+    assert (issued.version, issued.policy) == (0, served.ledger.terms.policy.tolist())
+
+
+def test_what_took_too_long_is_not_done_twice():
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        made = connection.Connection(f"http://127.0.0.1:{silent.getsockname()[1]}", "a.b", 0.2)
+        made._open = made._connect()  # as if it had been used before
+        began = time.monotonic()
+        with pytest.raises(UnreachableError):
+            made.get("/api/terms")
+        assert time.monotonic() - began < 0.35
 
 
 def test_clients_lose_nothing_while_the_server_is_killed_and_the_network_drops(tmp_path):

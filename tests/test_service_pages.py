@@ -14,7 +14,7 @@ from lowswitch.ledger import Ledger
 from lowswitch.service import demo, figures, shown
 from lowswitch.service.figures import Interval
 from lowswitch.service.journal import Journal, Returns
-from lowswitch.service.shown import age, codes, law, short
+from lowswitch.service.shown import age, codes, law, short, why_now
 from served import Served
 
 MARKUP = "<script>alert(1)</script>"
@@ -103,6 +103,11 @@ def test_the_journal_counts_what_the_events_say(tmp_path):
     }
     assert [mark.seq for mark in journal.versions()] == [one.event for one in ledger.versions()]
     assert journal.sites["late"].reports == 1
+    proposed = ledger.proposals()[0]
+    assert why_now(journal, proposed) != ""
+    assert why_now(Journal(journal.reader), proposed) == ""  # nothing was read yet
+    with journal._lock:  # somebody else reads for long
+        assert not journal.catch_up()
     journal.reader.close()
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,14 +17,16 @@ from typing import Any
 import numpy as np
 
 from lowswitch.ledger.answers import Issued, Told
-from lowswitch.ledger.connection import Connection, error_of
+from lowswitch.ledger.connection import Connection, error_of, why_no_text
 from lowswitch.ledger.errors import AccessError, FrozenError, LedgerError, UnreachableError
 from lowswitch.ledger.remote import Remote, plain
 from lowswitch.ledger.spool import Spool, Waiting
 
 _AT_ONCE = 64  # reports that are sent in one request
 _LATER = "later:"  # begins the name of a ticket that is still to be asked for
+_LATER_ON = (FrozenError, UnreachableError)  # answers that condemn no report
 FALLBACK = 0  # the version of the fallback policy
+_GIVE_ACTIONS = "this episode was played without a ticket; give the actions that were played"
 
 
 @dataclass(frozen=True)
@@ -67,6 +70,7 @@ class Client(Remote):
         self._spool = None if spool is None else Spool(spool)
         self._fallback = None if fallback is None else np.asarray(fallback).tolist()
         self._retry_at, self._pause = 0.0, 0.0
+        self._knows_terms = False  # whether they are in the spool
         self.most_age = float(most_age)
         self.clock: Callable[[], float] = time.time
 
@@ -95,6 +99,9 @@ class Client(Remote):
 
     def ask_many(self, requests: Sequence[str]) -> list[Issued]:
         """A ticket for each of these requests."""
+        for request in requests:
+            if (why := why_no_text("request", request)) is not None:
+                raise LedgerError(why)  # also while the server is away and cannot say so
         with self._lock:
             try:
                 if self._spool is not None:
@@ -124,7 +131,16 @@ class Client(Remote):
         return found
 
     def _answers(self, requests: Sequence[str]) -> list[Issued | LedgerError]:
-        answers = self._connection.post("/api/ask", requests=list(requests))["answers"]
+        """Ask; one request that cannot even be read does not keep the others from being heard."""
+        try:
+            answers = self._connection.post("/api/ask", requests=list(requests))["answers"]
+        except (AccessError, UnreachableError):
+            raise
+        except LedgerError as error:
+            self._back()
+            if len(requests) == 1:
+                return [error]
+            return [answer for request in requests for answer in self._answers([request])]
         self._back()
         return [
             error_of(one["error"], one["says"]) if "error" in one else Issued(**one)
@@ -148,8 +164,16 @@ class Client(Remote):
         return answer
 
     def tell_many(self, reports: Sequence[dict[str, Any]]) -> list[Told | Spooled | LedgerError]:
-        """Report on many tickets: for each the answer, or why it is refused."""
-        return self._tell([plain(report) for report in reports])
+        """Report on many tickets: for each the answer, or why it is refused.
+
+        The report of an episode that was played without a ticket has its actions.
+        """
+        given = [plain(report) for report in reports]
+        answers = iter(self._tell([report for report in given if not _lacks_actions(report)]))
+        return [
+            LedgerError(_GIVE_ACTIONS) if _lacks_actions(report) else next(answers)
+            for report in given
+        ]
 
     def _tell(self, reports: list[dict[str, Any]], **facts: Any) -> list[Any]:
         with self._lock:
@@ -163,7 +187,7 @@ class Client(Remote):
             try:
                 self._require_try()
                 found = self.flush()
-            except (UnreachableError, FrozenError):
+            except _LATER_ON:
                 self._away()
                 found = {}
             return [
@@ -206,7 +230,7 @@ class Client(Remote):
                 found |= answers
                 if self._sort_out(spool, answers) or len(some) < _AT_ONCE:
                     break
-        return {number: one for number, one in found.items() if not isinstance(one, FrozenError)}
+        return {number: one for number, one in found.items() if not isinstance(one, _LATER_ON)}
 
     def _with_ticket(self, spool: Spool, one: Waiting, tickets: dict[str, str]) -> Waiting | None:
         """A report with its ticket, also if its episode was played without one.
@@ -216,10 +240,13 @@ class Client(Remote):
         name = one.report["ticket"]
         if not name.startswith(_LATER):
             return one
+        if _lacks_actions(one.report):
+            spool.refuse(one.id, _GIVE_ACTIONS)
+            return None
         request = name.removeprefix(_LATER)
         if request not in tickets:
             (answer,) = self._answers([request])
-            if isinstance(answer, FrozenError):
+            if isinstance(answer, _LATER_ON):
                 raise answer
             if isinstance(answer, LedgerError):
                 spool.refuse(one.id, str(answer))
@@ -230,26 +257,26 @@ class Client(Remote):
         return one._replace(report=one.report | {"ticket": ticket})
 
     def _sort_out(self, spool: Spool, answers: dict[int, Told | LedgerError]) -> bool:
-        """Forget what is acknowledged and mark what is refused; whether the run is frozen.
+        """Forget what is acknowledged and mark what is refused; whether the rest must wait.
 
-        What a frozen run does not take now stays as it is, and goes out later.
+        What a frozen run or a full disk does not take now stays as it is, and goes out later.
         """
-        frozen = False
+        wait = False
         for number, answer in answers.items():
-            if isinstance(answer, FrozenError):
-                frozen = True
+            if isinstance(answer, _LATER_ON):
+                wait = True
             elif isinstance(answer, LedgerError):
                 spool.refuse(number, str(answer))
             else:
                 spool.done([number])
-        return frozen
+        return wait
 
     def _keep_promises(self, spool: Spool) -> dict[str, str]:
         """Ask for the tickets that were promised; what is refused is refused with its report."""
         tickets = dict[str, str]()
         while promised := spool.promised()[:_AT_ONCE]:
             for request, answer in zip(promised, self._answers(promised), strict=True):
-                if isinstance(answer, FrozenError):
+                if isinstance(answer, _LATER_ON):
                     raise answer
                 if isinstance(answer, Issued):
                     tickets[request] = answer.ticket
@@ -278,6 +305,9 @@ class Client(Remote):
             raise UnreachableError("the server was away a moment ago")
 
     def _away(self) -> None:
+        """Wait before the next try, longer each time; calls during the pause do not prolong it."""
+        if time.monotonic() < self._retry_at:
+            return
         self._pause = min(max(2 * self._pause, 0.05), 5.0)
         self._retry_at = time.monotonic() + self._pause
 
@@ -285,10 +315,15 @@ class Client(Remote):
         self._retry_at, self._pause = 0.0, 0.0
 
     def _remember(self, issued: list[Issued]) -> None:
-        """Keep the newest policy for the time in which the server is away."""
+        """Keep the newest policy, and the fallback, for the time in which the server is away."""
         if self._spool is not None and issued:
+            if not self._knows_terms:
+                with suppress(UnreachableError):
+                    self._knows_terms = self._spool.get("terms") is not None or bool(self.terms())
             last = max(issued, key=lambda one: one.number)
             now, kept = self.clock(), self._spool.get("policy")
+            if kept is not None and last.version < kept["version"]:
+                return  # an old ticket, which was asked for again
             if kept is None or kept["version"] != last.version or now - kept["time"] > 1.0:
                 facts = {"version": last.version, "policy": last.policy, "time": now}
                 self._spool.put(policy=facts)
@@ -340,3 +375,13 @@ class Client(Remote):
         from lowswitch.ledger.site import play
 
         return play(self, env, episodes, name=name, seed=seed, state=state)
+
+
+def _lacks_actions(report: dict[str, Any]) -> bool:
+    """Whether a report leaves its actions to a ticket that was issued after the episode.
+
+    The ticket's policy may be another one than that which was followed.
+    """
+    ticket = report.get("ticket")
+    later = isinstance(ticket, str) and ticket.startswith(_LATER)
+    return later and report.get("actions") is None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import ipaddress
 import json
+import re
 import ssl
 from typing import Any
 from urllib.parse import urlencode, urlsplit
@@ -22,6 +23,8 @@ _KNOWN: dict[str, type[LedgerError]] = {
         errors.SupersededError,
     )
 }
+MOST_TEXT = 2000  # characters of a text
+_CONTROL = re.compile(r"[\x00-\x1f\x7f\x80-\x9f\u2028\u2029\ud800-\udfff]")
 _AWAY = (408, 429, 500, 502, 503, 504)  # send it again later
 
 
@@ -78,7 +81,8 @@ class Connection:
                 return answer, text
             except (OSError, http.client.HTTPException) as error:
                 self.close()
-                if not (kept_open and attempt == 1):  # else it was closed while it was idle
+                idle = kept_open and attempt == 1 and not isinstance(error, TimeoutError)
+                if not idle:  # else it was closed meanwhile, and a new one may work
                     raise UnreachableError(f"{self.url} cannot be reached ({error!r})") from error
         raise AssertionError
 
@@ -105,6 +109,8 @@ def _raise(status: int, body: bytes) -> None:
     except (ValueError, KeyError, TypeError) as unreadable:
         if isinstance(unreadable, LedgerError):
             raise
+        if status == 413:  # of a proxy; send less at once
+            raise LedgerError("the proxy of the server says that this is too large") from None
         raise UnreachableError(f"the server answers {status}") from None
 
 
@@ -112,11 +118,24 @@ def error_of(kind: str, says: str, status: int = 422) -> LedgerError:
     """The error that a ledger has raised over there."""
     if status in _AWAY or kind == "StorageError":
         return UnreachableError(f"the server cannot do it now: {says}")
+    if kind == "WrongHost" or (status in (404, 405) and kind == "Refused"):
+        return UnreachableError(f"no ledger is served under this url: {says}")
     if kind == "Unauthorized":
         return errors.AccessError(f"the token does not work: {says}")
     if kind == "Forbidden":
         return errors.AccessError(says)
     return _KNOWN.get(kind, LedgerError)(says)
+
+
+def why_no_text(name: str, value: Any) -> str | None:
+    """Why a value cannot go over the wire as a text that people see, or None."""
+    if not isinstance(value, str) or not value.strip():
+        return f"{name} must be a text that is not empty"
+    if len(value) > MOST_TEXT:
+        return f"{name} may have {MOST_TEXT:,} characters, not {len(value):,}"
+    if _CONTROL.search(value):
+        return f"{name} has a character that cannot be shown"
+    return None
 
 
 def _is_here(host: str) -> bool:

@@ -140,6 +140,9 @@ class Ledger:
             raise errors.NotALedgerError(
                 f"{str(address)!r} holds no event; it is no ledger"
             ) from None
+        except BaseException:
+            store.close()
+            raise
         if facts["format"] > FORMAT or facts["semantics"] > SEMANTICS:
             store.close()
             raise errors.NotALedgerError(
@@ -193,7 +196,7 @@ class Ledger:
                     tickets[key] = known or writer.ask(*key)
                     found.append(tickets[key])
                 except LedgerError as error:
-                    if writer.broken:
+                    if writer.broken or isinstance(error, errors.StorageError):
                         raise
                     found.append(error)
             state = writer.state
@@ -244,7 +247,7 @@ class Ledger:
                 try:
                     answers.append(writer.tell(**report))
                 except LedgerError as error:
-                    if writer.broken:
+                    if writer.broken or isinstance(error, errors.StorageError):
                         raise
                     answers.append(error)
         return answers

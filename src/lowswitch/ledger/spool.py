@@ -10,16 +10,18 @@ import json
 import sqlite3
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from lowswitch.files import owning
 from lowswitch.ledger.errors import StorageError
 
 _SCHEMA = """
-CREATE TABLE IF NOT EXISTS reports (id INTEGER PRIMARY KEY, ticket TEXT NOT NULL UNIQUE,
- body TEXT NOT NULL, refused TEXT);
-CREATE TABLE IF NOT EXISTS requests (id INTEGER PRIMARY KEY, request TEXT NOT NULL UNIQUE);
+CREATE TABLE IF NOT EXISTS reports (id INTEGER PRIMARY KEY AUTOINCREMENT,
+ ticket TEXT NOT NULL UNIQUE, body TEXT NOT NULL, refused TEXT);
+CREATE TABLE IF NOT EXISTS requests (id INTEGER PRIMARY KEY AUTOINCREMENT,
+ request TEXT NOT NULL UNIQUE);
 CREATE TABLE IF NOT EXISTS facts (name TEXT PRIMARY KEY, value TEXT NOT NULL);
 """
 
@@ -33,12 +35,24 @@ class Waiting(NamedTuple):
 
 
 class Spool:
-    """A file of one site; one process uses it at a time."""
+    """A file of one site; one process uses it at a time, and a second one is refused."""
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
         self._lock, self._closed = threading.Lock(), False
         self._done: list[int] = []  # acknowledged, and to be taken out with the next write
+        self._owned = ExitStack()
+        try:
+            self._owned.enter_context(owning(self.path))
+        except (ValueError, OSError) as error:
+            raise StorageError(str(error)) from error
+        try:
+            self._open()
+        except BaseException:
+            self._owned.close()
+            raise
+
+    def _open(self) -> None:
         with self._errors():
             self._db = sqlite3.connect(
                 self.path, isolation_level=None, check_same_thread=False, timeout=30
@@ -53,6 +67,7 @@ class Spool:
             with self._writing():
                 pass
             self._db.close()
+            self._owned.close()
             self._closed = True
 
     # ---- reports ---------------------------------------------------------------------------------
@@ -155,8 +170,8 @@ class Spool:
                 yield self._db
                 self._db.execute("COMMIT")
             except BaseException:
-                self._done += done
-                if self._db.in_transaction:
+                if self._db.in_transaction:  # else it is committed, or they go out twice
+                    self._done += done
                     self._db.execute("ROLLBACK")
                 raise
 

@@ -126,6 +126,8 @@ def versions(ledger: Ledger) -> list[Version]:
     state, found = ledger._ready(), list[Version]()
     kinds = ("created", "approved", "rolled_back", "deployed")
     for event in ledger.events():
+        if event.seq > state.seq:
+            break  # written meanwhile
         if event.kind in kinds:
             number = len(found) + 1
             changed = 0

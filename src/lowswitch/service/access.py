@@ -122,8 +122,10 @@ class Access:
             self._seen = None
         found = self.token(identity)
         if found is None or not done:
-            what = "there is no token" if found is None else "already revoked is the token"
-            raise LedgerError(f"{what} {identity!r}; 'lowswitch token list' shows all")
+            what = f"there is no token {identity!r}"
+            if found is not None:
+                what = f"the token {identity!r} is revoked already"
+            raise LedgerError(f"{what}; 'lowswitch token list' shows all")
         return found
 
     def tokens(self) -> list[Token]:
@@ -156,9 +158,10 @@ class Access:
     def keep(self, verdict: Verdict, *, by: str) -> None:
         """Keep what `verify` found."""
         facts = (verdict.whole, verdict.events, verdict.first_bad, verdict.what, verdict.head)
+        time = _now().isoformat(timespec="microseconds")  # two within a second are told apart
         with self._errors(), self._lock:
             self._db.execute(
-                "INSERT INTO verdicts VALUES (?, ?, ?, ?, ?, ?, ?)", (_text(_now()), by, *facts)
+                "INSERT INTO verdicts VALUES (?, ?, ?, ?, ?, ?, ?)", (time, by, *facts)
             )
 
     def last_verdict(self) -> dict[str, Any] | None:

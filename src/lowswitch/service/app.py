@@ -18,7 +18,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import Message, Receive, Scope, Send
 
-from lowswitch.ledger import Ledger, LedgerError, errors
+from lowswitch.ledger import Ledger, LedgerError, Verdict, errors
 from lowswitch.service.access import Access, Token
 from lowswitch.service.bodies import RefusedError, body_of, form
 from lowswitch.service.engine import Engine
@@ -93,8 +93,13 @@ class Service:
             self.verifying = asyncio.create_task(asyncio.to_thread(self._verify, by))
 
     def _verify(self, by: str) -> None:
-        with self.reading() as reader:
-            self.access.keep(reader.verify(progress=False), by=by)
+        try:
+            with self.reading() as reader:
+                verdict = reader.verify(progress=False)
+        except LedgerError as error:  # it cannot even be opened, which is a verdict, too
+            bad = error.seq if isinstance(error, errors.BrokenError) else None
+            verdict = Verdict(False, 0 if bad is None else bad - 1, bad, str(error), "")
+        self.access.keep(verdict, by=by)
 
     async def keep_journal(self) -> None:
         """Read new events now and then, for ever."""
@@ -232,12 +237,12 @@ def _require_own_origin(service: Service, request: Request) -> None:
 def _require_own_host(service: Service, host: str) -> None:
     """A name that points here, but is not ours, is refused: it may be an attacker's."""
     if not _HOST.fullmatch(host):
-        raise RefusedError(400, "the Host header cannot be read")
+        raise RefusedError(400, "the Host header cannot be read", "WrongHost")
     if service.origin is not None:
         if host != service.origin.partition("://")[2]:
-            raise RefusedError(400, "this service has another name")
+            raise RefusedError(400, "this service has another name", "WrongHost")
     elif not service.behind_tls and not is_loopback(re.sub(r":\d+$", "", host).strip("[]")):
-        raise RefusedError(400, "this service is for this machine alone")
+        raise RefusedError(400, "this service is for this machine alone", "WrongHost")
 
 
 def is_loopback(host: str) -> bool:

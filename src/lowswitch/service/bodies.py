@@ -10,21 +10,20 @@ from __future__ import annotations
 import asyncio
 import json
 import math
-import re
 from collections.abc import Callable
 from typing import Any
 from urllib.parse import parse_qsl
 
 from starlette.requests import ClientDisconnect, Request
 
+from lowswitch.ledger.connection import why_no_text
+
 MOST_BYTES = 1 << 20  # of a body
 _MOST_DROPPED = 8 << 20  # bytes that are read only to say that they are too many
 MOST_SECONDS = 10.0  # for a body to come
-MOST_TEXT = 2000  # characters of a text
 MOST_DIGITS = 18  # of a whole number
 _LARGE = 10**MOST_DIGITS
 _MOST_FIELDS = 5000  # of a form
-_CONTROL = re.compile(r"[\x00-\x1f\x7f\x80-\x9f\u2028\u2029\ud800-\udfff]")
 
 
 class RefusedError(Exception):
@@ -113,13 +112,10 @@ def fields(value: Any, checks: dict[str, Check], optional: tuple[str, ...] = ())
 
 def text(name: str, value: Any) -> str:
     """A text that can be shown, and is not empty."""
-    if not isinstance(value, str) or not value.strip():
-        raise RefusedError(400, f"{name} must be a text that is not empty")
-    if len(value) > MOST_TEXT:
-        raise RefusedError(400, f"{name} may have {MOST_TEXT:,} characters, not {len(value):,}")
-    if _CONTROL.search(value):
-        raise RefusedError(400, f"{name} has a character that cannot be shown")
-    return value
+    if (why := why_no_text(name, value)) is not None:
+        raise RefusedError(400, why)
+    found: str = value
+    return found
 
 
 def label(name: str, value: Any) -> int | str:

@@ -152,19 +152,3 @@ def returns(versions: Sequence[tuple[int, Interval | None, bool]]) -> Markup:
         found.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="4" class="{css}"/>')
     title = "mean return of an episode under each version, with 95 % intervals"
     return _svg(640, 222, title, found, "chart")
-
-
-def burn_down(left: Sequence[int], names: Sequence[str]) -> Markup:
-    """What was left of the budget after each proposal."""
-    axes = _Axes(0, max(left), len(left))
-    found = axes.frame(names, "proposals put to the board")
-    points = []
-    for i, value in enumerate(left):
-        if i:
-            points.append(f"{axes.x(i):.1f},{axes.y(left[i - 1]):.1f}")
-        points.append(f"{axes.x(i):.1f},{axes.y(value):.1f}")
-    found.append(f'<polyline points="{" ".join(points)}" class="steps"/>')
-    found.append(
-        _text(axes.x(len(left) - 1) + 4, axes.y(left[-1]) + 13, f"{left[-1]} left", "", "end")
-    )
-    return _svg(640, 222, f"the budget: {left[-1]} of {left[0]} proposals are left", found, "chart")

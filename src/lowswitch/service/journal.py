@@ -18,6 +18,7 @@ from typing import Any
 from lowswitch.ledger import Ledger
 
 _PIECE = 2000  # events that are read at once
+_PATIENCE = 0.5  # seconds to wait for another thread that reads
 _ASKED = '"site","asked",{'  # in the text of an event, where quotes of a value are escaped
 KEPT = (
     *("created", "proposed", "approved", "rejected", "rolled_back", "deployed", "met"),
@@ -88,12 +89,19 @@ class Journal:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def catch_up(self, pieces: int | None = None) -> bool:
-        """Read what is new, so many pieces of it or all; whether everything was read."""
-        with self._lock:
-            for _ in itertools.count() if pieces is None else range(pieces):
+        """Read what is new, so many pieces of it or all; whether everything was read.
+
+        If somebody else is reading for long it gives up, so that no threads pile up behind it.
+        """
+        for _ in itertools.count() if pieces is None else range(pieces):
+            if not self._lock.acquire(timeout=_PATIENCE):
+                return False
+            try:
                 if not self._read_piece():
                     return True
-            return False
+            finally:
+                self._lock.release()
+        return False
 
     def _read_piece(self) -> bool:
         rows = self.reader.store.execute(

@@ -14,6 +14,7 @@ from lowswitch.service import roles as table
 from lowswitch.service.app import Call, Service, now
 from lowswitch.service.bodies import RefusedError, count, query, text
 from lowswitch.service.figures import Interval
+from lowswitch.service.journal import Mark
 from lowswitch.service.render import HERE, after, catch_up, reason_of, show, templates
 
 _EVENTS = 50  # on a page of the audit
@@ -89,11 +90,17 @@ async def status(call: Call) -> Response:
         bar=figures.shares(parts),
         most=_budget(service),
         gauge=_gauge(service, run.budget_left),
-        version=service.journal.versions()[-1] if service.journal.versions() else None,
+        version=_mark_of(service, run.version),
         sites=sorted(service.journal.sites.items()),
         verdict=service.access.last_verdict(),
         verifying=service.verifying is not None and not service.verifying.done(),
     )
+
+
+def _mark_of(service: Service, version: int) -> Mark | None:
+    """The event that made a version, if the journal has come to it."""
+    marks = service.journal.versions()
+    return marks[version - 1] if version <= len(marks) else None
 
 
 def _budget(service: Service) -> int | None:
@@ -136,6 +143,9 @@ async def verify(call: Call) -> Response:
     await asyncio.wait([task], timeout=2.0)  # a small ledger is verified at once
     verdict = call.service.access.last_verdict()
     if task.done() and verdict is not None:
+        task.result()  # or why nothing was found
+        if not verdict["whole"]:  # and its events can perhaps not be read
+            return after(call, "/", f"The ledger is not whole: {verdict['what']}.")
         return after(call, "/audit", f"Verified: {verdict['what']}.")
     return after(call, "/audit", "Everything is being replayed; look again in a while.")
 
@@ -281,8 +291,6 @@ async def timeline(call: Call) -> Response:
     await catch_up(call)
     run, policies = await service.engine.call(lambda: (service.ledger.status(), _policies(service)))
     lines = shown.version_lines(service.journal, policies)
-    most, left = _budget(service), run.budget_left
-    burn = shown.budget_figure(service.journal, most, left) if most and left is not None else ""
     return await show(
         call,
         "timeline.html",
@@ -290,8 +298,8 @@ async def timeline(call: Call) -> Response:
         run=run,
         lines=lines[::-1],
         figure=shown.returns_figure(lines),
-        burn=burn,
-        most=most,
+        gauge=_gauge(service, run.budget_left),
+        most=_budget(service),
         decisions=shown.decision_lines(service.ledger.terms, service.journal.decisions())[:200],
     )
 

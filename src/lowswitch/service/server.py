@@ -23,7 +23,8 @@ from lowswitch.service.access import Access, beside
 from lowswitch.service.app import Service, is_loopback, make_app
 
 PORT = 8642
-MOST_CONNECTIONS = 400
+MOST_CONNECTIONS = 400  # that are silent
+MOST_AT_ONCE = 1400  # connections in all, each with a body of at most 1 MiB; more get a 503
 _MOST_HEAD = 1 << 16  # bytes of the head of a request
 _HEADER_SECONDS = 10.0  # for the head of a request to come
 _SWITCH_SECONDS = 0.001  # so that requests are read while the ledger's thread computes
@@ -95,6 +96,11 @@ class Place:
                 " the open; put a reverse proxy with TLS in front of it and say --behind-tls, or"
                 " listen on 127.0.0.1"
             )
+        if self.behind_tls and self.origin is None:
+            raise LedgerError(
+                "--behind-tls needs --origin, the address as browsers see it, such as"
+                " --origin https://ledger.example.org; requests for other names are refused"
+            )
         if self.origin is not None and not self.origin.startswith("https://"):
             raise LedgerError(f"--origin begins with https://, not {self.origin!r}")
 
@@ -124,9 +130,13 @@ class Place:
 def opened(address: str, access: Path | None, place: Place, note: str = "") -> Iterator[Service]:
     """The service of a ledger, which no other server has meanwhile."""
     is_file = not address.startswith(("postgresql://", "postgres://"))
-    tokens = Access(access or beside(address))
+    tokens_file = access or beside(address)
     owned = owning(address if is_file else None)
-    with contextlib.closing(tokens), owned, Ledger.open(address) as ledger:
+    with (
+        owned,
+        Ledger.open(address) as ledger,  # before a file of tokens is made beside what is none
+        contextlib.closing(Access(tokens_file)) as tokens,
+    ):
         made = Service(ledger, address, tokens, place.behind_tls, place.origin, note)
         with contextlib.closing(made):
             yield made
@@ -161,6 +171,7 @@ class Server(uvicorn.Server):
             proxy_headers=False,
             server_header=False,
             date_header=False,
+            limit_concurrency=MOST_AT_ONCE,
             timeout_keep_alive=_IDLE_SECONDS,
             timeout_graceful_shutdown=10,
         )

@@ -97,7 +97,9 @@ def _proposal_row(terms: Terms, row: dict[str, Any]) -> dict[str, Any]:
 
 
 def why_now(journal: Journal, view: ProposalView) -> str:
-    """What led to a proposal."""
+    """What led to a proposal; nothing is said before that is known."""
+    if journal.seq < view.event:
+        return ""  # it has not read so far yet
     before = journal.before(view.event)
     if before is not None and before.seq == view.event - 1:
         if before.kind == "met":
@@ -117,7 +119,8 @@ def why_now(journal: Journal, view: ProposalView) -> str:
 def map_rows(terms: Terms, chart: Chart, view: str, states: Sequence[int]) -> list[dict[str, Any]]:
     """A line for each of these states, a cell for each step."""
     held, pending, signs = set(chart.held), set(chart.pending), codes(terms.labels["action"])
-    most = max(1, int(_played_visits(chart).max()), int(chart.changes.max()))
+    counted = chart.changes if view == "changes" else _played_visits(chart)
+    most = max(1, int(counted.max()))
     return [
         {
             "label": terms.labels["state"][x],
@@ -211,13 +214,6 @@ def returns_figure(lines: list[dict[str, Any]]) -> Markup:
     return figures.returns(
         [(line["number"], line["interval"], line["mark"].kind == "rolled_back") for line in some]
     )
-
-
-def budget_figure(journal: Journal, most: int, left: int) -> Markup:
-    """The figure of the budget: from all of it down to what is left."""
-    spent = most - left
-    steps = [most - i for i in range(spent + 1)]
-    return figures.burn_down(steps, [str(i) for i in range(spent + 1)])
 
 
 def decision_lines(terms: Terms, marks: list[Mark]) -> list[dict[str, Any]]:
