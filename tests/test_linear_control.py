@@ -6,7 +6,7 @@ import pytest
 import lowswitch as ls
 from lowswitch import features
 from lowswitch.linear import DynamicsLearner, GridPolicy, problems
-from lowswitch.linear.dynamics import leave_one_out
+from lowswitch.linear.dynamics import Motion, leave_one_out
 from lowswitch.linear.grid import Axes, interpolation, iterate
 from lowswitch.linear.runs import learner_for
 
@@ -160,6 +160,29 @@ def test_a_plan_keeps_away_from_an_edge_over_which_noise_pushes():
             state += 0.3 * (learner.policy.act([state]).action - 1) + 0.1 * np.sin(state)
         places[noise] = state
     assert places[0.25] < places[0.0] - 0.1
+
+
+@pytest.mark.parametrize("noisy", [0, 1])
+def test_a_plan_where_only_one_action_is_noisy(noisy):
+    """Two dimensions, discount 1/1000: a value is the mean reward over four points sqrt(2) errors
+    away, by hand, of an action that stays in place; what ends is worth its reward alone.
+    """
+    known = ls.dynamics(
+        reward=lambda states, action, nexts: nexts[:, 0] ** 2 + 10 * action * nexts[:, 1],
+        ends=lambda nexts: nexts[:, 0] > -9,  # always
+        bounds=[(-2, 2), (-1, 1)],
+        actions=2,
+        points=3,
+        features=0,
+        discount=0.001,
+    )
+    errors = np.zeros((2, 2))
+    errors[noisy] = [0.5, 0.25]
+    nodes = known.axes.nodes()
+    policy = Motion(known, np.zeros((2, 3, 2)), errors).plan()
+    for a in range(2):
+        wide = 2 * errors[a, 0] ** 2 / 2  # (x +- sqrt(2) e)^2 in half of the points
+        assert policy.q[a] == pytest.approx(nodes[:, 0] ** 2 + wide + 10 * a * nodes[:, 1])
 
 
 def test_control_of_cart_pole():
