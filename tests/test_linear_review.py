@@ -155,9 +155,34 @@ def test_the_doubly_robust_estimate_by_hand():
     assert evaluate(policy, log, ridge=1e-12).dr.value == pytest.approx(expected.mean(), rel=1e-6)
 
 
+def test_a_log_that_never_plays_what_the_policy_plays_is_not_reliable():
+    """The log always plays action 0 in 300 contexts, the policy action 1 in half of them."""
+    x = np.ones((300, 1))
+    x[::2] = -1
+    log = Log(x, np.zeros(300, dtype=int), np.ones(300), np.ones(300))
+    weights = np.zeros((1, 1, 2, 1))
+    weights[0, 0, 1] = 1
+    found = evaluate(ls.LinearPolicy(Shape.of(1, 1, 2), weights, np.uint64(0)), log)
+    assert (found.effective, found.share.value) == (150, 0.5)
+    assert not found.reliable
+    assert "only 0.5 [0.4433, 0.5567] of what this policy plays" in str(found)
+    same = evaluate(ls.LinearPolicy(Shape.of(1, 1, 2), 0 * weights, np.uint64(0)), log)
+    assert (same.share, same.reliable) == ((1, 1, 1), True)
+
+
+@pytest.mark.parametrize("ridge", [0, -1, np.nan, "1"])
+def test_a_ridge_that_is_no_penalty_is_refused(ridge):
+    log = Log(np.ones((3, 1)), [1, 0, 1], [1, 2, 3], [0.5, 0.5, 0.5])
+    with pytest.raises(ValueError, match="ridge must be"):
+        evaluate(two_actions(1, 0), log, ridge=ridge)
+
+
 @pytest.fixture(scope="module")
 def logs():
-    """200 logs of 1,000 rounds by a mixture, their estimates, and the true value of another."""
+    """200 logs of 1,000 rounds, their estimates of another mixture, and its true value.
+
+    A log plays 0.8 of the propensities of a mixture and 5 % of each of the four actions.
+    """
     generator = np.random.default_rng(20)
     truth = generator.normal(size=(4, 3))
     learner = ls.LinearLearner(ls.linear(members=16), features=3, actions=4, episodes=9)
