@@ -86,6 +86,38 @@ def test_a_proposal_that_is_replaced_costs_nothing():
     assert (learner.policy, learner.deployments) == (first.policy, 2)
 
 
+def test_an_install_withdraws_what_waits_and_of_the_deployed_policy_counts_nothing():
+    learner = reviewed()
+    first = learner.policy
+    tell(learner, 10)
+    assert learner.install(first) is None
+    assert (learner.deployments, learner.proposed) == (0, 1)
+    learner.approve()
+    tell(learner, 65)  # past 21 and 72: one is pending, and another one waits
+    learner.install(first)
+    assert (learner.proposal(), learner.deployments, learner.proposed) == (None, 2, 1)
+    learner.freeze()
+    learner.thaw()
+    assert learner.proposal() is None
+
+
+@pytest.mark.parametrize("episode", [np.int64(2**40), np.uint64(7), np.int32(3)])
+def test_an_episode_may_be_a_number_of_numpy(episode):
+    policy = reviewed().policy
+    assert policy.act([1.0, 2.0], episode) == policy.act([1.0, 2.0], int(episode))
+
+
+def test_a_policy_without_members_or_with_a_wrong_width_is_refused():
+    shape = Shape.of(1, 1, 2)
+    with pytest.raises(ValueError, match="the number of members"):
+        ls.LinearPolicy(shape, np.zeros((1, 1, 2, 0)), np.uint64(0))
+    roots, weights = np.ones((1, 1, 1, 2)), np.zeros((1, 1, 2, 1))
+    with pytest.raises(ValueError, match="its width has the shape"):
+        ls.LinearPolicy(shape, weights, np.uint64(0), roots=roots, width=np.ones(2))
+    with pytest.raises(ValueError, match="its roots must be finite"):
+        ls.LinearPolicy(shape, weights, np.uint64(0), roots=np.inf * roots, width=np.ones(1))
+
+
 def test_a_learner_in_review_is_saved_whole(tmp_path):
     learner = reviewed()
     tell(learner, 20)

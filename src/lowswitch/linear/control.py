@@ -92,7 +92,7 @@ class DynamicsLearner:
         """
         given, played = numbers("states", states), np.asarray(actions)
         D = self.states.shape[1]
-        if given.shape != (len(played) + 1, D) or played.ndim != 1 or not len(played):
+        if played.ndim != 1 or not len(played) or given.shape != (len(played) + 1, D):
             raise ValueError(
                 f"an episode is T + 1 states of {D} numbers and T actions, not arrays of shapes"
                 f" {given.shape} and {played.shape}"
