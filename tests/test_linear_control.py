@@ -213,6 +213,19 @@ def test_control_of_cart_pole():
         (lambda: DynamicsLearner(slide(), episodes=9), "give deployments=N, or the dates"),
         (lambda: DynamicsLearner(3, episodes=9, deployments=1), "made by ls.dynamics"),
         (
+            lambda: DynamicsLearner(
+                slide(),
+                episodes=9,
+                deployments=1,
+                initial=GridPolicy(slide(points=9).axes, np.zeros((3, 9))),
+            ),
+            "on the grid of the dynamics",
+        ),
+        (
+            lambda: DynamicsLearner(slide(), episodes=9, deployments=1).tell(0.0, 1),
+            "T . 1 states of 1 numbers and T actions",
+        ),
+        (
             lambda: DynamicsLearner(slide(), episodes=9, deployments=1).tell([[0.0]], []),
             "T . 1 states of 1 numbers and T actions",
         ),

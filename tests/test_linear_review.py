@@ -118,6 +118,12 @@ def test_a_policy_without_members_or_with_a_wrong_width_is_refused():
         ls.LinearPolicy(shape, weights, np.uint64(0), roots=np.inf * roots, width=np.ones(1))
 
 
+@pytest.mark.parametrize(("asked", "members"), [(64, 32), (8, 8), (1, 1)])
+def test_few_keeps_the_number_of_members(asked, members):
+    learner = reviewed(ls.few(deployments=3, members=asked))
+    assert learner.policy.members == members
+
+
 def test_a_learner_in_review_is_saved_whole(tmp_path):
     learner = reviewed()
     tell(learner, 20)

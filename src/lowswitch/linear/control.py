@@ -77,6 +77,18 @@ class DynamicsLearner:
         self.actions = np.zeros(0, dtype=np.int64)
         self.policy: GridPolicy | UniformPolicy = UniformPolicy(dynamics.actions, self.seed)
         if initial is not None:
+            if not isinstance(initial, GridPolicy) or len(initial.q) != dynamics.actions:
+                raise ValueError(
+                    f"initial must be a GridPolicy of {dynamics.actions} actions, such as the"
+                    " policy of an earlier learner"
+                )
+            if initial.q.shape[1] != dynamics.axes.size or (
+                GridPolicy(dynamics.axes, initial.q).identity != initial.identity
+            ):
+                raise ValueError(
+                    "initial must be on the grid of the dynamics: the same bounds,"
+                    " points and periodic numbers"
+                )
             self.policy = initial
 
     def act(self, state: Any, step: int = 0) -> Choice:
