@@ -160,8 +160,13 @@ class DynamicsLearner:
         with storage.reading(path, _KIND) as (facts, arrays):
             dates = tuple(facts["dates"])
             learner = cls(
-                dynamics, episodes=facts["episodes"], deployments_at=dates, seed=facts["seed"]
+                dynamics,
+                episodes=facts["episodes"],
+                deployments_at=dates or None,
+                deployments=None if dates else 1,
+                seed=facts["seed"],
             )
+            learner.dates = dates
             learner.told = require_count("told", facts["told"], least=0, most=learner.episodes)
             learner.deployments = require_count("deployments", facts["deployments"], least=0)
             states, nexts, actions = (arrays[name] for name in ("states", "nexts", "actions"))
