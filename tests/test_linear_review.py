@@ -124,6 +124,12 @@ def test_few_keeps_the_number_of_members(asked, members):
     assert learner.policy.members == members
 
 
+@pytest.mark.parametrize("option", [{"mass": 1.0}, {"rewards": "mean"}, {"pooled": True}])
+def test_options_of_few_that_mean_nothing_for_features_are_refused(option):
+    with pytest.raises(ValueError, match=f"{next(iter(option))} is of tables"):
+        reviewed(ls.few(deployments=3, **option))
+
+
 def test_a_learner_in_review_is_saved_whole(tmp_path):
     learner = reviewed()
     tell(learner, 20)

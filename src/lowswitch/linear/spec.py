@@ -112,6 +112,13 @@ def linear_form(algorithm: Algorithm, episodes: int) -> Algorithm:
             " ls.linucb or ls.few"
         )
     assert isinstance(schedule, Budget)
+    assert isinstance(algorithm.estimator, LearnedPosterior)
+    for name in ("mass", "rewards", "reward_weight", "pooled"):
+        if getattr(algorithm.estimator, name) != getattr(LearnedPosterior(), name):
+            raise ValueError(
+                f"{name} is of tables and means nothing for features; leave it out, or use"
+                " ls.linear"
+            )
     last: Last = "usual" if schedule.last == "usual" else "greedy"
     when = plain if isinstance(plain, Calendar) else Spread(plain.gap)
     made = linear(schedule=when, deployments=schedule.deployments, last=last)
