@@ -77,6 +77,18 @@ class DynamicsLearner:
         self.actions = np.zeros(0, dtype=np.int64)
         self.policy: GridPolicy | UniformPolicy = UniformPolicy(dynamics.actions, self.seed)
         if initial is not None:
+            if not isinstance(initial, GridPolicy) or len(initial.q) != dynamics.actions:
+                raise ValueError(
+                    f"initial must be a GridPolicy of {dynamics.actions} actions, such as the"
+                    " policy of an earlier learner"
+                )
+            if initial.q.shape[1] != dynamics.axes.size or (
+                GridPolicy(dynamics.axes, initial.q).identity != initial.identity
+            ):
+                raise ValueError(
+                    "initial must be on the grid of the dynamics: the same bounds,"
+                    " points and periodic numbers"
+                )
             self.policy = initial
 
     def act(self, state: Any, step: int = 0) -> Choice:
@@ -92,7 +104,7 @@ class DynamicsLearner:
         """
         given, played = numbers("states", states), np.asarray(actions)
         D = self.states.shape[1]
-        if given.shape != (len(played) + 1, D) or played.ndim != 1 or not len(played):
+        if played.ndim != 1 or not len(played) or given.shape != (len(played) + 1, D):
             raise ValueError(
                 f"an episode is T + 1 states of {D} numbers and T actions, not arrays of shapes"
                 f" {given.shape} and {played.shape}"
@@ -148,8 +160,13 @@ class DynamicsLearner:
         with storage.reading(path, _KIND) as (facts, arrays):
             dates = tuple(facts["dates"])
             learner = cls(
-                dynamics, episodes=facts["episodes"], deployments_at=dates, seed=facts["seed"]
+                dynamics,
+                episodes=facts["episodes"],
+                deployments_at=dates or None,
+                deployments=None if dates else 1,
+                seed=facts["seed"],
             )
+            learner.dates = dates
             learner.told = require_count("told", facts["told"], least=0, most=learner.episodes)
             learner.deployments = require_count("deployments", facts["deployments"], least=0)
             states, nexts, actions = (arrays[name] for name in ("states", "nexts", "actions"))

@@ -139,10 +139,11 @@ class Motion:
         """The next states, and where the leave-one-out error is no rounding, points around them.
 
         Two points sqrt(D) errors away in each dimension have the mean and the variance of the noise
-        (a cubature rule: Arasaratnam, Haykin 2009).
+        (a cubature rule: Arasaratnam, Haykin 2009). If one action is noisy, all have such points,
+        so that their plans have the same shape.
         """
         mean, D = self.predict(states, action), states.shape[1]
-        noise = self.errors[action] / (self.dynamics.axes.high - self.dynamics.axes.low)
+        noise = self.errors / (self.dynamics.axes.high - self.dynamics.axes.low)  # [A, D]
         if not (noise > _ROUNDING).any():
             return mean[None]
         away = math.sqrt(D) * np.diag(self.errors[action])

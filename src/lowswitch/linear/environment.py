@@ -112,6 +112,7 @@ def learn_features(
     problem = Environment(env, features, horizon=horizon)
     shape: Any = problem.shape._asdict()
     learner = LinearLearner(algorithm, **shape, episodes=episodes, seed=seed)
+    episodes = learner.episodes
     returns, drawn = np.zeros(episodes), 0.0
     deployed: list[Deployment] = []
     with Progress(episodes, unit="episodes", show=progress, label=str(algorithm)) as bar:

@@ -14,11 +14,13 @@ from lowswitch.checks import (
     require_count,
     require_fraction,
     require_indices,
+    require_positive,
 )
 from lowswitch.linear.policy import LinearPolicy
 
 _FOLDS = 5
 _FEW_EFFECTIVE = 30  # below so many effective samples an interval by the normal law means little
+_ROUNDING = 1e-9  # of the mean weight, which is 1 in theory
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,21 +50,31 @@ class Evaluation:
 
     ips: inverse propensity, unbiased. snips: the same with weights that sum to 1, which varies less
     and has a bias that vanishes. dr: doubly robust, unbiased, with a ridge model of the rewards
-    that is fitted on other folds of the log. logged: what the log itself earned.
+    that is fitted on other folds of the log. logged: what the log itself earned. share: the mean
+    weight, which is 1 where the log could have played all that the policy plays, and less where the
+    policy plays what was never logged.
     """
 
     ips: Estimate
     snips: Estimate
     dr: Estimate
     logged: Estimate
+    share: Estimate  # of what the policy plays, how much the log could have played
     samples: int
     effective: float  # how many samples of equal weight would say as much
     confidence: float
 
     @property
     def reliable(self) -> bool:
-        """Whether enough of the log looks like the policy for the intervals to mean something."""
-        return self.effective >= _FEW_EFFECTIVE
+        """Whether enough of the log looks like the policy for the intervals to mean something, and
+        whether nothing says that the policy plays what the log never does.
+        """
+        return self.effective >= _FEW_EFFECTIVE and self.covered
+
+    @property
+    def covered(self) -> bool:
+        """Whether the mean weight may be 1, as it is if the log could play all of the policy."""
+        return self.share.high >= 1 - _ROUNDING
 
     def __str__(self) -> str:
         lines = [
@@ -72,7 +84,12 @@ class Evaluation:
             f"the log itself       {self.logged}",
             f"{self.samples:,} samples, worth {self.effective:,.0f} of equal weight",
         ]
-        if not self.reliable:
+        if not self.covered:
+            lines.append(
+                f"the log could have played only {self.share} of what this policy plays: nothing is"
+                " known of the rest"
+            )
+        elif not self.reliable:
             lines.append("too little of the log looks like this policy for these intervals")
         return "\n".join(lines)
 
@@ -80,11 +97,13 @@ class Evaluation:
 def evaluate(
     policy: LinearPolicy, log: Log, *, confidence: float = 0.95, ridge: float = 1.0
 ) -> Evaluation:
-    """What a policy of one step would earn, without bias, from a log of any other policy.
+    """What a policy of one step would earn, from a log of any other policy.
 
-    The log must have been made with propensities above 0 wherever this policy plays; a policy that
-    was deployed gives them as `act(x, episode).propensity`. Intervals are those of the normal law.
-    ridge: the penalty of the model of rewards that only the doubly robust estimate uses.
+    The policy must not have been learned from this log: of a proposal, use the episodes after
+    `proposal.told`. Then, and if the log has propensities above 0 wherever this policy plays, `ips`
+    and `dr` are without bias; a policy that was deployed gives propensities as
+    `act(x, episode).propensity`. Intervals are those of the normal law. ridge: the penalty of the
+    model of rewards that only the doubly robust estimate uses.
     """
     if not isinstance(policy, LinearPolicy) or policy.shape.horizon != 1:
         raise ValueError(
@@ -92,6 +111,7 @@ def evaluate(
             " propensity of whole episodes"
         )
     level = require_fraction("confidence", confidence, "0.95 is usual")
+    ridge = require_positive("ridge", ridge, "1 is usual")
     x, actions, rewards, logged = _checked(policy, log)
     laws = policy.propensities(x)
     chosen = laws[np.arange(len(x)), actions]
@@ -107,6 +127,7 @@ def evaluate(
         snips=_ratio(weights, rewards, z),
         dr=_mean(model + weights * residual, z),
         logged=_mean(rewards, z),
+        share=_mean(weights, z),
         samples=len(x),
         effective=effective,
         confidence=level,

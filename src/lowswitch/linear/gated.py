@@ -119,7 +119,11 @@ class LinearGated:
         return self._decide(deploy)
 
     def reject(self, proposal: LinearProposal | str | None = None) -> None:
-        """Let the deployed policy stay; the next proposal comes when the schedule says so."""
+        """Let the deployed policy stay.
+
+        What became due meanwhile is proposed at once, made of all data; otherwise the next proposal
+        comes when the schedule says so.
+        """
         self._require_review()
 
         def drop() -> None:
@@ -149,12 +153,18 @@ class LinearGated:
         """Whether `freeze` was called, and `thaw` not yet."""
         return self._gate.paused
 
-    def install(self, policy: LinearPolicy) -> Deployment:
-        """Deploy a policy by hand, as a rollback does; what was pending is withdrawn."""
+    def install(self, policy: LinearPolicy) -> Deployment | None:
+        """Deploy a policy by hand, as a rollback does; what was pending or waited is withdrawn.
+
+        Where it is deployed already, nothing changes, and None is returned.
+        """
         self._require_review()
         self._require_mine(policy)
 
-        def deploy() -> Deployment:
+        def deploy() -> Deployment | None:
+            if policy.identity == self._deployed.identity:
+                return None
+            self._gate.waiting = False
             if self._gate.pending is not None:
                 self._gate.pending, self._spent = None, self._spent - 1
             return self._deploy(policy)

@@ -5,6 +5,8 @@ It is the same stream as that of `kernels/noise.py`, in numpy alone.
 
 from __future__ import annotations
 
+import operator
+
 import numpy as np
 
 from lowswitch.kernels.streams import (
@@ -61,5 +63,6 @@ def normals(key: np.uint64, first: int, count: int) -> np.ndarray:  # [count]
 
 def drawn_member(key: int, members: int, episode: int) -> int:
     """Which member of a mixture plays an episode: `drawn_members` of one, in whole numbers."""
-    bits_of_episode = _mix((key + (episode - 1) * _GOLDEN) & _MASK)
+    number = operator.index(episode)  # those of numpy would overflow
+    bits_of_episode = _mix((key + (number - 1) * _GOLDEN) & _MASK)
     return int((bits_of_episode >> 11) * 2.0**-53 * members)

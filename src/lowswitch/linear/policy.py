@@ -22,7 +22,7 @@ class Choice(NamedTuple):
     """What is played, and how probable that was."""
 
     action: int
-    propensity: float  # the share of the members that choose it
+    propensity: float  # the share of the members that choose it, at this step alone
 
 
 class LinearPolicy:
@@ -56,8 +56,12 @@ class LinearPolicy:
             raise ValueError(f"its roots have the shape {self.roots.shape}, not {(H, d, d, B)}")
         if (self.roots is None) != (self.width is None):
             raise ValueError("an optimistic policy has roots and a width")
-        if not np.isfinite(self.weights).all():
-            raise ValueError("its weights are no numbers")
+        require_count("the number of members", self.members)
+        if self.width is not None and self.width.shape != (H,):
+            raise ValueError(f"its width has the shape {self.width.shape}, not {(H,)}")
+        for name, array in self._arrays().items():
+            if not np.isfinite(array).all():
+                raise ValueError(f"its {name} must be finite numbers")
 
     # ---- acting ----------------------------------------------------------------------------------
 

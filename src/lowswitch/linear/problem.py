@@ -53,7 +53,8 @@ class FeatureProblem:
             for name, value in vars(self).items()
             if isinstance(value, str | int | float)
         }
-        return {"kind": type(self).__name__, "arrays": digest.hexdigest(), **plain}
+        kind, shape = type(self).__name__, self.shape._asdict()
+        return {"kind": kind, "shape": shape, "arrays": digest.hexdigest(), **plain}
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name}, {self.shape})"

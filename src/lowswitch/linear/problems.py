@@ -220,8 +220,8 @@ def linear_mdp(
 
     P(y | x, a) = sum_j phi_j(x, a) mu_j(y), r(x, a) = phi(x, a).w, rewards are 0 or 1.
     """
-    for name, count in {"features": features, "states": states, "actions": actions}.items():
-        require_count(name, count)
+    given = {"features": features, "states": states, "actions": actions}
+    features, states, actions = (require_count(name, count) for name, count in given.items())
     generator = np.random.default_rng(require_seed(seed))
     phi = generator.dirichlet(np.full(features, 0.3), (states, actions))
     mu = generator.dirichlet(np.full(states, 0.2), features)

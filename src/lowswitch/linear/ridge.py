@@ -194,7 +194,8 @@ class Knowledge:
         """What was paid at a step and the value of the context after it.
 
         Values lie within what the steps left could pay, at the least and at the largest reward that
-        was seen.
+        was seen; [-1, 1] is added while all rewards were the same, so that hope is passed on before
+        anything is paid. The proofs are for rewards in [0, 1].
         """
         kept, left = self.kept, self.shape.horizon - h - 1
         targets = np.repeat(kept.rewards[:told, h, None], values.weights.shape[-1], axis=1)
@@ -202,9 +203,13 @@ class Knowledge:
         if after.any():
             policy = values.policy(self.shape, self.member_key)
             paid = kept.rewards[:told][kept.actions[:told] >= 0]
-            low, high = left * min(0.0, paid.min()), left * max(0.0, paid.max())
+            low, high = min(0.0, paid.min()), max(0.0, paid.max())
+            if self.spec.width == "proof":
+                low, high = 0.0, 1.0
+            elif paid.min() == paid.max():
+                low, high = min(-1.0, low), max(1.0, high)
             ahead = policy.values(kept.x[:told, h + 1][after], h + 1) + values.offsets[h + 1]
-            targets[after] += np.clip(ahead, low, high)
+            targets[after] += np.clip(ahead, left * low, left * high)
         return targets
 
     def _spread(self, h: int, told: int) -> np.ndarray:  # [d, B, L]

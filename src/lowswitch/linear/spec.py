@@ -15,6 +15,8 @@ from lowswitch.algorithms.recipes import linear
 from lowswitch.algorithms.schedules import Budget, EveryVisit, Last, Whole
 from lowswitch.linear.shape import Shape
 
+_USUAL_MEMBERS = 64  # of `few`
+
 
 @dataclass(frozen=True)
 class Spec:
@@ -95,8 +97,8 @@ def linear_form(algorithm: Algorithm, episodes: int) -> Algorithm:
     """The algorithm itself, or for `few` the same budget and dates for features.
 
     `few` learns the prior of tables, which features do not have. With features it is `linear` with
-    its defaults: 32 posterior samples, dates that are spread geometrically, and a greedy last
-    deployment.
+    its defaults: 32 posterior samples (unless another number than its usual 64 was asked for),
+    dates that are spread geometrically, and a greedy last deployment.
     """
     require_algorithm(algorithm)
     if isinstance(algorithm.estimator, Ridge):
@@ -110,9 +112,16 @@ def linear_form(algorithm: Algorithm, episodes: int) -> Algorithm:
             " ls.linucb or ls.few"
         )
     assert isinstance(schedule, Budget)
+    assert isinstance(algorithm.estimator, LearnedPosterior)
+    for name in ("mass", "rewards", "reward_weight", "pooled"):
+        if getattr(algorithm.estimator, name) != getattr(LearnedPosterior(), name):
+            raise ValueError(
+                f"{name} is of tables and means nothing for features; leave it out, or use"
+                " ls.linear"
+            )
     last: Last = "usual" if schedule.last == "usual" else "greedy"
     when = plain if isinstance(plain, Calendar) else Spread(plain.gap)
     made = linear(schedule=when, deployments=schedule.deployments, last=last)
-    if algorithm.members == 1:
-        made = replace(made, estimator=Ridge(members=1))
+    if algorithm.members != _USUAL_MEMBERS:
+        made = replace(made, estimator=Ridge(members=algorithm.members))
     return made
