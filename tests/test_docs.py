@@ -126,7 +126,8 @@ def run_script(text):
 
 def test_the_commands_print_what_their_page_shows(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(progress, "_LINE_SECONDS", math.inf)  # how far it is, where it takes long
+    for name in ("_LINE_SECONDS", "_SILENT_SECONDS"):  # how far it is, where it takes long
+        monkeypatch.setattr(progress, name, math.inf)
     monkeypatch.delenv("COLUMNS", raising=False)  # which other tests may have left
     printed, commands = "", 0
     for language, text in blocks(page("docs/cli.md")):

@@ -97,7 +97,7 @@ class Progress:
         self.in_place = _is_terminal() if show is None else show
         self.begin, self.before = time.perf_counter(), 0
         self.width = 0
-        self.written = self.begin  # when the last line was, where nothing is redrawn
+        self.due = self.begin + _LINE_SECONDS  # when a line is written, where nothing is redrawn
         self._drawing, self._noted = threading.Lock(), threading.Event()
         self._noted.set()  # when a note has ended
 
@@ -117,7 +117,7 @@ class Progress:
     def note(self, text: str) -> None:
         """Say what the user is waiting for, with the seconds so far, until the next update."""
         self._stop_counting()
-        self.written = time.perf_counter() - _LINE_SECONDS + _SILENT_SECONDS
+        self.due = min(self.due, time.perf_counter() + _SILENT_SECONDS)
         if text:
             self._draw(f"{self.label}  {text} ...")
         if self.show:
@@ -173,8 +173,8 @@ class Progress:
             text = text[: shutil.get_terminal_size().columns - 1]
             self._write("\r" + text.ljust(self.width) + ("" if text else "\r"))
             self.width = len(text)
-        elif text and time.perf_counter() - self.written >= _LINE_SECONDS:
-            self.written = time.perf_counter()
+        elif text and time.perf_counter() >= self.due:
+            self.due = time.perf_counter() + _LINE_SECONDS
             self._write(f"{text}\n")
 
     def _write(self, text: str) -> None:

@@ -141,9 +141,7 @@ def long_form(several: Mapping[str, Runs]) -> dict[str, np.ndarray]:
     return {name: np.concatenate(parts) for name, parts in columns.items()}
 
 
-def _chosen(
-    known: dict[str, np.ndarray], columns: Sequence[str] | None
-) -> dict[str, np.ndarray]:
+def _chosen(known: dict[str, np.ndarray], columns: Sequence[str] | None) -> dict[str, np.ndarray]:
     """The columns of these names, in the order of the names."""
     return {name: known[name] for name in chosen_names(known, columns)}
 

@@ -128,9 +128,7 @@ class Runs:
 
         return report.to_dataframe({str(self.algorithm): self}, library, columns)
 
-    def to_csv(
-        self, path: str | os.PathLike[str], columns: Sequence[str] | None = None
-    ) -> None:
+    def to_csv(self, path: str | os.PathLike[str], columns: Sequence[str] | None = None) -> None:
         """Write the curves as comma-separated values, as in `to_dataframe`."""
         from lowswitch import report
 
@@ -228,7 +226,8 @@ def load(path: str | os.PathLike[str]) -> Runs:
         except UnknownPartError as error:
             facts["algorithm"] = AlgorithmText(facts["algorithm"])
             warnings.warn(
-                f"of the algorithm in {str(path)!r} only the text is read, its results are whole: {error}",
+                f"of the algorithm in {str(path)!r} only the text is read, its results are whole:"
+                f" {error}",
                 UserWarning,
                 stacklevel=2,
             )
