@@ -254,8 +254,9 @@ def say_when_compiling() -> None:
     """From now on say on stderr that kernels are being compiled, wherever that takes a while."""
     from numba.core import event
 
+    register: Any = event.register
     methods = {"on_start": lambda *_: _compiler.begin(), "on_end": lambda *_: _compiler.end()}
-    event.register("numba:compile", type("Listener", (event.Listener,), methods)())
+    register("numba:compile", type("Listener", (event.Listener,), methods)())
 
 
 # ---- words ---------------------------------------------------------------------------------------

@@ -132,6 +132,10 @@ class Facts(Summary):
 
     facts: Mapping[str, str]
 
+    def chosen(self, columns: Sequence[str] | None) -> Facts:
+        """Only the facts of these names, in their order; all by default."""
+        return Facts({name: self.facts[name] for name in chosen_names(self.facts, columns)})
+
     def text(self, width: int | None = None) -> str:
         """A line for each fact; one longer than `width` characters goes on below its beginning."""
         first = 2 + max(map(len, self.facts))
