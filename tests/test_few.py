@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import lowswitch as ls
 from conftest import PROBLEMS, learner_for, random_tables
-from lowswitch.algorithms.calendars import late_dates, spaced
+from lowswitch.algorithms.calendars import last_date, late_dates, spaced
 from lowswitch.parts import Calendar, Late
 from lowswitch.reproduce.plain import play_episode
 
@@ -19,13 +19,32 @@ pytestmark = pytest.mark.filterwarnings("ignore::lowswitch.simulate.NothingLearn
 
 
 def test_late_dates_written_out():
-    assert late_dates(1, 10_000) == [1000]
-    assert late_dates(2, 10_000) == [2, 1000]
-    assert late_dates(3, 10_000) == [2, 16, 1000]
+    assert late_dates(1, 1000) == [1000]
+    assert late_dates(2, 1000) == [2, 1000]
+    assert late_dates(3, 1000) == [2, 16, 1000]
     # 16 (1000 / 16)^(i / 3): the third roots of 256,000 and 16,000,000
-    assert late_dates(5, 10_000) == [2, 16, 63, 251, 1000]
-    assert late_dates(4, 200) == [2, 4, 9, 20]  # 2 10^(i / 3)
-    assert late_dates(3, 20) == [1, 1, 2]  # which `spaced` moves apart
+    assert late_dates(5, 1000) == [2, 16, 63, 251, 1000]
+    assert late_dates(4, 20) == [2, 4, 9, 20]  # 2 10^(i / 3)
+    assert late_dates(3, 2) == [1, 1, 2]  # which `spaced` moves apart
+
+
+@pytest.mark.parametrize(
+    ("deployments", "size", "episodes", "last"),
+    [
+        (10, (5, 5, 3), 100_000, 10_000),  # K / 10
+        (10, (10, 6, 2), 3000, 500),  # 200 x 12 / 10 = 240 visits are less than 500 episodes
+        (10, (12, 10, 10), 10_000, 1666),  # 200 x 100 / 12
+        (10, (20, 716, 25), 10_000, 2500),  # K / 4, before there are 200 visits
+        (5, (12, 10, 10), 3000, 432),  # 16 x 3^3: not more than 3 times apart
+        (5, (12, 10, 10), 10_000, 1000),  # K / 10 in any case
+        (10, (6, 12, 4), 30, 7),
+        (10, (6, 12, 4), 1, 1),
+    ],
+)
+def test_the_last_date_waits_until_enough_is_known(deployments, size, episodes, last):
+    horizon, states, actions = size
+    facts = {"horizon": horizon, "states": states, "actions": actions, "episodes": episodes}
+    assert last_date(deployments, **facts) == last
 
 
 def test_dates_are_moved_apart():
@@ -33,6 +52,9 @@ def test_dates_are_moved_apart():
     assert spaced([2, 16, 63, 251], 50, 1000) == (50, 100, 150, 251)
     assert spaced([2, 16, 63, 251], 100, 300) == (100, 200)
     assert Late(3, 100).grid(10_000) == (100, 200, 1000)
+    size = {"horizon": 6, "states": 12, "actions": 4}
+    assert Late(5).grid_for(**size, episodes=3000) == (2, 16, 48, 144, 432)
+    assert Late(4).grid_for(**size, episodes=30) == (1, 2, 4, 7)
 
 
 def test_a_calendar_refuses_what_it_cannot_keep():
