@@ -72,6 +72,7 @@ def test_a_calendar_refuses_what_it_cannot_keep():
     [
         "few:deployments=10",
         "few:deployments=7,gap=20,members=1",
+        "few:deployments=7,rows=5",
         "few:deployments_at=300-600,deployments=2",
         "few:deployments=3,rewards=mean,pooled=True,mass=2.0",
         "psrl:mass=1.0,members=8,schedule=calendar/300-600/1",
@@ -349,3 +350,40 @@ def test_ucrl2_keeps_the_deployed_action_among_equals():
         for _, h, x, _a in switch.changes if switch else ():
             best, second = np.sort(q[h, x])[-1:-3:-1]
             assert not 0 < best - second < 1e-12
+
+
+# ---- for reviewers -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("most", [1, 4])
+def test_a_deployment_differs_in_few_rows_where_that_is_asked_for(most):
+    mdp = ls.envs.random_mdp(states=6, actions=3, horizon=4)
+    algorithm = ls.few(deployments=6, rows=most)
+    runs = ls.simulate(mdp, algorithm, episodes=400, seeds=3, history=True, progress=False)
+    free = ls.simulate(
+        mdp, ls.few(deployments=6), episodes=400, seeds=3, history=True, progress=False
+    )
+    for limited, usual in zip(runs.history, free.history, strict=True):
+        *early, _ = rows_changed(limited)
+        assert max(early) == most
+        assert max(rows_changed(usual)[:-1]) > 4
+    assert all((mixture == mixture[0]).all() for mixture in runs.policy)  # one table in the end
+
+
+def rows_changed(history):
+    """In how many rows each deployment differs from the one before."""
+    rows = np.stack([history.episode, history.step, history.state], axis=1)
+    distinct = np.unique(rows, axis=0)
+    return np.unique(distinct[:, 0], return_counts=True)[1].tolist()
+
+
+def test_those_rows_change_that_most_members_want_and_most_episodes_visit():
+    learner = ls.Learner(
+        ls.few(deployments=2, members=2, rows=1), horizon=2, states=2, actions=2, episodes=40
+    )
+    knowledge = learner._knowledge
+    knowledge.tables.policy[:] = 0
+    knowledge.tables.wanted.reshape(2, 4)[:] = [[1, 1, 0, 0], [0, 1, 0, 1]]
+    knowledge.tables.visits.reshape(4, 2)[:] = [[4, 0], [1, 1], [5, 5], [0, 9]]
+    knowledge._keep_all_but(1)  # 1 x 5, 2 x 3, 0, 1 x 10
+    assert knowledge.tables.wanted.reshape(2, 4).tolist() == [[0, 0, 0, 0], [0, 0, 0, 1]]

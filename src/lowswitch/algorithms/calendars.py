@@ -100,7 +100,7 @@ def last_date(deployments: int, *, horizon: int, states: int, actions: int, epis
     problems that benchmarks/few/problems.py names.
     """
     enough = max(_EPISODES, _VISITS * states * actions // horizon)
-    near = _EARLY[-1] * _APART ** min(40, max(0, deployments - len(_EARLY)))
+    near = _EARLY[-1] * int(_APART ** min(40, max(0, deployments - len(_EARLY))))
     return max(1, episodes // 10, min(episodes // 4, enough, near))
 
 
