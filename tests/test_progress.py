@@ -56,6 +56,7 @@ def test_off_a_terminal_there_is_a_line_every_half_minute(capsys, monkeypatch):
     now = [0.0]
     monkeypatch.setattr(progress.time, "perf_counter", lambda: now[0])
     with progress.Progress(1000, unit="steps", label="ucb2-h") as bar:
+        bar.note("a short wait")
         for seconds in range(0, 95, 5):
             now[0] = float(seconds)
             bar.update(10 * seconds)

@@ -98,6 +98,7 @@ class Progress:
         self.begin, self.before = time.perf_counter(), 0
         self.width = 0
         self.due = self.begin + _LINE_SECONDS  # when a line is written, where nothing is redrawn
+        self.later = self.due  # the same without what is waited for
         self._drawing, self._noted = threading.Lock(), threading.Event()
         self._noted.set()  # when a note has ended
 
@@ -117,7 +118,7 @@ class Progress:
     def note(self, text: str) -> None:
         """Say what the user is waiting for, with the seconds so far, until the next update."""
         self._stop_counting()
-        self.due = min(self.due, time.perf_counter() + _SILENT_SECONDS)
+        self.later, self.due = self.due, min(self.due, time.perf_counter() + _SILENT_SECONDS)
         if text:
             self._draw(f"{self.label}  {text} ...")
         if self.show:
@@ -140,6 +141,7 @@ class Progress:
     def _stop_counting(self) -> None:
         with self._drawing:
             self._noted.set()
+            self.due = max(self.due, self.later)
 
     def start(self, done: int = 0) -> None:
         """Start the clock once all is loaded; an earlier call may have done some of the work."""
