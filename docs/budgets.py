@@ -1,6 +1,7 @@
-"""What the pages say of `few` for a budget, from docs/numbers/few.json.
+"""What the pages say of `few` for a budget, from the files docs/numbers/few*.json.
 
-benchmarks/few/run.py writes that file.
+The scripts in benchmarks/few write these files: run.py the first one, the others that of their
+name.
 """
 
 import json
@@ -10,13 +11,22 @@ from typing import Any
 import numpy as np
 from pages import table
 
-FILE = Path(__file__).parent / "numbers" / "few.json"
+FOLDER = Path(__file__).parent / "numbers"
 BUDGETS = (5, 10, 30, 100)
 DRAWN = {"garnet": "Garnets", "grid": "slippery grids", "changing": "laws that differ by step"}
 
 
 def values() -> dict[str, str]:
-    facts = json.loads(FILE.read_text(encoding="utf-8"))
+    return of_budgets() | of_clinic() | of_calibration() | of_sepsis()
+
+
+def read(name: str) -> Any:
+    return json.loads((FOLDER / name).read_text(encoding="utf-8"))
+
+
+def of_budgets() -> dict[str, str]:
+    """What `few` loses against the portfolio."""
+    facts = read("few.json")
     rows = facts["rows"]
     fresh = [row for row in rows if not row["chosen_on"]]
     worst = max(rows, key=lambda row: ratio(row, 10))
@@ -40,6 +50,56 @@ def values() -> dict[str, str]:
             [cells for group in groups(rows, against) for cells in lines(*group, against)],
             left=2,
         )
+    return named
+
+
+def of_clinic() -> dict[str, str]:
+    """What a board with ten meetings gets."""
+    facts = read("few_clinic.json")
+    runs, forecast = facts["runs"], facts["forecast"]
+    one = next(iter(runs.values()))
+    cells = [
+        [
+            name,
+            f"{np.mean(run['lost_percent']):.1f} %",
+            f"{np.mean(run['last']):.3f}",
+            f"{min(run['last']):.3f}",
+        ]
+        for name, run in runs.items()
+    ]
+    return {
+        "clinic/table": table(["ten deployments", "lost", "last policy", "worst seed"], cells),
+        "clinic/seeds": str(facts["seeds"]),
+        "clinic/first": f"{one['first']:.3f}",
+        "clinic/optimal": f"{one['optimal']:.3f}",
+        "clinic/forecast": f"{forecast['low'][-1]:.2f} to {forecast['high'][-1]:.2f}",
+    }
+
+
+def of_calibration() -> dict[str, str]:
+    """How often the planner's intervals hold."""
+    facts = read("few_calibration.json")
+    return {"calibration/problems": str(facts["problems"])} | {
+        f"calibration/{law}-{source}": f"{100 * facts[law][source]:.0f} %"
+        for law in ("prior", "garnets")
+        for source in ("size", "logged")
+    }
+
+
+def of_sepsis() -> dict[str, str]:
+    """Where the last policy stands beside the first one on ICU-Sepsis."""
+    named = {}
+    for run in read("few_sepsis.json"):
+        last, name = np.array(run["last"]), f"sepsis/{run['episodes']}"
+        named |= {
+            f"{name}-last": f"{last.min():.3f} to {last.max():.3f}",
+            f"{name}-above": str(int((last > run["first"]).sum())),
+            f"{name}-below": str(int((last < run["first"]).sum())),
+            f"{name}-seeds": str(len(last)),
+            f"{name}-seconds": f"{run['seconds_all_seeds'] / len(last):.0f}",
+            "sepsis/first": f"{run['first']:.3f}",
+            "sepsis/optimal": f"{run['optimal']:.3f}",
+        }
     return named
 
 
