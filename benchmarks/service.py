@@ -241,7 +241,7 @@ def memory(folder, count):
         seconds += asyncio.run(send_all(server.port, bodies, 4))
         if first < count // 10 <= first + step:
             tenth = resident(server)
-        print(first + step, round(resident(server) / 1e6), "MB", flush=True)
+        print(first + part, round(resident(server) / 1e6), "MB", flush=True)
     assert status().learned == count
     begin = time.perf_counter()
     status()
