@@ -1,7 +1,7 @@
 """The rival of the learned motion: DQN of Stable-Baselines3 on CartPole, deployments counted.
 
     pip install stable-baselines3
-    python benchmarks/linear/dqn.py --steps 50000 --seeds 3 --json docs/numbers/linear_dqn.json
+    python benchmarks/linear/dqn.py --steps 50000 --seeds 5 --json docs/numbers/linear_dqn.json
 
 A deployment is a change of the network that acts: DQN trains it every `train_freq` steps, so each
 such time counts. The settings are those that RL Baselines3 Zoo tuned for CartPole.
@@ -52,10 +52,13 @@ def run(seed, steps):
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--steps", type=int, default=50_000)
-    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
-    rows = [run(seed, options.steps) for seed in range(options.seeds)]
+    rows = []
+    for seed in range(options.seeds):
+        rows.append(run(seed, options.steps))
+        print(f"seed {seed}: {rows[-1]}", flush=True)
     found = {
         "rows": rows,
         **{name: float(np.mean([row[name] for row in rows])) for name in rows[0]},
