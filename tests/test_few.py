@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import lowswitch as ls
 from conftest import PROBLEMS, learner_for, random_tables
-from lowswitch.algorithms.calendars import late_dates, spaced
+from lowswitch.algorithms.calendars import last_date, late_dates, spaced
 from lowswitch.parts import Calendar, Late
 from lowswitch.reproduce.plain import play_episode
 
@@ -19,13 +19,32 @@ pytestmark = pytest.mark.filterwarnings("ignore::lowswitch.simulate.NothingLearn
 
 
 def test_late_dates_written_out():
-    assert late_dates(1, 10_000) == [1000]
-    assert late_dates(2, 10_000) == [2, 1000]
-    assert late_dates(3, 10_000) == [2, 16, 1000]
+    assert late_dates(1, 1000) == [1000]
+    assert late_dates(2, 1000) == [2, 1000]
+    assert late_dates(3, 1000) == [2, 16, 1000]
     # 16 (1000 / 16)^(i / 3): the third roots of 256,000 and 16,000,000
-    assert late_dates(5, 10_000) == [2, 16, 63, 251, 1000]
-    assert late_dates(4, 200) == [2, 4, 9, 20]  # 2 10^(i / 3)
-    assert late_dates(3, 20) == [1, 1, 2]  # which `spaced` moves apart
+    assert late_dates(5, 1000) == [2, 16, 63, 251, 1000]
+    assert late_dates(4, 20) == [2, 4, 9, 20]  # 2 10^(i / 3)
+    assert late_dates(3, 2) == [1, 1, 2]  # which `spaced` moves apart
+
+
+@pytest.mark.parametrize(
+    ("deployments", "size", "episodes", "last"),
+    [
+        (10, (5, 5, 3), 100_000, 10_000),  # K / 10
+        (10, (10, 6, 2), 3000, 500),  # 200 x 12 / 10 = 240 visits are less than 500 episodes
+        (10, (12, 10, 10), 10_000, 1666),  # 200 x 100 / 12
+        (10, (20, 716, 25), 10_000, 2500),  # K / 4, before there are 200 visits
+        (5, (12, 10, 10), 3000, 432),  # 16 x 3^3: not more than 3 times apart
+        (5, (12, 10, 10), 10_000, 1000),  # K / 10 in any case
+        (10, (6, 12, 4), 30, 7),
+        (10, (6, 12, 4), 1, 1),
+    ],
+)
+def test_the_last_date_waits_until_enough_is_known(deployments, size, episodes, last):
+    horizon, states, actions = size
+    facts = {"horizon": horizon, "states": states, "actions": actions, "episodes": episodes}
+    assert last_date(deployments, **facts) == last
 
 
 def test_dates_are_moved_apart():
@@ -33,6 +52,9 @@ def test_dates_are_moved_apart():
     assert spaced([2, 16, 63, 251], 50, 1000) == (50, 100, 150, 251)
     assert spaced([2, 16, 63, 251], 100, 300) == (100, 200)
     assert Late(3, 100).grid(10_000) == (100, 200, 1000)
+    size = {"horizon": 6, "states": 12, "actions": 4}
+    assert Late(5).grid_for(**size, episodes=3000) == (2, 16, 48, 144, 432)
+    assert Late(4).grid_for(**size, episodes=30) == (1, 2, 4, 7)
 
 
 def test_a_calendar_refuses_what_it_cannot_keep():
@@ -50,6 +72,7 @@ def test_a_calendar_refuses_what_it_cannot_keep():
     [
         "few:deployments=10",
         "few:deployments=7,gap=20,members=1",
+        "few:deployments=7,rows=5",
         "few:deployments_at=300-600,deployments=2",
         "few:deployments=3,rewards=mean,pooled=True,mass=2.0",
         "psrl:mass=1.0,members=8,schedule=calendar/300-600/1",
@@ -327,3 +350,40 @@ def test_ucrl2_keeps_the_deployed_action_among_equals():
         for _, h, x, _a in switch.changes if switch else ():
             best, second = np.sort(q[h, x])[-1:-3:-1]
             assert not 0 < best - second < 1e-12
+
+
+# ---- for reviewers -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("most", [1, 4])
+def test_a_deployment_differs_in_few_rows_where_that_is_asked_for(most):
+    mdp = ls.envs.random_mdp(states=6, actions=3, horizon=4)
+    algorithm = ls.few(deployments=6, rows=most)
+    runs = ls.simulate(mdp, algorithm, episodes=400, seeds=3, history=True, progress=False)
+    free = ls.simulate(
+        mdp, ls.few(deployments=6), episodes=400, seeds=3, history=True, progress=False
+    )
+    for limited, usual in zip(runs.history, free.history, strict=True):
+        *early, _ = rows_changed(limited)
+        assert max(early) == most
+        assert max(rows_changed(usual)[:-1]) > 4
+    assert all((mixture == mixture[0]).all() for mixture in runs.policy)  # one table in the end
+
+
+def rows_changed(history):
+    """In how many rows each deployment differs from the one before."""
+    rows = np.stack([history.episode, history.step, history.state], axis=1)
+    distinct = np.unique(rows, axis=0)
+    return np.unique(distinct[:, 0], return_counts=True)[1].tolist()
+
+
+def test_those_rows_change_that_most_members_want_and_most_episodes_visit():
+    learner = ls.Learner(
+        ls.few(deployments=2, members=2, rows=1), horizon=2, states=2, actions=2, episodes=40
+    )
+    knowledge = learner._knowledge
+    knowledge.tables.policy[:] = 0
+    knowledge.tables.wanted.reshape(2, 4)[:] = [[1, 1, 0, 0], [0, 1, 0, 1]]
+    knowledge.tables.visits.reshape(4, 2)[:] = [[4, 0], [1, 1], [5, 5], [0, 9]]
+    knowledge._keep_all_but(1)  # 1 x 5, 2 x 3, 0, 1 x 10
+    assert knowledge.tables.wanted.reshape(2, 4).tolist() == [[0, 0, 0, 0], [0, 0, 0, 1]]

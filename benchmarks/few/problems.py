@@ -1,5 +1,6 @@
 """The problems that `few` was chosen on and validated on; two families of the latter are drawn."""
 
+import itertools
 import math
 from collections.abc import Callable
 
@@ -105,8 +106,18 @@ def clinic(law: str) -> TabularMDP:
 
 
 def slippery_grid(law: str, seed: int) -> TabularMDP:
-    """A grid of 4 to 6 by 4 to 6 with holes, a goal and slips, all drawn; it ends in both."""
-    generator = np.random.default_rng([seed, 1])
+    """A grid of 4 to 6 by 4 to 6 with holes, a goal and slips, all drawn; it ends in both.
+
+    A grid whose goal cannot be reached is drawn again.
+    """
+    for again in itertools.count():
+        mdp = _drawn_grid(law, np.random.default_rng([seed, 1, again] if again else [seed, 1]))
+        if mdp.optimal_value() > 0:
+            return mdp
+    raise AssertionError("a grid is drawn until its goal can be reached")
+
+
+def _drawn_grid(law: str, generator: np.random.Generator) -> TabularMDP:
     rows, columns = generator.integers(4, 7, 2)
     S, slip = int(rows * columns), generator.uniform(0.0, 0.5)
     holes = generator.random(S) < 0.15
@@ -201,3 +212,9 @@ def family_of(name: str) -> str:
     """A family of drawn problems is one family."""
     stem, _, number = name.rpartition("-")
     return stem if stem in ("garnet", "changing", "grid") and number.isdigit() else name
+
+
+def laws_of(name: str) -> tuple[str, ...]:
+    """The laws of rewards that make a difference: rewards of 0 and 1 are the same under both."""
+    rewards = PROBLEMS[name][0](LAWS[0]).rewards
+    return LAWS if bool(np.any((rewards > 0) & (rewards < 1))) else LAWS[:1]

@@ -1,44 +1,33 @@
-"""How much `few` loses for N deployments, against the best of other algorithms with no limit.
+"""How much `few` loses for N deployments, against the best of the portfolio with no limit.
 
-    python benchmarks/few/run.py FOLDER [--seeds 16] [--only NAME ...] [--json FILE]
+    python benchmarks/few/run.py FOLDER [--only NAME ...] [--json FILE]
 
-FOLDER keeps what is finished, so that the same command goes on where it was interrupted. The rivals
-race on each problem: all of them on two seeds, the best two on all seeds. They are hand-picked from
-the portfolio: winners of first tries on the chosen problems, and their like. With --json the result
-is written for the pages, which `python docs/publish.py` fills.
+FOLDER keeps what is finished, so that the same command goes on where it was interrupted, and
+several may share it. On each problem all algorithms of `frontier` that have no limit race on one
+seed, and the best of them on all seeds: those that are not told that steps are alike, and those
+that are. Of a family of drawn problems only the first instances have the whole race, the others one
+among those that came first there. With --json the result is written for the pages, which
+`python docs/publish.py` fills.
 """
 
 import argparse
 import json
-import sys
 import warnings
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from problems import CHOSEN, LAWS, PROBLEMS, family_of
+from problems import CHOSEN, PROBLEMS, family_of, laws_of
 
 from lowswitch import Algorithm, simulate, storage
+from lowswitch.frontier.portfolio import portfolio
 
-BUDGETS = (5, 10, 30)
-# for the drawn problems, of which there are many
-FEWER = [
-    "psrl:prior=0.1,rewards=bootstrap,schedule=growth/2",
-    "psrl:prior=0.1,rewards=mean,schedule=growth/2",
-    "ucrl2:c=0.01,schedule=whole/2",
-    "ucrl2:c=0.003,schedule=whole/2",
-    "rmax:known=1",
-    "rmax:known=10",
-]
-RIVALS = [
-    *FEWER,
-    "psrl:prior=1,rewards=bootstrap,schedule=growth/2",
-    "psrl:prior=1,rewards=mean,schedule=growth/2",
-    "ucrl2:c=0.001,schedule=whole/2",
-    "ucbvi-bf:c=0.0003,schedule=growth/2",
-    "rmax:known=3",
-]
+BUDGETS = (5, 10, 30, 100)
+SEEDS = 16
+FEWER_SEEDS = 4  # of drawn problems with the largest budget, which takes longest
+WHOLE_RACES = 3  # instances of a family of drawn problems on which all race
+FIRST = 8  # of each such race go to the other instances
 FINALISTS = 2
 
 
@@ -47,8 +36,6 @@ class Costs(NamedTuple):
 
     regret: np.ndarray  # [seeds]
     deployments: np.ndarray  # [seeds]
-    optimal: np.ndarray  # [1]
-    worst: np.ndarray  # [1]  how much of it the last policy lacks in the worst seed
 
 
 class Track:
@@ -63,44 +50,80 @@ class Track:
 
     def _run(self, problem: str, law: str, text: str, seeds: int) -> Costs:
         make, episodes = PROBLEMS[problem]
-        mdp, best = make(law), make(law).optimal_value()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of what c = 1 and short runs do not learn
             runs = simulate(
-                mdp, Algorithm.from_text(text), episodes=episodes, seeds=seeds, progress=False
+                make(law), Algorithm.from_text(text), episodes=episodes, seeds=seeds, progress=False
             )
-        tables = runs.policy.reshape(seeds, -1, mdp.horizon, mdp.states)
-        ends = [np.mean([mdp.evaluate(table) for table in mixture[:8]]) for mixture in tables]
-        lacks = np.array([1 - min(ends) / best])
-        return Costs(runs.regret, runs.deployments, np.array([best]), lacks)
+        return Costs(runs.regret, runs.deployments)
 
 
-def measured(track: Track, problem: str, law: str, seeds: int) -> dict[str, Any]:
-    """The best rival, and what `few` costs for each budget."""
-    _, episodes = PROBLEMS[problem]
-    rivals = FEWER if family_of(problem) != problem else RIVALS
-    heat = {text: float(track.costs(problem, law, text, 2).regret.mean()) for text in rivals}
-    final = {
-        text: track.costs(problem, law, text, seeds)
-        for text in sorted(heat, key=lambda text: heat[text])[:FINALISTS]
-    }
-    best = min(final, key=lambda text: float(final[text].regret.mean()))
-    share = 100 / (episodes * float(final[best].optimal[0]))
+def unlimited(problem: str) -> list[str]:
+    """The algorithms of `frontier` without a limit; pooled ones where steps are alike."""
+    mdp = PROBLEMS[problem][0](laws_of(problem)[0])
+    alike = mdp.stationary and mdp.rewards.ndim == 2
+    texts = [str(algorithm) for algorithm in portfolio(stationary=alike)]
+    return [text for text in texts if "deployments=" not in text]
+
+
+def is_told(text: str) -> bool:
+    """Whether an algorithm is told that all steps are alike."""
+    return "pooled=True" in text
+
+
+def ranking(track: Track, problem: str, law: str, rivals: list[str]) -> list[str]:
+    """The rivals by what they lose with the first seed."""
+    lost = {text: float(track.costs(problem, law, text, 1).regret[0]) for text in rivals}
+    return sorted(rivals, key=lambda text: lost[text])
+
+
+def best_of(ranked: list[str], told: bool, number: int) -> list[str]:
+    return [text for text in ranked if is_told(text) == told][:number]
+
+
+def raced(track: Track, problem: str, law: str) -> list[str]:
+    """The rivals of a problem, best first."""
+    family = [name for name in PROBLEMS if family_of(name) == family_of(problem)]
+    fresh = [name for name in family if name not in CHOSEN] or family
+    if problem in fresh[:WHOLE_RACES]:
+        return ranking(track, problem, law, unlimited(problem))
+    races = [ranking(track, name, law, unlimited(name)) for name in fresh[:WHOLE_RACES]]
+    firsts = [
+        text for race in races for told in (False, True) for text in best_of(race, told, FIRST)
+    ]
+    return ranking(track, problem, law, list(dict.fromkeys(firsts)))
+
+
+def measured(track: Track, problem: str, law: str) -> dict[str, Any]:
+    """The best rivals, and what `few` costs for each budget."""
+    make, episodes = PROBLEMS[problem]
+    share = 100 / (episodes * make(law).optimal_value())
     row: dict[str, Any] = {
         "problem": problem,
         "family": family_of(problem),
         "chosen_on": problem in CHOSEN,
         "rewards": law,
         "episodes": episodes,
-        "rival": best,
-        "rival_percent": float(final[best].regret.mean()) * share,
-        "rival_deployments": int(final[best].deployments.max()),
     }
+    ranked = raced(track, problem, law)
+    for name, told in (("rival", False), ("told", True)):
+        final = {
+            text: track.costs(problem, law, text, SEEDS)
+            for text in best_of(ranked, told, FINALISTS)
+        }
+        if final:
+            best = min(final, key=lambda text: float(final[text].regret.mean()))
+            row[name] = best
+            row[f"{name}_percent"] = float(final[best].regret.mean()) * share
+            row[f"{name}_deployments"] = int(final[best].deployments.max())
+    drawn = family_of(problem) != problem
     for budget in BUDGETS:
+        seeds = FEWER_SEEDS if drawn and budget == BUDGETS[-1] else SEEDS
         costs = track.costs(problem, law, f"few:deployments={budget}", seeds)
         assert costs.deployments.max() <= budget
         row[f"few_{budget}_percent"] = float(costs.regret.mean()) * share
         row[f"few_{budget}_sd"] = float(costs.regret.std(ddof=1)) * share
+        row[f"few_{budget}_worst"] = float(costs.regret.max()) * share
     return row
 
 
@@ -109,20 +132,23 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--seeds", type=int, default=16)
     parser.add_argument("--only", nargs="*", default=[])
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     track, rows = Track(options.folder), []
     for problem in options.only or PROBLEMS:
-        for law in LAWS:
-            row = measured(track, problem, law, options.seeds)
+        for law in laws_of(problem):
+            row = measured(track, problem, law)
             rows.append(row)
             shares = " ".join(f"{row[f'few_{n}_percent']:8.3f}" for n in BUDGETS)
-            rival = f"{row['rival_percent']:8.3f} {row['rival']}"
-            print(f"{problem:18} {law:13} {shares} | {rival}", flush=True)
+            rivals = " | ".join(
+                f"{row[f'{name}_percent']:8.3f} {row[name]}"
+                for name in ("rival", "told")
+                if name in row
+            )
+            print(f"{problem:18} {law:13} {shares} | {rivals}", flush=True)
     if options.json:
-        facts = {"seeds": options.seeds, "python": sys.version.split()[0], "rows": rows}
+        facts = {"seeds": SEEDS, "fewer_seeds": FEWER_SEEDS, "rows": rows}
         options.json.write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")
 
 

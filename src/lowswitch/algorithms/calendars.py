@@ -53,13 +53,13 @@ class Calendar(Whole):
 
 @dataclass(frozen=True)
 class Late(Whole):
-    """Dates for so many deployments: two early ones, then ever later, the last after K / 10.
+    """Dates for so many deployments: two early ones, then ever later.
 
     The first policy was chosen without data and the second with few, so both are soon replaced. The
-    others are spread geometrically. What follows the last date is not learned from, so that it must
-    not come before enough is known; what precedes it is explored, so that it must not come late.
-    gap: the least number of episodes between two deployments, and before the first one; where the
-    dates would be nearer, they are moved.
+    others are spread geometrically up to `last_date`. What follows the last one is not learned
+    from, so that it must not come before enough is known; what precedes it is explored, so that it
+    must not come late. gap: the least number of episodes between two deployments, and before the
+    first one; where the dates would be nearer, they are moved.
     """
 
     deployments: int
@@ -70,18 +70,43 @@ class Late(Whole):
         object.__setattr__(self, "gap", require_count("gap", self.gap))
 
     def grid(self, episodes: int) -> tuple[int, ...]:
+        """The dates on a small problem; fewer than asked for in a short run."""
+        return self.grid_for(horizon=1, states=1, actions=1, episodes=episodes)
+
+    def grid_for(
+        self, *, horizon: int, states: int, actions: int, episodes: int
+    ) -> tuple[int, ...]:
         """The dates in a run of so many episodes; fewer than asked for in a short one."""
-        return spaced(late_dates(self.deployments, episodes), self.gap, episodes)
+        size = {"horizon": horizon, "states": states, "actions": actions, "episodes": episodes}
+        dates = late_dates(self.deployments, last_date(self.deployments, **size))
+        return spaced(dates, self.gap, episodes)
 
-    def refresh_bound(self, *, horizon: int, states: int, actions: int, episodes: int) -> float:
+    def refresh_bound(self, **size: int) -> float:
         """The number of dates."""
-        return len(self.grid(episodes))
+        return len(self.grid_for(**size))
 
 
-def late_dates(deployments: int, episodes: int) -> list[int]:
-    """2, 16, then geometrically to K / 10."""
-    last = max(1, episodes // 10)
-    early = [date for date in (2, 16) if 4 * date <= last][: max(0, deployments - 1)]
+_EARLY = (2, 16)
+_APART = 3  # times as many episodes: dates that are further apart waste what was learned
+_VISITS = 200  # of each action in each state, up to the last date, if all had the same
+_EPISODES = 500  # in which a far reward is found, where it can be
+
+
+def last_date(deployments: int, *, horizon: int, states: int, actions: int, episodes: int) -> int:
+    """When enough is known to explore no longer: after K / 10, or later where K is small.
+
+    Then it is after 500 episodes, or as many as give each (x, a) 200 visits; but after K / 4 at the
+    latest, and not so late that dates are more than 3 times apart. These numbers were chosen on
+    problems that benchmarks/few/problems.py names.
+    """
+    enough = max(_EPISODES, _VISITS * states * actions // horizon)
+    near = _EARLY[-1] * int(_APART ** min(40, max(0, deployments - len(_EARLY))))
+    return max(1, episodes // 10, min(episodes // 4, enough, near))
+
+
+def late_dates(deployments: int, last: int) -> list[int]:
+    """2, 16, then geometrically to the last one."""
+    early = [date for date in _EARLY if 4 * date <= last][: max(0, deployments - 1)]
     first = early[-1] if early else 1
     steps = deployments - len(early)
     if steps == 1:

@@ -136,7 +136,9 @@ class LearnedPosterior:
     rewards: whether they vary ("bootstrap"), never do ("mean"), or what the rewards seen say
     ("seen"). reward_weight: a mean reward has the prior Beta(reward_weight, reward_weight). pooled:
     whether all steps are alike; "tested" pools them, laws and rewards each, once the evidence for
-    it is 20 to 1.
+    it is 20 to 1. rows: in how many rows at most a deployment differs from what is deployed, so
+    that people can review it; those change that most members want to change and most episodes
+    visit. A last deployment that exploits is one table, and not limited.
     """
 
     mass: float | Learned = "learned"
@@ -144,8 +146,11 @@ class LearnedPosterior:
     reward_weight: float = 0.15
     members: int = 1
     pooled: bool | Tested = "tested"
+    rows: int | None = None
 
     def __post_init__(self) -> None:
+        if self.rows is not None:
+            object.__setattr__(self, "rows", require_count("rows", self.rows))
         if self.mass != "learned":
             mass = require_positive("mass", self.mass, 'or give "learned"')
             object.__setattr__(self, "mass", mass)

@@ -307,6 +307,7 @@ def few(
     mass: float | Learned = "learned",
     rewards: SeenRewards = "seen",
     pooled: bool | Tested = "tested",
+    rows: int | None = None,
     last: Last = "exploit",
 ) -> Algorithm:
     """The library's answer for a budget of N deployments, with nothing to tune.
@@ -318,8 +319,9 @@ def few(
     deployments: how often the policy may change. deployments_at: after which numbers of episodes it
     may, such as (300, 600, 900) or "300-600-900"; by default the library chooses them. gap: the
     least number of episodes between two deployments. members: how many policies are deployed
-    together; 1 deploys one policy at a time. The others say what is known and need not be learned:
-    mass, rewards and pooled are those of `LearnedPosterior`.
+    together; 1 deploys one policy at a time. rows: in how many rows at most a deployment but the
+    last differs from what is deployed, for reviewers. The others say what is known and need not be
+    learned: mass, rewards and pooled are those of `LearnedPosterior`.
     """
     dates = None if deployments_at is None else as_dates(deployments_at)
     if deployments is None and dates is None:
@@ -328,7 +330,9 @@ def few(
         )
     most = len(dates or ()) if deployments is None else deployments
     schedule = Late(most, gap) if dates is None else Calendar(dates, gap)
-    posterior = LearnedPosterior(mass=mass, rewards=rewards, members=members, pooled=pooled)
+    posterior = LearnedPosterior(
+        mass=mass, rewards=rewards, members=members, pooled=pooled, rows=rows
+    )
     return assemble(posterior, NoBonus(), schedule, deployments=most, last=last)
 
 

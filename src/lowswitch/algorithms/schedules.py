@@ -58,6 +58,10 @@ class Schedule:
         """The numbers of episodes after which all rows may change."""
         return ()
 
+    def grid_for(self, *, horizon: int, states: int, actions: int, episodes: int) -> Sequence[int]:
+        """The grid for a problem of this size; that of most schedules depends on K alone."""
+        return self.grid(episodes)
+
     def refresh_bound(self, *, horizon: int, states: int, actions: int, episodes: int) -> float:
         """An upper bound on the number of deployments in a run of this many episodes."""
         raise NotImplementedError(
@@ -383,6 +387,10 @@ class Budget(Schedule):
     def grid(self, episodes: int) -> Sequence[int]:
         """That of the schedule."""
         return self.schedule.grid(episodes)
+
+    def grid_for(self, **size: int) -> Sequence[int]:
+        """Those of the schedule."""
+        return self.schedule.grid_for(**size)
 
     def refresh_bound(self, **size: int) -> float:
         """The schedule's, or the budget."""

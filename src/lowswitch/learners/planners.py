@@ -10,9 +10,7 @@ import numpy as np
 
 from lowswitch.algorithms.algorithm import Algorithm
 from lowswitch.algorithms.own import Counts, FromCounts
-from lowswitch.algorithms.parts import (
-    Estimator,
-)
+from lowswitch.algorithms.parts import Estimator, LearnedPosterior
 from lowswitch.checks import has_integers, require_memory
 from lowswitch.kernels.arrays import (
     CLOCK,
@@ -123,6 +121,8 @@ class PlannerKnowledge(Knowledge):
             exploit(self.spec, self.tables)
         else:
             self._plan_on_draws()
+            if isinstance(self.estimator, LearnedPosterior) and self.estimator.rows is not None:
+                self._keep_all_but(self.estimator.rows)
 
     def _plan_on_draws(self) -> None:
         """Let every member want the best policy of a model of its own, large ones side by side."""
@@ -135,6 +135,21 @@ class PlannerKnowledge(Knowledge):
         with ThreadPoolExecutor(at_once) as threads:
             members = range(self.members)
             list(threads.map(lambda m: plan_on_draw(self.spec, self.tables, belief, m), members))
+
+    def _keep_all_but(self, most: int) -> None:
+        """Want other actions than the deployed ones in at most so many rows.
+
+        They are those in which most members want to change, times the visits to the row; of equals
+        the first ones.
+        """
+        H, S, A = self.allowed.shape
+        deployed, wanted = (
+            table.reshape(self.members, H * S) for table in (self.tables.policy, self.tables.wanted)
+        )
+        visits = self.tables.visits.reshape(H * S, A).sum(axis=1)
+        worth = (deployed != wanted).sum(axis=0) * (visits + 1)
+        kept = np.argsort(-worth, kind="stable")[most:]
+        wanted[:, kept] = deployed[:, kept]
 
     @property
     def _planned_from(self) -> np.ndarray:  # [H, S, A]

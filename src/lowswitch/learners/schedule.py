@@ -19,7 +19,7 @@ def timing_of(schedule: Schedule, size: ProblemSize, *, replans: bool) -> Timing
     plain: Schedule = schedule.schedule if isinstance(schedule, Budget) else schedule
     whole = plain if isinstance(plain, WholePolicy) else None
     budget = schedule if isinstance(schedule, Budget) else None
-    grid = plain.grid(size.episodes)
+    grid = plain.grid_for(**size._asdict())
     if len(grid) > MOST_POINTS:
         raise ValueError(
             f"{plain!r} has {len(grid):,} points in {size.episodes:,} episodes, more than"

@@ -114,7 +114,7 @@ def linear_form(algorithm: Algorithm, episodes: int) -> Algorithm:
         )
     assert isinstance(schedule, Budget)
     assert isinstance(algorithm.estimator, LearnedPosterior)
-    for name in ("mass", "rewards", "reward_weight", "pooled"):
+    for name in ("mass", "rewards", "reward_weight", "pooled", "rows"):
         if getattr(algorithm.estimator, name) != getattr(LearnedPosterior(), name):
             raise ValueError(
                 f"{name} is of tables and means nothing for features; leave it out, or use"

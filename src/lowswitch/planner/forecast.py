@@ -277,7 +277,11 @@ class _Track:
             )
         (history,) = runs.history or ()
         gaps = deployment_gaps(mdp, history, initial=runs.initial)
-        dates = np.array(algorithm.schedule.grid(episodes))
+        dates = np.array(
+            algorithm.schedule.grid_for(
+                horizon=mdp.horizon, states=mdp.states, actions=mdp.actions, episodes=episodes
+            )
+        )
         changed = np.unique(history.episode) + 1
         after = np.searchsorted(changed, dates, side="right")
         values = mdp.optimal_value() - np.concatenate([gaps[:1], gaps[after]])
