@@ -126,7 +126,9 @@ def test_few_keeps_the_number_of_members(asked, members):
     assert learner.policy.members == members
 
 
-@pytest.mark.parametrize("option", [{"mass": 1.0}, {"rewards": "mean"}, {"pooled": True}])
+@pytest.mark.parametrize(
+    "option", [{"mass": 1.0}, {"rewards": "mean"}, {"pooled": True}, {"rows": 3}]
+)
 def test_options_of_few_that_mean_nothing_for_features_are_refused(option):
     with pytest.raises(ValueError, match=f"{next(iter(option))} is of tables"):
         reviewed(ls.few(deployments=3, **option))
