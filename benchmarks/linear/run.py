@@ -5,10 +5,12 @@
 Each section is measured anew and put beside what the file has of the others. "digits"
 needs scikit-learn, the names of classic control need Gymnasium; dqn.py has the rival of CartPole.
 With --keep FILE every seed is written as soon as it is done, and the same call goes on from there.
+The variable CONTROL_SEEDS says on how many seeds classic control is measured, by default 10.
 """
 
 import argparse
 import json
+import os
 import platform
 import sys
 import time
@@ -22,6 +24,7 @@ from lowswitch.storage import write_text
 
 SEEDS = range(1000, 1016)
 FRESH = range(5000, 5016)  # for inventory and control, which were looked at with the others
+CONTROLLED = FRESH[: int(os.environ.get("CONTROL_SEEDS", "10"))]
 TUNED = (0.05, 0.1, 0.3, 0.5, 0.7, 1.0, 1.4, 2.0)  # alphas of the rival
 ROUNDS = 10_000
 
@@ -187,7 +190,7 @@ def intervals():
 def control(name):
     """Three deployments in 30 episodes; the last policy then plays 10 further ones."""
     found = [
-        KEPT.get(f"{name}, {seed}", lambda seed=seed: steer(name, seed)) for seed in FRESH[:10]
+        KEPT.get(f"{name}, {seed}", lambda seed=seed: steer(name, seed)) for seed in CONTROLLED
     ]
     means, steps, deployments = zip(*found, strict=True)
     return {
