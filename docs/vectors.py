@@ -75,7 +75,7 @@ def of_control(control: dict[str, Any]) -> str:
     lines = [
         [
             name,
-            "learned motion, 10 seeds",
+            f"learned motion, {len(found['returns'])} seeds",
             f"{found['deployments']}",
             f"{found['episodes']}",
             f"{found['mean']:.0f}",

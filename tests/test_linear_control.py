@@ -1,17 +1,16 @@
-"""A learned motion on a grid, features of observations, and rounds of machines."""
+"""Control with a learned motion that is planned on a grid."""
 
 import numpy as np
 import pytest
 
 import lowswitch as ls
-from lowswitch import features
-from lowswitch.linear import DynamicsLearner, GridPolicy, problems
+from lowswitch.linear import DynamicsLearner, GridPolicy
+from lowswitch.linear.control import UniformPolicy
 from lowswitch.linear.dynamics import Motion, leave_one_out
 from lowswitch.linear.grid import Axes, interpolation, iterate
-from lowswitch.linear.runs import learner_for
 
 gymnasium = pytest.importorskip("gymnasium", reason="the extra gymnasium installs it")
-from lowswitch.envs.gymnasium import Environment, control, learn_features  # noqa: E402
+from lowswitch.envs.gymnasium import control  # noqa: E402
 
 # ---- the grid ------------------------------------------------------------------------------------
 
@@ -151,6 +150,12 @@ def test_a_learner_of_the_motion_without_dates_is_loaded(tmp_path):
     assert DynamicsLearner.load(tmp_path / "learner.npz", slide()).dates == ()
 
 
+@pytest.mark.parametrize("episode", [np.int64(2**50), np.uint64(7), np.int32(2**20)])
+def test_the_first_policy_takes_numbers_of_numpy(episode):
+    policy = UniformPolicy(5, seed=1)
+    assert policy.act(None, episode, np.int32(3)) == policy.act(None, int(episode), 3)
+
+
 def test_a_plan_keeps_away_from_an_edge_over_which_noise_pushes():
     """A reward near the edge at 2: a quiet model goes there, a noisy one stays further away."""
     known = {"reward": lambda states, action, nexts: nexts[:, 0], "discount": 0.9}
@@ -257,126 +262,3 @@ def test_control_of_cart_pole():
 def test_what_cannot_be_controlled_is_refused(make, message):
     with pytest.raises(ValueError, match=message):
         make()
-
-
-# ---- features ------------------------------------------------------------------------------------
-
-EXAMPLES = np.array([[0.0, 10.0], [2.0, 30.0], [4.0, 20.0]])
-
-
-def test_features_by_hand():
-    deviation = np.sqrt(8 / 3)
-    plain = features.standardised(EXAMPLES)
-    assert plain([4.0, 20.0]) == pytest.approx([1, 2 / deviation, 0])
-    assert plain.size == 3
-    squares = features.polynomial(EXAMPLES, degree=2)
-    u, v = 2 / deviation, 10 / np.sqrt(200 / 3)
-    assert squares([4.0, 30.0]) == pytest.approx([1, u, v, u * u, u * v, v * v])
-    assert features.one_hot(3)(1).tolist() == [0, 1, 0]
-    assert features.one_hot(3)(np.array([2, 0])).tolist() == [[0, 0, 1], [1, 0, 0]]
-    twice = features.own(lambda rows: 2 * rows, size=2, inputs=2)
-    assert twice([1.0, 2.0]).tolist() == [2, 4]
-
-
-def test_random_fourier_features_approximate_the_gaussian_kernel():
-    """With 20,000 waves z(x).z(y) is exp(-|x - y|^2 / 2) within 5 standard errors."""
-    examples = np.random.default_rng(0).normal(size=(500, 2))
-    made = features.fourier(examples, size=20_000)
-    x, y = examples[:2]
-    apart = (x - y) / examples.std(axis=0)
-    waved = made(x)[3:] @ made(y)[3:]
-    assert waved == pytest.approx(np.exp(-0.5 * apart @ apart), abs=5 / np.sqrt(20_000))
-    again = features.fourier(examples, size=20_000)
-    assert (again(x) == made(x)).all()
-
-
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (lambda: features.standardised([[1.0, 2.0], [1.0, 3.0]]), "column 0 .* is always 1"),
-        (lambda: features.standardised([1.0, 2.0]), r"observations \[n, D\], at least two"),
-        (lambda: features.standardised([[1.0], [np.nan]]), "examples must be finite"),
-        (lambda: features.standardised(EXAMPLES)([1.0]), "observations with 2 numbers"),
-        (lambda: features.standardised(EXAMPLES)([1.0, np.nan]), "observations must be finite"),
-        (lambda: features.one_hot(3)(3), "states must be whole numbers from 0 to 2"),
-        (
-            lambda: features.own(lambda rows: rows, size=3, inputs=2)([1.0, 2.0]),
-            r"must be \[n, 3\] for n observations",
-        ),
-        (lambda: features.own(3, size=3, inputs=2), "function must take observations"),
-        (
-            lambda: Environment("CartPole-v1", 3, horizon=9),
-            "features must be made by lowswitch.features",
-        ),
-        (
-            lambda: Environment("CartPole-v1", features.one_hot(3), horizon=501),
-            "truncates after 500 steps, before the horizon 501",
-        ),
-    ],
-)
-def test_features_that_cannot_be_made_are_refused(make, message):
-    with pytest.raises(ValueError, match=message):
-        make()
-
-
-# ---- environments and machines -------------------------------------------------------------------
-
-
-def cart_pole():
-    examples = np.random.default_rng(0).normal(size=(50, 4)) * [1, 1, 0.1, 1]
-    return Environment("CartPole-v1", features.standardised(examples), horizon=12)
-
-
-def test_a_learner_plays_an_environment_by_features():
-    problem = cart_pole()
-    found = learn_features(
-        "CartPole-v1",
-        ls.few(deployments=3),
-        features=problem.features,
-        horizon=12,
-        episodes=20,
-        progress=False,
-    )
-    assert len(found.deployed) == found.learner.deployments == 3
-    assert ((found.returns >= 8) & (found.returns <= 12)).all()
-    runs = ls.simulate(problem, ls.few(deployments=3), episodes=20, seeds=[0], progress=False)
-    assert runs.earned[0] == found.returns.sum()
-    assert np.isnan(runs.regret).all()
-
-
-@pytest.mark.parametrize("rule", ["trigger", "switch"])
-@pytest.mark.parametrize("machines", [1, 7, 64])
-@pytest.mark.parametrize(
-    "algorithm",
-    [ls.linear(members=4, deployments=5), ls.linucb(schedule="determinant/1.5")],
-    ids=str,
-)
-def test_machines_are_the_sequential_run_to_the_bit(algorithm, machines, rule):
-    problem = problems.linear_mdp(features=3, states=4, actions=2, horizon=3)
-    run = ls.concurrent.run(
-        problem, algorithm, 100, machines=machines, rule=rule, seed=2, progress=False
-    )
-    learner = learner_for(problem, algorithm, 100, 2)
-    for k in range(100):
-        played = problem.play(learner.policy, 2, k, k + 1)
-        learner.tell(played.x, played.actions, played.rewards)
-    assert run.learner.digest() == learner.digest()
-    assert run.rounds >= 100 / machines
-    if machines == 1:
-        assert (run.discarded, run.rounds) == (0, 100)
-    sequential = ls.simulate(problem, algorithm, episodes=100, seeds=[2], progress=False)
-    assert run.regret == pytest.approx(sequential.regret[0], rel=1e-12)
-
-
-def test_rounds_on_an_environment_and_their_doors():
-    run = ls.concurrent.run(
-        cart_pole(), ls.few(deployments=3), 20, machines=4, seed=0, progress=False
-    )
-    runs = ls.simulate(cart_pole(), ls.few(deployments=3), episodes=20, seeds=[0], progress=False)
-    assert run.earned == runs.earned[0]
-    with pytest.raises(ValueError, match="does not know what an episode loses"):
-        ls.frontier(cart_pole(), episodes=9)
-    with pytest.raises(ValueError, match='rule must be "trigger" or "switch"'):
-        ls.concurrent.run(cart_pole(), ls.linear(), 20, machines=4, rule="speculate")
-    with pytest.raises(ValueError, match="rounds with features are played in this process"):
-        ls.concurrent.run(cart_pole(), ls.linear(), 20, machines=4, checkpoint="x")

@@ -82,6 +82,8 @@ def test_problems_are_told_apart_by_everything_that_makes_them():
         problems.linear_bandit(seed=2, noise=0.1).facts(),
         problems.inventory(horizon=2).facts(),
         problems.inventory(horizon=3).facts(),
+        problems.LinearBandit(np.ones((1, 2)), actions=3, shared=False, noise=0.5).facts(),
+        problems.LinearBandit(np.ones((1, 2)), actions=4, shared=False, noise=0.5).facts(),
     ]
     assert len({json.dumps(some, sort_keys=True) for some in facts}) == len(facts)
 
@@ -210,6 +212,11 @@ def test_the_default_race_is_named_and_within_its_budget():
     for algorithm in feature_portfolio(budget=7):
         assert algorithm.schedule.deployments == 7
         assert ls.Algorithm.from_text(str(algorithm)) == algorithm
+
+
+def test_a_whole_number_may_be_a_float():
+    one, two = (problems.linear_mdp(features=d, states=4, actions=2) for d in (5, 5.0))
+    assert (one.facts(), one.shape) == (two.facts(), two.shape)
 
 
 # ---- doors ---------------------------------------------------------------------------------------

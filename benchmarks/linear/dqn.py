@@ -1,10 +1,11 @@
 """The rival of the learned motion: DQN of Stable-Baselines3 on CartPole, deployments counted.
 
     pip install stable-baselines3
-    python benchmarks/linear/dqn.py --steps 50000 --seeds 3 --json docs/numbers/linear_dqn.json
+    python benchmarks/linear/dqn.py --steps 50000 --seeds 5 --json docs/numbers/linear_dqn.json
 
 A deployment is a change of the network that acts: DQN trains it every `train_freq` steps, so each
-such time counts. The settings are those that RL Baselines3 Zoo tuned for CartPole.
+such time counts. The settings are those that RL Baselines3 Zoo tuned for CartPole. Seeds that the
+file has are kept, and those that are missing are run.
 """
 
 import argparse
@@ -52,18 +53,30 @@ def run(seed, steps):
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--steps", type=int, default=50_000)
-    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
-    rows = [run(seed, options.steps) for seed in range(options.seeds)]
-    found = {
-        "rows": rows,
-        **{name: float(np.mean([row[name] for row in rows])) for name in rows[0]},
-    }
-    text = json.dumps(found, indent=1) + "\n"
-    print(text)
-    if options.json is not None:
-        options.json.write_text(text, encoding="utf-8")
+    rows = known(options.json, options.steps)
+    while len(rows) < options.seeds:
+        rows.append(run(len(rows), options.steps))
+        text = json.dumps(summary(rows), indent=1) + "\n"
+        print(f"seed {len(rows) - 1}: {rows[-1]}", flush=True)
+        if options.json is not None:
+            options.json.write_text(text, encoding="utf-8")
+    print(json.dumps(summary(rows), indent=1))
+
+
+def known(path, steps):
+    """The seeds that a file has, from 0 on, if they are of so many steps."""
+    if path is None or not path.exists():
+        return []
+    rows = json.loads(path.read_text(encoding="utf-8"))["rows"]
+    return rows if all(row["steps"] == steps for row in rows) else []
+
+
+def summary(rows):
+    means = {name: float(np.mean([row[name] for row in rows])) for name in rows[0]}
+    return {"rows": rows, **means}
 
 
 if __name__ == "__main__":

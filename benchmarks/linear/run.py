@@ -4,10 +4,13 @@
 
 Each section is measured anew and put beside what the file has of the others. "digits"
 needs scikit-learn, the names of classic control need Gymnasium; dqn.py has the rival of CartPole.
+With --keep FILE every seed is written as soon as it is done, and the same call goes on from there.
+The variable CONTROL_SEEDS says on how many seeds classic control is measured, by default 10.
 """
 
 import argparse
 import json
+import os
 import platform
 import sys
 import time
@@ -17,19 +20,50 @@ import numpy as np
 
 import lowswitch as ls
 from lowswitch.linear import Log, evaluate, problems
+from lowswitch.storage import write_text
 
 SEEDS = range(1000, 1016)
+FRESH = range(5000, 5016)  # for inventory and control, which were looked at with the others
+CONTROLLED = FRESH[: int(os.environ.get("CONTROL_SEEDS", "10"))]
 TUNED = (0.05, 0.1, 0.3, 0.5, 0.7, 1.0, 1.4, 2.0)  # alphas of the rival
 ROUNDS = 10_000
+
+
+class Kept:
+    """Results of single seeds, in a JSON file if one is named."""
+
+    def __init__(self):
+        self.path, self.results = None, {}
+
+    def open(self, path):
+        self.path = path
+        if path is not None and path.exists():
+            self.results = json.loads(path.read_text(encoding="utf-8"))
+
+    def get(self, name, compute):
+        if name not in self.results:
+            self.results[name] = compute()
+            if self.path is not None:
+                write_text(self.path, json.dumps(self.results, indent=1) + "\n")
+        return self.results[name]
+
+
+KEPT = Kept()
 
 
 def mean_regret(make, algorithm, episodes, seeds=SEEDS):
     """The regret of an algorithm, on a problem that is drawn anew for each seed where it can be."""
     problem, begin, regret, deployments = make(0), time.perf_counter(), [], []
-    for seed in seeds:
+
+    def cost(seed):
         runs = ls.simulate(make(seed), algorithm, episodes=episodes, seeds=[seed], threads=1)
-        regret.append(runs.regret[0])
-        deployments.append(runs.deployments[0])
+        return float(runs.regret[0]), int(runs.deployments[0])
+
+    for seed in seeds:
+        name = f"{problem.name}, {algorithm}, {episodes}, {seed}"
+        found = KEPT.get(name, lambda seed=seed: cost(seed))
+        regret.append(found[0])
+        deployments.append(found[1])
     seconds = time.perf_counter() - begin
     say(f"  {problem.name}: {algorithm}: {np.mean(regret):.1f} ({seconds:.0f} s)")
     return {
@@ -96,8 +130,9 @@ def inventory():
     problem, rows = problems.inventory(), {}
     for N in (5, 10, 20):
         algorithm = ls.linear(members=16, deployments=N)
-        rows[f"mixture {N}"] = mean_regret(lambda seed: problem, algorithm, 1000)
-    often = mean_regret(lambda seed: problem, ls.linear(members=16, schedule="episodes/5"), 1000)
+        rows[f"mixture {N}"] = mean_regret(lambda seed: problem, algorithm, 1000, FRESH)
+    every = ls.linear(members=16, schedule="episodes/5")
+    often = mean_regret(lambda seed: problem, every, 1000, FRESH)
     for row in rows.values():
         row["ratio"] = row["regret"] / often["regret"]
     return {"rows": rows, "often": often, "optimal": problem.best, "episodes": 1000}
@@ -154,6 +189,22 @@ def intervals():
 
 def control(name):
     """Three deployments in 30 episodes; the last policy then plays 10 further ones."""
+    found = [
+        KEPT.get(f"{name}, {seed}", lambda seed=seed: steer(name, seed)) for seed in CONTROLLED
+    ]
+    means, steps, deployments = zip(*found, strict=True)
+    return {
+        "returns": means,
+        "mean": float(np.mean(means)),
+        "worst": float(np.min(means)),
+        "steps": float(np.mean(steps)),
+        "deployments": max(deployments),
+        "episodes": 30,
+    }
+
+
+def steer(name, seed):
+    """The mean return of a seed, its steps and its deployments."""
     from classic import PROBLEMS
 
     from lowswitch.envs.gymnasium import control as drive
@@ -162,27 +213,17 @@ def control(name):
     from lowswitch.problems.spaces import Numbering
 
     make, known, state = PROBLEMS[name]
-    means, steps = [], []
-    for seed in list(SEEDS)[:10]:
-        env = make(seed)
-        learner = DynamicsLearner(known(), episodes=30, deployments=3, seed=seed)
-        played = drive(env, learner, state=state, seed=seed, progress=False)
-        numbering = Numbering(env.action_space, "actions")
-        tested = [
-            play_control(env, learner, numbering, state, reset_seed(seed, 10**6 + k))[2]
-            for k in range(10)
-        ]
-        means.append(float(np.mean(tested)))
-        steps.append(int(played.lengths.sum()))
-        say(f"  {name}, seed {seed}: {means[-1]:.1f} after {steps[-1]:,} steps")
-    return {
-        "returns": means,
-        "mean": float(np.mean(means)),
-        "worst": float(np.min(means)),
-        "steps": float(np.mean(steps)),
-        "deployments": learner.deployments,
-        "episodes": 30,
-    }
+    env = make(seed)
+    learner = DynamicsLearner(known(), episodes=30, deployments=3, seed=seed)
+    played = drive(env, learner, state=state, seed=seed, progress=False)
+    numbering = Numbering(env.action_space, "actions")
+    tested = [
+        play_control(env, learner, numbering, state, reset_seed(seed, 10**6 + k))[2]
+        for k in range(10)
+    ]
+    mean, steps = float(np.mean(tested)), int(played.lengths.sum())
+    say(f"  {name}, seed {seed}: {mean:.1f} after {steps:,} steps")
+    return mean, steps, learner.deployments
 
 
 SECTIONS = {
@@ -207,7 +248,9 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("sections", nargs="+", choices=SECTIONS)
     parser.add_argument("--json", type=Path)
+    parser.add_argument("--keep", type=Path)
     options = parser.parse_args()
+    KEPT.open(options.keep)
     results = {}
     if options.json is not None and options.json.exists():
         results = json.loads(options.json.read_text(encoding="utf-8"))

@@ -24,6 +24,7 @@ import numpy as np
 from lowswitch.checks import require_count
 from lowswitch.history import History
 from lowswitch.kernels.arrays import REVIEW, WAITING
+from lowswitch.learners.decisions import require_budget, require_pending, require_thawed
 from lowswitch.learners.knowledge import Knowledge
 
 Row = tuple[int, int]  # step and state
@@ -143,14 +144,9 @@ class Gate:
 
     def propose(self, knowledge: Knowledge, told: int) -> Proposal | None:
         """Propose every row that the learner would change now; what was pending is replaced."""
-        if self.paused:
-            raise ValueError("nothing is proposed while the learner is frozen; thaw it first")
+        require_thawed(self.paused, "proposed")
         free = self.pending is not None or self.replaces
-        if knowledge.frozen and not free:
-            raise ValueError(
-                "the budget is spent, so that nothing can be proposed any more; the deployed policy"
-                " stays"
-            )
+        require_budget(knowledge.frozen and not free)
         self.pending, self.replaces = None, False
         self.waiting.clear()
         self.release_dateless(knowledge)
@@ -190,29 +186,21 @@ class Gate:
         self, proposal: Proposal | str | None, rows: Iterable[Row] | None
     ) -> tuple[Proposal, list[ProposedRow]]:
         """The pending proposal and those of its rows that a decision is about."""
-        if self.pending is None:
-            raise ValueError("nothing is proposed; there is nothing to decide")
-        wanted = proposal.hash if isinstance(proposal, Proposal) else proposal
-        if wanted is not None and wanted != self.pending.hash:
-            raise ValueError(
-                f"the proposal {wanted[:12]} is not pending any more; the one that is now has"
-                f" {self.pending.hash[:12]}: look at it, and decide on that"
-            )
-        by_row = {row.row: row for row in self.pending.rows}
+        pending = require_pending(self.pending, proposal)
+        by_row = {row.row: row for row in pending.rows}
         if rows is None:
-            return self.pending, list(by_row.values())
+            return pending, list(by_row.values())
         pairs = [(step, state) for step, state in rows]
         for pair in pairs:
             if pair not in by_row:
                 raise ValueError(f"row {pair} is not proposed; the rows are {sorted(by_row)}")
         if not pairs or len(set(pairs)) < len(pairs):
             raise ValueError(f"name each row once, and at least one, not {pairs}")
-        return self.pending, [by_row[pair] for pair in pairs]
+        return pending, [by_row[pair] for pair in pairs]
 
     def approve(self, knowledge: Knowledge, rows: Sequence[ProposedRow], told: int) -> History:
         """Deploy rows of the pending proposal."""
-        if self.paused:
-            raise ValueError("nothing is deployed while the learner is frozen; thaw it first")
+        require_thawed(self.paused, "deployed")
         changes = [(told - 1, row.step, row.state, *row.proposed) for row in rows]
         for row in rows:
             knowledge.install(row.step, row.state, row.proposed)

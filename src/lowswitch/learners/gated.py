@@ -11,6 +11,7 @@ import numpy as np
 from lowswitch.checks import checked_batch, checked_policy, require_count, require_truth
 from lowswitch.history import History
 from lowswitch.kernels.arrays import OPEN, WAITING
+from lowswitch.learners.decisions import require_review
 from lowswitch.learners.gate import Gate, Proposal
 from lowswitch.learners.knowledge import Knowledge
 from lowswitch.policy import TablePolicy
@@ -69,7 +70,7 @@ class Gated:
         proposal: the one that was looked at, or its hash; if another one is pending by now, nothing
         is deployed. Return the rows that changed.
         """
-        self._require_review()
+        require_review(self.gate)
         _, chosen = self._gate.chosen(proposal, rows)
         return self._decide(lambda gate, knowledge: gate.approve(knowledge, chosen, self.told))
 
@@ -87,7 +88,7 @@ class Gated:
         forever: the actions that it would newly play are never deployed there, and nothing is hoped
         for from them any more.
         """
-        self._require_review()
+        require_review(self.gate)
         require_truth("forever", forever)
         _, chosen = self._gate.chosen(proposal, rows)
         self._decide(
@@ -98,12 +99,12 @@ class Gated:
 
     def freeze(self) -> None:
         """Let nothing be proposed or approved until `thaw`; what is told is still learned."""
-        self._require_review()
+        require_review(self.gate)
         self._decide(lambda gate, knowledge: gate.freeze(knowledge))
 
     def thaw(self) -> None:
         """Go on after `freeze`: what became due meanwhile is proposed."""
-        self._require_review()
+        require_review(self.gate)
         self._decide(lambda gate, knowledge: gate.thaw(knowledge, self.told))
 
     @property
@@ -122,7 +123,7 @@ class Gated:
         Nothing that was learned changes. What was pending is withdrawn. hold: the rows that change
         are held, because otherwise the learner might propose the same change back at once.
         """
-        self._require_review()
+        require_review(self.gate)
         tables = np.asarray(policies)
         tables = np.repeat(tables[None], len(self.mixture), axis=0) if tables.ndim == 2 else tables
         if tables.shape != self.mixture.shape:
@@ -141,7 +142,7 @@ class Gated:
         told. Nothing is proposed; `propose` then makes the first proposal. Return the actions
         [B, H] with -1 at the steps beyond that number.
         """
-        self._require_review()
+        require_review(self.gate)
         most = require_count("most", most)
         if self.told:
             raise ValueError(
@@ -161,13 +162,6 @@ class Gated:
 
         self._decide(learn)
         return kept
-
-    def _require_review(self) -> None:
-        if self.gate != "review":
-            raise ValueError(
-                "this learner deploys what it wants at once, and so nothing is decided; make it"
-                ' with gate="review"'
-            )
 
     def _decide(self, decide: Callable[[Gate, Knowledge], Result]) -> Result:
         """Carry out a decision; one that fails changes nothing."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import os
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -28,7 +29,8 @@ class UniformPolicy:
 
     def act(self, state: Any, episode: int = 0, step: int = 0) -> Choice:
         """An action, whatever the state is."""
-        drawn = int(bits(self.key, episode * _STEPS + step, 1)[0]) % self.number
+        place = operator.index(episode) * _STEPS + operator.index(step)  # numpy's would overflow
+        drawn = int(bits(self.key, place, 1)[0]) % self.number
         return Choice(drawn, 1.0 / self.number)
 
     def __repr__(self) -> str:

@@ -55,6 +55,11 @@ class Environment(FeatureProblem):
         self.name = str(self.env.spec.id if self.env.spec is not None else self.env)
         self._playing = threading.Lock()  # there is one environment, whoever plays it
 
+    def facts(self) -> dict[str, Any]:
+        """What tells it apart; of features of one's own only their size is known."""
+        options = self.env.spec.kwargs if self.env.spec is not None else {}
+        return super().facts() | {"features": repr(self.features), "options": repr(options)}
+
     def play(self, policy: LinearPolicy, seed: int, first: int, last: int) -> Played:
         with self._playing:
             return self._play(policy, seed, first, last)

@@ -3,6 +3,8 @@
 It has the words of that of tables: where the gate is in review, a policy that is due becomes a
 proposal, and nothing is deployed before it is approved. There is one proposal at a time. If another
 policy becomes due meanwhile it waits, and is made anew from all data once the first one is decided.
+An action that is rejected for ever is played by no later policy, and values are maxima over what is
+left.
 """
 
 from __future__ import annotations
@@ -31,8 +33,10 @@ class LinearProposal:
     told: int  # episodes
     base: str  # the identity of the policy that was deployed
     policy: LinearPolicy
-    changed: float  # the share of the recent contexts whose action would change
+    changed: float  # the share of the recent contexts, at all steps, whose action would change
     last: bool  # whether no other proposal can follow it
+    # (step, action): what it plays in recent contexts, and the deployed policy in none of them
+    new_actions: tuple[tuple[int, int], ...] = ()
 
     @functools.cached_property
     def hash(self) -> str:
@@ -43,7 +47,10 @@ class LinearProposal:
     def facts(self) -> dict[str, Any]:
         """All but the policy, as JSON can hold it."""
         names = ("number", "told", "base", "changed", "last")
-        return {name: getattr(self, name) for name in names}
+        facts: dict[str, Any] = {name: getattr(self, name) for name in names}
+        if self.new_actions:  # which older files do not have
+            facts["new_actions"] = [list(pair) for pair in self.new_actions]
+        return facts
 
     def __repr__(self) -> str:
         return f"LinearProposal({self.number}, changes {self.changed:.0%}, {self.hash[:12]})"
@@ -59,18 +66,6 @@ class LinearGate:
     paused: bool = False
     applied: int = 0  # deployments
 
-    def chosen(self, proposal: LinearProposal | str | None) -> LinearProposal:
-        """The pending proposal, if it is the one that a decision is about."""
-        if self.pending is None:
-            raise ValueError("nothing is proposed; there is nothing to decide")
-        wanted = proposal.hash if isinstance(proposal, LinearProposal) else proposal
-        if wanted is not None and wanted != self.pending.hash:
-            raise ValueError(
-                f"the proposal {wanted[:12]} is not pending any more; the one that is now has"
-                f" {self.pending.hash[:12]}: look at it, and decide on that"
-            )
-        return self.pending
-
     def to_dict(self) -> dict[str, Any]:
         """The gate as JSON can hold it, but for the policy of a pending proposal."""
         names = ("waiting", "raised", "paused", "applied")
@@ -85,5 +80,6 @@ class LinearGate:
             raise ValueError("a proposal without its policy, or a policy without its proposal")
         made = None
         if pending is not None and proposed is not None:
-            made = LinearProposal(policy=proposed, **pending)
+            new = tuple((h, a) for h, a in pending.get("new_actions", ()))
+            made = LinearProposal(policy=proposed, **pending | {"new_actions": new})
         return cls(**facts | {"pending": made})

@@ -13,14 +13,13 @@ from lowswitch.algorithms.algorithm import Algorithm
 from lowswitch.checks import require_count, require_seed, require_truth, require_word
 from lowswitch.kernels.streams import MEMBERS, learner_stream
 from lowswitch.linear.gate import Deployment, LinearGate
-from lowswitch.linear.gated import LinearGated
-from lowswitch.linear.policy import Choice, LinearPolicy
+from lowswitch.linear.gated import RECENT, LinearGated
+from lowswitch.linear.policy import Choice, LinearPolicy, allowed_actions
 from lowswitch.linear.ridge import Episodes, Knowledge, Sums
 from lowswitch.linear.shape import Shape
 from lowswitch.linear.spec import linear_form, spec_of
 
 _KIND = "linear learner"  # of its files
-_RECENT = 200  # contexts that the difference of two policies is measured in
 
 
 class _Wrong(NamedTuple):
@@ -198,10 +197,10 @@ class LinearLearner(LinearGated):
         return learned
 
     def _remember(self, contexts: np.ndarray) -> None:
-        """Keep the newest contexts, for the difference between policies, where there is a gate."""
-        if self.gate == "review":
-            recent = np.concatenate([self._recent, contexts[-_RECENT:]])
-            self._recent = recent[-_RECENT:]
+        """Keep the newest contexts of a bandit, for what a proposal would change."""
+        if self.shape.horizon == 1:
+            recent = np.concatenate([self._recent, contexts[-RECENT:]])
+            self._recent = recent[-RECENT:]
 
     def _require_room(self, episodes: int) -> None:
         if self.told + episodes > self.episodes:
@@ -237,6 +236,21 @@ class LinearLearner(LinearGated):
         with storage.reading(path, _KIND) as (facts, arrays):
             return cls._from_state(facts, arrays)
 
+    def to_bytes(self) -> bytes:
+        """What `save` writes, for a database or a message; `from_bytes` checks and reads it."""
+        with self._alone("save"):
+            return archive.to_bytes(_KIND, *self._state())
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> LinearLearner:
+        """A learner that goes on where the one stopped that `to_bytes` wrote."""
+        try:
+            facts, arrays = archive.from_bytes(data, _KIND)
+        except archive.RefusedError as error:
+            raise ValueError(f"what was given {error}") from error
+        with storage.whole("the bytes hold", _KIND):
+            return cls._from_state(facts, arrays)
+
     def digest(self) -> str:
         """The SHA-256 over everything that learning goes on from, the same for equal learners."""
         with self._alone("digest"):
@@ -259,6 +273,8 @@ class LinearLearner(LinearGated):
             "decisions": self._gate.to_dict(),
         }
         arrays = {**knowledge.sums._asdict(), "base": knowledge.base, "recent": self._recent}
+        if not knowledge.allowed.all():
+            arrays["allowed"] = knowledge.allowed
         if self.shape.horizon > 1:
             arrays |= {f"kept.{k}": v[: self.told] for k, v in knowledge.kept._asdict().items()}
         for name, policy in policies.items():
@@ -312,6 +328,7 @@ class LinearLearner(LinearGated):
             raise ValueError("its factor is that of no positive matrix")
         knowledge.sums = Sums(**{name: arrays[name].copy() for name in Sums._fields})
         knowledge.base = arrays["base"].copy()
+        knowledge.allowed = allowed_actions(self.shape, arrays.get("allowed"))
         self._recent = self.shape.contexts(arrays["recent"])
         if self.shape.horizon > 1:
             kept = (arrays[f"kept.{name}"] for name in Episodes._fields)

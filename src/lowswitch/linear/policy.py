@@ -32,7 +32,8 @@ class LinearPolicy:
     action is the product of its features and its weights; of an optimistic policy it also has
     `width` times the length of the features, measured by `roots`. Which member plays an episode is
     drawn from the noise stream `key` and the episode's number. Weights are [H, d, B, members] and
-    roots [H, d, d, B], where B is the number of weight vectors (see `Shape`).
+    roots [H, d, d, B], where B is the number of weight vectors (see `Shape`). allowed: a mask
+    [H, A] of the actions that it may play at each step, by default all.
     """
 
     def __init__(
@@ -43,8 +44,11 @@ class LinearPolicy:
         *,
         roots: np.ndarray | None = None,
         width: np.ndarray | None = None,
+        allowed: np.ndarray | None = None,
     ) -> None:
         self.shape, self.key = shape, np.uint64(key)
+        self.allowed = allowed_actions(shape, allowed)
+        self._forbids = not self.allowed.all()
         self.weights = _frozen(weights)
         self.roots = None if roots is None else _frozen(roots)
         self.width = None if width is None else _frozen(width)
@@ -72,7 +76,7 @@ class LinearPolicy:
         """
         if not 0 <= step < self.shape.horizon:
             raise ValueError(f"there is no step {step}: steps are 0 to {self.shape.horizon - 1}")
-        scores = self._scores(self.shape.context(x)[None], step)[0]
+        scores = self._scores(self.shape.context(x)[None], step)[0]  # [A, members]
         if self.members == 1:
             return Choice(int(scores.argmax()), 1.0)
         best = scores.argmax(axis=0)
@@ -91,6 +95,8 @@ class LinearPolicy:
             scores = np.add.reduce(np.multiply(rows, own, order="C"), axis=0)
             if self.roots is not None:
                 scores = scores + self._bonus(x[piece], step)
+            if self._forbids:
+                scores[:, ~self.allowed[step]] = -np.inf
             chosen[piece] = scores.argmax(axis=1)
         return chosen
 
@@ -139,6 +145,8 @@ class LinearPolicy:
         scores: np.ndarray = np.add.reduce(products, axis=0)
         if self.roots is not None:
             scores = scores + self._bonus(x, step)[..., None]
+        if self._forbids:
+            scores[:, ~self.allowed[step]] = -np.inf
         return scores
 
     def _bonus(self, x: np.ndarray, step: int) -> np.ndarray:  # [n, A]
@@ -174,6 +182,8 @@ class LinearPolicy:
         total = hashlib.sha256(facts.encode())
         for array in self._arrays().values():
             total.update(np.ascontiguousarray(array, dtype="<f8").tobytes())
+        if self._forbids:
+            total.update(self.allowed.tobytes())
         return total.hexdigest()
 
     def __repr__(self) -> str:
@@ -193,7 +203,8 @@ class LinearPolicy:
 
     def state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         """Facts, as JSON can hold them, and arrays."""
-        return {"shape": self.shape._asdict(), "key": str(int(self.key))}, self._arrays()
+        arrays = self._arrays() | ({"allowed": self.allowed} if self._forbids else {})
+        return {"shape": self.shape._asdict(), "key": str(int(self.key))}, arrays
 
     @classmethod
     def from_state(cls, facts: dict[str, Any], arrays: dict[str, np.ndarray]) -> LinearPolicy:
@@ -205,11 +216,29 @@ class LinearPolicy:
             np.uint64(key),
             roots=arrays.get("roots"),
             width=arrays.get("width"),
+            allowed=arrays.get("allowed"),
         )
 
     def _arrays(self) -> dict[str, np.ndarray]:
         arrays = {"weights": self.weights, "roots": self.roots, "width": self.width}
         return {name: array for name, array in arrays.items() if array is not None}
+
+
+def allowed_actions(shape: Shape, allowed: Any) -> np.ndarray:  # [H, A]
+    """The actions that may be played at each step, read-only; None stands for all of them."""
+    if allowed is None:
+        allowed = np.ones((shape.horizon, shape.actions), dtype=bool)
+    mask = np.array(allowed)
+    if mask.dtype != bool or mask.shape != (shape.horizon, shape.actions):
+        raise ValueError(
+            f"allowed actions must be True or False for each of {shape.horizon} steps and"
+            f" {shape.actions} actions, not {mask.dtype} of {mask.shape}"
+        )
+    if not mask.any(axis=1).all():
+        step = int(np.flatnonzero(~mask.any(axis=1))[0])
+        raise ValueError(f"step {step} has no action left; allow at least one")
+    mask.flags.writeable = False
+    return mask
 
 
 def _frozen(array: np.ndarray) -> np.ndarray:

@@ -24,9 +24,9 @@ class FeatureProblem:
     """A simulated problem whose states are known by features.
 
     One of your own derives from it, has a `name` and a `shape`, and defines `play`, which several
-    threads may call at once. The noise of an
-    episode must be a function of the seed and its number alone, so that it is the same whoever
-    plays it and when; `lowswitch.linear.noise` has what is needed for that.
+    threads may call at once. The noise of an episode must be a function of the seed and its number
+    alone, so that it is the same whoever plays it and when; `lowswitch.linear.noise` has what is
+    needed for that.
     """
 
     name: str

@@ -15,7 +15,7 @@ import numpy as np
 
 from lowswitch.checks import require_memory
 from lowswitch.linear.noise import DRAWS, normals, purpose_key
-from lowswitch.linear.policy import LinearPolicy
+from lowswitch.linear.policy import LinearPolicy, allowed_actions
 from lowswitch.linear.shape import Shape
 from lowswitch.linear.spec import Spec
 from lowswitch.progress import say_when_compiling
@@ -48,12 +48,6 @@ class _Values(NamedTuple):
     roots: np.ndarray | None  # [H, d, d, B]  of an ellipsoid
     widths: np.ndarray  # [H]
 
-    def policy(self, shape: Shape, key: np.uint64) -> LinearPolicy:
-        """The policy of these values; what all actions have in common does not matter to it."""
-        if self.roots is None:
-            return LinearPolicy(shape, self.weights, key)
-        return LinearPolicy(shape, self.weights, key, roots=self.roots, width=self.widths)
-
 
 class Knowledge:
     """Sums, and episodes where they are needed, of one learner."""
@@ -62,6 +56,7 @@ class Knowledge:
         say_when_compiling()
         self.shape, self.spec = shape, spec
         self.key, self.member_key = purpose_key(seed, DRAWS), member_key
+        self.allowed = allowed_actions(shape, None)  # [H, A]  a board may forbid some
         H, B, d = shape.horizon, shape.blocks, shape.features
         need = 8 * H * B * d * (3 * d + 4 * spec.members)
         require_memory(need, f"a ridge of {shape}", "use fewer features")
@@ -130,10 +125,18 @@ class Knowledge:
         """
         self.base = self.log_determinants()
         if self.spec.sampled and not greedy:
-            weights = self._drawn(told)
-            return LinearPolicy(self.shape, weights, self.member_key)
-        values = self._means(told, 0.0 if greedy else self.spec.c)
-        return values.policy(self.shape, self.member_key)
+            return self._policy(self._drawn(told))
+        return self._policy_of(self._means(told, 0.0 if greedy else self.spec.c))
+
+    def _policy(self, weights: np.ndarray, **optimism: np.ndarray) -> LinearPolicy:
+        key, allowed = self.member_key, self.allowed
+        return LinearPolicy(self.shape, weights, key, **optimism, allowed=allowed)
+
+    def _policy_of(self, values: _Values) -> LinearPolicy:
+        """The policy of these values; what all actions have in common does not matter to it."""
+        if values.roots is None:
+            return self._policy(values.weights)
+        return self._policy(values.weights, roots=values.roots, width=values.widths)
 
     def _drawn(self, told: int) -> np.ndarray:  # [H, d, B, members]
         """Weights drawn from the posterior, backwards: each member has values of its own to go."""
@@ -203,7 +206,7 @@ class Knowledge:
         targets = np.repeat(kept.rewards[:told, h, None], values.weights.shape[-1], axis=1)
         after = kept.actions[:told, h + 1] >= 0 if left else np.zeros(told, dtype=bool)
         if after.any():
-            policy = values.policy(self.shape, self.member_key)
+            policy = self._policy_of(values)
             paid = kept.rewards[:told][kept.actions[:told] >= 0]
             low, high = min(0.0, paid.min()), max(0.0, paid.max())
             if self.spec.width == "proof":

@@ -97,8 +97,9 @@ def linear_form(algorithm: Algorithm, episodes: int) -> Algorithm:
     """The algorithm itself, or for `few` the same budget and dates for features.
 
     `few` learns the prior of tables, which features do not have. With features it is `linear` with
-    its defaults: 32 posterior samples (unless another number than its usual 64 was asked for),
-    dates that are spread geometrically, and a greedy last deployment.
+    its defaults: 32 posterior samples, dates that are spread geometrically, and a greedy last
+    deployment. Its usual 64 members cannot be told from 64 that were asked for, so both are 32;
+    any other number is kept.
     """
     require_algorithm(algorithm)
     if isinstance(algorithm.estimator, Ridge):

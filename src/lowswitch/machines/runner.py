@@ -61,6 +61,8 @@ def run(
     machines: int,
     rule: RoundRule = "switch",
     seed: int = 0,
+    checkpoint: str | os.PathLike[str] | None = None,
+    save_every: float = 60.0,
     progress: bool | None = None,
 ) -> LinearRounds: ...
 
@@ -103,7 +105,7 @@ def run(
 
     source: what is played: a TabularMDP, a `Gymnasium` or a `System`; or a problem with features
     (`lowswitch.linear.problems`, or `Environment` of `lowswitch.envs.gymnasium`), which this
-    process plays, by the rules "trigger" and "switch" and without a checkpoint.
+    process plays to its last episode, by the rules "trigger" and "switch".
     machines: M, the number of episodes in a round. It may exceed the number of the fleet's workers.
     rule: where a round is cut. The episodes after the cut are thrown away and played again.
     "trigger" cuts after the first episode with a trigger, as in the paper; a planner's triggers are
@@ -121,13 +123,14 @@ def run(
     the rule and the fleet are.
     """
     if isinstance(source, FeatureProblem):
-        if not (fleet is None and stop is None and checkpoint is None and regret):
+        if not (fleet is None and stop is None and regret):
             raise ValueError(
-                "rounds with features are played in this process to their end; leave fleet, stop,"
-                " checkpoint and regret out"
+                "rounds with features are played in this process to their end; leave fleet, stop"
+                " and regret out"
             )
         options: dict[str, Any] = {"machines": machines, "rule": rule, "seed": seed}
-        return run_rounds(source, algorithm, episodes, **options, progress=progress)
+        options |= {"checkpoint": checkpoint, "save_every": save_every, "progress": progress}
+        return run_rounds(source, algorithm, episodes, **options)
     setting = _checked_setting(source, algorithm, episodes, machines, rule, seed, regret)
     stop = _checked_stop(stop, setting)
     fleet = InProcess() if fleet is None else fleet
