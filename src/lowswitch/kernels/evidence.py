@@ -9,7 +9,7 @@ import math
 import numpy as np
 
 from lowswitch.kernels.arrays import Belief, Laws, Rewards
-from lowswitch.kernels.compile import allocating, entry, inline
+from lowswitch.kernels.compile import allocating, allocating_part, inline, part
 
 AS_COUNTED, TESTED = 0, 1  # whether the steps of an episode are alike: as is said, or as is seen
 BOOTSTRAP, MEAN, SEEN = 0, 1, 2  # rewards vary; they do not; as is seen
@@ -31,7 +31,7 @@ def add_count(y, count, states, counts, place, used):
     return used
 
 
-@allocating
+@allocating_part
 def gather_laws(spec, tables, together):
     """The successors counted, of each row on record, or of all steps of an (x, a) together."""
     rows = spec.S * spec.A if together else len(tables.records)
@@ -70,7 +70,7 @@ def gather_laws(spec, tables, together):
     )
 
 
-@allocating
+@allocating_part
 def gather_rewards(spec, tables, together):
     """The rewards seen, of each row on record, or of all steps of an (x, a) together."""
     rows = spec.S * spec.A if together else len(tables.records)
@@ -97,7 +97,7 @@ def log_rising(start, n):
     return math.lgamma(start + n) - math.lgamma(start)
 
 
-@entry
+@part
 def law_evidence(S, laws, mass):
     """The log probability of the successors seen, if all laws are Dirichlet(mass / S, ...).
 
@@ -120,7 +120,7 @@ def others_share(laws, row, A):
     return 1.0 / others if others > 0.0 else 0.0
 
 
-@allocating
+@allocating_part
 def alike_evidence(spec, laws, mass, alike):
     """The same, if the prior has a mass also on the successors that the other actions had.
 
@@ -142,7 +142,7 @@ def alike_evidence(spec, laws, mass, alike):
     return evidence
 
 
-@entry
+@part
 def learned_alike(spec, laws, mass):
     """The mass on the successors of other actions with the most evidence; 0 unless it is clear."""
     best, most = 0.0, alike_evidence(spec, laws, mass, 0.0) + ODDS
@@ -153,7 +153,7 @@ def learned_alike(spec, laws, mass):
     return best
 
 
-@entry
+@part
 def learned_mass(spec, laws):
     """The mass with the most evidence, and that evidence; with no data it is 1.
 
@@ -175,7 +175,7 @@ def reward_spread(rewards, row):
     return max(0.0, rewards.squares[row] / rewards.n[row] - mean * mean)
 
 
-@entry
+@part
 def recognise_rewards(rewards, weight):
     """Whether rewards vary, and how much: their variance as a share of that of rewards 0 and 1.
 
@@ -225,7 +225,7 @@ def typical_reward(rewards):
     return rewards.total.sum() / n if n > 0.0 else 0.5
 
 
-@entry
+@part
 def noisy_reward_evidence(rewards, A, mass, share, symmetric):
     """The log probability of rewards that vary, counted as so many rewards of 0 and 1.
 
@@ -242,7 +242,7 @@ def noisy_reward_evidence(rewards, A, mass, share, symmetric):
     return evidence
 
 
-@entry
+@part
 def learned_reward_mass(rewards, A, share):
     """The mass of the prior of a mean reward, on the mean of its state, with the most evidence."""
     best, most = 0.3, -np.inf
@@ -253,7 +253,7 @@ def learned_reward_mass(rewards, A, share):
     return best
 
 
-@entry
+@part
 def constant_reward_evidence(spec, apart):
     """How much the rewards of different steps agree, in nats, if none of them varies; -inf if not.
 
