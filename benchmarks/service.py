@@ -97,7 +97,9 @@ async def send_all(port, requests, connections):
 
 
 def sender(port, requests, connections, answers):
-    answers.put(asyncio.run(send_all(port, requests, connections)))
+    begin = time.process_time()
+    seconds = asyncio.run(send_all(port, requests, connections))
+    answers.put((seconds, time.process_time() - begin))
 
 
 def prober(port, token, prefix, stop, answers):
@@ -114,12 +116,13 @@ def prober(port, token, prefix, stop, answers):
 def load(folder, count):
     """Medians over rounds in which ledger and service take turns."""
     own = ledger_speed.fresh(folder / "own.db", count * ROUNDS + BATCH)
-    tickets, reports = ledger_speed.ask_all(own, count * ROUNDS + BATCH), []
+    tickets = ledger_speed.ask_all(own, count * ROUNDS + BATCH, BATCH)
     reports = ledger_speed.random_reports(2 * count * ROUNDS + BATCH, seed=0)
-    ledger_speed.told(own, tickets[:BATCH], reports[:BATCH], BATCH)  # compiles
+    ledger_speed.told(own, tickets[:BATCH], reports[:BATCH], BATCH)
+    own.status()  # looks at what was learned, for which kernels are loaded
     address = folder / "served.db"
     served = ledger_speed.fresh(address, 10 * count * ROUNDS)
-    names = ledger_speed.ask_all(served, 2 * count * ROUNDS)
+    names = ledger_speed.ask_all(served, 2 * count * ROUNDS, BATCH)
     served.close()
     access = Access(f"{address}.access")
     tokens = [access.create(name=f"site {i}", role="site", days=1) for i in range(4)]
@@ -130,19 +133,27 @@ def load(folder, count):
     for turn in range(ROUNDS):
         first = BATCH + turn * count
         part = slice(first, first + count)
+        begin = time.process_time()
         row = {"ledger": ledger_speed.told(own, tickets[part], reports[part], BATCH)}
+        row["ledger us"] = 1e6 * (time.process_time() - begin) / count
         for kind, size, lines in (("batches", BATCH, 4), ("singles", 1, CONNECTIONS)):
-            bodies = bodies_of(names, reports, tokens, done, count, size)
+            bodies = bodies_of(names, reports, tokens, done, count, size, BATCH)
             done += count
-            seconds, asked = loaded(server.port, bodies, lines, probe, f"{turn} {kind}")
+            seconds, asked, spent = loaded(server, bodies, lines, probe, f"{turn} {kind}")
             row[kind] = count / seconds
             latencies[kind] += asked
+            for thread, cpu in spent.items():
+                row[f"{thread} us, {kind}"] = 1e6 * cpu / count
         rates.append(row)
         print({name: round(rate) for name, rate in row.items()}, flush=True)
     server.stop()
     own.close()
-    medians = {name: float(np.median([row[name] for row in rates])) for name in rates[0]}
-    return medians | {
+    each = {name: [row[name] for row in rates] for name in rates[0]}
+    typical = {  # CPU is added up: some threads work in some rounds only
+        name: float(np.mean(found) if " us" in name else np.median(found))
+        for name, found in each.items()
+    }
+    return typical | {
         "share batches": float(np.median([row["batches"] / row["ledger"] for row in rates])),
         "share singles": float(np.median([row["singles"] / row["ledger"] for row in rates])),
         **{
@@ -154,35 +165,53 @@ def load(folder, count):
     }
 
 
-def bodies_of(names, reports, tokens, done, count, size):
-    """Requests with so many reports each; a ticket belongs to site number % 4."""
+def bodies_of(names, reports, tokens, done, count, size, block):
+    """Requests with so many reports each, in the order of the tickets.
+
+    A site asks for a block of tickets at once, as one does that reports in batches. In another
+    order most reports would wait for those of other sites, and each be written twice.
+    """
     bodies = []
-    for own in range(4):
-        mine = [i for i in range(done, done + count) if (i + 1) % 4 == own]
-        for first in range(0, len(mine), size):
-            some = [
-                dict(zip(ledger_speed.NAMES, (names[i], *reports[i]), strict=True))
-                for i in mine[first : first + size]
-            ]
-            bodies.append(request_bytes("/api/tell", tokens[own], {"reports": some}))
+    for first in range(done, done + count, size):
+        some = [
+            dict(zip(ledger_speed.NAMES, (names[i], *reports[i]), strict=True))
+            for i in range(first, min(first + size, done + count))
+        ]
+        token = tokens[first // block % 4]
+        bodies.append(request_bytes("/api/tell", token, {"reports": some}))
     return bodies
 
 
-def loaded(port, bodies, connections, probe, prefix):
-    """The seconds of a load, and those of each `ask` meanwhile."""
+def loaded(server, bodies, connections, probe, prefix):
+    """The seconds of a load, those of each `ask` meanwhile, and the CPU seconds of each thread."""
     context = multiprocessing.get_context("fork")
     answers, stop = context.Queue(), context.Event()
     asked = context.Queue()
-    asking = context.Process(target=prober, args=(port, probe, prefix, stop, asked))
+    asking = context.Process(target=prober, args=(server.port, probe, prefix, stop, asked))
     asking.start()
-    sending = context.Process(target=sender, args=(port, bodies, connections, answers))
+    before = cpu_of_threads(server)
+    sending = context.Process(target=sender, args=(server.port, bodies, connections, answers))
     sending.start()
-    seconds = answers.get(timeout=600)
+    seconds, sent = answers.get(timeout=600)
+    after = cpu_of_threads(server)
     stop.set()
     found = asked.get(timeout=60)
     sending.join()
     asking.join()
-    return seconds, found
+    spent = {thread: cpu - before.get(thread, 0) for thread, cpu in after.items()}
+    requests = spent.pop(server.process.pid)  # the main thread
+    busiest = max(spent.values())  # of the others: the ledger's, beside the journal's
+    others = sum(spent.values()) - busiest
+    threads = {"requests": requests, "ledger thread": busiest, "other threads": others}
+    return seconds, found, threads | {"client": sent}
+
+
+def cpu_of_threads(server):
+    """The CPU seconds of each thread of the server so far."""
+    found = {}
+    for task in Path(f"/proc/{server.process.pid}/task").iterdir():
+        found[int(task.name)] = int((task / "schedstat").read_text().split()[0]) / 1e9
+    return found
 
 
 # ---- memory --------------------------------------------------------------------------------------
@@ -193,25 +222,26 @@ def memory(folder, count):
     address = folder / "large.db"
     ledger = ledger_speed.fresh(address, count)
     ledger.store.connection.execute("PRAGMA synchronous = OFF")  # only to issue the tickets
-    names = ledger_speed.ask_all(ledger, count)
+    names = ledger_speed.ask_all(ledger, count, 4 * BATCH)
     ledger.close()
     access = Access(f"{address}.access")
     tokens = [access.create(name=f"site {i}", role="site", days=1) for i in range(4)]
     auditor = access.create(name="auditor", role="auditor", days=1)
     access.close()
     server = Process(address).start()
-    before, step, seconds = resident(server), 20_000, 0.0
+    before, step, seconds = resident(server), 80 * 4 * BATCH, 0.0
     status = Client(f"http://127.0.0.1:{server.port}", auditor).status
     status()
     after_start = resident(server)
     tenth = after_start
     for first in range(0, count, step):
         reports = dict(enumerate(ledger_speed.random_reports(step, seed=first), start=first))
-        bodies = bodies_of(names, reports, tokens, first, min(step, count - first), 256)
+        part = min(step, count - first)
+        bodies = bodies_of(names, reports, tokens, first, part, 4 * BATCH, 4 * BATCH)
         seconds += asyncio.run(send_all(server.port, bodies, 4))
-        if first + step == count // 10:
+        if first < count // 10 <= first + step:
             tenth = resident(server)
-        print(first + step, round(resident(server) / 1e6), "MB", flush=True)
+        print(first + part, round(resident(server) / 1e6), "MB", flush=True)
     assert status().learned == count
     begin = time.perf_counter()
     status()
@@ -280,29 +310,27 @@ def main():
     results = {}
     if options.out and options.out.exists():
         results = json.loads(options.out.read_text())
+
+    def keep(name, found):
+        results[name] = found
+        print(name, json.dumps(found, indent=1), flush=True)
+        if options.out:
+            options.out.write_text(json.dumps(results, indent=1) + "\n")
+
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as name:
         folder = Path(name)
         if options.load:
-            results["load"] = {"run": described()} | load(folder, options.count)
+            keep("load", {"run": described()} | load(folder, options.count))
         if options.memory:
-            results["memory"] = {"run": described()} | memory(folder, int(options.memory))
+            keep("memory", {"run": described()} | memory(folder, int(options.memory)))
         if options.fuzz:
             with Served(folder) as served:
-                results["fuzz"] = fuzz(served, int(options.fuzz), options.seed)
+                keep("fuzz", fuzz(served, int(options.fuzz), options.seed))
         if options.kills:
-            results["kills"] = soak(
-                folder,
-                clients=4,
-                episodes=2000,
-                kills=options.kills,
-                cut_share=0.005,
-                seed=options.seed,
-            )
+            soaked = {"clients": 4, "episodes": 2000, "kills": options.kills, "cut_share": 0.005}
+            keep("kills", soak(folder, **soaked, seed=options.seed))
         if options.demo:
-            results["demo"] = {"run": described(), "seconds": [demo() for _ in range(3)]}
-    print(json.dumps(results, indent=1))
-    if options.out:
-        options.out.write_text(json.dumps(results, indent=1) + "\n")
+            keep("demo", {"run": described(), "seconds": [demo() for _ in range(3)]})
 
 
 if __name__ == "__main__":

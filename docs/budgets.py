@@ -1,6 +1,7 @@
-"""What the pages say of `few` for a budget, from docs/numbers/few.json.
+"""What the pages say of `few` for a budget, from the files docs/numbers/few*.json.
 
-benchmarks/few/run.py writes that file.
+The scripts in benchmarks/few write these files: run.py the first one, the others that of their
+name.
 """
 
 import json
@@ -10,59 +11,125 @@ from typing import Any
 import numpy as np
 from pages import table
 
-FILE = Path(__file__).parent / "numbers" / "few.json"
-BUDGETS = (5, 10, 30)
+FOLDER = Path(__file__).parent / "numbers"
+BUDGETS = (5, 10, 30, 100)
 DRAWN = {"garnet": "Garnets", "grid": "slippery grids", "changing": "laws that differ by step"}
 
 
 def values() -> dict[str, str]:
-    facts = json.loads(FILE.read_text(encoding="utf-8"))
+    return of_budgets() | of_clinic() | of_calibration() | of_sepsis()
+
+
+def read(name: str) -> Any:
+    return json.loads((FOLDER / name).read_text(encoding="utf-8"))
+
+
+def of_budgets() -> dict[str, str]:
+    """What `few` loses against the portfolio."""
+    facts = read("few.json")
     rows = facts["rows"]
     fresh = [row for row in rows if not row["chosen_on"]]
     worst = max(rows, key=lambda row: ratio(row, 10))
-    return {
-        "budgets/table": table(
-            ["problems", "rewards", *(f"N = {budget}" for budget in BUDGETS)],
-            [cells for group in groups(rows) for cells in lines(*group)],
-            left=2,
-        ),
+    named = {
         "budgets/seeds": str(facts["seeds"]),
+        "budgets/fewer-seeds": str(facts["fewer_seeds"]),
         "budgets/problems": str(len({row["problem"] for row in rows})),
         "budgets/fresh": str(len({row["problem"] for row in fresh})),
-        "budgets/median-10": f"{np.median([ratio(row, 10) for row in fresh]):.2f}",
-        "budgets/worst-10": f"{ratio(worst, 10):.1f}",
         "budgets/worst-where": f"{worst['problem']}, {worst['rewards']} rewards",
+    }
+    for budget in BUDGETS:
+        ratios = [ratio(row, budget) for row in fresh]
+        named[f"budgets/median-{budget}"] = f"{np.median(ratios):.2f}"
+        named[f"budgets/worst-{budget}"] = f"{max(ratio(row, budget) for row in rows):.1f}"
+        told = [ratio(row, budget, "told") for row in fresh if "told" in row]
+        named[f"budgets/told-median-{budget}"] = f"{np.median(told):.2f}"
+        named[f"budgets/told-worst-{budget}"] = f"{max(told):.1f}"
+    for name, against in (("table", "rival"), ("told-table", "told")):
+        named[f"budgets/{name}"] = table(
+            ["problems", "rewards", *(f"N = {budget}" for budget in BUDGETS)],
+            [cells for group in groups(rows, against) for cells in lines(*group, against)],
+            left=2,
+        )
+    return named
+
+
+def of_clinic() -> dict[str, str]:
+    """What a board with ten meetings gets."""
+    facts = read("few_clinic.json")
+    runs, forecast = facts["runs"], facts["forecast"]
+    one = next(iter(runs.values()))
+    cells = [
+        [
+            name,
+            f"{np.mean(run['lost_percent']):.1f} %",
+            f"{np.mean(run['last']):.3f}",
+            f"{min(run['last']):.3f}",
+        ]
+        for name, run in runs.items()
+    ]
+    return {
+        "clinic/table": table(["ten deployments", "lost", "last policy", "worst seed"], cells),
+        "clinic/seeds": str(facts["seeds"]),
+        "clinic/first": f"{one['first']:.3f}",
+        "clinic/optimal": f"{one['optimal']:.3f}",
+        "clinic/forecast": f"{forecast['low'][-1]:.2f} to {forecast['high'][-1]:.2f}",
     }
 
 
-def ratio(row: dict[str, Any], budget: int) -> float:
-    """The regret of `few` over that of the best rival without a limit."""
-    return row[f"few_{budget}_percent"] / row["rival_percent"]
+def of_calibration() -> dict[str, str]:
+    """How often the planner's intervals hold."""
+    facts = read("few_calibration.json")
+    return {"calibration/problems": str(facts["problems"])} | {
+        f"calibration/{law}-{source}": f"{100 * facts[law][source]:.0f} %"
+        for law in ("prior", "garnets")
+        for source in ("size", "logged")
+    }
 
 
-def groups(rows: list[dict[str, Any]]) -> list[tuple[str, list[dict[str, Any]]]]:
+def of_sepsis() -> dict[str, str]:
+    """Where the last policy stands beside the first one on ICU-Sepsis."""
+    named = {}
+    for run in read("few_sepsis.json"):
+        last, name = np.array(run["last"]), f"sepsis/{run['episodes']}"
+        named |= {
+            f"{name}-last": f"{last.min():.3f} to {last.max():.3f}",
+            f"{name}-above": str(int((last > run["first"]).sum())),
+            f"{name}-below": str(int((last < run["first"]).sum())),
+            f"{name}-seeds": str(len(last)),
+            f"{name}-seconds": f"{run['seconds_all_seeds'] / len(last):.0f}",
+            "sepsis/first": f"{run['first']:.3f}",
+            "sepsis/optimal": f"{run['optimal']:.3f}",
+        }
+    return named
+
+
+def ratio(row: dict[str, Any], budget: int, against: str = "rival") -> float:
+    """The regret of `few` over that of the best one without a limit."""
+    return row[f"few_{budget}_percent"] / row[f"{against}_percent"]
+
+
+def groups(rows: list[dict[str, Any]], against: str) -> list[tuple[str, list[dict[str, Any]]]]:
     """The groups of problems that have a line, with their rows."""
     found = []
-    chosen = [row for row in rows if row["chosen_on"]]
-    names = ", ".join(dict.fromkeys(row["problem"] for row in chosen))
-    found.append((f"chosen on: {names}", chosen))
-    fresh = [row for row in rows if not row["chosen_on"]]
-    single = [row for row in fresh if row["family"] not in DRAWN]
-    names = ", ".join(dict.fromkeys(row["problem"] for row in single))
-    found.append((f"validated on: {names}", single))
-    for family, words in DRAWN.items():
-        drawn = [row for row in fresh if row["family"] == family]
-        count = len({row["problem"] for row in drawn})
-        found.append((f"validated on: {count} {words}", drawn))
+    for chosen_on, said in ((True, "chosen on"), (False, "validated on")):
+        some = [row for row in rows if row["chosen_on"] == chosen_on and against in row]
+        single = [row for row in some if row["family"] not in DRAWN]
+        names = ", ".join(dict.fromkeys(row["problem"] for row in single))
+        found.append((f"{said}: {names}", single))
+        for family, words in DRAWN.items():
+            drawn = [row for row in some if row["family"] == family]
+            count = len({row["problem"] for row in drawn})
+            found.append((f"{said}: {count} {words}", drawn))
     return [(words, some) for words, some in found if some]
 
 
-def lines(words: str, rows: list[dict[str, Any]]) -> list[list[str]]:
+def lines(words: str, rows: list[dict[str, Any]], against: str) -> list[list[str]]:
     """Median and worst ratio of a group, a line for each reward law."""
     cells = []
     for law in ("deterministic", "bernoulli"):
         some = [row for row in rows if row["rewards"] == law]
-        ratios = {budget: [ratio(row, budget) for row in some] for budget in BUDGETS}
-        numbers = [f"{np.median(each):.2f}, worst {max(each):.1f}" for each in ratios.values()]
-        cells.append([words, law, *numbers])
+        if some:
+            ratios = [[ratio(row, budget, against) for row in some] for budget in BUDGETS]
+            numbers = [f"{np.median(each):.2f}, worst {max(each):.1f}" for each in ratios]
+            cells.append([words, law, *numbers])
     return cells

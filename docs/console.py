@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 from PIL import Image
 
@@ -34,7 +35,7 @@ def main() -> None:
         said = ""
         while "Ctrl-C" not in said:
             said += server.stdout.readline()
-        (url,) = re.findall(r"http://[\d.:]+", said)
+        url = re.findall(r"http://[\d.:]+", said)[0]
         tokens = dict(re.findall(r"^  (\w+) +(\S+)$", said, re.MULTILINE))
         with Browser() as browser:
             for name, (role, path, width, height) in PICTURES.items():
@@ -51,12 +52,12 @@ def main() -> None:
         server.terminate()
 
 
-def save(browser: object, name: str, size: tuple[int, int]) -> None:
+def save(browser: Any, name: str, size: tuple[int, int]) -> None:
     """A picture with few colours, which is small."""
     TARGET.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "page.png"
-        browser.picture(path, whole=False)  # type: ignore[attr-defined]
+        browser.picture(path, whole=False)
         with Image.open(path) as picture:
             cut = picture.convert("RGB").crop((0, 0, *size))
         cut.quantize(128, Image.Quantize.MAXCOVERAGE).save(TARGET / f"{name}.png", optimize=True)

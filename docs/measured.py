@@ -147,7 +147,11 @@ def gpu_profile(problems: dict[str, dict[str, float]]) -> str:
 
 def of_ledger(ledger: dict[str, Any]) -> dict[str, str]:
     rows = []
-    for name, words in (("sqlite", "SQLite"), ("postgresql", "PostgreSQL")):
+    for name, words in (
+        ("sqlite", "SQLite"),
+        ("sqlite, any time", "SQLite, proposes at any time"),
+        ("postgresql", "PostgreSQL"),
+    ):
         for kind, text in (("single", "one by one"), ("in 64", "in batches of 64")):
             found = ledger[name]
             rates = [f"{found[f'{rate} {kind}']:,.0f}" for rate in ("told", "bare", "statements")]
@@ -212,11 +216,15 @@ def of_faults(faults: dict[str, Any]) -> dict[str, str]:
 def of_service(service: dict[str, Any]) -> dict[str, str]:
     load, memory, kills, fuzz = (service[name] for name in ("load", "memory", "kills", "fuzz"))
     head = ["reports", "a second", "of the ledger's own", "`ask` meanwhile: p50", "p99"]
-    rows = [["the ledger itself, in batches of 64", f"{load['ledger']:,.0f}", "1", "", ""]]
+    alone = "the ledger itself, in batches of 64"
+    rows = [[alone, f"{load['ledger']:,.0f}", "1", "", ""]]
+    spent = [[alone, f"{load['ledger us']:.0f}", "", "", ""]]
     for kind, words in (
         ("batches", "64 in a request, 4 connections"),
         ("singles", "one in a request, 64 connections"),
     ):
+        parts = ("ledger thread", "requests", "other threads", "client")
+        spent.append([words, *(f"{load[f'{part} us, {kind}']:.0f}" for part in parts)])
         waits = [f"{load[f'ask p{q} ms, {kind}']:.0f} ms" for q in (50, 99)]
         rows.append([words, f"{load[kind]:,.0f}", f"{load[f'share {kind}']:.2f}", *waits])
     faults = [
@@ -234,6 +242,12 @@ def of_service(service: dict[str, Any]) -> dict[str, str]:
     return {
         "service/run": load["run"],
         "service/speed": table(head, rows, left=1),
+        "service/cpu": table(
+            ["CPU of a report, in millionths of a second", "ledger", "requests", "pages", "client"],
+            spent,
+            left=1,
+        ),
+        "service/batches": f"{load['share batches']:.2f}",
         "service/singles": f"{load['share singles']:.2f}",
         "service/reports": f"{memory['reports']:,}",
         "service/memory-start": f"{memory['at start MB']:.0f}",

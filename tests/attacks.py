@@ -17,8 +17,9 @@ import time
 
 import numpy as np
 
-from ledgers import ALGORITHM, MDP, A, H, S
+from ledgers import ALGORITHM, MDP, A, H, S, counted
 from lowswitch.ledger import Client, Ledger
+from lowswitch.progress import Progress
 from lowswitch.service.access import Access
 from served import Process
 
@@ -151,7 +152,7 @@ def fuzz(served, count, seed):
     sessions = {role: served.login(role) for role in ("reviewer", "operator", "auditor")}
     logged_in = dict(sessions)
     before = served.ledger.store.head()
-    for _ in range(count):
+    for _ in counted(count, "requests", "fuzz"):
         data = fuzzed(served, dice, ticket, sessions)
         status = send_raw(served.port, data)
         kind = f"{status // 100}xx" if status else "closed"
@@ -273,9 +274,11 @@ def soak(folder, *, clients, episodes, kills, cut_share, seed):
         one.start()
     relay.start()  # a thread, and so after the processes
     killed, total = 0, clients * episodes
+    bar = Progress(total, unit="episodes", label="kills of the server")
     reader = Ledger.open(address, read_only=True)
     while any(one.is_alive() for one in sites):
         issued = reader.store.execute("SELECT COUNT(*) FROM tickets")[0][0]
+        bar.update(issued)
         if killed < kills and issued >= (killed + 1) * total // (kills + 2):
             time.sleep(dice.random() * 0.05)  # so that it lands anywhere
             os.kill(server.process.pid, signal.SIGKILL)

@@ -4,6 +4,7 @@ The pages have no script of their own; what is evaluated here is only how a test
 """
 
 import base64
+import importlib.util
 import json
 import os
 import shutil
@@ -34,9 +35,7 @@ def missing():
     """Why no browser can be had, or None."""
     if CHROMIUM is None:
         return "there is no chromium; apt-get install chromium"
-    try:
-        import websocket  # noqa: F401
-    except ImportError:
+    if importlib.util.find_spec("websocket") is None:
         return "there is no websocket-client; the test extra installs it"
     return None
 

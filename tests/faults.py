@@ -19,9 +19,10 @@ from pathlib import Path
 import numpy as np
 
 import lowswitch as ls
-from ledgers import approve, episode, made, play, steady, tables
+from ledgers import approve, counted, episode, made, play, steady, tables
 from lowswitch.ledger import Ledger, StorageError, SupersededError
 from lowswitch.ledger.events import canonical, digest
+from lowswitch.progress import Progress
 
 
 def told(ledger, number):
@@ -58,6 +59,7 @@ def kills(folder, *, episodes, most_kills, seed):
     expected = undisturbed(folder, episodes)
     made(address, episodes=episodes).close()
     done, killed, acknowledged = 0, 0, set()
+    bar = Progress(episodes, unit="reports", label="kills")
     while done < episodes:
         reading, writing = os.pipe()
         child = os.fork()
@@ -71,6 +73,7 @@ def kills(folder, *, episodes, most_kills, seed):
             for line in lines:
                 done = max(done, int(line))
                 acknowledged.add(int(line))
+                bar.update(done)
                 if killed < most_kills and done >= aim:
                     time.sleep(generator.random() * 0.01)  # so that it lands anywhere in the next
                     os.kill(child, signal.SIGKILL)
@@ -106,7 +109,7 @@ def torn_logs(folder, *, trials, seed):
             approve(ledger, proposal)
             states[ledger.status().head] = tables(ledger)
     whole, reached = log.read_bytes(), set()
-    for trial in range(trials):
+    for trial in counted(trials, "logs", "torn logs"):
         copy = folder / f"torn{trial}.db"
         shutil.copy(address, copy)
         place = int(generator.integers(after_creation, len(whole)))
@@ -144,7 +147,7 @@ def tampered(folder, *, trials, seed):
     last = ledger.status().events
     ledger.close()
     kinds = ["changed", "changed and hashed", "deleted", "inserted", "reordered"]
-    for trial in range(trials):
+    for trial in counted(trials, "ledgers", "tampered"):
         copy, kind = folder / f"tampered{trial}.db", kinds[trial % len(kinds)]
         shutil.copy(address, copy)
         connection, rows = _rows(copy)
@@ -234,7 +237,7 @@ def orders(folder, *, trials, seed):
         for one in issued
     ]
     ledger.close()
-    for _ in range(trials):
+    for _ in counted(trials, "orders", "orders of arrival"):
         copy = folder / "order.db"
         shutil.copy(address, copy)
         with steady(Ledger.open(copy)) as opened:
@@ -262,7 +265,7 @@ def reviewers(address, *, rounds):
             return one.approve(proposal, by=by, reason="seen") and by
 
     with ThreadPoolExecutor(2) as threads:
-        for _ in range(rounds):
+        for _ in counted(rounds, "rounds", "two reviewers"):
             while (proposal := ledger.proposal()) is None:
                 play(ledger, 1)
             assert other.proposal() == proposal
@@ -279,6 +282,7 @@ def stops(server, address, folder, *, times, episodes):
     """Stop a PostgreSQL at once, again and again, while a client writes."""
     expected = undisturbed(folder, episodes)
     ledger, number, stopped = made(address, episodes=episodes), 0, 0
+    bar = Progress(episodes, unit="reports", label="stops of PostgreSQL")
     while number < episodes:
         if stopped < times and number >= stopped * episodes // times:
             stop_at_once(server.get_pid())
@@ -286,6 +290,7 @@ def stops(server, address, folder, *, times, episodes):
         try:
             told(ledger, number + 1)
             number += 1
+            bar.update(number)
         except StorageError:
             server.ensure_postgres_running()
     assert (ledger.status().head, tables(ledger)) == expected

@@ -4,6 +4,7 @@ import numpy as np
 
 import lowswitch as ls
 from lowswitch.ledger import Ledger
+from lowswitch.progress import Progress
 from lowswitch.reproduce.plain import play_episode
 
 H, S, A = 3, 4, 2
@@ -25,6 +26,14 @@ def made(address, algorithm=ALGORITHM, *, episodes=200, **options):
 def steady(ledger):
     ledger.clock, ledger.new_ticket = clock, "t{}".format
     return ledger
+
+
+def counted(total, unit, label):
+    """0 to total - 1, with a line now and then that says how far it is."""
+    with Progress(total, unit=unit, label=label) as bar:
+        for i in range(total):
+            yield i
+            bar.update(i + 1)
 
 
 def episode(policy, number, seed=0):

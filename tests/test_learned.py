@@ -7,7 +7,7 @@ import pytest
 
 import lowswitch as ls
 from conftest import random_tables
-from lowswitch.kernels import evidence, exploit, learned
+from lowswitch.kernels import evidence, exploit, halves, known, learned
 from lowswitch.reproduce.plain import play_episode
 from test_planning import family, note
 
@@ -29,12 +29,12 @@ def test_the_evidence_of_laws_by_hand():
     laws = evidence.gather_laws(spec, tables, False)
     assert laws.n.tolist() == [3, 0, 0, 0, 0, 0, 0, 0]
     assert evidence.law_evidence(2, laws, 1.0) == pytest.approx(math.log(0.5 * 1.5 / 2 * 0.5 / 3))
-    # the other action of the state leads to 1 twice: with a mass of 1 on what others had, it has
-    # the prior (1/2, 1/2) + (2/3, 1/3), and the first (1/2, 1/2) + (0, 1)
+    # the other action of the state leads to 1 twice; of alike actions with a mass of 1 the first
+    # has the prior (1/2, 2 + 1/2) / (2 + 1), and the other (2 + 1/2, 1 + 1/2) / (3 + 1)
     note(spec, tables, *[(0, 0, 1, 0.0, 1)] * 2)
     laws = evidence.gather_laws(spec, tables, False)
-    first = 0.5 * 1.5 * 1.5 / (2 * 3 * 4)
-    second = (0.5 + 1 / 3) * (1.5 + 1 / 3) / (2 * 3)
+    first = 1 / 6 * 7 / 6 * 5 / 6 / (1 * 2 * 3)
+    second = 3 / 8 * 11 / 8 / (1 * 2)
     assert evidence.alike_evidence(spec, laws, 1.0, 1.0) == pytest.approx(math.log(first * second))
     assert evidence.alike_evidence(spec, laws, 1.0, 0.0) == pytest.approx(
         evidence.law_evidence(2, laws, 1.0)
@@ -178,13 +178,87 @@ def test_the_last_policy_by_plain_loops():
         )
 
 
+def test_the_expected_next_value_by_hand():
+    """Values 0 and 1; action 0 led to state 1 in one of 2 visits, action 1 in 3 of 3."""
+    seen = [(0, 0, 0, 0.0, 0), (0, 0, 0, 0.0, 1), *[(0, 0, 1, 0.0, 1)] * 3]
+    spec, tables = told(ls.few(deployments=1), seen, S=2)
+    belief = evidence.believe(spec, tables)._replace(mass=1.0, alike=4.0)
+    values = np.array([0.0, 1.0])
+    of_all = known.sum_of_all(belief.laws, 0, values)
+    assert of_all == 4
+    # (2 visits, 4 prior ones with the mean (3 + 1/2) / (3 + 1)), and the other way round
+    found = [known.expected_next(spec, belief, a, values, 0.5, of_all) for a in (0, 1)]
+    assert found == pytest.approx([(1 + 4 * 3.5 / 4) / 6, (3 + 4 * 1.5 / 3) / 7])
+    alone = belief._replace(alike=0.0)
+    assert known.expected_next(spec, alone, 0, values, 0.5, 0.0) == pytest.approx(1.5 / 3)
+
+
+def test_the_value_of_a_policy_for_the_posterior_mean_by_hand():
+    """One state, two steps: rewards 0.25 and 0.75 that never vary."""
+    seen = [(h, 0, a, 0.25 + a / 2, 0) for h in range(2) for a in range(2) for _ in range(4)]
+    spec, tables = told(ls.few(deployments=1, pooled=False), seen, H=2, S=1, A=2)
+    belief = evidence.believe(spec, tables)
+    policy = np.array([0, 1])
+    assert known.value_on_mean(spec, tables, belief, policy) == pytest.approx(1.0)
+
+
+# ---- halves of the data --------------------------------------------------------------------------
+
+
+def test_a_coin_is_tossed_for_everything_that_was_seen():
+    address = np.zeros(1, dtype=np.uint64)
+    found = np.array([halves.half_of(100, np.uint64(7), address) for _ in range(400)])
+    assert address[0] == 800  # words of 64 bits
+    # Binomial(100, 1/2): mean 50, variance 25; five standard errors, one false alarm in a million
+    assert abs(found.mean() - 50) < 5 * 5 / 20
+    assert abs(found.var() - 25) < 5 * 25 * math.sqrt(2 / 400)
+    assert halves.half_of(0, np.uint64(7), address) == 0
+    assert halves.ones_among(np.uint64(0b1011)) == 3
+
+
+@pytest.mark.parametrize("noisy", [False, True])
+def test_the_halves_are_what_was_seen(noisy):
+    seen = [
+        (0, x, a, (x + a + noisy * k) % 2 / 2 + 0.25, (x + a) % 3)
+        for x in range(3)
+        for a in range(2)
+        for k in range(9)
+    ]
+    spec, tables = told(ls.few(deployments=1), seen, S=3)
+    belief = evidence.believe(spec, tables)
+    assert belief.noisy == noisy
+    one, other = halves.halves(spec, belief, 0, np.uint64(5))
+    for name in ("counts", "n", "all_n"):
+        parts = [getattr(half.laws, name) for half in (one, other)]
+        assert np.allclose(sum(parts), getattr(belief.laws, name))
+        assert (np.stack(parts) >= 0).all()
+        assert not np.allclose(*parts)
+    for name in ("n", "total", "all_total"):
+        parts, whole = [getattr(half.rewards, name) for half in (one, other)], belief.rewards
+        if noisy:
+            assert np.allclose(sum(parts), getattr(whole, name))
+        else:  # rewards that never vary are known to both
+            assert np.allclose(parts, getattr(whole, name))
+    assert (one.rewards.total <= one.rewards.n).all()
+    assert (one.mass, one.alike, one.noisy) == (belief.mass, belief.alike, belief.noisy)
+
+
+@pytest.mark.parametrize(("paid", "caution"), [((0.2, 0.9), 0.0), ((0.5, 0.5), -1.0)])
+def test_as_much_caution_as_gains_most(paid, caution):
+    """The first policy plays action 0; where action 1 is better, no caution gains most."""
+    seen = [(0, 0, a, paid[a], 0) for a in range(2) for _ in range(20)]
+    spec, tables = told(ls.few(deployments=1), seen, S=1)
+    belief = evidence.believe(spec, tables)
+    assert halves.learned_caution(spec, tables, belief) == caution
+
+
 def test_the_last_policy_is_compared_with_the_first():
     """Action 1 is what was deployed first, and pays nothing; the models drawn say so."""
     spec, tables = told(ls.few(deployments=1), [(0, 0, 0, 1.0, 0)] * 5 + [(0, 0, 1, 0.0, 0)] * 5)
     belief = evidence.believe(spec, tables)
     last, first = np.zeros(6, dtype=np.int64), np.zeros(6, dtype=np.int64)
     tables.initial[:] = 1
-    exploit.plan_on_mean(spec, tables, belief, last, first)
+    known.plan_on_mean(spec, tables, belief, -1.0, last, first)
     assert last[0] == 0
     assert first[0] == 1
     found = np.zeros((2, 200))

@@ -156,6 +156,40 @@ def test_many_reports_at_once_are_the_same_as_one_by_one(address, tmp_path):
 # ---- order ---------------------------------------------------------------------------------------
 
 
+def test_a_run_that_proposes_when_asked_learns_many_reports_at_once(tmp_path):
+    algorithm = ls.q_hoeffding(c=0.05, schedule="asked")
+    ledger, generator = made(tmp_path / "a.db", algorithm, episodes=400), np.random.default_rng(0)
+    learner, number = ledger.terms.learner(), itertools.count(1)
+
+    def tell():
+        states, actions = (generator.integers(0, n, (1, H)) for n in (S, A))
+        report = states[0].tolist(), actions[0].tolist(), (actions[0] / 2).tolist()
+        ledger.tell(ledger.ask("here", f"r{next(number)}").ticket, *report)
+        learner.tell_steps(*map(np.array, report))
+
+    for _ in range(300):
+        tell()
+    lessons = ledger._state.lessons
+    assert len(lessons.steps) == 300 - 256  # they wait, and nobody can see that
+    assert (lessons.learner.told, ledger.status().learned) == (256, 300)
+    assert ledger._state.learner.digest() == learner.digest()
+
+    rows = [row.row for row in learner.propose().rows]
+    proposal = ledger.propose(by="secretary")
+    assert [(row["step"], row["state"]) for row in proposal.rows] == rows
+    learner.reject(rows=rows[:1], visits=7)  # a hold ends by itself, so that each report matters
+    ledger.reject(proposal, rows=rows[:1], by="board", reason="later", visits=7)
+    learner.approve()
+    ledger.approve(ledger.proposal(), by="board", reason="seen")
+    while learner.proposal() is None:
+        assert ledger.proposal() is None
+        tell()
+        assert lessons.steps == []
+    assert len(ledger.proposal().rows) == len(learner.proposal().rows)
+    assert ledger._state.learner.digest() == learner.digest()
+    assert ledger.verify().whole
+
+
 def test_any_order_of_arrival_makes_the_same_learner(tmp_path):
     """Rule 3: reports are learned in the order of the tickets. 12 orders, seed 0."""
     generator, found = np.random.default_rng(0), set()

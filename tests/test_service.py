@@ -1,5 +1,6 @@
 """The ledger over HTTP: what it answers, what it refuses, and that others are served meanwhile."""
 
+import contextlib
 import gzip
 import json
 import socket
@@ -10,7 +11,7 @@ import pytest
 
 from attacks import fuzz, send_raw
 from ledgers import episode, play
-from lowswitch.ledger import StorageError
+from lowswitch.ledger import Client, Spooled, StorageError
 from lowswitch.service import bodies, engine, openapi, roles, server
 from served import Process, Served, wait_for
 
@@ -295,6 +296,25 @@ def test_many_silent_connections_do_not_keep_others_out(served, monkeypatch):
     finally:
         for one in (*silent, *slow):
             one.close()
+
+
+def test_more_connections_than_can_be_served_are_refused_and_lose_nothing(tmp_path, monkeypatch):
+    assert server.MOST_CONNECTIONS < server.MOST_AT_ONCE  # silent ones alone fill no server
+    monkeypatch.setattr(server, "MOST_AT_ONCE", 5)
+    with Served(tmp_path) as served, contextlib.ExitStack() as stack:
+        site = Client(served.url, served.tokens["site"], spool=tmp_path / "site.spool")
+        stack.callback(site.close)
+        issued = site.ask("a")
+        for _ in range(5):
+            stack.enter_context(socket.create_connection(("127.0.0.1", served.port)))
+        wait_for(lambda: served.request("GET", "/healthz")[0] == 503)
+        told = site.tell(issued.ticket, *episode(issued.policy, issued.number))
+        assert isinstance(told, Spooled)
+        stack.pop_all().close()
+        wait_for(lambda: served.request("GET", "/healthz")[0] == 200)
+        with Client(served.url, served.tokens["site"], spool=tmp_path / "site.spool") as again:
+            again.flush()
+        assert served.ledger.status().learned == 1
 
 
 def test_too_many_requests_are_sent_away(served, monkeypatch):

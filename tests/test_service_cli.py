@@ -45,8 +45,24 @@ def test_tokens_by_the_command_line(tmp_path, capsys):
     assert states == {identity: "revoked", token.split(".")[0]: "works"}
     code, _, error = run(capsys, "token", "revoke", address, "nobody", "--by", "me")
     assert (code, "there is no token 'nobody'" in error) == (2, True)
-    code, _, error = run(capsys, "token", "list", tmp_path / "none.db")
+
+
+@pytest.mark.parametrize(
+    "command",
+    [("create", "--role", "site", "--name", "north"), ("list",), ("revoke", "x", "--by", "me")],
+    ids=lambda command: command[0],
+)
+def test_a_mistyped_address_makes_no_file(tmp_path, capsys, command):
+    name, *rest = command
+    code, _, error = run(capsys, "token", name, tmp_path / "rum.db", *rest)
     assert (code, "there is no ledger" in error) == (2, True)
+    assert list(tmp_path.iterdir()) == []
+    made(tmp_path / "run.db").close()
+    if name != "create":
+        elsewhere = ["--access", tmp_path / "rum.access"]
+        code, _, error = run(capsys, "token", name, tmp_path / "run.db", *rest, *elsewhere)
+        assert (code, "there is no file of tokens" in error) == (2, True)
+    assert list(tmp_path.glob("*.access")) == []
 
 
 @pytest.mark.parametrize(
@@ -111,9 +127,14 @@ def test_the_demo_prints_an_address_and_a_login(tmp_path):
         data, headers = f"token={token}".encode(), {"Origin": url}
         with opener.open(urllib.request.Request(f"{url}/login", data, headers)) as page:
             text = page.read().decode()
+        with Client(*re.search(r'Client\("(.*)", "(.*)"\)', said).groups()) as north:
+            issued = north.ask("patient 1")
+            told = north.tell(issued.ticket, [0, 0, 0, 0], None, [1, 0, 0, 1])
         server.terminate()
         assert server.wait() == 0
     assert "Read the proposal" in text
+    assert "proposed just now" in text
+    assert told.number > 0
     assert "A demo" in text
 
 

@@ -331,6 +331,15 @@ def test_a_spool_survives_its_own_death(tmp_path):
     last.close()
 
 
+def test_what_the_server_has_leaves_the_spool_also_after_a_write_that_failed(tmp_path):
+    with contextlib.closing(Spool(tmp_path / "site.spool")) as spool:
+        sent, _ = spool.add([{"ticket": "a"}, {"ticket": "b"}])
+        spool.done([sent])
+        with pytest.raises(ValueError, match="not JSON compliant"):
+            spool.put(policy=float("nan"))  # the write that would have taken it out
+        assert [one.report["ticket"] for one in spool.waiting()] == ["b"]
+
+
 def test_a_spool_gives_no_number_twice_and_has_one_owner(tmp_path):
     spool = Spool(tmp_path / "s")
     (first,) = spool.add([{"ticket": "a"}])

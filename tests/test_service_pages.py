@@ -3,6 +3,7 @@
 import re
 from datetime import UTC, datetime, timedelta
 from html.parser import HTMLParser
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -10,12 +11,14 @@ import pytest
 import browser
 import lowswitch as ls
 from ledgers import made
-from lowswitch.ledger import Ledger
+from lowswitch.ledger import Ledger, views
+from lowswitch.ledger.answers import Chart
 from lowswitch.service import demo, figures, shown
+from lowswitch.service import journal as journal_of
 from lowswitch.service.figures import Interval
 from lowswitch.service.journal import Journal, Returns
-from lowswitch.service.shown import age, codes, law, short, why_now
-from served import Served
+from lowswitch.service.shown import age, codes, law, map_rows, short, why_now
+from served import Served, wait_for
 
 MARKUP = "<script>alert(1)</script>"
 NASTY = {
@@ -109,6 +112,59 @@ def test_the_journal_counts_what_the_events_say(tmp_path):
     with journal._lock:  # somebody else reads for long
         assert not journal.catch_up()
     journal.reader.close()
+
+
+def test_a_page_does_not_wait_for_a_journal_that_lags(served, monkeypatch):
+    monkeypatch.setattr(journal_of, "_PATIENCE", 0.01)
+    session, journal = served.login("auditor"), served.service.journal
+    with journal._lock:  # another thread reads for long, and has not come to the last version
+        marks = list(journal.marks)
+        journal.marks[:] = [mark for mark in marks if mark.kind == "created"]
+        status, text = served.page("/", session)
+        assert (status, "Version 2" in text, "by board" in text) == (200, True, False)
+        journal.marks[:] = marks
+    wait_for(lambda: "by board: &lt;s&gt;yes&lt;/s&gt;" in served.page("/", session)[1])
+
+
+def test_versions_are_those_of_the_state_while_another_process_decides(tmp_path):
+    filled(tmp_path)
+    writer, reader = (Ledger.open(tmp_path / "run.db", read_only=only) for only in (False, True))
+    assert reader.version == 2
+    events = reader.events
+
+    def decided_meanwhile():
+        writer.approve(writer.proposal(), by="board", reason="now")
+        yield from events()
+
+    reader.events = decided_meanwhile
+    assert [one.number for one in views.versions(reader)] == [1, 2]
+    assert writer.version == 3
+    for one in (writer, reader):
+        one.close()
+
+
+def test_the_map_shades_changes_by_the_largest_of_them():
+    terms = SimpleNamespace(
+        horizon=2,
+        allowed=np.ones((2, 3, 2), dtype=bool),
+        labels={"state": "xyz", "action": ("wait", "treat")},
+    )
+    chart = Chart(
+        version=1,
+        policy=np.zeros((1, 2, 3), dtype=int),
+        visits=np.full((2, 3, 2), 10**6),  # which have nothing to do with it
+        allowed=terms.allowed,
+        changes=np.array([[0, 1, 3], [7, 0, 0]]),
+        held=[],
+        pending=[],
+    )
+    rows = map_rows(terms, chart, "changes", range(3))
+    # log(1 + n) / log(8) of 1, 3 and 7 is 1/3, 2/3 and 1; four times that, rounded, and 1
+    assert [[(cell["text"], cell["css"]) for cell in row["cells"]] for row in rows] == [
+        [("0", "shade0"), ("7", "shade5")],
+        [("1", "shade2"), ("0", "shade0")],
+        [("3", "shade4"), ("0", "shade0")],
+    ]
 
 
 def test_the_demo_is_whole_and_leaves_a_proposal(tmp_path):

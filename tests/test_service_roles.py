@@ -10,14 +10,14 @@ from lowswitch.service.access import Access
 from lowswitch.service.app import make_app
 from served import Served
 
-S, R, O, A = "site", "reviewer", "operator", "auditor"  # noqa: E741
-READ = {R, O, A}
-EVERY = {S, R, O, A}
+S, R, Op, A = "site", "reviewer", "operator", "auditor"
+READ = {R, Op, A}
+EVERY = {S, R, Op, A}
 ANYBODY = EVERY | {None}
 # written out by hand: what each role may do, and nobody else
 TABLE = {
     "GET /healthz": ANYBODY,
-    "GET /metrics": {O, A},
+    "GET /metrics": {Op, A},
     "GET /api/openapi.json": EVERY,
     "GET /api/terms": EVERY,
     "GET /api/policy": EVERY,
@@ -34,14 +34,14 @@ TABLE = {
     "GET /api/verdict": READ,
     "POST /api/approve": {R},
     "POST /api/reject": {R},
-    "POST /api/propose": {O},
-    "POST /api/freeze": {O},
-    "POST /api/thaw": {O},
-    "POST /api/rollback": {O},
-    "POST /api/missing": {O},
-    "POST /api/amend": {O},
-    "GET /api/tokens": {O, A},
-    "POST /api/tokens/revoke": {O},
+    "POST /api/propose": {Op},
+    "POST /api/freeze": {Op},
+    "POST /api/thaw": {Op},
+    "POST /api/rollback": {Op},
+    "POST /api/missing": {Op},
+    "POST /api/amend": {Op},
+    "GET /api/tokens": {Op, A},
+    "POST /api/tokens/revoke": {Op},
     "GET /style.css": ANYBODY,
     "GET /login": ANYBODY,
     "POST /login": ANYBODY,
@@ -56,14 +56,14 @@ TABLE = {
     "GET /difference": READ,
     "GET /export": READ,
     "GET /roles": READ,
-    "GET /tokens": {O, A},
+    "GET /tokens": {Op, A},
     "POST /verify": READ,
-    "POST /propose": {O},
-    "POST /freeze": {O},
-    "POST /thaw": {O},
-    "POST /rollback": {O},
-    "POST /missing": {O},
-    "POST /tokens/revoke": {O},
+    "POST /propose": {Op},
+    "POST /freeze": {Op},
+    "POST /thaw": {Op},
+    "POST /rollback": {Op},
+    "POST /missing": {Op},
+    "POST /tokens/revoke": {Op},
 }
 
 

@@ -1,6 +1,6 @@
 """`few` on large problems: ICU-Sepsis from the present policy, and 5,000 states.
 
-    python benchmarks/few/large.py sepsis [--episodes 10000] [--seeds 4] [--json FILE]
+    python benchmarks/few/large.py sepsis [--episodes 10000 100000] [--seeds 4] [--json FILE]
     python benchmarks/few/large.py states [--json FILE]
 
 ICU-Sepsis (Choudhary, Gupta, Thomas 2024) needs the package icu-sepsis, of which only the tables
@@ -95,12 +95,12 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("what", choices=("sepsis", "states"))
-    parser.add_argument("--episodes", type=int, default=10_000)
+    parser.add_argument("--episodes", type=int, nargs="+", default=[10_000])
     parser.add_argument("--seeds", type=int, default=4)
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     if options.what == "sepsis":
-        facts = on_sepsis(options.episodes, options.seeds)
+        facts: Any = [on_sepsis(episodes, options.seeds) for episodes in options.episodes]
     else:
         facts = on_many_states()
     print(json.dumps(facts, indent=1))

@@ -89,12 +89,15 @@ def _serve_demo(place: object) -> None:
         _say("four sites of a made-up clinic play for a year ...")
         demo.fill(address).close()
         access = Access(Path(folder) / "clinic.db.access")
-        tokens = demo.people(access)
+        tokens = demo.tokens(access)
         access.close()
         note = "A demo: the clinic is made up, and so are its numbers."
         with opened(str(address), None, place, note) as service, place.listen() as listening:
-            lines = [f"open {place.url(listening)} and log in with one of these tokens:"]
+            url, site = place.url(listening), tokens.pop("site")
+            lines = [f"open {url} and log in with one of these tokens:"]
             lines += [f"  {role:9} {token}" for role, token in tokens.items()]
+            lines += [f"the site {demo.SITES[0]} has no pages, but a program that begins with"]
+            lines += [f'  client = lowswitch.ledger.Client("{url}", "{site}")']
             lines += ["Ctrl-C ends it, and nothing is kept."]
             run(service, listening, lambda: _say("\n".join(lines)))
 
@@ -112,7 +115,13 @@ def token(options: argparse.Namespace) -> None:
     from lowswitch.service.access import Access, beside
 
     Ledger.open(options.address, read_only=True).close()  # or say that it is none
-    access, now = Access(options.access or beside(options.address)), datetime.now(UTC)
+    path, now = options.access or beside(options.address), datetime.now(UTC)
+    if options.token != "create" and not path.exists():
+        raise ValueError(
+            f"there is no file of tokens {str(path)!r}; 'lowswitch token create' makes the first"
+            " token, and --access names another file"
+        )
+    access = Access(path)
     if options.token == "create":
         made = access.create(name=options.name, role=options.role, days=options.days)
         print(json.dumps({"token": made}) if options.json else made)

@@ -75,7 +75,7 @@ def run_all(
 
 def needs_loading(kernel: Any) -> bool:
     """Whether a compiled function was not called in this process yet."""
-    return not getattr(kernel, "signatures", True)
+    return not getattr(kernel, "overloads", True)
 
 
 class Progress:

@@ -186,7 +186,7 @@ class PlanTables(NamedTuple):
 
     policy: np.ndarray  # [L * H * S]
     initial: np.ndarray  # [H * S]  deployed at the beginning
-    caution: np.ndarray  # [1]  standard errors by which the last policy must beat it in a row
+    caution: np.ndarray  # [1]  1 where it was chosen, so that the last policy leaves it with care
     earlier: np.ndarray  # [1]  episodes counted before the first one
     wanted: np.ndarray  # [L * H * S]  the policies of the newest plan
     # of a learned posterior, q and values are those of the first member only
@@ -241,7 +241,7 @@ class Belief(NamedTuple):
     laws: Laws
     rewards: Rewards
     mass: float  # of the prior of a law, over all successors
-    alike: float  # its mass on the successors that the other actions of the state had
+    alike: float  # that of a row among alike actions, whose mean is that of the others; or 0
     noisy: bool  # whether rewards vary
     share: float  # their variance, as a share of that of rewards 0 and 1
     reward_mass: float  # of the prior of a mean reward

@@ -49,9 +49,16 @@ def gather_laws(spec, tables, together):
         offsets[row + 1] = used
         place[states[offsets[row] : used]] = -1
     stride = 0 if together or spec.stride == 0 else spec.S * spec.A
-    all_offsets, all_n = np.zeros(rows // spec.A + 1, dtype=np.int64), np.zeros(rows // spec.A)
-    all_states, all_counts, found = np.zeros(used, dtype=np.int64), np.zeros(used), 0
-    for group in range(rows // spec.A):
+    return listed_laws(spec, stride, offsets, states[:used].copy(), counts[:used].copy(), n)
+
+
+@allocating_part
+def listed_laws(spec, stride, offsets, states, counts, n):
+    """Laws whose rows have these successors, with those of all actions of a state together."""
+    groups, place = len(n) // spec.A, np.full(spec.S, -1, dtype=np.int64)
+    all_offsets, all_n = np.zeros(groups + 1, dtype=np.int64), np.zeros(groups)
+    all_states, all_counts, found = np.zeros(len(states), dtype=np.int64), np.zeros(len(states)), 0
+    for group in range(groups):
         for j in range(offsets[group * spec.A], offsets[(group + 1) * spec.A]):
             found = add_count(states[j], counts[j], all_states, all_counts, place, found)
         all_offsets[group + 1] = found
@@ -60,8 +67,8 @@ def gather_laws(spec, tables, together):
     return Laws(
         stride,
         offsets,
-        states[:used].copy(),
-        counts[:used].copy(),
+        states,
+        counts,
         n,
         all_offsets,
         all_states[:found].copy(),
@@ -81,8 +88,14 @@ def gather_rewards(spec, tables, together):
         total[i % rows] += record["total"]
         squares[i % rows] += record["squares"]
     stride = 0 if together or spec.stride == 0 else spec.S * spec.A
-    all_n, all_total = np.zeros(rows // spec.A), np.zeros(rows // spec.A)
-    for row in range(rows):
+    return listed_rewards(spec, stride, n, total, squares)
+
+
+@allocating_part
+def listed_rewards(spec, stride, n, total, squares):
+    """Rewards of these rows, with those of all actions of a state together."""
+    all_n, all_total = np.zeros(len(n) // spec.A), np.zeros(len(n) // spec.A)
+    for row in range(len(n)):
         all_n[row // spec.A] += n[row]
         all_total[row // spec.A] += total[row]
     return Rewards(stride, n, total, squares, all_n, all_total)
@@ -114,37 +127,43 @@ def law_evidence(S, laws, mass):
 
 
 @inline
-def others_share(laws, row, A):
-    """What the mass on the successors of the other actions is divided by; 0 if there are none."""
-    others = laws.all_n[row // A] - laws.n[row]
-    return 1.0 / others if others > 0.0 else 0.0
+def row_prior(spec, laws, row, mass, alike):
+    """The prior of a row: what each successor has, and what it has for each time that another
+    action of the state led there.
+
+    Alone a row has mass / S for each. Among alike actions its prior has the mass `alike`, and the
+    mean that the others of its state have: (their counts + mass / S) / (their sum + mass). So an
+    action that was tried rarely is expected to be like the others, and not like all states.
+    """
+    others = laws.all_n[row // spec.A] - laws.n[row]
+    if alike == 0.0 or others == 0.0:
+        return mass / spec.S, 0.0
+    share = alike / (others + mass)
+    return share * mass / spec.S, share
 
 
 @allocating_part
 def alike_evidence(spec, laws, mass, alike):
-    """The same, if the prior has a mass also on the successors that the other actions had.
-
-    Each row is predicted from the others of its state: a successor y that they had with frequency f
-    has the prior mass / S + alike f.
-    """
+    """The same, if the actions of a state are alike: each row is predicted from the others."""
     evidence, counted = 0.0, np.zeros(spec.S)
     for group in range(len(laws.all_n)):
         begin, end = laws.all_offsets[group], laws.all_offsets[group + 1]
         for j in range(begin, end):
             counted[laws.all_states[j]] = laws.all_counts[j]
         for row in range(group * spec.A, (group + 1) * spec.A):
-            share = alike * others_share(laws, row, spec.A)
+            each, share = row_prior(spec, laws, row, mass, alike)
             if laws.n[row] > 0.0:
-                evidence -= log_rising(mass + (alike if share > 0.0 else 0.0), laws.n[row])
+                others = laws.all_n[group] - laws.n[row]
+                evidence -= log_rising(each * spec.S + share * others, laws.n[row])
             for j in range(laws.offsets[row], laws.offsets[row + 1]):
-                prior = mass / spec.S + share * (counted[laws.states[j]] - laws.counts[j])
+                prior = each + share * (counted[laws.states[j]] - laws.counts[j])
                 evidence += log_rising(prior, laws.counts[j])
     return evidence
 
 
 @part
 def learned_alike(spec, laws, mass):
-    """The mass on the successors of other actions with the most evidence; 0 unless it is clear."""
+    """How alike the actions of a state are, by the most evidence; 0 unless it is clear."""
     best, most = 0.0, alike_evidence(spec, laws, mass, 0.0) + ODDS
     for alike in (1.0, 3.0, 10.0, 30.0, 100.0):
         evidence = alike_evidence(spec, laws, mass, alike)

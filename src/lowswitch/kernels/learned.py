@@ -8,8 +8,8 @@ from lowswitch.kernels.arrays import Belief, Drawn
 from lowswitch.kernels.compile import allocating, entry, inline, part
 from lowswitch.kernels.evidence import (
     others_reward,
-    others_share,
     reward_spread,
+    row_prior,
     typical_reward,
 )
 from lowswitch.kernels.noise import next_uniform, noise
@@ -58,7 +58,7 @@ def draw_seen(spec, belief, row, drawn, key, counter, seen):
     Return their sum. `seen` gets how often the row had each, or -1 where only others had it.
     """
     laws, mine, group, total = belief.laws, row % (spec.S * spec.A), row // spec.A, 0.0
-    each, share = belief.mass / spec.S, belief.alike * others_share(laws, row, spec.A)
+    each, share = row_prior(spec, laws, row, belief.mass, belief.alike)
     for j in range(laws.offsets[row], laws.offsets[row + 1]):
         seen[laws.states[j]] = laws.counts[j]
         if share == 0.0:
@@ -83,7 +83,8 @@ def draw_law(spec, belief, row, drawn, key, counter, seen):
     states. What is left after the last piece is spread over all states. `seen` is zero throughout,
     before and after.
     """
-    mine, each = row % (spec.S * spec.A), belief.mass / spec.S
+    mine = row % (spec.S * spec.A)
+    each, _ = row_prior(spec, belief.laws, row, belief.mass, belief.alike)
     drawn.sizes[mine], drawn.rest[mine] = 0, 0.0
     total = draw_seen(spec, belief, row, drawn, key, counter, seen)
     listed, begin = drawn.sizes[mine], drawn.starts[mine]

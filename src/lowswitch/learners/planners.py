@@ -37,7 +37,6 @@ from lowswitch.learners.plan_spec import (
 from lowswitch.policy import TablePolicy
 from lowswitch.progress import cores
 
-_CAUTION = 3.0  # standard errors by which a chosen first policy must be beaten in a row
 _LARGE = 10**5  # cells of a model whose plan is worth a thread
 
 
@@ -66,7 +65,7 @@ class PlannerKnowledge(Knowledge):
         for deployed in (self.tables.policy, self.tables.wanted):
             deployed[:] = np.tile(policy.reshape(-1), self.members)
         self.tables.initial[:] = policy.reshape(-1)
-        self.tables.caution[0] = _CAUTION
+        self.tables.caution[0] = 1.0
 
     def initial(self) -> np.ndarray:
         return self.tables.initial.reshape(self.allowed.shape[:2]).copy()

@@ -21,13 +21,13 @@ from lowswitch.progress import Progress
 from lowswitch.storage import replacing
 
 if TYPE_CHECKING:
-    from lowswitch.ledger.ledger import Ledger
+    from lowswitch.ledger.reading import Reading
 
 
 _PIECE = 1000  # events that are read at once for an export
 
 
-def verify(ledger: Ledger, *, progress: bool | None) -> Verdict:
+def verify(ledger: Reading, *, progress: bool | None) -> Verdict:
     """Replay everything from the first event on, without any snapshot."""
     total, head = ledger.store.head()
     state: State | None = None
@@ -72,7 +72,7 @@ def _first(event: Event) -> State:
         raise BrokenError(1, f"it does not declare a run ({error})") from error
 
 
-def _up_to(ledger: Ledger, last: int) -> Iterator[Event]:
+def _up_to(ledger: Reading, last: int) -> Iterator[Event]:
     """The events as they were when the walk began."""
     for event in ledger.events():
         if event.seq > last:
@@ -80,7 +80,9 @@ def _up_to(ledger: Ledger, last: int) -> Iterator[Event]:
         yield event
 
 
-def _compare(ledger: Ledger, state: State, status: dict[int, str], reports: dict[int, int]) -> None:
+def _compare(
+    ledger: Reading, state: State, status: dict[int, str], reports: dict[int, int]
+) -> None:
     """What is stored beside the events is what they lead to, unless somebody has gone on since."""
     for snapshot in ledger.store.snapshots():
         if state_of(snapshot, ledger.terms) is None:
@@ -106,14 +108,14 @@ def _compare(ledger: Ledger, state: State, status: dict[int, str], reports: dict
 # ---- export --------------------------------------------------------------------------------------
 
 
-def export(ledger: Ledger, path: Path, kind: str) -> None:
+def export(ledger: Reading, path: Path, kind: str) -> None:
     """Write the events, whole or not at all."""
     with replacing(path) as file:
         for line in exported(ledger, kind):
             file.write(line.encode())
 
 
-def exported(ledger: Ledger, kind: str) -> Iterator[str]:
+def exported(ledger: Reading, kind: str) -> Iterator[str]:
     """The events as lines of text, read in pieces, so that a slow reader holds nothing up."""
     require_word("kind", kind, ("jsonl", "csv"))
     total, _ = ledger.store.head()

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from lowswitch.ledger.errors import BrokenError
 
@@ -19,8 +18,7 @@ _ENCODER = json.JSONEncoder(
 )
 
 
-@dataclass(frozen=True)
-class Event:
+class Event(NamedTuple):
     """One thing that happened."""
 
     seq: int  # from 1, without gaps

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import secrets
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -13,18 +12,9 @@ from typing import Any
 import numpy as np
 
 from lowswitch.algorithms.algorithm import Algorithm
-from lowswitch.algorithms.schedules import Budget
 from lowswitch.ledger import errors, views
-from lowswitch.ledger.answers import (
-    Chart,
-    Issued,
-    ProposalView,
-    RowView,
-    Status,
-    Told,
-    Verdict,
-    Version,
-)
+from lowswitch.ledger.address import store_at
+from lowswitch.ledger.answers import Issued, ProposalView, Told
 from lowswitch.ledger.errors import LedgerError
 from lowswitch.ledger.events import (
     FORMAT,
@@ -32,33 +22,31 @@ from lowswitch.ledger.events import (
     OPERATOR,
     REVIEWER,
     SEMANTICS,
-    Event,
-    canonical,
     event,
     read_event,
 )
-from lowswitch.ledger.snapshot import snapshot_of, state_of
-from lowswitch.ledger.state import OPEN, Replay, State, proposal_hash
+from lowswitch.ledger.reading import Reading
+from lowswitch.ledger.snapshot import snapshot_of
+from lowswitch.ledger.state import OPEN
 from lowswitch.ledger.store import Store, StoredTicket
 from lowswitch.ledger.terms import Terms, checked_terms
 from lowswitch.ledger.writer import Writer, require_ended, text
 
-_SNAPSHOT_EVERY = 5000  # events
+_SNAPSHOT_EVERY = 5000  # events; more where many tickets are open, because it holds them all
+_MOST_SINCE = 50_000  # events that an opening may have to replay
 
 
-class Ledger:
+class Ledger(Reading):
     """A run of one learner, kept in a database as the list of everything that happened.
 
     Make one with `Ledger.create`, and open it with `Ledger.open`. Every method that changes
     something returns only when that is on the disk. Several threads may use one object. Several
-    processes may write to one PostgreSQL; to a file, let one process write while others read.
+    processes may write to one PostgreSQL; to a file, let one process write while others read. What
+    can be read of it is in `Reading`, and what happens within one transaction in `Writer`.
     """
 
     def __init__(self, store: Store, terms: Terms, *, read_only: bool = False) -> None:
-        self.store, self.terms, self.read_only = store, terms, read_only
-        self._lock = threading.RLock()
-        self._state: State | None = None
-        self._snapshot_at = 0
+        super().__init__(store, terms, read_only=read_only)
         self.clock: Callable[[int], str] = _now  # the time of an event, by its number
         self.new_ticket: Callable[[int], str] = _random_ticket  # by its number
 
@@ -113,7 +101,7 @@ class Ledger:
             absorbing=absorbing,
             seed=seed,
         )
-        store = _store(address, create=True)
+        store = store_at(address, create=True)
         made = cls(store, terms)
         made.clock = clock or _now
         facts = {
@@ -131,7 +119,7 @@ class Ledger:
     @classmethod
     def open(cls, address: str | Path, *, read_only: bool = False) -> Ledger:
         """The ledger at an address; one that is only read may be written by others meanwhile."""
-        store = _store(address, create=False, read_only=read_only)
+        store = store_at(address, create=False, read_only=read_only)
         try:
             rows = store.event(1)
             facts = read_event(*rows, 1, GENESIS).payload
@@ -150,17 +138,6 @@ class Ledger:
                 " version does not know; use that version, or a newer one"
             )
         return cls(store, Terms.from_payload(facts["terms"]), read_only=read_only)
-
-    def close(self) -> None:
-        """Let go of the database."""
-        with self._lock:
-            self.store.close()
-
-    def __enter__(self) -> Ledger:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     # ---- sites -----------------------------------------------------------------------------------
 
@@ -432,111 +409,7 @@ class Ledger:
             payload |= {"forever": bool(forever), "visits": None if visits is None else int(visits)}
             writer.add(text("by", by), REVIEWER, "rejected", payload)
 
-    # ---- what is known ---------------------------------------------------------------------------
-
-    @property
-    def version(self) -> int:
-        """The number of the deployed version."""
-        return self._ready().version
-
-    @property
-    def policy(self) -> np.ndarray:  # [members, H, S]
-        """What is deployed, read-only."""
-        return self.policy_of(self.version)
-
-    def policy_of(self, version: int) -> np.ndarray:  # [members, H, S]
-        """What a version plays, read-only."""
-        versions = self._ready().versions
-        if not (isinstance(version, int) and 1 <= version <= len(versions)):
-            raise LedgerError(f"there is no version {version!r}; they are 1 to {len(versions)}")
-        table = versions[version - 1].view()
-        table.flags.writeable = False
-        return table
-
-    @property
-    def actions_allowed(self) -> np.ndarray:  # [H, S, A]
-        """What may be deployed: what was declared, less what was rejected for ever."""
-        return self._ready().learner.actions_allowed
-
-    def proposal(self) -> ProposalView | None:
-        """What waits for a decision, or None."""
-        pending = self._ready().pending
-        if pending is None:
-            return None
-        wanted = proposal_hash(pending)
-        return next(one for one in views.proposals(self, newest=True) if one.hash == wanted)
-
-    def proposals(self) -> list[ProposalView]:
-        """All proposals with what was decided on them, in their order."""
-        return list(views.proposals(self))
-
-    def versions(self) -> list[Version]:
-        """All versions, in their order."""
-        return views.versions(self)
-
-    def status(self) -> Status:
-        """Where the run stands; the counts of tickets are one query."""
-        with self._lock:
-            state = self._ready()
-            counts, budget = self.store.counts(), self.terms.algorithm.schedule
-            most = budget.deployments if isinstance(budget, Budget) else None
-            return views.status(state, counts, most)
-
-    def tickets(self, status: str) -> Iterator[StoredTicket]:
-        """The tickets that are open, waiting, learned, missing or refused."""
-        return self.store.tickets(status)
-
-    def events(self, first: int = 1) -> Iterator[Event]:
-        """The events from a number on, each checked to follow the one before it."""
-        previous = GENESIS if first == 1 else self.store.event(first - 1)[2]
-        for expected, row in enumerate(self.store.read(first), start=first):
-            read = read_event(*row, expected, previous)
-            previous = read.hash
-            yield read
-
-    def newest(
-        self,
-        count: int,
-        *,
-        before: int | None = None,
-        kind: str | None = None,
-        containing: str = "",
-    ) -> list[Event]:
-        """Some events, the newest first, as a reader pages through them.
-
-        before: only events with a smaller number. kind, containing: only those of a kind, and those
-        in whose text these words are. Whether the chain is whole is for `verify` to say.
-        """
-        parts = [f',"{kind}",{{'] if kind else []
-        parts += [canonical(containing)[1:-1]] if containing else []
-        return [views.event_of(*row) for row in self.store.newest(count, before, parts)]
-
-    def chart(self) -> Chart:
-        """What is known of every row of the policy, as of now."""
-        with self._lock:
-            return views.chart(self._ready())
-
-    def row(self, step: Any, state: Any) -> RowView:
-        """What is known of one row: its actions with their evidence, and its past."""
-        h, x = self.terms.index("step", step), self.terms.index("state", state)
-        with self._lock:
-            return views.row(self._ready(), h, x)
-
-    def verify(self, *, progress: bool | None = None) -> Verdict:
-        """Walk the chain of events and replay them from the start; name the first bad one."""
-        from lowswitch.ledger.audit import verify
-
-        return verify(self, progress=progress)
-
-    def export(self, path: str | Path, *, kind: str = "jsonl") -> None:
-        """Write all events as JSON lines, or as a table ("csv")."""
-        from lowswitch.ledger.audit import export
-
-        export(self, Path(path), kind)
-
-    def backup(self, path: str | Path) -> None:
-        """Copy the ledger into a file while it is used."""
-        self.store.backup(Path(path))
+    # ---- writing ---------------------------------------------------------------------------------
 
     def save_snapshot(self) -> None:
         """Keep the state, so that opening is fast; this happens by itself now and then."""
@@ -544,42 +417,6 @@ class Ledger:
             state = self._catch_up()
             self.store.add_snapshot(snapshot_of(state))
             self._snapshot_at = state.seq
-
-    # ---- the state -------------------------------------------------------------------------------
-
-    def _replay(self) -> Replay:
-        return Replay(self.events)
-
-    def _ready(self) -> State:
-        """The state after the last event on record."""
-        with self._lock:
-            return self._catch_up()
-
-    def _catch_up(self) -> State:
-        """Take in what others have written meanwhile."""
-        seq, head = self.store.head()
-        state = self._state
-        if state is None or seq < state.seq or (seq == state.seq and head != state.head):
-            state = self._loaded()
-        if state.seq < seq:
-            replay = self._replay()
-            for one in self.events(state.seq + 1):
-                state.apply(one, replay)
-            state.learn()
-        state.changed.clear()
-        self._state = state
-        return state
-
-    def _loaded(self) -> State:
-        """The state of the newest snapshot that is whole, or that of the first event."""
-        for snapshot in self.store.snapshots():
-            state = state_of(snapshot, self.terms)
-            seq, _, stored = self.store.event(snapshot.seq)
-            if state is not None and (state.seq, state.head) == (seq, stored):
-                self._snapshot_at = seq
-                return state
-        self._snapshot_at = 0
-        return State.of(self.terms, self.store.event(1)[2])
 
     @contextmanager
     def _writing(self) -> Iterator[Writer]:
@@ -601,7 +438,8 @@ class Ledger:
                 if writer is None or writer.events:
                     self._state = None  # what was applied is not on record
                 raise
-            if writer.state.seq - self._snapshot_at >= _SNAPSHOT_EVERY:
+            every = min(max(_SNAPSHOT_EVERY, len(writer.state.tickets)), _MOST_SINCE)
+            if writer.state.seq - self._snapshot_at >= every:
                 self._try_snapshot()
 
     def _try_snapshot(self) -> None:
@@ -610,27 +448,6 @@ class Ledger:
             self.save_snapshot()
         except errors.StorageError:
             self._state = None
-
-
-def _store(address: str | Path, *, create: bool, read_only: bool = False) -> Store:
-    where = str(address)
-    if where.startswith(("postgresql://", "postgres://")):
-        try:
-            import psycopg  # noqa: F401
-        except ImportError:
-            raise errors.StorageError(
-                "a ledger in PostgreSQL needs psycopg; install lowswitch[postgres]"
-            ) from None
-        from lowswitch.ledger.postgres import PostgresStore
-
-        if create:
-            return PostgresStore.create(where)
-        return PostgresStore.open(where, read_only=read_only)
-    from lowswitch.ledger.sqlite import SqliteStore
-
-    if create:
-        return SqliteStore.create(Path(address))
-    return SqliteStore.open(Path(address), read_only=read_only)
 
 
 def _now(seq: int) -> str:

@@ -99,6 +99,11 @@ class PostgresStore(Store):
             with self._errors(), self.connection.cursor() as cursor:
                 cursor.executemany(sql.replace("?", "%s"), rows)
 
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        with self._errors(), self.connection.pipeline():
+            yield
+
     def stream(self, sql: str, *values: Any) -> Iterator[Any]:
         with self._errors():
             connection = self.connection

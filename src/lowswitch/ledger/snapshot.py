@@ -10,6 +10,7 @@ import numpy as np
 
 from lowswitch.learner import Learner
 from lowswitch.ledger.events import canonical
+from lowswitch.ledger.lessons import Lessons
 from lowswitch.ledger.state import State, Ticket
 from lowswitch.ledger.store import Snapshot
 from lowswitch.ledger.tally import Tally
@@ -48,8 +49,10 @@ def state_of(snapshot: Snapshot, terms: Terms) -> State | None:
     shape = (terms.horizon, terms.states, terms.actions)
     return State(
         terms=terms,
-        learner=Learner.from_bytes(bytes(snapshot.learner), numbers=terms.numbers),
-        tally=Tally.from_bytes(shape, bytes(snapshot.tally)),
+        lessons=Lessons(
+            Learner.from_bytes(bytes(snapshot.learner), numbers=terms.numbers),
+            Tally.from_bytes(shape, bytes(snapshot.tally)),
+        ),
         versions=[np.array(version, dtype=np.int64) for version in facts["versions"]],
         seq=facts["seq"],
         head=facts["head"],

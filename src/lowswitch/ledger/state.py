@@ -10,26 +10,24 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from lowswitch.history import History
 from lowswitch.learner import Learner
 from lowswitch.learners.gate import Proposal, ProposedRow
 from lowswitch.ledger.errors import BrokenError
 from lowswitch.ledger.events import LEDGER, Event, canonical, digest
 from lowswitch.ledger.evidence import Evidence
+from lowswitch.ledger.lessons import Lessons
 from lowswitch.ledger.tally import Tally
 from lowswitch.ledger.terms import Report, Terms
 
 OPEN, WAITING, LEARNED, MISSING, REFUSED = "open", "waiting", "learned", "missing", "refused"
 _MOST_NAMED = 1000  # open tickets that a proposal names one by one
-_AT_ONCE = 4096  # reports that are learned in one call
 
 
-@dataclass(frozen=True)
-class Ticket:
+class Ticket(NamedTuple):
     """What is known of a ticket that is not learned yet."""
 
     number: int
@@ -42,8 +40,7 @@ class State:
     """Everything that follows from the events so far."""
 
     terms: Terms
-    learner: Learner
-    tally: Tally
+    lessons: Lessons
     versions: list[np.ndarray]  # [members, H, S] each; the first has number 1
     seq: int = 1
     head: str = ""
@@ -56,14 +53,25 @@ class State:
     proposal: dict[str, Any] | None = None  # the payload of the one that was recorded last
     decisions: dict[tuple[int, int], list[dict[str, Any]]] = field(default_factory=dict)
     changed: dict[int, str] = field(default_factory=dict)  # new status of tickets, to be stored
-    deployed: list[list[int]] = field(default_factory=list)  # by an open gate, to be recorded
 
     @classmethod
     def of(cls, terms: Terms, head: str) -> State:
         """The state after the first event."""
         learner = terms.learner()
         shape = (terms.horizon, terms.states, terms.actions)
-        return cls(terms, learner, Tally(shape), [learner.mixture.copy()], head=head)
+        return cls(terms, Lessons(learner, Tally(shape)), [learner.mixture.copy()], head=head)
+
+    @property
+    def learner(self) -> Learner:
+        """The learner, which has learned all that has its turn."""
+        self.lessons.learn()
+        return self.lessons.learner
+
+    @property
+    def tally(self) -> Tally:
+        """What was learned from, counted."""
+        self.lessons.learn()
+        return self.lessons.tally
 
     @property
     def version(self) -> int:
@@ -72,14 +80,14 @@ class State:
     def policy_for(self, number: int, version: int) -> np.ndarray:  # [H, S]
         """What ticket `number` of a version has to play."""
         policies = self.versions[version - 1]
-        member = self.learner.deployed.member_for(np.array([number - 1]))[0]
+        member = self.lessons.learner.deployed.member_for(np.array([number - 1]))[0]
         table: np.ndarray = policies[member]
         return table
 
     @property
     def pending(self) -> dict[str, Any] | None:
         """The recorded proposal, as long as it waits for a decision."""
-        made = self.learner.proposal()
+        made = self.lessons.learner.proposal()
         if made is None or self.proposal is None or self.proposal["learner"] != made.hash:
             return None
         return self.proposal
@@ -152,12 +160,12 @@ class State:
         other = replay.rebuilt(event)
         put = self.learner._knowledge.tables.clock[0][["deployments", "switches"]].copy()
         had_pending, paused = self.learner.proposal() is not None, self.learner.paused
-        self.learner, self.tally = other.learner, other.tally
+        self.lessons = other.lessons
         self._adopt(put, had_pending, paused)
         if self.terms.gate == "open":  # it deployed as it went, and may be elsewhere now
             now, told = self.learner.mixture, self.learner.told
             rows = np.argwhere((now != self.versions[-1]).any(axis=0)).tolist()
-            self.deployed = [[told - 1, h, x, *now[:, h, x].tolist()] for h, x in rows]
+            self.lessons.deployed = [[told - 1, h, x, *now[:, h, x].tolist()] for h, x in rows]
         self.changed[report.number] = LEARNED
 
     def _adopt(self, put: Any, had_pending: bool, paused: bool) -> None:
@@ -244,9 +252,9 @@ class State:
         self._new_version(event.payload["version"])
 
     def _deployed(self, event: Event, replay: Replay) -> None:
-        if not replay.forced and event.payload["changes"] != self.deployed:
+        if not replay.forced and event.payload["changes"] != self.lessons.deployed:
             raise ValueError("the learner deployed something else")
-        self.deployed = []
+        self.lessons.deployed = []
         self._new_version(event.payload["version"])
 
     def _new_version(self, number: int) -> None:
@@ -258,51 +266,40 @@ class State:
 
     def learn(self) -> None:
         """Learn in the order of the tickets whatever has its turn."""
-        while self._learn_some():
-            pass
+        self._take_turns()
+        self.lessons.learn()
 
-    def _learn_some(self) -> bool:
-        first, sites = self.through, list[str]()
-        batch = list[tuple[list[int], list[int], list[float]]]()
-        optimistic = self.terms.missing == "optimistic"
-        while len(batch) < _AT_ONCE and (report := self.settled.get(self.through + 1)) is not None:
+    def _take_turns(self) -> None:
+        """Let the reports be learned next that wait for no ticket before them."""
+        terms = self.terms
+        while (report := self.settled.get(self.through + 1)) is not None:
             is_missing = report.ended == "missing"
-            if is_missing and (self.terms.missing == "hold" or (optimistic and batch)):
-                break  # what is hoped for depends on all that comes before
+            if is_missing and terms.missing == "hold":
+                break
             self.through += 1
             ticket = self.tickets.pop(self.through)
             del self.settled[self.through]
             values, policy = _NONE, _NONE
-            if is_missing and optimistic:
-                values = self.learner.values
+            if is_missing and terms.missing == "optimistic":
+                values = self.learner.values  # what is hoped for depends on all that came before
                 policy = self.policy_for(ticket.number, ticket.version)
-            steps = self.terms.steps(report, values, policy)
+            steps = terms.steps(report, values, policy)
             if steps is not None:
-                batch.append(steps)
-                sites.append(ticket.site)
+                self.lessons.add(ticket.site, steps)
             if not is_missing:
                 self.changed[self.through] = LEARNED
-            elif optimistic:
-                break
-        if batch:
-            each = zip(zip(*batch, strict=True), (np.int64, np.int64, np.float64), strict=True)
-            states, actions, rewards = (np.array(steps, dtype=kind) for steps, kind in each)
-            self.tally.add(sites, states, actions, rewards)
-            self._note(self.learner.learn_checked(states, actions, rewards))
-        return self.through > first
-
-    def _note(self, switch: History | None) -> None:
-        if switch is not None:
-            self.deployed += switch.changes.tolist()
 
     # ---- what follows ----------------------------------------------------------------------------
 
     def expected(self) -> tuple[str, dict[str, Any]] | None:
         """The event that must be recorded next because of those before it, if there is one."""
-        self.learn()
-        if self.deployed:
-            return "deployed", {"version": self.version + 1, "changes": self.deployed}
-        if self.learner.proposal() is not None and self.pending is None:
+        self._take_turns()
+        lessons = self.lessons
+        if not lessons.quiet:
+            lessons.learn()
+        if lessons.deployed:
+            return "deployed", {"version": self.version + 1, "changes": lessons.deployed}
+        if lessons.learner.proposal() is not None and self.pending is None:
             return "proposed", self.proposal_payload()
         if self.terms.patience is not None and self.tickets:
             for number in self.tickets:

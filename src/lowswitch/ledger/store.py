@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -72,6 +72,10 @@ class Store(ABC):
     @abstractmethod
     def execute_many(self, sql: str, rows: Sequence[Sequence[Any]]) -> None:
         """Run one statement for each of the rows."""
+
+    def together(self) -> AbstractContextManager[object]:
+        """Send the statements inside at once, where that is faster; none of them gives rows."""
+        return nullcontext()
 
     @abstractmethod
     def stream(self, sql: str, *values: Any) -> Iterator[Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -24,10 +24,10 @@ from lowswitch.ledger.errors import LedgerError
 
 MISSING = ("drop", "optimistic", "hold")
 ENDED = ("whole", "truncated", "terminated")
+Steps = tuple[list[int], list[int], list[float]]  # H states, actions and rewards in [0, 1]
 
 
-@dataclass(frozen=True)
-class Report:
+class Report(NamedTuple):
     """What came of one ticket, in numbers: states, actions and rewards in the run's own units."""
 
     number: int  # of the ticket
@@ -115,11 +115,16 @@ class Terms:
         """How many steps, states or actions there are."""
         return len(self.labels[kind])
 
+    def _rewards(self, values: list[Any]) -> tuple[float, ...]:
+        """Several rewards; those that are floats of the range already are seen at one glance."""
+        low, high = self.rewards
+        if [value for value in values if not (type(value) is float and low <= value <= high)]:
+            return tuple(self.reward(value) for value in values)
+        return tuple(values)
+
     def reward(self, value: Any) -> float:
         """A reward within the declared range."""
         low, high = self.rewards
-        if type(value) is float and low <= value <= high:  # the usual case, and a fast one
-            return value
         if not (is_number(value) and low <= value <= high):
             raise LedgerError(
                 f"the reward {value!r} is outside of the declared range [{low:g}, {high:g}], so the"
@@ -150,20 +155,24 @@ class Terms:
     ) -> Report:
         """A report once it is checked; actions that are None are those of the policy [H, S]."""
         places = self.indices("state", _items("states", states))
-        paid = tuple(self.reward(reward) for reward in _items("rewards", rewards))
+        paid = self._rewards(_items("rewards", rewards))
         if actions is None:
             table = policy()
             played = tuple(int(table[h, x]) for h, x in enumerate(places[: len(paid)]))
         else:
             played = self.indices("action", _items("actions", actions))
         self._require_lengths(places, played, paid, ended)
-        for h, x, a in zip(range(self.horizon), places, played, strict=False):
+        if self._forbidden:
+            self._require_allowed(places, played)
+        return Report(number, places, played, paid, ended)
+
+    def _require_allowed(self, states: Sequence[int], actions: Sequence[int]) -> None:
+        for h, x, a in zip(range(self.horizon), states, actions, strict=False):
             if (h, x, a) in self._forbidden:
                 raise LedgerError(
                     f"action {self.labels['action'][a]} is not allowed at step"
                     f" {self.labels['step'][h]} in state {self.labels['state'][x]}"
                 )
-        return Report(number, places, played, paid, ended)
 
     def _require_lengths(
         self, states: Sequence[int], actions: Sequence[int], rewards: Sequence[float], ended: str
@@ -185,9 +194,7 @@ class Terms:
                 " seen to its end"
             )
 
-    def steps(
-        self, report: Report, values: np.ndarray, policy: np.ndarray
-    ) -> tuple[list[int], list[int], list[float]] | None:
+    def steps(self, report: Report, values: np.ndarray, policy: np.ndarray) -> Steps | None:
         """The H states, actions (-1 where nothing is learned) and rewards in [0, 1] of a report.
 
         None if nothing at all is to be learned. `values` [H + 1, S] are those that the learner
@@ -196,7 +203,9 @@ class Terms:
         H, n = self.horizon, len(report.actions)
         states = [*report.states[:H], *[0] * (H - len(report.states))]
         actions = [*report.actions, *[-1] * (H - n)]
-        rewards = [*map(self.unit, report.rewards), *[0.0] * (H - n)]
+        low, high = self.rewards
+        width = high - low
+        rewards = [*[(reward - low) / width for reward in report.rewards], *[0.0] * (H - n)]
         if report.ended in ("truncated", "missing") and 0 < n < H and len(report.states) == n:
             actions[n - 1] = -1  # what came of it was not seen
         if report.ended == "terminated":
@@ -206,7 +215,7 @@ class Terms:
                 actions[h] = int(self.allowed[h, end].argmax())
         if report.ended == "missing" and self.missing == "optimistic":
             self._hope(report, states, actions, rewards, values, policy)
-        return (states, actions, rewards) if any(a >= 0 for a in actions) else None
+        return (states, actions, rewards) if max(actions) >= 0 else None
 
     def _hope(
         self,
@@ -339,6 +348,8 @@ def _labels(name: str, given: int | Sequence[str], size: int | None) -> tuple[st
 
 
 def _items(name: str, values: Any) -> list[Any]:
+    if type(values) is list:
+        return values
     if isinstance(values, np.ndarray):
         values = values.tolist()
     if isinstance(values, str | bytes) or not isinstance(values, Sequence):

@@ -27,7 +27,7 @@ from lowswitch.ledger.store import StoredTicket
 from lowswitch.ledger.terms import Terms
 
 if TYPE_CHECKING:
-    from lowswitch.ledger.ledger import Ledger
+    from lowswitch.ledger.reading import Reading
 
 
 def issued(ticket: StoredTicket, state: State) -> Issued:
@@ -60,7 +60,7 @@ def status(state: State, counts: dict[str, int], most: int | None) -> Status:
     )
 
 
-def proposals(ledger: Ledger, *, newest: bool = False) -> Iterator[ProposalView]:
+def proposals(ledger: Reading, *, newest: bool = False) -> Iterator[ProposalView]:
     """The proposals on record; `newest` gives the last one alone."""
     pending = ledger._ready().pending
     pending_hash = None if pending is None else proposal_hash(pending)
@@ -75,7 +75,7 @@ def proposals(ledger: Ledger, *, newest: bool = False) -> Iterator[ProposalView]
         yield _view(ledger.terms, event, key, key == pending_hash, decisions)
 
 
-def _newest(ledger: Ledger) -> Iterator[Event]:
+def _newest(ledger: Reading) -> Iterator[Event]:
     """The last event that proposed something."""
     yield from ledger.newest(1, kind="proposed")
 
@@ -121,7 +121,7 @@ def _labelled(terms: Terms, row: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def versions(ledger: Ledger) -> list[Version]:
+def versions(ledger: Reading) -> list[Version]:
     """The versions on record."""
     state, found = ledger._ready(), list[Version]()
     kinds = ("created", "approved", "rolled_back", "deployed")

@@ -55,14 +55,17 @@ class Writer:
         while (next_one := self.state.expected()) is not None:
             self.add("ledger", LEDGER, *next_one)
         changed = self.state.changed
-        self.store.append(self.events)
         new = [
             ticket._replace(status=changed.pop(number), report=self.reports.pop(number, None))
             for number, ticket in self.issued.items()
         ]
-        self.store.add_tickets(new)
-        rows = [(status, self.reports.get(number), number) for number, status in changed.items()]
-        self.store.set_tickets(rows)
+        old = [(status, self.reports.get(number), number) for number, status in changed.items()]
+        with self.store.together():
+            self.store.append(self.events)
+            if new:
+                self.store.add_tickets(new)
+            if old:
+                self.store.set_tickets(old)
         changed.clear()
 
     # ---- tickets ---------------------------------------------------------------------------------

@@ -205,7 +205,7 @@ async def events(call: Call) -> Response:
         for event in reader.events(first):
             if len(found) == most:
                 break
-            found.append({name: value for name, value in vars(event).items() if name != "body"})
+            found.append({name: value for name, value in event._asdict().items() if name != "body"})
         return found
 
     return _json(await asyncio.to_thread(_read, call, read))

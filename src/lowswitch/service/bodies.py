@@ -103,10 +103,12 @@ def fields(value: Any, checks: dict[str, Check], optional: tuple[str, ...] = ())
     """An object with these fields and no others, each checked."""
     if not isinstance(value, dict):
         raise RefusedError(400, f"an object with {', '.join(checks)} is expected")
-    for name in value.keys() - checks.keys():
+    if not value.keys() <= checks.keys():
+        name = min(value.keys() - checks.keys())
         raise RefusedError(400, f"there is no field {name[:80]!r}; there are {', '.join(checks)}")
-    for name in checks.keys() - value.keys() - set(optional):
-        raise RefusedError(400, f"the field {name!r} is missing")
+    for name in checks:
+        if name not in value and name not in optional:
+            raise RefusedError(400, f"the field {name!r} is missing")
     return {name: checks[name](name, given) for name, given in value.items()}
 
 

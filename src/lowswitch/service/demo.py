@@ -16,7 +16,7 @@ import numpy as np
 from lowswitch.algorithms.recipes import q_hoeffding
 from lowswitch.ledger import Ledger, ProposalView
 from lowswitch.service.access import Access
-from lowswitch.service.roles import AUDITOR, OPERATOR, REVIEWER
+from lowswitch.service.roles import AUDITOR, OPERATOR, REVIEWER, SITE
 
 H, S, A = 4, 8, 4
 SITES = ("north", "south", "east", "west")
@@ -48,13 +48,15 @@ class Clinic:
 
 
 class _Dates:
-    """Times of events that end now."""
+    """Times of the events of a year that ends now."""
 
     def __init__(self) -> None:
         self.week, self.begin = 0.0, datetime.now(UTC) - timedelta(weeks=_WEEKS, minutes=20)
 
     def __call__(self, seq: int) -> str:
         time = self.begin + timedelta(weeks=self.week, milliseconds=40 * seq)
+        if self.week == _WEEKS:  # the last meeting is now
+            time = datetime.now(UTC)
         return time.isoformat(timespec="microseconds")
 
 
@@ -134,6 +136,7 @@ def _rows(view: ProposalView) -> list[tuple[int, int]]:
     return [(row["step"], row["state"]) for row in view.rows]
 
 
-def people(access: Access) -> dict[str, str]:
-    """A token for each person of the demo, by role."""
-    return {role: access.create(name=name, role=role, days=1) for name, role in PEOPLE.items()}
+def tokens(access: Access) -> dict[str, str]:
+    """A token for each person of the demo and for its first site, by role."""
+    names = PEOPLE | {SITES[0]: SITE}
+    return {role: access.create(name=name, role=role, days=1) for name, role in names.items()}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import signal
 import socket
 import sys
@@ -40,7 +41,8 @@ class Connection(HttpToolsProtocol):
 
     silent: ClassVar[dict[Connection, None]] = {}  # those without a request, the oldest first
 
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
         super().connection_made(transport)
         self._head = 0  # bytes of a request whose head is not there yet
         self._deadline = self.loop.call_later(_HEADER_SECONDS, self._too_slow)
@@ -154,6 +156,8 @@ def warm_up(ledger: Ledger) -> None:
 def serve(service: Service, listening: socket.socket, ready: Callable[[], None]) -> None:
     """Serve until a signal says to stop; what was begun is finished first."""
     sys.setswitchinterval(_SWITCH_SECONDS)
+    gc.collect()
+    gc.freeze()  # what is loaded stays, and need not be looked through again and again
     asyncio.run(Server(service, ready).serve(sockets=[listening]))
 
 

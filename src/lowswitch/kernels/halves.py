@@ -1,0 +1,125 @@
+"""How far the last policy may go from a first one that was chosen, by halves of the data."""
+
+import math
+
+import numpy as np
+
+from lowswitch.kernels.arrays import Belief
+from lowswitch.kernels.compile import allocating_part, inline
+from lowswitch.kernels.evidence import listed_laws, listed_rewards, reward_spread
+from lowswitch.kernels.known import plan_on_mean, value_on_mean
+from lowswitch.kernels.noise import next_uniform, noise, normal
+
+CAUTIONS = (0.0, 0.5, 1.0, 2.0, 3.0)  # standard errors in a row
+_SPLITS = 4  # of the data into two halves
+_CLEAR = 2.5  # standard deviations of a gain
+_SPLITTING = np.uint64(2**61)
+_WORD = 64
+
+
+@inline
+def ones_among(bits):
+    """How many of 64 bits are 1."""
+    found = 0
+    while bits != np.uint64(0):
+        bits &= bits - np.uint64(1)
+        found += 1
+    return found
+
+
+@inline
+def half_of(count, key, address):
+    """How many of so many things are in the first half, if a coin is tossed for each of them."""
+    left, found = np.int64(count), 0
+    while left > 0:
+        bits = noise(key, address[0])
+        address[0] += np.uint64(1)
+        found += ones_among(bits >> np.uint64(max(0, _WORD - left)))
+        left -= _WORD
+    return found
+
+
+@inline
+def half_sums(rewards, row, first, key, address):
+    """The rewards of the first of a row's visits, so many, and of the others, summed."""
+    n, total = rewards.n[row], rewards.total[row]
+    spread = math.sqrt(reward_spread(rewards, row) * first * (n - first) / n)
+    more = spread * normal(next_uniform(key, address), next_uniform(key, address))
+    least, most = max(0.0, total - (n - first)), min(first, total)
+    mine = min(most, max(least, total * first / n + more))
+    return mine, total - mine
+
+
+@allocating_part
+def half_belief(spec, belief, counts, n, paid, total):
+    """The belief with other counts; its prior stays."""
+    laws, rewards = belief.laws, belief.rewards
+    squares = rewards.squares * paid / np.maximum(rewards.n, 1.0)
+    return Belief(
+        listed_laws(spec, laws.stride, laws.offsets, laws.states, counts, n),
+        listed_rewards(spec, rewards.stride, paid, total, squares),
+        belief.mass,
+        belief.alike,
+        belief.noisy,
+        belief.share,
+        belief.reward_mass,
+        belief.by_state,
+    )
+
+
+@allocating_part
+def halves(spec, belief, number, key):
+    """Two beliefs, each from one half of what was seen, cut at random.
+
+    What a row led to are independent draws of one law, so that the halves are independent. Of
+    rewards only sums are known; a half has its share of them, and the deviation of a normal law.
+    Rewards that never vary are known to both.
+    """
+    laws, rewards, stream = belief.laws, belief.rewards, noise(key, _SPLITTING + np.uint64(number))
+    address = np.zeros(1, dtype=np.uint64)
+    counts, n = np.zeros((2, len(laws.counts))), np.zeros((2, len(laws.n)))
+    for row in range(len(laws.n)):
+        for j in range(laws.offsets[row], laws.offsets[row + 1]):
+            counts[0, j] = half_of(laws.counts[j], stream, address)
+            counts[1, j] = laws.counts[j] - counts[0, j]
+            for half in range(2):
+                n[half, row] += counts[half, j]
+    paid, total = np.zeros((2, len(rewards.n))), np.zeros((2, len(rewards.n)))
+    for half in range(2):
+        paid[half], total[half] = rewards.n, rewards.total
+    for row in range(len(rewards.n)):
+        if belief.noisy and rewards.n[row] > 0.0:
+            paid[0, row] = half_of(rewards.n[row], stream, address)
+            paid[1, row] = rewards.n[row] - paid[0, row]
+            sums = half_sums(rewards, row, paid[0, row], stream, address)
+            total[0, row], total[1, row] = sums
+    return (
+        half_belief(spec, belief, counts[0], n[0], paid[0], total[0]),
+        half_belief(spec, belief, counts[1], n[1], paid[1], total[1]),
+    )
+
+
+@allocating_part
+def learned_caution(spec, tables, belief):
+    """The caution that gains most over the first policy, by halves of the data; -1 if none does.
+
+    A policy that is planned on one half is compared with the first one on the other half, which did
+    not choose it: a posterior that promises too much is found out so (Stone 1974). A gain counts if
+    it exceeds 2.5 times its standard deviation from half to half.
+    """
+    rows, trials = spec.H * spec.S, 2 * _SPLITS
+    last, first = np.zeros(rows, dtype=np.int64), np.zeros(rows, dtype=np.int64)
+    gains = np.zeros((len(CAUTIONS), trials))
+    for trial in range(trials):
+        one, other = halves(spec, belief, trial // 2, tables.keys[0]["samples"])
+        planned, tried = (one, other) if trial % 2 == 0 else (other, one)
+        kept = value_on_mean(spec, tables, tried, tables.initial)
+        for level in range(len(CAUTIONS)):
+            plan_on_mean(spec, tables, planned, CAUTIONS[level], last, first)
+            gains[level, trial] = value_on_mean(spec, tables, tried, last) - kept
+    best, most = -1.0, 0.0
+    for level in range(len(CAUTIONS)):
+        gain = gains[level].mean()
+        if gain > max(most, _CLEAR * gains[level].std()):
+            best, most = CAUTIONS[level], gain
+    return best

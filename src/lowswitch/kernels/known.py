@@ -1,0 +1,185 @@
+"""Plans on the posterior mean, with actions only that were tried."""
+
+import math
+
+import numpy as np
+
+from lowswitch.kernels.compile import allocating_part, inline, part
+from lowswitch.kernels.evidence import others_reward, row_prior, typical_reward
+
+
+@inline
+def expected_reward(spec, belief, row, typical):
+    """The posterior mean of a reward; that of a row never visited is the mean of all rewards."""
+    rewards, n = belief.rewards, belief.rewards.n[row]
+    if n == 0.0:
+        return typical
+    if not belief.noisy:
+        return rewards.total[row] / n
+    prior = others_reward(rewards, row, spec.A, typical)
+    return (belief.reward_mass * prior + rewards.total[row]) / (belief.reward_mass + n)
+
+
+@inline
+def sum_of_all(laws, group, values):
+    """The next values that were seen in a state, summed over all of its actions."""
+    total = 0.0
+    for j in range(laws.all_offsets[group], laws.all_offsets[group + 1]):
+        total += laws.all_counts[j] * values[laws.all_states[j]]
+    return total
+
+
+@inline
+def expected_next(spec, belief, row, values, mean, of_all):
+    """The posterior mean of the next value; `of_all` are those of the row's state, summed."""
+    laws, seen = belief.laws, 0.0
+    for j in range(laws.offsets[row], laws.offsets[row + 1]):
+        seen += laws.counts[j] * values[laws.states[j]]
+    each, share = row_prior(spec, laws, row, belief.mass, belief.alike)
+    others = laws.all_n[row // spec.A] - laws.n[row]
+    n = each * spec.S + share * others + laws.n[row]
+    return (each * spec.S * mean + share * (of_all - seen) + seen) / n
+
+
+@inline
+def was_tried(spec, tables, h, x, a, anywhere):
+    """Whether an action was ever played in a row, or where steps are pooled in its state."""
+    i = x * spec.A + a
+    if spec.stride == 0:
+        return tables.cells[i]["visits"] > 0
+    if not anywhere:
+        return tables.visits[h * spec.stride + i] > 0
+    tried = False
+    for other in range(spec.H):
+        tried = tried or tables.visits[other * spec.stride + i] > 0
+    return tried
+
+
+@part
+def may_exploit(spec, tables, h, x, choices):
+    """Mark the actions that the last policy may play in a row, and return whether there are any.
+
+    They are those that were tried there; in a row that was never visited, those that were tried in
+    its state at any step.
+    """
+    for anywhere in (False, True):
+        found = False
+        for a in range(spec.A):
+            allowed = spec.allowed[(h * spec.S + x) * spec.A + a]
+            choices[a] = allowed and was_tried(spec, tables, h, x, a, anywhere)
+            found = found or choices[a]
+        if found:
+            return True
+    return False
+
+
+@inline
+def expected_value(spec, belief, h, i, ahead, means, of_all, typical):
+    """The posterior mean of the value of cell i at step h, and its standard error, squared.
+
+    `ahead` are the next values and their squares, `means` the means of both over all states, and
+    `of_all` their sums over what the state of the cell led to.
+    """
+    row = h * belief.rewards.stride + i
+    q = expected_reward(spec, belief, row, typical)
+    spread = q * (1.0 - q) if belief.noisy else 0.0
+    n = belief.rewards.n[row]
+    if h + 1 < spec.H:
+        row = h * belief.laws.stride + i
+        mean = expected_next(spec, belief, row, ahead[0], means[0], of_all[0])
+        squares = expected_next(spec, belief, row, ahead[1], means[1], of_all[1])
+        spread += max(0.0, squares - mean * mean)
+        q += mean
+        n = belief.laws.n[row]
+    return q, spread / (1.0 + n)
+
+
+@inline
+def best_known(spec, choices, q, error, start, deployed, caution):
+    """The best action that may be chosen, and its value.
+
+    With a caution from 0 on the action of the first policy stays, unless another one is better by
+    so many standard errors. Of equals it is the deployed one, else the lowest.
+    """
+    action, best, needed = start, -np.inf, -np.inf
+    kept = caution >= 0.0 and choices[start]
+    if kept:
+        best = q[start]
+    for a in range(spec.A):
+        if choices[a]:
+            if kept:
+                needed = q[start] + caution * math.sqrt(error[a] + error[start])
+            if q[a] > needed and (q[a] > best or (q[a] == best and a == deployed)):
+                action, best = a, q[a]
+    return action, best
+
+
+@inline
+def sums_of_state(spec, belief, h, x, ahead, of_all):
+    """Write the next values that were seen in a state, and their squares, over all its actions."""
+    if belief.alike > 0.0 and h + 1 < spec.H:
+        group = h * belief.laws.stride // spec.A + x
+        for moment in range(2):
+            of_all[moment] = sum_of_all(belief.laws, group, ahead[moment])
+
+
+@part
+def start_counts(spec, tables, weights):
+    """Write how often each state began an episode; if there was none, all are alike."""
+    for x in range(spec.S):
+        for a in range(spec.A):
+            weights[x] += tables.visits[x * spec.A + a]
+    if weights.sum() == 0.0:
+        weights[:] = 1.0
+
+
+@allocating_part
+def plan_on_mean(spec, tables, belief, caution, last, first):
+    """Write the best policy of the posterior mean among actions that were tried into `last`.
+
+    Where nothing was tried it is the first policy. The actions of a first policy that was chosen
+    count as tried, for it was played before the run; it has a caution from 0 on. `first` gets what
+    the first policy is compared by: itself, but for rows in which its action was never tried and
+    another one was; there nothing is known of it, and it is that of `last`.
+    """
+    typical, ahead = typical_reward(belief.rewards), np.zeros((2, spec.S))  # values, squares
+    choices, q, error = np.zeros(spec.A, dtype=np.bool_), np.zeros(spec.A), np.zeros(spec.A)
+    for h in range(spec.H - 1, -1, -1):
+        new, means, of_all = np.zeros((2, spec.S)), np.zeros(2), np.zeros(2)
+        for moment in range(2):
+            means[moment] = ahead[moment].mean()
+        for x in range(spec.S):
+            here, start = h * spec.S + x, tables.initial[h * spec.S + x]
+            tried = may_exploit(spec, tables, h, x, choices)
+            if not tried or caution >= 0.0:
+                choices[start] = True
+            sums_of_state(spec, belief, h, x, ahead, of_all)
+            for a in range(spec.A):
+                if choices[a]:
+                    i = x * spec.A + a
+                    found = expected_value(spec, belief, h, i, ahead, means, of_all, typical)
+                    q[a], error[a] = found
+            deployed = tables.policy[here]
+            last[here], best = best_known(spec, choices, q, error, start, deployed, caution)
+            first[here] = start if choices[start] else last[here]
+            new[0, x], new[1, x] = best, best * best
+        ahead = new
+
+
+@allocating_part
+def value_on_mean(spec, tables, belief, policy):
+    """The value of a policy for the posterior mean, over the states in which episodes began."""
+    typical, ahead = typical_reward(belief.rewards), np.zeros((2, spec.S))  # values, squares
+    for h in range(spec.H - 1, -1, -1):
+        new, means, of_all = np.zeros((2, spec.S)), np.zeros(2), np.zeros(2)
+        for moment in range(2):
+            means[moment] = ahead[moment].mean()
+        for x in range(spec.S):
+            sums_of_state(spec, belief, h, x, ahead, of_all)
+            i = x * spec.A + policy[h * spec.S + x]
+            q, _ = expected_value(spec, belief, h, i, ahead, means, of_all, typical)
+            new[0, x], new[1, x] = q, q * q
+        ahead = new
+    weights = np.zeros(spec.S)
+    start_counts(spec, tables, weights)
+    return (weights * ahead[0]).sum() / weights.sum()
