@@ -168,6 +168,7 @@ def test_unknown_clip():
         ),
         ("ucb-h:c", "'c' is not of the form key=value"),
         ("ucb-h:d=1", "ucb-h has no option 'd'"),
+        ("few:schedule=asked", "it has deployments, .*; those with schedule are q-h, q-b, "),
         ("ucb2-h:etta=0.1", "did you mean 'eta'"),
     ],
 )

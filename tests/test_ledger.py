@@ -632,3 +632,14 @@ def test_whatever_happens_in_any_order_the_ledger_stays_whole(tmp_path, seed):
         assert ledger.status().balanced
     verdict = ledger.verify()
     assert verdict.whole, verdict.what
+
+
+def test_what_was_never_tried_may_be_worth_anything_in_the_units_of_the_run(tmp_path):
+    ledger = made(tmp_path / "run.db", ls.psrl(schedule="asked"), rewards=(-1.0, 3.0))
+    play(ledger, 3)
+    sides = [(row["step"], row["proposed"]) for row in ledger.propose(by="board").rows]
+    never = [(step, side) for step, side in sides if side["visits"] == 0]
+    assert never
+    for step, side in never:
+        assert side["bounds"] == [-1.0 * (H - step), 3.0 * (H - step)]
+    assert ledger.verify().whole  # what is on record stays as it was

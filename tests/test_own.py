@@ -566,3 +566,27 @@ def test_a_bound_of_ones_own_that_is_exceeded_is_named():
     ls.simulate(mdp, ls.q_hoeffding(c=0.1, schedule=Weekly(14)), episodes=100, seeds=2)
     with pytest.warns(RuntimeWarning, match=r"more than the 3 that refresh_bound of Often\(\)"):
         ls.simulate(mdp, ls.q_hoeffding(c=0.1, schedule=Often()), episodes=100, seeds=2)
+
+
+def test_runs_with_a_class_that_is_not_known_are_loaded_with_its_text(tmp_path, monkeypatch):
+    mdp = ls.envs.riverswim(states=3, horizon=3)
+
+    @dataclass(frozen=True)
+    class Thirds(ls.parts.ByVisits):
+        def triggers(self, *, horizon, limit):
+            return ls.parts.Triggers(0, tuple(range(3, limit, 3)))
+
+    algorithm = ls.q_hoeffding(c=0.05, schedule=Thirds(), deployments=5)
+    runs = ls.simulate(mdp, algorithm, episodes=50, seeds=2)
+    monkeypatch.setattr(Thirds, "__module__", "__main__")
+    with pytest.warns(UserWarning, match=r"Thirds\(\) is defined in this script, and so whoever"):
+        runs.save(tmp_path / "runs.npz")
+    monkeypatch.setattr(Thirds, "__module__", "elsewhere")
+    for name in ("runs.npz", "again.npz"):
+        with pytest.warns(UserWarning, match="its results are whole: unknown schedule '__main__"):
+            read = ls.load(tmp_path / name)
+        assert str(read.algorithm) == str(algorithm)
+        np.testing.assert_array_equal(read.regret, runs.regret)
+        assert len(read.plot().axes) == 3
+        read.save(tmp_path / "again.npz")
+    assert "text" not in algorithm.facts()

@@ -5,7 +5,9 @@ length worth the looking up.
 from types import SimpleNamespace
 
 import pytest
+from numba.core import event
 
+import lowswitch as ls
 from lowswitch import progress
 from lowswitch.progress import PieceSize, run_all
 
@@ -54,6 +56,7 @@ def test_off_a_terminal_there_is_a_line_every_half_minute(capsys, monkeypatch):
     now = [0.0]
     monkeypatch.setattr(progress.time, "perf_counter", lambda: now[0])
     with progress.Progress(1000, unit="steps", label="ucb2-h") as bar:
+        bar.note("a short wait")
         for seconds in range(0, 95, 5):
             now[0] = float(seconds)
             bar.update(10 * seconds)
@@ -78,3 +81,34 @@ def test_what_is_waited_for_is_said_with_its_seconds(capsys, monkeypatch):
         bar.update(1)
         assert capsys.readouterr().err.rpartition("\r")[2].startswith("x  [####")
     assert "x  loading ..." in seen
+
+
+def test_compiling_is_said_before_silence_gets_long_and_said_again(capsys, monkeypatch):
+    ls.Learner(ls.few(deployments=1), horizon=1, states=1, actions=2, episodes=9)
+    monkeypatch.setattr(progress, "_TICK_SECONDS", 0.001)
+    monkeypatch.setattr(progress, "_SILENT_SECONDS", 0.01)
+    monkeypatch.setattr(progress, "_LINE_SECONDS", 0.02)
+    seen = ""
+    with event.trigger_event("numba:compile"), event.trigger_event("numba:compile"):
+        while seen.count("\n") < 2:
+            seen += capsys.readouterr().err
+    assert all(line.startswith("lowswitch  compiling the kernels") for line in seen.splitlines())
+    assert not progress._compiler.busy
+
+
+def test_a_bar_says_that_something_is_compiled_and_does_not_count_it(capsys, monkeypatch):
+    progress.say_when_compiling()
+    now = [0.0]
+    monkeypatch.setattr(progress.time, "perf_counter", lambda: now[0])
+    with progress.Progress(100, unit="steps", show=True, label="few") as bar:
+        bar.start()
+        with event.trigger_event("numba:compile"):
+            now[0] = 50.0
+            bar.update(1)  # what is waited for stays
+            assert "few  compiling the kernels" in capsys.readouterr().err
+        now[0] = 51.0
+        bar.update(1)
+    assert "1.0 steps/s  99 s left" in capsys.readouterr().err
+    with progress.Progress(100, unit="steps", show=False), event.trigger_event("numba:compile"):
+        pass
+    assert capsys.readouterr().err == ""  # whoever wants no progress gets none

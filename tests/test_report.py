@@ -146,6 +146,26 @@ def test_csv_is_the_long_form(results, tmp_path):
     assert len(others) + 1 == len(runs.seeds) * len(runs.curves.episodes)
 
 
+def test_columns_are_chosen_by_their_names_and_a_paper_has_no_speed(results, tmp_path):
+    runs = results["ucb2-h"]
+    assert runs.summary(["deployments", "local_switches"]).header == (
+        *("deployments", "local switches"),
+    )
+    table = ls.summary(results)
+    assert table.header[-1] == "steps/s"
+    assert "steps/s" not in table.to_latex()
+    assert "deployments" in table.to_latex()
+    assert table.to_latex(["algorithm", "steps/s"]).splitlines()[2] == r"algorithm & steps/s \\"
+    assert ls.summary(results, ["regret"]).rows == tuple((row[1],) for row in table.rows)
+    compared = report.versus(results, {"ucb2-h": "ucb-h"})  # has two columns without a name
+    assert compared.to_latex().count("x fewer") == 2
+    runs.to_csv(tmp_path / "two.csv", columns=("regret", "seed"))
+    assert (tmp_path / "two.csv").read_text().splitlines()[0] == "regret,seed"
+    assert list(runs.to_dataframe(columns="local switches").columns) == ["local_switches"]
+    with pytest.raises(ValueError, match=r'"steps/s", not .regrets.; did you mean "regret"'):
+        runs.to_latex(["regrets"])
+
+
 # ---- figures -------------------------------------------------------------------------------------
 
 

@@ -14,7 +14,10 @@ if TYPE_CHECKING:
 _ARGUMENTS: dict[str, dict[str, Any]] = {
     "address": {"help": "A file, or postgresql://...#name."},
     "csv": {"help": "A CSV file with one line a step."},
-    "--algorithm": {"help": "The algorithm, such as q-h:c=0.05,schedule=asked.", "required": True},
+    "--algorithm": {
+        "help": "The algorithm, such as psrl:schedule=asked,deployments=10.",
+        "required": True,
+    },
     "--horizon": {"help": "How many steps an episode has.", "type": int, "required": True},
     "--states": {"help": "How many states there are, or their labels: well,ill.", "required": True},
     "--actions": {"help": "How many actions there are, or their labels.", "required": True},

@@ -28,7 +28,6 @@ from lowswitch.learners.gate import Gate
 from lowswitch.learners.gated import Gated
 from lowswitch.learners.numbers import spec_numbers
 from lowswitch.policy import TablePolicy
-from lowswitch.progress import LOADING, needs_loading, waiting
 
 _KIND = "learner"  # of its files
 _MOST_VISITS = 0.5  # the share of visits from which a run says so
@@ -260,16 +259,6 @@ class Learner(Gated):
         self, states: np.ndarray, actions: np.ndarray, rewards: np.ndarray, off_policy: bool
     ) -> History | None:
         """Learn checked episodes; a failure, or an interrupt, changes nothing."""
-        from lowswitch.kernels.play import learn_batch
-
-        if needs_loading(learn_batch):
-            with waiting(LOADING):
-                return self._learn_or_undo_now(states, actions, rewards, off_policy)
-        return self._learn_or_undo_now(states, actions, rewards, off_policy)
-
-    def _learn_or_undo_now(
-        self, states: np.ndarray, actions: np.ndarray, rewards: np.ndarray, off_policy: bool
-    ) -> History | None:
         told, deployed, knowledge = self.told, self._deployed, self._knowledge
         if self._gate.holds:  # the end of a hold reaches everywhere
             undo = Knowledge.undo(knowledge, states, actions)

@@ -30,7 +30,7 @@ _LINE = 0.22  # inches: the height of a line of the legend or of a title
 
 # what is drawn, with its title and its unit
 PANELS = {
-    "regret": ("regret", "reward lost so far"),
+    "regret": ("regret", "regret (reward lost so far)"),
     "local_switches": ("local switches", "row changes so far"),
     "deployments": ("deployments", "policy changes so far"),
 }
@@ -76,15 +76,16 @@ def plot(
     return figure
 
 
-def summary(several: Any) -> Table:
+def summary(several: Any, columns: Sequence[str] | None = None) -> Table:
     """A table of the costs of runs: a line each, with 95 % intervals over the seeds.
 
-    several: a mapping of labels to runs, a sequence of runs, or one of them.
+    several: a mapping of labels to runs, a sequence of runs, or one of them. columns: which of
+    them, in this order, such as ("algorithm", "regret", "deployments"); by default all.
     """
     runs = labelled(several)
     if not runs:
         raise ValueError("there is nothing to sum up; give at least one run")
-    return report.summary(runs)
+    return report.summary(runs, columns)
 
 
 def labelled(several: Any, label: str | None = None) -> dict[str, Runs]:

@@ -1,9 +1,10 @@
 """Long work: pieces short enough to look up between them, threads, and a line that says how far it
-is.
+is, or that kernels are being compiled.
 """
 
 from __future__ import annotations
 
+import functools
 import os
 import shutil
 import sys
@@ -12,12 +13,14 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
-from typing import Any
+from typing import Any, ClassVar
 
 LOADING = "loading the kernels (compiling them the first time)"
+COMPILING = "compiling the kernels, which are kept for the next time"
 _BAR = 24
 _TICK_SECONDS = 1.0
 _LINE_SECONDS = 30.0
+_SILENT_SECONDS = 5.0  # after which what is waited for is said where nothing is redrawn
 _PIECE_SECONDS = 0.1
 
 
@@ -81,9 +84,12 @@ def needs_loading(kernel: Any) -> bool:
 class Progress:
     """A bar with a rate and the time left.
 
-    On a terminal it is redrawn in place, and elsewhere, as in a log file, it is a line every 30 s.
-    It is a context manager, which clears its line on a terminal at the end.
+    On a terminal it is redrawn in place, and elsewhere, as in a log file, it is a line every 30 s;
+    what is waited for is said there after 5 s already. It is a context manager, which clears its
+    line on a terminal at the end.
     """
+
+    opened: ClassVar[list[Progress]] = []  # those that have begun and not ended, outermost first
 
     def __init__(self, total: int, *, unit: str, show: bool | None = None, label: str = "") -> None:
         self.total, self.unit, self.label = total, unit, label
@@ -91,19 +97,28 @@ class Progress:
         self.in_place = _is_terminal() if show is None else show
         self.begin, self.before = time.perf_counter(), 0
         self.width = 0
-        self.written = self.begin  # when the last line was, where nothing is redrawn
+        self.due = self.begin + _LINE_SECONDS  # when a line is written, where nothing is redrawn
+        self.later = self.due  # the same without what is waited for
         self._drawing, self._noted = threading.Lock(), threading.Event()
+        self._noted.set()  # when a note has ended
 
     def __enter__(self) -> Progress:
+        self.opened.append(self)
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._end_note()
-        self._draw("")
+        self.opened.remove(self)
+        self.end_note()
+
+    @property
+    def is_noting(self) -> bool:
+        """Whether it says what the user is waiting for."""
+        return self.show and not self._noted.is_set()
 
     def note(self, text: str) -> None:
         """Say what the user is waiting for, with the seconds so far, until the next update."""
-        self._end_note()
+        self._stop_counting()
+        self.later, self.due = self.due, min(self.due, time.perf_counter() + _SILENT_SECONDS)
         if text:
             self._draw(f"{self.label}  {text} ...")
         if self.show:
@@ -118,9 +133,15 @@ class Progress:
                     words = f"{text}  {duration(time.perf_counter() - begin)}".lstrip()
                     self._draw(words if self._is_wide(words) else f"{self.label}  {words}")
 
-    def _end_note(self) -> None:
+    def end_note(self) -> None:
+        """What was waited for is there."""
+        self._stop_counting()
+        self._draw("")
+
+    def _stop_counting(self) -> None:
         with self._drawing:
             self._noted.set()
+            self.due = max(self.due, self.later)
 
     def start(self, done: int = 0) -> None:
         """Start the clock once all is loaded; an earlier call may have done some of the work."""
@@ -128,10 +149,10 @@ class Progress:
         self.update(done)
 
     def update(self, done: int, also: str = "") -> None:
-        """Say how much is done, and add a text of one's own."""
-        self._end_note()
-        if not self.show:
+        """Say how much is done, and add a text of one's own, unless kernels are being compiled."""
+        if not self.show or _compiler.busy:
             return
+        self._stop_counting()
         elapsed, new = time.perf_counter() - self.begin, done - self.before
         filled = _BAR * done // self.total
         bar = "#" * filled + "." * (_BAR - filled)
@@ -154,8 +175,8 @@ class Progress:
             text = text[: shutil.get_terminal_size().columns - 1]
             self._write("\r" + text.ljust(self.width) + ("" if text else "\r"))
             self.width = len(text)
-        elif text and time.perf_counter() - self.written >= _LINE_SECONDS:
-            self.written = time.perf_counter()
+        elif text and time.perf_counter() >= self.due:
+            self.due = time.perf_counter() + _LINE_SECONDS
             self._write(f"{text}\n")
 
     def _write(self, text: str) -> None:
@@ -192,6 +213,55 @@ def waiting(label: str, *, show: bool | None = None) -> Iterator[None]:
     with Progress(1, unit="", show=show, label=label) as bar:
         bar.note("")
         yield
+
+
+# ---- compilation ---------------------------------------------------------------------------------
+
+
+class _Compiler:
+    """Says that kernels are being compiled, by the bar that there is or by one of its own."""
+
+    def __init__(self) -> None:
+        self.depth = 0  # one kernel is compiled inside of another; numba has one thread do it all
+        self.bar: Progress | None = None  # which says so
+
+    @property
+    def busy(self) -> bool:
+        return self.depth > 0
+
+    def begin(self) -> None:
+        self.depth += 1
+        if self.depth == 1:
+            self.begun = time.perf_counter()
+            bar = Progress.opened[0] if Progress.opened else Progress(1, unit="", label="lowswitch")
+            if not bar.is_noting:
+                bar.note(COMPILING)
+                self.bar = bar
+
+    def end(self) -> None:
+        self.depth -= 1
+        if self.depth == 0:
+            if self.bar is not None:
+                self.bar.end_note()
+                self.bar = None
+            for bar in Progress.opened:
+                bar.begin += time.perf_counter() - self.begun  # says nothing of its rate
+
+
+_compiler = _Compiler()
+
+
+@functools.cache
+def say_when_compiling() -> None:
+    """From now on say on stderr that kernels are being compiled, wherever that takes a while."""
+    from numba.core import event
+
+    register: Any = event.register
+    methods = {"on_start": lambda *_: _compiler.begin(), "on_end": lambda *_: _compiler.end()}
+    register("numba:compile", type("Listener", (event.Listener,), methods)())
+
+
+# ---- words ---------------------------------------------------------------------------------------
 
 
 def short(rate: float) -> str:

@@ -8,7 +8,7 @@ import io
 import math
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -17,7 +17,7 @@ import numpy as np
 from lowswitch import storage
 from lowswitch.checks import require_word
 from lowswitch.progress import short
-from lowswitch.tables import Facts, Table
+from lowswitch.tables import Facts, Table, chosen_names
 from lowswitch.theory import rounds_bound
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ def means(**costs: np.ndarray) -> str:
     return ", ".join(f"{name} {'unknown' if text == '-' else text}" for name, text in texts.items())
 
 
-def summary(runs: Mapping[str, Runs]) -> Table:
+def summary(runs: Mapping[str, Runs], columns: Sequence[str] | None = None) -> Table:
     """A table with a line for each of the runs and 95 % intervals over the seeds.
 
     Runs of different length, or with other numbers of seeds, have both in columns of their own.
@@ -95,7 +95,7 @@ def summary(runs: Mapping[str, Runs]) -> Table:
         *("local switches", "deployments", "steps/s"),
     ]
     first = heading(next(iter(runs.values())), alike=not mixed)
-    return Table(first, tuple(header), tuple(map(tuple, rows)))
+    return Table(first, tuple(header), tuple(map(tuple, rows))).chosen(columns)
 
 
 def heading(run: Runs, *, alike: bool = True) -> str:
@@ -141,7 +141,16 @@ def long_form(several: Mapping[str, Runs]) -> dict[str, np.ndarray]:
     return {name: np.concatenate(parts) for name, parts in columns.items()}
 
 
-def to_dataframe(several: Mapping[str, Runs], library: str | None = None) -> Any:
+def _chosen(known: dict[str, np.ndarray], columns: Sequence[str] | None) -> dict[str, np.ndarray]:
+    """The columns of these names, in the order of the names."""
+    return {name: known[name] for name in chosen_names(known, columns)}
+
+
+def to_dataframe(
+    several: Mapping[str, Runs],
+    library: str | None = None,
+    columns: Sequence[str] | None = None,
+) -> Any:
     """The long form as a data frame of pandas or of polars, whichever is named or there."""
     if library is None:
         there = [name for name in FRAMES if importlib.util.find_spec(name)]
@@ -153,16 +162,20 @@ def to_dataframe(several: Mapping[str, Runs], library: str | None = None) -> Any
             )
         library = there[0]
     require_word("library", library, FRAMES)
-    return importlib.import_module(library).DataFrame(long_form(several))
+    return importlib.import_module(library).DataFrame(_chosen(long_form(several), columns))
 
 
-def to_csv(several: Mapping[str, Runs], path: str | os.PathLike[str]) -> None:
+def to_csv(
+    several: Mapping[str, Runs],
+    path: str | os.PathLike[str],
+    columns: Sequence[str] | None = None,
+) -> None:
     """Write the long form as comma-separated values, whole or not at all."""
-    columns = long_form(several)
+    chosen = _chosen(long_form(several), columns)
     file = io.StringIO(newline="")
     writer = csv.writer(file, lineterminator="\n")
-    writer.writerow(columns)
-    writer.writerows(zip(*(column.tolist() for column in columns.values()), strict=True))
+    writer.writerow(chosen)
+    writer.writerows(zip(*(column.tolist() for column in chosen.values()), strict=True))
     storage.write_text(path, file.getvalue())
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 import os
+import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypedDict
@@ -12,6 +14,7 @@ import numpy as np
 
 from lowswitch import archive, storage
 from lowswitch.algorithms.algorithm import Algorithm
+from lowswitch.algorithms.jsonable import UnknownPartError
 from lowswitch.checks import has_integers, is_integer, shown
 from lowswitch.history import History, PacPolicy
 from lowswitch.problems.mdp import TabularMDP
@@ -97,11 +100,14 @@ class Runs:
         """The steps that all threads together made in a second, without the compilation."""
         return self.episodes * self.horizon * len(self.seeds) / self.seconds
 
-    def summary(self) -> Summary:
-        """A table with 95 % confidence intervals over the seeds; print it, or look at it."""
+    def summary(self, columns: Sequence[str] | None = None) -> Summary:
+        """A table with 95 % confidence intervals over the seeds; print it, or look at it.
+
+        columns: which of them, in this order; by default all.
+        """
         from lowswitch import report
 
-        return report.summary({str(self.algorithm): self})
+        return report.summary({str(self.algorithm): self}, columns)
 
     def plot(self, path: str | os.PathLike[str] | None = None, **options: Any) -> Figure:
         """Draw regret and switching costs against episodes, with the options of `ls.plot`."""
@@ -109,23 +115,33 @@ class Runs:
 
         return plotting.plot(self, path=path, **options)
 
-    def to_dataframe(self, library: Literal["pandas", "polars"] | None = None) -> Any:
-        """The curves as a data frame: a line for each seed and number of episodes."""
+    def to_dataframe(
+        self,
+        library: Literal["pandas", "polars"] | None = None,
+        columns: Sequence[str] | None = None,
+    ) -> Any:
+        """The curves as a data frame: a line for each seed and number of episodes.
+
+        columns: which of them, in this order; by default all.
+        """
         from lowswitch import report
 
-        return report.to_dataframe({str(self.algorithm): self}, library)
+        return report.to_dataframe({str(self.algorithm): self}, library, columns)
 
-    def to_csv(self, path: str | os.PathLike[str]) -> None:
+    def to_csv(self, path: str | os.PathLike[str], columns: Sequence[str] | None = None) -> None:
         """Write the curves as comma-separated values, as in `to_dataframe`."""
         from lowswitch import report
 
-        report.to_csv({str(self.algorithm): self}, path)
+        report.to_csv({str(self.algorithm): self}, path, columns)
 
-    def to_latex(self) -> str:
-        """The table of `summary` for a paper, with the rules of the package booktabs."""
+    def to_latex(self, columns: Sequence[str] | None = None) -> str:
+        """The table of `summary` for a paper, with the rules of the package booktabs.
+
+        columns: which of them, in this order; by default all but the speed of the machine.
+        """
         from lowswitch import report
 
-        return report.summary({str(self.algorithm): self}).to_latex()
+        return report.summary({str(self.algorithm): self}).to_latex(columns)
 
     def pac_policy(self, seed: int) -> PacPolicy:
         """The uniform mixture of all policies that the run of this seed deployed."""
@@ -185,14 +201,63 @@ class Runs:
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the results with their configuration; `lowswitch.load` reads them back."""
         storage.save(path, "runs", self)
+        for part in self.algorithm.own_parts:
+            if type(part).__module__ == "__main__":
+                warnings.warn(
+                    f"{part!r} is defined in this script, and so whoever loads {str(path)!r} gets"
+                    " its results but not its algorithm; define it in a module to get both",
+                    UserWarning,
+                    stacklevel=2,
+                )
 
 
 _PER_SEED = ("regret", "local_switches", "deployments", "triggers", "drowned_share")
 
 
 def load(path: str | os.PathLike[str]) -> Runs:
-    """Read the runs that `Runs.save` wrote."""
-    return storage.load(path, "runs", Runs)
+    """Read the runs that `Runs.save` wrote.
+
+    Where a part of the algorithm is of a class that is not known here, there is a warning, and the
+    algorithm is its text only.
+    """
+    with storage.reading(path, "runs") as (facts, arrays):
+        try:
+            facts["algorithm"] = Algorithm.from_dict(facts["algorithm"])
+        except UnknownPartError as error:
+            facts["algorithm"] = AlgorithmText(facts["algorithm"])
+            warnings.warn(
+                f"of the algorithm in {str(path)!r} only the text is read, its results are whole:"
+                f" {error}",
+                UserWarning,
+                stacklevel=2,
+            )
+        runs: Runs = storage.unpack(Runs, facts, arrays)
+        runs.require_whole()
+        return runs
+
+
+class AlgorithmText:
+    """What is left of an algorithm if a class of it is not known here: its text."""
+
+    def __init__(self, facts: dict[str, Any]) -> None:
+        self.facts = facts
+
+    own_parts: tuple[Any, ...] = ()
+
+    def __str__(self) -> str:
+        kinds = [part["kind"] for part in self.facts.values() if isinstance(part, dict)]
+        return str(self.facts.get("text", " ".join(kinds)))
+
+    __repr__ = __str__
+
+    def to_dict(self) -> dict[str, Any]:
+        """What was read."""
+        return self.facts
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> AlgorithmText:
+        """What `to_dict` wrote."""
+        return cls(data)
 
 
 class Origin(TypedDict):

@@ -140,7 +140,7 @@ def unpack(
     if wanted is np.ndarray:
         return np.array(data) if arrays is None else arrays[place]
     if hasattr(wanted, "from_dict"):
-        return wanted.from_dict(data)
+        return data if hasattr(data, "from_dict") else wanted.from_dict(data)  # made already
     if _is_record(wanted):
         fields = {
             name: unpack(hint, data[name], arrays, _under(place, name))

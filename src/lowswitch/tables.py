@@ -9,6 +9,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from lowswitch.checks import require_word
+
 _LATEX = {
     "\\": r"\textbackslash{}",
     "~": r"\textasciitilde{}",
@@ -16,6 +18,23 @@ _LATEX = {
     **{sign: f"\\{sign}" for sign in "&%$#_{}"},
     "±": r"$\pm$",
 }
+
+
+_OF_THE_MACHINE = ("steps/s", "pulls/s")  # columns that say nothing of an algorithm
+
+
+def chosen_names(known: Iterable[str], columns: Sequence[str] | None) -> list[str]:
+    """The names of the columns that are wanted, by default all; those of two words may be joined by
+    an underscore or a space.
+    """
+    names = list(known)
+    if columns is None:
+        return names
+    by_words = {name.replace("_", " "): name for name in names}
+    wanted = [columns] if isinstance(columns, str) else list(columns)
+    for column in wanted:
+        require_word("columns", column.replace("_", " "), tuple(by_words))
+    return [by_words[column.replace("_", " ")] for column in wanted]
 
 
 class Summary(ABC):
@@ -58,6 +77,17 @@ class Table(Summary):
         body = next((body for body in bodies if fits(body, width)), bodies[-1])
         return f"{wrapped(self.heading, width)}\n\n{body}" if self.heading else body
 
+    def chosen(self, columns: Sequence[str] | None) -> Table:
+        """The same table with the columns of these names, in their order; with all by default."""
+        if columns is None:
+            return self
+        return self._only([self.header.index(name) for name in chosen_names(self.header, columns)])
+
+    def _only(self, at: list[int]) -> Table:
+        """The same table with the columns at these places."""
+        header, *rows = (tuple(row[i] for i in at) for row in (self.header, *self.rows))
+        return replace(self, header=header, rows=tuple(rows))
+
     def titled(self, heading: str) -> Table:
         """The same table under another heading."""
         return replace(self, heading=heading)
@@ -73,12 +103,19 @@ class Table(Summary):
             f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
         )
 
-    def to_latex(self) -> str:
-        """A tabular with the rules of the package booktabs."""
-        lines = [" & ".join(map(_latex, row)) + r" \\" for row in (self.header, *self.rows)]
+    def to_latex(self, columns: Sequence[str] | None = None) -> str:
+        """A tabular with the rules of the package booktabs.
+
+        columns: which of them, in this order; by default all but the speed of the machine.
+        """
+        table = self.chosen(columns)
+        if columns is None:
+            names = enumerate(self.header)
+            table = self._only([i for i, name in names if name not in _OF_THE_MACHINE])
+        lines = [" & ".join(map(_latex, row)) + r" \\" for row in (table.header, *table.rows)]
         return "\n".join(
             [
-                rf"\begin{{tabular}}{{l{'r' * (len(self.header) - 1)}}}",
+                rf"\begin{{tabular}}{{l{'r' * (len(table.header) - 1)}}}",
                 r"\toprule",
                 lines[0],
                 r"\midrule",
@@ -94,6 +131,10 @@ class Facts(Summary):
     """Named facts, a line each."""
 
     facts: Mapping[str, str]
+
+    def chosen(self, columns: Sequence[str] | None) -> Facts:
+        """Only the facts of these names, in their order; all by default."""
+        return Facts({name: self.facts[name] for name in chosen_names(self.facts, columns)})
 
     def text(self, width: int | None = None) -> str:
         """A line for each fact; one longer than `width` characters goes on below its beginning."""

@@ -8,7 +8,7 @@ from typing import Any
 
 from lowswitch import theory
 from lowswitch.algorithms.asked import asks
-from lowswitch.algorithms.jsonable import part_from_dict, part_to_dict
+from lowswitch.algorithms.jsonable import is_own, part_from_dict, part_to_dict
 from lowswitch.algorithms.linear import Ridge, require_linear
 from lowswitch.algorithms.own import FromCounts
 from lowswitch.algorithms.parts import (
@@ -124,11 +124,20 @@ class Algorithm:
         """The algorithm as JSON can hold it."""
         parts = {name: part_to_dict(getattr(self, name)) for name in PARTS}
         named = {} if self.recipe in (None, recipe_of(self)) else {"recipe": self.recipe}
-        return parts | {"p": self.p, "scales": list(self.scales)} | named
+        text = {"text": str(self)} if self.own_parts else {}  # all that is left without the class
+        return parts | {"p": self.p, "scales": list(self.scales)} | named | text
+
+    @property
+    def own_parts(self) -> list[Any]:
+        """The parts that are of classes of your own."""
+        budget = self.schedule
+        schedule = budget.schedule if isinstance(budget, Budget) else budget
+        return [part for part in (self.estimator, self.bonus, schedule) if is_own(type(part))]
 
     def facts(self) -> dict[str, Any]:
-        """What tells it from unequal algorithms, as JSON can hold it; its recipe does not."""
-        return {name: value for name, value in self.to_dict().items() if name != "recipe"}
+        """What tells it from unequal algorithms, as JSON can hold it; how it is called does not."""
+        called = ("recipe", "text")
+        return {name: value for name, value in self.to_dict().items() if name not in called}
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Algorithm:

@@ -9,6 +9,10 @@ from lowswitch.algorithms.text import nearest
 from lowswitch.checks import shown
 
 
+class UnknownPartError(ValueError):
+    """A part of an algorithm is of a class that is not known here."""
+
+
 def part_to_dict(part: Any) -> dict[str, Any]:
     """The kind and the fields of a frozen dataclass."""
     fields = {field.name: getattr(part, field.name) for field in dataclasses.fields(part)}
@@ -40,14 +44,18 @@ def part_from_dict(name: str, data: dict[str, Any], bases: tuple[type, ...]) -> 
                 "it was defined in a script; define it in a module that both who saves and who"
                 " loads import"
             )
-        raise ValueError(f"unknown {name} {shown(kind)}; {hint}")
+        raise UnknownPartError(f"unknown {name} {shown(kind)}; {hint}")
     return kinds[kind](**fields)
+
+
+def is_own(kind: type) -> bool:
+    """Whether a class is not one of the library."""
+    return not kind.__module__.startswith("lowswitch.")
 
 
 def _kind_name(kind: type) -> str:
     """The name of a class, with its module if it is not one of the library."""
-    own = not kind.__module__.startswith("lowswitch.")
-    return f"{kind.__module__}.{kind.__qualname__}" if own else kind.__name__
+    return f"{kind.__module__}.{kind.__qualname__}" if is_own(kind) else kind.__name__
 
 
 def _with_derived(kinds: tuple[type, ...]) -> list[type]:

@@ -43,7 +43,7 @@ from lowswitch.algorithms.text import (
     as_dates,
     as_scales,
     as_schedule,
-    nearest,
+    no_option,
 )
 from lowswitch.checks import require_scale
 
@@ -103,8 +103,8 @@ def recipe(name: str) -> Callable[[Recipe], Recipe]:
         @functools.wraps(function)
         def made(**options: Any) -> Algorithm:
             for key in options.keys() - signature.parameters.keys():
-                way_out = nearest(key, signature.parameters)
-                raise TypeError(f"{function.__name__} has no option {key!r}; {way_out}")
+                functions = {one.__name__: one for one in RECIPES.values()}
+                raise TypeError(no_option(function.__name__, key, functions))
             return dataclasses.replace(function(**options), recipe=name)
 
         if "shared" in own.parameters:

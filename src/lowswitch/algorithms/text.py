@@ -62,7 +62,7 @@ def build(text: str, known: Mapping[str, Callable[..., Any]], what: str) -> Any:
     options = options_of(rest, name, what)
     for key in options:
         if key not in parameters:
-            raise ValueError(f"{name} has no option {key!r}; {nearest(key, parameters)}")
+            raise ValueError(no_option(name, key, known))
     missing = [
         key
         for key, parameter in parameters.items()
@@ -74,6 +74,16 @@ def build(text: str, known: Mapping[str, Callable[..., Any]], what: str) -> Any:
             f" {name}:{','.join(f'{key}=...' for key in missing)}"
         )
     return known[name](**options)
+
+
+def no_option(name: str, key: str, known: Mapping[str, Callable[..., Any]]) -> str:
+    """Says which options a thing has instead, and which of the others have the one given."""
+    options = inspect.signature(known[name]).parameters
+    having = [other for other, made in known.items() if key in inspect.signature(made).parameters]
+    way_out = nearest(key, options)
+    if having:
+        way_out = f"it has {', '.join(options)}; those with {key} are {', '.join(having)}"
+    return f"{name} has no option {key!r}; {way_out}"
 
 
 def options_of(text: str, name: str, what: str) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from lowswitch.algorithms.algorithm import Algorithm
 from lowswitch.algorithms.linear import Ridge
 from lowswitch.algorithms.parts import QLearning
 from lowswitch.learners.knowledge import Knowledge, ProblemSize
+from lowswitch.progress import say_when_compiling
 
 __all__ = ["Knowledge", "ProblemSize", "knowledge_of"]
 
@@ -20,6 +21,7 @@ def knowledge_of(algorithm: Algorithm, size: ProblemSize, allowed: np.ndarray) -
     """An algorithm worked out for one problem size; `fresh` gives it tables."""
     from lowswitch.learners import mixtures, planners, rows, stages
 
+    say_when_compiling()
     kind: type[Knowledge]
     if isinstance(algorithm.estimator, Ridge):
         raise ValueError(

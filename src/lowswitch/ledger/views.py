@@ -106,10 +106,13 @@ def _labelled(terms: Terms, row: dict[str, Any]) -> dict[str, Any]:
     def side(known: dict[str, Any]) -> dict[str, Any]:
         law = {names[int(action)]: share for action, share in known["law"].items()}
         low = terms.rewards[0] * (terms.horizon - row["step"])
+        bounds = known["bounds"]
+        if not known["visits"] + known["unsettled"]:  # it may be worth anything
+            bounds = [0.0, terms.horizon - row["step"]]
         amounts = {
             "estimate": low + terms.amount(known["estimate"]),
             "width": terms.amount(known["width"]),
-            "bounds": [low + terms.amount(bound) for bound in known["bounds"]],
+            "bounds": [low + terms.amount(bound) for bound in bounds],
         }
         return known | {"law": law} | amounts
 

@@ -106,8 +106,7 @@ def learn_features(
 ) -> PlayedFeatures:
     """Let a new learner play `episodes` episodes of an environment that it sees by features.
 
-    For control over many steps a learned motion is the better way, see `control`: least-squares
-    values are unstable there.
+    It is for few steps; for many see `control`.
     """
     problem = Environment(env, features, horizon=horizon)
     shape: Any = problem.shape._asdict()

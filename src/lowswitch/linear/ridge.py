@@ -18,6 +18,7 @@ from lowswitch.linear.noise import DRAWS, normals, purpose_key
 from lowswitch.linear.policy import LinearPolicy
 from lowswitch.linear.shape import Shape
 from lowswitch.linear.spec import Spec
+from lowswitch.progress import say_when_compiling
 
 _FIRST_ROOM = 64  # episodes
 
@@ -58,6 +59,7 @@ class Knowledge:
     """Sums, and episodes where they are needed, of one learner."""
 
     def __init__(self, shape: Shape, spec: Spec, seed: int, member_key: np.uint64) -> None:
+        say_when_compiling()
         self.shape, self.spec = shape, spec
         self.key, self.member_key = purpose_key(seed, DRAWS), member_key
         H, B, d = shape.horizon, shape.blocks, shape.features

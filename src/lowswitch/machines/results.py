@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -101,11 +102,14 @@ class ConcurrentRun(Runs):
     def _history(self) -> Any:
         return self.history[0] if self.history else None
 
-    def summary(self) -> Summary:
-        """What was played, kept and thrown away, and what it cost; print it, or look at it."""
+    def summary(self, columns: Sequence[str] | None = None) -> Summary:
+        """What was played, kept and thrown away, and what it cost; print it, or look at it.
+
+        columns: which of these lines, in this order; by default all.
+        """
         from lowswitch import report
 
-        return report.rounds_summary(self)
+        return report.rounds_summary(self).chosen(columns)
 
     def to_dict(self) -> dict[str, Any]:
         """The numbers that `--json` prints."""

@@ -36,7 +36,7 @@ class Numbering:
         if not self.digits:
             raise ValueError(
                 f"{what} must be Discrete, MultiDiscrete, MultiBinary or a Tuple of these, not"
-                f" {space}; wrap the environment in one that numbers its {what}"
+                f" {space}; wrap the environment in one that numbers its {what}{_or_features(what)}"
             )
         self.size = math.prod(digit.size for digit in self.digits)
 
@@ -61,6 +61,16 @@ class Numbering:
             number, value = divmod(number, digit.size)
             values.append(value + digit.first)
         return _shaped(self.space, values)
+
+
+def _or_features(what: str) -> str:
+    """What else can be done with observations that are vectors."""
+    if what != "observations":
+        return ""
+    return (
+        ", or play it with learn_features of lowswitch.envs.gymnasium, which sees features of them,"
+        " or with control, which learns the motion where the reward is known"
+    )
 
 
 def _digits(space: Any) -> list[Digit]:
