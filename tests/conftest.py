@@ -26,8 +26,9 @@ def pytest_configure():
 
 
 # Workers take whole files in this order, the others after them. Two neighbours compile different
-# kernels, so that few workers wait for what another one compiles.
-FIRST = ("simulate", "cluster", "bandits", "rounds", "docs", "reproduce", "learner")
+# kernels, so that few workers wait for what another one compiles. The cluster comes after the
+# rounds, because its processes would compile what theirs need once more.
+FIRST = ("simulate", "rounds", "bandits", "cluster", "docs", "reproduce", "learner")
 
 
 def pytest_xdist_auto_num_workers(config):
@@ -182,6 +183,14 @@ FIELD = {
     ),
 }
 ALGORITHMS = PAPERS | FIELD
+# Each algorithm with three of the problems, and each two problems with some algorithm: for drivers
+# that are held to the simulator, which is tried with all of them.
+PAIRS = [
+    (problem, name)
+    for i, name in enumerate(ALGORITHMS)
+    for j, problem in enumerate(PROBLEMS)
+    if (j - i) % len(PROBLEMS) in (0, 1, 3)
+]
 
 
 @pytest.fixture(params=ALGORITHMS)

@@ -76,27 +76,30 @@ def test_a_full_disk_costs_the_cache_and_nothing_else(no_space):
     assert kernel_compile.entry(lambda n: n + 4)(2) == 6  # said once
 
 
+def doubled(n):
+    return 2 * n
+
+
 def test_truncated_files_of_the_cache_are_compiled_anew(tmp_path, monkeypatch):
-    folder = str(tmp_path)
-    script = tmp_path / "kernel.py"
-    script.write_text(KERNEL)
-    environment = os.environ | {"PYTHONPATH": SOURCE, "NUMBA_CACHE_DIR": folder}
+    """What a new process finds, a new dispatcher finds in this one."""
+    monkeypatch.setattr("numba.core.config.CACHE_DIR", str(tmp_path))
+    kernel_compile._warn_uncached.cache_clear()
 
-    def run():
-        command = [sys.executable, str(script)]
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
-        return done.stdout.strip(), done.stderr
+    def hits():
+        kernel = kernel_compile.entry(doubled)
+        assert kernel(21) == 42
+        return sum(kernel.stats.cache_hits.values())
 
-    assert run() == ("42", "")
-    kept = [path for path in tmp_path.rglob("*.nb[ic]") if "doubled" in path.name]
+    assert (hits(), hits()) == (0, 1)
+    kept = list(tmp_path.rglob("*doubled*.nb[ic]"))
     assert len(kept) == 2
     for path in kept:
         path.write_bytes(path.read_bytes()[:-20])
-        answer, said = run()
-        assert answer == "42"
-        assert said.count("RuntimeWarning") == 1, said
-        assert "compiled kernels cannot be read" in said
-        assert run() == ("42", "")  # and kept again
+        with pytest.warns(RuntimeWarning, match="compiled kernels cannot be read") as said:
+            assert hits() == 0
+        assert len(said) == 1
+        kernel_compile._warn_uncached.cache_clear()
+        assert hits() == 1  # and kept again
 
 
 # ---- streams -------------------------------------------------------------------------------------

@@ -82,7 +82,7 @@ def within(history, budget):
     assert budget.switches is None or history.local_switches <= budget.switches
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(problems(), budgeted(), st.integers(1, 300), st.integers(0, 300))
 def test_a_budget_is_never_exceeded(tmp_path_factory, mdp, algorithm, episodes, stop):
     """Simulated, told, and told with a stop in between, all with the same history."""

@@ -21,7 +21,8 @@ from lowswitch.kernels.qlearning import learning_rate
 from lowswitch.kernels.stages import end_stage
 from lowswitch.kernels.compile import entry
 from lowswitch.kernels.caller import ask
-print(ask(2, 2), sum(ask.stats.cache_hits.values()))
+print(ask(2, 2), learning_rate(2, 2))
+print(*(sum(kernel.stats.cache_hits.values()) for kernel in (ask, learning_rate.twin)))
 """
 CALLER = """
 from lowswitch.kernels.arrays import NEVER
@@ -46,8 +47,7 @@ def copied(tmp_path):
     def ask():
         command = [sys.executable, "-W", "error", "-c", ASK]
         done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
-        answer, hits = done.stdout.split()
-        return float(answer), int(hits)
+        return tuple(map(float, done.stdout.split()))
 
     return package / "kernels", ask
 
@@ -55,15 +55,35 @@ def copied(tmp_path):
 def test_an_edit_in_a_callee_of_another_file_is_seen(copied):
     kernels, ask = copied
     alpha = 2**31 - 1
-    assert ask() == (alpha * 3 / 4, 0)
-    assert ask() == (alpha * 3 / 4, 1)  # kept
+    assert ask() == (alpha * 3 / 4, 3 / 4, 0, 0)
+    assert ask() == (alpha * 3 / 4, 3 / 4, 1, 1)  # kept
     callee = kernels / "qlearning.py"
     callee.write_text(callee.read_text().replace("(H + 1) / (H + n)", "(H + 2) / (H + n)"))
-    assert ask() == (alpha * 4 / 4, 0)  # compiled anew
+    assert ask() == (alpha * 4 / 4, 1, 0, 0)  # compiled anew
     constants = kernels / "arrays.py"
     constants.write_text(constants.read_text().replace("NEVER = 2**31 - 1", "NEVER = 2**30"))
-    assert ask() == (2**30 * 4 / 4, 0)
-    assert ask() == (2**30 * 4 / 4, 1)
+    assert ask() == (2**30 * 4 / 4, 1, 0, 0)
+
+
+@kernel_compile.part
+def one_more(n):
+    return n + 1
+
+
+@kernel_compile.entry
+def twice_one_more(n):
+    return 2 * one_more(n)
+
+
+def test_python_may_call_a_kernel_that_has_no_entrance_for_it():
+    def has_entrance(kernel):
+        [result] = kernel.overloads.values()
+        name = result.fndesc.llvm_cpython_wrapper_name
+        return result.library.get_pointer_to_function(name) != 0
+
+    assert twice_one_more(3) == 8
+    assert one_more(3) == 4
+    assert [has_entrance(one) for one in (twice_one_more, one_more, one_more.twin)] == [1, 0, 1]
 
 
 def test_the_stamp_is_that_of_all_kernel_files():

@@ -34,7 +34,7 @@ counts = {
 print(json.dumps(counts))
 """
 MOST = {"doors": 6000, "fleets": 300, "learners": 600, "texts": 4000, "command lines": 120}
-FLIPS, EDITS = 600, 150
+FLIPS, EDITS = 400, 100
 GROUPS = {
     "doors": list(MOST),
     "flips": [family for family in FAMILIES if family.startswith("flips")],

@@ -1,12 +1,10 @@
 """Histories: switching costs, exact regret, and the mixture of all policies of a run."""
 
-from itertools import product
-
 import numpy as np
 import pytest
 
 import lowswitch as ls
-from conftest import ALGORITHMS, PROBLEMS, random_tables
+from conftest import ALGORITHMS, PAIRS, PROBLEMS, random_tables
 from lowswitch.history import deployment_gaps
 
 # ---- exact regret, and the mixture of all policies -----------------------------------------------
@@ -25,7 +23,7 @@ def policies_of(history, initial, episodes):
             i += 1
 
 
-@pytest.fixture(scope="module", params=product(PROBLEMS, ALGORITHMS), ids="-".join)
+@pytest.fixture(scope="module", params=PAIRS, ids="-".join)
 def played(request):
     """A run, the policies of each of its episodes, and what they are worth from each state."""
     mdp, algorithm = PROBLEMS[request.param[0]](), ALGORITHMS[request.param[1]]

@@ -3,14 +3,14 @@ bit.
 """
 
 from dataclasses import dataclass, field
-from itertools import pairwise, product
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import lowswitch as ls
-from conftest import ALGORITHMS, PROBLEMS, learner_for
+from conftest import ALGORITHMS, PAIRS, PROBLEMS, learner_for
 from lowswitch.reproduce.plain import PlainLearner, play_episode
 
 EPISODES, HALF = 300, 140
@@ -47,7 +47,7 @@ class Conversation:
         return [] if switch is None else switch.changes.tolist()
 
 
-@pytest.fixture(scope="module", params=product(PROBLEMS, ALGORITHMS), ids="-".join)
+@pytest.fixture(scope="module", params=PAIRS, ids="-".join)
 def talk(request, tmp_path_factory):
     mdp, algorithm = PROBLEMS[request.param[0]](), ALGORITHMS[request.param[1]]
     learner, saved = learner_for(mdp, algorithm, EPISODES), tmp_path_factory.mktemp("half") / "npz"

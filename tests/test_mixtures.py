@@ -269,6 +269,17 @@ def assert_greedy_at_last(mdp, algorithm, estimates):
         assert chosen[visited] == pytest.approx(q.max(axis=-1)[visited])
 
 
+@pytest.mark.parametrize(("options", "best"), [({}, 1), ({"deployments": 9, "last": "greedy"}, 0)])
+def test_a_greedy_last_deployment_is_not_held_down_by_earlier_values(options, best):
+    """Action 0 pays 0 ten times and then 1: values that never rise hold it below the 0.3 of 1."""
+    algorithm = ls.ucbvi(c=1e-9, schedule=ls.parts.Grid((20, 120, 130)), **options)
+    learner = ls.Learner(algorithm, horizon=1, states=1, actions=2, episodes=130)
+    for k in range(120):
+        action = k % 2 if k < 20 else 0
+        learner.tell([0], [action], [0.3 if action else float(k >= 20)], off_policy=True)
+    assert learner.policy.tolist() == [[best]]
+
+
 @pytest.mark.parametrize(
     "options",
     [

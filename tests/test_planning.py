@@ -289,6 +289,14 @@ def test_gamma_variates_follow_their_law(shape):
     assert stats.kstest(draws, stats.gamma(shape).cdf).pvalue > 1e-4
 
 
+def test_a_gamma_variate_of_a_shape_below_one_is_made_of_one_above():
+    drawn, counter = np.zeros(1, dtype=np.uint64), np.zeros(1, dtype=np.uint64)
+    for shape in (0.3, 0.5, 0.9):
+        power = math.exp(-posterior.exponential(np.uint64(3), counter) / shape)
+        product = power * posterior.gamma_of_one_or_more(shape + 1, np.uint64(3), counter)
+        assert posterior.gamma(shape, np.uint64(3), drawn) == product
+
+
 def test_sampled_laws_have_the_posterior_mean_and_variance():
     """Dirichlet(1 + 3, 1 + 1, 1): 4,000 samples, five standard errors."""
     spec, tables = family(ls.psrl())
@@ -403,3 +411,29 @@ def test_a_model_too_large_is_refused_before_it_is_made(monkeypatch):
 def test_pooled_counts_that_would_overflow_are_refused():
     with pytest.raises(ValueError, match="pooled counts hold fewer than 2,147,483,648 steps"):
         ls.Learner(ls.ucbvi(pooled=True), horizon=10, states=3, actions=2, episodes=10**9)
+
+
+def test_a_block_has_room_for_no_more_successors_than_there_are_states():
+    spec, tables = family(ls.ucbvi())
+    rooms = []
+    for y in range(3):
+        note(spec, tables, (0, 0, 0, 0.0, y))
+        rooms.append(int(tables.records[0]["room"]))
+    assert rooms == [2, 2, 3]
+
+
+def test_a_bonus_falls_with_the_visits_to_successors_though_their_values_stay():
+    """UCBVI-BF adds what is doubtful about the next values: Azar et al. 2017, Algorithm 4."""
+    algorithm = ls.ucbvi_bernstein(c=0.01, clip="remaining", schedule="episodes/1")
+    learner = ls.Learner(algorithm, horizon=2, states=1, actions=2, episodes=100)
+
+    def tell(first):
+        learner.tell([0, 0], [first, 0], [0.0, 0.0], off_policy=True)
+        return learner._knowledge.tables.q[0]
+
+    for _ in range(20):
+        before = tell(0)
+    assert 1 < before < 2
+    assert tell(1) == before
+    learner._knowledge.tables.visits[2] = 10**9  # of action 0 at the second step; 1 is unknown
+    assert 1 < tell(1) < before

@@ -255,6 +255,10 @@ def test_a_round_is_cut_by_hand(algorithm):
     trigger = concurrent.run(mdp, algorithm, 9, machines=3, rule="trigger")
     # 0 | 1 | 2 | 3 4 | 5 6 7 | 8
     assert (trigger.rounds, trigger.played) == (6, 3 + 3 + 3 + 3 + 3 + 1)
+    # Episodes 1 and 2 were played ahead by action 0, so they are played again.
+    ahead = concurrent.run(mdp, algorithm, 9, machines=3, rule="speculate")
+    assert ahead.history[0].changes.tolist() == [[0, 0, 0, 1]]
+    assert (ahead.rounds, ahead.played) == (4, 3 + 3 + 3 + 2)
     assert switch.played_under.tolist() == [3, 8]
     assert switch.plays.tolist() == [[[3, 8]]]
     assert switch.rounds_to(mdp, 0.1) == 1

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import lowswitch as ls
-from conftest import ALGORITHMS, PROBLEMS, random_tables
+from conftest import ALGORITHMS, PAIRS, PROBLEMS, random_tables
 from lowswitch import progress as progress_module
 from lowswitch.kernels import noise, play, values
 from lowswitch.kernels.streams import stream_key
@@ -32,7 +32,9 @@ def same(one, two):
         assert first.tobytes() == second.tobytes()
 
 
-def test_the_number_of_threads_does_not_matter(mdp, algorithm):
+@pytest.mark.parametrize(("problem", "name"), PAIRS)
+def test_the_number_of_threads_does_not_matter(problem, name):
+    mdp, algorithm = PROBLEMS[problem](), ALGORITHMS[name]
     one = ls.simulate(mdp, algorithm, episodes=EPISODES, seeds=5, threads=1)
     for threads in (2, 8):
         same(one, ls.simulate(mdp, algorithm, episodes=EPISODES, seeds=5, threads=threads))

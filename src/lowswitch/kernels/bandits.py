@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from lowswitch.kernels.compile import entry, inline
+from lowswitch.kernels.compile import entry, inline, part
 from lowswitch.kernels.noise import gamma_trial, noise, normal, uniform
 from lowswitch.kernels.schedule import next_trigger
 
@@ -86,7 +86,7 @@ def total_gap(gaps, pulls):
     return regret
 
 
-@entry
+@part
 def next_mark(bandit, t):
     """The first checkpoint after t pulls."""
     mark = 0
@@ -206,7 +206,7 @@ def leading_arm(tables, run):
     return arm
 
 
-@entry
+@part
 def eliminate(bandit, tables, run):
     """Give up the arms that fall behind, and return how many are left.
 
@@ -226,7 +226,7 @@ def eliminate(bandit, tables, run):
     return count
 
 
-@entry
+@part
 def share(tables, run, size):
     """Share a batch so that after it the active arms have equally many pulls.
 
@@ -250,7 +250,7 @@ def share(tables, run, size):
             size -= 1
 
 
-@entry
+@part
 def plan_by_elimination(bandit, tables, run, t):
     """What the batch that begins after t pulls plays: Gao et al. 2019, Algorithm 1, Perchet et al.
     2016, Cesa-Bianchi et al. 2013.
@@ -310,7 +310,7 @@ def sampled_arm(key, t, pulls, wins):
     return arm
 
 
-@entry
+@part
 def plan_by_sampling(bandit, tables, run, t):
     """The pulls up to the first after which an arm's count is a power of two: Karbasi, Mirrokni,
     Shadravan 2021, Algorithm 1.
@@ -335,7 +335,7 @@ def lowest_left(left):
     return -1
 
 
-@entry
+@part
 def play_in_batches(bandit, tables, run, first, last):
     """Play pulls first .. last - 1 of one run, batch by batch.
 

@@ -15,10 +15,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numba import njit
+from numba import jit, njit
 from numba.core.options import DefaultOptions
+from numba.core.registry import CPUDispatcher
 
-OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
+# Nobody gives a kernel to a kernel as a value, so none needs an entrance for that.
+OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True}
 if hasattr(DefaultOptions, "_nrt"):
     # Without this numba counts the references of every array that a kernel looks at, with atomic
     # operations: that took nine tenths of the time of a planner. Kernels make no arrays, but for
@@ -28,19 +30,27 @@ if hasattr(DefaultOptions, "_nrt"):
 # A literal 0 or False is a type of its own to numba: what begins with one and is an argument later
 # would let the function be compiled twice.
 NOTHING, NOT_YET = np.int64(0), np.bool_(False)
-INLINED: dict[str, Any] = {**OPTIONS, "forceinline": True}
+# The entrance for Python takes every array out of the tuples of tables, which for a short kernel is
+# most of what there is to compile. Kernels that kernels call have none.
+INNER: dict[str, Any] = {"no_cpython_wrapper": True}
+INLINED: dict[str, Any] = {**OPTIONS, **INNER, "forceinline": True}
 # said and not left out: a callee inherits what its caller was compiled with
 COUNTED: dict[str, Any] = {**OPTIONS, **({"_nrt": True} if "_nrt" in OPTIONS else {})}
 
 
 def entry(function: Callable[..., Any]) -> Any:
-    """Compile a function that Python calls, or that is called too rarely to be inlined."""
+    """Compile a function that Python calls."""
     return _keep(njit(**OPTIONS)(function))
+
+
+def part(function: Callable[..., Any]) -> Any:
+    """Compile a function that kernels call too rarely for it to be inlined."""
+    return _inner(njit(**OPTIONS, **INNER)(function))
 
 
 def inline(function: Callable[..., Any]) -> Any:
     """Compile a function that is part of a hot loop."""
-    return _keep(njit(**INLINED)(function))
+    return _inner(njit(**INLINED)(function))
 
 
 def allocating(function: Callable[..., Any]) -> Any:
@@ -49,6 +59,34 @@ def allocating(function: Callable[..., Any]) -> Any:
     It is for plans that are made a few times in a run, and never for a part of a hot loop.
     """
     return _keep(njit(**COUNTED)(function))
+
+
+def allocating_part(function: Callable[..., Any]) -> Any:
+    """Compile a function that makes arrays and that kernels call."""
+    return _inner(njit(**COUNTED, **INNER)(function))
+
+
+def _call_twin(kernel: Any, *arguments: Any, **named: Any) -> Any:
+    """Call a kernel from Python, which plain learners and tests do, though it has no entrance.
+
+    What is called is a twin that has one; it is compiled at the first call, and kept.
+    """
+    if kernel.twin is None:
+        options = {name: kernel.targetoptions[name] for name in kernel.targetoptions.keys() - INNER}
+        twin = _keep(jit(**options)(kernel.py_func))
+        twin._cache.entrance = True
+        kernel.twin = twin
+    return kernel.twin(*arguments, **named)
+
+
+InnerKernel = type("InnerKernel", (CPUDispatcher,), {"twin": None, "__call__": _call_twin})
+
+
+def _inner(dispatcher: Any) -> Any:
+    """Let Python call a kernel that has no entrance for it; where nothing is compiled it can."""
+    if isinstance(dispatcher, CPUDispatcher):
+        dispatcher.__class__ = InnerKernel
+    return _keep(dispatcher)
 
 
 @functools.cache
@@ -126,6 +164,11 @@ def _cache_class() -> type[Any] | None:
         )
         methods: dict[str, Any] = {
             "_impl_class": implementation,
+            # a twin that Python calls is kept beside the kernel that has no entrance for it
+            "_index_key": lambda self, *given: (
+                *FunctionCache._index_key(self, *given),
+                getattr(self, "entrance", False),
+            ),
             "load_overload": lambda self, *given: _load(self, FunctionCache.load_overload, *given),
             "save_overload": lambda self, *given: _save(self, FunctionCache.save_overload, *given),
         }

@@ -1,6 +1,6 @@
 """What planners count: visits, rewards, and successors in blocks of one pool that grows."""
 
-from lowswitch.kernels.compile import entry, inline
+from lowswitch.kernels.compile import entry, inline, part
 from lowswitch.kernels.qlearning import QUIET, TRIGGERED
 from lowswitch.kernels.schedule import next_growth, next_trigger
 
@@ -8,7 +8,7 @@ from lowswitch.kernels.schedule import next_growth, next_trigger
 CURRENT, ALL, NEWEST = 0, 1, 2
 
 
-@entry
+@part
 def move_block(tables, record, room):
     """Give a record a larger block at the end of the pool."""
     start = tables.clock[0]["pool"]
@@ -44,7 +44,7 @@ def count_successor(spec, tables, record, y, count):
     record["followed"] += count
 
 
-@entry
+@part
 def take_over(spec, tables, i):
     """Move the fresh data of a cell into those that it is planned from: MVP, at its triggers."""
     fresh, record = tables.fresh[i], tables.records[i]

@@ -21,7 +21,7 @@ from lowswitch.kernels.arrays import (
     RowSpec,
     StageSpec,
 )
-from lowswitch.kernels.compile import entry, inline
+from lowswitch.kernels.compile import entry, inline, part
 from lowswitch.kernels.counts import note_visit, pool_is_full
 from lowswitch.kernels.kinds import always, by_kind, never, of_rows
 from lowswitch.kernels.mixtures import learn_together, note_gap, note_step
@@ -140,7 +140,7 @@ def law_differs(spec, tables, here):
     return not same
 
 
-@entry
+@part
 def times_among(spec, tables, m, policies):
     """How often the deployed policy of member m is among policies [L * H * S]."""
     rows, times = spec.H * spec.S, 0
@@ -152,7 +152,7 @@ def times_among(spec, tables, m, policies):
     return times
 
 
-@entry
+@part
 def same_mixture(spec, tables):
     """Whether what is wanted is what is deployed, but for the order of the members."""
     same, m = True, 0
@@ -246,7 +246,7 @@ def is_logged(changes, i, k, h, x):
     return found
 
 
-@entry
+@part
 def propose_row(spec, tables, changes, i, k, h, x):
     """Log once what is wanted in row (h, x) after episode k; return how many rows were logged.
 
@@ -291,7 +291,7 @@ def may_switch(spec, tables, here):
     return left or not is_switch(spec, tables, here)
 
 
-@entry
+@part
 def switch_all(spec, tables, changes, logged, k):
     """Let the rows at stake that differ from what is wanted pass the gate, within the budget.
 

@@ -9,7 +9,7 @@ import math
 import numpy as np
 
 from lowswitch.kernels.arrays import Belief, Laws, Rewards
-from lowswitch.kernels.compile import allocating, entry, inline
+from lowswitch.kernels.compile import allocating, allocating_part, inline, part
 
 AS_COUNTED, TESTED = 0, 1  # whether the steps of an episode are alike: as is said, or as is seen
 BOOTSTRAP, MEAN, SEEN = 0, 1, 2  # rewards vary; they do not; as is seen
@@ -31,7 +31,7 @@ def add_count(y, count, states, counts, place, used):
     return used
 
 
-@allocating
+@allocating_part
 def gather_laws(spec, tables, together):
     """The successors counted, of each row on record, or of all steps of an (x, a) together."""
     rows = spec.S * spec.A if together else len(tables.records)
@@ -52,7 +52,7 @@ def gather_laws(spec, tables, together):
     return listed_laws(spec, stride, offsets, states[:used].copy(), counts[:used].copy(), n)
 
 
-@allocating
+@allocating_part
 def listed_laws(spec, stride, offsets, states, counts, n):
     """Laws whose rows have these successors, with those of all actions of a state together."""
     groups, place = len(n) // spec.A, np.full(spec.S, -1, dtype=np.int64)
@@ -77,7 +77,7 @@ def listed_laws(spec, stride, offsets, states, counts, n):
     )
 
 
-@allocating
+@allocating_part
 def gather_rewards(spec, tables, together):
     """The rewards seen, of each row on record, or of all steps of an (x, a) together."""
     rows = spec.S * spec.A if together else len(tables.records)
@@ -91,7 +91,7 @@ def gather_rewards(spec, tables, together):
     return listed_rewards(spec, stride, n, total, squares)
 
 
-@allocating
+@allocating_part
 def listed_rewards(spec, stride, n, total, squares):
     """Rewards of these rows, with those of all actions of a state together."""
     all_n, all_total = np.zeros(len(n) // spec.A), np.zeros(len(n) // spec.A)
@@ -110,7 +110,7 @@ def log_rising(start, n):
     return math.lgamma(start + n) - math.lgamma(start)
 
 
-@entry
+@part
 def law_evidence(S, laws, mass):
     """The log probability of the successors seen, if all laws are Dirichlet(mass / S, ...).
 
@@ -142,7 +142,7 @@ def row_prior(spec, laws, row, mass, alike):
     return share * mass / spec.S, share
 
 
-@allocating
+@allocating_part
 def alike_evidence(spec, laws, mass, alike):
     """The same, if the actions of a state are alike: each row is predicted from the others."""
     evidence, counted = 0.0, np.zeros(spec.S)
@@ -161,7 +161,7 @@ def alike_evidence(spec, laws, mass, alike):
     return evidence
 
 
-@entry
+@part
 def learned_alike(spec, laws, mass):
     """How alike the actions of a state are, by the most evidence; 0 unless it is clear."""
     best, most = 0.0, alike_evidence(spec, laws, mass, 0.0) + ODDS
@@ -172,7 +172,7 @@ def learned_alike(spec, laws, mass):
     return best
 
 
-@entry
+@part
 def learned_mass(spec, laws):
     """The mass with the most evidence, and that evidence; with no data it is 1.
 
@@ -194,7 +194,7 @@ def reward_spread(rewards, row):
     return max(0.0, rewards.squares[row] / rewards.n[row] - mean * mean)
 
 
-@entry
+@part
 def recognise_rewards(rewards, weight):
     """Whether rewards vary, and how much: their variance as a share of that of rewards 0 and 1.
 
@@ -244,7 +244,7 @@ def typical_reward(rewards):
     return rewards.total.sum() / n if n > 0.0 else 0.5
 
 
-@entry
+@part
 def noisy_reward_evidence(rewards, A, mass, share, symmetric):
     """The log probability of rewards that vary, counted as so many rewards of 0 and 1.
 
@@ -261,7 +261,7 @@ def noisy_reward_evidence(rewards, A, mass, share, symmetric):
     return evidence
 
 
-@entry
+@part
 def learned_reward_mass(rewards, A, share):
     """The mass of the prior of a mean reward, on the mean of its state, with the most evidence."""
     best, most = 0.3, -np.inf
@@ -272,7 +272,7 @@ def learned_reward_mass(rewards, A, share):
     return best
 
 
-@entry
+@part
 def constant_reward_evidence(spec, apart):
     """How much the rewards of different steps agree, in nats, if none of them varies; -inf if not.
 

@@ -5,7 +5,7 @@ import math
 import numpy as np
 
 from lowswitch.kernels.arrays import Belief
-from lowswitch.kernels.compile import allocating, inline
+from lowswitch.kernels.compile import allocating_part, inline
 from lowswitch.kernels.evidence import listed_laws, listed_rewards, reward_spread
 from lowswitch.kernels.known import plan_on_mean, value_on_mean
 from lowswitch.kernels.noise import next_uniform, noise, normal
@@ -50,7 +50,7 @@ def half_sums(rewards, row, first, key, address):
     return mine, total - mine
 
 
-@allocating
+@allocating_part
 def half_belief(spec, belief, counts, n, paid, total):
     """The belief with other counts; its prior stays."""
     laws, rewards = belief.laws, belief.rewards
@@ -67,7 +67,7 @@ def half_belief(spec, belief, counts, n, paid, total):
     )
 
 
-@allocating
+@allocating_part
 def halves(spec, belief, number, key):
     """Two beliefs, each from one half of what was seen, cut at random.
 
@@ -99,7 +99,7 @@ def halves(spec, belief, number, key):
     )
 
 
-@allocating
+@allocating_part
 def learned_caution(spec, tables, belief):
     """The caution that gains most over the first policy, by halves of the data; -1 if none does.
 

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from lowswitch.kernels.compile import allocating, entry, inline
+from lowswitch.kernels.compile import allocating_part, inline, part
 from lowswitch.kernels.evidence import others_reward, row_prior, typical_reward
 
 
@@ -55,7 +55,7 @@ def was_tried(spec, tables, h, x, a, anywhere):
     return tried
 
 
-@entry
+@part
 def may_exploit(spec, tables, h, x, choices):
     """Mark the actions that the last policy may play in a row, and return whether there are any.
 
@@ -123,7 +123,7 @@ def sums_of_state(spec, belief, h, x, ahead, of_all):
             of_all[moment] = sum_of_all(belief.laws, group, ahead[moment])
 
 
-@entry
+@part
 def start_counts(spec, tables, weights):
     """Write how often each state began an episode; if there was none, all are alike."""
     for x in range(spec.S):
@@ -133,7 +133,7 @@ def start_counts(spec, tables, weights):
         weights[:] = 1.0
 
 
-@allocating
+@allocating_part
 def plan_on_mean(spec, tables, belief, caution, last, first):
     """Write the best policy of the posterior mean among actions that were tried into `last`.
 
@@ -166,7 +166,7 @@ def plan_on_mean(spec, tables, belief, caution, last, first):
         ahead = new
 
 
-@allocating
+@allocating_part
 def value_on_mean(spec, tables, belief, policy):
     """The value of a policy for the posterior mean, over the states in which episodes began."""
     typical, ahead = typical_reward(belief.rewards), np.zeros((2, spec.S))  # values, squares

@@ -5,7 +5,7 @@ import math
 import numpy as np
 
 from lowswitch.kernels.arrays import Belief, Drawn
-from lowswitch.kernels.compile import allocating, entry, inline
+from lowswitch.kernels.compile import allocating, entry, inline, part
 from lowswitch.kernels.evidence import (
     others_reward,
     reward_spread,
@@ -51,7 +51,7 @@ def put_weight(drawn, row, y, weight):
     return weight
 
 
-@entry
+@part
 def draw_seen(spec, belief, row, drawn, key, counter, seen):
     """Draw the weights of the successors that a row had, or also of those that its state had.
 
@@ -74,7 +74,7 @@ def draw_seen(spec, belief, row, drawn, key, counter, seen):
     return total
 
 
-@entry
+@part
 def draw_law(spec, belief, row, drawn, key, counter, seen):
     """Draw the law of a row from the Dirichlet posterior.
 
@@ -114,7 +114,7 @@ def draw_law(spec, belief, row, drawn, key, counter, seen):
     drawn.rest[mine] /= total
 
 
-@entry
+@part
 def draw_reward(spec, belief, row, typical, key, counter):
     """Draw the mean reward of a row: of rewards 0 and 1 from a Beta law.
 

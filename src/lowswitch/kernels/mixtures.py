@@ -1,7 +1,7 @@
 """Mixtures of Q-learners: all learn from every episode, whoever played it."""
 
 from lowswitch.kernels.arrays import RowSpec, StageSpec
-from lowswitch.kernels.compile import entry, inline
+from lowswitch.kernels.compile import inline, part
 from lowswitch.kernels.kinds import by_kind
 from lowswitch.kernels.qlearning import DUE, QUIET, digest_visit, take_best
 from lowswitch.kernels.stages import digest_stage
@@ -23,7 +23,7 @@ def note_gap(spec, tables, h, x):
     tables.path[h]["state"], tables.path[h]["action"] = x, -1
 
 
-@entry
+@part
 def learn_path(spec, tables, scale, base):
     """Let the member whose rows begin at `base` learn the episode that was written down.
 
@@ -44,7 +44,7 @@ def learn_path(spec, tables, scale, base):
     return triggered
 
 
-@entry
+@part
 def learn_together(spec, tables):
     """Let every member learn the episode; return whether it had a trigger. All count the same."""
     triggered = False

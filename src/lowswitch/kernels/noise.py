@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from lowswitch.kernels.compile import entry, inline
+from lowswitch.kernels.compile import entry, inline, part
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
@@ -57,7 +57,7 @@ def draw(heads, columns, row, bits):
     return np.int64(column["own"]) if inside else np.int64(column["other"])
 
 
-@entry
+@part
 def fill_alias(probabilities, successors, columns, scratch, stack):
     """Write the alias table of one row (Vose 1991).
 

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from lowswitch.kernels.compile import entry, inline
+from lowswitch.kernels.compile import inline, part
 
 # how a planner is made to explore; SAMPLED and LEARNED by the posterior, OWN by one in Python
 CHERNOFF, FREEDMAN, MONOTONIC, L1_BALL, INTERVALS, UNKNOWN, SAMPLED, OWN, LEARNED = range(9)
@@ -116,7 +116,7 @@ def mean_doubt(spec, tables, record, h):
     return doubt / record["followed"]
 
 
-@entry
+@part
 def order_by_value(spec, tables, following):
     """Write the states in ascending order of their next values into `order`.
 
@@ -137,7 +137,7 @@ def order_by_value(spec, tables, following):
         tables.order[j] = y
 
 
-@entry
+@part
 def favourable(spec, tables, record, following, width):
     """The largest mean of the next value over laws within an L1 distance of the frequencies:
     Jaksch, Ortner, Auer 2010, Figure 2.
@@ -166,7 +166,7 @@ def favourable(spec, tables, record, following, width):
     return tables.values[following + best] if all_moved else mean
 
 
-@entry
+@part
 def add_optimistic_law(spec, tables, record, following, width, value):
     """Add the largest mean of the next value within an L1 distance: Strehl and Littman 2008.
 
@@ -188,7 +188,7 @@ def add_optimistic_law(spec, tables, record, following, width, value):
     return value
 
 
-@entry
+@part
 def l1_estimate(spec, tables, scale, i, n, last, following):
     """The most favourable estimate of a cell with n visits, and its width; 0 for that of MBIE."""
     record = tables.records[i]
@@ -254,7 +254,7 @@ def best_value(spec, tables, m, h, x):
     return min(spec.caps[h], best)
 
 
-@entry
+@part
 def plan(spec, tables, m, scale, greedy):
     """Backward induction for member m, with its bonus times `scale`.
 

@@ -3,7 +3,7 @@
 import numpy as np
 
 from lowswitch.kernels.arrays import OPEN
-from lowswitch.kernels.compile import NOT_YET, NOTHING, entry, inline
+from lowswitch.kernels.compile import NOT_YET, NOTHING, entry, inline, part
 from lowswitch.kernels.deploy import (
     deploy_plan,
     deployed_action,
@@ -65,7 +65,7 @@ def close_episode(tables, log, k, changed, mark):
 # ---- many episodes of a known problem ------------------------------------------------------------
 
 
-@entry
+@part
 def play(spec, tables, model, log, key, first, last):
     """Play episodes first .. last - 1, or as many as log and pool have room for; return the next.
 

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from lowswitch.kernels.compile import allocating, entry, inline
+from lowswitch.kernels.compile import allocating_part, inline, part
 from lowswitch.kernels.noise import gamma_trial, next_uniform, noise, normal
 from lowswitch.kernels.planning import best_value
 
@@ -15,7 +15,7 @@ def exponential(key, counter):
     return -math.log(next_uniform(key, counter))
 
 
-@entry
+@part
 def gamma_of_one_or_more(shape, key, counter):
     """A number of the gamma law of a shape of at least 1."""
     while True:
@@ -59,7 +59,7 @@ def known_mean(record):
     return record["total"] / record["n"]
 
 
-@entry
+@part
 def sampled_reward(record, key, counter):
     """A mean reward from the Bayesian bootstrap: Rubin 1981.
 
@@ -76,7 +76,7 @@ def sampled_reward(record, key, counter):
     return (one + mean * sure) / (one + zero + sure)
 
 
-@entry
+@part
 def draw_weights(spec, tables, record, key, counter, weights):
     """Write a law from the posterior Dirichlet(prior + counts) into weights, but for their sum.
 
@@ -95,7 +95,7 @@ def draw_weights(spec, tables, record, key, counter, weights):
     return total
 
 
-@entry
+@part
 def sampled_mean(spec, tables, record, following, key, counter):
     """The mean of the next value under a law from the posterior Dirichlet(prior + counts)."""
     counts, total, mean = tables.scratch, 0.0, 0.0
@@ -141,7 +141,7 @@ def expected_estimate(spec, tables, h, i, following):
     return q
 
 
-@allocating
+@allocating_part
 def sample_pooled_plan(spec, tables, m, key):
     """Backward induction on a model drawn from the posterior, whose steps are alike.
 
@@ -171,7 +171,7 @@ def sample_pooled_plan(spec, tables, m, key):
             tables.values[row + x] = best_value(spec, tables, m, h, x)
 
 
-@entry
+@part
 def sample_plan(spec, tables, m, greedy):
     """Backward induction on a model drawn from the posterior, or on its mean: Osband, Russo, Van
     Roy 2013, Algorithm 1.

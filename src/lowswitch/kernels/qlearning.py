@@ -8,7 +8,7 @@ import math
 
 import numpy as np
 
-from lowswitch.kernels.compile import entry, inline
+from lowswitch.kernels.compile import inline, part
 from lowswitch.kernels.schedule import next_trigger
 
 HOEFFDING, BERNSTEIN = 0, 1
@@ -68,7 +68,7 @@ def weighted_bonus(spec, tables, i, n, alpha, next_value):
     return bonus
 
 
-@entry
+@part
 def best_of_others(spec, tables, here, action):
     """The best estimate of a row but that of one action."""
     best = -np.inf
@@ -85,7 +85,7 @@ def is_beaten(spec, tables, here):
     return tables.cells[here * spec.A + row["action"]]["q"] < row["best_other"]
 
 
-@entry
+@part
 def take_best(spec, tables, here):
     """Make the best action the row's own, the lowest index among equals."""
     action, best, second = 0, -np.inf, -np.inf

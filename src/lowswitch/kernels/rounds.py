@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from lowswitch.kernels.compile import NOT_YET, NOTHING, entry, inline
+from lowswitch.kernels.compile import NOT_YET, NOTHING, entry, inline, part
 from lowswitch.kernels.deploy import (
     deploy_plan,
     deployed_action,
@@ -62,7 +62,7 @@ def next_episodes(window, rounds, episodes):
     return count
 
 
-@entry
+@part
 def receive_round(spec, tables, window, rounds, episodes, states, rewards):
     """Take in the episodes [n] of a round as machines played them, states and rewards [n, H]."""
     for i in range(len(episodes)):
@@ -134,7 +134,7 @@ def note_learned(log, rounds, window, k, changed, triggered):
         window.ready[:] = False
 
 
-@entry
+@part
 def learn_ready(spec, tables, log, window, rounds):
     """Learn in order what lies ready, up to where the round is cut; return why it ends."""
     totals, status = rounds.totals[0], DONE
@@ -163,7 +163,7 @@ def learn_ready(spec, tables, log, window, rounds):
     return status
 
 
-@entry
+@part
 def forget_stale(spec, tables, window, rounds):
     """Drop the episodes that the deployed policy would play otherwise."""
     learned = rounds.totals[0]["learned"]

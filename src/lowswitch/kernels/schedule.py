@@ -5,10 +5,10 @@ import math
 import numpy as np
 
 from lowswitch.kernels.arrays import NEVER
-from lowswitch.kernels.compile import entry, inline
+from lowswitch.kernels.compile import entry, inline, part
 
 
-@entry
+@part
 def next_trigger(spec, n):
     """The smallest trigger above n."""
     if n < spec.every_until:
@@ -47,7 +47,7 @@ def is_last(spec, tables):
     return clock["deployments"] + 1 == timing.deployments or grid_ends
 
 
-@entry
+@part
 def freeze(spec, tables):
     """Let there be no trigger any more."""
     for i in range(len(tables.cells)):

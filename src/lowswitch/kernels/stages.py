@@ -9,7 +9,7 @@ import math
 
 import numpy as np
 
-from lowswitch.kernels.compile import entry, inline
+from lowswitch.kernels.compile import inline, part
 from lowswitch.kernels.qlearning import DUE, QUIET, TRIGGERED, best_of_others, variance
 from lowswitch.kernels.schedule import next_trigger
 
@@ -58,7 +58,7 @@ def note_reference(spec, tables, here, i, there, reward, next_value):
     fix_reference(spec, tables, here)
 
 
-@entry
+@part
 def advantage_estimate(
     c, H, iota, n, count, reward, reference, reference_squares, advantage, squares
 ):
@@ -123,7 +123,7 @@ def digest_stage(spec, tables, scale, base, h, x, a, action, reward, y):
     return turn_over(spec, tables, scale, base, h, here, a, action)
 
 
-@entry
+@part
 def turn_over(spec, tables, scale, base, h, here, a, action):
     """End the stage of an (h, x, a); return what that means for its row `here`."""
     row, cell = tables.rows[here], tables.cells[here * spec.A + a]

@@ -3,7 +3,7 @@
 import numpy as np
 
 from lowswitch.kernels.arrays import ACTION, EPISODE, STATE, STEP, Evaluation
-from lowswitch.kernels.compile import NOTHING, entry, inline
+from lowswitch.kernels.compile import NOTHING, entry, inline, part
 
 _0, _1, _2, _3, _4 = (np.uint64(i) for i in range(5))
 
@@ -204,7 +204,7 @@ def member_of(model, evaluation, m):
     )
 
 
-@entry
+@part
 def mixture_flow(model, evaluation, first):
     """The mean of the members' values."""
     value = 0.0

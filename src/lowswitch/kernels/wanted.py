@@ -1,7 +1,7 @@
 """What each kind of learner wants, in which rows, and whether that is what is deployed."""
 
 from lowswitch.kernels.arrays import MixtureSpec, PlanSpec, RowSpec, StageSpec
-from lowswitch.kernels.compile import entry, inline
+from lowswitch.kernels.compile import inline, part
 from lowswitch.kernels.kinds import always, by_kind, of_rows
 from lowswitch.kernels.planning import LEARNED, OWN, SAMPLED, plan
 from lowswitch.kernels.posterior import sample_plan
@@ -33,7 +33,7 @@ states_at_stake = by_kind(
 )
 
 
-@entry
+@part
 def want_best(spec, tables, m):
     """Member m wants its best actions: the deployed one if it is among them, else the lowest."""
     for here in range(spec.H * spec.S):
@@ -46,7 +46,7 @@ def want_best(spec, tables, m):
         tables.wanted[place] = action
 
 
-@entry
+@part
 def plan_all(spec, tables):
     """Plan for every member; return whether that could be done here, and not by `Knowledge.plan`.
 
@@ -70,7 +70,7 @@ def plan_all(spec, tables):
     return True
 
 
-@entry
+@part
 def gather_rows(spec, tables):
     """Write down what every member wants in the rows at stake; return True."""
     rows = spec.H * spec.S
