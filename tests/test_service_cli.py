@@ -1,9 +1,11 @@
 """The commands of the service, and what the ledger gives to its console."""
 
+import asyncio
 import itertools
 import json
 import re
 import shlex
+import socket
 import subprocess
 import sys
 import urllib.request
@@ -114,6 +116,26 @@ def test_what_cannot_be_served_is_said(tmp_path, capsys):
     taken = Place("127.0.0.1", 0, False, None).listen()
     with taken, pytest.raises(LedgerError, match="choose another --port"):
         Place("127.0.0.1", taken.getsockname()[1], False, None).listen()
+
+
+def test_answers_are_sent_without_delay():
+    """Otherwise the second part of each waits until the client acknowledges the first: 40 ms."""
+    listening = Place("127.0.0.1", 0, False, None).listen()
+    found = []
+
+    def note(_, writer):
+        accepted = writer.get_extra_info("socket")
+        found.append(accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
+        writer.close()
+
+    async def connect():
+        async with await asyncio.start_server(note, sock=listening):
+            reader, writer = await asyncio.open_connection(*listening.getsockname())
+            await reader.read()
+            writer.close()
+
+    asyncio.run(connect())
+    assert found == [1]
 
 
 def test_the_demo_prints_an_address_and_a_login(tmp_path):
