@@ -35,8 +35,8 @@ def test_late_dates_written_out():
         (10, (10, 6, 2), 3000, 500),  # 200 x 12 / 10 = 240 visits are less than 500 episodes
         (10, (12, 10, 10), 10_000, 1666),  # 200 x 100 / 12
         (10, (20, 716, 25), 10_000, 2500),  # K / 4, before there are 200 visits
-        (5, (12, 10, 10), 3000, 432),  # 16 x 3^3: not more than 3 times apart
-        (5, (12, 10, 10), 10_000, 1000),  # K / 10 in any case
+        (7, (12, 10, 10), 3000, 300),  # too few deployments to wait
+        (8, (12, 10, 10), 3000, 750),
         (10, (6, 12, 4), 30, 7),
         (10, (6, 12, 4), 1, 1),
     ],
@@ -53,8 +53,8 @@ def test_dates_are_moved_apart():
     assert spaced([2, 16, 63, 251], 100, 300) == (100, 200)
     assert Late(3, 100).grid(10_000) == (100, 200, 1000)
     size = {"horizon": 6, "states": 12, "actions": 4}
-    assert Late(5).grid_for(**size, episodes=3000) == (2, 16, 48, 144, 432)
-    assert Late(4).grid_for(**size, episodes=30) == (1, 2, 4, 7)
+    assert Late(5).grid_for(**size, episodes=3000) == (2, 16, 42, 112, 300)
+    assert Late(8).grid_for(**size, episodes=30) == (1, 2, 3, 4, 5, 6, 7, 8)
 
 
 def test_a_calendar_refuses_what_it_cannot_keep():

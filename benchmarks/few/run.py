@@ -27,7 +27,7 @@ BUDGETS = (5, 10, 30, 100)
 SEEDS = 16
 FEWER_SEEDS = 4  # of drawn problems with the largest budget, which takes longest
 WHOLE_RACES = 3  # instances of a family of drawn problems on which all race
-FIRST = 8  # of each such race go to the other instances
+FIRST = 4  # of each such race go to the other instances
 FINALISTS = 2
 
 

@@ -87,7 +87,7 @@ class Late(Whole):
 
 
 _EARLY = (2, 16)
-_APART = 3  # times as many episodes: dates that are further apart waste what was learned
+_SEVERAL = 8  # deployments from which on a later last date pays
 _VISITS = 200  # of each action in each state, up to the last date, if all had the same
 _EPISODES = 500  # in which a far reward is found, where it can be
 
@@ -95,13 +95,14 @@ _EPISODES = 500  # in which a far reward is found, where it can be
 def last_date(deployments: int, *, horizon: int, states: int, actions: int, episodes: int) -> int:
     """When enough is known to explore no longer: after K / 10, or later where K is small.
 
-    Then it is after 500 episodes, or as many as give each (x, a) 200 visits; but after K / 4 at the
-    latest, and not so late that dates are more than 3 times apart. These numbers were chosen on
-    problems that benchmarks/few/problems.py names.
+    With several deployments it is after 500 episodes, or as many as give each (x, a) 200 visits,
+    but after K / 4 at the latest; with fewer of them the dates would be too far apart. These
+    numbers were chosen on problems that benchmarks/few/problems.py names.
     """
+    if deployments < _SEVERAL:
+        return max(1, episodes // 10)
     enough = max(_EPISODES, _VISITS * states * actions // horizon)
-    near = _EARLY[-1] * int(_APART ** min(40, max(0, deployments - len(_EARLY))))
-    return max(1, episodes // 10, min(episodes // 4, enough, near))
+    return max(1, episodes // 10, min(episodes // 4, enough))
 
 
 def late_dates(deployments: int, last: int) -> list[int]:
