@@ -215,8 +215,8 @@ def test_a_run_begins_with_the_policy_given(mdp):
 
 
 def test_a_chosen_first_policy_is_kept_where_nothing_clearly_beats_it():
-    """Both actions pay 1/2: the first policy stays in most of 20 seeds. On halves of the data
-    another one looks better by 2.5 times its standard deviation in less than one of twenty.
+    """Both actions pay 1/2: the first policy stays in most of 20 seeds. Another one looks better by
+    two standard errors in about one of forty, and by halves of the data about as rarely.
     """
     mdp = ls.TabularMDP(np.ones((1, 2, 1)), np.full((1, 2), 0.5), horizon=1, reward_law="bernoulli")
     kept = [

@@ -243,9 +243,11 @@ def test_the_halves_are_what_was_seen(noisy):
     assert (one.mass, one.alike, one.noisy) == (belief.mass, belief.alike, belief.noisy)
 
 
-@pytest.mark.parametrize(("paid", "caution"), [((0.2, 0.9), 0.0), ((0.5, 0.5), -1.0)])
+@pytest.mark.parametrize(("paid", "caution"), [((0.2, 0.9), 0.0), ((0.5, 0.5), 2.0)])
 def test_as_much_caution_as_gains_most(paid, caution):
-    """The first policy plays action 0; where action 1 is better, no caution gains most."""
+    """The first policy plays action 0. Where action 1 is better, to take it at once gains most;
+    where nothing gains, a row must be better by two standard errors.
+    """
     seen = [(0, 0, a, paid[a], 0) for a in range(2) for _ in range(20)]
     spec, tables = told(ls.few(deployments=1), seen, S=1)
     belief = evidence.believe(spec, tables)

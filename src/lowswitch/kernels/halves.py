@@ -11,6 +11,7 @@ from lowswitch.kernels.known import plan_on_mean, value_on_mean
 from lowswitch.kernels.noise import next_uniform, noise, normal
 
 CAUTIONS = (0.0, 0.5, 1.0, 2.0, 3.0)  # standard errors in a row
+_CAREFUL = 2.0  # where no gain is clear
 _SPLITS = 4  # of the data into two halves
 _CLEAR = 2.5  # standard deviations of a gain
 _SPLITTING = np.uint64(2**61)
@@ -101,7 +102,7 @@ def halves(spec, belief, number, key):
 
 @allocating_part
 def learned_caution(spec, tables, belief):
-    """The caution that gains most over the first policy, by halves of the data; -1 if none does.
+    """The caution that gains most over the first policy, by halves of the data; else 2.
 
     A policy that is planned on one half is compared with the first one on the other half, which did
     not choose it: a posterior that promises too much is found out so (Stone 1974). A gain counts if
@@ -117,7 +118,7 @@ def learned_caution(spec, tables, belief):
         for level in range(len(CAUTIONS)):
             plan_on_mean(spec, tables, planned, CAUTIONS[level], last, first)
             gains[level, trial] = value_on_mean(spec, tables, tried, last) - kept
-    best, most = -1.0, 0.0
+    best, most = _CAREFUL, 0.0
     for level in range(len(CAUTIONS)):
         gain = gains[level].mean()
         if gain > max(most, _CLEAR * gains[level].std()):
