@@ -1,7 +1,7 @@
 """What the pages say of `few` for a budget, from the files docs/numbers/few*.json.
 
-The scripts in benchmarks/few write these files: run.py the first one, the others that of their
-name.
+The scripts in benchmarks/few write these files: run.py few.json, clinic.py and calibration.py those
+of their names, large.py few_sepsis.json.
 """
 
 import json
@@ -67,7 +67,9 @@ def of_clinic() -> dict[str, str]:
         for name, run in runs.items()
     ]
     return {
-        "clinic/table": table(["ten deployments", "lost", "last policy", "worst seed"], cells),
+        "clinic/table": table(
+            ["ten deployments", "lost", "last policy", "worst seed"], cells, left=1
+        ),
         "clinic/seeds": str(facts["seeds"]),
         "clinic/first": f"{one['first']:.3f}",
         "clinic/optimal": f"{one['optimal']:.3f}",

@@ -229,13 +229,20 @@ def test_a_chosen_first_policy_is_kept_where_nothing_clearly_beats_it():
     assert (runs.policy == 0).all()
 
 
-@pytest.mark.parametrize(("first", "last"), [(None, 1), ([[2]], 2)])
-def test_a_chosen_first_policy_counts_as_tried(first, last):
-    """Actions 0 and 1 were tried, 2 was not. It stays only if it was chosen as the first one."""
+@pytest.mark.parametrize(
+    ("first", "pays", "last"), [(None, 0.3, 1), ([[2]], 0.3, 2), ([[2]], 0.8, 1)]
+)
+@pytest.mark.parametrize("seed", range(3))
+def test_a_chosen_first_policy_counts_as_tried(first, pays, last, seed):
+    """Actions 0 and 1 were tried and pay nothing and `pays`, 2 was not. It stays only if it was
+    chosen as the first one, and another is not much better than the mean.
+    """
     learner = ls.Learner(
-        ls.few(deployments=1), horizon=1, states=1, actions=3, episodes=50, initial=first
+        ls.few(deployments=1), horizon=1, states=1, actions=3, episodes=50, initial=first, seed=seed
     )
-    learner.warm_start([[0]] * 40, [[k % 2] for k in range(40)], [[k % 2 / 2] for k in range(40)])
+    learner.warm_start(
+        [[0]] * 40, [[k % 2] for k in range(40)], [[k % 2 * pays] for k in range(40)]
+    )
     while learner.deployments == 0 and learner.told < 50:
         learner.tell([0], [0], [0.0], off_policy=True)
     assert (learner.mixture == last).all()

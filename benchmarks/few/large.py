@@ -51,7 +51,7 @@ def sepsis() -> TabularMDP:
 
 
 def on_sepsis(episodes: int, seeds: int) -> dict[str, Any]:
-    """The value of the last policy in each seed, and the time of a seed."""
+    """The value of the last policy in each seed, and the seconds of all seeds."""
     mdp = sepsis()
     initial = mdp.actions_allowed.argmax(axis=-1)
     algorithm = few(deployments=10, pooled=True)

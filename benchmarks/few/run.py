@@ -135,6 +135,8 @@ def main() -> None:
     parser.add_argument("--only", nargs="*", default=[])
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
+    if options.only and options.json:
+        parser.error("--json wants all problems; leave --only out")
     track, rows = Track(options.folder), []
     for problem in options.only or PROBLEMS:
         for law in laws_of(problem):

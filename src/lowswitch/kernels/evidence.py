@@ -144,7 +144,10 @@ def row_prior(spec, laws, row, mass, alike):
 
 @allocating_part
 def alike_evidence(spec, laws, mass, alike):
-    """The same, if the actions of a state are alike: each row is predicted from the others."""
+    """The evidence if the actions of a state are alike: each row is predicted from the others.
+
+    It is a pseudo-likelihood (Besag 1975), since the others are predicted from this row too.
+    """
     evidence, counted = 0.0, np.zeros(spec.S)
     for group in range(len(laws.all_n)):
         begin, end = laws.all_offsets[group], laws.all_offsets[group + 1]

@@ -33,32 +33,38 @@ def half_of(count, key, address):
     """How many of so many things are in the first half, if a coin is tossed for each of them."""
     left, found = np.int64(count), 0
     while left > 0:
-        bits = noise(key, address[0])
         address[0] += np.uint64(1)
+        bits = noise(key, address[0])
         found += ones_among(bits >> np.uint64(max(0, _WORD - left)))
         left -= _WORD
     return found
 
 
 @inline
-def half_sums(rewards, row, first, key, address):
-    """The rewards of the first of a row's visits, so many, and of the others, summed."""
+def half_rewards(rewards, row, key, address):
+    """How many of a row's visits are in the first half, and the sum of their rewards.
+
+    A coin is tossed for each reward of 0 or 1. Of others only sums are known; a sum has the mean
+    and the variance of a random choice of so many, by a normal law within what is possible.
+    """
     n, total = rewards.n[row], rewards.total[row]
-    spread = math.sqrt(reward_spread(rewards, row) * first * (n - first) / n)
-    more = spread * normal(next_uniform(key, address), next_uniform(key, address))
+    if abs(total - rewards.squares[row]) < 1e-9:
+        ones = float(half_of(total + 0.5, key, address))
+        return ones + half_of(n - total + 0.5, key, address), ones
+    first = float(half_of(n, key, address))
+    variance = reward_spread(rewards, row) * first * (n - first) / max(1.0, n - 1.0)
+    more = math.sqrt(variance) * normal(next_uniform(key, address), next_uniform(key, address))
     least, most = max(0.0, total - (n - first)), min(first, total)
-    mine = min(most, max(least, total * first / n + more))
-    return mine, total - mine
+    return first, min(most, max(least, total * first / n + more))
 
 
 @allocating_part
 def half_belief(spec, belief, counts, n, paid, total):
     """The belief with other counts; its prior stays."""
     laws, rewards = belief.laws, belief.rewards
-    squares = rewards.squares * paid / np.maximum(rewards.n, 1.0)
     return Belief(
         listed_laws(spec, laws.stride, laws.offsets, laws.states, counts, n),
-        listed_rewards(spec, rewards.stride, paid, total, squares),
+        listed_rewards(spec, rewards.stride, paid, total, rewards.squares),
         belief.mass,
         belief.alike,
         belief.noisy,
@@ -72,9 +78,8 @@ def half_belief(spec, belief, counts, n, paid, total):
 def halves(spec, belief, number, key):
     """Two beliefs, each from one half of what was seen, cut at random.
 
-    What a row led to are independent draws of one law, so that the halves are independent. Of
-    rewards only sums are known; a half has its share of them, and the deviation of a normal law.
-    Rewards that never vary are known to both.
+    What a row led to are independent draws of one law, so that the halves are independent. Rewards
+    that never vary are known to both.
     """
     laws, rewards, stream = belief.laws, belief.rewards, noise(key, _SPLITTING + np.uint64(number))
     address = np.zeros(1, dtype=np.uint64)
@@ -90,10 +95,9 @@ def halves(spec, belief, number, key):
         paid[half], total[half] = rewards.n, rewards.total
     for row in range(len(rewards.n)):
         if belief.noisy and rewards.n[row] > 0.0:
-            paid[0, row] = half_of(rewards.n[row], stream, address)
+            paid[0, row], total[0, row] = half_rewards(rewards, row, stream, address)
             paid[1, row] = rewards.n[row] - paid[0, row]
-            sums = half_sums(rewards, row, paid[0, row], stream, address)
-            total[0, row], total[1, row] = sums
+            total[1, row] = rewards.total[row] - total[0, row]
     return (
         half_belief(spec, belief, counts[0], n[0], paid[0], total[0]),
         half_belief(spec, belief, counts[1], n[1], paid[1], total[1]),
@@ -108,16 +112,16 @@ def learned_caution(spec, tables, belief):
     not choose it: a posterior that promises too much is found out so (Stone 1974). A gain counts if
     it exceeds 2.5 times its standard deviation from half to half.
     """
-    rows, trials = spec.H * spec.S, 2 * _SPLITS
+    rows, gains = spec.H * spec.S, np.zeros((len(CAUTIONS), _SPLITS, 2))
     last, first = np.zeros(rows, dtype=np.int64), np.zeros(rows, dtype=np.int64)
-    gains = np.zeros((len(CAUTIONS), trials))
-    for trial in range(trials):
-        one, other = halves(spec, belief, trial // 2, tables.keys[0]["samples"])
-        planned, tried = (one, other) if trial % 2 == 0 else (other, one)
-        kept = value_on_mean(spec, tables, tried, tables.initial)
-        for level in range(len(CAUTIONS)):
-            plan_on_mean(spec, tables, planned, CAUTIONS[level], last, first)
-            gains[level, trial] = value_on_mean(spec, tables, tried, last) - kept
+    for split in range(_SPLITS):
+        one, other = halves(spec, belief, split, tables.keys[0]["samples"])
+        for turn in range(2):
+            planned, tried = (one, other) if turn == 0 else (other, one)
+            for level in range(len(CAUTIONS)):
+                plan_on_mean(spec, tables, planned, CAUTIONS[level], last, first)
+                gains[level, split, turn] = value_on_mean(spec, tables, tried, last)
+                gains[level, split, turn] -= value_on_mean(spec, tables, tried, first)
     best, most = _CAREFUL, 0.0
     for level in range(len(CAUTIONS)):
         gain = gains[level].mean()

@@ -16,7 +16,7 @@ def expected_reward(spec, belief, row, typical):
         return typical
     if not belief.noisy:
         return rewards.total[row] / n
-    prior = others_reward(rewards, row, spec.A, typical)
+    prior = others_reward(rewards, row, spec.A, typical) if belief.by_state else 0.5
     return (belief.reward_mass * prior + rewards.total[row]) / (belief.reward_mass + n)
 
 
@@ -81,17 +81,22 @@ def expected_value(spec, belief, h, i, ahead, means, of_all, typical):
     `of_all` their sums over what the state of the cell led to.
     """
     row = h * belief.rewards.stride + i
-    q = expected_reward(spec, belief, row, typical)
-    spread = q * (1.0 - q) if belief.noisy else 0.0
-    n = belief.rewards.n[row]
+    q, n = expected_reward(spec, belief, row, typical), belief.rewards.n[row]
+    error = belief.share * q * (1.0 - q) / (1.0 + n) if belief.noisy else 0.0
     if h + 1 < spec.H:
         row = h * belief.laws.stride + i
         mean = expected_next(spec, belief, row, ahead[0], means[0], of_all[0])
         squares = expected_next(spec, belief, row, ahead[1], means[1], of_all[1])
-        spread += max(0.0, squares - mean * mean)
+        error += max(0.0, squares - mean * mean) / (1.0 + belief.laws.n[row])
         q += mean
-        n = belief.laws.n[row]
-    return q, spread / (1.0 + n)
+    return q, error
+
+
+@inline
+def first_action(spec, tables, here):
+    """The first policy's action in a row; where it was forbidden since, the deployed one."""
+    action = tables.initial[here]
+    return action if spec.allowed[here * spec.A + action] else tables.policy[here]
 
 
 @inline
@@ -99,7 +104,8 @@ def best_known(spec, choices, q, error, start, deployed, caution):
     """The best action that may be chosen, and its value.
 
     With a caution from 0 on the action of the first policy stays, unless another one is better by
-    so many standard errors. Of equals it is the deployed one, else the lowest.
+    so many standard errors. Else, of equals it is what the first member has deployed, or the
+    lowest.
     """
     action, best, needed = start, -np.inf, -np.inf
     kept = caution >= 0.0 and choices[start]
@@ -149,7 +155,7 @@ def plan_on_mean(spec, tables, belief, caution, last, first):
         for moment in range(2):
             means[moment] = ahead[moment].mean()
         for x in range(spec.S):
-            here, start = h * spec.S + x, tables.initial[h * spec.S + x]
+            here, start = h * spec.S + x, first_action(spec, tables, h * spec.S + x)
             tried = may_exploit(spec, tables, h, x, choices)
             if not tried or caution >= 0.0:
                 choices[start] = True

@@ -138,8 +138,8 @@ class PlannerKnowledge(Knowledge):
     def _keep_all_but(self, most: int) -> None:
         """Want other actions than the deployed ones in at most so many rows.
 
-        They are those in which most members want to change, times the visits to the row; of equals
-        the first ones.
+        Rows are ranked by the number of members that want to change them, times their visits; of
+        equals the first ones change.
         """
         H, S, A = self.allowed.shape
         deployed, wanted = (

@@ -52,8 +52,8 @@ class Lessons:
         kinds = (np.int64, np.int64, np.float64)
         each = zip(zip(*self.steps, strict=True), kinds, strict=True)
         states, actions, rewards = (np.array(lists, dtype=kind) for lists, kind in each)
-        self.tally.add(self.sites, states, actions, rewards)
         switch = self.learner.learn_checked(states, actions, rewards)
+        self.tally.add(self.sites, states, actions, rewards)
         self.sites, self.steps = [], []
         if switch is not None:
             self.deployed += switch.changes.tolist()
