@@ -119,11 +119,13 @@ class Process:
             text=True,
             env=os.environ,
         )
-        line = self.process.stdout.readline()
-        found = re.search(r"http://127.0.0.1:(\d+)", line)
-        assert found, line + self.process.stdout.read()
-        self.port = int(found[1])
-        return self
+        said = ""
+        for line in self.process.stdout:  # it may say first that it compiles
+            said += line
+            if found := re.search(r"http://127.0.0.1:(\d+)", line):
+                self.port = int(found[1])
+                return self
+        raise AssertionError(said)
 
     def kill(self):
         self.process.kill()
