@@ -93,13 +93,13 @@ def of_sepsis() -> dict[str, str]:
     for run in read("few_sepsis.json"):
         last, name = np.array(run["last"]), f"sepsis/{run['episodes']}"
         named |= {
-            f"{name}-last": f"{last.min():.3f} to {last.max():.3f}",
+            f"{name}-last": f"{last.min():.4f} to {last.max():.4f}",
             f"{name}-above": str(int((last > run["first"]).sum())),
             f"{name}-below": str(int((last < run["first"]).sum())),
             f"{name}-seeds": str(len(last)),
             f"{name}-seconds": f"{run['seconds_all_seeds'] / len(last):.0f}",
-            "sepsis/first": f"{run['first']:.3f}",
-            "sepsis/optimal": f"{run['optimal']:.3f}",
+            "sepsis/first": f"{run['first']:.4f}",
+            "sepsis/optimal": f"{run['optimal']:.4f}",
         }
     return named
 
