@@ -330,6 +330,26 @@ def test_as_much_caution_as_gains_most(paid, caution):
     assert halves.learned_caution(spec, tables, belief) == caution
 
 
+def test_what_is_planned_on_a_half_is_not_compared_on_it():
+    """All of 20 states and 4 actions pay 1 with probability 1/2, and were tried 3 times: whatever
+    looks better is luck. On the half that chose it, it looks better in all ten draws; on the other
+    half a gain is clear in one of a hundred.
+    """
+    found = []
+    for seed in range(10):
+        paid = np.random.default_rng(seed).integers(0, 2, (20, 4, 3))
+        seen = [
+            (0, x, a, float(paid[x, a, k]), 0)
+            for x in range(20)
+            for a in range(4)
+            for k in range(3)
+        ]
+        spec, tables = told(ls.few(deployments=1), seen, H=1, S=20, A=4)
+        belief = evidence.believe(spec, tables)._replace(noisy=True, reward_mass=0.3)
+        found.append(halves.learned_caution(spec, tables, belief))
+    assert found.count(2.0) >= 9
+
+
 @pytest.mark.parametrize("forbidden", [False, True])
 def test_a_first_policy_that_was_forbidden_is_not_deployed_again(forbidden):
     """Action 2 is the first policy's and as good as the others; action 0 is deployed meanwhile."""
