@@ -19,7 +19,7 @@ import venv
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-BESIDE = ("numpy", "scipy", "pytest", "hypothesis")  # what the tests need beside numba
+BESIDE = ("numpy", "scipy", "pytest", "pytest-xdist", "hypothesis")  # what the tests need
 CACHED = "test_this_version_of_numba_is_cached"
 EDITED = "test_an_edit_in_a_callee_of_another_file_is_seen"
 LEARNERS = ("ucb2-b", "ucrl2", "psrl")
