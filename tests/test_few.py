@@ -90,6 +90,7 @@ def test_dates_may_be_given_in_any_way():
     dates = ls.few(deployments_at=(300, 600))
     assert dates == ls.few(deployments_at="300-600") == ls.few(deployments_at=np.array([300, 600]))
     assert dates.schedule.deployments == 2
+    assert ls.few(deployments_at=(300, 600), deployments=1).schedule.deployments == 1
     assert ls.few(deployments_at=300).schedule.schedule == Calendar((300,))
 
 
@@ -104,6 +105,10 @@ class Silent:
     ("make", "message"),
     [
         (lambda: ls.few(), "few needs a budget: give deployments=10, or the dates"),
+        (
+            lambda: ls.few(deployments_at=(300, 600), deployments=10),
+            "deployments=10 is more than the 2 dates of deployments_at",
+        ),
         (lambda: ls.few(deployments=0), "deployments must be a whole number from 1"),
         (lambda: ls.few(deployments_at="soon"), "deployments_at must be numbers of episodes"),
         (lambda: ls.few(deployments_at=Silent()), "numbers of episodes .*, not a Silent"),
@@ -122,6 +127,22 @@ class Silent:
 def test_bad_input(make, message):
     with pytest.raises(ValueError, match=message):
         make()
+
+
+def test_the_last_of_two_dates_says_that_it_exploits_if_the_first_was_spent_in_vain():
+    """Asked before the first date, it spends one of two; the last one then keeps the policy."""
+    learner = ls.Learner(
+        ls.few(deployments_at=(3, 6)), horizon=2, states=3, actions=2, episodes=9, gate="review"
+    )
+    learner.reject(learner.propose())
+    for k in range(7):
+        learner.tell([k % 3, 0], [0, 0], [0.0, 1.0])
+    assert learner.proposal() is None
+    assert learner.why_nothing() == (
+        "the next deployment is the last one, which plays what is known to be best, and after 6"
+        " episodes nothing was known to be better than the deployed policy"
+    )
+    assert learner.propose() is None
 
 
 # ---- what every run keeps to ---------------------------------------------------------------------

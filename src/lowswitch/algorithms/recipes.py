@@ -45,7 +45,7 @@ from lowswitch.algorithms.text import (
     as_schedule,
     no_option,
 )
-from lowswitch.checks import require_scale
+from lowswitch.checks import require_count, require_scale
 
 # ---- what every recipe shares --------------------------------------------------------------------
 
@@ -317,7 +317,8 @@ def few(
     are alike it learns from the data.
 
     deployments: how often the policy may change. deployments_at: after which numbers of episodes it
-    may, such as (300, 600, 900) or "300-600-900"; by default the library chooses them. gap: the
+    may, such as (300, 600, 900) or "300-600-900"; by default the library chooses them. With both,
+    there may be more dates than deployments: the first dates that change something count. gap: the
     least number of episodes between two deployments. members: how many policies are deployed
     together; 1 deploys one policy at a time. rows: in how many rows at most a deployment but the
     last differs from what is deployed, for reviewers. The others say what is known and need not be
@@ -329,6 +330,11 @@ def few(
             "few needs a budget: give deployments=10, or the dates as deployments_at=300-600-900"
         )
     most = len(dates or ()) if deployments is None else deployments
+    if dates is not None and require_count("deployments", most) > len(dates):
+        raise ValueError(
+            f"deployments={most} is more than the {len(dates)} dates of deployments_at, and the"
+            " policy may change on these only; leave deployments out, or give more dates"
+        )
     schedule = Late(most, gap) if dates is None else Calendar(dates, gap)
     posterior = LearnedPosterior(
         mass=mass, rewards=rewards, members=members, pooled=pooled, rows=rows

@@ -180,5 +180,8 @@ def _facts(kind: str, payload: dict[str, Any]) -> dict[str, Any]:
         return {"rows": len(payload["rows"]), "version": payload["version"]}
     if kind == "deployed":
         return {"changes": len(payload["changes"]), "version": payload["version"]}
-    names = ("reason", "rows", "version", "forever", "visits", "to", "number", "proposal", "source")
+    names = (
+        *("reason", "rows", "version", "forever", "visits", "to", "number", "proposal", "source"),
+        "date",
+    )
     return {name: payload[name] for name in names if name in payload}
