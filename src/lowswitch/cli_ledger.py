@@ -15,7 +15,7 @@ _ARGUMENTS: dict[str, dict[str, Any]] = {
     "address": {"help": "A file, or postgresql://...#name."},
     "csv": {"help": "A CSV file with one line a step."},
     "--algorithm": {
-        "help": "The algorithm, such as psrl:schedule=asked,deployments=10.",
+        "help": "The algorithm, such as few:deployments=10,asked=true.",
         "required": True,
     },
     "--horizon": {"help": "How many steps an episode has.", "type": int, "required": True},
