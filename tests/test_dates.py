@@ -99,7 +99,7 @@ def test_a_date_on_which_nothing_is_wanted_is_named():
         episodes=9,
         gate="review",
     )
-    assert learner.why_nothing() == "nothing has become due yet, and nobody has asked"
+    assert learner.why_nothing() == "nothing is due, and nobody has asked"
     learner.tell([[0]] * 3, [[0]] * 3, [[1.0]] * 3)
     assert learner.dates.tolist() == [5]
     assert learner.why_nothing().startswith("after 2 episodes the learner wanted no other")

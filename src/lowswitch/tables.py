@@ -169,10 +169,14 @@ def fits(text: str, width: int | None) -> bool:
 
 
 def wrapped(text: str, width: int | None) -> str:
-    """A text whose lines are broken at spaces to at most `width` characters."""
+    """A text whose lines are broken at spaces to at most `width` characters.
+
+    A hyphen is no place to break at: options and dates that have some are there to be copied.
+    """
     if width is None:
         return text
-    return "\n".join(textwrap.fill(line, width) for line in text.splitlines())
+    lines = text.splitlines()
+    return "\n".join(textwrap.fill(line, width, break_on_hyphens=False) for line in lines)
 
 
 def aligned(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

@@ -83,7 +83,7 @@ class Gated:
             return "the budget is spent, and the deployed policy stays"
         held = f"; {len(self.held)} rows are held, since they were rejected" if self.held else ""
         if self.nothing_wanted_at is None:
-            return "nothing has become due yet, and nobody has asked" + held
+            return "nothing is due, and nobody has asked" + held
         after = f"after {self.nothing_wanted_at:,} episodes"
         if self._knowledge.exploits_next:
             return (

@@ -43,7 +43,7 @@ def written(plan: Plan, width: int | None = None) -> str:
     parts: list[str | Table] = [
         f"For {plan.episodes:,} episodes of a problem with H = {H}, S = {S}, A = {A}, from"
         f" {plan.source}; {plan.problems} problems tried.",
-        f"Use {found['use']}.",
+        f"Use {found['use']}",  # no full stop, which somebody would copy with it
         f"What an episode earns by what is deployed: the median of the problems, and between which"
         f" values 80 % of them lie. {_first(plan)}",
         _expected(found),
