@@ -74,6 +74,18 @@ def test_a_date_that_passes_while_a_proposal_waits_is_not_lost(tmp_path, decide)
     assert ledger.verify().whole
 
 
+def test_rows_that_became_due_while_a_proposal_waited_say_so(tmp_path):
+    ledger = made(tmp_path / "run.db", DATED)
+    play(ledger, 7)  # what the date after episode 6 wants lies in other rows, too
+    approve(ledger, ledger.proposal())
+    assert ledger.proposal().told == 7
+    assert ledger.newest(1, kind="met") == []
+    journal = Journal(Ledger.open(tmp_path / "run.db", read_only=True))
+    journal.catch_up()
+    assert why_now(journal, ledger.proposal()).startswith("It became due while the proposal waited")
+    journal.reader.close()
+
+
 def test_whoever_asks_in_vain_is_told_why(tmp_path, capsys):
     address = tmp_path / "run.db"
     ledger = made(address, ls.q_hoeffding(c=0.05, schedule="asked"))

@@ -119,6 +119,9 @@ def why_now(journal: Journal, view: ProposalView) -> str:
         if before.kind == "met":
             return f"{before.actor} asked the learner what it would change."
         if before.kind in ("approved", "rejected"):
+            decided = journal.before(before.seq, "proposed")
+            if decided is not None and decided.facts["told"] < view.told:
+                return f"It became due while the proposal waited that event {before.seq} decided."
             return f"It is what the last decision (event {before.seq}) left open."
         if before.kind == "history":
             return "The history of the old protocol was imported."
