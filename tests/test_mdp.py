@@ -54,6 +54,20 @@ def test_a_stationary_model_is_not_copied_for_each_step():
     assert mdp.model.rewards.size == 15
 
 
+@pytest.mark.parametrize(
+    ("steps", "kind"),
+    [
+        (((), ()), "horizon=4, stationary, "),
+        (((4,), (4,)), "horizon=4, per-step, "),
+        (((), (4,)), "horizon=4, stationary transitions, per-step rewards, "),
+        (((4,), ()), "horizon=4, per-step transitions, stationary rewards, "),
+    ],
+)
+def test_a_problem_says_what_differs_by_step(steps, kind):
+    tables = (random_tables(3, 2, 0, *count)[i] for i, count in enumerate(steps))
+    assert kind in repr(ls.TabularMDP(*tables, horizon=4))
+
+
 def test_forbidden_actions_do_not_count():
     transitions = np.ones((1, 2, 1))
     mdp = ls.TabularMDP(

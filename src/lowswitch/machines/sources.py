@@ -140,7 +140,10 @@ class Gymnasium:
         **options: Any,
     ) -> None:
         from lowswitch.problems import gymnasium as bridge
+        from lowswitch.problems.made import read_name
 
+        if isinstance(environment, str):
+            environment, options = read_name(environment, options)
         self.environment, self.options = environment, options
         self.horizon = require_count("horizon", horizon)
         self.scale = bridge.reward_scale(reward_range)
