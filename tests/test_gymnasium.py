@@ -544,7 +544,8 @@ def test_a_name_is_made_and_an_unknown_one_is_refused():
     [
         ("FrozenLake-v1", {"slippery": False}, "no option 'slippery'; did you mean 'is_slippery'"),
         ("FrozenLake-v1:slippery=false", {}, "no option 'slippery'; did you mean 'is_slippery'"),
-        ("FrozenLake-v1:slippery", {}, "options are written as FrozenLake-v1:key=value"),
+        ("FrozenLake-v1:slippery", {}, "is not of the form key=value; write FrozenLake-v1:key="),
+        ("no.module:FrozenLake-v1", {}, "there is no module 'no.module'"),
         ("FrozenLake-v1:map_name=9x9", {}, r"with the options {'map_name': '9x9'} \(KeyError"),
         ("FrozenLake-v1:is_slippery=false", {"is_slippery": True}, "'is_slippery' twice"),
         ("lowswitch/Riverswim-v0", {"stats": 3}, "unexpected keyword argument 'stats'"),

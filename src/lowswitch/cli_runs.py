@@ -10,6 +10,7 @@ import os
 import re
 import shutil
 import sys
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,6 +20,7 @@ from lowswitch import envs, plotting, report, storage
 from lowswitch.algorithms.recipes import RECIPES
 from lowswitch.algorithms.text import build
 from lowswitch.problems.mdp import TabularMDP
+from lowswitch.runs import AlgorithmTextWarning
 
 if TYPE_CHECKING:
     from lowswitch.algorithms.algorithm import Algorithm
@@ -40,6 +42,11 @@ def problem_of(options: argparse.Namespace) -> TabularMDP:
     """The problem with tables that --env, --gymnasium or --tables names."""
     if options.env:
         _refuse_for_env(options)
+        if re.search(r"-v\d+(:|$)", options.env):
+            raise ValueError(
+                f"{options.env!r} is named like an environment of Gymnasium; write --gymnasium"
+                f" {options.env} --horizon H"
+            )
         return envs.make(options.env)
     if options.tables:
         return envs.from_file(
@@ -180,8 +187,10 @@ def _loaded(options: argparse.Namespace) -> dict[str, dict[str, Runs]]:
     names of their algorithms.
     """
     paths = [file for path in map(Path, options.files) for file in _files(path)]
-    loaded = [lowswitch.load(path) for path in paths]
-    labels = options.label or [str(runs.algorithm) for runs in loaded]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", AlgorithmTextWarning)  # the text is all that is drawn
+        loaded = [lowswitch.load(path) for path in paths]
+    labels = options.label or [runs.algorithm.label for runs in loaded]
     if len(labels) != len(loaded):
         raise ValueError(f"there are {len(loaded)} runs and {len(labels)} labels; give one to each")
     if not plotting.distinct(list(zip(labels, loaded, strict=True))):

@@ -180,7 +180,7 @@ def _labelled(several: Any, label: str | None) -> list[tuple[str, Runs]]:
         )
     if label is not None and len(sequence) != 1:
         raise ValueError(f"label {label!r} names one run; pass a mapping of labels to runs")
-    return [(str(run.algorithm) if label is None else label, run) for run in sequence]
+    return [(run.algorithm.label if label is None else label, run) for run in sequence]
 
 
 # ---- drawing -------------------------------------------------------------------------------------

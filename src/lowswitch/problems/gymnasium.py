@@ -26,6 +26,10 @@ from lowswitch.progress import Progress
 from lowswitch.simulate import warn_if_no_better
 
 _REDRAW_SECONDS = 0.1
+_PLAY_IT = (
+    "let a learner play it instead, with lowswitch.envs.gymnasium.learn or, on the command line,"
+    " lowswitch concurrent"
+)
 
 
 # ---- tables of an environment --------------------------------------------------------------------
@@ -135,7 +139,7 @@ def _tabled(env: gymnasium.Env[Any, Any]) -> _Tabled:
         if len(numbering.digits) > 1:
             raise ValueError(
                 f"{env.unwrapped} has {numbering.what} of several parts, which tables P do not"
-                " have; let a learner play it instead, with lowswitch.envs.gymnasium.learn"
+                f" have; {_PLAY_IT}"
             )
     [state], [action] = (numbering.digits for numbering in numbers)
     return _Tabled(state.size, action.size, state.first, action.first)
@@ -144,7 +148,7 @@ def _tabled(env: gymnasium.Env[Any, Any]) -> _Tabled:
 def _published(env: gymnasium.Env[Any, Any], name: str) -> Any:
     """`P` or `initial_state_distrib` of the innermost environment."""
     ways_out = {
-        "P": "has no tables P; let a learner play it instead, with lowswitch.envs.gymnasium.learn",
+        "P": f"has no tables P; {_PLAY_IT}",
         "initial_state_distrib": (
             "does not say where it starts; set env.unwrapped.initial_state_distrib to the law of"
             " its first state"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -28,10 +29,10 @@ def environment(env: gymnasium.Env[Any, Any] | str, **options: Any) -> gymnasium
 def read_name(text: str, options: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
     """The name and all options of a text such as FrozenLake-v1:is_slippery=false.
 
-    What stands before another colon is a module: package.module:Name-v0.
+    Without options, what stands before a colon is a module: package.module:Name-v0.
     """
-    name, colon, rest = text.rpartition(":")
-    if not colon or "=" not in rest:
+    name, _, rest = text.rpartition(":")
+    if not ("=" in rest or re.search(r"-v\d+$", name)):
         return text, dict(options)
     written = options_of(rest, name, "environment")
     for twice in written.keys() & options.keys():
@@ -49,8 +50,7 @@ def _made(name: str, options: dict[str, Any]) -> gymnasium.Env[Any, Any]:
         if not colon:
             raise  # a package that the environment needs
         raise ValueError(
-            f"Gymnasium makes no environment of {name!r}: there is no module {module!r}; options"
-            f" are written as {module}:key=value,key=value"
+            f"Gymnasium makes no environment of {name!r}: there is no module {module!r}"
         ) from error
     except (AttributeError, LookupError, TypeError) as error:
         raise ValueError(
