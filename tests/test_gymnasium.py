@@ -518,7 +518,7 @@ def test_a_missing_horizon_is_asked_for_by_name():
     with pytest.raises(ValueError, match=r"as in horizon=100; .* and the horizon is 100 at most"):
         learn("FrozenLake-v1", ALGORITHM, episodes=9)
     with pytest.raises(ValueError, match="ends an episode after 100 steps, its tables do not"):
-        from_gymnasium("FrozenLake-v1")
+        ls.from_gymnasium("FrozenLake-v1")
     assert from_gymnasium("FrozenLake-v1", horizon=200).horizon == 200
     with pytest.raises(ValueError, match=r"horizon=20; the environment has no limit of its own"):
         from_gymnasium("CliffWalking-v1")

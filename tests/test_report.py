@@ -132,7 +132,7 @@ def test_runs_on_different_problems_have_a_table_and_a_row_of_panels_each(result
     assert table._repr_html_().count("<table>") == 2
     latex = table.to_latex(("algorithm", "regret"))
     assert latex.count(r"\begin{tabular}{lr}") == 2
-    assert f"\n\n% {' '.join(second.split())}\n" in latex
+    assert f"\n\n% {'; '.join(second.splitlines())}\n" in latex
     figure = ls.plot(several)
     assert [there in axes.get_title() for axes in figure.axes] == [False] * 3 + [True] * 3
     labels = [text.get_text() for text in figure.legends[0].get_texts()]

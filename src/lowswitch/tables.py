@@ -145,7 +145,7 @@ class Tables(Summary):
     def to_latex(self, columns: Sequence[str] | None = None) -> str:
         """A tabular for each table, each below a comment with its heading."""
         return "\n\n".join(
-            f"% {' '.join(table.heading.split())}\n{table.to_latex(columns)}"
+            f"% {'; '.join(table.heading.splitlines())}\n{table.to_latex(columns)}"
             for table in self.tables
         )
 
