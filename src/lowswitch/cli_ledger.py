@@ -139,11 +139,13 @@ def proposal(ledger: Ledger, options: argparse.Namespace) -> Any:
     return ledger.proposal() or _nothing(ledger, options)
 
 
-def _nothing(ledger: Ledger, options: argparse.Namespace) -> str | None:
-    """Why there is no proposal, for people."""
+def _nothing(ledger: Ledger, options: argparse.Namespace) -> Any:
+    """Why there is no proposal."""
     status = ledger.status()
+    if options.json:
+        return {"proposal": None, "nothing_because": status.nothing_because}
     soon = f"\nnext date: {status.next_date}" if status.next_date else ""
-    return None if options.json else f"nothing to propose: {status.nothing_because}{soon}"
+    return f"nothing to propose: {status.nothing_because}{soon}"
 
 
 def approve(ledger: Ledger, options: argparse.Namespace) -> Any:
@@ -307,14 +309,11 @@ def _rows(text: str | None) -> list[tuple[Any, Any]] | None:
 def _readable(answer: Any, facts: Any) -> str:
     """A table of an answer."""
     from lowswitch.ledger import ProposalView
-    from lowswitch.ledger.answers import Status
 
     if isinstance(answer, str):
         return answer
     if isinstance(answer, ProposalView):
         return proposal_table(answer)
-    if isinstance(answer, Status) and answer.next_date is not None:
-        facts = facts | {"next_date": answer.next_date}
     width = max(map(len, facts))
     return "\n".join(f"{name:{width}}  {_cell(value)}" for name, value in facts.items())
 
