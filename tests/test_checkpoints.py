@@ -319,15 +319,15 @@ def test_a_save_that_fails_hides_nothing(tmp_path):
 
 def test_an_interrupt_while_learning_leaves_a_whole_state(tmp_path, monkeypatch):
     mdp, algorithm, file = PROBLEMS["dense"](), ALGORITHMS["ucb2-h"], tmp_path / "run.npz"
-    end_round, rounds = kernels.end_round, []
+    advance, rounds = kernels.advance, []
 
     def interrupted(*arguments):
-        end_round(*arguments)
+        advance(*arguments)
         rounds.append(1)
         if len(rounds) == 9:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(kernels, "end_round", interrupted)
+    monkeypatch.setattr(kernels, "advance", interrupted)
     with pytest.raises(KeyboardInterrupt):
         concurrent.run(
             mdp, algorithm, 300, machines=7, rule="speculate", fleet=RoundByRound(), checkpoint=file

@@ -56,7 +56,7 @@ def test_nothing_is_loading_while_a_round_is_played(monkeypatch):
     screen, seen = io.StringIO(), []
     monkeypatch.setattr(sys, "stderr", screen)
     monkeypatch.setattr(runner, "needs_loading", lambda _: True)
-    play_rounds = kernels.play_rounds
+    advance = kernels.advance
 
     def play(policy, episodes):
         seen.append(screen.getvalue())
@@ -65,9 +65,9 @@ def test_nothing_is_loading_while_a_round_is_played(monkeypatch):
     def watched(*arguments):
         if arguments[-1]:  # The first call plays no round, it compiles.
             seen.append(screen.getvalue())
-        play_rounds(*arguments)
+        advance(*arguments)
 
-    monkeypatch.setattr(kernels, "play_rounds", watched)
+    monkeypatch.setattr(kernels, "advance", watched)
     for source in (System(play, horizon=3, states=4, actions=3), PROBLEMS["dense"]()):
         screen.truncate(0)
         concurrent.run(source, ALGORITHMS["ucb2-h"], 50, machines=7, progress=True)

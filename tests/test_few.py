@@ -73,6 +73,7 @@ def test_a_calendar_refuses_what_it_cannot_keep():
         "few:deployments=10",
         "few:deployments=7,gap=20,members=1",
         "few:deployments=7,rows=5",
+        "few:deployments=7,asked=True",
         "few:deployments_at=300-600,deployments=2",
         "few:deployments=3,rewards=mean,pooled=True,mass=2.0",
         "psrl:mass=1.0,members=8,schedule=calendar/300-600/1",
@@ -90,6 +91,7 @@ def test_dates_may_be_given_in_any_way():
     dates = ls.few(deployments_at=(300, 600))
     assert dates == ls.few(deployments_at="300-600") == ls.few(deployments_at=np.array([300, 600]))
     assert dates.schedule.deployments == 2
+    assert ls.few(deployments_at=(300, 600), deployments=1).schedule.deployments == 1
     assert ls.few(deployments_at=300).schedule.schedule == Calendar((300,))
 
 
@@ -104,6 +106,13 @@ class Silent:
     ("make", "message"),
     [
         (lambda: ls.few(), "few needs a budget: give deployments=10, or the dates"),
+        (
+            lambda: ls.few(deployments_at=(300, 600), deployments=10),
+            "deployments=10 is more than the 2 dates of deployments_at",
+        ),
+        (lambda: ls.few(deployments_at=(3, 6), asked=True), "there are no dates to give"),
+        (lambda: ls.few(deployments=3, asked="yes"), "asked must be True or False"),
+        (lambda: ls.few(asked=True), "few needs a budget"),
         (lambda: ls.few(deployments=0), "deployments must be a whole number from 1"),
         (lambda: ls.few(deployments_at="soon"), "deployments_at must be numbers of episodes"),
         (lambda: ls.few(deployments_at=Silent()), "numbers of episodes .*, not a Silent"),
@@ -122,6 +131,40 @@ class Silent:
 def test_bad_input(make, message):
     with pytest.raises(ValueError, match=message):
         make()
+
+
+def test_a_board_that_asks_on_the_dates_has_the_learner_with_these_dates():
+    """So what a plan forecasts for dates holds for a board that meets then."""
+    size = {"horizon": 2, "states": 3, "actions": 2, "episodes": 30}
+    dated = ls.Learner(ls.few(deployments_at=(5, 12), members=3), **size)
+    asked = ls.Learner(ls.few(deployments=2, members=3, asked=True), **size)
+    generator = np.random.default_rng(0)
+    for k in range(30):
+        states, actions = generator.integers(0, 3, 2), generator.integers(0, 2, 2)
+        for learner in (dated, asked):
+            learner.tell(states, actions, actions * 1.0, off_policy=True)
+        if k + 1 in (5, 12):
+            asked.propose()
+        assert np.array_equal(dated.mixture, asked.mixture), k
+    assert dated.deployments == asked.deployments == 2
+    with pytest.raises(ValueError, match="of few in deployments_at="):
+        ls.simulate(ls.envs.riverswim(), ls.few(deployments=2, asked=True), episodes=9, seeds=1)
+
+
+def test_the_last_of_two_dates_says_that_it_exploits_if_the_first_was_spent_in_vain():
+    """Asked before the first date, it spends one of two; the last one then keeps the policy."""
+    learner = ls.Learner(
+        ls.few(deployments_at=(3, 6)), horizon=2, states=3, actions=2, episodes=9, gate="review"
+    )
+    learner.reject(learner.propose())
+    for k in range(7):
+        learner.tell([k % 3, 0], [0, 0], [0.0, 1.0])
+    assert learner.proposal() is None
+    assert learner.why_nothing() == (
+        "the next deployment is the last one, which plays what is known to be best, and after 6"
+        " episodes nothing was known to be better than the deployed policy"
+    )
+    assert learner.propose() is None
 
 
 # ---- what every run keeps to ---------------------------------------------------------------------

@@ -33,8 +33,8 @@ counts = {
 }
 print(json.dumps(counts))
 """
-MOST = {"doors": 6000, "fleets": 300, "learners": 600, "texts": 4000, "command lines": 120}
-FLIPS, EDITS = 400, 100
+MOST = {"doors": 4000, "fleets": 200, "learners": 400, "texts": 3000, "command lines": 80}
+FLIPS, EDITS = 250, 60
 GROUPS = {
     "doors": list(MOST),
     "flips": [family for family in FAMILIES if family.startswith("flips")],

@@ -354,7 +354,7 @@ def test_what_is_planned_on_a_half_is_not_compared_on_it():
 def test_a_first_policy_that_was_forbidden_is_not_deployed_again(forbidden):
     """Action 2 is the first policy's and as good as the others; action 0 is deployed meanwhile."""
     spec, tables = told(ls.few(deployments=1), [(0, 0, 0, 0.1, 0)] * 3, H=1, S=1, A=3)
-    tables.initial[:], tables.policy[:], tables.caution[:] = 2, 0, 1.0
+    tables.initial[:], tables.policy[:], tables.chosen[:] = 2, 0, True
     allowed = spec.allowed.copy()
     allowed[2] = not forbidden
     exploit.exploit(spec._replace(allowed=allowed), tables)

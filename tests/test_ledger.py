@@ -589,6 +589,18 @@ def test_a_damaged_snapshot_is_not_used(tmp_path):
     assert (verdict.whole, "snapshot after it is damaged" in verdict.what) == (False, True)
 
 
+def test_a_decision_on_none_says_why_there_is_nothing(tmp_path):
+    ledger = made(tmp_path / "run.db")
+    with pytest.raises(LedgerError, match="None is no proposal .* nothing is due, and nobody"):
+        ledger.approve(ledger.proposal(), by="board", reason="seen")
+    until_proposed(ledger)
+    with pytest.raises(LedgerError, match=r"one waits for a decision; proposal\(\) gives it"):
+        ledger.reject(None, by="board", reason="seen")
+    with pytest.raises(LedgerError, match="is given as policy="):
+        made(tmp_path / "other.db", initial=np.zeros((H, S), dtype=int))
+    assert not (tmp_path / "other.db").exists()
+
+
 def test_all_answers_turn_into_json(tmp_path):
     ledger = made(tmp_path / "run.db")
     proposal = until_proposed(ledger)

@@ -78,6 +78,37 @@ def test_a_veto_and_an_amendment_by_the_command_line(tmp_path, capsys):
     assert (code, "event 3: its hash is not that of its text" in error) == (2, True)
 
 
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (
+            "left,right,left,up\n" * 3,
+            "entry 4 of line 1 .* is 'up', which is no action; .*, or left",
+        ),
+        ("0,1,0,0\n0,1\n0,0,0,0\n", r"lines of \[2, 4\] entries; a table of actions has a line"),
+        ("0,1,0,0\n", r"\(3, 4\), not int64 of \(1, 4\)"),
+        ("0,1,0,7\n" * 3, "7"),
+    ],
+)
+def test_a_policy_in_a_file_that_is_none(tmp_path, capsys, text, message):
+    (tmp_path / "first.csv").write_text(text)
+    options = [*CREATE.split(), "--policy", str(tmp_path / "first.csv")]
+    code, _, error = run(capsys, "create", tmp_path / "run.db", *options)
+    assert code == 2
+    assert re.search(message, error), error
+    assert not (tmp_path / "run.db").exists()
+
+
+def test_a_ledger_begins_with_the_policy_in_a_file(tmp_path, capsys):
+    (tmp_path / "first.csv").write_text("left, right,0,1\nleft,left,left,left\n\n1,1,1,1\n")
+    options = [*CREATE.split(), "--policy", str(tmp_path / "first.csv")]
+    assert run(capsys, "create", tmp_path / "run.db", *options)[0] == 0
+    table = [[0, 1, 0, 1], [0, 0, 0, 0], [1, 1, 1, 1]]
+    assert Ledger.open(tmp_path / "run.db").policy.tolist() == [table]
+    missing = [*CREATE.split(), "--policy", str(tmp_path / "none")]
+    assert "cannot read a table" in run(capsys, "create", tmp_path / "other.db", *missing)[2]
+
+
 # ---- history -------------------------------------------------------------------------------------
 
 GOOD = """id,when,visit,place,what,paid

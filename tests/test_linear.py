@@ -326,6 +326,8 @@ def test_few_means_the_linear_family_with_its_dates():
     assert plain.algorithm == spread.algorithm == ls.linear(deployments=9)
     dated = bandit(ls.few(deployments_at=(30, 60)), 100)
     assert dated.algorithm == ls.linear(schedule="calendar/30-60", deployments=2)
+    asked = bandit(ls.few(deployments=3, asked=True), 100)
+    assert asked.algorithm == ls.linear(schedule="asked", deployments=3)
     assert bandit(ls.few(deployments=5, gap=20, members=1), 500).algorithm == ls.linear(
         members=1, schedule="spread/20", deployments=5
     )

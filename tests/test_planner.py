@@ -59,12 +59,18 @@ def test_the_page_says_what_to_run_and_what_to_expect(plan, tmp_path):
     assert answer["use"] in page
     assert len(answer["value"]["median"]) == 4
     for words in (
-        "One more deployment is worth",
-        "1,000 more episodes",
-        "than the present one",
+        "With one deployment more, an episode would earn",
+        "In a run of 1,000 more episodes",
+        "than the first one",
         "lost an episode",
+        "at best",
+        "plays the first allowed action everywhere",
     ):
-        assert words in page
+        assert words in " ".join(page.split())
+    assert "present one" not in page  # nobody said which one that is
+    best = answer["best_value"]
+    assert best["median"] == pytest.approx(np.median(plan.default.optimal))
+    assert best["median"] >= answer["value"]["median"][-1]
     plan.plot(tmp_path / "plan.png")
     plan.save(tmp_path / "plan.json")
     assert json.loads((tmp_path / "plan.json").read_text())["answer"] == answer
@@ -76,6 +82,9 @@ def test_a_plan_goes_on_where_it_was(tmp_path, monkeypatch):
     first = ls.plan(SIZE, folder=tmp_path, **options)
     assert first.default.dates.tolist() == [20, 50]
     assert first.one_more.dates.tolist() == [20, 50, 75]
+    asked = first.rivals[-1]  # a board that asks when it meets, on the same dates
+    assert str(asked.algorithm) == "psrl:schedule=asked/20-50,deployments=2"
+    assert (asked.dates.tolist(), asked.values.shape) == ([20, 50], (2, 3))
     monkeypatch.delattr(forecast, "simulate")
     again = ls.plan(SIZE, folder=tmp_path, **options)
     assert again.to_dict() == first.to_dict()
@@ -129,5 +138,11 @@ def test_the_command(tmp_path, capsys):
     assert cli.main(f"plan --data {data} {options} --json".split()) == 0
     assert json.loads(capsys.readouterr().out)["source"] == "30 logged episodes"
     assert (tmp_path / "out" / "plan.png").exists()
+    (tmp_path / "right.csv").write_text("1,1,1,1\n" * 3)
+    first = f"plan --env riverswim:states=4,horizon=3 --initial {tmp_path / 'right.csv'}"
+    assert cli.main(f"{first} {options} --json".split()) == 0
+    found = json.loads(capsys.readouterr().out)
+    right = mdp.evaluate(np.ones((3, 4), dtype=int))
+    assert found["answer"]["value"]["median"][0] == pytest.approx(right)
     assert cli.main(f"plan --data {tmp_path / 'none'} {options}".split()) == 2
     assert "cannot read logged episodes" in capsys.readouterr().err

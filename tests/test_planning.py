@@ -244,6 +244,16 @@ def test_a_reference_by_hand():
     assert rows["reference"] == pytest.approx([1.5, 0.25, 0], abs=1e-3)  # fixed for good
 
 
+def test_a_visit_is_drowned_where_both_bonuses_are_above_h():
+    """One visit and iota = 1e-6: 2 c / 1000, and 5 c (2e-6 + 2e-4.5) = 3.26e-4 c."""
+    for c, drowned in ((1000, 0), (4000, 1)):
+        algorithm = ls.ucb_advantage(c=c, reference=3)
+        learner = ls.Learner(algorithm, horizon=1, states=1, actions=1, episodes=10)
+        learner._knowledge.spec = learner._knowledge.spec._replace(iota=1e-6)
+        learner.tell([0], [0], [0.5])
+        assert learner._knowledge.drowned == drowned
+
+
 def test_visits_to_the_successors_alone_lower_an_estimate():
     """The value of step 1 is capped at 1 and stays; the doubt about it falls with its visits."""
     spec, tables = family(ls.ucbvi_bernstein(clip="remaining"), S=1, A=1)

@@ -96,6 +96,16 @@ def test_compiling_is_said_before_silence_gets_long_and_said_again(capsys, monke
     assert not progress._compiler.busy
 
 
+def test_loading_is_not_called_compiling_before_something_is_compiled(capsys):
+    progress.say_when_compiling()
+    with progress.Progress(100, unit="steps", show=True, label="few") as bar:
+        bar.note(progress.LOADING)
+        assert "compil" not in capsys.readouterr().err
+        with event.trigger_event("numba:compile"):
+            assert "few  compiling the kernels" in capsys.readouterr().err
+        assert bar.is_noting  # until whoever loads is done
+
+
 def test_a_bar_says_that_something_is_compiled_and_does_not_count_it(capsys, monkeypatch):
     progress.say_when_compiling()
     now = [0.0]

@@ -156,6 +156,10 @@ def test_columns_are_chosen_by_their_names_and_a_paper_has_no_speed(results, tmp
     assert "steps/s" not in table.to_latex()
     assert "deployments" in table.to_latex()
     assert table.to_latex(["algorithm", "steps/s"]).splitlines()[2] == r"algorithm & steps/s \\"
+    speed = ls.summary(results, ["algorithm", "steps/s"]).to_latex()  # it was asked for by name
+    assert speed.splitlines()[2] == r"algorithm & steps/s \\"
+    assert r"UCB2 \& more &" in runs.to_latex(label="UCB2 & more")
+    assert "seeds; means, ± is a 95 % interval" in table.heading
     assert ls.summary(results, ["regret"]).rows == tuple((row[1],) for row in table.rows)
     compared = report.versus(results, {"ucb2-h": "ucb-h"})  # has two columns without a name
     assert compared.to_latex().count("x fewer") == 2

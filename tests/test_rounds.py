@@ -122,7 +122,7 @@ def test_the_interpreter_plays_the_same_rounds():
 
 
 def test_nothing_recompiles():
-    kernels = (rounds.play_rounds, rounds.next_episodes, rounds.end_round)
+    kernels = (rounds.advance, rounds.next_episodes)
     for fleet in (InProcess(), RoundByRound()):
         concurrent.run(PROBLEMS["dense"](), ALGORITHMS["ucb2-b"], 20, machines=3, fleet=fleet)
     before = [len(kernel.signatures) for kernel in kernels]

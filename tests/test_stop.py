@@ -152,6 +152,13 @@ def test_a_budget_of_rounds_or_seconds(tmp_path):
             mdp, ALGORITHMS["ucb2-h"], EPISODES, machines=7, stop=Stop(rounds=30), fleet=fleet
         )
         assert (run.stopped, run.rounds) == ("rounds", 30)
+    # one that ends long after its last deployment
+    algorithm = ls.q_hoeffding(c=0.05, schedule="grid/geometric/8")
+    run = concurrent.run(mdp, algorithm, EPISODES, machines=7, stop=Stop(rounds=80))
+    assert run.episodes > run.history[0].episode.max() + 2
+    assert run.regret[0] == pytest.approx(
+        ls.exact_regret(mdp, run.history[0], episodes=run.episodes, initial=run.initial), rel=1e-12
+    )
     some = concurrent.run(
         mdp, ALGORITHMS["ucb2-h"], 10**9, machines=7, stop=Stop(seconds=0.2), checkpoint=file
     )

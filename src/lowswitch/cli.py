@@ -26,6 +26,7 @@ from lowswitch.cli_serve import serve, token
 from lowswitch.concurrent import FleetError, PlayError
 from lowswitch.files import OwnedError
 from lowswitch.gpu.driver import GpuError
+from lowswitch.problems.files import policy_from_file
 from lowswitch.tables import wrapped
 
 
@@ -201,6 +202,7 @@ def plan(options: argparse.Namespace) -> None:
         deployments=options.deployments,
         deployments_at=options.deployments_at,
         gap=options.gap,
+        initial=None if options.initial is None else policy_from_file(options.initial),
         problems=options.problems,
         folder=folder,
     )

@@ -15,7 +15,7 @@ _ARGUMENTS: dict[str, dict[str, Any]] = {
     "address": {"help": "A file, or postgresql://...#name."},
     "csv": {"help": "A CSV file with one line a step."},
     "--algorithm": {
-        "help": "The algorithm, such as psrl:schedule=asked,deployments=10.",
+        "help": "The algorithm, such as few:deployments=10,asked=true.",
         "required": True,
     },
     "--horizon": {"help": "How many steps an episode has.", "type": int, "required": True},
@@ -23,6 +23,11 @@ _ARGUMENTS: dict[str, dict[str, Any]] = {
     "--actions": {"help": "How many actions there are, or their labels.", "required": True},
     "--steps": {"help": "The labels of the steps: visit 1,visit 2."},
     "--episodes": {"help": "How many tickets may be issued.", "type": int, "required": True},
+    "--policy": {
+        "help": "A file with the policy in use: a line for each step, an action for each state,"
+        " with commas between them.",
+        "metavar": "FILE",
+    },
     "--reward-range": {"help": "The range of the rewards (default: 0,1).", "default": "0,1"},
     "--missing-means": {
         "help": "What a report that never comes means (default: %(default)s).",
@@ -47,6 +52,10 @@ _ARGUMENTS: dict[str, dict[str, Any]] = {
     "--rows": {"help": "Rows as step:state, with commas between them (default: all)."},
     "--forever": {"help": "Never deploy these actions there.", "action": "store_true"},
     "--visits": {"help": "Hold the rows for so many visits.", "type": int},
+    "--early": {
+        "help": "Propose before the next date, too; this spends one of the budget.",
+        "action": "store_true",
+    },
     "--version": {"help": "The version to go back to.", "type": int, "required": True},
     "--kind": {
         "help": "What to write (default: %(default)s).",
@@ -71,17 +80,21 @@ def create(options: argparse.Namespace) -> Any:
     """Make a ledger."""
     from lowswitch.algorithms.algorithm import Algorithm
     from lowswitch.ledger import Ledger
+    from lowswitch.problems.files import policy_from_file
 
     low, high = _list(options.reward_range, float)
+    actions = _count_or_labels(options.actions)
+    labels = [] if isinstance(actions, int) else actions
     ledger = Ledger.create(
         options.address,
         Algorithm.from_text(options.algorithm),
         horizon=options.horizon,
         states=_count_or_labels(options.states),
-        actions=_count_or_labels(options.actions),
+        actions=actions,
         steps=None if options.steps is None else options.steps.split(","),
         episodes=options.episodes,
         rewards=(low, high),
+        policy=None if options.policy is None else policy_from_file(options.policy, labels),
         missing=options.missing_means,
         patience=options.patience,
         by=options.by,
@@ -118,12 +131,19 @@ def missing(ledger: Ledger, options: argparse.Namespace) -> Any:
 
 def propose(ledger: Ledger, options: argparse.Namespace) -> Any:
     """Let the learner propose what it would change now."""
-    return ledger.propose(by=options.by)
+    return ledger.propose(by=options.by, early=options.early) or _nothing(ledger, options)
 
 
 def proposal(ledger: Ledger, options: argparse.Namespace) -> Any:
     """Show what waits for a decision, with its evidence."""
-    return ledger.proposal()
+    return ledger.proposal() or _nothing(ledger, options)
+
+
+def _nothing(ledger: Ledger, options: argparse.Namespace) -> str | None:
+    """Why there is no proposal, for people."""
+    status = ledger.status()
+    soon = f"\nnext date: {status.next_date}" if status.next_date else ""
+    return None if options.json else f"nothing to propose: {status.nothing_because}{soon}"
 
 
 def approve(ledger: Ledger, options: argparse.Namespace) -> Any:
@@ -202,7 +222,7 @@ COMMANDS: dict[str, tuple[Callable[..., Any], tuple[str, ...]]] = {
         create,
         (
             *("--algorithm", "--horizon", "--states", "--actions", "--steps", "--episodes"),
-            *("--reward-range", "--missing-means", "--patience", "--by"),
+            *("--policy", "--reward-range", "--missing-means", "--patience", "--by"),
         ),
     ),
     "status": (status, ()),
@@ -210,7 +230,7 @@ COMMANDS: dict[str, tuple[Callable[..., Any], tuple[str, ...]]] = {
     "tell": (tell, _REPORT),
     "amend": (amend, (*_REPORT, *_WHO)),
     "missing": (missing, ("--ticket", *_WHO)),
-    "propose": (propose, ("--by",)),
+    "propose": (propose, ("--by", "--early")),
     "proposal": (proposal, ()),
     "approve": (approve, _DECISION),
     "reject": (reject, (*_DECISION, "--forever", "--visits")),
@@ -287,16 +307,21 @@ def _rows(text: str | None) -> list[tuple[Any, Any]] | None:
 def _readable(answer: Any, facts: Any) -> str:
     """A table of an answer."""
     from lowswitch.ledger import ProposalView
+    from lowswitch.ledger.answers import Status
 
-    if answer is None:
-        return "nothing is proposed"
+    if isinstance(answer, str):
+        return answer
     if isinstance(answer, ProposalView):
         return proposal_table(answer)
+    if isinstance(answer, Status) and answer.next_date is not None:
+        facts = facts | {"next_date": answer.next_date}
     width = max(map(len, facts))
     return "\n".join(f"{name:{width}}  {_cell(value)}" for name, value in facts.items())
 
 
 def _cell(value: Any) -> str:
+    if isinstance(value, list):
+        return " ".join(map(_cell, value)) or "none"
     return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
 
 

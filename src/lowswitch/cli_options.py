@@ -62,6 +62,7 @@ _HELP = {
     "--episodes": "How many episodes of H steps each seed plays.",
     "--fleet": "Who plays: in-process (the default), processes:workers=4 or ray:address=...",
     "--full": "Run everything at length: about twelve minutes on two cores.",
+    "--initial": "The policy in use: a line for each step, an action for each state, with commas.",
     "--gymnasium": "An environment, such as FrozenLake-v1:is_slippery=false; it needs --horizon.",
     "--horizon": "How many steps an episode has, for --gymnasium and --tables.",
     "--label": "What a run is called, in the order of the files; by default its algorithm.",
@@ -108,7 +109,7 @@ _TYPES: dict[str, Callable[[str], Any]] = {
     "--size": _size,
 }
 _METAVARS = {
-    **{f"--{name}": "FILE" for name in ("checkpoint", "data", "plot", "save", "tables")},
+    **{f"--{name}": "FILE" for name in ("checkpoint", "data", "initial", "plot", "save", "tables")},
     **{f"--{name}": "EPS" for name in ("stop-policy", "stop-mixture")},
     "--budget": "N",
     "--deployments": "N",
@@ -211,6 +212,7 @@ def parser() -> argparse.ArgumentParser:
     _add(ahead, "--episodes", required=True, help="How many episodes are to be played.")
     _add(ahead.add_mutually_exclusive_group(required=True), "--deployments", "--deployments-at")
     _add(ahead, "--gap", default=1)
+    _add(ahead, "--initial")
     _add(ahead, "--problems", default=40)
     _add(ahead, "--json")
     _add(ahead, "--out", default="lowswitch-plan", metavar="DIR")

@@ -373,6 +373,7 @@ class Learner(Gated):
             still = knowledge.allowed[np.arange(self.horizon), states, actions]
             actions = np.where(still, actions, -1)
         changes = np.zeros((knowledge.spec.timing.room, 3 + knowledge.members), dtype=np.int64)
+        dates = knowledge.dates
         while done < len(states):
             last = done + gate.at_once(len(states) - done)
             gate.before_episode(knowledge, self.told + done)
@@ -382,6 +383,10 @@ class Learner(Gated):
             if step >= 0:
                 self._refuse(done, step, states, actions, "")
             gate.after_episode(knowledge, changes[:used], self.told + done)
+        if gate.pending is not None:
+            self.nothing_wanted_at = None
+        elif passed := len(dates) - len(knowledge.dates):
+            self.nothing_wanted_at = int(dates[passed - 1])
         return None
 
     def _require_room(self, episodes: int) -> None:

@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
 from typing import Any, ClassVar
 
-LOADING = "loading the kernels (compiling them the first time)"
+LOADING = "loading the kernels"
 COMPILING = "compiling the kernels, which are kept for the next time"
 _BAR = 24
 _TICK_SECONDS = 1.0
@@ -101,6 +101,7 @@ class Progress:
         self.later = self.due  # the same without what is waited for
         self._drawing, self._noted = threading.Lock(), threading.Event()
         self._noted.set()  # when a note has ended
+        self.noting = ""  # the last one
 
     def __enter__(self) -> Progress:
         self.opened.append(self)
@@ -118,6 +119,7 @@ class Progress:
     def note(self, text: str) -> None:
         """Say what the user is waiting for, with the seconds so far, until the next update."""
         self._stop_counting()
+        self.noting = text
         self.later, self.due = self.due, min(self.due, time.perf_counter() + _SILENT_SECONDS)
         if text:
             self._draw(f"{self.label}  {text} ...")
@@ -237,6 +239,8 @@ class _Compiler:
             if not bar.is_noting:
                 bar.note(COMPILING)
                 self.bar = bar
+            elif bar.noting == LOADING:  # whoever said that ends it
+                bar.note(COMPILING)
 
     def end(self) -> None:
         self.depth -= 1

@@ -102,7 +102,7 @@ def heading(run: Runs, *, alike: bool = True) -> str:
     """The size of the problem and, where all runs are alike, of the experiment, in words."""
     alone = alike and len(run.seeds) == 1
     seeds = "one seed" if alone else f"{len(run.seeds)} seeds"
-    means = "" if alone else "; means with 95 % intervals"
+    means = "" if alone else "; means, ± is a 95 % interval"
     size = f"S = {run.states}, A = {run.actions}, H = {run.horizon}"
     played = f"; {run.episodes:,} episodes, {seeds}" if alike else ""
     return f"{size}{played}{means}\nearned an episode by {_baselines(run)}"

@@ -134,14 +134,16 @@ class Runs:
 
         report.to_csv({str(self.algorithm): self}, path, columns)
 
-    def to_latex(self, columns: Sequence[str] | None = None) -> str:
+    def to_latex(self, columns: Sequence[str] | None = None, *, label: str | None = None) -> str:
         """The table of `summary` for a paper, with the rules of the package booktabs.
 
-        columns: which of them, in this order; by default all but the speed of the machine.
+        columns: which of them, in this order; by default all but the speed of the machine. label:
+        what the row is called, by default the text of the algorithm. A table of several runs is
+        `ls.summary({"UCB2": one, "UCB": other}).to_latex()`.
         """
         from lowswitch import report
 
-        return report.summary({str(self.algorithm): self}).to_latex(columns)
+        return report.summary({label or str(self.algorithm): self}).to_latex(columns)
 
     def pac_policy(self, seed: int) -> PacPolicy:
         """The uniform mixture of all policies that the run of this seed deployed."""

@@ -61,6 +61,7 @@ class Table(Summary):
     heading: str
     header: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
+    is_chosen: bool = False  # whether somebody named the columns
 
     def text(self, width: int | None = None) -> str:
         """Aligned columns.
@@ -81,7 +82,8 @@ class Table(Summary):
         """The same table with the columns of these names, in their order; with all by default."""
         if columns is None:
             return self
-        return self._only([self.header.index(name) for name in chosen_names(self.header, columns)])
+        at = [self.header.index(name) for name in chosen_names(self.header, columns)]
+        return replace(self._only(at), is_chosen=True)
 
     def _only(self, at: list[int]) -> Table:
         """The same table with the columns at these places."""
@@ -106,10 +108,11 @@ class Table(Summary):
     def to_latex(self, columns: Sequence[str] | None = None) -> str:
         """A tabular with the rules of the package booktabs.
 
-        columns: which of them, in this order; by default all but the speed of the machine.
+        columns: which of them, in this order; by default those that were chosen before, or all but
+        the speed of the machine.
         """
         table = self.chosen(columns)
-        if columns is None:
+        if not table.is_chosen:
             names = enumerate(self.header)
             table = self._only([i for i, name in names if name not in _OF_THE_MACHINE])
         lines = [" & ".join(map(_latex, row)) + r" \\" for row in (table.header, *table.rows)]
@@ -166,10 +169,14 @@ def fits(text: str, width: int | None) -> bool:
 
 
 def wrapped(text: str, width: int | None) -> str:
-    """A text whose lines are broken at spaces to at most `width` characters."""
+    """A text whose lines are broken at spaces to at most `width` characters.
+
+    A hyphen is no place to break at: options and dates that have some are there to be copied.
+    """
     if width is None:
         return text
-    return "\n".join(textwrap.fill(line, width) for line in text.splitlines())
+    lines = text.splitlines()
+    return "\n".join(textwrap.fill(line, width, break_on_hyphens=False) for line in lines)
 
 
 def aligned(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

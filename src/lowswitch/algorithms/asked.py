@@ -51,5 +51,6 @@ def require_dates(schedule: Schedule) -> None:
     if asked is not None and asked.dates is None:
         raise ValueError(
             "the schedule asked waits for learner.propose(), which nobody calls here; say after"
-            ' which episodes the board meets, as in schedule="asked/100-200-300"'
+            ' which episodes the board meets, as in schedule="asked/100-200-300", or of few in'
+            " deployments_at=(100, 200, 300)"
         )

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Literal, TypedDict, TypeVar, Unpack, cast
 
 from lowswitch.algorithms.algorithm import Algorithm, checked_scales
+from lowswitch.algorithms.asked import Asked
 from lowswitch.algorithms.calendars import Calendar, Late
 from lowswitch.algorithms.linear import Draws, Ellipsoid, Ridge, Sampled, Width
 from lowswitch.algorithms.parts import (
@@ -45,7 +46,7 @@ from lowswitch.algorithms.text import (
     as_schedule,
     no_option,
 )
-from lowswitch.checks import require_scale
+from lowswitch.checks import require_count, require_scale, require_truth
 
 # ---- what every recipe shares --------------------------------------------------------------------
 
@@ -302,6 +303,7 @@ def few(
     *,
     deployments: int | None = None,
     deployments_at: str | int | Sequence[int] | None = None,
+    asked: bool = False,
     gap: int = 1,
     members: int = 64,
     mass: float | Learned = "learned",
@@ -317,23 +319,46 @@ def few(
     are alike it learns from the data.
 
     deployments: how often the policy may change. deployments_at: after which numbers of episodes it
-    may, such as (300, 600, 900) or "300-600-900"; by default the library chooses them. gap: the
-    least number of episodes between two deployments. members: how many policies are deployed
-    together; 1 deploys one policy at a time. rows: in how many rows at most a deployment but the
-    last differs from what is deployed, for reviewers. The others say what is known and need not be
-    learned: mass, rewards and pooled are those of `LearnedPosterior`.
+    may, such as (300, 600, 900) or "300-600-900"; by default the library chooses them. With both,
+    there may be more dates than deployments: the first dates that change something count. asked: it
+    may change when somebody asks, by `propose`, and at no other time, for a board that meets when
+    it likes; the last one of so many times exploits. gap: the least number of episodes between two
+    deployments. members: how many policies are deployed together; 1 deploys one policy at a time.
+    rows: in how many rows at most a deployment but the last differs from what is deployed, for
+    reviewers. The others say what is known and need not be learned: mass, rewards and pooled are
+    those of `LearnedPosterior`.
     """
     dates = None if deployments_at is None else as_dates(deployments_at)
-    if deployments is None and dates is None:
-        raise ValueError(
-            "few needs a budget: give deployments=10, or the dates as deployments_at=300-600-900"
-        )
     most = len(dates or ()) if deployments is None else deployments
-    schedule = Late(most, gap) if dates is None else Calendar(dates, gap)
+    schedule = _few_dates(deployments, dates, most, gap, asked)
     posterior = LearnedPosterior(
         mass=mass, rewards=rewards, members=members, pooled=pooled, rows=rows
     )
     return assemble(posterior, NoBonus(), schedule, deployments=most, last=last)
+
+
+def _few_dates(
+    deployments: int | None, dates: tuple[int, ...] | None, most: int, gap: int, asked: bool
+) -> Late | Calendar | Asked:
+    """When `few` may change something: when it is asked, on given dates, or on its own."""
+    require_truth("asked", asked)
+    if deployments is None and dates is None:
+        raise ValueError(
+            "few needs a budget: give deployments=10, or the dates as deployments_at=300-600-900"
+        )
+    if asked and (dates is not None or gap != 1):
+        raise ValueError(
+            "asked=True changes something when somebody asks, so that there are no dates to give"
+            " and no gap to keep; leave deployments_at and gap out, or asked"
+        )
+    if dates is not None and require_count("deployments", most) > len(dates):
+        raise ValueError(
+            f"deployments={most} is more than the {len(dates)} dates of deployments_at, and the"
+            " policy may change on these only; leave deployments out, or give more dates"
+        )
+    if asked:
+        return Asked()
+    return Late(most, gap) if dates is None else Calendar(dates, gap)
 
 
 @recipe("psrl")

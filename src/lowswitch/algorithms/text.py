@@ -291,4 +291,5 @@ def _options(algorithm: Algorithm) -> dict[str, Any]:
         del options["c2"]
     scales = "/".join(map(str, algorithm.scales))
     options |= {"schedule": schedule_text(schedule), "p": algorithm.p, "scales": scales}
+    options["asked"] = isinstance(schedule, Asked)
     return options | budget

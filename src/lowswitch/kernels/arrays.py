@@ -186,7 +186,7 @@ class PlanTables(NamedTuple):
 
     policy: np.ndarray  # [L * H * S]
     initial: np.ndarray  # [H * S]  deployed at the beginning
-    caution: np.ndarray  # [1]  1 where it was chosen, so that the last policy leaves it with care
+    chosen: np.ndarray  # [1]  whether somebody chose it: the last policy then leaves it with care
     earlier: np.ndarray  # [1]  episodes counted before the first one
     wanted: np.ndarray  # [L * H * S]  the policies of the newest plan
     # of a learned posterior, q and values are those of the first member only

@@ -21,7 +21,7 @@ from lowswitch.kernels.arrays import (
     RowSpec,
     StageSpec,
 )
-from lowswitch.kernels.compile import entry, inline, part
+from lowswitch.kernels.compile import NOTHING, entry, inline, part
 from lowswitch.kernels.counts import note_visit, pool_is_full
 from lowswitch.kernels.kinds import always, by_kind, never, of_rows
 from lowswitch.kernels.mixtures import learn_together, note_gap, note_step
@@ -155,7 +155,7 @@ def times_among(spec, tables, m, policies):
 @part
 def same_mixture(spec, tables):
     """Whether what is wanted is what is deployed, but for the order of the members."""
-    same, m = True, 0
+    same, m = True, NOTHING
     while same and m < spec.members:
         wanted = times_among(spec, tables, m, tables.wanted)
         same = wanted == times_among(spec, tables, m, tables.policy)

@@ -15,6 +15,8 @@ AS_COUNTED, TESTED = 0, 1  # whether the steps of an episode are alike: as is sa
 BOOTSTRAP, MEAN, SEEN = 0, 1, 2  # rewards vary; they do not; as is seen
 
 ODDS = 3.0  # nats of evidence from which on something is held for recognised: about 20 to 1
+# rows apart by step, or steps together; no literals, which numba would compile twice for
+APART, TOGETHER = np.bool_(False), np.bool_(True)
 _LEAST_MASS, _STEP = 0.1, math.sqrt(10.0)  # the masses that are tried: 0.1, 0.3, 1, 3, ...
 
 # ---- what was seen -------------------------------------------------------------------------------
@@ -309,17 +311,17 @@ def believe(spec, tables):
     The steps of an episode are held for alike, in laws and in rewards, each if the evidence of all
     steps together exceeds that of each step apart by `ODDS`.
     """
-    laws, rewards = gather_laws(spec, tables, False), gather_rewards(spec, tables, False)
+    laws, rewards = gather_laws(spec, tables, APART), gather_rewards(spec, tables, APART)
     mass, evidence = learned_mass(spec, laws)
     noisy, share = recognise_rewards(rewards, spec.reward_weight)
     if spec.reward_mode != SEEN:
         noisy = spec.reward_mode == BOOTSTRAP
     if spec.pooling == TESTED and spec.stride > 0:
-        together = gather_laws(spec, tables, True)
+        together = gather_laws(spec, tables, TOGETHER)
         mass_of_all, evidence_of_all = learned_mass(spec, together)
         if evidence_of_all - evidence > ODDS:
             laws, mass = together, mass_of_all
-        paid = gather_rewards(spec, tables, True)
+        paid = gather_rewards(spec, tables, TOGETHER)
         if noisy:
             weight = 2.0 * spec.reward_weight
             gain = noisy_reward_evidence(paid, spec.A, weight, share, True)

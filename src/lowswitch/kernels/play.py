@@ -127,9 +127,9 @@ def learn_batch(spec, tables, states, actions, rewards, off_policy, first, chang
     Where Python must plan, the next call deploys that plan first. Behind a gate, the row changes
     are those of one episode, and nothing is deployed.
     """
-    logged, gated = 0, spec.timing.gate != OPEN
+    logged, gated = NOTHING, spec.timing.gate != OPEN
     if tables.clock[0]["awaits_plan"] > 0:
-        logged = deploy_plan(spec, tables, changes, 0, first - 1)
+        logged = deploy_plan(spec, tables, changes, logged, first - 1)
         if gated and logged > 0:
             return logged, 0, -1, PROPOSES
     for b in range(states.shape[0]):

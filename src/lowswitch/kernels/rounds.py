@@ -193,9 +193,9 @@ def last_episode(account, rounds):
     return last
 
 
-@entry
+@part
 def learn_round(spec, tables, model, evaluation, log, account, window, rounds):
-    """Learn the episodes of a round, charge them, and see whether enough is known.
+    """Learn what lies ready, charge it, and see whether enough is known.
 
     Return DONE; or LACKS_ROOM or AWAITS_PLAN, and the same call goes on once that is mended.
     """
@@ -214,21 +214,31 @@ def learn_round(spec, tables, model, evaluation, log, account, window, rounds):
 
 
 @entry
-def end_round(
-    spec, tables, model, evaluation, log, account, window, rounds, episodes, states, rewards
+def advance(
+    spec,
+    tables,
+    model,
+    evaluation,
+    log,
+    account,
+    window,
+    rounds,
+    key,
+    episodes,
+    states,
+    rewards,
+    most,
 ):
-    """Take in and learn what machines played in a round: one call, which nothing interrupts."""
-    receive_round(spec, tables, window, rounds, episodes, states, rewards)
-    return learn_round(spec, tables, model, evaluation, log, account, window, rounds)
+    """Take in and learn a round that machines played, then play and learn up to `most` rounds.
 
-
-@entry
-def play_rounds(spec, tables, model, evaluation, log, account, window, rounds, key, episodes, most):
-    """Play and learn up to `most` rounds, or as many as the log has room for.
-
-    `episodes` is room to work in. Return what `learn_round` does.
+    Machines played the first `episodes`, states and rewards [n, H], or nothing. The rounds that are
+    played here are as many as the log has room for, and `episodes` is room to work in. Nothing
+    interrupts a call. Return what `learn_round` does.
     """
-    totals, played, status = rounds.totals[0], 0, DONE
+    if len(states) > 0:
+        receive_round(spec, tables, window, rounds, episodes, states, rewards)
+    totals, played = rounds.totals[0], 0
+    status = learn_round(spec, tables, model, evaluation, log, account, window, rounds)
     while (
         status == DONE
         and played < most

@@ -32,6 +32,7 @@ class Gated:
     _gate: Gate
     _knowledge: Knowledge
     _plain: bool  # whether all it knows are whole episodes, and its schedule alone deployed
+    nothing_wanted_at: int | None = None  # after how many episodes it last might, and wanted none
 
     @property
     def mixture(self) -> np.ndarray:
@@ -51,13 +52,45 @@ class Gated:
 
         This is what the schedule "asked" waits for; with any other one it comes on top. What was
         pending is replaced, and the budget counts the two as one. Where the gate is open, what is
-        wanted is deployed at once.
+        wanted is deployed at once. `why_nothing` says why it is None.
         """
         self._plain = False
         made = self._decide(lambda gate, knowledge: gate.propose(knowledge, self.told))
+        self.nothing_wanted_at = self.told if made is None else None
         if made is not None and self.gate == "open":
             self._decide(lambda gate, knowledge: gate.approve(knowledge, made.rows, self.told))
         return made
+
+    @property
+    def dates(self) -> np.ndarray:
+        """The dates to come: numbers of episodes after which the whole policy may change.
+
+        Where a budget is spent there are none, and none where rows change one by one.
+        """
+        dates = self._knowledge.dates.view()
+        dates.flags.writeable = False
+        return dates
+
+    def why_nothing(self) -> str | None:
+        """Why nothing waits for a decision, in words, or None if something does."""
+        if self.gate == "open":
+            return "the gate is open, so that what the learner wants is deployed at once"
+        if self.proposal() is not None:
+            return None
+        if self.paused:
+            return "the learner is frozen"
+        if self._knowledge.frozen:
+            return "the budget is spent, and the deployed policy stays"
+        held = f"; {len(self.held)} rows are held, since they were rejected" if self.held else ""
+        if self.nothing_wanted_at is None:
+            return "nothing is due, and nobody has asked" + held
+        after = f"after {self.nothing_wanted_at:,} episodes"
+        if self._knowledge.exploits_next:
+            return (
+                f"the next deployment is the last one, which plays what is known to be best, and"
+                f" {after} nothing was known to be better than the deployed policy" + held
+            )
+        return f"{after} the learner wanted no other policy than the deployed one" + held
 
     def approve(
         self,

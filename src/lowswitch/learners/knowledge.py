@@ -212,6 +212,21 @@ class Knowledge(ABC):
         timing = self.spec.timing
         return bool(timing.grid[self.tables.clock[0]["batch"]] == episodes)
 
+    @property
+    def dates(self) -> np.ndarray:
+        """The numbers of episodes after which all rows may change, those that are still to come."""
+        timing, batch = self.spec.timing, self.tables.clock[0]["batch"]
+        to_come: np.ndarray = timing.grid[batch:-1]
+        return to_come
+
+    @property
+    def exploits_next(self) -> bool:
+        """Whether the next deployment is the last one, and plays what is known to be best."""
+        timing = self.spec.timing
+        dates_end = len(timing.grid) > 1 and not len(self.dates)
+        is_last = self.deployments + 1 == timing.deployments or dates_end
+        return bool(timing.exploit_last and is_last)
+
     def row_visits(self, step: int, state: int) -> int:
         """How often a row was visited."""
         return int(self.visits()[step, state].sum())

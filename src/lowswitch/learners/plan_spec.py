@@ -63,7 +63,7 @@ def plan_spec(algorithm: Algorithm, size: ProblemSize, allowed: np.ndarray) -> P
         S=S,
         A=A,
         stride=0 if pooled else S * A,
-        allowed=allowed.reshape(-1),
+        allowed=allowed.reshape(-1).copy(),  # of one type, whether or not a gate may change it
         caps=planning.caps(H),
         kind=kind,
         data=getattr(counts, planning.data.upper()),
@@ -154,7 +154,7 @@ def fresh_plan_tables(spec: PlanSpec, allowed: np.ndarray, seed: int) -> PlanTab
     return PlanTables(
         policy=policy,
         initial=initial,
-        caution=np.zeros(1),
+        chosen=np.zeros(1, dtype=bool),
         earlier=np.zeros(1, dtype=np.int64),
         wanted=policy.copy(),
         q=np.tile(np.where(allowed, hope, -np.inf).reshape(-1), estimating),

@@ -65,7 +65,7 @@ class PlannerKnowledge(Knowledge):
         for deployed in (self.tables.policy, self.tables.wanted):
             deployed[:] = np.tile(policy.reshape(-1), self.members)
         self.tables.initial[:] = policy.reshape(-1)
-        self.tables.caution[0] = 1.0
+        self.tables.chosen[0] = True
 
     def initial(self) -> np.ndarray:
         return self.tables.initial.reshape(self.allowed.shape[:2]).copy()
@@ -185,7 +185,7 @@ class PlannerKnowledge(Knowledge):
         return {
             **dict.fromkeys(("policy", "wanted"), (L * rows, np.int64)),
             "initial": (rows, np.int64),
-            "caution": (1, float),
+            "chosen": (1, bool),
             "earlier": (1, np.int64),
             "q": (estimating_members(spec) * entries, float),
             "values": (estimating_members(spec) * (rows + spec.S), float),
@@ -216,7 +216,6 @@ class PlannerKnowledge(Knowledge):
             policies = getattr(tables, name).reshape(L, H, S)
             whole.require_actions(name, policies, self.allowed, told)
         whole.require_actions("initial", tables.initial.reshape(1, H, S), self.allowed, told)
-        whole.require(np.isfinite(tables.caution) & (tables.caution >= 0), "its caution is none")
         visits = tables.visits.reshape(H, S, A)
         whole.require(tables.earlier >= 0, "its earlier episodes are fewer than none")
         episodes = None if told is None else told + int(tables.earlier[0])

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+
+MOST_DATES = 20  # that a status names
 
 
 @dataclass(frozen=True)
@@ -81,6 +83,18 @@ class Status:
     pending: str | None  # the hash of the proposal that waits for a decision
     budget_left: int | None  # proposals
     frozen: bool
+    told: int = 0  # episodes that the learner has learned, by which dates are counted
+    dates: list[int] = field(default_factory=list)  # the next ones, at most `MOST_DATES`
+    nothing_because: str | None = None  # why nothing waits for a decision, in words
+    may_ask: bool = True  # whether `propose` is not refused now
+
+    @property
+    def next_date(self) -> str | None:
+        """When the learner may propose by itself, in words; None where it has no dates to come."""
+        if not self.dates:
+            return None
+        date, reports = self.dates[0], self.dates[0] - self.told
+        return f"after episode {date:,}, {reports:,} report{'s' if reports > 1 else ''} from now"
 
     @property
     def balanced(self) -> bool:

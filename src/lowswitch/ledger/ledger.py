@@ -73,6 +73,7 @@ class Ledger(Reading):
         seed: int = 0,
         by: str = "operator",
         clock: Callable[[int], str] | None = None,
+        initial: Any = None,
     ) -> Ledger:
         """A new ledger, in a file or at postgresql://...#name.
 
@@ -85,6 +86,11 @@ class Ledger(Reading):
         """
         from lowswitch import __version__
 
+        if initial is not None:
+            raise LedgerError(
+                "what a ledger deploys first is given as policy=, a table of actions [H, S]; it is"
+                " initial= of a Learner, of simulate and of plan"
+            )
         terms = checked_terms(
             algorithm,
             horizon=horizon,
@@ -287,8 +293,13 @@ class Ledger(Reading):
             made = writer.add(text("by", by), OPERATOR, "amended", payload)
         return Told(ticket, known.number, made.seq)
 
-    def propose(self, *, by: str) -> ProposalView | None:
-        """Let the learner propose what it would change now, for a board that meets."""
+    def propose(self, *, by: str, early: bool = False) -> ProposalView | None:
+        """Let the learner propose what it would change now, for a board that meets.
+
+        None if that is nothing; `status().nothing_because` says why. A learner with a budget and
+        dates to come proposes by itself on these, and one that is asked between them is refused.
+        early: let it propose all the same, and spend one of its budget.
+        """
         with self._writing() as writer:
             writer.require_thawed()
             learner = writer.state.learner
@@ -296,6 +307,8 @@ class Ledger(Reading):
                 raise LedgerError("this ledger has an open gate, and so nothing is proposed")
             if learner.frozen and learner.proposal() is None:
                 raise LedgerError("the budget is spent; the deployed policy stays as it is")
+            if not early and (why := writer.state.why_early()) is not None:
+                raise LedgerError(why)
             writer.add(text("by", by), OPERATOR, "met", {})
         return self.proposal()
 
@@ -384,6 +397,7 @@ class Ledger(Reading):
             payload = writer.decision(proposal, rows, reason)
             payload["version"] = writer.state.version + 1
             writer.add(text("by", by), REVIEWER, "approved", payload)
+            writer.make_up_for_late_date()
             return writer.state.version
 
     def reject(
@@ -408,6 +422,7 @@ class Ledger(Reading):
             views.require_hold(forever, visits)
             payload |= {"forever": bool(forever), "visits": None if visits is None else int(visits)}
             writer.add(text("by", by), REVIEWER, "rejected", payload)
+            writer.make_up_for_late_date()
 
     # ---- writing ---------------------------------------------------------------------------------
 

@@ -100,9 +100,9 @@ class Remote:
         body = {"proposal": _hash(proposal), "rows": chosen, "reason": reason}
         self._post("/api/reject", **body, forever=forever, visits=visits)
 
-    def propose(self) -> ProposalView | None:
-        """Let the learner propose what it would change now."""
-        found = self._post("/api/propose")
+    def propose(self, *, early: bool = False) -> ProposalView | None:
+        """Let the learner propose what it would change now; early: before its next date, too."""
+        found = self._post("/api/propose", **({"early": True} if early else {}))
         return None if found is None else ProposalView(**found)
 
     def freeze(self, *, reason: str) -> None:
@@ -160,6 +160,11 @@ class Remote:
 
 
 def _hash(proposal: ProposalView | str) -> str:
+    if proposal is None:
+        raise LedgerError(
+            "None is no proposal to decide on; status().nothing_because says why nothing waits for"
+            " a decision"
+        )
     return proposal.hash if isinstance(proposal, ProposalView) else proposal
 
 

@@ -32,6 +32,7 @@ def snapshot_of(state: State) -> Snapshot:
             "unsettled": sorted([v, n] for v, n in state.unsettled.items() if n),
             "frozen": state.frozen,
             "proposal": state.proposal,
+            "nothing_wanted_at": state.learner.nothing_wanted_at,
             "decisions": sorted([*row, made] for row, made in state.decisions.items()),
         }
     )
@@ -47,12 +48,11 @@ def state_of(snapshot: Snapshot, terms: Terms) -> State | None:
 
     facts: dict[str, Any] = json.loads(snapshot.facts)
     shape = (terms.horizon, terms.states, terms.actions)
+    learner = Learner.from_bytes(bytes(snapshot.learner), numbers=terms.numbers)
+    learner.nothing_wanted_at = facts.get("nothing_wanted_at")
     return State(
         terms=terms,
-        lessons=Lessons(
-            Learner.from_bytes(bytes(snapshot.learner), numbers=terms.numbers),
-            Tally.from_bytes(shape, bytes(snapshot.tally)),
-        ),
+        lessons=Lessons(learner, Tally.from_bytes(shape, bytes(snapshot.tally))),
         versions=[np.array(version, dtype=np.int64) for version in facts["versions"]],
         seq=facts["seq"],
         head=facts["head"],

@@ -14,6 +14,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from lowswitch.algorithms.asked import asks
+from lowswitch.algorithms.schedules import Budget
 from lowswitch.learner import Learner
 from lowswitch.learners.gate import Proposal, ProposedRow
 from lowswitch.ledger.errors import BrokenError
@@ -91,6 +93,38 @@ class State:
         if made is None or self.proposal is None or self.proposal["learner"] != made.hash:
             return None
         return self.proposal
+
+    @property
+    def late_date(self) -> int | None:
+        """The last date that passed since the last proposal was made, which was decided by now.
+
+        While a proposal waits the learner makes no other one, so that a date passes without.
+        """
+        learner = self.learner
+        if self.proposal is None or learner.proposal() is not None or learner.frozen:
+            return None
+        grid = learner._knowledge.spec.timing.grid
+        since, until = np.searchsorted(grid, [self.proposal["told"], learner.told], side="right")
+        return int(grid[until - 1]) if until > since else None
+
+    def why_early(self) -> str | None:
+        """Why a proposal that is asked for now comes before its time, or None if it does not.
+
+        A learner with a budget and with dates makes one on each date; another one in between would
+        leave nothing for the last of them.
+        """
+        learner, budget = self.learner, self.terms.algorithm.schedule
+        if not isinstance(budget, Budget) or budget.deployments is None:
+            return None
+        if asks(budget) is not None or learner.proposal() is not None or not len(learner.dates):
+            return None
+        date, left = int(learner.dates[0]), budget.deployments - learner.proposed
+        return (
+            f"the next date is after episode {date:,}, {date - learner.told:,} reports from now,"
+            " and then the learner proposes by itself; a proposal before it would spend one of the"
+            f" {left:,} that are left, and a later date would go without. If that is meant, say"
+            " early=True, or --early on the command line"
+        )
 
     # ---- events ----------------------------------------------------------------------------------
 

@@ -10,7 +10,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from lowswitch.checks import require_count
-from lowswitch.ledger.answers import Chart, Issued, ProposalView, RowView, Status, Version
+from lowswitch.ledger.answers import (
+    MOST_DATES,
+    Chart,
+    Issued,
+    ProposalView,
+    RowView,
+    Status,
+    Version,
+)
 from lowswitch.ledger.errors import LedgerError
 from lowswitch.ledger.events import Event
 from lowswitch.ledger.evidence import action_values, width
@@ -57,7 +65,19 @@ def status(state: State, counts: dict[str, int], most: int | None) -> Status:
         pending=None if pending is None else proposal_hash(pending),
         budget_left=None if most is None else max(0, most - learner.proposed),
         frozen=state.frozen,
+        told=learner.told,
+        dates=learner.dates[:MOST_DATES].tolist(),
+        nothing_because="the run is frozen" if state.frozen else learner.why_nothing(),
+        may_ask=_may_ask(state),
     )
+
+
+def _may_ask(state: State) -> bool:
+    """Whether the learner may be asked for a proposal now."""
+    learner = state.learner
+    spent = learner.frozen and learner.proposal() is None
+    stopped = state.frozen or state.terms.gate != "review"
+    return not (stopped or spent) and state.why_early() is None
 
 
 def proposals(ledger: Reading, *, newest: bool = False) -> Iterator[ProposalView]:

@@ -172,12 +172,17 @@ class Writer:
     # ---- decisions -------------------------------------------------------------------------------
 
     def decision(
-        self, proposal: ProposalView | str, rows: Sequence[tuple[Any, Any]] | None, reason: str
+        self,
+        proposal: ProposalView | str | None,
+        rows: Sequence[tuple[Any, Any]] | None,
+        reason: str,
     ) -> dict[str, Any]:
         """What approvals and rejections have in common, once it is checked."""
         self.require_thawed()
         text("reason", reason)
         pending = self.state.pending
+        if proposal is None:
+            raise LedgerError(no_proposal(self.state.learner.why_nothing()))
         wanted = proposal.hash if isinstance(proposal, ProposalView) else text("proposal", proposal)
         if pending is None or proposal_hash(pending) != wanted:
             now = "nothing is" if pending is None else f"{proposal_hash(pending)[:12]} is"
@@ -196,6 +201,12 @@ class Writer:
                 raise LedgerError("name each row once, and at least one")
         return {"proposal": wanted, "base": pending["version"], "rows": chosen, "reason": reason}
 
+    def make_up_for_late_date(self) -> None:
+        """Propose once more if a date passed while the proposal that is now decided waited."""
+        date = self.state.late_date
+        if date is not None:
+            self.add("ledger", LEDGER, "met", {"date": date})
+
     def require_new_actions(self, rows: list[list[int]]) -> None:
         """Refuse to forbid where nothing new would be played."""
         assert self.state.pending is not None
@@ -211,6 +222,14 @@ def text(name: str, value: Any) -> str:
     if not (isinstance(value, str) and value.strip()):
         raise LedgerError(f"{name} must be a text that is not empty, not {value!r}")
     return value
+
+
+def no_proposal(why: str | None) -> str:
+    """What is wrong with a decision on None, which `propose` and `proposal` give for nothing."""
+    waits = f"nothing waits for a decision: {why}"
+    if why is None:
+        waits = "one waits for a decision; proposal() gives it"
+    return f"None is no proposal to decide on, and {waits}"
 
 
 def require_ended(ended: Any) -> None:

@@ -7,7 +7,7 @@ import math
 from dataclasses import dataclass, replace
 
 from lowswitch.algorithms.algorithm import Algorithm, require_algorithm
-from lowswitch.algorithms.asked import asks
+from lowswitch.algorithms.asked import Asked, asks
 from lowswitch.algorithms.calendars import Calendar, Late
 from lowswitch.algorithms.linear import Determinant, Ellipsoid, Ridge, Sampled, Spread, dates_of
 from lowswitch.algorithms.parts import LearnedPosterior
@@ -109,7 +109,7 @@ def linear_form(algorithm: Algorithm, episodes: int) -> Algorithm:
     schedule = algorithm.schedule
     is_few = isinstance(algorithm.estimator, LearnedPosterior) and isinstance(schedule, Budget)
     plain = schedule.schedule if isinstance(schedule, Budget) else schedule
-    if not (is_few and isinstance(plain, Late | Calendar)):
+    if not (is_few and isinstance(plain, Late | Calendar | Asked)):
         raise ValueError(
             f"{algorithm} learns tables of states, and features are none; use ls.linear,"
             " ls.linucb or ls.few"
@@ -123,7 +123,7 @@ def linear_form(algorithm: Algorithm, episodes: int) -> Algorithm:
                 " ls.linear"
             )
     last: Last = "usual" if schedule.last == "usual" else "greedy"
-    when = plain if isinstance(plain, Calendar) else Spread(plain.gap)
+    when = Spread(plain.gap) if isinstance(plain, Late) else plain
     made = linear(schedule=when, deployments=schedule.deployments, last=last)
     if algorithm.members != _USUAL_MEMBERS:
         made = replace(made, estimator=Ridge(members=algorithm.members))

@@ -151,9 +151,9 @@ def run(
         owning(checkpoint),
         Progress(setting.episodes, unit="episodes", show=progress, label=label) as bar,
     ):
-        from lowswitch.kernels.rounds import next_episodes, play_rounds
+        from lowswitch.kernels.rounds import advance, next_episodes
 
-        if needs_loading(play_rounds) and needs_loading(next_episodes):
+        if needs_loading(advance) and needs_loading(next_episodes):
             bar.note(LOADING)
         if checkpoint is not None and Path(checkpoint).exists():
             state = load_state(checkpoint, setting, stop)

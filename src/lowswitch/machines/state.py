@@ -133,27 +133,27 @@ class State:
 
     def play(self, key: np.uint64, episodes: np.ndarray, most: int) -> None:
         """Play and learn up to `most` rounds of a known problem; `episodes` is room to work in."""
-        from lowswitch.kernels.rounds import play_rounds
-
-        self.make_room()
-        with self._whole():
-            self._go_on(play_rounds(*self.run, key, episodes, most))
+        self._advance(key, episodes, self._nothing(), most)
 
     def learn(self, episodes: np.ndarray, played: Trajectories) -> None:
         """Take in the episodes of a round, and learn as many as its rule keeps."""
-        from lowswitch.kernels.rounds import end_round
+        self._advance(np.uint64(0), episodes, played, 0)
+
+    def _advance(
+        self, key: np.uint64, episodes: np.ndarray, played: Trajectories, most: int
+    ) -> None:
+        """Run the kernel, and do what it stops for until the round is learned."""
+        from lowswitch.kernels.rounds import advance
 
         self.make_room()
         with self._whole():
-            self._go_on(end_round(*self.run, episodes, *played))
+            status = advance(*self.run, key, episodes, *played, most)
+            while self.knowledge.attend(status, self.learned + 1):
+                self.make_room()
+                status = advance(*self.run, key, episodes, *self._nothing(), 0)
 
-    def _go_on(self, status: int) -> None:
-        """Do what a kernel stopped for, until the round is learned."""
-        from lowswitch.kernels.rounds import learn_round
-
-        while self.knowledge.attend(status, self.learned + 1):
-            self.make_room()
-            status = learn_round(*self.run)
+    def _nothing(self) -> Trajectories:
+        return Trajectories.empty(0, self.window.states.shape[1])
 
     @contextmanager
     def _whole(self) -> Iterator[None]:

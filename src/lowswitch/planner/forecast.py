@@ -15,6 +15,7 @@ import numpy as np
 
 from lowswitch import storage
 from lowswitch.algorithms.algorithm import Algorithm
+from lowswitch.algorithms.asked import Asked
 from lowswitch.algorithms.recipes import few, psrl
 from lowswitch.algorithms.schedules import Budget
 from lowswitch.algorithms.text import as_dates
@@ -65,6 +66,11 @@ class Forecast:
         """Of the value at first and after each date: 10 %, half and 90 % of the problems."""
         return np.asarray(np.quantile(self.values, INTERVAL, axis=0))
 
+    def best_interval(self) -> list[float]:
+        """The same of the value of the best policy."""
+        found: list[float] = np.quantile(self.optimal, INTERVAL).tolist()
+        return found
+
     @property
     def better(self) -> np.ndarray:  # [n]
         """In which share of the problems what each date deploys beats the first policy."""
@@ -90,6 +96,7 @@ class Plan:
     rivals: tuple[Forecast, ...]
     one_more: Forecast  # a deployment more
     longer: Forecast  # so many more episodes
+    knows_first: bool = False  # whether the first policy is the present one, and not just a first
 
     def page(self, width: int | None = None) -> str:
         """The answer on one page, with lines of at most so many characters."""
@@ -133,7 +140,8 @@ def plan(
     are drawn from the posterior, and every run knows these episodes. A `TabularMDP` is a simulator:
     the runs differ in their seeds.
 
-    deployments, deployments_at, gap: as of `few`. size: (H, S, A) of logged episodes, where they do
+    deployments, deployments_at, gap: as of `few`; with dates, a board that asks on them is tried
+    beside it. size: (H, S, A) of logged episodes, where they do
     not show all states and actions. initial: the present policy [H, S], by default what was played
     most often in logged episodes, else the lowest actions. problems: how many are drawn. folder:
     where finished runs are kept, so that the same call goes on where it was interrupted.
@@ -159,6 +167,7 @@ def plan(
         rivals=tuple(found[1:-1]),
         one_more=found[-1],
         longer=longer,
+        knows_first=source.initial is not None,
     )
 
 
@@ -206,14 +215,18 @@ def _source(problem: Any, size: Any, initial: Any) -> _Source:
 
 
 def _rivals(default: Algorithm, dates: tuple[int, ...] | None, gap: int) -> list[Algorithm]:
-    """One policy at a time, and posterior sampling with a fixed prior on a geometric grid."""
+    """One policy at a time, and posterior sampling with a fixed prior on a geometric grid.
+
+    With dates also what a board runs that asks when it meets, if it meets on these dates.
+    """
     budget = default.schedule
     assert isinstance(budget, Budget)
     most = budget.deployments or 1
     when = budget.schedule if dates is not None else f"grid/geometric/{most + 1}"
     one = few(deployments=most, deployments_at=dates, gap=gap, members=1)
     fixed = psrl(members=32, schedule=when, deployments=most, last="greedy")
-    return [one, fixed]
+    asked = [] if dates is None else [psrl(schedule=Asked(dates), deployments=most)]
+    return [one, fixed, *asked]
 
 
 def _one_more(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -27,6 +28,7 @@ def answer(plan: Plan) -> dict[str, Any]:
         "use": str(best.algorithm),
         "after": [0, *best.dates.tolist()],
         "value": {"low": low.tolist(), "median": half.tolist(), "high": high.tolist()},
+        "best_value": dict(zip(("low", "median", "high"), best.best_interval(), strict=True)),
         "beats_present_after": best.sure_after,
         "beats_present": best.better.tolist(),
         "lost_an_episode": float(best.regret.mean()) / plan.episodes,
@@ -41,30 +43,53 @@ def written(plan: Plan, width: int | None = None) -> str:
     parts: list[str | Table] = [
         f"For {plan.episodes:,} episodes of a problem with H = {H}, S = {S}, A = {A}, from"
         f" {plan.source}; {plan.problems} problems tried.",
-        f"Use {found['use']}.",
-        "The value of what is deployed; 80 % of the problems lie in the interval:",
+        f"Use {found['use']}",  # no full stop, which somebody would copy with it
+        f"What an episode earns by what is deployed: the median of the problems, and between which"
+        f" values 80 % of them lie. {_first(plan)}",
         _expected(found),
-        _sure(found),
-        f"One more deployment is worth {found['one_more_deployment']:+.4f} an episode;"
-        f" 1,000 more episodes move the value in the end by {found['more_episodes']:+.4f}.",
+        _sure(plan, found),
+        f"With one deployment more, an episode would earn {_more(found['one_more_deployment'])} in"
+        " the mean over the run. In a run of 1,000 more episodes, an episode by the last policy"
+        f" would earn {_more(found['more_episodes'])}.",
+        "What an episode loses against the best policy, in the mean over the run; ± is a 95 %"
+        " interval:",
         _compared(plan),
         _changes(plan),
     ]
     return page(parts, width)
 
 
-def _expected(found: dict[str, Any]) -> Table:
-    value = found["value"]
-    rows = tuple(
-        (
-            f"{episode:,}",
-            _digits(value["median"][i]),
-            f"{_digits(value['low'][i])} to {_digits(value['high'][i])}",
-            f"{found['beats_present'][i - 1]:.0%}" if i else "",
-        )
-        for i, episode in enumerate(found["after"])
+def _first(plan: Plan) -> str:
+    """What is deployed before anything is learned."""
+    if plan.knows_first:
+        return "The first policy is the present one."
+    return (
+        "The present policy is not known; the first one here plays the first allowed action"
+        " everywhere. Give yours as initial=, or as --initial FILE on the command line."
     )
-    return Table("", ("after episode", "value", "interval", "better than now"), rows)
+
+
+def _expected(found: dict[str, Any]) -> Table:
+    value, best = found["value"], found["best_value"]
+    dates = [f"after {episode:,}" for episode in found["after"][1:]]
+    better = [f"{share:.0%}" for share in found["beats_present"]]
+    rows = zip(
+        ("at first", *dates, "at best"),
+        (*value["median"], best["median"]),
+        (*value["low"], best["low"]),
+        (*value["high"], best["high"]),
+        ("-", *better, "-"),
+        strict=True,
+    )
+    header = ("episodes", "median", "80 % of the problems", "better than at first")
+    return Table(
+        "",
+        header,
+        tuple(
+            (when, _digits(median), f"{_digits(low)} to {_digits(high)}", share)
+            for when, median, low, high, share in rows
+        ),
+    )
 
 
 def _digits(value: float) -> str:
@@ -72,22 +97,30 @@ def _digits(value: float) -> str:
     return f"{round(value, 4) + 0.0:.4f}"
 
 
-def _sure(found: dict[str, Any]) -> str:
+def _more(difference: float) -> str:
+    """A difference in words, to four digits."""
+    if round(difference, 4) == 0:
+        return "no more and no less"
+    return f"{abs(difference):.4f} {'more' if difference > 0 else 'less'}"
+
+
+def _sure(plan: Plan, found: dict[str, Any]) -> str:
     date = found["beats_present_after"]
-    better = "is the new policy better than the present one in 95 % of the problems."
+    first = "present" if plan.knows_first else "first"
+    better = f"is the new policy better than the {first} one in 95 % of the problems."
     if date is None:
         return f"At no date of this run {better}"
     return f"Only from episode {date:,} on {better}"
 
 
 def _compared(plan: Plan) -> Table:
-    rows = [(str(plan.default.algorithm), _lost(plan.default, plan.episodes), "")]
+    rows = [(_short(plan.default), _lost(plan.default, plan.episodes), "is the default")]
     for rival in plan.rivals:
         low, high = _paired(rival, plan.default)
-        verdict = "no difference is seen on these problems"
+        verdict = "no difference is seen"
         if low > 0 or high < 0:
             verdict = f"{low / plan.episodes:+.4f} to {high / plan.episodes:+.4f}"
-        rows.append((str(rival.algorithm), _lost(rival, plan.episodes), verdict))
+        rows.append((_short(rival), _lost(rival, plan.episodes), verdict))
     header = ("algorithm", "lost an episode", "more than the default, 95 %")
     return Table("", header, tuple(rows))
 
@@ -97,13 +130,25 @@ def _changes(plan: Plan) -> str:
     kept = plan.default.values[:, :1]
     present = float((plan.default.optimal - kept[:, 0]).mean())
     lost = float(plan.default.regret.mean()) / plan.episodes
-    words = (
-        f"The present policy loses {present:.4f} an episode. If yours loses less than"
-        f" {lost:.4f}, changing nothing is better over these episodes."
-    )
+    if plan.knows_first:
+        best = "to learn" if present > lost else "to change nothing"
+        words = (
+            f"The present policy loses {present:.4f} an episode, and the default {lost:.4f}; so"
+            f" over these episodes it earns more {best}."
+        )
+    else:
+        words = (
+            f"The first policy loses {present:.4f} an episode. If the one that you have now loses"
+            f" less than {lost:.4f}, changing nothing earns more over these episodes."
+        )
     if plan.source == "its size alone":
         words += " Logged episodes would narrow the intervals: give them instead of the size."
     return words
+
+
+def _short(forecast: Forecast) -> str:
+    """The text of an algorithm without its dates, which the page names already."""
+    return re.sub(r"\d+(-\d+){2,}", "...", str(forecast.algorithm))
 
 
 def _lost(forecast: Forecast, episodes: int) -> str:
@@ -131,7 +176,7 @@ def plot(plan: Plan, *, path: str | os.PathLike[str] | None = None) -> Figure:
         times = np.concatenate([[0], forecast.dates, [plan.episodes]])
         low, half, high = (np.append(row, row[-1]) for row in forecast.interval())
         look = report.line_style(i)
-        axes.step(times, half, where="post", label=str(forecast.algorithm), **look)
+        axes.step(times, half, where="post", label=_short(forecast), **look)
         if not i:
             axes.fill_between(times, low, high, step="post", alpha=0.2, color=look["color"])
     axes.set_xlabel("episodes")

@@ -1,8 +1,10 @@
-"""Problems whose tables are in a file."""
+"""Problems and policies whose tables are in a file."""
 
 from __future__ import annotations
 
+import csv
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +50,39 @@ def from_file(
         )
     more: dict[str, Any] = {name: _plain(array) for name, array in arrays.items()}
     return TabularMDP(rewards=rewards, horizon=_plain(given), name=Path(path).stem, **more)
+
+
+def policy_from_file(
+    path: str | os.PathLike[str], labels: Sequence[str] = ()
+) -> list[list[int]]:  # [H][S]
+    """The table of actions in a text file, such as a protocol that is in use.
+
+    It has a line for each step, and in it an action for each state, with commas between them: a
+    number from 0 on, or one of the labels.
+    """
+    try:
+        with open(path, encoding="utf-8", newline="") as file:
+            lines = [line for line in csv.reader(file) if line]
+    except (OSError, ValueError, csv.Error) as error:
+        raise ValueError(f"cannot read a table of actions from {str(path)!r} ({error})") from None
+    numbers = {label: number for number, label in enumerate(labels)}
+    table = list[list[int]]()
+    for i, line in enumerate(lines, start=1):
+        table.append([])
+        for j, cell in enumerate(map(str.strip, line), start=1):
+            if cell not in numbers and not (cell.isascii() and cell.isdecimal()):
+                known = f", or {', '.join(labels)}" if labels else ""
+                raise ValueError(
+                    f"entry {j} of line {i} in {str(path)!r} is {cell!r}, which is no action;"
+                    f" actions are numbers from 0 on{known}"
+                )
+            table[-1].append(numbers[cell] if cell in numbers else int(cell))
+    if not table or len({len(line) for line in table}) > 1:
+        raise ValueError(
+            f"{str(path)!r} has lines of {sorted({len(line) for line in table})} entries; a table"
+            " of actions has a line for each step, and an entry for each state in every line"
+        )
+    return table
 
 
 def _plain(value: Any) -> Any:

@@ -30,7 +30,7 @@ _REDRAW_SECONDS = 0.1
 
 
 def from_gymnasium(
-    env: gymnasium.Env[Any, Any] | str, *, horizon: int, **options: Any
+    env: gymnasium.Env[Any, Any] | str, *, horizon: int | None = None, **options: Any
 ) -> TabularMDP:
     """The exact tables of an environment that publishes them as `env.unwrapped.P`.
 
@@ -42,8 +42,8 @@ def from_gymnasium(
     """
     from scipy.sparse import coo_matrix
 
-    require_count("horizon", horizon)
     given, env = env, environment(env, **options)
+    horizon = _checked_horizon(env, horizon)
     S, A, *_ = _tabled(env)
     rows, probabilities, successors, paid = _outcomes(env)
     absorbing = np.arange(S * A, (S + 1) * A)
@@ -62,6 +62,21 @@ def from_gymnasium(
         horizon=horizon,
         actions_allowed=_allowed(S, A),
         name=_name(given, options),
+    )
+
+
+def _checked_horizon(env: gymnasium.Env[Any, Any], horizon: int | None) -> int:
+    """The horizon, or an error that says how to choose it."""
+    if horizon is not None:
+        return require_count("horizon", horizon)
+    limit = env.spec.max_episode_steps if env.spec is not None else None
+    longest = "the environment has no limit of its own"
+    if limit is not None:
+        longest = f"the environment itself ends them after {limit}, so that it is {limit} at most"
+    raise ValueError(
+        f"horizon is missing: say how many steps an episode has, as in horizon={limit or 20};"
+        f" {longest}. Take the least number in which the task can be done, because every step has"
+        " rows of its own to be learned"
     )
 
 
@@ -166,7 +181,7 @@ def learn(
     env: gymnasium.Env[Any, Any] | str,
     algorithm: Algorithm,
     *,
-    horizon: int,
+    horizon: int | None = None,
     episodes: int,
     seed: int = 0,
     reward_range: tuple[float, float] = (0.0, 1.0),
@@ -181,15 +196,15 @@ def learn(
     error: whether it would have gone on is not known.
     """
     scale = reward_scale(reward_range)
-    episodes, horizon = require_count("episodes", episodes), require_count("horizon", horizon)
-    env = environment(env)
+    episodes, env = require_count("episodes", episodes), environment(env)
+    horizon = _checked_horizon(env, horizon)
     learner = learner_for(env, algorithm, horizon=horizon, episodes=episodes, seed=seed)
     returns, parts = np.zeros(episodes), [np.zeros((0, 3 + len(learner.mixture)), dtype=np.int64)]
     drawn = time.perf_counter()
     with Progress(episodes * horizon, unit="steps", show=progress, label=str(algorithm)) as bar:
         for k in range(episodes):
             episode = play_episode(env, learner.policy, seed=seed if k == 0 else None)
-            rewards = _unit_rewards(episode, scale)
+            rewards = _unit_rewards(env, episode, scale)
             switch = learner.tell(episode.states, episode.actions, rewards)
             returns[k] = episode.rewards.sum()
             if switch is not None:
@@ -216,18 +231,30 @@ def environment(env: gymnasium.Env[Any, Any] | str, **options: Any) -> gymnasium
     return env
 
 
-def _unit_rewards(episode: Episode, scale: Scale) -> np.ndarray:
-    """The rewards of an episode in [0, 1]; one outside the range names the range to give."""
+def _unit_rewards(env: gymnasium.Env[Any, Any], episode: Episode, scale: Scale) -> np.ndarray:
+    """The rewards of an episode in [0, 1]; one outside of the range says how to find the range."""
     low, high = float(episode.rewards.min()), float(episode.rewards.max())
     if not scale.low <= low <= high <= scale.high:
         h = int(np.argmax((episode.rewards < scale.low) | (episode.rewards > scale.high)))
         raise ValueError(
             f"the environment paid {episode.rewards[h]:g} at step {h}, outside of"
-            f" reward_range=({scale.low:g}, {scale.high:g}); pass the least and the largest reward"
-            " that it can pay, such as"
-            f" reward_range=({min(low, scale.low):g}, {max(high, scale.high):g})"
+            f" reward_range=({scale.low:g}, {scale.high:g}); give the least and the largest reward"
+            f" that a step can pay, 0 included: {_how_to_find_range(env, scale, low, high)}"
         )
     return scale.to_unit(episode.rewards)
+
+
+def _how_to_find_range(env: gymnasium.Env[Any, Any], scale: Scale, low: float, high: float) -> str:
+    """The range of rewards if the environment publishes it, else where it is written."""
+    if hasattr(env.unwrapped, "P"):
+        paid = _outcomes(env)[3]
+        least, most = min(0.0, float(paid.min())), max(0.0, float(paid.max()))
+        return f"by the tables of the environment it is reward_range=({least:g}, {most:g})"
+    return (
+        f"it is at least reward_range=({min(low, scale.low):g}, {max(high, scale.high):g}), and the"
+        " page of the environment says what else it pays; a range that is too wide is no mistake,"
+        " but learns more slowly"
+    )
 
 
 def learner_for(

@@ -274,9 +274,10 @@ async def reject(call: Call) -> Response:
 
 async def propose(call: Call) -> Response:
     """Let the learner propose what it would change now."""
-    _given(call, {})
+    early = _given(call, {"early": truth}, ("early",)).get("early", False)
     ledger = call.service.ledger
-    return _json(facts(await call.service.engine.call(lambda: ledger.propose(by=call.who))))
+    made = await call.service.engine.call(lambda: ledger.propose(by=call.who, early=early))
+    return _json(facts(made))
 
 
 async def freeze(call: Call) -> Response:

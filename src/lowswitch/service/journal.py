@@ -164,10 +164,11 @@ class Journal:
     def proposals(self) -> list[Mark]:
         return [mark for mark in self.marks if mark.kind == "proposed"]
 
-    def before(self, seq: int) -> Mark | None:
-        """The last mark before an event."""
+    def before(self, seq: int, kind: str | None = None) -> Mark | None:
+        """The last mark before an event, of any kind or of one."""
         at = bisect.bisect_left(self.marks, seq, key=lambda mark: mark.seq)
-        return self.marks[at - 1] if at else None
+        earlier = (self.marks[i] for i in range(at - 1, -1, -1))
+        return next((mark for mark in earlier if kind in (None, mark.kind)), None)
 
 
 def _return(payload: dict[str, Any]) -> float:
@@ -177,8 +178,13 @@ def _return(payload: dict[str, Any]) -> float:
 def _facts(kind: str, payload: dict[str, Any]) -> dict[str, Any]:
     """What is short in a payload."""
     if kind == "proposed":
-        return {"rows": len(payload["rows"]), "version": payload["version"]}
+        return {"rows": len(payload["rows"])} | {
+            name: payload[name] for name in ("version", "told")
+        }
     if kind == "deployed":
         return {"changes": len(payload["changes"]), "version": payload["version"]}
-    names = ("reason", "rows", "version", "forever", "visits", "to", "number", "proposal", "source")
+    names = (
+        *("reason", "rows", "version", "forever", "visits", "to", "number", "proposal", "source"),
+        "date",
+    )
     return {name: payload[name] for name in names if name in payload}

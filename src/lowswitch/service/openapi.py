@@ -40,7 +40,7 @@ BODIES: dict[str, dict[str, Any]] = {
         forever={"type": "boolean"},
         visits={"type": "integer", "nullable": True},
     ),
-    "propose": _object({}),
+    "propose": _object({}, early={"type": "boolean"}),
     "freeze": _object({"reason": _TEXT}),
     "thaw": _object({"reason": _TEXT}),
     "rollback": _object({"version": {"type": "integer"}, "reason": _TEXT}),

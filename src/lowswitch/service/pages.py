@@ -174,7 +174,10 @@ async def propose(call: Call) -> Response:
     """Let the learner propose what it would change now."""
     ledger = call.service.ledger
     view = await call.service.engine.call(lambda: ledger.propose(by=call.who))
-    said = "The learner would change nothing." if view is None else "Here is what it would change."
+    said = "Here is what it would change."
+    if view is None:
+        run = await call.service.engine.call(ledger.status)
+        said = f"The learner would change nothing: {run.nothing_because}."
     return after(call, "/proposal", said)
 
 

@@ -31,6 +31,7 @@ def templates() -> jinja2.Environment:
         lstrip_blocks=True,
     )
     made.filters |= {"clock": shown.clock, "age": shown.age, "text": canonical}
+    made.filters |= {"begin": shown.sentence, "numbers": shown.numbers}
     return made
 
 

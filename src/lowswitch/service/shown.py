@@ -11,6 +11,7 @@ from markupsafe import Markup
 
 from lowswitch.ledger import ProposalView
 from lowswitch.ledger.answers import Chart
+from lowswitch.ledger.events import LEDGER
 from lowswitch.ledger.evidence import width
 from lowswitch.ledger.terms import Terms
 from lowswitch.service import figures
@@ -96,15 +97,31 @@ def _proposal_row(terms: Terms, row: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+def sentence(words: str) -> str:
+    """Words as the beginning of a sentence."""
+    return words[:1].upper() + words[1:]
+
+
+def numbers(values: Sequence[int]) -> str:
+    """Several numbers, with thousands set apart."""
+    return "; ".join(f"{value:,}" for value in values)
+
+
 def why_now(journal: Journal, view: ProposalView) -> str:
     """What led to a proposal; nothing is said before that is known."""
     if journal.seq < view.event:
         return ""  # it has not read so far yet
     before = journal.before(view.event)
     if before is not None and before.seq == view.event - 1:
+        if before.kind == "met" and before.role == LEDGER:
+            date = f"Its date after episode {before.facts['date']:,} passed"
+            return f"{date} while an earlier proposal waited for a decision."
         if before.kind == "met":
             return f"{before.actor} asked the learner what it would change."
         if before.kind in ("approved", "rejected"):
+            decided = journal.before(before.seq, "proposed")
+            if decided is not None and decided.facts["told"] < view.told:
+                return f"It became due while the proposal waited that event {before.seq} decided."
             return f"It is what the last decision (event {before.seq}) left open."
         if before.kind == "history":
             return "The history of the old protocol was imported."
