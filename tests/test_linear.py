@@ -143,6 +143,10 @@ def test_a_score_is_at_least_that_of_the_floor():
         == policy.member_for(episodes).tolist()
     )
     assert policy.identity != ls.LinearPolicy(policy.shape, weights, policy.key).identity
+    # the same numbers, once as a member with a floor and once as two members
+    one, two = (np.ones((1, 1, 1, 1)), np.ones((1, 1, 1, 2)))
+    single = ls.LinearPolicy(Shape.of(1, 1, 1), one, np.uint64(0), floor=one)
+    assert single.identity != ls.LinearPolicy(single.shape, two, np.uint64(0)).identity
     with pytest.raises(ValueError, match="its floor has the shape"):
         ls.LinearPolicy(policy.shape, weights, policy.key, floor=np.zeros((1, 1, 2, 3)))
 

@@ -110,7 +110,7 @@ def against_linucb(name, make, seeds=SEEDS):
     """Mixtures without tuning, and single policies, against LinUCB that is tuned."""
     rival = RIVALS.get(name) or tuned_linucb(make, seeds)
     rows = {}
-    for N in (5, 10, 20):
+    for N in (5, 10, 20, 40):
         rows[f"mixture {N}"] = mean_regret(make, ls.few(deployments=N), ROUNDS, seeds)
         single = ls.linucb(schedule="spread", deployments=N, last="greedy")
         rows[f"single {N}"] = mean_regret(make, single, ROUNDS, seeds)
@@ -151,13 +151,18 @@ def inventory():
 
 
 def speed():
-    """A million rounds on one core, and a round trip of act."""
+    """A million rounds on one core, and a round trip of act; the fastest, since others only add."""
     problem = problems.linear_bandit(features=20, actions=10, shared=True)
     algorithm = ls.few(deployments=20)
     ls.simulate(problem, algorithm, episodes=1000, seeds=1, threads=1)  # compiles
-    runs = ls.simulate(problem, algorithm, episodes=1_000_000, seeds=1, threads=1)
-    policy = ls.LinearLearner(algorithm, features=20, actions=10, episodes=9).policy
+    million = [
+        ls.simulate(problem, algorithm, episodes=1_000_000, seeds=1, threads=1) for _ in range(3)
+    ]
+    runs = min(million, key=lambda run: run.seconds)
+    learner = ls.LinearLearner(algorithm, features=20, actions=10, episodes=1000)
     contexts = np.random.default_rng(0).normal(size=(2000, 20))
+    learner.tell(contexts[:200], [0] * 200, contexts[:200, 0], off_policy=True)
+    policy = learner.policy  # a mixture in the middle of a run
     trips = []
     for _ in range(5):
         begin = time.perf_counter()

@@ -75,6 +75,9 @@ class LinearPolicy:
         for name, array in self._arrays().items():
             if not np.isfinite(array).all():
                 raise ValueError(f"its {name} must be finite numbers")
+        self._columns = self.weights
+        if self.floor is not None:  # in one array with the members, so that one product serves both
+            self._columns = np.concatenate([self.weights, self.floor], axis=-1)
 
     # ---- acting ----------------------------------------------------------------------------------
 
@@ -150,11 +153,10 @@ class LinearPolicy:
         context at a time gives the same bits as many.
         """
         rows = x.transpose(2, 0, 1)[..., None]  # [d, n, R, 1]
-        products = np.multiply(rows, self.weights[step][:, None], order="C")
+        products = np.multiply(rows, self._columns[step][:, None], order="C")
         scores: np.ndarray = np.add.reduce(products, axis=0)
         if self.floor is not None:
-            lowest = np.multiply(rows, self.floor[step][:, None], order="C")
-            scores = np.maximum(scores, np.add.reduce(lowest, axis=0))
+            scores = np.maximum(scores[..., : self.members], scores[..., self.members :])
         if self.roots is not None:
             scores = scores + self._bonus(x, step)[..., None]
         if self._forbids:
@@ -192,7 +194,8 @@ class LinearPolicy:
         """A digest that two policies share only if they play the same."""
         facts = f"linear {self.shape} {int(self.key) if self.members > 1 else 0}"
         total = hashlib.sha256(facts.encode())
-        for array in self._arrays().values():
+        for name, array in self._arrays().items():
+            total.update(b"floor" if name == "floor" else b"")  # and not one member more
             total.update(np.ascontiguousarray(array, dtype="<f8").tobytes())
         if self._forbids:
             total.update(self.allowed.tobytes())
@@ -245,8 +248,10 @@ class LinearPolicy:
 def _own_scores(x: np.ndarray, weights: np.ndarray, members: np.ndarray) -> np.ndarray:  # [n, A]
     """The scores in contexts [n, R, d], each by one member [n] of weights [d, B, members or 1]."""
     rows = x.transpose(2, 0, 1)  # [d, n, R]
-    which = members if weights.shape[-1] > 1 else np.zeros_like(members)
-    own = weights[:, :, which].transpose(0, 2, 1)  # [d, n, B]
+    if weights.shape[-1] == 1:
+        own = weights.transpose(0, 2, 1)  # [d, 1, B]
+    else:
+        own = weights[:, :, members].transpose(0, 2, 1)  # [d, n, B]
     scores: np.ndarray = np.add.reduce(np.multiply(rows, own, order="C"), axis=0)
     return scores
 
