@@ -32,6 +32,7 @@ def values() -> dict[str, str]:
     return {
         "features/regret": of_regret(regret),
         "features/inventory": of_inventory(facts["inventory"]),
+        "features/stocked": str(facts["inventory"]["seeds"]),
         "features/control": of_control({words: facts[name] for name, words in CONTROL.items()}),
         "features/coverage": f"{coverage} %",
         "features/logs": "200",
@@ -65,10 +66,15 @@ def of_regret(regret: dict[str, Any]) -> str:
 def of_inventory(inventory: dict[str, Any]) -> str:
     often = inventory["often"]
     lines = [
-        [name.split()[1], f"{row['regret']:,.0f}", f"{row['ratio']:.2f}"]
+        [
+            name.split()[1],
+            f"{row['regret']:,.0f} ± {row['error']:,.0f}",
+            f"{row['ratio']:.2f}",
+        ]
         for name, row in inventory["rows"].items()
     ]
-    lines.append([f"{often['deployments']:.0f}", f"{often['regret']:,.0f}", "1.00"])
+    regret = f"{often['regret']:,.0f} ± {often['error']:,.0f}"
+    lines.append([f"{often['deployments']:.0f}", regret, "1.00"])
     return table(["deployments", "regret", "ratio"], lines, left=0)
 
 

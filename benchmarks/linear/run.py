@@ -24,7 +24,7 @@ from lowswitch.linear import Log, evaluate, problems
 from lowswitch.storage import write_text
 
 SEEDS = range(1000, 1016)
-FRESH = range(5000, 5016)  # for inventory and control, which were looked at with the others
+FRESH = range(5000, 5032)  # for inventory and control, which were looked at with the others
 MANY = range(9000, 9192)  # for fixed arms, where a few runs make the mean
 CONTROLLED = FRESH[: int(os.environ.get("CONTROL_SEEDS", "10"))]
 TUNED = (0.05, 0.1, 0.3, 0.5, 0.7, 1.0, 1.4, 2.0)  # alphas of the rival
@@ -147,7 +147,8 @@ def inventory():
     often = mean_regret(lambda seed: problem, every, 1000, FRESH)
     for row in rows.values():
         row["ratio"] = row["regret"] / often["regret"]
-    return {"rows": rows, "often": often, "optimal": problem.best, "episodes": 1000}
+    facts = {"optimal": problem.best, "episodes": 1000, "seeds": len(FRESH)}
+    return {"rows": rows, "often": often, **facts}
 
 
 def speed():
