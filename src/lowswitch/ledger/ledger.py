@@ -74,7 +74,7 @@ class Ledger(Reading):
         seed: int = 0,
         by: str = "operator",
         clock: Callable[[int], str] | None = None,
-        initial: Any = None,  # refused with the way out, for it is what `Learner` calls policy=
+        initial: Any = None,  # refused with the way out: a `Learner` calls policy= so
     ) -> Ledger:
         """A new ledger, in a file or at postgresql://...#name.
 
