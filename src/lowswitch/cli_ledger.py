@@ -83,18 +83,21 @@ def create(options: argparse.Namespace) -> Any:
     from lowswitch.problems.files import policy_from_file
 
     low, high = _list(options.reward_range, float)
-    actions = _count_or_labels(options.actions)
-    labels = [] if isinstance(actions, int) else actions
+    states, actions = map(_count_or_labels, (options.states, options.actions))
+    policy = None
+    if options.policy is not None:
+        count = states if isinstance(states, int) else len(states)
+        policy = policy_from_file(options.policy, actions, horizon=options.horizon, states=count)
     ledger = Ledger.create(
         options.address,
         Algorithm.from_text(options.algorithm),
         horizon=options.horizon,
-        states=_count_or_labels(options.states),
+        states=states,
         actions=actions,
-        steps=None if options.steps is None else options.steps.split(","),
+        steps=None if options.steps is None else _labels(options.steps),
         episodes=options.episodes,
         rewards=(low, high),
-        policy=None if options.policy is None else policy_from_file(options.policy, labels),
+        policy=policy,
         missing=options.missing_means,
         patience=options.patience,
         by=options.by,
@@ -139,11 +142,13 @@ def proposal(ledger: Ledger, options: argparse.Namespace) -> Any:
     return ledger.proposal() or _nothing(ledger, options)
 
 
-def _nothing(ledger: Ledger, options: argparse.Namespace) -> str | None:
-    """Why there is no proposal, for people."""
+def _nothing(ledger: Ledger, options: argparse.Namespace) -> Any:
+    """Why there is no proposal."""
     status = ledger.status()
+    if options.json:
+        return {"proposal": None, "nothing_because": status.nothing_because}
     soon = f"\nnext date: {status.next_date}" if status.next_date else ""
-    return None if options.json else f"nothing to propose: {status.nothing_because}{soon}"
+    return f"nothing to propose: {status.nothing_because}{soon}"
 
 
 def approve(ledger: Ledger, options: argparse.Namespace) -> Any:
@@ -208,9 +213,10 @@ def import_history(ledger: Ledger, options: argparse.Namespace) -> Any:
     """Learn the history of an old protocol from a CSV file."""
     from lowswitch.ledger import import_csv
 
-    return import_csv(
+    made = import_csv(
         ledger, options.csv, most=options.most, by=options.by, attested=options.attested
     )
+    return made or _nothing(ledger, options)
 
 
 _WHO = ("--by", "--reason")
@@ -287,7 +293,11 @@ def _label(text: str) -> int | str:
 
 
 def _count_or_labels(text: str) -> int | list[str]:
-    return int(text) if text.isdecimal() else text.split(",")
+    return int(text) if text.isdecimal() else _labels(text)
+
+
+def _labels(text: str) -> list[str]:
+    return [label.strip() for label in text.split(",")]
 
 
 def _report(options: argparse.Namespace) -> tuple[list[Any], list[Any] | None, list[Any]]:
@@ -307,14 +317,11 @@ def _rows(text: str | None) -> list[tuple[Any, Any]] | None:
 def _readable(answer: Any, facts: Any) -> str:
     """A table of an answer."""
     from lowswitch.ledger import ProposalView
-    from lowswitch.ledger.answers import Status
 
     if isinstance(answer, str):
         return answer
     if isinstance(answer, ProposalView):
         return proposal_table(answer)
-    if isinstance(answer, Status) and answer.next_date is not None:
-        facts = facts | {"next_date": answer.next_date}
     width = max(map(len, facts))
     return "\n".join(f"{name:{width}}  {_cell(value)}" for name, value in facts.items())
 

@@ -85,16 +85,10 @@ class Status:
     frozen: bool
     told: int = 0  # episodes that the learner has learned, by which dates are counted
     dates: list[int] = field(default_factory=list)  # the next ones, at most `MOST_DATES`
+    more_dates: int = 0  # how many follow those
+    next_date: str | None = None  # when the policy may change next, in words
     nothing_because: str | None = None  # why nothing waits for a decision, in words
-    may_ask: bool = True  # whether `propose` is not refused now
-
-    @property
-    def next_date(self) -> str | None:
-        """When the learner may propose by itself, in words; None where it has no dates to come."""
-        if not self.dates:
-            return None
-        date, reports = self.dates[0], self.dates[0] - self.told
-        return f"after episode {date:,}, {reports:,} report{'s' if reports > 1 else ''} from now"
+    may_ask: bool = True  # whether `propose` is allowed now
 
     @property
     def balanced(self) -> bool:

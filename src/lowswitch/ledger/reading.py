@@ -9,7 +9,6 @@ from typing import Any, Self
 
 import numpy as np
 
-from lowswitch.algorithms.schedules import Budget
 from lowswitch.ledger import views
 from lowswitch.ledger.answers import Chart, ProposalView, RowView, Status, Verdict, Version
 from lowswitch.ledger.errors import LedgerError
@@ -86,10 +85,7 @@ class Reading:
     def status(self) -> Status:
         """Where the run stands; the counts of tickets are one query."""
         with self._lock:
-            state = self._ready()
-            counts, budget = self.store.counts(), self.terms.algorithm.schedule
-            most = budget.deployments if isinstance(budget, Budget) else None
-            return views.status(state, counts, most)
+            return views.status(self._ready(), self.store.counts())
 
     def tickets(self, status: str) -> Iterator[StoredTicket]:
         """The tickets that are open, waiting, learned, missing or refused."""

@@ -14,10 +14,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from lowswitch.algorithms.asked import asks
-from lowswitch.algorithms.schedules import Budget
 from lowswitch.learner import Learner
 from lowswitch.learners.gate import Proposal, ProposedRow
+from lowswitch.ledger.dates import late_date
 from lowswitch.ledger.errors import BrokenError
 from lowswitch.ledger.events import LEDGER, Event, canonical, digest
 from lowswitch.ledger.evidence import Evidence
@@ -93,38 +92,6 @@ class State:
         if made is None or self.proposal is None or self.proposal["learner"] != made.hash:
             return None
         return self.proposal
-
-    @property
-    def late_date(self) -> int | None:
-        """The last date that passed since the last proposal was made, which was decided by now.
-
-        While a proposal waits the learner makes no other one, so that a date passes without.
-        """
-        learner = self.learner
-        if self.proposal is None or learner.proposal() is not None or learner.frozen:
-            return None
-        grid = learner._knowledge.spec.timing.grid
-        since, until = np.searchsorted(grid, [self.proposal["told"], learner.told], side="right")
-        return int(grid[until - 1]) if until > since else None
-
-    def why_early(self) -> str | None:
-        """Why a proposal that is asked for now comes before its time, or None if it does not.
-
-        A learner with a budget and with dates makes one on each date; another one in between would
-        leave nothing for the last of them.
-        """
-        learner, budget = self.learner, self.terms.algorithm.schedule
-        if not isinstance(budget, Budget) or budget.deployments is None:
-            return None
-        if asks(budget) is not None or learner.proposal() is not None or not len(learner.dates):
-            return None
-        date, left = int(learner.dates[0]), budget.deployments - learner.proposed
-        return (
-            f"the next date is after episode {date:,}, {date - learner.told:,} reports from now,"
-            " and then the learner proposes by itself; a proposal before it would spend one of the"
-            f" {left:,} that are left, and a later date would go without. If that is meant, say"
-            " early=True, or --early on the command line"
-        )
 
     # ---- events ----------------------------------------------------------------------------------
 
@@ -213,7 +180,13 @@ class State:
             self.learner._decide(lambda gate, known: gate.look_again(known, self.learner.told))
 
     def _met(self, event: Event, replay: Replay) -> None:
-        self.learner.propose()
+        if event.role != LEDGER:
+            self.learner.propose()
+            return
+        date = event.payload["date"]
+        if not replay.forced and date != late_date(self):
+            raise ValueError(f"no date after episode {date} was to be made up for")
+        self.learner.make_up()
 
     def _history(self, event: Event, replay: Replay) -> None:
         payload = event.payload
@@ -221,7 +194,8 @@ class State:
         rewards = np.vectorize(self.terms.unit, otypes=[float])(np.array(payload["rewards"]))
         kept = self.learner.learn_history(states, actions, rewards, most=payload["most"])
         self.tally.add([f"history {payload['source']}"] * len(states), states, kept, rewards)
-        self.learner.propose()
+        if payload.get("propose", True):
+            self.learner.propose()
 
     def _proposed(self, event: Event, replay: Replay) -> None:
         if replay.forced:
@@ -242,6 +216,7 @@ class State:
         gate, knowledge = self.learner._gate, self.learner._knowledge
         if gate.pending != made:
             gate.pending, gate.raised, gate.replaces = made, payload["raised"], False
+            gate.nothing_wanted_at = None
             clock = knowledge.tables.clock[0]
             clock["deployments"], clock["switches"] = payload["put"]
             gate.set_mode(knowledge)

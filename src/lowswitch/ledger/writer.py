@@ -9,6 +9,7 @@ import numpy as np
 
 from lowswitch.ledger import errors, views
 from lowswitch.ledger.answers import ProposalView, Told
+from lowswitch.ledger.dates import FROZEN, late_date
 from lowswitch.ledger.errors import LedgerError
 from lowswitch.ledger.events import LEDGER, SITE, Event, event
 from lowswitch.ledger.state import MISSING, OPEN, REFUSED, Replay, State, proposal_hash
@@ -72,7 +73,7 @@ class Writer:
 
     def require_thawed(self) -> None:
         if self.state.frozen:
-            raise errors.FrozenError("the run is frozen, and nothing is changed; thaw it first")
+            raise errors.FrozenError(FROZEN)
 
     def ask(self, site: str, request: str) -> StoredTicket:
         """Issue a ticket."""
@@ -202,8 +203,8 @@ class Writer:
         return {"proposal": wanted, "base": pending["version"], "rows": chosen, "reason": reason}
 
     def make_up_for_late_date(self) -> None:
-        """Propose once more if a date passed while the proposal that is now decided waited."""
-        date = self.state.late_date
+        """Propose what is wanted if a date passed while the proposal waited that is decided now."""
+        date = late_date(self.state)
         if date is not None:
             self.add("ledger", LEDGER, "met", {"date": date})
 

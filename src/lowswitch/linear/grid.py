@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -29,8 +30,14 @@ class Axes(NamedTuple):
                 f"bounds must be (low, high) for each of one to {MOST_DIMENSIONS} numbers of a"
                 f" state, not of shape {box.shape}; a grid in more dimensions would be too large"
             )
-        if not (np.isfinite(box).all() and (box[:, 0] < box[:, 1]).all()):
-            raise ValueError("bounds must be finite with low < high in each dimension")
+        bad = np.flatnonzero(~(np.isfinite(box).all(axis=1) & (box[:, 0] < box[:, 1])))
+        if len(bad):
+            low, high = box[bad[0]]
+            raise ValueError(
+                f"bounds must be finite with low < high, and those of number {bad[0]} are"
+                f" ({low:g}, {high:g}); for a speed that an environment leaves open, give the"
+                " largest one that is plausible"
+            )
         given = [points] * len(box) if np.ndim(points) == 0 else list(points)
         sizes = tuple(require_count("points", size, least=2) for size in given)
         wrapped = (False,) * len(box) if periodic is None else tuple(map(bool, periodic))
@@ -41,7 +48,12 @@ class Axes(NamedTuple):
     @property
     def size(self) -> int:
         """How many points there are."""
-        return int(np.prod(self.points))
+        return math.prod(self.points)
+
+    def require_room(self, actions: int) -> None:
+        """A plan for so many actions fits into memory: its interpolation, twice in between."""
+        need = 2 * 24 * actions * self.size * 2 ** len(self.points)
+        require_memory(need, f"plans on a grid of {self.size:,} points", "use fewer points")
 
     def nodes(self) -> np.ndarray:  # [size, D]
         """All points, the last dimension counting fastest."""
@@ -89,7 +101,6 @@ def interpolation(axes: Axes, states: np.ndarray, alive: np.ndarray) -> Any:
     from scipy.sparse import csr_array
 
     n, corners = len(states), 2 ** len(axes.points)
-    require_memory(24 * n * corners, f"a grid of {axes.size:,} points", "use fewer points")
     index, weight = axes.corners(states)
     weight = weight * alive[:, None]
     offsets = np.arange(n + 1) * corners
