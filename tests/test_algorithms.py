@@ -180,6 +180,8 @@ def test_unknown_clip():
         ("ucb-h:c", "'c' is not of the form key=value"),
         ("ucb-h:d=1", "ucb-h has no option 'd'"),
         ("ucb2-b:C=0.05", "ucb2-b has no option 'C'; did you mean 'c'"),
+        ("few:deployments_at=10,20", "write few:deployments_at=...-20"),
+        ("few:deployments_at=2026-05-03", "a date is a number of episodes, such as 300"),
         ("few:10", "option '10' is not of the form key=value; write few:deployments=10"),
         ("UCBVI", "unknown algorithm 'UCBVI'; did you mean 'ucbvi'"),
         ("few:schedule=asked", "it has deployments, .*; those with schedule are q-h, q-b, "),

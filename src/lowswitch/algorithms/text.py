@@ -91,14 +91,17 @@ def no_option(name: str, key: str, known: Mapping[str, Callable[..., Any]]) -> s
 def options_of(text: str, name: str, what: str, first: str = "key") -> dict[str, Any]:
     """The options in `key=value,key=value` of a thing of this name.
 
-    A number alone is probably meant for its first option.
+    A number alone is probably meant for its first option, or is one of many of the option before,
+    which have dashes between them.
     """
     options: dict[str, Any] = {}
     for part in filter(None, text.split(",")):
         key, equals, value = part.partition("=")
         if not equals:
-            number = isinstance(literal(part), int | float)
-            written = f"{first}={part}" if number else "key=value,key=value"
+            written = "key=value,key=value"
+            if isinstance(literal(part), int | float):
+                before = next(reversed(options), None)
+                written = f"{first}={part}" if before is None else f"{before}=...-{part}"
             raise ValueError(
                 f"{what} option {part!r} is not of the form key=value; write {name}:{written}"
             )

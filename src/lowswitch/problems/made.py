@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from lowswitch.algorithms.text import nearest, options_of
+from lowswitch.checks import shown
 from lowswitch.problems.spaces import gymnasium
 
 # options of gymnasium.make itself
@@ -23,6 +24,8 @@ def environment(env: gymnasium.Env[Any, Any] | str, **options: Any) -> gymnasium
             f"{', '.join(options)} would be given to gymnasium.make, but {env} is made already;"
             " pass its name instead"
         )
+    if not hasattr(env, "step"):
+        raise ValueError(f"env must be a Gymnasium environment or its name, not {shown(env)}")
     return env
 
 
