@@ -520,7 +520,9 @@ def test_a_missing_horizon_is_asked_for_by_name():
     with pytest.raises(ValueError, match="ends an episode after 100 steps, its tables do not"):
         ls.from_gymnasium("FrozenLake-v1")
     assert from_gymnasium("FrozenLake-v1", horizon=200).horizon == 200
-    with pytest.raises(ValueError, match="env must be a Gymnasium environment, not True"):
+    with pytest.raises(
+        ValueError, match="env must be a Gymnasium environment or its name, not True"
+    ):
         from_gymnasium(True)
     with pytest.raises(ValueError, match=r"horizon=20; the environment has no limit of its own"):
         from_gymnasium("CliffWalking-v1")

@@ -77,7 +77,6 @@ def _checked_horizon(env: gymnasium.Env[Any, Any], horizon: int | None, limited:
     """The horizon, or an error that says how to choose it; `limited` is said of a TimeLimit."""
     if horizon is not None:
         return require_count("horizon", horizon)
-    _numbers(env)  # refuses what is no environment
     limit = env.spec.max_episode_steps if env.spec is not None else None
     longest = "the environment has no limit of its own" if limit is None else limited.format(limit)
     raise ValueError(
