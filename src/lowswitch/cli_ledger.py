@@ -335,8 +335,12 @@ def proposal_table(view: ProposalView) -> str:
         for line in lines
     )
     waits = "pending" if view.pending else "decided"
-    title = f"proposal {view.hash}\nfor version {view.version}, {waits}; {view.told:,} episodes"
-    return f"{title} learned, {view.unsettled:,} tickets open or missing\n\n{table}"
+    title = f"proposal {view.hash}\nfor version {view.version}, {waits}; from {view.basis}"
+    return f"{title}; {_counted(view.unsettled, 'ticket')} open or missing\n\n{table}"
+
+
+def _counted(n: int, what: str) -> str:
+    return f"{n:,} {what}{'' if n == 1 else 's'}"
 
 
 def _row_cells(row: dict[str, Any]) -> tuple[str, ...]:

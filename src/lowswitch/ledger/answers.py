@@ -42,13 +42,26 @@ class ProposalView:
     event: int
     time: str
     version: int
-    told: int  # episodes learned when it was made
+    told: int  # episodes learned when it became due
     through: int  # tickets up to this number were settled then
     open: list[int]  # the numbers of those after it that were open, or the first 1,000 of them
     unsettled: int  # how many were open or missing
     rows: list[dict[str, Any]]  # see `evidence`, with labels
     pending: bool
     decisions: list[dict[str, Any]]
+    learned: int | None = None  # episodes that its evidence is of; None in some older ledgers
+
+    @property
+    def basis(self) -> str:
+        """How many episodes it was made from, in words, and its evidence if these are others."""
+        made = f"{self.told:,} learned episode{'' if self.told == 1 else 's'}"
+        if self.learned == self.told:
+            return made
+        shown = "all" if self.learned is None else f"all {self.learned:,}"
+        return (
+            f"{made} when it became due, with evidence of {shown} that were learned when it was put"
+            " on record"
+        )
 
 
 @dataclass(frozen=True)
