@@ -94,7 +94,8 @@ def test_a_posterior_draw_by_hand():
     V = 4 + 5 = 9, b = 4, theta = 4/9, sigma^2 = (1 + r'r - b^2 / V) / (1 + n) = (6 - 16/9) / 3.
     """
     learner = bandit(
-        ls.linear(members=3, c=0.5, ridge=4.0, schedule=ls.parts.Calendar((2,))), seed=5
+        ls.linear(members=3, c=0.5, ridge=4.0, schedule=ls.parts.Calendar((2,)), draws="plain"),
+        seed=5,
     )
     learner.tell([[1.0], [2.0]], [0, 0], [2.0, 1.0])
     first, second = normals(purpose_key(5, DRAWS), 2 * 2, 2)
@@ -104,12 +105,59 @@ def test_a_posterior_draw_by_hand():
     assert learner.policy.weights[0, 0, 0] == pytest.approx(drawn, rel=1e-12)
 
 
+def test_optimistic_draws_by_hand():
+    """As above, with the scale 4 c ln(K / t) / ln K in place of c, and a floor of 4/9.
+
+    After 2 of 8 episodes ln(K / t) / ln K is 2/3. With K = 16 the scale after 8 = K^(3/4) is c.
+    """
+    how = ls.parts.Sampled(c=0.5, draws="optimistic")
+    assert how.scale(8, 16) == pytest.approx(0.5, rel=1e-15)
+    assert [how.scale(told, 16) for told in (0, 1, 16)] == [2.0, 2.0, 0.0]
+    assert how.scale(0, 1) == 0.5
+    algorithm = ls.linear(members=3, c=0.5, ridge=4.0, schedule=ls.parts.Calendar((2,)))
+    learner = bandit(algorithm, seed=5, episodes=8)
+    assert learner.policy.floor is None  # before anything is known
+    learner.tell([[1.0], [2.0]], [0, 0], [2.0, 1.0], off_policy=True)
+    first, second = normals(purpose_key(5, DRAWS), 2 * 2, 2)
+    sigma = math.sqrt((6 - 16 / 9) / 3)
+    drawn = 4 / 9 + 0.5 * 4 * (2 / 3) * sigma * np.array([first, second, -first]) / 3
+    assert learner.policy.weights[0, 0, 0] == pytest.approx(drawn, rel=1e-12)
+    assert learner.policy.floor[0, 0, 0] == pytest.approx([4 / 9], rel=1e-12)
+
+
+def test_a_score_is_at_least_that_of_the_floor():
+    """Weights -1 and 1 of two members for action 1, and a floor of 1/2 for action 0 alone.
+
+    At x = 1 the first member scores (1/2, 0) and the second (1/2, 1): the floor decides for one.
+    """
+    weights, floor = np.zeros((1, 1, 2, 2)), np.zeros((1, 1, 2, 1))
+    weights[0, 0, 1], floor[0, 0, 0] = [-1, 1], 0.5
+    policy = ls.LinearPolicy(Shape.of(1, 1, 2), weights, np.uint64(3), floor=floor)
+    assert policy.choices(np.ones((1, 1, 1))).tolist() == [[0, 1]]
+    assert policy.values(np.ones((1, 1, 1))).tolist() == [[0.5, 1.0]]
+    assert policy.propensities([[1.0]]).tolist() == [[0.5, 0.5]]
+    episodes = np.arange(20)
+    assert (
+        policy.actions(np.ones((20, 1, 1)), episodes).tolist()
+        == [policy.act([1.0], k).action for k in episodes]
+        == policy.member_for(episodes).tolist()
+    )
+    assert policy.identity != ls.LinearPolicy(policy.shape, weights, policy.key).identity
+    # the same numbers, once as a member with a floor and once as two members
+    one, two = (np.ones((1, 1, 1, 1)), np.ones((1, 1, 1, 2)))
+    single = ls.LinearPolicy(Shape.of(1, 1, 1), one, np.uint64(0), floor=one)
+    assert single.identity != ls.LinearPolicy(single.shape, two, np.uint64(0)).identity
+    with pytest.raises(ValueError, match="its floor has the shape"):
+        ls.LinearPolicy(policy.shape, weights, policy.key, floor=np.zeros((1, 1, 2, 3)))
+
+
 def test_draws_have_the_covariance_of_the_posterior():
     """4,096 draws in 2,048 pairs, V = [[3,1],[1,2]], so that (c sigma)^2 V^-1 is known.
 
     The seed is fixed. On a new one each entry is within 5 standard errors, false alarm 1e-6.
     """
-    learner = bandit(ls.linear(members=4096, c=1.0, schedule=ls.parts.Calendar((2,))), features=2)
+    when = ls.parts.Calendar((2,))
+    learner = bandit(ls.linear(members=4096, c=1.0, schedule=when, draws="plain"), features=2)
     learner.tell([[1.0, 1.0], [1.0, 0.0]], [0, 0], [2.0, 4.0])
     sigma2 = (1 + 4 + 16 - np.array([6, 2]) @ [2, 0]) / 3
     expected = sigma2 * np.array([[2, -1], [-1, 3]]) / 5
@@ -299,3 +347,7 @@ def test_spread_dates():
     assert spread.within(3, 2**24) == (2**8, 2**13, 2**18)  # powers 1/3, 13/24 and 3/4 of K
     assert spread.within(1, 100) == (10,)
     assert ls.parts.Spread(gap=10_000).within(3, 2**24) == (10_000, 20_000, 2**18)
+    # a third of 6,144 weights is 2^11, a power 11/24 that leaves 7/24 for two steps
+    assert spread.within(3, 2**24, 6144) == (2**11, int(2**14.5), 2**18)
+    # and never beyond the middle of the powers: (1/3 + 3/4) / 2
+    assert spread.within(3, 2**24, 2**24)[0] == 2**13

@@ -257,6 +257,10 @@ def test_control_of_cart_pole():
             ).tell([[0.0], [0.1], [0.1], [0.1], [0.1], [0.1], [0.1]], [0, 1, 2, 0, 1, 2]),
             "ends must give True or False for each of",
         ),
+        (
+            lambda: slide(bounds=[(-2, 2)] * 4, points=10**6),
+            r"points need .* GiB, .*; use fewer points",
+        ),
     ],
 )
 def test_what_cannot_be_controlled_is_refused(make, message):

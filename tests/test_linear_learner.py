@@ -160,9 +160,11 @@ def test_the_difference_is_the_share_of_contexts_whose_action_changes():
     ("told", "message"),
     [
         (([1.0, 2.0, 3.0], 0, 0.5), "each with features of a vector of 2 numbers"),
-        (([1.0, math.nan], 0, 0.5), r"the features at .* are NaN; fill in what is missing"),
-        (([1.0, math.inf], 0, 0.5), r"are inf; .* standardise them"),
-        (([1.0, 1e60], 0, 0.5), r"are 1e\+60; .* standardise them"),
+        (([1.0, math.nan], 0, 0.5), "feature 1 is NaN; fill in what is missing"),
+        (([[1.0, 2.0], [math.nan, 0.0]], [0, 0], [0.5, 0.5]), "feature 0 of episode 1 is NaN"),
+        (([[1.0, 2.0], [3.0]], [0, 0], [0.5, 0.5]), "feature vectors of different lengths"),
+        (([1.0, math.inf], 0, 0.5), r"is inf; .* standardise them"),
+        (([1.0, 1e60], 0, 0.5), r"is 1e\+60; .* standardise them"),
         (([1.0, 2.0], 3, 0.5), "actions must be 0 to 2"),
         (([1.0, 2.0], -1, 0.5), "nor be over at once"),
         (([1.0, 2.0], 0.5, 0.5), "actions must be integers, not float64"),
@@ -231,6 +233,10 @@ def test_constant_and_equal_columns_are_no_trouble_for_a_ridge():
         (lambda: bandit(ls.linear(), shared=3), "shared must be True or False"),
         (lambda: bandit(ls.linear(), gate="shut"), 'gate must be "open" or "review"'),
         (lambda: bandit(ls.linear(), initial=3), "a policy for this learner is a LinearPolicy"),
+        (lambda: ls.linear(draws="greedy"), 'draws must be "plain" or "optimistic"'),
+        (lambda: bandit(ls.linear()).act([math.nan]), "feature 0 is NaN; fill in"),
+        (lambda: bandit(ls.linear()).act([1.0], step=0.5), "there is no step 0.5"),
+        (lambda: bandit(ls.linear()).policy.act([1.0], 1.5), "episode must be a whole number"),
     ],
 )
 def test_settings_that_do_not_fit_are_refused_with_the_way_out(make, message):

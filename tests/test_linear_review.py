@@ -417,6 +417,7 @@ def test_the_other_estimates_vary_less_than_inverse_propensity(logs):
         (Log(np.ones((3, 1)), [1, 0, 2], [1, 2, 3], [0.5, 0.5, 0.5]), "actions must be 0 to 1"),
         (Log(np.ones((3, 1)), [1, 0, 1], [1, 2, 3], [0.5, 0.5]), "a propensity for each of 3"),
         (Log(np.ones((1, 1)), [1], [1], [0.5]), "the number of samples"),
+        (Log(np.ones((0, 1)), [], [], []), "the number of samples"),
         (Log(np.ones((2, 1)), [1, 0], [1, np.nan], [0.5, 1]), "rewards must be finite numbers"),
         (Log(np.ones((2, 1)), [1], [1], [0.5]), "an action and a reward for each of 2 contexts"),
         (([[1.0]], [1], [1.0], [0.5]), "log must be a lowswitch.linear.Log"),

@@ -1,6 +1,8 @@
 """The planner: problems that it draws, what it forecasts, and that it goes on where it was."""
 
 import json
+import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -76,6 +78,40 @@ def test_the_page_says_what_to_run_and_what_to_expect(plan, tmp_path):
     assert json.loads((tmp_path / "plan.json").read_text())["answer"] == answer
 
 
+@pytest.mark.parametrize(
+    ("spread", "verdict"),
+    [
+        ([0.3, 0.5], "learning earns more \\(by \\+0.2000 ± "),
+        ([0.9, 1.1], "changing nothing earns more \\(by -0.4000 ± "),
+        ([0.2, 1.0], "no difference is seen between learning and changing nothing"),
+    ],
+)
+def test_whether_to_learn_at_all_by_hand(plan, spread, verdict):
+    """The first policy loses 0.6; what learning loses lies around the mean of `spread`."""
+    regret = 100 * np.tile(spread, 3)
+    values = np.tile([0.4, 0.9], (6, 1))
+    found = forecast.Forecast(
+        algorithm=plan.default.algorithm,
+        dates=np.array([50]),
+        values=values,
+        optimal=np.ones(6),
+        regret=regret,
+    )
+    for first in ("given", "usual"):
+        known = replace(plan, episodes=100, default=found, rivals=(), first=first)
+        page = " ".join(known.page().split())
+        assert re.search(verdict, page), page
+        assert ("most often in the logged episodes" in page) == (first == "usual")
+    unknown = replace(plan, episodes=100, default=found, rivals=(), first="lowest")
+    assert "A policy that earns more than" in " ".join(unknown.page().split())
+
+
+def test_one_deployment_more_is_one_more_of_the_budget():
+    few = ls.few(deployments_at=(30, 60, 90), deployments=1, gap=20)
+    more = forecast._one_more(few, (30, 60, 90), 20, 100)
+    assert more == ls.few(deployments_at=(15, 30, 60, 90), deployments=2)
+
+
 def test_a_plan_goes_on_where_it_was(tmp_path, monkeypatch):
     """The second call finds every run, and simulates nothing."""
     options = {"episodes": 100, "deployments_at": (20, 50), "problems": 2, "progress": False}
@@ -144,5 +180,11 @@ def test_the_command(tmp_path, capsys):
     found = json.loads(capsys.readouterr().out)
     right = mdp.evaluate(np.ones((3, 4), dtype=int))
     assert found["answer"]["value"]["median"][0] == pytest.approx(right)
+    (tmp_path / "left.csv").write_text("left,left\n" * 2)
+    labelled = ["--initial", str(tmp_path / "left.csv"), "--actions", "left, right"]
+    assert cli.main(["plan", "--size", "2,2,2", *labelled, *options.split(), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["first"] == "given"
+    assert cli.main(["plan", "--size", "2,3,2", *labelled, *options.split()]) == 2
+    assert "has 2 entries, not 3" in capsys.readouterr().err
     assert cli.main(f"plan --data {tmp_path / 'none'} {options}".split()) == 2
     assert "cannot read logged episodes" in capsys.readouterr().err

@@ -202,7 +202,7 @@ def plan(options: argparse.Namespace) -> None:
         deployments=options.deployments,
         deployments_at=options.deployments_at,
         gap=options.gap,
-        initial=None if options.initial is None else policy_from_file(options.initial),
+        initial=_initial(options),
         problems=options.problems,
         folder=folder,
     )
@@ -210,6 +210,15 @@ def plan(options: argparse.Namespace) -> None:
     result.save(folder / "plan.json")
     page = f"{result.page(cli_runs.columns())}\n\nfigure: {folder / 'plan.png'}"
     print(json.dumps(result.to_dict()) if options.json else page)
+
+
+def _initial(options: argparse.Namespace) -> list[list[int]] | None:
+    """The policy in use, if there is a file of it."""
+    if options.initial is None:
+        return None
+    labels = None if options.actions is None else options.actions.split(",")
+    H, S, A = options.size or (None, None, None)
+    return policy_from_file(options.initial, labels or A, horizon=H, states=S)
 
 
 def _logged(path: str) -> tuple[Any, Any, Any]:

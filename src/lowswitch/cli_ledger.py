@@ -83,18 +83,21 @@ def create(options: argparse.Namespace) -> Any:
     from lowswitch.problems.files import policy_from_file
 
     low, high = _list(options.reward_range, float)
-    actions = _count_or_labels(options.actions)
-    labels = [] if isinstance(actions, int) else actions
+    states, actions = map(_count_or_labels, (options.states, options.actions))
+    policy = None
+    if options.policy is not None:
+        count = states if isinstance(states, int) else len(states)
+        policy = policy_from_file(options.policy, actions, horizon=options.horizon, states=count)
     ledger = Ledger.create(
         options.address,
         Algorithm.from_text(options.algorithm),
         horizon=options.horizon,
-        states=_count_or_labels(options.states),
+        states=states,
         actions=actions,
-        steps=None if options.steps is None else options.steps.split(","),
+        steps=None if options.steps is None else _labels(options.steps),
         episodes=options.episodes,
         rewards=(low, high),
-        policy=None if options.policy is None else policy_from_file(options.policy, labels),
+        policy=policy,
         missing=options.missing_means,
         patience=options.patience,
         by=options.by,
@@ -208,9 +211,10 @@ def import_history(ledger: Ledger, options: argparse.Namespace) -> Any:
     """Learn the history of an old protocol from a CSV file."""
     from lowswitch.ledger import import_csv
 
-    return import_csv(
+    made = import_csv(
         ledger, options.csv, most=options.most, by=options.by, attested=options.attested
     )
+    return made or _nothing(ledger, options)
 
 
 _WHO = ("--by", "--reason")
@@ -287,7 +291,11 @@ def _label(text: str) -> int | str:
 
 
 def _count_or_labels(text: str) -> int | list[str]:
-    return int(text) if text.isdecimal() else text.split(",")
+    return int(text) if text.isdecimal() else _labels(text)
+
+
+def _labels(text: str) -> list[str]:
+    return [label.strip() for label in text.split(",")]
 
 
 def _report(options: argparse.Namespace) -> tuple[list[Any], list[Any] | None, list[Any]]:

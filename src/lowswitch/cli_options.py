@@ -62,6 +62,7 @@ _HELP = {
     "--episodes": "How many episodes of H steps each seed plays.",
     "--fleet": "Who plays: in-process (the default), processes:workers=4 or ray:address=...",
     "--full": "Run everything at length: about twelve minutes on two cores.",
+    "--actions": "The labels of the actions in the file of --initial: wait,drug A,drug B.",
     "--initial": "The policy in use: a line for each step, an action for each state, with commas.",
     "--gymnasium": "An environment, such as FrozenLake-v1:is_slippery=false; it needs --horizon.",
     "--horizon": "How many steps an episode has, for --gymnasium and --tables.",
@@ -212,7 +213,7 @@ def parser() -> argparse.ArgumentParser:
     _add(ahead, "--episodes", required=True, help="How many episodes are to be played.")
     _add(ahead.add_mutually_exclusive_group(required=True), "--deployments", "--deployments-at")
     _add(ahead, "--gap", default=1)
-    _add(ahead, "--initial")
+    _add(ahead, "--initial", "--actions")
     _add(ahead, "--problems", default=40)
     _add(ahead, "--json")
     _add(ahead, "--out", default="lowswitch-plan", metavar="DIR")

@@ -29,6 +29,7 @@ from lowswitch.checks import (
 )
 
 Width = Literal["noise", "unit", "proof"]
+Draws = Literal["plain", "optimistic"]
 Spent = Literal["budget"]
 
 
@@ -54,12 +55,26 @@ class Sampled:
     """Weights drawn from N(theta, (c sigma)^2 V^-1), in pairs of opposite sign, for each step.
 
     sigma is the estimated noise: c = 1 is the posterior itself, and a smaller c explores less.
+
+    draws: "plain" draws are these. Of "optimistic" ones, c is the scale after K^(3/4) of K
+    episodes: what a run explores is of use only to the episodes that are left, so that the scale is
+    4 c before the second episode and fades to 0 at the last, see `scale`. The score of an action is
+    then at least that of the mean weights: a draw says how good an action may be, not how bad (May,
+    Korda, Lee, Leslie 2012, optimistic Bayesian sampling).
     """
 
     c: float = 0.5
+    draws: Draws = "plain"
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "c", require_scale("c", self.c))
+        require_word("draws", self.draws, get_args(Draws))
+
+    def scale(self, told: int, episodes: int) -> float:
+        """c, or 4 c ln(K / t) / ln K after t of K episodes where draws are optimistic."""
+        if self.draws == "plain" or episodes == 1:
+            return self.c
+        return 4.0 * self.c * (1.0 - math.log(max(1, told)) / math.log(episodes))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,10 +100,11 @@ class Ellipsoid:
 class Spread(Whole):
     """Dates that grow geometrically.
 
-    Under a budget of N deployments in K episodes they go from K^(1/3) to K^(N / (N + 1)), the last
-    date of the geometric grid of N + 1 batches: before that so little is known that a deployment is
-    wasted. Without a budget they are 1, 2, 4, 8, ... gap: the least number of episodes between two
-    deployments, and before the first one; where the dates would be nearer, they are moved.
+    Under a budget of N deployments in K episodes they go from K^(1/3), or a third of the number of
+    weights where that is later, to K^(N / (N + 1)), the last date of the geometric grid of N + 1
+    batches: before that so little is known that a deployment is wasted. Without a budget they are
+    1, 2, 4, 8, ... gap: the least number of episodes between two deployments, and before the first
+    one; where the dates would be nearer, they are moved.
     """
 
     gap: int = 1
@@ -96,11 +112,12 @@ class Spread(Whole):
     def __post_init__(self) -> None:
         object.__setattr__(self, "gap", require_count("gap", self.gap))
 
-    def within(self, deployments: int | None, episodes: int) -> tuple[int, ...]:
-        """The dates for a budget of so many deployments."""
+    def within(self, deployments: int | None, episodes: int, weights: int = 1) -> tuple[int, ...]:
+        """The dates for a budget of so many deployments, of a learner with so many weights."""
         if deployments is None:
             return self.grid(episodes)
-        first, last = Fraction(1, 3), Fraction(deployments, deployments + 1)
+        last = Fraction(deployments, deployments + 1)
+        first = max(Fraction(1, 3), min(_power(weights / 3, episodes), (last + Fraction(1, 3)) / 2))
         steps = max(1, deployments - 1)
         powers = [last - (last - first) * i / steps for i in range(deployments)]
         dates = (floor_power(episodes, power) for power in reversed(powers))
@@ -164,10 +181,19 @@ class Determinant(Whole):
         return min(episodes, math.floor(most + 1e-9))
 
 
-def dates_of(schedule: Whole, deployments: int | None, episodes: int) -> Sequence[int]:
+def _power(date: float, episodes: int) -> Fraction:
+    """The power of the number of episodes that a date is, in 48ths."""
+    if date <= 1 or episodes == 1:
+        return Fraction(0)
+    return Fraction(round(48 * math.log(date) / math.log(episodes)), 48)
+
+
+def dates_of(
+    schedule: Whole, deployments: int | None, episodes: int, weights: int
+) -> Sequence[int]:
     """The numbers of episodes after which everything may change, under a budget or without."""
     if isinstance(schedule, Spread):
-        return schedule.within(deployments, episodes)
+        return schedule.within(deployments, episodes, weights)
     return schedule.grid(episodes)
 
 

@@ -12,7 +12,7 @@ from typing import Any, Literal, TypedDict, TypeVar, Unpack, cast
 from lowswitch.algorithms.algorithm import Algorithm, checked_scales
 from lowswitch.algorithms.asked import Asked
 from lowswitch.algorithms.calendars import Calendar, Late
-from lowswitch.algorithms.linear import Ellipsoid, Ridge, Sampled, Width
+from lowswitch.algorithms.linear import Draws, Ellipsoid, Ridge, Sampled, Width
 from lowswitch.algorithms.parts import (
     Advantage,
     AdvantageBonus,
@@ -457,6 +457,7 @@ def linear(
     schedule: AnySchedule = "spread/1",
     deployments: int | None = None,
     last: Last = "greedy",
+    draws: Draws = "optimistic",
 ) -> Algorithm:
     """Mixtures of posterior samples of ridge regression on features, for a `LinearLearner`.
 
@@ -467,11 +468,14 @@ def linear(
 
     deployments: how often the policy may change; the dates are then spread geometrically. last:
     whether the last of these deployments is "greedy", without exploration, or "usual", like the
-    others.
+    others. draws: "optimistic" ones explore much at first and less and less; "plain" ones are
+    samples of the posterior with the same c throughout. See `Sampled`.
     """
     final = "usual" if deployments is None else last
     ridges = Ridge(members=members, ridge=ridge)
-    return assemble(ridges, Sampled(c=c), schedule, deployments=deployments, last=final)
+    return assemble(
+        ridges, Sampled(c=c, draws=draws), schedule, deployments=deployments, last=final
+    )
 
 
 @recipe("linucb")

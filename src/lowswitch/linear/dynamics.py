@@ -234,11 +234,13 @@ def dynamics(
     """
     if not (callable(reward) and callable(ends)):
         raise ValueError("reward and ends must be functions of arrays of states; see the docstring")
+    axes, actions = Axes.of(bounds, points, periodic), require_count("actions", actions)
+    axes.require_room(actions)  # now, and not when the first episodes have been played
     return Dynamics(
         reward=reward,
         ends=ends,
-        axes=Axes.of(bounds, points, periodic),
-        actions=require_count("actions", actions),
+        axes=axes,
+        actions=actions,
         features=require_count("features", features, least=0),
         scale=require_positive("scale", scale, "1.5 is usual"),
         discount=require_fraction("discount", discount, "0.99 looks a hundred steps ahead"),

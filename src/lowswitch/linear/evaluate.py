@@ -147,6 +147,7 @@ def _checked(policy: LinearPolicy, log: Log) -> tuple[np.ndarray, ...]:
             f"a log has an action and a reward for each of {len(x)} contexts, not actions of shape"
             f" {actions.shape} and rewards of {rewards.shape}"
         )
+    require_count("the number of samples", len(actions), least=2)
     if not has_integers(actions):
         raise ValueError(f"actions must be integers, not {actions.dtype}")
     require_indices("actions", actions, policy.shape.actions)
@@ -157,7 +158,6 @@ def _checked(policy: LinearPolicy, log: Log) -> tuple[np.ndarray, ...]:
         raise ValueError(
             f"there must be a propensity for each of {len(actions)} actions, not {given.shape}"
         )
-    require_count("the number of samples", len(actions), least=2)
     wrong = np.flatnonzero(~((given > 0) & (given <= 1)))
     if len(wrong):
         raise ValueError(

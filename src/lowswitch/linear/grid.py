@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -41,7 +42,12 @@ class Axes(NamedTuple):
     @property
     def size(self) -> int:
         """How many points there are."""
-        return int(np.prod(self.points))
+        return math.prod(self.points)
+
+    def require_room(self, actions: int) -> None:
+        """A plan for so many actions fits into memory: its interpolation, twice in between."""
+        need = 2 * 24 * actions * self.size * 2 ** len(self.points)
+        require_memory(need, f"plans on a grid of {self.size:,} points", "use fewer points")
 
     def nodes(self) -> np.ndarray:  # [size, D]
         """All points, the last dimension counting fastest."""
@@ -89,7 +95,6 @@ def interpolation(axes: Axes, states: np.ndarray, alive: np.ndarray) -> Any:
     from scipy.sparse import csr_array
 
     n, corners = len(states), 2 ** len(axes.points)
-    require_memory(24 * n * corners, f"a grid of {axes.size:,} points", "use fewer points")
     index, weight = axes.corners(states)
     weight = weight * alive[:, None]
     offsets = np.arange(n + 1) * corners

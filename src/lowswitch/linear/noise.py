@@ -9,6 +9,7 @@ import operator
 
 import numpy as np
 
+from lowswitch.checks import shown
 from lowswitch.kernels.streams import (
     _GOLDEN,
     _MASK,
@@ -63,6 +64,11 @@ def normals(key: np.uint64, first: int, count: int) -> np.ndarray:  # [count]
 
 def drawn_member(key: int, members: int, episode: int) -> int:
     """Which member of a mixture plays an episode: `drawn_members` of one, in whole numbers."""
-    number = operator.index(episode)  # those of numpy would overflow
+    try:
+        number = operator.index(episode)  # those of numpy would overflow
+    except TypeError:
+        raise ValueError(
+            f"episode must be a whole number, not {shown(episode)}: it says which member plays"
+        ) from None
     bits_of_episode = _mix((key + (number - 1) * _GOLDEN) & _MASK)
     return int((bits_of_episode >> 11) * 2.0**-53 * members)

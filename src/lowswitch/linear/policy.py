@@ -30,10 +30,12 @@ class LinearPolicy:
 
     A member plays the action with the largest score, the lowest index among equals. The score of an
     action is the product of its features and its weights; of an optimistic policy it also has
-    `width` times the length of the features, measured by `roots`. Which member plays an episode is
-    drawn from the noise stream `key` and the episode's number. Weights are [H, d, B, members] and
-    roots [H, d, d, B], where B is the number of weight vectors (see `Shape`). allowed: a mask
-    [H, A] of the actions that it may play at each step, by default all.
+    `width` times the length of the features, measured by `roots`, and of optimistic draws it is at
+    least the product with `floor`, the weights before the noise. Which member plays an episode is
+    drawn from the noise stream `key` and the episode's number. Weights are [H, d, B, members],
+    a floor the same, or [H, d, B, 1] for all members, and roots [H, d, d, B], where B is the number
+    of weight vectors (see `Shape`). allowed: a mask [H, A] of the actions that it may play at each
+    step, by default all.
     """
 
     def __init__(
@@ -42,6 +44,7 @@ class LinearPolicy:
         weights: np.ndarray,
         key: np.uint64,
         *,
+        floor: np.ndarray | None = None,
         roots: np.ndarray | None = None,
         width: np.ndarray | None = None,
         allowed: np.ndarray | None = None,
@@ -50,12 +53,18 @@ class LinearPolicy:
         self.allowed = allowed_actions(shape, allowed)
         self._forbids = not self.allowed.all()
         self.weights = _frozen(weights)
+        self.floor = None if floor is None else _frozen(floor)
         self.roots = None if roots is None else _frozen(roots)
         self.width = None if width is None else _frozen(width)
         H, d, B = shape.horizon, shape.features, shape.blocks
         if self.weights.shape[:3] != (H, d, B) or self.weights.ndim != 4:
             raise ValueError(f"its weights have the shape {self.weights.shape}, not {(H, d, B)}")
         self.members = self.weights.shape[-1]
+        if self.floor is not None and self.floor.shape not in (
+            (H, d, B, 1),
+            self.weights.shape,
+        ):
+            raise ValueError(f"its floor has the shape {self.floor.shape}, not {(H, d, B, 1)}")
         if self.roots is not None and self.roots.shape != (H, d, d, B):
             raise ValueError(f"its roots have the shape {self.roots.shape}, not {(H, d, d, B)}")
         if (self.roots is None) != (self.width is None):
@@ -66,6 +75,9 @@ class LinearPolicy:
         for name, array in self._arrays().items():
             if not np.isfinite(array).all():
                 raise ValueError(f"its {name} must be finite numbers")
+        self._columns = self.weights
+        if self.floor is not None:  # in one array with the members, so that one product serves both
+            self._columns = np.concatenate([self.weights, self.floor], axis=-1)
 
     # ---- acting ----------------------------------------------------------------------------------
 
@@ -74,7 +86,7 @@ class LinearPolicy:
 
         x: features [d] that all actions share, or [A, d] with a vector for each action.
         """
-        if not 0 <= step < self.shape.horizon:
+        if step not in range(self.shape.horizon):
             raise ValueError(f"there is no step {step}: steps are 0 to {self.shape.horizon - 1}")
         scores = self._scores(self.shape.context(x)[None], step)[0]  # [A, members]
         if self.members == 1:
@@ -87,12 +99,12 @@ class LinearPolicy:
         """The actions in contexts [n, R, d], each of the episode of this number [n]."""
         members = self.member_for(episodes)
         chosen = np.empty(len(x), dtype=np.int64)
-        weights = self.weights[step]
         for first in range(0, len(x), self._batch):
             piece = slice(first, first + self._batch)
-            rows = x[piece].transpose(2, 0, 1)  # [d, n, R]
-            own = weights[:, :, members[piece]].transpose(0, 2, 1)  # [d, n, B]
-            scores = np.add.reduce(np.multiply(rows, own, order="C"), axis=0)
+            scores = _own_scores(x[piece], self.weights[step], members[piece])
+            if self.floor is not None:
+                lowest = _own_scores(x[piece], self.floor[step], members[piece])
+                scores = np.maximum(scores, lowest)
             if self.roots is not None:
                 scores = scores + self._bonus(x[piece], step)
             if self._forbids:
@@ -141,8 +153,10 @@ class LinearPolicy:
         context at a time gives the same bits as many.
         """
         rows = x.transpose(2, 0, 1)[..., None]  # [d, n, R, 1]
-        products = np.multiply(rows, self.weights[step][:, None], order="C")
+        products = np.multiply(rows, self._columns[step][:, None], order="C")
         scores: np.ndarray = np.add.reduce(products, axis=0)
+        if self.floor is not None:
+            scores = np.maximum(scores[..., : self.members], scores[..., self.members :])
         if self.roots is not None:
             scores = scores + self._bonus(x, step)[..., None]
         if self._forbids:
@@ -180,7 +194,8 @@ class LinearPolicy:
         """A digest that two policies share only if they play the same."""
         facts = f"linear {self.shape} {int(self.key) if self.members > 1 else 0}"
         total = hashlib.sha256(facts.encode())
-        for array in self._arrays().values():
+        for name, array in self._arrays().items():
+            total.update(b"floor" if name == "floor" else b"")  # and not one member more
             total.update(np.ascontiguousarray(array, dtype="<f8").tobytes())
         if self._forbids:
             total.update(self.allowed.tobytes())
@@ -214,14 +229,31 @@ class LinearPolicy:
             Shape.of(**facts["shape"]),
             arrays["weights"],
             np.uint64(key),
+            floor=arrays.get("floor"),
             roots=arrays.get("roots"),
             width=arrays.get("width"),
             allowed=arrays.get("allowed"),
         )
 
     def _arrays(self) -> dict[str, np.ndarray]:
-        arrays = {"weights": self.weights, "roots": self.roots, "width": self.width}
+        arrays = {
+            "weights": self.weights,
+            "floor": self.floor,
+            "roots": self.roots,
+            "width": self.width,
+        }
         return {name: array for name, array in arrays.items() if array is not None}
+
+
+def _own_scores(x: np.ndarray, weights: np.ndarray, members: np.ndarray) -> np.ndarray:  # [n, A]
+    """The scores in contexts [n, R, d], each by one member [n] of weights [d, B, members or 1]."""
+    rows = x.transpose(2, 0, 1)  # [d, n, R]
+    if weights.shape[-1] == 1:
+        own = weights.transpose(0, 2, 1)  # [d, 1, B]
+    else:
+        own = weights[:, :, members].transpose(0, 2, 1)  # [d, n, B]
+    scores: np.ndarray = np.add.reduce(np.multiply(rows, own, order="C"), axis=0)
+    return scores
 
 
 def allowed_actions(shape: Shape, allowed: Any) -> np.ndarray:  # [H, A]

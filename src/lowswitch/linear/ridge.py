@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from lowswitch.algorithms.linear import Sampled
 from lowswitch.checks import require_memory
 from lowswitch.linear.noise import DRAWS, normals, purpose_key
 from lowswitch.linear.policy import LinearPolicy, allowed_actions
@@ -47,6 +48,7 @@ class _Values(NamedTuple):
     offsets: np.ndarray  # [H, C]  what all actions of a step have in common
     roots: np.ndarray | None  # [H, d, d, B]  of an ellipsoid
     widths: np.ndarray  # [H]
+    floors: np.ndarray | None = None  # [H, d, B, C]  of optimistic draws: weights before the noise
 
 
 class Knowledge:
@@ -58,8 +60,9 @@ class Knowledge:
         self.key, self.member_key = purpose_key(seed, DRAWS), member_key
         self.allowed = allowed_actions(shape, None)  # [H, A]  a board may forbid some
         H, B, d = shape.horizon, shape.blocks, shape.features
-        need = 8 * H * B * d * (3 * d + 4 * spec.members)
-        require_memory(need, f"a ridge of {shape}", "use fewer features")
+        need = 8 * H * B * d * (3 * d + 6 * spec.members)
+        way_out = "use fewer features" + " or steps" * (H > 1)
+        require_memory(need, f"the sums of a ridge of {shape}", way_out)
         eye = np.eye(d) * math.sqrt(spec.ridge)
         self.sums = Sums(
             factor=np.broadcast_to(eye, (H, B, d, d)).copy(),
@@ -124,27 +127,34 @@ class Knowledge:
         Its noise depends on the seed and this number alone.
         """
         self.base = self.log_determinants()
-        if self.spec.sampled and not greedy:
-            return self._policy(self._drawn(told))
+        if self.spec.sampled is not None and not greedy:
+            return self._drawn(told, self.spec.sampled)
         return self._policy_of(self._means(told, 0.0 if greedy else self.spec.c))
 
-    def _policy(self, weights: np.ndarray, **optimism: np.ndarray) -> LinearPolicy:
+    def _policy(self, weights: np.ndarray, **optimism: np.ndarray | None) -> LinearPolicy:
         key, allowed = self.member_key, self.allowed
         return LinearPolicy(self.shape, weights, key, **optimism, allowed=allowed)
 
     def _policy_of(self, values: _Values) -> LinearPolicy:
         """The policy of these values; what all actions have in common does not matter to it."""
         if values.roots is None:
-            return self._policy(values.weights)
+            return self._policy(values.weights, floor=values.floors)
         return self._policy(values.weights, roots=values.roots, width=values.widths)
 
-    def _drawn(self, told: int) -> np.ndarray:  # [H, d, B, members]
+    def _drawn(self, told: int, how: Sampled) -> LinearPolicy:
         """Weights drawn from the posterior, backwards: each member has values of its own to go."""
+        H, scale = self.shape.horizon, how.scale(told, self.spec.episodes)
         values = self._fresh_values(1 + self.spec.members)  # the first column is the mean
-        for h in reversed(range(self.shape.horizon)):
+        if how.draws == "optimistic" and told:  # nothing is known at first, so nothing is a floor
+            values = values._replace(floors=np.zeros(values.weights.shape))
+        for h in reversed(range(H)):
             sigma = self._regress(h, values, told)
-            values.weights[h, :, :, 1:] += self.spec.c * sigma * self._spread(h, told)
-        return values.weights[..., 1:]
+            if values.floors is not None:
+                values.floors[h] = values.weights[h]
+            values.weights[h, :, :, 1:] += scale * sigma * self._spread(h, told)
+        # of one step all members have the same targets, and so the same floor
+        floor = None if values.floors is None else values.floors[..., 1 : 2 if H == 1 else None]
+        return self._policy(values.weights[..., 1:], floor=floor)
 
     def _means(self, told: int, c: float) -> _Values:
         """The ridge estimates, and the ellipsoid around them."""

@@ -60,7 +60,7 @@ class Shape(NamedTuple):
 
     def context(self, x: Any) -> np.ndarray:  # [R, d]
         """One context, [d] or [A, d], as its vectors."""
-        rows: np.ndarray = x if type(x) is np.ndarray else np.asarray(x)
+        rows: np.ndarray = x if type(x) is np.ndarray else _features(x)
         wanted = (self.features,) if self.shared else (self.actions, self.features)
         if rows.shape != wanted:
             raise ValueError(
@@ -69,12 +69,12 @@ class Shape(NamedTuple):
         if rows.dtype != np.float64:
             rows = numbers("features", rows)
         if not np.abs(rows).max() <= LARGEST_FEATURE:
-            _refuse(rows)
+            _refuse(rows[None] if self.shared else rows, "action")
         return rows[None] if self.shared else rows
 
     def contexts(self, x: Any) -> np.ndarray:  # [n, R, d]
         """Contexts [n, d] or [n, A, d]; or with the vectors of each as [n, R, d]."""
-        given = numbers("features", x)
+        given = _features(x)
         wanted = (self.features,) if self.shared else (self.actions, self.features)
         if given.ndim == 3 and given.shape[1:] == (self.rows, self.features):
             rows = given
@@ -83,7 +83,7 @@ class Shape(NamedTuple):
         else:
             raise ValueError(f"contexts must be [n, ...] of {self._wanted()}, not {given.shape}")
         if rows.size and not np.abs(rows).max() <= LARGEST_FEATURE:
-            _refuse(given)
+            _refuse(rows, "context", "action")
         return rows
 
     def episodes(
@@ -93,7 +93,7 @@ class Shape(NamedTuple):
 
         Of one step an episode is a context, an action and a reward.
         """
-        given, played = numbers("features", x), np.asarray(actions)
+        given, played = _features(x), np.asarray(actions)
         paid = numbers("rewards", rewards)
         if played.shape != paid.shape:
             raise ValueError(
@@ -118,7 +118,7 @@ class Shape(NamedTuple):
             )
         given = given.reshape(n, H, self.rows, self.features)
         if given.size and not np.abs(given).max() <= LARGEST_FEATURE:
-            _refuse(given)
+            _refuse(given, "episode", "step", "action")
         _require_played(played, paid, self.actions)
         return (
             np.ascontiguousarray(given),
@@ -137,14 +137,32 @@ def _stepped(given: np.ndarray, last: int) -> np.ndarray:
     return given.reshape(*given.shape[: given.ndim - last], 1, *given.shape[given.ndim - last :])
 
 
-def _refuse(rows: np.ndarray) -> None:
-    """Say what is wrong with features that are no finite, reasonable numbers."""
+def _features(x: Any) -> np.ndarray:
+    """Numbers in vectors of one length."""
+    try:
+        return numbers("features", x)
+    except ValueError as error:
+        if "inhomogeneous" not in str(error):
+            raise
+        raise ValueError("feature vectors of different lengths were given; all need one") from None
+
+
+def _refuse(rows: np.ndarray, *axes: str) -> None:
+    """Say what is wrong with features that are no finite, reasonable numbers.
+
+    axes: what the axes of the array count, but for the last one.
+    """
     place = tuple(map(int, np.argwhere(~(np.abs(rows) <= LARGEST_FEATURE))[0]))
     value = rows[place]
+    where = "".join(
+        f" of {axis} {i}"
+        for axis, i, n in reversed(list(zip(axes, place, rows.shape, strict=False)))
+        if n > 1
+    )
     if np.isnan(value):
-        raise ValueError(f"the features at {place} are NaN; fill in what is missing before")
+        raise ValueError(f"feature {place[-1]}{where} is NaN; fill in what is missing before")
     raise ValueError(
-        f"the features at {place} are {value:g}; they must be finite and at most"
+        f"feature {place[-1]}{where} is {value:g}; it must be finite and at most"
         f" {LARGEST_FEATURE:g}: standardise them, with ls.features.standardised"
     )
 

@@ -24,8 +24,8 @@ class Spec:
 
     members: int
     ridge: float
-    c: float
-    sampled: bool  # from the posterior, or else optimistic by an ellipsoid
+    c: float  # of an ellipsoid
+    sampled: Sampled | None  # how members are drawn from the posterior, or else an ellipsoid
     width: str
     p: float
     episodes: int
@@ -75,17 +75,19 @@ def spec_of(algorithm: Algorithm, shape: Shape, episodes: int) -> Spec:
             ridge=estimator.ridge,
             deployments=budget,
         )
-    dates = dates_of(plain, budget, episodes) if isinstance(plain, Whole) else ()
+    dates: tuple[int, ...] = ()
+    if isinstance(plain, Whole):
+        dates = tuple(dates_of(plain, budget, episodes, shape.weights))
     return Spec(
         members=estimator.members,
         ridge=estimator.ridge,
         c=bonus.c,
-        sampled=not isinstance(bonus, Ellipsoid),
+        sampled=bonus if isinstance(bonus, Sampled) else None,
         width=bonus.width if isinstance(bonus, Ellipsoid) else "noise",
         p=algorithm.p,
         episodes=episodes,
         every=isinstance(plain, EveryVisit),
-        dates=tuple(dates),
+        dates=dates,
         log_factor=log_factor,
         asked=asks(schedule) is not None,
         budget=budget,

@@ -96,7 +96,7 @@ class Plan:
     rivals: tuple[Forecast, ...]
     one_more: Forecast  # a deployment more
     longer: Forecast  # so many more episodes
-    knows_first: bool = False  # whether the first policy is the present one, and not just a first
+    first: str = "lowest"  # the first policy: "given", "usual" in logged episodes, or "lowest"
 
     def page(self, width: int | None = None) -> str:
         """The answer on one page, with lines of at most so many characters."""
@@ -141,10 +141,10 @@ def plan(
     the runs differ in their seeds.
 
     deployments, deployments_at, gap: as of `few`; with dates, a board that asks on them is tried
-    beside it. size: (H, S, A) of logged episodes, where they do
-    not show all states and actions. initial: the present policy [H, S], by default what was played
-    most often in logged episodes, else the lowest actions. problems: how many are drawn. folder:
-    where finished runs are kept, so that the same call goes on where it was interrupted.
+    beside it. size: (H, S, A) of logged episodes, where they do not show all states and actions.
+    initial: the present policy [H, S], by default what was played most often in logged episodes,
+    else the lowest actions. problems: how many are drawn. folder: where finished runs are kept, so
+    that the same call goes on where it was interrupted.
     """
     episodes, problems = require_count("episodes", episodes), require_count("problems", problems)
     source = _source(problem, size, initial)
@@ -167,7 +167,7 @@ def plan(
         rivals=tuple(found[1:-1]),
         one_more=found[-1],
         longer=longer,
-        knows_first=source.initial is not None,
+        first=source.first,
     )
 
 
@@ -181,15 +181,17 @@ class _Source(NamedTuple):
     size: Size
     problem: Callable[[int], TabularMDP]
     initial: np.ndarray | None
+    first: str  # see `Plan`
     logged: Logged | None
     facts: Any  # what tells it from other sources, as JSON can hold it
 
 
 def _source(problem: Any, size: Any, initial: Any) -> _Source:
+    first = "lowest" if initial is None else "given"
     if isinstance(problem, TabularMDP):
         H, S, A = problem.horizon, problem.states, problem.actions
         known = storage.fingerprint(problem)
-        return _Source("a simulator", Size(H, S, A), lambda _: problem, initial, None, known)
+        return _Source("a simulator", Size(H, S, A), lambda _: problem, initial, first, None, known)
     try:
         parts = [np.asarray(part) for part in problem]
     except TypeError:
@@ -197,7 +199,7 @@ def _source(problem: Any, size: Any, initial: Any) -> _Source:
     if len(parts) == 3 and all(part.ndim == 0 for part in parts):
         checked = checked_size(problem)
         of_size = partial(problem_of_size, checked)
-        return _Source("its size alone", checked, of_size, initial, None, list(checked))
+        return _Source("its size alone", checked, of_size, initial, first, None, list(checked))
     if len(parts) != 3:
         raise ValueError(
             "a plan needs a TabularMDP, a size (H, S, A), or logged episodes (states, actions,"
@@ -205,10 +207,11 @@ def _source(problem: Any, size: Any, initial: Any) -> _Source:
         )
     logged, checked = checked_logs(parts, size)
     posterior = Posterior(logged, checked)
-    first = posterior.usual_policy() if initial is None else initial
+    if initial is None:
+        initial, first = posterior.usual_policy(), "usual"
     facts = [list(checked), *(array.tolist() for array in logged)]
     words = f"{len(logged.states):,} logged episodes"
-    return _Source(words, checked, posterior.problem, first, logged, facts)
+    return _Source(words, checked, posterior.problem, initial, first, logged, facts)
 
 
 # ---- what is tried -------------------------------------------------------------------------------
@@ -232,14 +235,19 @@ def _rivals(default: Algorithm, dates: tuple[int, ...] | None, gap: int) -> list
 def _one_more(
     default: Algorithm, dates: tuple[int, ...] | None, gap: int, episodes: int
 ) -> Algorithm:
-    """The default with a deployment more; of given dates, one in the middle of the widest gap."""
+    """The default with a deployment more; of given dates, one between the two farthest apart.
+
+    That one may be nearer to them than the gap that was asked for.
+    """
     assert isinstance(default.schedule, Budget)
     if dates is None:
         return few(deployments=(default.schedule.deployments or 1) + 1, gap=gap)
     ends = np.array([0, *dates, episodes])
     widest = int(np.diff(ends).argmax())
     middle = int(ends[widest : widest + 2].sum() // 2)
-    return few(deployments_at=tuple(sorted({*dates, middle} - {0})))
+    more = tuple(sorted({*dates, middle} - {0}))
+    most = min((default.schedule.deployments or 1) + 1, len(more))
+    return few(deployments_at=more, deployments=most)
 
 
 class _Track:

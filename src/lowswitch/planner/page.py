@@ -17,12 +17,18 @@ if TYPE_CHECKING:
     from lowswitch.planner.forecast import Forecast, Plan
 
 
-def answer(plan: Plan) -> dict[str, Any]:
-    """What to run and what to expect, as JSON can hold it."""
+def recommended(plan: Plan) -> Forecast:
+    """The default, or a rival that is better beyond doubt."""
     best = plan.default
     for rival in plan.rivals:
-        if _paired(rival, best)[1] < 0:  # better beyond doubt
+        if _paired(rival, best)[1] < 0:
             best = rival
+    return best
+
+
+def answer(plan: Plan) -> dict[str, Any]:
+    """What to run and what to expect, as JSON can hold it."""
+    best = recommended(plan)
     low, half, high = best.interval()
     return {
         "use": str(best.algorithm),
@@ -47,22 +53,36 @@ def written(plan: Plan, width: int | None = None) -> str:
         f"What an episode earns by what is deployed: the median of the problems, and between which"
         f" values 80 % of them lie. {_first(plan)}",
         _expected(found),
-        _sure(plan, found),
+        _sure(found),
         f"With one deployment more, an episode would earn {_more(found['one_more_deployment'])} in"
         " the mean over the run. In a run of 1,000 more episodes, an episode by the last policy"
         f" would earn {_more(found['more_episodes'])}.",
         "What an episode loses against the best policy, in the mean over the run; ± is a 95 %"
-        " interval:",
+        f" interval. {_tried(plan)}",
         _compared(plan),
         _changes(plan),
     ]
     return page(parts, width)
 
 
+def _tried(plan: Plan) -> str:
+    """What is compared with the default."""
+    asked = [str(rival.algorithm) for rival in plan.rivals if "asked" in str(rival.algorithm)]
+    words = "Beside the default: one policy at a time (members=1), and posterior sampling with a"
+    words += " fixed prior (psrl)"
+    return f"{words}, also as a board asks for it (asked):" if asked else f"{words}:"
+
+
 def _first(plan: Plan) -> str:
     """What is deployed before anything is learned."""
-    if plan.knows_first:
-        return "The first policy is the present one."
+    if plan.first == "given":
+        return "The first policy is the present one, as it was given."
+    if plan.first == "usual":
+        return (
+            "The first policy is what was played most often in the logged episodes, which is taken"
+            " for the present one. If yours is another one, give it as initial=, or as --initial"
+            " FILE on the command line."
+        )
     return (
         "The present policy is not known; the first one here plays the first allowed action"
         " everywhere. Give yours as initial=, or as --initial FILE on the command line."
@@ -104,17 +124,16 @@ def _more(difference: float) -> str:
     return f"{abs(difference):.4f} {'more' if difference > 0 else 'less'}"
 
 
-def _sure(plan: Plan, found: dict[str, Any]) -> str:
+def _sure(found: dict[str, Any]) -> str:
     date = found["beats_present_after"]
-    first = "present" if plan.knows_first else "first"
-    better = f"is the new policy better than the {first} one in 95 % of the problems."
+    better = "is the new policy better than the first one in 95 % of the problems."
     if date is None:
         return f"At no date of this run {better}"
     return f"Only from episode {date:,} on {better}"
 
 
 def _compared(plan: Plan) -> Table:
-    rows = [(_short(plan.default), _lost(plan.default, plan.episodes), "is the default")]
+    rows = [(_short(plan.default), _lost(plan.default, plan.episodes), "-")]
     for rival in plan.rivals:
         low, high = _paired(rival, plan.default)
         verdict = "no difference is seen"
@@ -127,20 +146,21 @@ def _compared(plan: Plan) -> Table:
 
 def _changes(plan: Plan) -> str:
     """What would change the answer."""
-    kept = plan.default.values[:, :1]
-    present = float((plan.default.optimal - kept[:, 0]).mean())
-    lost = float(plan.default.regret.mean()) / plan.episodes
-    if plan.knows_first:
-        best = "to learn" if present > lost else "to change nothing"
-        words = (
-            f"The present policy loses {present:.4f} an episode, and the default {lost:.4f}; so"
-            f" over these episodes it earns more {best}."
+    best = recommended(plan)
+    kept, lost = best.optimal - best.values[:, 0], best.regret / plan.episodes
+    words = f"The first policy loses {kept.mean():.4f} an episode,"
+    words += f" the algorithm to use {lost.mean():.4f}"
+    if plan.first == "lowest":
+        earned = float(best.optimal.mean() - lost.mean())
+        words += (
+            f". A policy that earns more than {earned:.4f} needs no learning in these episodes."
         )
     else:
-        words = (
-            f"The first policy loses {present:.4f} an episode. If the one that you have now loses"
-            f" less than {lost:.4f}, changing nothing earns more over these episodes."
-        )
+        gain, width = float((kept - lost).mean()), report.half_width(kept - lost)
+        verdict = "learning earns more" if gain > 0 else "changing nothing earns more"
+        if not abs(gain) > width:
+            verdict = "no difference is seen between learning and changing nothing"
+        words += f"; over these episodes {verdict} (by {gain:+.4f} ± {width:.4f}, 95 %)."
     if plan.source == "its size alone":
         words += " Logged episodes would narrow the intervals: give them instead of the size."
     return words

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import math
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -53,36 +54,57 @@ def from_file(
 
 
 def policy_from_file(
-    path: str | os.PathLike[str], labels: Sequence[str] = ()
+    path: str | os.PathLike[str],
+    actions: int | Sequence[str] | None = None,
+    *,
+    horizon: int | None = None,
+    states: int | None = None,
 ) -> list[list[int]]:  # [H][S]
     """The table of actions in a text file, such as a protocol that is in use.
 
-    It has a line for each step, and in it an action for each state, with commas between them: a
-    number from 0 on, or one of the labels.
+    It has a line for each step, and in it an action for each state, with commas between them: one
+    of the labels of the actions, or a number from 0 on. Where a label looks like a number, only
+    labels are taken. What is known of the size is checked.
     """
     try:
-        with open(path, encoding="utf-8", newline="") as file:
+        with open(path, encoding="utf-8-sig", newline="") as file:
             lines = [line for line in csv.reader(file) if line]
     except (OSError, ValueError, csv.Error) as error:
         raise ValueError(f"cannot read a table of actions from {str(path)!r} ({error})") from None
-    numbers = {label: number for number, label in enumerate(labels)}
     table = list[list[int]]()
     for i, line in enumerate(lines, start=1):
-        table.append([])
-        for j, cell in enumerate(map(str.strip, line), start=1):
-            if cell not in numbers and not (cell.isascii() and cell.isdecimal()):
-                known = f", or {', '.join(labels)}" if labels else ""
-                raise ValueError(
-                    f"entry {j} of line {i} in {str(path)!r} is {cell!r}, which is no action;"
-                    f" actions are numbers from 0 on{known}"
-                )
-            table[-1].append(numbers[cell] if cell in numbers else int(cell))
-    if not table or len({len(line) for line in table}) > 1:
+        where, entries = f"line {i} of {str(path)!r}", states or len(lines[0])
+        if len(line) != entries:
+            raise ValueError(
+                f"{where} has {len(line)} entries, not {entries}: a table of actions has an entry"
+                " for each state in every line"
+            )
+        table.append(
+            [
+                _action(cell.strip(), actions, f"entry {j} in {where}")
+                for j, cell in enumerate(line, start=1)
+            ]
+        )
+    if not table or len(table) != (horizon or len(table)):
+        wanted = "a line" if horizon is None else f"{horizon} lines, one"
         raise ValueError(
-            f"{str(path)!r} has lines of {sorted({len(line) for line in table})} entries; a table"
-            " of actions has a line for each step, and an entry for each state in every line"
+            f"{str(path)!r} has {len(table)} lines; a table of actions has {wanted} for each step"
         )
     return table
+
+
+def _action(cell: str, actions: int | Sequence[str] | None, where: str) -> int:
+    """The number of an action, from its label or its number."""
+    labels = [] if actions is None or isinstance(actions, int) else [one.strip() for one in actions]
+    most = actions if isinstance(actions, int) else len(labels) or math.inf
+    if cell in labels:
+        return labels.index(cell)
+    ways, numbered = [", ".join(labels)] * bool(labels), not any(map(str.isdecimal, labels))
+    if numbered and cell.isascii() and cell.isdecimal() and int(cell) < most:
+        return int(cell)
+    if numbered:
+        ways.append("numbers from 0 on" if most == math.inf else f"numbers from 0 to {most - 1}")
+    raise ValueError(f"{where} is {cell!r}, which is no action; actions are {', or '.join(ways)}")
 
 
 def _plain(value: Any) -> Any:
