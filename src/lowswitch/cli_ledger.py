@@ -48,7 +48,10 @@ _ARGUMENTS: dict[str, dict[str, Any]] = {
     },
     "--by": {"help": "Who does this.", "required": True},
     "--reason": {"help": "Why.", "required": True},
-    "--proposal": {"help": "The hash of the proposal that was looked at.", "required": True},
+    "--proposal": {
+        "help": "The hash of the proposal that was looked at, or its first 8 characters or more.",
+        "required": True,
+    },
     "--rows": {"help": "Rows as step:state, with commas between them (default: all)."},
     "--forever": {"help": "Never deploy these actions there.", "action": "store_true"},
     "--visits": {"help": "Hold the rows for so many visits.", "type": int},

@@ -111,6 +111,10 @@ class Terms:
             return tuple(values)
         return tuple(self.index(kind, value) for value in values)
 
+    def row_name(self, h: int, x: int) -> str:
+        """A row by its labels, as the command line takes it."""
+        return f"{self.labels['step'][h]}:{self.labels['state'][x]}"
+
     def size(self, kind: str) -> int:
         """How many steps, states or actions there are."""
         return len(self.labels[kind])
