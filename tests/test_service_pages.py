@@ -13,11 +13,12 @@ import lowswitch as ls
 from ledgers import made
 from lowswitch.ledger import Ledger, views
 from lowswitch.ledger.answers import Chart
+from lowswitch.ledger.words import age, law
 from lowswitch.service import demo, figures, shown
 from lowswitch.service import journal as journal_of
 from lowswitch.service.figures import Interval
 from lowswitch.service.journal import Journal, Returns
-from lowswitch.service.shown import age, codes, law, map_rows, short, why_now
+from lowswitch.service.shown import codes, map_rows, short, why_now
 from served import Served, wait_for
 
 MARKUP = "<script>alert(1)</script>"

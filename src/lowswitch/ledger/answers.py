@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 MOST_DATES = 20  # that a status names
+SHOWN = 12  # characters of a hash or of a ticket, where people read them
 
 
 @dataclass(frozen=True)
@@ -77,6 +78,26 @@ class Version:
 
 
 @dataclass(frozen=True)
+class TicketView:
+    """A ticket, and where it is."""
+
+    number: int
+    ticket: str
+    site: str
+    request: str
+    version: int
+    status: str
+    asked: str  # when, UTC
+
+    @property
+    def name(self) -> str:
+        """The ticket in a few words."""
+        return (
+            f"{self.ticket[:SHOWN]}{'…' * (len(self.ticket) > SHOWN)} ({self.site}, {self.request})"
+        )
+
+
+@dataclass(frozen=True)
 class Status:
     """Where a run stands."""
 
@@ -100,6 +121,7 @@ class Status:
     dates: list[int] = field(default_factory=list)  # the next ones, at most `MOST_DATES`
     nothing_because: str | None = None  # why nothing waits for a decision, in words
     may_ask: bool = True  # whether `propose` is not refused now
+    behind: str | None = None  # which ticket the reports that wait are waiting for, in words
 
     @property
     def next_date(self) -> str | None:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from lowswitch.ledger.answers import SHOWN
 from lowswitch.ledger.errors import LedgerError, SupersededError
 from lowswitch.ledger.events import Event
 from lowswitch.ledger.state import proposal_hash
 from lowswitch.ledger.store import Store
 from lowswitch.ledger.views import event_of
 
-SHOWN = 12  # characters of a hash that messages show
 _LEAST = 8  # characters that name a proposal
 _NAME = re.compile(f"[0-9a-f]{{{_LEAST},64}}")
 

@@ -26,6 +26,7 @@ from lowswitch.ledger.tally import Tally
 from lowswitch.ledger.terms import Report, Terms
 
 OPEN, WAITING, LEARNED, MISSING, REFUSED = "open", "waiting", "learned", "missing", "refused"
+STATUSES = OPEN, WAITING, LEARNED, MISSING, REFUSED  # of tickets
 _MOST_NAMED = 1000  # open tickets that a proposal names one by one
 
 

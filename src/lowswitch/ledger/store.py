@@ -156,6 +156,11 @@ class Store(ABC):
         rows = self.execute(sql, site, request)
         return StoredTicket(*rows[0]) if rows else None
 
+    def ticket_numbered(self, number: int) -> StoredTicket:
+        """A ticket that was issued, by its number."""
+        sql = f"SELECT {_TICKET} FROM tickets WHERE number = ?"
+        return StoredTicket(*self.execute(sql, number)[0])
+
     def tickets(self, status: str) -> Iterator[StoredTicket]:
         """All tickets of a status, in their order."""
         sql = f"SELECT {_TICKET} FROM tickets WHERE status = ? ORDER BY number"
