@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 from lowswitch.ledger.answers import SHOWN
-from lowswitch.ledger.errors import LedgerError, SupersededError
+from lowswitch.ledger.errors import SupersededError
 from lowswitch.ledger.events import Event
 from lowswitch.ledger.state import proposal_hash
 from lowswitch.ledger.store import Store
@@ -21,11 +21,11 @@ def is_named(full: str | None, name: str) -> bool:
     return full is not None and _NAME.fullmatch(name) is not None and full.startswith(name)
 
 
-def not_pending(store: Store, name: str, now: str | None) -> LedgerError:
+def not_pending(store: Store, name: str, now: str | None) -> SupersededError:
     """Why nothing can be decided on the proposal of this name: what became of it."""
     pending = "nothing is pending" if now is None else f"{now[:SHOWN]} is pending"
     if _NAME.fullmatch(name) is None:
-        return LedgerError(
+        return SupersededError(
             f"{name!r} names no proposal: give its hash, or at least the first {_LEAST} characters"
             f" of it; {pending}"
         )
@@ -35,7 +35,7 @@ def not_pending(store: Store, name: str, now: str | None) -> LedgerError:
     for row in store.newest(10**9, None, [',"proposed",{']):
         if is_named(proposal_hash(event_of(*row).payload), name):
             return SupersededError(f"{gone}: another one took its place; {pending}")
-    return LedgerError(f"there never was a proposal {name[:SHOWN]}; {pending}")
+    return SupersededError(f"there never was a proposal {name[:SHOWN]}; {pending}")
 
 
 def _decision(event: Event) -> str:

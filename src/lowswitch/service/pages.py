@@ -200,8 +200,8 @@ async def decide(call: Call) -> Response:
         else:
             raise RefusedError(400, "a decision is approve, not now or never")
     except SupersededError as error:
-        says = f"Somebody has decided meanwhile, and so nothing was done: {error}."
-        raise RefusedError(409, f"{says} Look at the proposal again.") from None
+        says = f"Nothing was done: {error}. Look at the proposal again."
+        raise RefusedError(409, says) from None
     return after(call, "/proposal", said)
 
 
