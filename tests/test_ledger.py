@@ -38,6 +38,7 @@ from lowswitch.ledger import (
     UnknownTicketError,
 )
 from lowswitch.ledger.evidence import action_values
+from lowswitch.ledger.snapshot import _hash as snapshot_hash
 from lowswitch.ledger.tally import Tally
 
 
@@ -587,6 +588,25 @@ def test_a_damaged_snapshot_is_not_used(tmp_path):
     assert facts(again) == before
     verdict = again.verify()
     assert (verdict.whole, "snapshot after it is damaged" in verdict.what) == (False, True)
+
+
+def test_a_snapshot_of_another_version_is_not_used(tmp_path):
+    ledger = made(tmp_path / "run.db")
+    play(ledger, 20, decide=approve)
+    ledger.save_snapshot()
+    before = facts(ledger)
+    (kept,) = ledger.store.snapshots()
+    other = b"a learner as no version here knows it"
+    ledger.store.execute(
+        "UPDATE snapshots SET learner = ?, hash = ?",
+        other,
+        snapshot_hash(kept.facts, other, bytes(kept.tally)),
+    )
+    again = Ledger.open(tmp_path / "run.db")
+    assert facts(again) == before
+    verdict = again.verify()
+    assert verdict.whole
+    assert f"the snapshot after event {kept.seq} is of another version" in verdict.what
 
 
 def test_a_decision_on_none_says_why_there_is_nothing(tmp_path):

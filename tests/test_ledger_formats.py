@@ -2,9 +2,11 @@
 
 Each is the export of a run, with the SHA-256 of what its learner knew. `python
 tests/test_ledger_formats.py` writes that of the present format, which is to be done once for each
-release that changes it.
+release that changes it. That of a planner holds the snapshot of a learner as well, as an earlier
+version wrote it.
 """
 
+import base64
 import hashlib
 import json
 import sys
@@ -17,6 +19,7 @@ from ledgers import approve, episode, made, play, tables
 from lowswitch.ledger import Ledger
 from lowswitch.ledger.events import FORMAT, canonical
 from lowswitch.ledger.sqlite import SqliteStore
+from lowswitch.ledger.store import Snapshot
 
 FOLDER = Path(__file__).parent / "ledgers_kept"
 
@@ -30,8 +33,8 @@ def digest(ledger):
     return total.hexdigest()
 
 
-def stored_again(path, lines):
-    """A ledger that holds these exported events."""
+def stored_again(path, lines, snapshot=None):
+    """A ledger that holds these exported events, and perhaps a snapshot."""
     store = SqliteStore.create(path)
     names = ("seq", "time", "actor", "role", "kind", "payload", "previous")
     with store.transaction():
@@ -40,6 +43,9 @@ def stored_again(path, lines):
             (line["seq"], canonical([line[name] for name in names]), line["hash"]) for line in lines
         ]
         store.execute_many("INSERT INTO events VALUES (?, ?, ?)", rows)
+        if snapshot is not None:
+            parts = {name: base64.b64decode(snapshot[name]) for name in ("learner", "tally")}
+            store.add_snapshot(Snapshot(**snapshot | parts))
     store.close()
     return Ledger.open(path, read_only=True)
 
@@ -47,10 +53,20 @@ def stored_again(path, lines):
 @pytest.mark.parametrize("path", sorted(FOLDER.glob("*.jsonl")), ids=lambda path: path.stem)
 def test_a_kept_ledger_replays_to_what_it_was(path, tmp_path):
     lines = [json.loads(line) for line in path.read_text().splitlines()]
-    ledger = stored_again(tmp_path / "again.db", lines[:-1])
-    assert ledger.status().head == lines[-1]["head"]
-    assert digest(ledger) == lines[-1]["tables"]
+    *events, last = lines
+    ledger = stored_again(tmp_path / "again.db", events)
+    assert ledger.status().head == last["head"]
+    assert digest(ledger) == last["tables"]
     assert "tickets are stored" in ledger.verify().what  # all else is whole
+
+
+def test_a_kept_snapshot_is_loaded_to_what_it_was(tmp_path):
+    """It has a `caution` of the planner's first policy where `chosen` is now."""
+    *events, last = map(json.loads, (FOLDER / "planner.jsonl").read_text().splitlines())
+    ledger = stored_again(tmp_path / "again.db", events, last["snapshot"])
+    assert ledger.status().head == last["head"]
+    assert ledger._snapshot_at == len(events)
+    assert digest(ledger) == last["tables"]
 
 
 def test_there_is_one_for_the_present_format():

@@ -177,11 +177,13 @@ def proposal(ledger: Ledger, options: argparse.Namespace) -> Any:
     return ledger.proposal() or _nothing(ledger, options)
 
 
-def _nothing(ledger: Ledger, options: argparse.Namespace) -> str | None:
-    """Why there is no proposal, for people."""
+def _nothing(ledger: Ledger, options: argparse.Namespace) -> Any:
+    """Why there is no proposal."""
     status = ledger.status()
+    if options.json:
+        return {"proposal": None, "nothing_because": status.nothing_because}
     soon = f"\nnext date: {status.next_date}" if status.next_date else ""
-    return None if options.json else f"nothing to propose: {status.nothing_because}{soon}"
+    return f"nothing to propose: {status.nothing_because}{soon}"
 
 
 def approve(ledger: Ledger, options: argparse.Namespace) -> Any:

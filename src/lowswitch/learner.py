@@ -383,10 +383,8 @@ class Learner(Gated):
             if step >= 0:
                 self._refuse(done, step, states, actions, "")
             gate.after_episode(knowledge, changes[:used], self.told + done)
-        if gate.pending is not None:
-            self.nothing_wanted_at = None
-        elif passed := len(dates) - len(knowledge.dates):
-            self.nothing_wanted_at = int(dates[passed - 1])
+        if passed := len(dates) - len(knowledge.dates):
+            gate.after_date(int(dates[passed - 1]))
         return None
 
     def _require_room(self, episodes: int) -> None:

@@ -95,6 +95,8 @@ class Gate:
     paused: bool = False
     applied: int = 0  # deployments
     applied_rows: int = 0  # local switches
+    # the number of episodes after which the learner last might propose, and wanted nothing
+    nothing_wanted_at: int | None = None
 
     # ---- what happens while episodes are told ----------------------------------------------------
 
@@ -126,6 +128,11 @@ class Gate:
                 knowledge.hold(*row)  # what was told off-policy may have loosened it
         self.look_again(knowledge, told)
 
+    def after_date(self, date: int) -> None:
+        """Note whether a date has passed on which nothing was wanted."""
+        wanted = self.pending is not None or self.waiting
+        self.nothing_wanted_at = None if wanted else date
+
     def look_again(self, knowledge: Knowledge, told: int) -> None:
         """Propose what waited, once nothing is pending."""
         if self.pending is not None or self.paused or not self.waiting:
@@ -142,15 +149,22 @@ class Gate:
 
     # ---- proposals -------------------------------------------------------------------------------
 
-    def propose(self, knowledge: Knowledge, told: int) -> Proposal | None:
-        """Propose every row that the learner would change now; what was pending is replaced."""
+    def propose(
+        self, knowledge: Knowledge, told: int, *, keep_holds: bool = False
+    ) -> Proposal | None:
+        """Propose every row that the learner would change now; what was pending is replaced.
+
+        Holds that last until all rows may change end here, unless they are kept.
+        """
         require_thawed(self.paused, "proposed")
         free = self.pending is not None or self.replaces
         require_budget(knowledge.frozen and not free)
         self.pending, self.replaces = None, False
         self.waiting.clear()
-        self.release_dateless(knowledge)
+        if not keep_holds:
+            self.release_dateless(knowledge)
         knowledge.set_gate(WAITING)
+        self.nothing_wanted_at = told  # until something is raised
         self._put(knowledge, knowledge.wanted_rows(told), told, free=free)
         self.replaces = free and self.pending is None
         self.set_mode(knowledge)
@@ -172,6 +186,7 @@ class Gate:
         )
         self.raised += 1
         self.pending = Proposal(self.raised, told, deployed.identity, rows)
+        self.nothing_wanted_at = None
         knowledge.set_gate(WAITING)
 
     def withdraw(self) -> None:
@@ -287,6 +302,7 @@ class Gate:
         if not rows:
             return None
         self.withdraw()
+        self.nothing_wanted_at = None  # what it wanted or not was about another policy
         for h, x in rows:
             knowledge.install(h, x, tuple(policies[:, h, x].tolist()))
         if hold:
@@ -315,8 +331,10 @@ class Gate:
         return put_back
 
     def to_dict(self) -> dict[str, Any]:
-        """The gate as JSON can hold it."""
+        """The gate as JSON can hold it; digests of learners stay where nothing is to be noted."""
         facts = dataclasses.asdict(self)
+        if self.nothing_wanted_at is None:
+            del facts["nothing_wanted_at"]
         facts["waiting"] = sorted(self.waiting)
         facts["holds"] = sorted([*row, end] for row, end in self.holds.items())
         return facts

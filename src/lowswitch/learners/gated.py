@@ -32,7 +32,6 @@ class Gated:
     _gate: Gate
     _knowledge: Knowledge
     _plain: bool  # whether all it knows are whole episodes, and its schedule alone deployed
-    nothing_wanted_at: int | None = None  # after how many episodes it last might, and wanted none
 
     @property
     def mixture(self) -> np.ndarray:
@@ -56,10 +55,19 @@ class Gated:
         """
         self._plain = False
         made = self._decide(lambda gate, knowledge: gate.propose(knowledge, self.told))
-        self.nothing_wanted_at = self.told if made is None else None
         if made is not None and self.gate == "open":
             self._decide(lambda gate, knowledge: gate.approve(knowledge, made.rows, self.told))
         return made
+
+    def make_up(self) -> Proposal | None:
+        """Propose what is wanted now for a date that passed while another proposal waited.
+
+        As `propose`, but rows that are held stay so: the date on which they may change is the next.
+        """
+        require_review(self.gate)
+        return self._decide(
+            lambda gate, knowledge: gate.propose(knowledge, self.told, keep_holds=True)
+        )
 
     @property
     def dates(self) -> np.ndarray:
@@ -71,6 +79,10 @@ class Gated:
         dates.flags.writeable = False
         return dates
 
+    def dates_passed(self, since: int) -> np.ndarray:
+        """The dates that have passed since so many episodes were told."""
+        return self._knowledge.dates_between(since, self.told)
+
     def why_nothing(self) -> str | None:
         """Why nothing waits for a decision, in words, or None if something does."""
         if self.gate == "open":
@@ -81,10 +93,10 @@ class Gated:
             return "the learner is frozen"
         if self._knowledge.frozen:
             return "the budget is spent, and the deployed policy stays"
-        held = f"; {len(self.held)} rows are held, since they were rejected" if self.held else ""
-        if self.nothing_wanted_at is None:
+        held, asked = _held_rows(len(self.held)), self._gate.nothing_wanted_at
+        if asked is None:
             return "nothing is due, and nobody has asked" + held
-        after = f"after {self.nothing_wanted_at:,} episodes"
+        after = f"after {asked:,} episode{'s' if asked != 1 else ''}"
         if self._knowledge.exploits_next:
             return (
                 f"the next deployment is the last one, which plays what is known to be best, and"
@@ -222,6 +234,16 @@ class Gated:
             knowledge.allowed[...] = allowed
             raise
         return result
+
+
+def _held_rows(count: int) -> str:
+    """That rows are held, as the end of a sentence."""
+    if not count:
+        return ""
+    rows = "1 row is held at what it plays"
+    if count > 1:
+        rows = f"{count:,} rows are held at what they play"
+    return f"; {rows}, after a rejection or a rollback"
 
 
 def _first_visits(

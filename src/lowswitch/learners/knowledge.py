@@ -219,13 +219,17 @@ class Knowledge(ABC):
         to_come: np.ndarray = timing.grid[batch:-1]
         return to_come
 
+    def dates_between(self, since: int, until: int) -> np.ndarray:
+        """The dates after `since` episodes, up to `until`; the end of the grid is none."""
+        grid: np.ndarray = self.spec.timing.grid
+        return grid[(grid > since) & (grid <= until)]
+
     @property
     def exploits_next(self) -> bool:
         """Whether the next deployment is the last one, and plays what is known to be best."""
-        timing = self.spec.timing
-        dates_end = len(timing.grid) > 1 and not len(self.dates)
-        is_last = self.deployments + 1 == timing.deployments or dates_end
-        return bool(timing.exploit_last and is_last)
+        from lowswitch.kernels.schedule import is_last
+
+        return bool(self.spec.timing.exploit_last and is_last(self.spec, self.tables))
 
     def row_visits(self, step: int, state: int) -> int:
         """How often a row was visited."""

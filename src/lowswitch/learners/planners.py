@@ -204,6 +204,11 @@ class PlannerKnowledge(Knowledge):
             "tally": (spec.A, np.int64),
         }
 
+    def restored(self, seed: int, arrays: dict[str, np.ndarray], told: int | None) -> Self:
+        if "chosen" not in arrays and "caution" in arrays:  # a number above 0 once said the same
+            arrays = arrays | {"chosen": arrays["caution"] > 0}
+        return super().restored(seed, arrays, told)
+
     def _with(self, arrays: dict[str, np.ndarray]) -> Self:
         other = type(self)(self.estimator, self.spec, self.allowed)
         other.tables = PlanTables(**arrays)

@@ -11,6 +11,19 @@ MOST_DATES = 20  # that a status names
 SHOWN = 12  # characters of a hash or of a ticket, where people read them
 
 
+def date_in_words(date: int, told: int, waiting: int) -> str:
+    """When a date comes, after so many episodes learned; waiting: reports that are not learned yet.
+
+    Reports are learned in the order of their tickets, so that one report may bring many episodes.
+    """
+    more = date - told
+    words = f"after episode {date:,}, when {more:,} more {'is' if more == 1 else 'are'} learned"
+    if not waiting:
+        return words
+    reports = "1 report waits" if waiting == 1 else f"{waiting:,} reports wait"
+    return f"{words} ({reports} for an earlier ticket)"
+
+
 @dataclass(frozen=True)
 class Issued:
     """A ticket: play one episode by this policy, and tell what came of it."""
@@ -119,17 +132,11 @@ class Status:
     frozen: bool
     told: int = 0  # episodes that the learner has learned, by which dates are counted
     dates: list[int] = field(default_factory=list)  # the next ones, at most `MOST_DATES`
+    more_dates: int = 0  # how many follow those
+    next_date: str | None = None  # when the policy may change next, in words
     nothing_because: str | None = None  # why nothing waits for a decision, in words
-    may_ask: bool = True  # whether `propose` is not refused now
+    may_ask: bool = True  # whether `propose` is allowed now
     behind: str | None = None  # which ticket the reports that wait are waiting for, in words
-
-    @property
-    def next_date(self) -> str | None:
-        """When the learner may propose by itself, in words; None where it has no dates to come."""
-        if not self.dates:
-            return None
-        date, reports = self.dates[0], self.dates[0] - self.told
-        return f"after episode {date:,}, {reports:,} report{'s' if reports > 1 else ''} from now"
 
     @property
     def balanced(self) -> bool:

@@ -14,7 +14,7 @@ from lowswitch.checks import require_word
 from lowswitch.ledger.answers import Verdict
 from lowswitch.ledger.errors import BrokenError, StorageError
 from lowswitch.ledger.events import Event, canonical
-from lowswitch.ledger.snapshot import state_of
+from lowswitch.ledger.snapshot import is_whole, state_of
 from lowswitch.ledger.state import Replay, State
 from lowswitch.ledger.terms import Terms
 from lowswitch.progress import Progress
@@ -54,12 +54,13 @@ def verify(ledger: Reading, *, progress: bool | None) -> Verdict:
         status |= state.changed
         if state.seq != total:
             raise BrokenError(state.seq + 1, "it is not there")
+        unused = _unused_snapshots(ledger)
         _compare(ledger, state, status, reports)
     except (BrokenError, StorageError) as error:
         bad = error.seq if isinstance(error, BrokenError) else (state.seq + 1 if state else 1)
         return Verdict(False, bad - 1, bad, str(error), head)
     return Verdict(
-        True, total, None, f"all {total:,} events are whole and lead to this state", head
+        True, total, None, f"all {total:,} events are whole and lead to this state{unused}", head
     )
 
 
@@ -80,15 +81,29 @@ def _up_to(ledger: Reading, last: int) -> Iterator[Event]:
         yield event
 
 
+def _unused_snapshots(ledger: Reading) -> str:
+    """That another version wrote snapshots which this one cannot read; a damaged one is an error.
+
+    Nothing is lost with either: they only make opening faster.
+    """
+    unread = list[int]()
+    for snapshot in ledger.store.snapshots():
+        if not is_whole(snapshot):
+            raise BrokenError(
+                snapshot.seq, "the snapshot after it is damaged; the events are whole"
+            )
+        if state_of(snapshot, ledger.terms) is None:
+            unread.append(snapshot.seq)
+    if not unread:
+        return ""
+    what = f"the snapshot after event {unread[0]:,} is of another version"
+    return f"; {what}, and the events are replayed instead of it"
+
+
 def _compare(
     ledger: Reading, state: State, status: dict[int, str], reports: dict[int, int]
 ) -> None:
     """What is stored beside the events is what they lead to, unless somebody has gone on since."""
-    for snapshot in ledger.store.snapshots():
-        if state_of(snapshot, ledger.terms) is None:
-            raise BrokenError(
-                snapshot.seq, "the snapshot after it is damaged; the events are whole"
-            )
     if ledger.store.head()[0] != state.seq:
         return
     count = 0

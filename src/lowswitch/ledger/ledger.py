@@ -73,7 +73,7 @@ class Ledger(Reading):
         seed: int = 0,
         by: str = "operator",
         clock: Callable[[int], str] | None = None,
-        initial: Any = None,
+        initial: Any = None,  # refused with the way out, for it is what `Learner` calls policy=
     ) -> Ledger:
         """A new ledger, in a file or at postgresql://...#name.
 
@@ -296,20 +296,16 @@ class Ledger(Reading):
     def propose(self, *, by: str, early: bool = False) -> ProposalView | None:
         """Let the learner propose what it would change now, for a board that meets.
 
-        None if that is nothing; `status().nothing_because` says why. A learner with a budget and
-        dates to come proposes by itself on these, and one that is asked between them is refused.
-        early: let it propose all the same, and spend one of its budget.
+        None if that is nothing; `status().nothing_because` says why. A learner with dates to come
+        proposes by itself on these. Where its budget has none to spare for a proposal before them,
+        that is refused. early: let it propose all the same, which is on record.
         """
         with self._writing() as writer:
             writer.require_thawed()
-            learner = writer.state.learner
-            if self.terms.gate != "review":
-                raise LedgerError("this ledger has an open gate, and so nothing is proposed")
-            if learner.frozen and learner.proposal() is None:
-                raise LedgerError("the budget is spent; the deployed policy stays as it is")
-            if not early and (why := writer.state.why_early()) is not None:
+            if (why := writer.state.why_refused(early=early)) is not None:
                 raise LedgerError(why)
-            writer.add(text("by", by), OPERATOR, "met", {})
+            payload = {"early": True} if writer.state.why_early() is not None else {}
+            writer.add(text("by", by), OPERATOR, "met", payload)
         return self.proposal()
 
     def freeze(self, *, by: str, reason: str) -> None:
@@ -361,7 +357,8 @@ class Ledger(Reading):
         """Learn whole episodes that the old protocol played, before the first ticket.
 
         They must come from a policy that looked at the state alone, which `by` attests in words.
-        most: how many visits of each (step, state, action) count. Return the first proposal.
+        most: how many visits of each (step, state, action) count. Return the first proposal, or
+        None: where the budget has none to spare for one before the first date, it comes then.
         """
         with self._writing() as writer:
             if writer.state.issued or self.terms.gate != "review":
@@ -375,6 +372,8 @@ class Ledger(Reading):
                 "attested": text("attested", attested),
                 **dict(zip(("states", "actions", "rewards"), lists, strict=True)),
             }
+            if writer.state.why_early() is not None:
+                payload["propose"] = False
             writer.add(text("by", by), OPERATOR, "history", payload)
         return self.proposal()
 

@@ -11,7 +11,6 @@ from typing import Any, Self
 
 import numpy as np
 
-from lowswitch.algorithms.schedules import Budget
 from lowswitch.checks import require_word
 from lowswitch.ledger import views
 from lowswitch.ledger.answers import (
@@ -98,9 +97,7 @@ class Reading:
         """Where the run stands; the counts of tickets are one query."""
         with self._lock:
             state = self._ready()
-            counts, budget = self.store.counts(), self.terms.algorithm.schedule
-            most = budget.deployments if isinstance(budget, Budget) else None
-            found = views.status(state, counts, most)
+            found = views.status(state, self.store.counts())
             return dataclasses.replace(found, behind=self._behind(state, found.waiting))
 
     def _behind(self, state: State, waiting: int) -> str | None:

@@ -101,7 +101,10 @@ class Remote:
         self._post("/api/reject", **body, forever=forever, visits=visits)
 
     def propose(self, *, early: bool = False) -> ProposalView | None:
-        """Let the learner propose what it would change now; early: before its next date, too."""
+        """Let the learner propose what it would change now; None if that is nothing.
+
+        early: also where its budget has none to spare for a proposal before its next date.
+        """
         found = self._post("/api/propose", **({"early": True} if early else {}))
         return None if found is None else ProposalView(**found)
 
@@ -159,7 +162,7 @@ class Remote:
                 file.write(piece)
 
 
-def _hash(proposal: ProposalView | str) -> str:
+def _hash(proposal: ProposalView | str | None) -> str:
     if proposal is None:
         raise LedgerError(
             "None is no proposal to decide on; status().nothing_because says why nothing waits for"

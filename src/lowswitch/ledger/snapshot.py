@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections import Counter
 from typing import Any
 
@@ -32,7 +33,6 @@ def snapshot_of(state: State) -> Snapshot:
             "unsettled": sorted([v, n] for v, n in state.unsettled.items() if n),
             "frozen": state.frozen,
             "proposal": state.proposal,
-            "nothing_wanted_at": state.learner.nothing_wanted_at,
             "decisions": sorted([*row, made] for row, made in state.decisions.items()),
         }
     )
@@ -41,15 +41,27 @@ def snapshot_of(state: State) -> Snapshot:
 
 
 def state_of(snapshot: Snapshot, terms: Terms) -> State | None:
-    """The state of a snapshot, or None if it is damaged."""
-    if snapshot.hash != _hash(snapshot.facts, bytes(snapshot.learner), bytes(snapshot.tally)):
-        return None
-    import json
+    """The state of a snapshot, or None if it cannot be used: the events are then replayed.
 
+    It may be damaged (`is_whole` says so), or another version of the library may have written it.
+    """
+    if not is_whole(snapshot):
+        return None
+    try:
+        return _read(snapshot, terms)
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
+        return None
+
+
+def is_whole(snapshot: Snapshot) -> bool:
+    """Whether a snapshot is as it was written."""
+    return snapshot.hash == _hash(snapshot.facts, bytes(snapshot.learner), bytes(snapshot.tally))
+
+
+def _read(snapshot: Snapshot, terms: Terms) -> State:
     facts: dict[str, Any] = json.loads(snapshot.facts)
     shape = (terms.horizon, terms.states, terms.actions)
     learner = Learner.from_bytes(bytes(snapshot.learner), numbers=terms.numbers)
-    learner.nothing_wanted_at = facts.get("nothing_wanted_at")
     return State(
         terms=terms,
         lessons=Lessons(learner, Tally.from_bytes(shape, bytes(snapshot.tally))),

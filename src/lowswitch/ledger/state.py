@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from lowswitch.algorithms.asked import asks
-from lowswitch.algorithms.schedules import Budget
 from lowswitch.learner import Learner
 from lowswitch.learners.gate import Proposal, ProposedRow
+from lowswitch.ledger.answers import date_in_words
 from lowswitch.ledger.errors import BrokenError
 from lowswitch.ledger.events import LEDGER, Event, canonical, digest
 from lowswitch.ledger.evidence import Evidence, what_is_left
@@ -27,6 +27,7 @@ from lowswitch.ledger.terms import Report, Terms
 
 OPEN, WAITING, LEARNED, MISSING, REFUSED = "open", "waiting", "learned", "missing", "refused"
 STATUSES = OPEN, WAITING, LEARNED, MISSING, REFUSED  # of tickets
+FROZEN = "the run is frozen, and nothing is changed; thaw it first"
 _MOST_NAMED = 1000  # open tickets that a proposal names one by one
 
 
@@ -97,34 +98,64 @@ class State:
 
     @property
     def late_date(self) -> int | None:
-        """The last date that passed since the last proposal was made, which was decided by now.
+        """The date that is to be made up for: the last one since the last proposal was made.
 
-        While a proposal waits the learner makes no other one, so that a date passes without.
+        While a proposal waits the learner makes no other one, so that a date passes without. It is
+        not made up for where the next date is nearer than the gap that the schedule promises.
         """
         learner = self.learner
         if self.proposal is None or learner.proposal() is not None or learner.frozen:
             return None
-        grid = learner._knowledge.spec.timing.grid
-        since, until = np.searchsorted(grid, [self.proposal["told"], learner.told], side="right")
-        return int(grid[until - 1]) if until > since else None
+        passed, to_come = learner.dates_passed(self.proposal["told"]), learner.dates
+        is_near = len(to_come) > 0 and to_come[0] - learner.told < self.terms.gap
+        return None if is_near or not len(passed) else int(passed[-1])
+
+    @property
+    def next_date(self) -> str | None:
+        """When the learner may propose by itself, in words; None where it has no dates to come."""
+        learner = self.learner
+        if not len(learner.dates):
+            return None
+        waiting = sum(report.ended != "missing" for report in self.settled.values())
+        return date_in_words(int(learner.dates[0]), learner.told, waiting)
+
+    def why_refused(self, *, early: bool = False) -> str | None:
+        """Why the learner may not be asked for a proposal now, or None if it may.
+
+        early: a proposal before the next date is meant.
+        """
+        learner = self.learner
+        if self.frozen:
+            return FROZEN
+        if self.terms.gate != "review":
+            return "this ledger has an open gate, and so nothing is proposed"
+        if learner.frozen and learner.proposal() is None:
+            return "the budget is spent; the deployed policy stays as it is"
+        return None if early else self.why_early()
 
     def why_early(self) -> str | None:
-        """Why a proposal that is asked for now comes before its time, or None if it does not.
+        """Why a proposal that is asked for now would take what a date needs, or None if not.
 
-        A learner with a budget and with dates makes one on each date; another one in between would
-        leave nothing for the last of them.
+        A learner with a budget and with dates makes one proposal on each date. Another one in
+        between is harmless only if more proposals are left than dates are to come.
         """
-        learner, budget = self.learner, self.terms.algorithm.schedule
-        if not isinstance(budget, Budget) or budget.deployments is None:
+        learner, budget = self.learner, self.terms.budget
+        if budget is None or asks(budget) is not None:
             return None
-        if asks(budget) is not None or learner.proposal() is not None or not len(learner.dates):
+        dates = len(learner.dates)
+        if learner.proposal() is not None or not dates:
             return None
-        date, left = int(learner.dates[0]), budget.deployments - learner.proposed
+        if budget.switches is not None:
+            spends = f"some of the {budget.switches:,} switches that all dates share"
+        elif (left := (budget.deployments or 0) - learner.proposed) <= dates:
+            to_come = f"{dates:,} dates" if dates > 1 else "1 date"
+            spends = f"one of the {left:,} proposals that are left for {to_come}"
+        else:
+            return None
         return (
-            f"the next date is after episode {date:,}, {date - learner.told:,} reports from now,"
-            " and then the learner proposes by itself; a proposal before it would spend one of the"
-            f" {left:,} that are left, and a later date would go without. If that is meant, say"
-            " early=True, or --early on the command line"
+            f"the next date is {self.next_date}, and then the learner proposes by itself; a"
+            f" proposal before it would spend {spends}. If that is meant, say early=True, or"
+            " --early on the command line"
         )
 
     # ---- events ----------------------------------------------------------------------------------
@@ -214,7 +245,13 @@ class State:
             self.learner._decide(lambda gate, known: gate.look_again(known, self.learner.told))
 
     def _met(self, event: Event, replay: Replay) -> None:
-        self.learner.propose()
+        if event.role != LEDGER:
+            self.learner.propose()
+            return
+        date = event.payload["date"]
+        if not replay.forced and date != self.late_date:
+            raise ValueError(f"no date after episode {date} was to be made up for")
+        self.learner.make_up()
 
     def _history(self, event: Event, replay: Replay) -> None:
         payload = event.payload
@@ -222,7 +259,8 @@ class State:
         rewards = np.vectorize(self.terms.unit, otypes=[float])(np.array(payload["rewards"]))
         kept = self.learner.learn_history(states, actions, rewards, most=payload["most"])
         self.tally.add([f"history {payload['source']}"] * len(states), states, kept, rewards)
-        self.learner.propose()
+        if payload.get("propose", True):
+            self.learner.propose()
 
     def _proposed(self, event: Event, replay: Replay) -> None:
         if replay.forced:
@@ -243,6 +281,7 @@ class State:
         gate, knowledge = self.learner._gate, self.learner._knowledge
         if gate.pending != made:
             gate.pending, gate.raised, gate.replaces = made, payload["raised"], False
+            gate.nothing_wanted_at = None
             clock = knowledge.tables.clock[0]
             clock["deployments"], clock["switches"] = payload["put"]
             gate.set_mode(knowledge)

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from lowswitch.algorithms.algorithm import Algorithm, require_algorithm
+from lowswitch.algorithms.schedules import Budget
 from lowswitch.checks import (
     checked_mask,
     checked_policy,
@@ -85,6 +86,23 @@ class Terms:
             initial=self.policy,
             numbers=self.numbers or None,
         )
+
+    @property
+    def budget(self) -> Budget | None:
+        """How much may be proposed, if that is limited."""
+        schedule = self.algorithm.schedule
+        return schedule if isinstance(schedule, Budget) else None
+
+    @property
+    def most_proposals(self) -> int | None:
+        """How many proposals may be put to the board, if their number is limited."""
+        return None if self.budget is None else self.budget.deployments
+
+    @property
+    def gap(self) -> int:
+        """The least number of episodes that the schedule leaves between two of its dates."""
+        schedule = self.algorithm.schedule if self.budget is None else self.budget.schedule
+        return int(getattr(schedule, "gap", 1))
 
     @functools.cached_property
     def _forbidden(self) -> frozenset[tuple[int, int, int]]:

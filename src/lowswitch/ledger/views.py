@@ -44,9 +44,9 @@ def issued(ticket: StoredTicket, state: State) -> Issued:
     return Issued(ticket.ticket, ticket.number, ticket.site, ticket.request, ticket.version, policy)
 
 
-def status(state: State, counts: dict[str, int], most: int | None) -> Status:
+def status(state: State, counts: dict[str, int]) -> Status:
     """Where a run stands, with the counts of the tickets table."""
-    pending, learner = state.pending, state.learner
+    pending, learner, most = state.pending, state.learner, state.terms.most_proposals
     still_open = counts.get(OPEN, 0)
     return Status(
         version=state.version,
@@ -67,17 +67,18 @@ def status(state: State, counts: dict[str, int], most: int | None) -> Status:
         frozen=state.frozen,
         told=learner.told,
         dates=learner.dates[:MOST_DATES].tolist(),
-        nothing_because="the run is frozen" if state.frozen else learner.why_nothing(),
-        may_ask=_may_ask(state),
+        more_dates=max(0, len(learner.dates) - MOST_DATES),
+        next_date=state.next_date,
+        nothing_because=_nothing_because(state),
+        may_ask=state.why_refused() is None,
     )
 
 
-def _may_ask(state: State) -> bool:
-    """Whether the learner may be asked for a proposal now."""
-    learner = state.learner
-    spent = learner.frozen and learner.proposal() is None
-    stopped = state.frozen or state.terms.gate != "review"
-    return not (stopped or spent) and state.why_early() is None
+def _nothing_because(state: State) -> str | None:
+    """Why nothing waits for a decision, or None if something does."""
+    if state.pending is not None:
+        return None
+    return "the run is frozen" if state.frozen else state.learner.why_nothing()
 
 
 def proposals(ledger: Reading, *, newest: bool = False) -> Iterator[ProposalView]:

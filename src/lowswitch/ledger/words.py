@@ -49,8 +49,6 @@ def readable(answer: Any, facts: Any) -> str:
         return proposal_table(answer)
     if isinstance(answer, Status):
         facts = {name: value for name, value in facts.items() if value is not None}
-        if answer.next_date is not None:
-            facts |= {"next_date": answer.next_date}
     width = max(map(len, facts))
     return "\n".join(f"{name:{width}}  {_cell(value)}" for name, value in facts.items())
 

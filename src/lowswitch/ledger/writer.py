@@ -12,7 +12,7 @@ from lowswitch.ledger.answers import ProposalView, Told
 from lowswitch.ledger.errors import LedgerError
 from lowswitch.ledger.events import LEDGER, SITE, Event, event
 from lowswitch.ledger.named import is_named, not_pending
-from lowswitch.ledger.state import MISSING, OPEN, REFUSED, Replay, State, proposal_hash
+from lowswitch.ledger.state import FROZEN, MISSING, OPEN, REFUSED, Replay, State, proposal_hash
 from lowswitch.ledger.store import Store, StoredTicket
 from lowswitch.ledger.terms import ENDED, Report
 
@@ -73,7 +73,7 @@ class Writer:
 
     def require_thawed(self) -> None:
         if self.state.frozen:
-            raise errors.FrozenError("the run is frozen, and nothing is changed; thaw it first")
+            raise errors.FrozenError(FROZEN)
 
     def ask(self, site: str, request: str) -> StoredTicket:
         """Issue a ticket."""
@@ -201,7 +201,7 @@ class Writer:
         return {"proposal": now, "base": pending["version"], "rows": chosen, "reason": reason}
 
     def make_up_for_late_date(self) -> None:
-        """Propose once more if a date passed while the proposal that is now decided waited."""
+        """Propose what is wanted if a date passed while the proposal waited that is decided now."""
         date = self.state.late_date
         if date is not None:
             self.add("ledger", LEDGER, "met", {"date": date})

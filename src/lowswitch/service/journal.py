@@ -185,6 +185,6 @@ def _facts(kind: str, payload: dict[str, Any]) -> dict[str, Any]:
         return {"changes": len(payload["changes"]), "version": payload["version"]}
     names = (
         *("reason", "rows", "version", "forever", "visits", "to", "number", "proposal", "source"),
-        "date",
+        *("date", "early"),
     )
     return {name: payload[name] for name in names if name in payload}

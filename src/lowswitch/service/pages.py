@@ -7,8 +7,8 @@ from typing import Any
 
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
-from lowswitch.algorithms.schedules import Budget
-from lowswitch.ledger import LedgerError, SupersededError
+from lowswitch.ledger import LedgerError, ProposalView, SupersededError
+from lowswitch.ledger.answers import Status
 from lowswitch.service import api, figures, shown
 from lowswitch.service import roles as table
 from lowswitch.service.app import Call, Service, now
@@ -75,8 +75,7 @@ async def status(call: Call) -> Response:
     service = call.service
     query(call.request)
     await catch_up(call)
-    run = await service.engine.call(service.ledger.status)
-    view = await service.engine.call(service.ledger.proposal) if run.pending else None
+    run, view = await _standing(service)
     names = ("learned", "waiting", "open", "missing", "refused", "frozen_out")
     parts = [(name.replace("_", " "), getattr(run, name)) for name in names]
     return await show(
@@ -88,7 +87,7 @@ async def status(call: Call) -> Response:
         improve=sum(row["verdict"] == "IMPROVE" for row in view.rows) if view else 0,
         parts=parts,
         bar=figures.shares(parts),
-        most=_budget(service),
+        most=service.ledger.terms.most_proposals,
         gauge=_gauge(service, run.budget_left),
         version=_mark_of(service, run.version),
         sites=sorted(service.journal.sites.items()),
@@ -97,19 +96,20 @@ async def status(call: Call) -> Response:
     )
 
 
+async def _standing(service: Service) -> tuple[Status, ProposalView | None]:
+    """Where the run stands and what waits, read together: nobody decides in between."""
+    ledger = service.ledger
+    return await service.engine.call(lambda: (ledger.status(), ledger.proposal()))
+
+
 def _mark_of(service: Service, version: int) -> Mark | None:
     """The event that made a version, if the journal has come to it."""
     marks = service.journal.versions()
     return marks[version - 1] if version <= len(marks) else None
 
 
-def _budget(service: Service) -> int | None:
-    schedule = service.ledger.terms.algorithm.schedule
-    return schedule.deployments if isinstance(schedule, Budget) else None
-
-
 def _gauge(service: Service, left: int | None) -> Any:
-    most = _budget(service)
+    most = service.ledger.terms.most_proposals
     return figures.gauge(left, most) if most and left is not None else ""
 
 
@@ -158,27 +158,30 @@ async def proposal(call: Call) -> Response:
     service = call.service
     query(call.request)
     await catch_up(call)
-    view = await service.engine.call(service.ledger.proposal)
+    run, view = await _standing(service)
     return await show(
         call,
         "proposal.html",
         "proposal",
+        run=run,
         view=view,
         rows=shown.proposal_rows(service.ledger.terms, view) if view else [],
         why=shown.why_now(service.journal, view) if view else "",
-        most=_budget(service),
+        most=service.ledger.terms.most_proposals,
     )
 
 
 async def propose(call: Call) -> Response:
     """Let the learner propose what it would change now."""
     ledger = call.service.ledger
-    view = await call.service.engine.call(lambda: ledger.propose(by=call.who))
-    said = "Here is what it would change."
-    if view is None:
-        run = await call.service.engine.call(ledger.status)
-        said = f"The learner would change nothing: {run.nothing_because}."
-    return after(call, "/proposal", said)
+
+    def ask() -> str:
+        if ledger.propose(by=call.who) is not None:
+            return "Here is what it would change."
+        why = ledger.status().nothing_because  # None if somebody else has asked since
+        return f"The learner would change nothing{f': {why}' if why else ''}."
+
+    return after(call, "/proposal", await call.service.engine.call(ask))
 
 
 async def decide(call: Call) -> Response:
@@ -302,7 +305,7 @@ async def timeline(call: Call) -> Response:
         lines=lines[::-1],
         figure=shown.returns_figure(lines),
         gauge=_gauge(service, run.budget_left),
-        most=_budget(service),
+        most=service.ledger.terms.most_proposals,
         decisions=shown.decision_lines(service.ledger.terms, service.journal.decisions())[:200],
     )
 

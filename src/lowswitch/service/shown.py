@@ -101,11 +101,13 @@ def why_now(journal: Journal, view: ProposalView) -> str:
             date = f"Its date after episode {before.facts['date']:,} passed"
             return f"{date} while an earlier proposal waited for a decision."
         if before.kind == "met":
-            return f"{before.actor} asked the learner what it would change."
+            early = " before its next date" if before.facts.get("early") else ""
+            return f"{before.actor} asked the learner{early} what it would change."
         if before.kind in ("approved", "rejected"):
             decided = journal.before(before.seq, "proposed")
             if decided is not None and decided.facts["told"] < view.told:
-                return f"It became due while the proposal waited that event {before.seq} decided."
+                due = "It became due while an earlier proposal waited"
+                return f"{due}; event {before.seq} decided that one."
             return f"It is what the last decision (event {before.seq}) left open."
         if before.kind == "history":
             return "The history of the old protocol was imported."
