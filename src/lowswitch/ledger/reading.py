@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import itertools
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -118,9 +117,9 @@ class Reading:
     ) -> list[TicketView]:
         """The first tickets of a status, and of a site, with the time when they were asked for."""
         require_word("status", status, STATUSES)
-        found = (one for one in self.store.tickets(status) if site in (None, one.site))
         with self._lock:
-            return [self._shown(one) for one in list(itertools.islice(found, most))]
+            found = list(self.store.tickets(status, site=site, most=most))
+            return [self._shown(one) for one in found]
 
     def tickets(self, status: str) -> Iterator[StoredTicket]:
         """The tickets that are open, waiting, learned, missing or refused."""

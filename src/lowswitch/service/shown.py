@@ -76,6 +76,7 @@ def _proposal_row(terms: Terms, row: dict[str, Any]) -> dict[str, Any]:
         "key": f"{row['step']}:{row['state']}",
         "old": law(row["now"]["law"]),
         "new": law(row["proposed"]["law"]),
+        "new_actions": [name for name in row["proposed"]["law"] if name not in row["now"]["law"]],
         "figure": figures.intervals(low, high, pair),
         "notes": notes,
     }
