@@ -161,6 +161,18 @@ def test_a_date_that_passes_while_a_proposal_waits_is_made_up_for(tmp_path):
     assert ledger.verify().whole
 
 
+def test_two_dates_that_pass_are_made_up_for_by_one_proposal(tmp_path):
+    ledger = made(tmp_path / "run.db", MIXED)
+    play(ledger, 10)
+    approve(ledger, ledger.proposal())
+    assert ledger.newest(1, kind="met")[0].payload == {"date": 9}
+    approve(ledger, ledger.proposal())
+    status = ledger.status()
+    assert (status.pending, status.proposed, status.budget_left) == (None, 2, 1)
+    assert status.may_ask  # no date needs what is left
+    assert ledger.verify().whole
+
+
 @pytest.mark.parametrize("algorithm", [MIXED, DATED], ids=["mixture", "one"])
 def test_what_a_late_board_rejects_is_not_proposed_again_before_the_next_date(tmp_path, algorithm):
     ledger = made(tmp_path / "run.db", algorithm)

@@ -134,7 +134,11 @@ def test_bad_input(make, message):
 
 
 def test_a_board_that_asks_on_the_dates_has_the_learner_with_these_dates():
-    """So what a plan forecasts for dates holds for a board that meets then."""
+    """So what a plan forecasts for dates holds for a board that meets then, and each time proposes.
+
+    A meeting that proposes nothing spends nothing, while a date that passes is gone; then they
+    differ.
+    """
     size = {"horizon": 2, "states": 3, "actions": 2, "episodes": 30}
     dated = ls.Learner(ls.few(deployments_at=(5, 12), members=3), **size)
     asked = ls.Learner(ls.few(deployments=2, members=3, asked=True), **size)

@@ -212,11 +212,23 @@ def test_control_of_cart_pole():
     assert (found.lengths == found.returns).all()
 
 
+def played(env, **options):
+    learner = DynamicsLearner(slide(**options), episodes=2, deployments=1)
+    return control(env, learner, progress=False)
+
+
 @pytest.mark.parametrize(
     ("make", "message"),
     [
         (lambda: slide(bounds=[(0, 1)] * 5), "one to 4 numbers of a state"),
-        (lambda: slide(bounds=[(1, 0)]), "low < high"),
+        (lambda: slide(bounds=[(0, 1), (1, 0)]), r"those of number 1 are \(1, 0\); for a speed"),
+        (lambda: slide(bounds=[(-np.inf, 1)]), "number 0 are .-inf, 1"),
+        (lambda: played("CartPole-v1"), r"of 3 actions, and the environment has 2; .*actions=2"),
+        (lambda: played("MountainCar-v0"), "of 1 numbers, and a state is 2; give bounds"),
+        (
+            lambda: control("CartPole-v1", ls.few(deployments=2)),
+            "a DynamicsLearner, .*not Algorithm.*learn_features",
+        ),
         (lambda: slide(points=1), "points must be a whole number from 2"),
         (lambda: slide(reward=3), "reward and ends must be functions"),
         (lambda: slide(discount=1), "discount must lie strictly between 0 and 1"),

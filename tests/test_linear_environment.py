@@ -58,7 +58,7 @@ def test_random_fourier_features_approximate_the_gaussian_kernel():
         (lambda: features.own(3, size=3, inputs=2), "function must take observations"),
         (
             lambda: Environment("CartPole-v1", 3, horizon=9),
-            "features must be made by lowswitch.features",
+            "made by lowswitch.features, such as standardised, or own .* not 3",
         ),
         (
             lambda: Environment("CartPole-v1", features.one_hot(3), horizon=501),

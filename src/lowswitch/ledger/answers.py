@@ -11,19 +11,6 @@ MOST_DATES = 20  # that a status names
 SHOWN = 12  # characters of a hash or of a ticket, where people read them
 
 
-def date_in_words(date: int, told: int, waiting: int) -> str:
-    """When a date comes, after so many episodes learned; waiting: reports that are not learned yet.
-
-    Reports are learned in the order of their tickets, so that one report may bring many episodes.
-    """
-    more = date - told
-    words = f"after episode {date:,}, when {more:,} more {'is' if more == 1 else 'are'} learned"
-    if not waiting:
-        return words
-    reports = "1 report waits" if waiting == 1 else f"{waiting:,} reports wait"
-    return f"{words} ({reports} for an earlier ticket)"
-
-
 @dataclass(frozen=True)
 class Issued:
     """A ticket: play one episode by this policy, and tell what came of it."""

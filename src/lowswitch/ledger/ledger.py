@@ -15,6 +15,7 @@ from lowswitch.algorithms.algorithm import Algorithm
 from lowswitch.ledger import errors, views
 from lowswitch.ledger.address import store_at
 from lowswitch.ledger.answers import Issued, ProposalView, Told
+from lowswitch.ledger.dates import why_early, why_refused
 from lowswitch.ledger.errors import LedgerError
 from lowswitch.ledger.events import (
     FORMAT,
@@ -73,7 +74,7 @@ class Ledger(Reading):
         seed: int = 0,
         by: str = "operator",
         clock: Callable[[int], str] | None = None,
-        initial: Any = None,  # refused with the way out, for it is what `Learner` calls policy=
+        initial: Any = None,  # refused with the way out: a `Learner` calls policy= so
     ) -> Ledger:
         """A new ledger, in a file or at postgresql://...#name.
 
@@ -302,9 +303,9 @@ class Ledger(Reading):
         """
         with self._writing() as writer:
             writer.require_thawed()
-            if (why := writer.state.why_refused(early=early)) is not None:
+            if (why := why_refused(writer.state, early=early)) is not None:
                 raise LedgerError(why)
-            payload = {"early": True} if writer.state.why_early() is not None else {}
+            payload = {"early": True} if why_early(writer.state) is not None else {}
             writer.add(text("by", by), OPERATOR, "met", payload)
         return self.proposal()
 
@@ -372,7 +373,7 @@ class Ledger(Reading):
                 "attested": text("attested", attested),
                 **dict(zip(("states", "actions", "rewards"), lists, strict=True)),
             }
-            if writer.state.why_early() is not None:
+            if why_early(writer.state) is not None:
                 payload["propose"] = False
             writer.add(text("by", by), OPERATOR, "history", payload)
         return self.proposal()

@@ -14,10 +14,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from lowswitch.algorithms.asked import asks
 from lowswitch.learner import Learner
 from lowswitch.learners.gate import Proposal, ProposedRow
-from lowswitch.ledger.answers import date_in_words
+from lowswitch.ledger.dates import late_date
 from lowswitch.ledger.errors import BrokenError
 from lowswitch.ledger.events import LEDGER, Event, canonical, digest
 from lowswitch.ledger.evidence import Evidence, what_is_left
@@ -27,7 +26,6 @@ from lowswitch.ledger.terms import Report, Terms
 
 OPEN, WAITING, LEARNED, MISSING, REFUSED = "open", "waiting", "learned", "missing", "refused"
 STATUSES = OPEN, WAITING, LEARNED, MISSING, REFUSED  # of tickets
-FROZEN = "the run is frozen, and nothing is changed; thaw it first"
 _MOST_NAMED = 1000  # open tickets that a proposal names one by one
 
 
@@ -95,68 +93,6 @@ class State:
         if made is None or self.proposal is None or self.proposal["learner"] != made.hash:
             return None
         return self.proposal
-
-    @property
-    def late_date(self) -> int | None:
-        """The date that is to be made up for: the last one since the last proposal was made.
-
-        While a proposal waits the learner makes no other one, so that a date passes without. It is
-        not made up for where the next date is nearer than the gap that the schedule promises.
-        """
-        learner = self.learner
-        if self.proposal is None or learner.proposal() is not None or learner.frozen:
-            return None
-        passed, to_come = learner.dates_passed(self.proposal["told"]), learner.dates
-        is_near = len(to_come) > 0 and to_come[0] - learner.told < self.terms.gap
-        return None if is_near or not len(passed) else int(passed[-1])
-
-    @property
-    def next_date(self) -> str | None:
-        """When the learner may propose by itself, in words; None where it has no dates to come."""
-        learner = self.learner
-        if not len(learner.dates):
-            return None
-        waiting = sum(report.ended != "missing" for report in self.settled.values())
-        return date_in_words(int(learner.dates[0]), learner.told, waiting)
-
-    def why_refused(self, *, early: bool = False) -> str | None:
-        """Why the learner may not be asked for a proposal now, or None if it may.
-
-        early: a proposal before the next date is meant.
-        """
-        learner = self.learner
-        if self.frozen:
-            return FROZEN
-        if self.terms.gate != "review":
-            return "this ledger has an open gate, and so nothing is proposed"
-        if learner.frozen and learner.proposal() is None:
-            return "the budget is spent; the deployed policy stays as it is"
-        return None if early else self.why_early()
-
-    def why_early(self) -> str | None:
-        """Why a proposal that is asked for now would take what a date needs, or None if not.
-
-        A learner with a budget and with dates makes one proposal on each date. Another one in
-        between is harmless only if more proposals are left than dates are to come.
-        """
-        learner, budget = self.learner, self.terms.budget
-        if budget is None or asks(budget) is not None:
-            return None
-        dates = len(learner.dates)
-        if learner.proposal() is not None or not dates:
-            return None
-        if budget.switches is not None:
-            spends = f"some of the {budget.switches:,} switches that all dates share"
-        elif (left := (budget.deployments or 0) - learner.proposed) <= dates:
-            to_come = f"{dates:,} dates" if dates > 1 else "1 date"
-            spends = f"one of the {left:,} proposals that are left for {to_come}"
-        else:
-            return None
-        return (
-            f"the next date is {self.next_date}, and then the learner proposes by itself; a"
-            f" proposal before it would spend {spends}. If that is meant, say early=True, or"
-            " --early on the command line"
-        )
 
     # ---- events ----------------------------------------------------------------------------------
 
@@ -249,7 +185,7 @@ class State:
             self.learner.propose()
             return
         date = event.payload["date"]
-        if not replay.forced and date != self.late_date:
+        if not replay.forced and date != late_date(self):
             raise ValueError(f"no date after episode {date} was to be made up for")
         self.learner.make_up()
 

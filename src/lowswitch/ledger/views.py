@@ -19,6 +19,7 @@ from lowswitch.ledger.answers import (
     Status,
     Version,
 )
+from lowswitch.ledger.dates import next_date, why_refused
 from lowswitch.ledger.errors import LedgerError
 from lowswitch.ledger.events import Event
 from lowswitch.ledger.evidence import action_values, width
@@ -68,9 +69,9 @@ def status(state: State, counts: dict[str, int]) -> Status:
         told=learner.told,
         dates=learner.dates[:MOST_DATES].tolist(),
         more_dates=max(0, len(learner.dates) - MOST_DATES),
-        next_date=state.next_date,
+        next_date=next_date(state),
         nothing_because=_nothing_because(state),
-        may_ask=state.why_refused() is None,
+        may_ask=why_refused(state) is None,
     )
 
 

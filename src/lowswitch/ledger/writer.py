@@ -9,10 +9,11 @@ import numpy as np
 
 from lowswitch.ledger import errors, views
 from lowswitch.ledger.answers import ProposalView, Told
+from lowswitch.ledger.dates import FROZEN, late_date
 from lowswitch.ledger.errors import LedgerError
 from lowswitch.ledger.events import LEDGER, SITE, Event, event
 from lowswitch.ledger.named import is_named, not_pending
-from lowswitch.ledger.state import FROZEN, MISSING, OPEN, REFUSED, Replay, State, proposal_hash
+from lowswitch.ledger.state import MISSING, OPEN, REFUSED, Replay, State, proposal_hash
 from lowswitch.ledger.store import Store, StoredTicket
 from lowswitch.ledger.terms import ENDED, Report
 
@@ -202,7 +203,7 @@ class Writer:
 
     def make_up_for_late_date(self) -> None:
         """Propose what is wanted if a date passed while the proposal waited that is decided now."""
-        date = self.state.late_date
+        date = late_date(self.state)
         if date is not None:
             self.add("ledger", LEDGER, "met", {"date": date})
 

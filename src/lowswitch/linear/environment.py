@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from lowswitch.algorithms.algorithm import Algorithm
-from lowswitch.checks import require_count, require_seed
+from lowswitch.checks import require_count, require_seed, shown
 from lowswitch.linear.control import DynamicsLearner
 from lowswitch.linear.features import Features
 from lowswitch.linear.gate import Deployment
@@ -42,7 +42,10 @@ class Environment(FeatureProblem):
     ) -> None:
         self.env = environment(env)
         if not isinstance(features, Features):
-            raise ValueError("features must be made by lowswitch.features, such as standardised")
+            raise ValueError(
+                "features must be made by lowswitch.features, such as standardised, or own for a"
+                f" function of yours, not {shown(features)}"
+            )
         self.features = features
         self._numbers = Numbering(self.env.action_space, "actions")
         self.shape = Shape.of(horizon, features.size, self._numbers.size, True)
@@ -153,11 +156,23 @@ def control(
     last until the environment ends or truncates them; what it pays is only reported, since the
     learner knows the reward.
     """
+    if not isinstance(learner, DynamicsLearner):
+        raise ValueError(
+            f"control plays a DynamicsLearner, made of ls.dynamics(...), not {shown(learner)};"
+            " an algorithm plays by learn_features"
+        )
     env, left = environment(env), learner.episodes - learner.told
     require_count("the number of episodes left", left)
     numbers_of = Numbering(env.action_space, "actions")
+    if learner.dynamics.actions != numbers_of.size:
+        raise ValueError(
+            f"the dynamics are of {learner.dynamics.actions} actions, and the environment has"
+            f" {numbers_of.size}; make them with ls.dynamics(..., actions={numbers_of.size})"
+        )
     returns, lengths, drawn = np.zeros(left), np.zeros(left, dtype=np.int64), 0.0
-    with Progress(left, unit="episodes", show=progress, label=str(learner)) as bar:
+    with Progress(
+        left, unit="episodes", show=progress, label=f"{learner.dynamics.actions} actions"
+    ) as bar:
         for i in range(left):
             seed_of = reset_seed(seed, learner.told)
             states, actions, returns[i] = play_control(env, learner, numbers_of, state, seed_of)
@@ -179,6 +194,12 @@ def play_control(
     """One episode to its end: states [T + 1, D], actions [T], and what was paid."""
     observation, _ = env.reset(seed=seed)
     seen, paid, over = [_state(observation, state)], 0.0, False
+    if seen[0].shape != (known := len(learner.dynamics.axes.low),):
+        raise ValueError(
+            f"the bounds of the dynamics are of {known} numbers, and a state is"
+            f" {len(seen[0])}; give bounds for all of them, or state=, a function from an"
+            " observation to the others"
+        )
     actions: list[int] = []
     while not over:
         action = learner.act(seen[-1], len(actions)).action

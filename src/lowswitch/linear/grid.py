@@ -30,8 +30,14 @@ class Axes(NamedTuple):
                 f"bounds must be (low, high) for each of one to {MOST_DIMENSIONS} numbers of a"
                 f" state, not of shape {box.shape}; a grid in more dimensions would be too large"
             )
-        if not (np.isfinite(box).all() and (box[:, 0] < box[:, 1]).all()):
-            raise ValueError("bounds must be finite with low < high in each dimension")
+        bad = np.flatnonzero(~(np.isfinite(box).all(axis=1) & (box[:, 0] < box[:, 1])))
+        if len(bad):
+            low, high = box[bad[0]]
+            raise ValueError(
+                f"bounds must be finite with low < high, and those of number {bad[0]} are"
+                f" ({low:g}, {high:g}); for a speed that an environment leaves open, give the"
+                " largest one that is plausible"
+            )
         given = [points] * len(box) if np.ndim(points) == 0 else list(points)
         sizes = tuple(require_count("points", size, least=2) for size in given)
         wrapped = (False,) * len(box) if periodic is None else tuple(map(bool, periodic))
