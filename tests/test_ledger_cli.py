@@ -6,6 +6,7 @@ import re
 import numpy as np
 import pytest
 
+import lowswitch as ls
 from ledgers import approve, episode, made, play
 from lowswitch import cli
 from lowswitch.ledger import Ledger, LedgerError, import_csv
@@ -204,6 +205,31 @@ def test_a_decision_prints_one_line_and_a_proposal_says_what_it_replaces(tmp_pat
     line = run(capsys, "approve", address, "--proposal", left.hash[:12], *who)[1]
     said = f"{len(rows) - 1} rows approved, nothing waits; version 2 is deployed now\n"
     assert line == said
+
+
+def test_a_proposal_that_nobody_wants_any_more_is_said_to_be_withdrawn(tmp_path, capsys):
+    ledger = made(
+        tmp_path / "run.db",
+        ls.q_hoeffding(c=0.05, schedule="asked"),
+        horizon=1,
+        states=["any"],
+        actions=["old", "new"],
+    )
+
+    def told(action, reward, times):
+        for _ in range(times):
+            ticket = ledger.ask("here", f"r{ledger.status().issued}").ticket
+            ledger.tell(ticket, ["any"], [action], [reward])
+
+    told("old", 0, 5)
+    first = ledger.propose(by="me")
+    assert first.rows[0]["to"] == [1]
+    told("new", 0, 60)
+    told("old", 1, 60)
+    printed = run(capsys, "propose", tmp_path / "run.db", "--by", "me")[1]
+    assert printed.startswith("nothing to propose: ")
+    assert f"The proposal {first.hash[:12]}, on which nobody had decided, is withdrawn" in printed
+    assert ledger.proposal() is None
 
 
 def test_an_episode_that_is_terminated_ends_where_the_ledger_says(tmp_path, capsys):

@@ -325,6 +325,7 @@ def test_the_open_tickets_are_listed_and_the_one_that_blocks_is_named(tmp_path, 
         assert len(options) == 2
         assert f"1 report waits behind ticket {first.ticket[:12]}… (&lt;u&gt;north" in text
         assert "1 report</td>" in text
+        assert "4 states, 2 actions, 3 steps an episode; 200 episodes declared." in text
         assert "<option" not in served.page("/", served.login("auditor"))[1]
         monkeypatch.setattr(pages, "_OPEN_TICKETS", 1)
         text = served.page("/", operator)[1]

@@ -163,13 +163,13 @@ def missing(ledger: Ledger, options: argparse.Namespace) -> Any:
 
 def propose(ledger: Ledger, options: argparse.Namespace) -> Any:
     """Let the learner propose what it would change now; this replaces what waits."""
-    from lowswitch.ledger.words import replaced
+    from lowswitch.ledger.words import replaced, withdrawn
 
     before = ledger.proposal()
     made = ledger.propose(by=options.by, early=options.early)
-    if made is None or before is None or options.json:
+    if before is None or options.json:
         return made or _nothing(ledger, options)
-    return replaced(made, before)
+    return replaced(made, before) if made else withdrawn(_nothing(ledger, options), before)
 
 
 def proposal(ledger: Ledger, options: argparse.Namespace) -> Any:

@@ -139,6 +139,14 @@ def replaced(made: ProposalView, before: ProposalView) -> str:
     )
 
 
+def withdrawn(nothing: str, before: ProposalView) -> str:
+    """Why nothing is proposed any more, though something waited."""
+    return (
+        f"{nothing}\nThe proposal {before.hash[:SHOWN]}, on which nobody had decided, is withdrawn;"
+        " the next one takes nothing from the budget."
+    )
+
+
 def decided(event: Event, before: Status, after: Status, left: ProposalView | None) -> str:
     """What a decision led to, in a line."""
     rows = len(event.payload["rows"])
