@@ -19,6 +19,7 @@ _DOCS = (
     "service",
     "security",
     "concurrent",
+    "gymnasium",
     "cli",
     "gpu",
     "orders",

@@ -5,10 +5,10 @@
                                          `lowswitch reproduce --full` wrote into their folders
     python docs/publish.py --check       say which pages differ from the files, and change nothing
 
-The other result files are written by docs/frontier.py, docs/orders.py, docs/coarser.py and
-docs/sweeps.py, by benchmarks/speed.py, concurrent.py, gpu.py, few/run.py and linear/run.py with
---json docs/numbers/NAME.json, and by benchmarks/ledger.py, ledger_faults.py and service.py with
---out.
+The other result files are written by docs/frontier.py, docs/orders.py, docs/coarser.py,
+docs/episodes.py, docs/scales.py and docs/sweeps.py, by benchmarks/speed.py, concurrent.py, gpu.py,
+few/run.py and linear/run.py with --json docs/numbers/NAME.json, and by benchmarks/ledger.py,
+ledger_faults.py and service.py with --out.
 """
 
 import argparse
@@ -17,11 +17,13 @@ from pathlib import Path
 
 import budgets
 import coarser
+import episodes
 import formulas
 import frontier
 import measured
 import orders
 import reproduction
+import scales
 import sweeps
 import vectors
 from pages import PAGES, ROOT, fill
@@ -29,7 +31,10 @@ from pages import PAGES, ROOT, fill
 
 def values() -> dict[str, str]:
     """All that is published, in Markdown, by the name that stands before it on the pages."""
-    sources = (reproduction, frontier, orders, measured, coarser, sweeps, budgets, vectors)
+    sources = (
+        *(reproduction, frontier, orders, measured, coarser, episodes, scales),
+        *(sweeps, budgets, vectors),
+    )
     return {name: value for source in sources for name, value in source.values().items()}
 
 

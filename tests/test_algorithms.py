@@ -85,6 +85,17 @@ def test_an_algorithm_assembled_by_hand_is_written_as_the_first_recipe_that_make
     assert (str(algorithm), algorithm.recipe) == ("q-h:c=0.05", None)
 
 
+def test_tables_call_an_algorithm_without_recipe_by_its_parts_without_defaults():
+    parts = {"estimator": ls.parts.Planning(monotone=True), "bonus": ls.parts.L1Ball(c=0.05)}
+    budget = ls.parts.Budget(schedule=ls.parts.WholePolicy(3), deployments=9)
+    composed = ls.Algorithm(**parts, schedule=budget)
+    assert composed.label == (
+        "Algorithm(estimator=Planning(monotone=True), bonus=L1Ball(c=0.05),"
+        " schedule=Budget(schedule=WholePolicy(factor=3.0), deployments=9))"
+    )
+    assert ls.ucb2_bernstein(c=0.05).label == "ucb2-b:c=0.05"
+
+
 def test_equal_scales_are_written_as_one():
     assert str(ls.ucb_bernstein(c=0.05)) == "ucb-b:c=0.05"
     assert str(ls.ucb_bernstein()) == "ucb-b"
@@ -168,6 +179,11 @@ def test_unknown_clip():
         ),
         ("ucb-h:c", "'c' is not of the form key=value"),
         ("ucb-h:d=1", "ucb-h has no option 'd'"),
+        ("ucb2-b:C=0.05", "ucb2-b has no option 'C'; did you mean 'c'"),
+        ("few:deployments_at=10,20", "write few:deployments_at=...-20"),
+        ("few:deployments_at=2026-05-03", "a date is a number of episodes, such as 300"),
+        ("few:10", "option '10' is not of the form key=value; write few:deployments=10"),
+        ("UCBVI", "unknown algorithm 'UCBVI'; did you mean 'ucbvi'"),
         ("few:schedule=asked", "it has deployments, .*; those with schedule are q-h, q-b, "),
         ("ucb2-h:etta=0.1", "did you mean 'eta'"),
     ],
@@ -195,6 +211,8 @@ def test_unknown_names_get_the_nearest_one(text, message):
         ),
         (lambda: ls.stage_q(schedule="grid/equal/3"), "stages end at visit counts"),
         (lambda: ls.mvp(schedule="whole/2"), "data='newest' is taken over at visit counts"),
+        (lambda: ls.psrl(schedule=ls.parts.Stages), r"schedule must be .*; write Stages\(\)"),
+        (lambda: ls.psrl(schedule=ls.parts.Stages, deployments=3), r"not on .*; write Stages\(\)"),
         (lambda: ls.psrl(members=0), "members must be a whole number from 1 to .*, not 0"),
         (lambda: ls.psrl(prior=0), "prior must be a positive number, not 0"),
         (lambda: ls.ucbvi(pooled=1), "pooled must be True or False, not 1"),

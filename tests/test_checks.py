@@ -59,7 +59,7 @@ def test_ranges_of_arrays_name_what_is_in_them():
     checks.require_indices("states", np.array([0, 2]), 3)
     with pytest.raises(ValueError, match=r"rewards must lie in \[0, 1\], not \[-0.5, 1\]; rescale"):
         checks.require_within("rewards", np.array([-0.5, 1]), 0, 1, "rescale")
-    with pytest.raises(ValueError, match="rewards must lie in"):
+    with pytest.raises(ValueError, match=r"rewards must lie in \[0, 1\], but 1 of 1 are NaN"):
         checks.require_within("rewards", np.array([math.nan]), 0, 1, "")
     with pytest.raises(ValueError, match="states must be 0 to 2, not 1 to 3"):
         checks.require_indices("states", np.array([1, 3]), 3)

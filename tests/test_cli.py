@@ -9,12 +9,13 @@ import subprocess
 import sys
 from datetime import datetime, timedelta
 
+import gymnasium
 import numpy as np
 import pytest
 
 import lowswitch as ls
 from lowswitch import demo, storage
-from lowswitch.cli import main
+from lowswitch.cli import COMMANDS, main
 
 SMALL = "--env riverswim:states=4,horizon=5 --episodes 500 --seeds 3"
 
@@ -92,6 +93,8 @@ def test_what_compare_saves_is_plotted_later(capsys, tmp_path):
     assert "chain:states=3,horizon=4: S = 3" in text
     assert all(label in text for label in ("eager", "rare"))
     assert (tmp_path / "a.svg").exists()
+    assert call(f"plot {tmp_path}/both {tmp_path}/c.npz --out {tmp_path}/a.svg") == 0
+    assert capsys.readouterr().out.count("\nucb-h:c=0.05 ") == 2  # once on each problem
     for arguments, message in (
         (f"plot {tmp_path}/both --label one --out {tmp_path}/b.png", "2 runs and 1 labels"),
         (f"plot {tmp_path} --out {tmp_path}/b.gif", "must end in"),
@@ -114,7 +117,7 @@ def test_problems_of_gymnasium_and_of_a_file(capsys, tmp_path):
     transitions[:, 0] = [[1, 0, 0], [1, 0, 0], [0, 1, 0]]
     path = tmp_path / "river.npz"
     np.savez(path, transitions=transitions, rewards=20 * mdp.rewards - 10, start=0)
-    assert call(f"run --tables {path} --horizon 4 --reward-range=-10,10 {small} --json") == 0
+    assert call(f"run --tables {path} --horizon 4 --reward-range -10,10 {small} --json") == 0
     printed = json.loads(capsys.readouterr().out)
     assert printed["env"] == "river"
     assert printed["optimal_value"] == pytest.approx(20 * mdp.optimal_value() - 40)
@@ -128,7 +131,9 @@ def test_problems_of_gymnasium_and_of_a_file(capsys, tmp_path):
     [
         ("--tables none.npz", "cannot read tables from 'none.npz'"),
         ("--gymnasium FrozenLake-v1", "give --horizon"),
-        ("--gymnasium Blackjack-v1 --horizon 9", "let a learner play it instead"),
+        ("--gymnasium Blackjack-v1 --horizon 9", "learn or, on the command line, lowswitch conc"),
+        ("--env FrozenLake-v1:is_slippery=false", "write --gymnasium FrozenLake-v1:is_slippery=f"),
+        ("--gymnasium FrozenLake-v1:slippery=false --horizon 8", "did you mean 'is_slippery'?"),
         (
             "--gymnasium CliffWalking-v1 --horizon 9 --reward-range=-100,0",
             "leave --reward-range out",
@@ -227,6 +232,16 @@ def test_wrong_usage_exits_with_2(command, capsys):
 def test_a_drowning_bonus_is_a_note(capsys):
     assert call(f"run {SMALL} --algorithm ucb2-h:c=5") == 0
     assert "note: 100% of the visits had a bonus above the horizon" in capsys.readouterr().err
+
+
+@pytest.mark.filterwarnings("always::UserWarning")
+def test_a_note_has_no_colours(capsys, monkeypatch):
+    def warn(options):
+        gymnasium.logger.warn("it is old")
+
+    monkeypatch.setitem(COMMANDS, "envs", warn)
+    assert call("envs") == 0
+    assert capsys.readouterr().err == "note: WARN: it is old\n"
 
 
 @pytest.mark.usefixtures("interruptible")

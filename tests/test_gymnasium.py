@@ -507,15 +507,19 @@ def test_a_reward_outside_of_the_range_names_the_range():
     way_out = r"it is at least reward_range=\(-1, 1\), and the page of the environment"
     with pytest.raises(ValueError, match=way_out):
         learn("Blackjack-v1", ALGORITHM, horizon=9, episodes=99)
+    cliff = gymnasium.make("CliffWalking-v1")
+    dear = gymnasium.wrappers.TransformReward(cliff, lambda reward: -200.0)
+    way_out = r"paid -200 .* 0 included: it is at least reward_range=\(-200, 0\)"
+    with pytest.raises(ValueError, match=way_out):
+        learn(dear, ALGORITHM, horizon=2, episodes=1, reward_range=(-100, 0))
 
 
 def test_a_missing_horizon_is_asked_for_by_name():
-    for missing in (
-        lambda: learn("FrozenLake-v1", ALGORITHM, episodes=9),
-        lambda: from_gymnasium("FrozenLake-v1"),
-    ):
-        with pytest.raises(ValueError, match=r"as in horizon=100; .* so that it is 100 at most"):
-            missing()
+    with pytest.raises(ValueError, match=r"as in horizon=100; .* and the horizon is 100 at most"):
+        learn("FrozenLake-v1", ALGORITHM, episodes=9)
+    with pytest.raises(ValueError, match="ends an episode after 100 steps, its tables do not"):
+        ls.from_gymnasium("FrozenLake-v1")
+    assert from_gymnasium("FrozenLake-v1", horizon=200).horizon == 200
     with pytest.raises(ValueError, match=r"horizon=20; the environment has no limit of its own"):
         from_gymnasium("CliffWalking-v1")
 
@@ -526,6 +530,46 @@ def test_a_name_is_made_and_an_unknown_one_is_refused():
         from_gymnasium("FrozenPond-v1", horizon=4)
     with pytest.raises(ValueError, match="is_slippery would be given to gymnasium.make"):
         from_gymnasium(lake(), horizon=4, is_slippery=False)
+    text = "FrozenLake-v1:is_slippery=false"
+    for played in (
+        learn(text, ALGORITHM, horizon=4, episodes=1),
+        learn("FrozenLake-v1", ALGORITHM, horizon=4, episodes=1, is_slippery=False),
+    ):
+        assert played.learner.states == 17
+    assert from_gymnasium(text, horizon=4).probabilities.tolist() == [1.0] * 17 * 4
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "message"),
+    [
+        ("FrozenLake-v1", {"slippery": False}, "no option 'slippery'; did you mean 'is_slippery'"),
+        ("FrozenLake-v1:slippery=false", {}, "no option 'slippery'; did you mean 'is_slippery'"),
+        ("FrozenLake-v1:slippery", {}, "is not of the form key=value; write FrozenLake-v1:key="),
+        ("no.module:FrozenLake-v1", {}, "there is no module 'no.module'"),
+        ("FrozenLake-v1:map_name=9x9", {}, r"with the options {'map_name': '9x9'} \(KeyError"),
+        ("FrozenLake-v1:is_slippery=false", {"is_slippery": True}, "'is_slippery' twice"),
+        ("lowswitch/Riverswim-v0", {"stats": 3}, "unexpected keyword argument 'stats'"),
+    ],
+)
+def test_an_option_that_an_environment_does_not_have_is_named(name, options, message):
+    with pytest.raises(ValueError, match=message):
+        from_gymnasium(name, horizon=4, **options)
+    with pytest.raises(ValueError, match=message):
+        learn(name, ALGORITHM, horizon=4, episodes=1, **options)
+
+
+def test_learning_nothing_is_said_where_there_are_tables():
+    says = "nothing was learned: the last policy earns 0 an episode, .*; give it more episodes, "
+    with pytest.warns(ls.NothingLearnedWarning, match=f"{says}more deployments, or take another"):
+        learn(lake(), ls.psrl(deployments=1, schedule="growth/2"), horizon=6, episodes=1)
+    with pytest.warns(ls.NothingLearnedWarning, match=f"{says}a smaller c, or take another"):
+        learn(lake(), ALGORITHM, horizon=6, episodes=1)
+
+
+@pytest.mark.filterwarnings("error::lowswitch.NothingLearnedWarning")
+def test_nothing_is_said_where_the_tables_are_not_what_is_paid():
+    other = gymnasium.wrappers.TransformReward(lake(), lambda reward: 1 - reward)
+    learn(other, ALGORITHM, horizon=6, episodes=1)
 
 
 def test_tables_are_of_single_numbers():

@@ -54,6 +54,20 @@ def test_a_stationary_model_is_not_copied_for_each_step():
     assert mdp.model.rewards.size == 15
 
 
+@pytest.mark.parametrize(
+    ("steps", "kind"),
+    [
+        (((), ()), "horizon=4, stationary, "),
+        (((4,), (4,)), "horizon=4, per-step, "),
+        (((), (4,)), "horizon=4, stationary transitions, per-step rewards, "),
+        (((4,), ()), "horizon=4, per-step transitions, stationary rewards, "),
+    ],
+)
+def test_a_problem_says_what_differs_by_step(steps, kind):
+    tables = (random_tables(3, 2, 0, *count)[i] for i, count in enumerate(steps))
+    assert kind in repr(ls.TabularMDP(*tables, horizon=4))
+
+
 def test_forbidden_actions_do_not_count():
     transitions = np.ones((1, 2, 1))
     mdp = ls.TabularMDP(
@@ -105,7 +119,10 @@ def test_rescaled_values_come_back_in_the_users_units():
         (lambda P, r: (P[:, :, :2], r), r"transitions must have shape .* not \(3, 2, 2\)"),
         (lambda P, r: (P[:2], r), r"to agree with the rewards, not \(2, 2, 3\)"),
         (lambda P, r: (P, r + 1), r"rewards must lie in \[0, 1\].*rescale"),
-        (lambda P, r: (P, r * np.nan), r"rewards must lie in \[0, 1\], not \[nan, nan\]"),
+        (
+            lambda P, r: (P, r * np.nan),
+            r"rewards must lie in .*are NaN, which is no number, .* \[0, 0",
+        ),
         (lambda P, r: (P, r[0]), r"rewards must have shape"),
         (lambda P, r: (P, np.zeros((5, 3, 2))), r"\[H, S, A\] with H = 2, .* not \(5, 3, 2\)"),
         (

@@ -13,6 +13,7 @@ import pytest
 import lowswitch as ls
 from conftest import ALGORITHMS, PROBLEMS, Shy, learner_for
 from exam import RULES, same_rounds, same_run, sequential
+from lowswitch import cli
 from lowswitch.parts import ByVisits, FromCounts, Triggers, Whole
 from lowswitch.reproduce.plain import play_episode
 from lowswitch.simulate import Job, _Run
@@ -568,7 +569,9 @@ def test_a_bound_of_ones_own_that_is_exceeded_is_named():
         ls.simulate(mdp, ls.q_hoeffding(c=0.1, schedule=Often()), episodes=100, seeds=2)
 
 
-def test_runs_with_a_class_that_is_not_known_are_loaded_with_its_text(tmp_path, monkeypatch):
+def test_runs_with_a_class_that_is_not_known_are_loaded_with_its_text(
+    tmp_path, monkeypatch, capsys
+):
     mdp = ls.envs.riverswim(states=3, horizon=3)
 
     @dataclass(frozen=True)
@@ -590,3 +593,7 @@ def test_runs_with_a_class_that_is_not_known_are_loaded_with_its_text(tmp_path, 
         assert len(read.plot().axes) == 3
         read.save(tmp_path / "again.npz")
     assert "text" not in algorithm.facts()
+    assert cli.main(["plot", str(tmp_path / "runs.npz"), "--out", str(tmp_path / "runs.svg")]) == 0
+    captured = capsys.readouterr()
+    assert captured.err == ""  # nothing can be imported there, and nothing has to be
+    assert f"\n{algorithm} " in captured.out

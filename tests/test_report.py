@@ -1,4 +1,5 @@
 import math
+from dataclasses import replace
 
 import matplotlib
 import numpy as np
@@ -113,6 +114,43 @@ def test_a_table_as_html_and_latex():
     ]
 
 
+@pytest.fixture(scope="module")
+def elsewhere():
+    """A run of the same algorithm on another problem, which has no name either."""
+    return ls.simulate(PROBLEMS["masked-sequence"](), ALGORITHMS["ucb2-h"], episodes=50, seeds=2)
+
+
+@pytest.mark.parametrize("form", [list, lambda runs: dict(zip("abc", runs, strict=True))])
+def test_runs_on_different_problems_have_a_table_and_a_row_of_panels_each(results, elsewhere, form):
+    several = form([*results.values(), elsewhere])
+    table = ls.summary(several)
+    here, there = (run.fingerprint[:6] for run in (results["ucb-h"], elsewhere))
+    first, second = str(table).split("\n\n")[::2]
+    assert first.startswith(f"S = 4, A = 3, H = 3 [{here}]; 2,000 episodes, 4 seeds")
+    assert second.startswith(f"{report.size_of(elsewhere)} [{there}]; 50 episodes, 2 seeds")
+    assert f"an optimal policy {elsewhere.optimal_value:.4f}" in second
+    assert table._repr_html_().count("<table>") == 2
+    latex = table.to_latex(("algorithm", "regret"))
+    assert latex.count(r"\begin{tabular}{lr}") == 2
+    assert f"\n\n% {'; '.join(second.splitlines())}\n" in latex
+    figure = ls.plot(several)
+    assert [there in axes.get_title() for axes in figure.axes] == [False] * 3 + [True] * 3
+    labels = [text.get_text() for text in figure.legends[0].get_texts()]
+    assert len(labels) == (2 if form is list else 3)  # one algorithm is on both problems
+    lines = [figure.axes[i].get_lines()[-1] for i in (0, 3)]
+    assert (lines[0].get_color() == lines[1].get_color()) == (form is list)
+    ls.plot(several, ax=(panel := Figure().subplots()))
+    assert all(label.endswith("]") for label in panel.get_legend_handles_labels()[1])
+
+
+def test_problems_of_one_name_are_told_apart(results, elsewhere):
+    same, other = (replace(run, problem="mine") for run in (results["ucb-h"], elsewhere))
+    assert list(plotting.by_problem([same, other])) == [
+        f"mine [{run.fingerprint[:6]}]" for run in (same, other)
+    ]
+    assert list(plotting.by_problem([same])) == ["mine"]
+
+
 @pytest.mark.parametrize("library", ["pandas", "polars"])
 def test_a_data_frame_has_a_line_for_each_seed_and_checkpoint(results, library):
     runs = results["ucb2-h"]
@@ -129,6 +167,15 @@ def test_a_data_frame_has_a_line_for_each_seed_and_checkpoint(results, library):
 def test_what_is_no_library_of_frames_is_refused(results):
     with pytest.raises(ValueError, match="'excel'"):
         results["ucb-h"].to_dataframe("excel")
+
+
+@pytest.mark.parametrize("library", [None, "pandas"])
+def test_without_a_library_of_frames_there_is_a_way_out(results, library, monkeypatch):
+    monkeypatch.setattr(report.importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(
+        ModuleNotFoundError, match="pip install pandas; to_csv needs neither pandas"
+    ):
+        results["ucb-h"].to_dataframe(library)
 
 
 def test_csv_is_the_long_form(results, tmp_path):

@@ -3,6 +3,7 @@
 import json
 import re
 import subprocess
+from importlib import resources
 
 import matplotlib.pyplot as plt
 import pytest
@@ -152,6 +153,23 @@ def test_the_foot_says_where_the_numbers_come_from():
 def test_words_that_are_folded_do_not_count():
     assert page.words(render(remarks=["a thousand words"] * 1000)) == page.words(render())
     assert page.words("<body><p>Two words.</p><details><summary>one</summary>no</details>") == 3
+
+
+def contrast(colour):
+    """The contrast of a colour to white: WCAG 2.2, relative luminance."""
+    shares = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+    linear = [s / 12.92 if s <= 0.04045 else ((s + 0.055) / 1.055) ** 2.4 for s in shares]
+    return 1.05 / (0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2] + 0.05)
+
+
+def test_all_text_can_be_read():
+    assert contrast("#000000") == 21
+    assert contrast("#777777") == pytest.approx(4.48, abs=0.01)
+    css = resources.files("lowswitch.reproduce").joinpath("page.css").read_text("utf-8")
+    named = dict(re.findall(r"--(\w+): (#\w{6})", css))
+    of_text = re.findall(r"(?<![-\w])color: (?:var\(--(\w+)\)|(#\w{6}))", css)
+    assert len(of_text) > 5
+    assert min(contrast(colour or named[name]) for name, colour in of_text) >= 4.5
 
 
 def test_what_is_no_claim_has_no_grade():

@@ -261,8 +261,8 @@ class Strange(gymnasium.Env):
             1,
             2.0,
             (
-                r"step 0, machine 0: the reward 2 lies outside of reward_range \(0, 1\); give the"
-                r" true range"
+                r"step 0, machine 0: the reward 2 lies outside of reward_range \(0, 1\); .*at least"
+                r" reward_range=\(0, 2\), on the command line --reward-range=0,2"
             ),
         ),
         (1, float("nan"), "step 0, machine 0: the reward nan lies outside"),

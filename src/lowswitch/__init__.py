@@ -131,7 +131,7 @@ __all__ = [
 
 
 def from_gymnasium(
-    env: gymnasium.Env[Any, Any] | str, *, horizon: int, **options: Any
+    env: gymnasium.Env[Any, Any] | str, *, horizon: int | None = None, **options: Any
 ) -> TabularMDP:
     """The exact tables of a Gymnasium environment that publishes them as P.
 

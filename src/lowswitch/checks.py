@@ -231,6 +231,13 @@ def has_integers(array: np.ndarray) -> bool:
 def require_within(name: str, array: np.ndarray, low: float, high: float, way_out: str) -> None:
     """All numbers of an array lie in a range."""
     if array.size and not (array.min() >= low and array.max() <= high):
+        missing = np.argwhere(np.isnan(array))
+        if len(missing):
+            first = ", ".join(map(str, missing[0]))
+            raise ValueError(
+                f"{name} must lie in [{low:g}, {high:g}], but {len(missing):,} of"
+                f" {array.size:,} are NaN, which is no number, the first one at [{first}]"
+            )
         # all digits, because 1 + 2e-16 is not 1
         found = f"[{_digits(array.min())}, {_digits(array.max())}]"
         raise ValueError(f"{name} must lie in [{low:g}, {high:g}], not {found}; {way_out}")
@@ -321,6 +328,11 @@ def checked_batch(
         np.array(actions, np.int64, order="C"),
         np.array(rewards, order="C"),
     )
+
+
+def call_it(given: Any) -> str:
+    """The way out where a class stands in the place of one of its objects, else nothing."""
+    return f"; write {given.__name__}()" if isinstance(given, type) else ""
 
 
 def _then(way_out: str) -> str:

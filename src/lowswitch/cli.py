@@ -7,6 +7,7 @@ import inspect
 import io
 import json
 import os
+import re
 import sys
 import time
 import warnings
@@ -55,12 +56,14 @@ def _run(arguments: list[str] | None) -> int:
     if not (sys.argv[1:] if arguments is None else arguments):
         parser.print_help(sys.stderr)
         return 2
-    options = parser.parse_args(arguments)
+    options = parser.parse_args(cli_options.with_joined_ranges(arguments))
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("always", lowswitch.BonusWarning)
             warnings.simplefilter("always", lowswitch.NothingLearnedWarning)
-            warnings.showwarning = lambda text, *_, **__: _say(f"note: {text}")
+            warnings.showwarning = lambda text, *_, **__: _say(
+                f"note: {_COLOURS.sub('', str(text))}"
+            )
             COMMANDS[options.command](options)
     except _EXPECTED as error:
         text, code = _explained(error, options)
@@ -100,6 +103,8 @@ def _without_output(code: int) -> int:
         os.close(nowhere)
     return code
 
+
+_COLOURS = re.compile(r"\x1b\[[\d;]*m")  # with which Gymnasium warns, wherever that is read
 
 _EXPECTED = (
     *(ValueError, FleetError, GpuError, PlayError, OwnedError),

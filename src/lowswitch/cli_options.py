@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import re
+import sys
 from collections.abc import Callable
 from decimal import Decimal
 from typing import Any, get_args
@@ -36,6 +38,17 @@ def _pair(text: str) -> tuple[float, float]:
     except ValueError:
         raise argparse.ArgumentTypeError(f"{text!r} is not two numbers such as -1,1") from None
     return low, high
+
+
+def with_joined_ranges(arguments: list[str] | None) -> list[str]:
+    """The arguments, in which `--reward-range -1,1` is one: argparse takes -1,1 for an option."""
+    joined: list[str] = []
+    for word in sys.argv[1:] if arguments is None else arguments:
+        if joined and joined[-1] == "--reward-range" and re.match(r"-[\d.]", word):
+            joined[-1] += f"={word}"
+        else:
+            joined.append(word)
+    return joined
 
 
 def _size(text: str) -> tuple[int, ...]:
@@ -76,7 +89,7 @@ _HELP = {
     "--out": "Where to write (default: %(default)s).",
     "--plot": "Draw regret and switching costs into a PNG, SVG or PDF file.",
     "--quick": "Run what takes about two and a half minutes on two cores (default).",
-    "--reward-range": "The range of the rewards (default: 0,1), written as --reward-range=-1,1.",
+    "--reward-range": "The least and the largest reward, such as -1,1 (default: 0,1).",
     "--rule": "What ends a round (default: %(default)s).",
     "--save": "Write the results to a file that lowswitch.load reads.",
     "--scale": "Which axes are logarithmic: log is both (default: %(default)s).",

@@ -10,6 +10,7 @@ import os
 import re
 import shutil
 import sys
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,8 +18,9 @@ from typing import TYPE_CHECKING, Any
 import lowswitch
 from lowswitch import envs, plotting, report, storage
 from lowswitch.algorithms.recipes import RECIPES
-from lowswitch.algorithms.text import build, options_of
+from lowswitch.algorithms.text import build
 from lowswitch.problems.mdp import TabularMDP
+from lowswitch.runs import AlgorithmTextWarning
 
 if TYPE_CHECKING:
     from lowswitch.algorithms.algorithm import Algorithm
@@ -40,6 +42,11 @@ def problem_of(options: argparse.Namespace) -> TabularMDP:
     """The problem with tables that --env, --gymnasium or --tables names."""
     if options.env:
         _refuse_for_env(options)
+        if re.search(r"-v\d+(:|$)", options.env):
+            raise ValueError(
+                f"{options.env!r} is named like an environment of Gymnasium; write --gymnasium"
+                f" {options.env} --horizon H"
+            )
         return envs.make(options.env)
     if options.tables:
         return envs.from_file(
@@ -78,10 +85,9 @@ def _gymnasium(options: argparse.Namespace) -> tuple[str, dict[str, Any]]:
     """The name of the environment and its options."""
     if options.horizon is None:
         raise ValueError("a Gymnasium environment has no horizon of its own here; give --horizon")
-    name, colon, rest = options.gymnasium.rpartition(":")
-    if "/" in rest or not colon:  # the colon of a module's name, or none
-        name, rest = options.gymnasium, ""
-    settings = options_of(rest, name, "environment")
+    from lowswitch.problems.made import read_name
+
+    name, settings = read_name(options.gymnasium, {})
     for clash in settings.keys() & {"horizon", "reward_range"}:
         raise ValueError(
             f"{clash} is no option of the environment here; give --horizon and --reward-range"
@@ -157,8 +163,7 @@ def _save_all(results: Mapping[str, Runs], folder: Path) -> list[Path]:
 
 
 def _show(options: argparse.Namespace, name: str, results: Mapping[str, Runs]) -> None:
-    table = report.summary(results)
-    print(table.titled(f"{name}: {table.heading}").text(columns()))
+    print(report.named_summary(name, results).text(columns()))
     if options.plot:
         print(f"\nfigure: {options.plot}")
 
@@ -169,31 +174,31 @@ def _show(options: argparse.Namespace, name: str, results: Mapping[str, Runs]) -
 def plot(options: argparse.Namespace) -> None:
     """Draw saved runs: a row of panels for each problem."""
     report.require_figure_path(options.out)
-    runs = _loaded(options)
-    problems: dict[str, dict[str, Runs]] = {}
-    for label, one in runs.items():
-        problems.setdefault(_problem_name(one), {})[label] = one
+    problems = _loaded(options)
     plotting.plot_grid(
         problems, path=options.out, what=options.what, x=options.x, scale=options.scale
     )
-    for name, several in problems.items():
-        table = report.summary(several)
-        print(table.titled(f"{name}: {table.heading}").text(columns()), end="\n\n")
+    print(plotting.summaries(problems).text(columns()), end="\n\n")
     print(f"figure: {options.out}")
 
 
-def _loaded(options: argparse.Namespace) -> dict[str, Runs]:
-    """The runs of all files and folders, by the given labels or the names of their algorithms."""
+def _loaded(options: argparse.Namespace) -> dict[str, dict[str, Runs]]:
+    """The runs of all files and folders by their problems, and there by the given labels or the
+    names of their algorithms.
+    """
     paths = [file for path in map(Path, options.files) for file in _files(path)]
-    loaded = [lowswitch.load(path) for path in paths]
-    labels = options.label or [str(runs.algorithm) for runs in loaded]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", AlgorithmTextWarning)  # the text is all that is drawn
+        loaded = [lowswitch.load(path) for path in paths]
+    labels = options.label or [runs.algorithm.label for runs in loaded]
     if len(labels) != len(loaded):
         raise ValueError(f"there are {len(loaded)} runs and {len(labels)} labels; give one to each")
-    if len(set(labels)) < len(labels):
+    if not plotting.distinct(list(zip(labels, loaded, strict=True))):
         labels = [path.stem for path in paths]
-    if len(set(labels)) < len(labels):
+    pairs = list(zip(labels, loaded, strict=True))
+    if not plotting.distinct(pairs):
         raise ValueError("two of these files have one name; tell them apart with --label")
-    return dict(zip(labels, loaded, strict=True))
+    return plotting.grouped(pairs)
 
 
 def _files(path: Path) -> list[Path]:
@@ -204,12 +209,6 @@ def _files(path: Path) -> list[Path]:
     if not found:
         raise ValueError(f"there are no saved runs (*.npz) in {str(path)!r}")
     return found
-
-
-def _problem_name(runs: Runs) -> str:
-    """What a row of panels is called; problems of one name may differ in their tables."""
-    name = runs.problem or f"S = {runs.states}, A = {runs.actions}, H = {runs.horizon}"
-    return f"{name} [{runs.fingerprint[:6]}]" if runs.fingerprint and not runs.problem else name
 
 
 # ---- demo ----------------------------------------------------------------------------------------

@@ -103,9 +103,26 @@ def heading(run: Runs, *, alike: bool = True) -> str:
     alone = alike and len(run.seeds) == 1
     seeds = "one seed" if alone else f"{len(run.seeds)} seeds"
     means = "" if alone else "; means, ± is a 95 % interval"
-    size = f"S = {run.states}, A = {run.actions}, H = {run.horizon}"
     played = f"; {run.episodes:,} episodes, {seeds}" if alike else ""
-    return f"{size}{played}{means}\nearned an episode by {_baselines(run)}"
+    return f"{size_of(run)}{played}{means}\nearned an episode by {_baselines(run)}"
+
+
+def size_of(run: Runs) -> str:
+    """The size of the problem in words."""
+    return f"S = {run.states}, A = {run.actions}, H = {run.horizon}"
+
+
+def named_summary(
+    name: str, runs: Mapping[str, Runs], columns: Sequence[str] | None = None
+) -> Table:
+    """The table of runs on one problem, whose heading begins with the name of the problem.
+
+    A problem without a name is called by its size, which is then not said twice.
+    """
+    table, size = summary(runs, columns), size_of(next(iter(runs.values())))
+    if name.startswith(size):
+        return table.titled(name + table.heading.removeprefix(size))
+    return table.titled(f"{name}: {table.heading}")
 
 
 def _baselines(run: Runs) -> str:
@@ -152,17 +169,17 @@ def to_dataframe(
     columns: Sequence[str] | None = None,
 ) -> Any:
     """The long form as a data frame of pandas or of polars, whichever is named or there."""
-    if library is None:
-        there = [name for name in FRAMES if importlib.util.find_spec(name)]
-        if not there:
-            raise ModuleNotFoundError(
-                "a data frame needs pandas or polars, of which neither is installed: pip install "
-                "pandas; to_csv needs neither",
-                name="pandas",
-            )
-        library = there[0]
-    require_word("library", library, FRAMES)
-    return importlib.import_module(library).DataFrame(_chosen(long_form(several), columns))
+    if library is not None:
+        require_word("library", library, FRAMES)
+    wanted = FRAMES if library is None else (library,)
+    there = [name for name in wanted if importlib.util.find_spec(name)]
+    if not there:
+        raise ModuleNotFoundError(
+            f"a data frame needs {' or '.join(wanted)}, not installed here: pip install"
+            f" {wanted[0]}; to_csv needs neither pandas nor polars",
+            name=wanted[0],
+        )
+    return importlib.import_module(there[0]).DataFrame(_chosen(long_form(several), columns))
 
 
 def to_csv(
@@ -215,7 +232,7 @@ def rounds_summary(run: ConcurrentRun) -> Facts:
 
 def _problem(run: ConcurrentRun) -> str:
     value = "" if math.isnan(run.optimal_value) else f", optimal value {run.optimal_value:.4f}"
-    return f"S = {run.states}, A = {run.actions}, H = {run.horizon}{value}"
+    return f"{size_of(run)}{value}"
 
 
 def versus(runs: Mapping[str, Runs], baselines: Mapping[str, str]) -> Table:

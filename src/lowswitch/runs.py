@@ -107,7 +107,7 @@ class Runs:
         """
         from lowswitch import report
 
-        return report.summary({str(self.algorithm): self}, columns)
+        return report.summary({self.algorithm.label: self}, columns)
 
     def plot(self, path: str | os.PathLike[str] | None = None, **options: Any) -> Figure:
         """Draw regret and switching costs against episodes, with the options of `ls.plot`."""
@@ -143,7 +143,7 @@ class Runs:
         """
         from lowswitch import report
 
-        return report.summary({label or str(self.algorithm): self}).to_latex(columns)
+        return report.summary({label or self.algorithm.label: self}).to_latex(columns)
 
     def pac_policy(self, seed: int) -> PacPolicy:
         """The uniform mixture of all policies that the run of this seed deployed."""
@@ -230,12 +230,16 @@ def load(path: str | os.PathLike[str]) -> Runs:
             warnings.warn(
                 f"of the algorithm in {str(path)!r} only the text is read, its results are whole:"
                 f" {error}",
-                UserWarning,
+                AlgorithmTextWarning,
                 stacklevel=2,
             )
         runs: Runs = storage.unpack(Runs, facts, arrays)
         runs.require_whole()
         return runs
+
+
+class AlgorithmTextWarning(UserWarning):
+    """A class of an algorithm is not known here, and only its text was read."""
 
 
 class AlgorithmText:
@@ -251,6 +255,11 @@ class AlgorithmText:
         return str(self.facts.get("text", " ".join(kinds)))
 
     __repr__ = __str__
+
+    @property
+    def label(self) -> str:
+        """The text, as for an algorithm that is known."""
+        return str(self)
 
     def to_dict(self) -> dict[str, Any]:
         """What was read."""

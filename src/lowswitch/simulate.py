@@ -13,6 +13,8 @@ import numpy as np
 
 from lowswitch.algorithms.algorithm import Algorithm, require_algorithm
 from lowswitch.algorithms.asked import require_dates
+from lowswitch.algorithms.calendars import Calendar, Late
+from lowswitch.algorithms.schedules import Budget
 from lowswitch.checks import (
     checked_batch,
     checked_seeds,
@@ -172,14 +174,29 @@ def _beginning(
 def warn_if_nothing_learned(results: Runs) -> None:
     """Say in one line that the last policy of most runs is not better than the first one."""
     first, last = results.first_value, float(np.median(results.last_value))
-    if last <= first < results.optimal_value - _SAME_VALUE * abs(results.optimal_value):
+    who = "the last policy of most runs"
+    warn_if_no_better(who, first, last, results.optimal_value, results.algorithm, stacklevel=4)
+
+
+def warn_if_no_better(
+    who: str, first: float, last: float, best: float, algorithm: Algorithm, stacklevel: int = 3
+) -> None:
+    """Say in one line that the last policy earns no more than the first one, and what may help."""
+    if last <= first < best - _SAME_VALUE * abs(best):
         warnings.warn(
-            f"nothing was learned: the last policy of most runs earns {last:.4g} an episode, the"
-            f" first one {first:.4g}, an optimal one {results.optimal_value:.4g}; give it more"
-            f" episodes, or another c or algorithm ({results.algorithm})",
+            f"nothing was learned: {who} earns {last:.4g} an episode, the first one {first:.4g}, an"
+            f" optimal one {best:.4g}; give it more episodes{_more(algorithm)} or take another"
+            f" algorithm ({algorithm})",
             NothingLearnedWarning,
-            stacklevel=3,
+            stacklevel=stacklevel,
         )
+
+
+def _more(algorithm: Algorithm) -> str:
+    """What else this algorithm could be given, in words."""
+    limited = isinstance(algorithm.schedule, Budget | Calendar | Late)
+    scaled = any(hasattr(algorithm.bonus, name) for name in ("c", "c1"))
+    return ", more deployments" * limited + ", a smaller c" * scaled + "," * (limited or scaled)
 
 
 def _warn_if_beyond_bound(results: Runs) -> None:

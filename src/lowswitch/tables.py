@@ -130,6 +130,27 @@ class Table(Summary):
 
 
 @dataclass(frozen=True, repr=False)
+class Tables(Summary):
+    """Several tables, each under its own heading."""
+
+    tables: tuple[Table, ...]
+
+    def text(self, width: int | None = None) -> str:
+        """The tables below each other, each as it prints alone."""
+        return "\n\n".join(table.text(width) for table in self.tables)
+
+    def _repr_html_(self) -> str:
+        return "".join(table._repr_html_() for table in self.tables)
+
+    def to_latex(self, columns: Sequence[str] | None = None) -> str:
+        """A tabular for each table, each below a comment with its heading."""
+        return "\n\n".join(
+            f"% {'; '.join(table.heading.splitlines())}\n{table.to_latex(columns)}"
+            for table in self.tables
+        )
+
+
+@dataclass(frozen=True, repr=False)
 class Facts(Summary):
     """Named facts, a line each."""
 

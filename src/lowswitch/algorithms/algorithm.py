@@ -23,8 +23,15 @@ from lowswitch.algorithms.parts import (
     StageQLearning,
 )
 from lowswitch.algorithms.schedules import Budget, ByVisits, PlainSchedule, Whole
-from lowswitch.algorithms.text import build, recipe_of, text_by, text_of
-from lowswitch.checks import LARGEST, is_number, require_count, require_fraction, shown
+from lowswitch.algorithms.text import build, recipe_of, text_by, text_of, without_defaults
+from lowswitch.checks import (
+    LARGEST,
+    call_it,
+    is_number,
+    require_count,
+    require_fraction,
+    shown,
+)
 
 PARTS: dict[str, tuple[type, ...]] = {  # and whatever is derived from them
     "estimator": tuple(BONUSES),
@@ -165,11 +172,16 @@ class Algorithm:
         """The command line's way to write it, without what is default."""
         return text_of(self) or repr(self)
 
+    @property
+    def label(self) -> str:
+        """What tables and figures call it: its text, or its parts without what is default."""
+        return text_of(self) or without_defaults(self)
+
 
 def _require_kind(name: str, part: Any, kinds: tuple[type, ...]) -> None:
     if not isinstance(part, kinds):
         words = " or ".join(kind.__name__ for kind in kinds)
-        raise ValueError(f"{name} must be a {words}, not {shown(part)}")
+        raise ValueError(f"{name} must be a {words}, not {shown(part)}{call_it(part)}")
 
 
 def require_algorithm(algorithm: Any) -> Algorithm:

@@ -27,7 +27,12 @@ class Calendar(Whole):
     gap: int = 1
 
     def __post_init__(self) -> None:
-        dates = increasing("deployments_at", self.deployments_at)
+        try:
+            dates = increasing("deployments_at", self.deployments_at)
+        except ValueError as error:
+            raise ValueError(
+                f"{error}; a date is a number of episodes, such as 300, and no day of the year"
+            ) from None
         object.__setattr__(self, "deployments_at", dates)
         object.__setattr__(self, "gap", require_count("gap", self.gap))
         for before, date in itertools.pairwise((0, *dates)):

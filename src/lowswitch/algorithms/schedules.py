@@ -13,6 +13,7 @@ from typing import Literal, NamedTuple, get_args
 
 from lowswitch.algorithms.powers import CONTEXT, GridKind, batch_ends, counts_at
 from lowswitch.checks import (
+    call_it,
     increasing,
     is_number,
     require_count,
@@ -361,6 +362,7 @@ class Budget(Schedule):
         if not isinstance(self.schedule, PlainSchedule):
             raise ValueError(
                 f"a budget is put on a schedule such as Growth(2), not on {shown(self.schedule)}"
+                f"{call_it(self.schedule)}"
             )
         if self.deployments is None and self.switches is None:
             raise ValueError(

@@ -46,9 +46,11 @@ AnyScales = str | float | Sequence[float]
 
 def nearest(name: str, known: Iterable[str]) -> str:
     """The way out of an unknown name, in words."""
-    names = list(known)
-    close = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
-    return f"did you mean {close[0]!r}?" if close else f"known are {', '.join(sorted(names))}"
+    names = {each.lower(): each for each in known}  # C is meant for c
+    close = difflib.get_close_matches(name.lower(), names, n=1, cutoff=0.5)
+    if close:
+        return f"did you mean {names[close[0]]!r}?"
+    return f"known are {', '.join(sorted(names.values()))}"
 
 
 def build(text: str, known: Mapping[str, Callable[..., Any]], what: str) -> Any:
@@ -59,7 +61,7 @@ def build(text: str, known: Mapping[str, Callable[..., Any]], what: str) -> Any:
     if name not in known:
         raise ValueError(f"unknown {what} {name!r}; {nearest(name, known)}")
     parameters = inspect.signature(known[name]).parameters
-    options = options_of(rest, name, what)
+    options = options_of(rest, name, what, first=next(iter(parameters), "key"))
     for key in options:
         if key not in parameters:
             raise ValueError(no_option(name, key, known))
@@ -86,15 +88,22 @@ def no_option(name: str, key: str, known: Mapping[str, Callable[..., Any]]) -> s
     return f"{name} has no option {key!r}; {way_out}"
 
 
-def options_of(text: str, name: str, what: str) -> dict[str, Any]:
-    """The options in `key=value,key=value` of a thing of this name."""
+def options_of(text: str, name: str, what: str, first: str = "key") -> dict[str, Any]:
+    """The options in `key=value,key=value` of a thing of this name.
+
+    A number alone is probably meant for its first option, or is one of many of the option before,
+    which have dashes between them.
+    """
     options: dict[str, Any] = {}
     for part in filter(None, text.split(",")):
         key, equals, value = part.partition("=")
         if not equals:
+            written = "key=value,key=value"
+            if isinstance(literal(part), int | float):
+                before = next(reversed(options), None)
+                written = f"{first}={part}" if before is None else f"{before}=...-{part}"
             raise ValueError(
-                f"{what} option {part!r} is not of the form key=value; write"
-                f" {name}:key=value,key=value"
+                f"{what} option {part!r} is not of the form key=value; write {name}:{written}"
             )
         if key in options:
             raise ValueError(f"{name} has its option {key!r} twice; give it once")
@@ -248,6 +257,17 @@ def text_of(algorithm: Algorithm) -> str | None:
     """The text of an algorithm by its own recipe, else by the first one that makes it."""
     name = algorithm.recipe or recipe_of(algorithm)
     return None if name is None else text_by(name, algorithm)
+
+
+def without_defaults(part: Any) -> str:
+    """A part of an algorithm, or a whole one, as it is made, without what is default."""
+    options = []
+    for field in dataclasses.fields(part):
+        value = getattr(part, field.name)
+        if field.repr and value != field.default:
+            text = without_defaults(value) if dataclasses.is_dataclass(value) else repr(value)
+            options.append(f"{field.name}={text}")
+    return f"{type(part).__name__}({', '.join(options)})"
 
 
 def recipe_of(algorithm: Algorithm) -> str | None:

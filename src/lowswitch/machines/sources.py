@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import math
 from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
@@ -140,7 +141,10 @@ class Gymnasium:
         **options: Any,
     ) -> None:
         from lowswitch.problems import gymnasium as bridge
+        from lowswitch.problems.made import read_name
 
+        if isinstance(environment, str):
+            environment, options = read_name(environment, options)
         self.environment, self.options = environment, options
         self.horizon = require_count("horizon", horizon)
         self.scale = bridge.reward_scale(reward_range)
@@ -209,12 +213,21 @@ class GymnasiumPlayer:
             raise PlayError(f"{type(error).__name__}: {error}", k, steps.count) from error
         outside = np.flatnonzero(~((rewards >= self.scale.low) & (rewards <= self.scale.high)))
         if len(outside):
-            message = (
-                f"the reward {rewards[outside[0]]:g} lies outside of reward_range"
-                f" ({self.scale.low:g}, {self.scale.high:g}); give the true range"
-            )
-            raise PlayError(message, k, int(outside[0]))
+            raise PlayError(self._outside(rewards[outside[0]]), k, int(outside[0]))
         return states, self.scale.to_unit(rewards)
+
+    def _outside(self, reward: float) -> str:
+        """What is wrong with a reward, and which range would at least have it."""
+        low, high = self.scale.low, self.scale.high
+        if math.isnan(reward):
+            return f"the reward nan lies outside of reward_range ({low:g}, {high:g}): no number"
+        wider = f"{min(low, reward):g},{max(high, reward):g}"
+        return (
+            f"the reward {reward:g} lies outside of reward_range ({low:g}, {high:g}); give the"
+            " least and the largest that a step can pay, 0 included, at least"
+            f" reward_range=({wider.replace(',', ', ')}), on the command line"
+            f" --reward-range={wider}"
+        )
 
     def close(self) -> None:
         self.env.close()

@@ -19,11 +19,17 @@ from lowswitch.algorithms.algorithm import Algorithm
 from lowswitch.checks import checked_mask, require_count, shown
 from lowswitch.history import History
 from lowswitch.learner import Learner, warn_if_drowned
+from lowswitch.problems.made import environment as environment
 from lowswitch.problems.mdp import Scale, TabularMDP, rescale
 from lowswitch.problems.spaces import Numbering, gymnasium
 from lowswitch.progress import Progress
+from lowswitch.simulate import warn_if_no_better
 
 _REDRAW_SECONDS = 0.1
+_PLAY_IT = (
+    "let a learner play it instead, with lowswitch.envs.gymnasium.learn or, on the command line,"
+    " lowswitch concurrent"
+)
 
 
 # ---- tables of an environment --------------------------------------------------------------------
@@ -35,15 +41,17 @@ def from_gymnasium(
     """The exact tables of an environment that publishes them as `env.unwrapped.P`.
 
     FrozenLake, CliffWalking, Taxi and their like do. A name is made by `gymnasium.make` with the
-    options. The result has S + 1 states (see above).
-    Rewards are the expected ones; if any lies outside [0, 1] they are rescaled, and values and
-    regret come out in the environment's own units. The environment's TimeLimit is not part of its
-    tables: `horizon` takes its place.
+    options, which may also be written behind it: "FrozenLake-v1:is_slippery=false". The result has
+    S + 1 states (see above). Rewards are the expected ones; if any lies outside [0, 1] they are
+    rescaled, and values and regret come out in the environment's own units. The environment's
+    TimeLimit is not part of its tables: `horizon` takes its place.
     """
     from scipy.sparse import coo_matrix
 
     given, env = env, environment(env, **options)
-    horizon = _checked_horizon(env, horizon)
+    horizon = _checked_horizon(
+        env, horizon, "the environment itself ends an episode after {} steps, its tables do not"
+    )
     S, A, *_ = _tabled(env)
     rows, probabilities, successors, paid = _outcomes(env)
     absorbing = np.arange(S * A, (S + 1) * A)
@@ -65,18 +73,16 @@ def from_gymnasium(
     )
 
 
-def _checked_horizon(env: gymnasium.Env[Any, Any], horizon: int | None) -> int:
-    """The horizon, or an error that says how to choose it."""
+def _checked_horizon(env: gymnasium.Env[Any, Any], horizon: int | None, limited: str) -> int:
+    """The horizon, or an error that says how to choose it; `limited` is said of a TimeLimit."""
     if horizon is not None:
         return require_count("horizon", horizon)
     limit = env.spec.max_episode_steps if env.spec is not None else None
-    longest = "the environment has no limit of its own"
-    if limit is not None:
-        longest = f"the environment itself ends them after {limit}, so that it is {limit} at most"
+    longest = "the environment has no limit of its own" if limit is None else limited.format(limit)
     raise ValueError(
         f"horizon is missing: say how many steps an episode has, as in horizon={limit or 20};"
-        f" {longest}. Take the least number in which the task can be done, because every step has"
-        " rows of its own to be learned"
+        f" {longest}. Take the least number of steps in which the task can be done, because every"
+        " step has rows of its own to be learned"
     )
 
 
@@ -133,7 +139,7 @@ def _tabled(env: gymnasium.Env[Any, Any]) -> _Tabled:
         if len(numbering.digits) > 1:
             raise ValueError(
                 f"{env.unwrapped} has {numbering.what} of several parts, which tables P do not"
-                " have; let a learner play it instead, with lowswitch.envs.gymnasium.learn"
+                f" have; {_PLAY_IT}"
             )
     [state], [action] = (numbering.digits for numbering in numbers)
     return _Tabled(state.size, action.size, state.first, action.first)
@@ -142,7 +148,7 @@ def _tabled(env: gymnasium.Env[Any, Any]) -> _Tabled:
 def _published(env: gymnasium.Env[Any, Any], name: str) -> Any:
     """`P` or `initial_state_distrib` of the innermost environment."""
     ways_out = {
-        "P": "has no tables P; let a learner play it instead, with lowswitch.envs.gymnasium.learn",
+        "P": f"has no tables P; {_PLAY_IT}",
         "initial_state_distrib": (
             "does not say where it starts; set env.unwrapped.initial_state_distrib to the law of"
             " its first state"
@@ -186,19 +192,26 @@ def learn(
     seed: int = 0,
     reward_range: tuple[float, float] = (0.0, 1.0),
     progress: bool | None = None,
+    **options: Any,
 ) -> Played:
     """Let a new learner play `episodes` episodes of an environment whose tables are unknown.
 
     Its states and actions must be discrete, or made of discrete parts; a name is made by
-    `gymnasium.make`. `reward_range` is the least and the largest reward the environment can pay,
-    0 included. The learner and the first reset get the seed. The policy has the shape [H, S + 1]
-    and fits the tables of `from_gymnasium`. An environment that truncates before the horizon is an
-    error: whether it would have gone on is not known.
+    `gymnasium.make` with the options, such as is_slippery=False. `reward_range` is the least and
+    the largest reward the environment can pay, 0 included. The learner and the first reset get the
+    seed. The policy has the shape [H, S + 1] and fits the tables of `from_gymnasium`. An
+    environment that truncates before the horizon is an error: whether it would have gone on is not
+    known.
     """
     scale = reward_scale(reward_range)
-    episodes, env = require_count("episodes", episodes), environment(env)
-    horizon = _checked_horizon(env, horizon)
+    episodes, env = require_count("episodes", episodes), environment(env, **options)
+    horizon = _checked_horizon(
+        env,
+        horizon,
+        "the environment ends an episode after {0} steps, and the horizon is {0} at most",
+    )
     learner = learner_for(env, algorithm, horizon=horizon, episodes=episodes, seed=seed)
+    initial = learner.mixture.copy()
     returns, parts = np.zeros(episodes), [np.zeros((0, 3 + len(learner.mixture)), dtype=np.int64)]
     drawn = time.perf_counter()
     with Progress(episodes * horizon, unit="steps", show=progress, label=str(algorithm)) as bar:
@@ -213,22 +226,26 @@ def learn(
                 drawn = time.perf_counter()
                 bar.update((k + 1) * horizon)
     warn_if_drowned(learner.drowned_share, algorithm)
+    if _plays_its_tables(env):
+        mdp = from_gymnasium(env, horizon=horizon)
+        first, last = mdp.evaluate(initial), mdp.evaluate(learner.mixture)
+        warn_if_no_better("the last policy", first, last, mdp.optimal_value(), algorithm)
     return Played(learner, returns, History(np.concatenate(parts)))
 
 
-def environment(env: gymnasium.Env[Any, Any] | str, **options: Any) -> gymnasium.Env[Any, Any]:
-    """The environment itself, or the one that Gymnasium makes of a name."""
-    if isinstance(env, str):
-        try:
-            return gymnasium.make(env, **options)
-        except gymnasium.error.Error as error:
-            raise ValueError(f"Gymnasium makes no environment of {env!r}: {error}") from error
-    if options:
-        raise ValueError(
-            f"{', '.join(options)} would be given to gymnasium.make, but {env} is made already;"
-            " pass its name instead"
-        )
-    return env
+def _plays_its_tables(env: gymnasium.Env[Any, Any]) -> bool:
+    """Whether it publishes tables, and no wrapper pays or moves in another way than they say."""
+    while isinstance(env, gymnasium.Wrapper):
+        if not isinstance(env, _HARMLESS):
+            return False
+        env = env.env
+    return hasattr(env, "P") and hasattr(env, "initial_state_distrib")
+
+
+_HARMLESS = tuple(
+    getattr(gymnasium.wrappers, name)
+    for name in ("OrderEnforcing", "PassiveEnvChecker", "TimeLimit")
+)
 
 
 def _unit_rewards(env: gymnasium.Env[Any, Any], episode: Episode, scale: Scale) -> np.ndarray:
@@ -249,7 +266,8 @@ def _how_to_find_range(env: gymnasium.Env[Any, Any], scale: Scale, low: float, h
     if hasattr(env.unwrapped, "P"):
         paid = _outcomes(env)[3]
         least, most = min(0.0, float(paid.min())), max(0.0, float(paid.max()))
-        return f"by the tables of the environment it is reward_range=({least:g}, {most:g})"
+        if least <= low <= high <= most:  # a wrapper may pay otherwise
+            return f"by the tables of the environment it is reward_range=({least:g}, {most:g})"
     return (
         f"it is at least reward_range=({min(low, scale.low):g}, {max(high, scale.high):g}), and the"
         " page of the environment says what else it pays; a range that is too wide is no mistake,"

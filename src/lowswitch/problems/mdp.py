@@ -156,10 +156,13 @@ class TabularMDP:
 
     @property
     def stationary(self) -> bool:
+        """Whether the transitions are the same at all steps; the rewards may differ by step."""
         return len(self.offsets) - 1 == self.states * self.actions
 
     def __repr__(self) -> str:
-        kind = "stationary" if self.stationary else "per-step"
+        alike = self.stationary, self.rewards.ndim == 2
+        kinds = ["stationary" if same else "per-step" for same in alike]
+        kind = kinds[0] if len(set(kinds)) == 1 else "{} transitions, {} rewards".format(*kinds)
         return (
             f"TabularMDP(states={self.states}, actions={self.actions}, horizon={self.horizon},"
             f" {kind}, {len(self.successors)} nonzeros)"
