@@ -47,8 +47,7 @@ def readable(answer: Any, facts: Any) -> str:
         return answer
     if isinstance(answer, ProposalView):
         return proposal_table(answer)
-    if isinstance(answer, Status):
-        facts = {name: value for name, value in facts.items() if value is not None}
+    facts = {name: value for name, value in facts.items() if value is not None}
     width = max(map(len, facts))
     return "\n".join(f"{name:{width}}  {_cell(value)}" for name, value in facts.items())
 
