@@ -6,6 +6,7 @@ import re
 import numpy as np
 import pytest
 
+import lowswitch as ls
 from ledgers import approve, episode, made, play
 from lowswitch import cli
 from lowswitch.ledger import Ledger, LedgerError, import_csv
@@ -56,7 +57,7 @@ def test_a_run_by_the_command_line(tmp_path, capsys):
     assert run(capsys, "thaw", address, *who)[0] == 0
     assert run(capsys, "rollback", address, "--version", "1", *who)[0] == 0
     code, out, _ = run(capsys, "verify", address)
-    assert (code, "events are whole" in out) == (0, True)
+    assert (code, "events are whole" in out, "None" in out) == (0, True, False)
     assert run(capsys, "export", address, "--out", str(tmp_path / "events.jsonl"))[0] == 0
     assert run(capsys, "backup", address, "--out", str(tmp_path / "copy.db"))[0] == 0
     status = json.loads(run(capsys, "status", tmp_path / "copy.db", "--json")[1])
@@ -122,6 +123,138 @@ def test_labels_that_look_like_numbers_are_labels(tmp_path):
         ValueError, match="entry 1 .* is '0', which is no action; actions are 1, 2$"
     ):
         policy_from_file(file, ["1", "2"])
+
+
+# ---- what people read ----------------------------------------------------------------------------
+
+LABELS = (
+    "--algorithm psrl:members=16,schedule=asked,deployments=9 --horizon 3 --episodes 50 --by me"
+    " --actions wait,treat --absorbing gone --states well,ill,worse,gone --steps one,two,three"
+)
+
+
+def labelled(tmp_path, capsys):
+    """A ledger with labels, by the command line, and the same by Python."""
+    address = tmp_path / "run.db"
+    assert run(capsys, "create", address, *LABELS.split())[0] == 0
+    return address, Ledger.open(address)
+
+
+def test_a_ticket_shows_its_policy_in_a_table_of_labels(tmp_path, capsys):
+    address, _ = labelled(tmp_path, capsys)
+    out = run(capsys, "ask", address, "--site", "north", "--request", "p1")[1]
+    assert "number 1 of north, p1; play version 1:\n\n" in out
+    assert "state  one   two   three\nwell   wait  wait  wait\nill " in out
+    asked = run(capsys, "ask", address, "--site", "north", "--request", "p1", "--json")[1]
+    facts = json.loads(asked)
+    assert facts["policy"] == [[0] * 4] * 3
+    assert facts["labels"]["actions"] == ["wait", "treat"]
+    assert facts["labels"]["states"] == ["well", "ill", "worse", "gone"]
+
+
+def test_the_ticket_that_blocks_learning_is_named(tmp_path, capsys):
+    address, ledger = labelled(tmp_path, capsys)
+    first = ledger.ask("north", "p2")
+    ledger.ask("south", "p3")
+    assert "behind" not in run(capsys, "status", address)[1]
+    later = ledger.ask("north", "p4")
+    ledger.tell(later.ticket, ["well"] * 3, None, [0, 0, 1])
+    words = f"1 report waits behind ticket {first.ticket[:12]}… (north, p2)"
+    status = run(capsys, "status", address)[1]
+    assert re.search(rf"^behind +{re.escape(words)}$", status, re.MULTILINE)
+    assert "None" not in status
+    assert json.loads(run(capsys, "status", address, "--json")[1])["behind"] == words
+    printed = run(capsys, "tickets", address)[1]
+    assert re.search(rf"^1 +{first.ticket} +north +p2 +1 +just now$", printed, re.MULTILINE)
+    assert "p4" not in printed
+    assert printed.endswith(f"\n2 tickets open\n{words}\n")
+    south = run(capsys, "tickets", address, "--site", "south")[1]
+    assert ("p3" in south, "p2 " in south, "1 ticket open" in south) == (True, False, True)
+    (waiting,) = json.loads(run(capsys, "tickets", address, "--status", "waiting", "--json")[1])
+    assert (waiting["request"], waiting["status"]) == ("p4", "waiting")
+    assert "no ticket is missing" in run(capsys, "tickets", address, "--status", "missing")[1]
+
+
+def test_held_reports_say_that_the_ticket_before_them_is_missing(tmp_path):
+    ledger = made(tmp_path / "run.db", missing="hold")
+    first = ledger.ask("north", "p2")
+    play(ledger, 2)
+    ledger.missing(first.ticket, "lost", by="me")
+    assert ledger.status().behind == "2 reports wait behind ticket t1 (north, p2), which is missing"
+    with pytest.raises(ValueError, match="status must be"):
+        ledger.list_tickets("lost")
+
+
+def test_a_decision_prints_one_line_and_a_proposal_says_what_it_replaces(tmp_path, capsys):
+    address, ledger = labelled(tmp_path, capsys)
+    play(ledger, 3)
+    old = ledger.propose(by="me")
+    play(ledger, 1)
+    printed = run(capsys, "propose", address, "--by", "me")[1]
+    assert f"It replaces the proposal {old.hash[:12]}, on which nobody had decided" in printed
+    for word in ("gain ", "visits ", "reach ", "IMPROVE ", "EXPLORE: "):
+        assert word in printed.partition("\n\ngain")[1] + printed.partition("\n\ngain")[2]
+    pending = ledger.proposal()
+    rows = [f"{row['step_label']}:{row['state_label']}" for row in pending.rows]
+    who = ["--by", "board", "--reason", "seen"]
+    some = ["--proposal", pending.hash[:8], "--rows", rows[0]]
+    line = run(capsys, "reject", address, *some, *who)[1]
+    left = ledger.proposal()
+    waits = f"{len(rows) - 1} rows wait as {left.hash[:12]}"
+    assert line == f"1 row stays for now, {waits}; version 1 stays deployed\n"
+    line = run(capsys, "approve", address, "--proposal", left.hash[:12], *who)[1]
+    said = f"{len(rows) - 1} rows approved, nothing waits; version 2 is deployed now\n"
+    assert line == said
+
+
+def test_a_proposal_that_nobody_wants_any_more_is_said_to_be_withdrawn(tmp_path, capsys):
+    ledger = made(
+        tmp_path / "run.db",
+        ls.q_hoeffding(c=0.05, schedule="asked"),
+        horizon=1,
+        states=["any"],
+        actions=["old", "new"],
+    )
+
+    def told(action, reward, times):
+        for _ in range(times):
+            ticket = ledger.ask("here", f"r{ledger.status().issued}").ticket
+            ledger.tell(ticket, ["any"], [action], [reward])
+
+    told("old", 0, 5)
+    first = ledger.propose(by="me")
+    assert first.rows[0]["to"] == [1]
+    told("new", 0, 60)
+    told("old", 1, 60)
+    printed = run(capsys, "propose", tmp_path / "run.db", "--by", "me")[1]
+    assert printed.startswith("nothing to propose: ")
+    assert f"The proposal {first.hash[:12]}, on which nobody had decided, is withdrawn" in printed
+    assert ledger.proposal() is None
+
+
+def test_an_episode_that_is_terminated_ends_where_the_ledger_says(tmp_path, capsys):
+    address, ledger = labelled(tmp_path, capsys)
+    ticket = ["--ticket", ledger.ask("north", "p1").ticket]
+    report = ["--state", "well,ill", "--action", "wait,treat", "--reward", "0,1"]
+    assert run(capsys, "tell", address, *ticket, *report, "--ended", "terminated")[0] == 0
+    assert Ledger.open(address).status().learned == 1
+
+
+def test_refusals_at_the_shell_name_its_options(tmp_path, capsys):
+    address = tmp_path / "run.db"
+    run(capsys, "create", address, *CREATE.split())
+    ask = ["--site", "here", "--request", "a", "--json"]
+    ticket = ["--ticket", json.loads(run(capsys, "ask", address, *ask)[1])["ticket"]]
+    states, ended = ["--state", "s0,s1,s2"], ["--ended", "terminated"]
+    for more, words in (
+        (states, "--reward is missing: give one for each step"),
+        (["--reward", "0,0,0"], "--state is missing"),
+        ([*states, "--reward", "0,0"], "or --ended truncated on the command line"),
+        ([*states, "--reward", "0,0,0", *ended], "which is --absorbing on the command line"),
+    ):
+        code, _, error = run(capsys, "tell", address, *ticket, *more)
+        assert (code, words in error) == (2, True), error
+    assert "lowswitch ledger create" in run(capsys, "status", tmp_path / "none.db")[2]
 
 
 # ---- history -------------------------------------------------------------------------------------

@@ -10,14 +10,15 @@ import pytest
 
 import browser
 import lowswitch as ls
-from ledgers import made
+from ledgers import made, play
 from lowswitch.ledger import Ledger, views
 from lowswitch.ledger.answers import Chart
-from lowswitch.service import demo, figures, shown
+from lowswitch.ledger.words import age, law
+from lowswitch.service import demo, figures, pages, shown
 from lowswitch.service import journal as journal_of
 from lowswitch.service.figures import Interval
 from lowswitch.service.journal import Journal, Returns
-from lowswitch.service.shown import age, codes, law, map_rows, short, why_now
+from lowswitch.service.shown import codes, map_rows, short, why_now
 from served import Served, wait_for
 
 MARKUP = "<script>alert(1)</script>"
@@ -275,6 +276,64 @@ def test_what_operators_and_auditors_do_by_forms(tmp_path):
         assert ledger.verify().whole
 
 
+WARD = {
+    "states": [f"finding {x + 1} of the ward" for x in range(4)],
+    "actions": ["watch and wait", "the first drug"],
+    "steps": ["visit 1", "visit 2", "visit 3"],
+    "algorithm": ls.psrl(members=16, schedule="asked", deployments=9),  # changes every row
+}
+
+
+def test_all_rows_are_approved_at_once_and_never_names_its_action(tmp_path):
+    with Served(tmp_path, **WARD) as served:
+        play(served.ledger, 5, site="north")
+        proposal = served.ledger.propose(by="secretary")
+        session = served.login("reviewer")
+        text = served.page("/proposal", session)[1]
+        assert ">Never the first drug in the ticked rows</button>" in text
+        assert text.count("new here: the first drug</span>") == len(proposal.rows)
+        assert f">Approve all {len(proposal.rows)} rows</button>" in text
+        assert "from 5 learned episodes." in text
+        given = {"proposal": proposal.hash, "reason": "minutes", "decision": "approve all"}
+        status, headers, _ = served.post("/decide", session, **given)
+        assert status == 303
+        said = served.page(headers["location"], session)[1]
+        assert "Version 2 is deployed: all rows approved" in said
+        (event,) = served.ledger.newest(1, kind="approved")
+        assert len(event.payload["rows"]) == len(proposal.rows)
+        play(served.ledger, 5, site="north")
+        again = served.ledger.propose(by="secretary")
+        row = next(row for row in again.rows if not {*row["to"]} - {*row["from"]})
+        key = f"{row['step']}:{row['state']}"
+        veto = {"proposal": again.hash, "row": key, "reason": "no", "decision": "never"}
+        status, _, body = served.post("/decide", session, **veto)
+        name = f"row {row['step_label']}:{row['state_label']} would play the same actions"
+        assert (status, name in body.decode()) == (422, True)
+
+
+def test_the_open_tickets_are_listed_and_the_one_that_blocks_is_named(tmp_path, monkeypatch):
+    with Served(tmp_path, **WARD) as served:
+        operator = served.login("operator")
+        assert "No ticket is open." in served.page("/", operator)[1]
+        first = served.ledger.ask("<u>north</u>", "p2")
+        served.ledger.ask("south", "p3")
+        play(served.ledger, 1, site="south")
+        text = served.page("/", operator)[1]
+        assert "<h2>Declare a ticket missing</h2>" in text
+        options = re.findall(r'<option value="(\w+)">(.*?), asked just now', text)
+        assert options[0] == (first.ticket, "&lt;u&gt;north&lt;/u&gt;, p2")
+        assert len(options) == 2
+        assert f"1 report waits behind ticket {first.ticket[:12]}… (&lt;u&gt;north" in text
+        assert "1 report</td>" in text
+        assert "4 states, 2 actions, 3 steps an episode; 200 episodes declared." in text
+        assert "<option" not in served.page("/", served.login("auditor"))[1]
+        monkeypatch.setattr(pages, "_OPEN_TICKETS", 1)
+        text = served.page("/", operator)[1]
+        assert ('list="open"' in text, text.count("<option")) == (True, 1)
+        status, _, _ = served.post("/missing", operator, ticket=first.ticket, reason="lost")
+        assert (status, served.ledger.status().missing) == (303, 1)
+
+
 def test_the_map_has_pages_and_a_search_past_a_hundred_states(tmp_path):
     made(tmp_path / "run.db", states=[f"place {i}" for i in range(230)], episodes=10).close()
     with Served(tmp_path) as served:
@@ -403,6 +462,25 @@ def test_every_page_fits_a_narrow_screen_and_a_keyboard(tab, served, tmp_path):
         assert name in reached
     tab.print(tmp_path / "status.pdf")
     assert (tmp_path / "status.pdf").read_bytes().startswith(b"%PDF")
+
+
+@chromium
+def test_the_laws_of_a_mixture_stay_inside_of_their_card(tmp_path):
+    with Served(tmp_path, **WARD) as served, browser.Browser() as tab:
+        tab.base = served.url
+        play(served.ledger, 5, site="north")
+        served.ledger.approve(served.ledger.propose(by="secretary"), by="board", reason="yes")
+        play(served.ledger, 5, site="north")
+        served.ledger.propose(by="secretary")
+        log_in(tab, served, "reviewer")
+        for width in (760, 1000, 1200):
+            tab.size(width, 900)
+            tab.open(f"{tab.base}/proposal")
+            ends = "[...document.querySelectorAll('.proposal tr > *')].map(right)"
+            script = "(() => { const right = one => one.getBoundingClientRect().right; "
+            inside = f"return right(document.querySelector('.card.long')) - Math.max(...{ends})"
+            assert tab.evaluate(f"{script}{inside} }})()") >= 0, width
+            assert tab.overflow() <= 0, width
 
 
 @chromium

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from lowswitch.ledger import Ledger, ProposalView
+    from lowswitch.ledger import Ledger
 
 _ARGUMENTS: dict[str, dict[str, Any]] = {
     "address": {"help": "A file, or postgresql://...#name."},
@@ -35,6 +35,13 @@ _ARGUMENTS: dict[str, dict[str, Any]] = {
         "default": "drop",
     },
     "--patience": {"help": "A ticket expires after so many later ones.", "type": int},
+    "--absorbing": {"help": "The state in which an episode that was terminated stays, unpaid."},
+    "--status": {
+        "help": "Where the tickets are (default: %(default)s).",
+        "choices": ("open", "waiting", "learned", "missing", "refused"),
+        "default": "open",
+    },
+    "--site?": {"help": "Only those of this site."},  # where it may be left out
     "--site": {"help": "Who plays the episode.", "required": True},
     "--request": {"help": "A name of the episode that the site keeps.", "required": True},
     "--ticket": {"help": "What ask gave.", "required": True},
@@ -48,7 +55,10 @@ _ARGUMENTS: dict[str, dict[str, Any]] = {
     },
     "--by": {"help": "Who does this.", "required": True},
     "--reason": {"help": "Why.", "required": True},
-    "--proposal": {"help": "The hash of the proposal that was looked at.", "required": True},
+    "--proposal": {
+        "help": "The hash of the proposal that was looked at, or its first 8 characters or more.",
+        "required": True,
+    },
     "--rows": {"help": "Rows as step:state, with commas between them (default: all)."},
     "--forever": {"help": "Never deploy these actions there.", "action": "store_true"},
     "--visits": {"help": "Hold the rows for so many visits.", "type": int},
@@ -100,6 +110,7 @@ def create(options: argparse.Namespace) -> Any:
         policy=policy,
         missing=options.missing_means,
         patience=options.patience,
+        absorbing=None if options.absorbing is None else _label(options.absorbing),
         by=options.by,
     )
     return ledger.status()
@@ -110,9 +121,27 @@ def status(ledger: Ledger, options: argparse.Namespace) -> Any:
     return ledger.status()
 
 
+def tickets(ledger: Ledger, options: argparse.Namespace) -> Any:
+    """List the tickets that are open, or in another place, with the time when they were issued."""
+    from lowswitch.ledger.words import ticket_table
+
+    found = ledger.list_tickets(options.status, site=options.site)
+    if options.json:
+        return [dataclasses.asdict(one) for one in found]
+    behind = ledger.status().behind
+    return ticket_table(found, options.status) + (f"\n{behind}" if behind else "")
+
+
 def ask(ledger: Ledger, options: argparse.Namespace) -> Any:
     """Get a ticket to play one episode, with its policy."""
-    return ledger.ask(options.site, options.request)
+    from lowswitch.ledger.words import issued_table
+
+    issued = ledger.ask(options.site, options.request)
+    if not options.json:
+        return issued_table(issued, ledger.terms)
+    names = ledger.terms.labels
+    labels = {f"{kind}s": list(names[kind]) for kind in ("step", "state", "action")}
+    return dataclasses.asdict(issued) | {"labels": labels}
 
 
 def tell(ledger: Ledger, options: argparse.Namespace) -> Any:
@@ -133,8 +162,14 @@ def missing(ledger: Ledger, options: argparse.Namespace) -> Any:
 
 
 def propose(ledger: Ledger, options: argparse.Namespace) -> Any:
-    """Let the learner propose what it would change now."""
-    return ledger.propose(by=options.by, early=options.early) or _nothing(ledger, options)
+    """Let the learner propose what it would change now; this replaces what waits."""
+    from lowswitch.ledger.words import replaced, withdrawn
+
+    before = ledger.proposal()
+    made = ledger.propose(by=options.by, early=options.early)
+    if before is None or options.json:
+        return made or _nothing(ledger, options)
+    return replaced(made, before) if made else withdrawn(_nothing(ledger, options), before)
 
 
 def proposal(ledger: Ledger, options: argparse.Namespace) -> Any:
@@ -154,12 +189,14 @@ def _nothing(ledger: Ledger, options: argparse.Namespace) -> Any:
 def approve(ledger: Ledger, options: argparse.Namespace) -> Any:
     """Deploy rows of the pending proposal."""
     who = {"by": options.by, "reason": options.reason}
+    before = ledger.status()
     ledger.approve(options.proposal, rows=_rows(options.rows), **who)
-    return ledger.status()
+    return _decided(ledger, options, before)
 
 
 def reject(ledger: Ledger, options: argparse.Namespace) -> Any:
     """Let rows of the pending proposal stay as they are."""
+    before = ledger.status()
     ledger.reject(
         options.proposal,
         rows=_rows(options.rows),
@@ -168,7 +205,16 @@ def reject(ledger: Ledger, options: argparse.Namespace) -> Any:
         forever=options.forever,
         visits=options.visits,
     )
-    return ledger.status()
+    return _decided(ledger, options, before)
+
+
+def _decided(ledger: Ledger, options: argparse.Namespace, before: Any) -> Any:
+    """What a decision led to, in a line for people."""
+    from lowswitch.ledger.words import decided
+
+    (event,) = ledger.newest(1, kind="approved" if options.ledger == "approve" else "rejected")
+    after = ledger.status()
+    return after if options.json else decided(event, before, after, ledger.proposal())
 
 
 def freeze(ledger: Ledger, options: argparse.Namespace) -> Any:
@@ -222,16 +268,18 @@ def import_history(ledger: Ledger, options: argparse.Namespace) -> Any:
 _WHO = ("--by", "--reason")
 _REPORT = ("--ticket", "--state", "--action", "--reward", "--ended")
 _DECISION = ("--proposal", "--rows", *_WHO)
-READERS = ("status", "proposal", "verify", "export", "backup")
+READERS = ("status", "tickets", "proposal", "verify", "export", "backup")
 COMMANDS: dict[str, tuple[Callable[..., Any], tuple[str, ...]]] = {
     "create": (
         create,
         (
             *("--algorithm", "--horizon", "--states", "--actions", "--steps", "--episodes"),
-            *("--policy", "--reward-range", "--missing-means", "--patience", "--by"),
+            *("--policy", "--reward-range", "--missing-means", "--patience"),
+            *("--absorbing", "--by"),
         ),
     ),
     "status": (status, ()),
+    "tickets": (tickets, ("--status", "--site?")),
     "ask": (ask, ("--site", "--request")),
     "tell": (tell, _REPORT),
     "amend": (amend, (*_REPORT, *_WHO)),
@@ -257,7 +305,7 @@ def add_commands(parser: argparse.ArgumentParser) -> None:
         text = (function.__doc__ or "").strip()
         new = commands.add_parser(name, help=text, description=text)
         for argument in ("address", *arguments, "--json"):
-            new.add_argument(argument, **_ARGUMENTS[argument])
+            new.add_argument(argument.rstrip("?"), **_ARGUMENTS[argument])
 
 
 def ledger(options: argparse.Namespace) -> None:
@@ -275,7 +323,9 @@ def ledger(options: argparse.Namespace) -> None:
     if options.json:
         print(json.dumps(facts, allow_nan=False))
     else:
-        print(_readable(answer, facts))
+        from lowswitch.ledger.words import readable
+
+        print(readable(answer, facts))
 
 
 # ---- reading and printing ------------------------------------------------------------------------
@@ -301,6 +351,13 @@ def _labels(text: str) -> list[str]:
 
 
 def _report(options: argparse.Namespace) -> tuple[list[Any], list[Any] | None, list[Any]]:
+    if options.ended == "whole":
+        for name, given in (("--state", options.state), ("--reward", options.reward)):
+            if given is None:
+                raise ValueError(
+                    f"{name} is missing: give one for each step, with commas between them, or say"
+                    " --ended truncated for an episode that was not seen to its end"
+                )
     actions = None if options.action is None else _list(options.action, _label)
     return _list(options.state or "", _label), actions, _list(options.reward or "", float)
 
@@ -312,61 +369,3 @@ def _rows(text: str | None) -> list[tuple[Any, Any]] | None:
     if any(len(pair) != 2 for pair in pairs):
         raise ValueError(f"rows are step:state with commas between them, not {text!r}")
     return [(_label(step), _label(state)) for step, state in pairs]
-
-
-def _readable(answer: Any, facts: Any) -> str:
-    """A table of an answer."""
-    from lowswitch.ledger import ProposalView
-
-    if isinstance(answer, str):
-        return answer
-    if isinstance(answer, ProposalView):
-        return proposal_table(answer)
-    width = max(map(len, facts))
-    return "\n".join(f"{name:{width}}  {_cell(value)}" for name, value in facts.items())
-
-
-def _cell(value: Any) -> str:
-    if isinstance(value, list):
-        return " ".join(map(_cell, value)) or "none"
-    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
-
-
-def proposal_table(view: ProposalView) -> str:
-    """A proposal, a line for each row."""
-    head = ("step", "state", "now", "visits", "proposed", "visits", "gain", "reach", "verdict")
-    lines = [head, *(_row_cells(row) for row in view.rows)]
-    widths = [max(len(line[i]) for line in lines) for i in range(len(head))]
-    table = "\n".join(
-        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
-        for line in lines
-    )
-    waits = "pending" if view.pending else "decided"
-    title = f"proposal {view.hash}\nfor version {view.version}, {waits}; {view.told:,} episodes"
-    return f"{title} learned, {view.unsettled:,} tickets open or missing\n\n{table}"
-
-
-def _row_cells(row: dict[str, Any]) -> tuple[str, ...]:
-    now, new = row["now"], row["proposed"]
-    width = new["width"]
-    notes = " never tried" if row["never_tried"] else ""
-    notes += "".join(f" hangs on {site}" for site in row["hangs_on_sites"])
-    notes += " hangs on open reports" if row["hangs_on_unsettled"] else ""
-    return (
-        row["step_label"],
-        row["state_label"],
-        _law(now["law"]),
-        f"{now['visits']:,}",
-        _law(new["law"]),
-        f"{new['visits']:,}",
-        f"{new['estimate'] - now['estimate']:+.3f} ({width:.3f})",
-        f"{row['reach']:.0%}",
-        row["verdict"] + notes,
-    )
-
-
-def _law(law: dict[str, float]) -> str:
-    """An action, or the shares of several."""
-    if len(law) == 1:
-        return next(iter(law))
-    return " ".join(f"{action}:{share:.0%}" for action, share in law.items())

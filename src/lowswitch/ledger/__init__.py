@@ -4,7 +4,15 @@ Make a ledger with `Ledger.create`, open it with `Ledger.open`. `Client` is for 
 elsewhere.
 """
 
-from lowswitch.ledger.answers import Issued, ProposalView, Status, Told, Verdict, Version
+from lowswitch.ledger.answers import (
+    Issued,
+    ProposalView,
+    Status,
+    TicketView,
+    Told,
+    Verdict,
+    Version,
+)
 from lowswitch.ledger.client import Client, Played, Spooled
 from lowswitch.ledger.errors import (
     AccessError,
@@ -41,6 +49,7 @@ __all__ = [
     "Status",
     "StorageError",
     "SupersededError",
+    "TicketView",
     "Told",
     "UnknownTicketError",
     "UnreachableError",

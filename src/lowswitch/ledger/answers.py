@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 MOST_DATES = 20  # that a status names
+SHOWN = 12  # characters of a hash or of a ticket, where people read them
 
 
 @dataclass(frozen=True)
@@ -42,13 +43,26 @@ class ProposalView:
     event: int
     time: str
     version: int
-    told: int  # episodes learned when it was made
+    told: int  # episodes learned when it became due
     through: int  # tickets up to this number were settled then
     open: list[int]  # the numbers of those after it that were open, or the first 1,000 of them
     unsettled: int  # how many were open or missing
     rows: list[dict[str, Any]]  # see `evidence`, with labels
     pending: bool
     decisions: list[dict[str, Any]]
+    learned: int | None = None  # episodes that its evidence is of; None in some older ledgers
+
+    @property
+    def basis(self) -> str:
+        """How many episodes it was made from, in words, and its evidence if these are others."""
+        made = f"{self.told:,} learned episode{'' if self.told == 1 else 's'}"
+        if self.learned == self.told:
+            return made
+        shown = "all" if self.learned is None else f"all {self.learned:,}"
+        return (
+            f"{made} when it became due, with evidence of {shown} that were learned when it was put"
+            " on record"
+        )
 
 
 @dataclass(frozen=True)
@@ -61,6 +75,26 @@ class Version:
     by: str
     kind: str  # of the event: created, approved, rolled_back or deployed
     changed: int  # rows
+
+
+@dataclass(frozen=True)
+class TicketView:
+    """A ticket, and where it is."""
+
+    number: int
+    ticket: str
+    site: str
+    request: str
+    version: int
+    status: str
+    asked: str  # when, UTC
+
+    @property
+    def name(self) -> str:
+        """The ticket in a few words."""
+        return (
+            f"{self.ticket[:SHOWN]}{'…' * (len(self.ticket) > SHOWN)} ({self.site}, {self.request})"
+        )
 
 
 @dataclass(frozen=True)
@@ -89,6 +123,7 @@ class Status:
     next_date: str | None = None  # when the policy may change next, in words
     nothing_because: str | None = None  # why nothing waits for a decision, in words
     may_ask: bool = True  # whether `propose` is allowed now
+    behind: str | None = None  # which ticket the reports that wait are waiting for, in words
 
     @property
     def balanced(self) -> bool:

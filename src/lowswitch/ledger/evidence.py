@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from lowswitch.learners.gate import ProposedRow
+from lowswitch.learners.gate import Proposal, ProposedRow
 from lowswitch.ledger.tally import Model, Tally
 
 LEVEL = 0.05
@@ -139,6 +139,25 @@ class Evidence:
             "unsettled": more,
             "bounds": [_rounded(bound) for bound in bounds],
         }
+
+
+def what_is_left(last: dict[str, Any] | None, made: Proposal) -> dict[str, Any] | None:
+    """The evidence of a proposal that is what a decision left of the last one, which it keeps.
+
+    None if it is another one, or if the last one does not say how many reports it is of.
+    """
+    if last is None or "learned" not in last or last["told"] != made.told:
+        return None
+    rows = {(row["step"], row["state"]): row for row in last["rows"]}
+    kept = [rows.get(row.row) for row in made.rows]
+    for row, old in zip(made.rows, kept, strict=True):
+        if old is None or (old["from"], old["to"]) != (list(row.now), list(row.proposed)):
+            return None
+    if made.number != last["raised"] + 1 or len(kept) == len(rows):
+        return None
+    return {name: last[name] for name in ("through", "open", "unsettled", "learned")} | {
+        "rows": kept
+    }
 
 
 def _mean(law: dict[int, float], values: np.ndarray) -> float:

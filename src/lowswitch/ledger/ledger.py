@@ -390,8 +390,8 @@ class Ledger(Reading):
     ) -> int:
         """Deploy rows (step, state) of the pending proposal, by default all; return the version.
 
-        proposal: the one that was looked at, or its hash. If another one is pending by now, nothing
-        is decided.
+        proposal: the one that was looked at, or its hash, of which the first 8 characters are
+        enough. If another one is pending by now, nothing is decided.
         """
         with self._writing() as writer:
             payload = writer.decision(proposal, rows, reason)

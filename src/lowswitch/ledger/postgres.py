@@ -46,7 +46,10 @@ class PostgresStore(Store):
     def open(cls, address: str, *, read_only: bool) -> PostgresStore:
         store = cls(address, read_only=read_only)
         if not store._exists():
-            raise NotALedgerError(f"there is no ledger {store.schema}; make it with Ledger.create")
+            raise NotALedgerError(
+                f"there is no ledger {store.schema}; make it with Ledger.create,"
+                " or with lowswitch ledger create"
+            )
         version = store.execute(f"SELECT version FROM {store.schema}.format")[0][0]
         if version > FORMAT:
             raise NotALedgerError(

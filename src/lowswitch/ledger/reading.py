@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,12 +10,21 @@ from typing import Any, Self
 
 import numpy as np
 
+from lowswitch.checks import require_word
 from lowswitch.ledger import views
-from lowswitch.ledger.answers import Chart, ProposalView, RowView, Status, Verdict, Version
+from lowswitch.ledger.answers import (
+    Chart,
+    ProposalView,
+    RowView,
+    Status,
+    TicketView,
+    Verdict,
+    Version,
+)
 from lowswitch.ledger.errors import LedgerError
 from lowswitch.ledger.events import GENESIS, Event, canonical, read_event
 from lowswitch.ledger.snapshot import state_of
-from lowswitch.ledger.state import Replay, State, proposal_hash
+from lowswitch.ledger.state import OPEN, STATUSES, Replay, State, proposal_hash
 from lowswitch.ledger.store import Store, StoredTicket
 from lowswitch.ledger.terms import Terms
 
@@ -85,7 +95,31 @@ class Reading:
     def status(self) -> Status:
         """Where the run stands; the counts of tickets are one query."""
         with self._lock:
-            return views.status(self._ready(), self.store.counts())
+            state = self._ready()
+            found = views.status(state, self.store.counts())
+            return dataclasses.replace(found, behind=self._behind(state, found.waiting))
+
+    def _behind(self, state: State, waiting: int) -> str | None:
+        """Which ticket the reports that wait are waiting for, in words."""
+        if not waiting:
+            return None
+        blocking = self.store.ticket_numbered(state.through + 1)
+        reports = "1 report waits" if waiting == 1 else f"{waiting:,} reports wait"
+        why = "" if blocking.status == OPEN else f", which is {blocking.status}"
+        return f"{reports} behind ticket {self._shown(blocking).name}{why}"
+
+    def _shown(self, ticket: StoredTicket) -> TicketView:
+        asked = views.event_of(*self.store.event(ticket.asked)).time
+        return TicketView(*ticket[:6], asked)
+
+    def list_tickets(
+        self, status: str = OPEN, *, site: str | None = None, most: int | None = None
+    ) -> list[TicketView]:
+        """The first tickets of a status, and of a site, with the time when they were asked for."""
+        require_word("status", status, STATUSES)
+        with self._lock:
+            found = list(self.store.tickets(status, site=site, most=most))
+            return [self._shown(one) for one in found]
 
     def tickets(self, status: str) -> Iterator[StoredTicket]:
         """The tickets that are open, waiting, learned, missing or refused."""

@@ -42,7 +42,10 @@ class SqliteStore(Store):
     def open(cls, path: Path, *, read_only: bool) -> SqliteStore:
         """The file of a ledger that exists."""
         if not path.is_file():
-            raise NotALedgerError(f"there is no ledger {str(path)!r}; make it with Ledger.create")
+            raise NotALedgerError(
+                f"there is no ledger {str(path)!r}; make it with Ledger.create,"
+                " or with lowswitch ledger create"
+            )
         if not os.access(path, os.R_OK if read_only else os.R_OK | os.W_OK):
             way_out = "" if read_only else "; open it with read_only=True, or as somebody who may"
             raise StorageError(f"no permission to use {str(path)!r}{way_out}")

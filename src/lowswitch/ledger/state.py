@@ -19,12 +19,13 @@ from lowswitch.learners.gate import Proposal, ProposedRow
 from lowswitch.ledger.dates import late_date
 from lowswitch.ledger.errors import BrokenError
 from lowswitch.ledger.events import LEDGER, Event, canonical, digest
-from lowswitch.ledger.evidence import Evidence
+from lowswitch.ledger.evidence import Evidence, what_is_left
 from lowswitch.ledger.lessons import Lessons
 from lowswitch.ledger.tally import Tally
 from lowswitch.ledger.terms import Report, Terms
 
 OPEN, WAITING, LEARNED, MISSING, REFUSED = "open", "waiting", "learned", "missing", "refused"
+STATUSES = OPEN, WAITING, LEARNED, MISSING, REFUSED  # of tickets
 _MOST_NAMED = 1000  # open tickets that a proposal names one by one
 
 
@@ -202,9 +203,9 @@ class State:
             self._force(event.payload)
         elif self.pending is not None or self.learner.proposal() is None:
             raise ValueError("nothing was to be proposed")
-        elif event.payload != self.proposal_payload():
+        elif event.payload != self.proposal_payload(as_due="learned" in event.payload):
             raise ValueError("another proposal was to be recorded")
-        self.proposal = event.payload
+        self.proposal, self.lessons.due = event.payload, None
 
     def _force(self, payload: dict[str, Any]) -> None:
         """Let the learner have proposed what the board saw."""
@@ -294,7 +295,7 @@ class State:
                 policy = self.policy_for(ticket.number, ticket.version)
             steps = terms.steps(report, values, policy)
             if steps is not None:
-                self.lessons.add(ticket.site, steps)
+                self.lessons.add(ticket.number, ticket.site, steps)
             if not is_missing:
                 self.changed[self.through] = LEARNED
 
@@ -320,14 +321,17 @@ class State:
                     return "missing", payload | {"reason": reason}
         return None
 
-    def proposal_payload(self) -> dict[str, Any]:
-        """The pending proposal with its evidence."""
+    def proposal_payload(self, *, as_due: bool = True) -> dict[str, Any]:
+        """The pending proposal with its evidence.
+
+        as_due: the evidence is that of the reports that were learned when the proposal became due,
+        and what is left of a proposal keeps its own. Otherwise it is that of all that were learned
+        when it was put on record, as in events that do not say how many these are.
+        """
         made = self.learner.proposal()
         assert made is not None
-        evidence = Evidence(self.tally, self.learner.mixture, self.learner.told)
-        unsettled = Counter({v: n for v, n in self.unsettled.items() if n > 0})
-        waiting = [number for number in self.tickets if number not in self.settled]
         clock = self.learner._knowledge.tables.clock[0]
+        left = what_is_left(self.proposal, made) if as_due else None
         return {
             "learner": made.hash,
             "raised": made.number,
@@ -335,7 +339,19 @@ class State:
             "base": made.base,
             "put": [int(clock["deployments"]), int(clock["switches"])],
             "version": self.version,
-            "through": self.through,
+        } | (left or self._evidence(made, as_due))
+
+    def _evidence(self, made: Proposal, as_due: bool) -> dict[str, Any]:
+        """What is known of the rows of a proposal, and of how many reports that is."""
+        learned, through, tally = self.learner.told, self.through, self.tally
+        due = self.lessons.due
+        if as_due and due is not None and due.proposal == made.hash:
+            learned, through, tally = made.told, due.through, due.tally
+        evidence = Evidence(tally, self.learner.mixture, learned)
+        unsettled = Counter({v: n for v, n in self.unsettled.items() if n > 0})
+        waiting = [number for number in self.tickets if number not in self.settled]
+        return {
+            "through": through,
             "open": waiting[:_MOST_NAMED],
             "unsettled": sum(unsettled.values()),
             "rows": [
@@ -347,7 +363,7 @@ class State:
                 }
                 for row in made.rows
             ],
-        }
+        } | ({"learned": learned} if as_due else {})
 
 
 class Replay:

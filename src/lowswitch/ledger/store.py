@@ -156,10 +156,22 @@ class Store(ABC):
         rows = self.execute(sql, site, request)
         return StoredTicket(*rows[0]) if rows else None
 
-    def tickets(self, status: str) -> Iterator[StoredTicket]:
-        """All tickets of a status, in their order."""
-        sql = f"SELECT {_TICKET} FROM tickets WHERE status = ? ORDER BY number"
-        yield from (StoredTicket(*row) for row in self.stream(sql, status))
+    def ticket_numbered(self, number: int) -> StoredTicket:
+        """A ticket that was issued, by its number."""
+        sql = f"SELECT {_TICKET} FROM tickets WHERE number = ?"
+        return StoredTicket(*self.execute(sql, number)[0])
+
+    def tickets(
+        self, status: str, *, site: str | None = None, most: int | None = None
+    ) -> Iterator[StoredTicket]:
+        """The first tickets of a status, and of a site, in their order; by default all."""
+        sql, values = f"SELECT {_TICKET} FROM tickets WHERE status = ?", list[Any]([status])
+        if site is not None:
+            sql, values = f"{sql} AND site = ?", [*values, site]
+        sql += " ORDER BY number"
+        if most is not None:
+            sql, values = f"{sql} LIMIT ?", [*values, most]
+        yield from (StoredTicket(*row) for row in self.stream(sql, *values))
 
     def all_tickets(self) -> Iterator[StoredTicket]:
         yield from map(

@@ -61,6 +61,14 @@ class Tally:
         counts = np.array([pairs[key] for key in keys.tolist()], dtype=np.int64)
         return Model(visits.reshape(H, S, A), rewards.reshape(H, S, A), keys // S, keys % S, counts)
 
+    def copy(self) -> Tally:
+        """The tally as it is, whatever is added later."""
+        found = Tally(self.shape)
+        for site, visits in self.visits.items():
+            found.visits[site], found.rewards[site] = visits.copy(), self.rewards[site].copy()
+            found.followed[site] = self.followed[site].copy()
+        return found
+
     def to_bytes(self) -> bytes:
         """The tally for a snapshot."""
         file = io.BytesIO()

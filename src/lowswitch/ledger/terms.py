@@ -129,6 +129,10 @@ class Terms:
             return tuple(values)
         return tuple(self.index(kind, value) for value in values)
 
+    def row_name(self, h: int, x: int) -> str:
+        """A row by its labels, as the command line takes it."""
+        return f"{self.labels['step'][h]}:{self.labels['state'][x]}"
+
     def size(self, kind: str) -> int:
         """How many steps, states or actions there are."""
         return len(self.labels[kind])
@@ -202,14 +206,15 @@ class Terms:
         if ended == "terminated" and self.absorbing is None:
             raise LedgerError(
                 "this run has no absorbing state, so no episode of it can be terminated; report it"
-                " as truncated, or create the ledger with absorbing="
+                " as truncated, or create the ledger with absorbing=, which is --absorbing on the"
+                " command line"
             )
         if not fits:
             raise LedgerError(
                 f"{len(states)} states, {n} actions and {len(rewards)} rewards are no {ended}"
                 f" episode of {H} steps: there is one action and one reward for each state, and the"
-                " state after the last step may follow; say ended='truncated' for one that was not"
-                " seen to its end"
+                " state after the last step may follow; say ended='truncated', or --ended truncated"
+                " on the command line, for one that was not seen to its end"
             )
 
     def steps(self, report: Report, values: np.ndarray, policy: np.ndarray) -> Steps | None:

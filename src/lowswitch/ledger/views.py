@@ -118,6 +118,7 @@ def _view(
         rows=[_labelled(terms, row) for row in payload["rows"]],
         pending=pending,
         decisions=decisions,
+        learned=payload.get("learned"),
     )
 
 

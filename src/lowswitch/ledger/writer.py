@@ -12,6 +12,7 @@ from lowswitch.ledger.answers import ProposalView, Told
 from lowswitch.ledger.dates import FROZEN, late_date
 from lowswitch.ledger.errors import LedgerError
 from lowswitch.ledger.events import LEDGER, SITE, Event, event
+from lowswitch.ledger.named import is_named, not_pending
 from lowswitch.ledger.state import MISSING, OPEN, REFUSED, Replay, State, proposal_hash
 from lowswitch.ledger.store import Store, StoredTicket
 from lowswitch.ledger.terms import ENDED, Report
@@ -185,11 +186,9 @@ class Writer:
         if proposal is None:
             raise LedgerError(no_proposal(self.state.learner.why_nothing()))
         wanted = proposal.hash if isinstance(proposal, ProposalView) else text("proposal", proposal)
-        if pending is None or proposal_hash(pending) != wanted:
-            now = "nothing is" if pending is None else f"{proposal_hash(pending)[:12]} is"
-            raise errors.SupersededError(
-                f"the proposal {wanted[:12]} does not wait for a decision any more; {now} pending"
-            )
+        now = None if pending is None else proposal_hash(pending)
+        if pending is None or not is_named(now, wanted):
+            raise not_pending(self.store, wanted, now)
         proposed = [[row["step"], row["state"]] for row in pending["rows"]]
         chosen = proposed
         if rows is not None:
@@ -197,10 +196,10 @@ class Writer:
             chosen = [[index("step", step), index("state", state)] for step, state in rows]
             for row in chosen:
                 if row not in proposed:
-                    raise LedgerError(f"row {tuple(row)} is not proposed")
+                    raise LedgerError(f"row {self.terms.row_name(*row)} is not proposed")
             if not chosen or len({tuple(row) for row in chosen}) < len(chosen):
                 raise LedgerError("name each row once, and at least one")
-        return {"proposal": wanted, "base": pending["version"], "rows": chosen, "reason": reason}
+        return {"proposal": now, "base": pending["version"], "rows": chosen, "reason": reason}
 
     def make_up_for_late_date(self) -> None:
         """Propose what is wanted if a date passed while the proposal waited that is decided now."""
@@ -213,9 +212,10 @@ class Writer:
         assert self.state.pending is not None
         for row in self.state.pending["rows"]:
             if [row["step"], row["state"]] in rows and not {*row["to"]} - {*row["from"]}:
+                name = self.terms.row_name(row["step"], row["state"])
                 raise LedgerError(
-                    f"row {(row['step'], row['state'])} would play the same actions in other"
-                    " shares, so there is no action to forbid; reject it for now"
+                    f"row {name} would play the same actions in other shares, so there is no action"
+                    " to forbid; reject it for now"
                 )
 
 

@@ -8,7 +8,8 @@ from typing import Any
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from lowswitch.ledger import LedgerError, ProposalView, SupersededError
-from lowswitch.ledger.answers import Status
+from lowswitch.ledger.answers import Status, TicketView
+from lowswitch.ledger.words import counted
 from lowswitch.service import api, figures, shown
 from lowswitch.service import roles as table
 from lowswitch.service.app import Call, Service, now
@@ -18,6 +19,7 @@ from lowswitch.service.journal import Mark
 from lowswitch.service.render import HERE, after, catch_up, reason_of, show, templates
 
 _EVENTS = 50  # on a page of the audit
+_OPEN_TICKETS = 200  # that an operator chooses from
 
 
 # ---- logging in ----------------------------------------------------------------------------------
@@ -76,6 +78,10 @@ async def status(call: Call) -> Response:
     query(call.request)
     await catch_up(call)
     run, view = await _standing(service)
+    tickets = list[TicketView]()
+    if call.token is not None and call.token.role == table.OPERATOR:  # who may settle them
+        ledger = service.ledger
+        tickets = await service.engine.call(lambda: ledger.list_tickets(most=_OPEN_TICKETS))
     names = ("learned", "waiting", "open", "missing", "refused", "frozen_out")
     parts = [(name.replace("_", " "), getattr(run, name)) for name in names]
     return await show(
@@ -85,6 +91,7 @@ async def status(call: Call) -> Response:
         run=run,
         proposal=view,
         improve=sum(row["verdict"] == "IMPROVE" for row in view.rows) if view else 0,
+        open_tickets=tickets,
         parts=parts,
         bar=figures.shares(parts),
         most=service.ledger.terms.most_proposals,
@@ -159,13 +166,15 @@ async def proposal(call: Call) -> Response:
     query(call.request)
     await catch_up(call)
     run, view = await _standing(service)
+    rows = shown.proposal_rows(service.ledger.terms, view) if view else []
     return await show(
         call,
         "proposal.html",
         "proposal",
         run=run,
         view=view,
-        rows=shown.proposal_rows(service.ledger.terms, view) if view else [],
+        rows=rows,
+        news=list(dict.fromkeys(name for row in rows for name in row["new_actions"])),
         why=shown.why_now(service.journal, view) if view else "",
         most=service.ledger.terms.most_proposals,
     )
@@ -188,12 +197,14 @@ async def decide(call: Call) -> Response:
     """Approve or reject the rows that are ticked; bound to the hash that was on the page."""
     ledger, how, wanted = call.service.ledger, call.field("decision"), call.field("proposal")
     rows = [_row_key(value) for name, value in call.fields if name == "row"]
-    if not rows:
+    if not rows and how != "approve all":
         raise RefusedError(422, "no row is ticked; tick those that you decide on")
     given: dict[str, Any] = {"rows": rows, "by": call.who, "reason": reason_of(call)}
-    rows_said = f"{len(rows)} row{'s' if len(rows) > 1 else ''}"
+    rows_said = counted(len(rows), "row")
     try:
-        if how == "approve":
+        if how == "approve all":
+            given["rows"], rows_said = None, "all rows"
+        if how in ("approve", "approve all"):
             version = await call.service.engine.call(lambda: ledger.approve(wanted, **given))
             said = f"Version {version} is deployed: {rows_said} approved."
         elif how in ("not now", "never"):
@@ -203,8 +214,8 @@ async def decide(call: Call) -> Response:
         else:
             raise RefusedError(400, "a decision is approve, not now or never")
     except SupersededError as error:
-        says = f"Somebody has decided meanwhile, and so nothing was done: {error}."
-        raise RefusedError(409, f"{says} Look at the proposal again.") from None
+        says = f"Nothing was done: {error}. Look at the proposal again."
+        raise RefusedError(409, says) from None
     return after(call, "/proposal", said)
 
 

@@ -12,6 +12,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from lowswitch.ledger.events import canonical
+from lowswitch.ledger.words import age, counted
 from lowswitch.service import shown
 from lowswitch.service.app import Call, Service
 from lowswitch.service.bodies import RefusedError, text
@@ -30,7 +31,7 @@ def templates() -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.filters |= {"clock": shown.clock, "age": shown.age, "text": canonical}
+    made.filters |= {"clock": shown.clock, "age": age, "counted": counted, "text": canonical}
     made.filters |= {"begin": shown.sentence, "numbers": shown.numbers}
     return made
 

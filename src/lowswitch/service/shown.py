@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ from lowswitch.ledger.answers import Chart
 from lowswitch.ledger.events import LEDGER
 from lowswitch.ledger.evidence import width
 from lowswitch.ledger.terms import Terms
+from lowswitch.ledger.words import law
 from lowswitch.service import figures
 from lowswitch.service.figures import Interval
 from lowswitch.service.journal import Journal, Mark
@@ -41,26 +42,9 @@ KINDS = {
 }
 
 
-def age(time: str, now: datetime | None = None) -> str:
-    """How long ago something was, in one unit."""
-    seconds = ((now or datetime.now(UTC)) - datetime.fromisoformat(time)).total_seconds()
-    for size, unit in ((86400, "day"), (3600, "hour"), (60, "minute")):
-        if seconds >= 2 * size or (seconds >= size and unit != "day"):
-            count = int(seconds // size)
-            return f"{count} {unit}{'s' if count > 1 else ''} ago"
-    return "just now" if seconds < 10 else f"{int(seconds)} seconds ago"
-
-
 def clock(time: str) -> str:
     """A time as people read it; the server's is UTC."""
     return datetime.fromisoformat(time).strftime("%Y-%m-%d %H:%M UTC")
-
-
-def law(shares: dict[str, float]) -> str:
-    """An action, or the shares of several."""
-    if len(shares) == 1:
-        return next(iter(shares))
-    return ", ".join(f"{action} {share:.0%}" for action, share in shares.items())
 
 
 def codes(names: Sequence[str]) -> list[str]:
@@ -92,6 +76,7 @@ def _proposal_row(terms: Terms, row: dict[str, Any]) -> dict[str, Any]:
         "key": f"{row['step']}:{row['state']}",
         "old": law(row["now"]["law"]),
         "new": law(row["proposed"]["law"]),
+        "new_actions": [name for name in row["proposed"]["law"] if name not in row["now"]["law"]],
         "figure": figures.intervals(low, high, pair),
         "notes": notes,
     }
