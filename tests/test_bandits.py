@@ -354,11 +354,16 @@ def test_the_summary_has_intervals():
     assert text.count("±") == 3
 
 
-@pytest.mark.parametrize("means", [[0.5, 1.2], [-0.1, 0.5], [0.5, math.nan]])
-def test_means_are_probabilities(means):
-    with pytest.raises(
-        ValueError, match=r"means must lie in \[0, 1\], not .*; rescale the rewards"
-    ):
+@pytest.mark.parametrize(
+    ("means", "wrong"),
+    [
+        ([0.5, 1.2], "not .*; rescale the rewards"),
+        ([-0.1, 0.5], "not .*; rescale the rewards"),
+        ([0.5, math.nan], r"but 1 of 2 are NaN, which is no number, the first one at \[1\]"),
+    ],
+)
+def test_means_are_probabilities(means, wrong):
+    with pytest.raises(ValueError, match=rf"means must lie in \[0, 1\], {wrong}"):
         bandits.simulate(means, bandits.ucb1(), pulls=10)
 
 

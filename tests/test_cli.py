@@ -94,7 +94,7 @@ def test_what_compare_saves_is_plotted_later(capsys, tmp_path):
     assert all(label in text for label in ("eager", "rare"))
     assert (tmp_path / "a.svg").exists()
     assert call(f"plot {tmp_path}/both {tmp_path}/c.npz --out {tmp_path}/a.svg") == 0
-    assert capsys.readouterr().out.count("\nucb-h:c=0.05 ") == 2  # once on each problem
+    assert capsys.readouterr().out.count("ucb-h:c=0.05") == 2  # once on each problem
     for arguments, message in (
         (f"plot {tmp_path}/both --label one --out {tmp_path}/b.png", "2 runs and 1 labels"),
         (f"plot {tmp_path} --out {tmp_path}/b.gif", "must end in"),
