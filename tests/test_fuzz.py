@@ -34,7 +34,7 @@ counts = {
 print(json.dumps(counts))
 """
 MOST = {"doors": 4000, "fleets": 200, "learners": 400, "texts": 3000, "command lines": 80}
-FLIPS, EDITS = 250, 60
+FLIPS, EDITS = 250, 45
 GROUPS = {
     "doors": list(MOST),
     "flips": [family for family in FAMILIES if family.startswith("flips")],

@@ -478,7 +478,7 @@ def test_blackjack_is_learned():
     # play at random; its standard error is 0.021
     played = learn(
         "Blackjack-v1",
-        ls.psrl(members=4, schedule="whole/2/10", deployments=12, last="greedy"),
+        ls.psrl(members=2, schedule="whole/2/10", deployments=8, last="greedy"),
         horizon=10,
         episodes=6_000,
         seed=1,
@@ -486,7 +486,7 @@ def test_blackjack_is_learned():
     )
     assert played.learner.states == 32 * 11 * 2 + 1
     assert played.returns[-2_000:].mean() > -0.2
-    assert played.learner.deployments <= 12
+    assert played.learner.deployments <= 8
 
 
 def test_a_mixture_plays_an_environment_and_the_seed_is_its_own():

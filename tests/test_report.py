@@ -335,11 +335,19 @@ def boxes(figure):
     return [figure.transFigure.inverted().transform(part.get_window_extent()) for part in parts]
 
 
+SHORT_NAMES, LONG_NAMES = ["ucb-h", "ucb2-h"], [f"{LONG},p=0.{i}" for i in range(1, 6)]
+
+
 @pytest.mark.parametrize(
-    "names", [["ucb-h", "ucb2-h"], [f"{LONG},p=0.{i}" for i in range(1, 6)], [LONG + LONG]]
+    ("titles", "names"),
+    [
+        (["dense"], LONG_NAMES),
+        ([PROBLEM], [LONG + LONG]),
+        ([PROBLEM + "," + PROBLEM, "dense"], SHORT_NAMES),
+        ([PROBLEM + "," + PROBLEM, "dense"], [LONG + LONG]),
+    ],
 )
-@pytest.mark.parametrize("titles", [["dense"], [PROBLEM], [PROBLEM + "," + PROBLEM, "dense"]])
-def test_nothing_is_cut_off(results, names, titles):
+def test_nothing_is_cut_off(results, titles, names):
     run = results["ucb-h"]
     figure = plotting.plot_grid({title: dict.fromkeys(names, run) for title in titles})
     for corners in boxes(figure):

@@ -151,7 +151,7 @@ warnings.simplefilter("ignore", RuntimeWarning)
 out = {}
 for problem, name in PAIRS:
     mdp, algorithm = PROBLEMS[problem](), ALGORITHMS[name]
-    runs = ls.simulate(mdp, algorithm, episodes=40, seeds=1, history=True)
+    runs = ls.simulate(mdp, algorithm, episodes=30, seeds=1, history=True)
     numbers = [runs.regret[0].hex(), runs.loud_share[0].hex()]
     out[f"{problem} {name}"] = [runs.history[0].changes.tolist(), *numbers]
 print(json.dumps(out))

@@ -17,7 +17,7 @@ from lowswitch.kernels.play import AWAITS_PLAN, DONE, LACKS_ROOM, outcome_of, st
 from lowswitch.kernels.values import settle
 
 AT_TRIGGER, AT_SWITCH, AT_MISMATCH = 0, 1, 2  # where a round is cut
-PAUSED = 3  # a driver returned because the policy changed
+PAUSED = 3  # there is more to learn: the policy changed, or a round was played
 
 # ---- playing -------------------------------------------------------------------------------------
 
@@ -60,6 +60,16 @@ def next_episodes(window, rounds, episodes):
             episodes[count] = k
             count += 1
     return count
+
+
+@inline
+def play_round(spec, tables, model, window, rounds, key, episodes):
+    """Play the episodes of the next round here; `episodes` is room to work in."""
+    count = next_episodes(window, rounds, episodes)
+    for i in range(count):
+        play_ahead(spec, tables, model, window, rounds, key, episodes[i])
+    rounds.totals[0]["rounds"] += 1
+    rounds.totals[0]["played"] += count
 
 
 @part
@@ -193,26 +203,6 @@ def last_episode(account, rounds):
     return last
 
 
-@part
-def learn_round(spec, tables, model, evaluation, log, account, window, rounds):
-    """Learn what lies ready, charge it, and see whether enough is known.
-
-    Return DONE; or LACKS_ROOM or AWAITS_PLAN, and the same call goes on once that is mended.
-    """
-    status = PAUSED
-    while status == PAUSED:
-        before = log.logged[0]
-        status = learn_ready(spec, tables, log, window, rounds)
-        if evaluation.wanted:
-            used, learned = log.logged[0], rounds.totals[0]["learned"]
-            settle(model, evaluation, account, log.changes[before:used], used - before, learned)
-        if status == PAUSED:
-            rounds.totals[0]["last"] = last_episode(account, rounds)
-    if status == DONE and rounds.cut == AT_MISMATCH:
-        forget_stale(spec, tables, window, rounds)
-    return status
-
-
 @entry
 def advance(
     spec,
@@ -232,24 +222,27 @@ def advance(
     """Take in and learn a round that machines played, then play and learn up to `most` rounds.
 
     Machines played the first `episodes`, states and rewards [n, H], or nothing. The rounds that are
-    played here are as many as the log has room for, and `episodes` is room to work in. Nothing
-    interrupts a call. Return what `learn_round` does.
+    played here are as many as the log has room for, and `episodes` is room to work in. What was
+    learned is charged, and wherever the policy changed it is seen whether enough is known.
+
+    Return DONE; or LACKS_ROOM or AWAITS_PLAN, and a call with nothing played and no rounds to play
+    goes on once that is mended. Nothing interrupts a call.
     """
     if len(states) > 0:
         receive_round(spec, tables, window, rounds, episodes, states, rewards)
-    totals, played = rounds.totals[0], 0
-    status = learn_round(spec, tables, model, evaluation, log, account, window, rounds)
-    while (
-        status == DONE
-        and played < most
-        and totals["learned"] < totals["last"]
-        and log.logged[0] + rounds.room <= len(log.changes)
-    ):
-        count = next_episodes(window, rounds, episodes)
-        for i in range(count):
-            play_ahead(spec, tables, model, window, rounds, key, episodes[i])
-        totals["rounds"] += 1
-        totals["played"] += count
-        status = learn_round(spec, tables, model, evaluation, log, account, window, rounds)
-        played += 1
+    totals, left, status = rounds.totals[0], most, PAUSED
+    while status == PAUSED:
+        before = log.logged[0]
+        status = learn_ready(spec, tables, log, window, rounds)
+        used, learned = log.logged[0], totals["learned"]
+        if evaluation.wanted:
+            settle(model, evaluation, account, log.changes[before:used], used - before, learned)
+        if status == PAUSED:
+            totals["last"] = last_episode(account, rounds)
+        elif status == DONE:
+            if rounds.cut == AT_MISMATCH:
+                forget_stale(spec, tables, window, rounds)
+            if left > 0 and learned < totals["last"] and used + rounds.room <= len(log.changes):
+                play_round(spec, tables, model, window, rounds, key, episodes)
+                left, status = left - 1, PAUSED
     return status
