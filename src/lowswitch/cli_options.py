@@ -88,7 +88,7 @@ _HELP = {
     "--only": "Measure this claim only; may be given several times.",
     "--out": "Where to write (default: %(default)s).",
     "--plot": "Draw regret and switching costs into a PNG, SVG or PDF file.",
-    "--quick": "Run what takes about two and a half minutes on two cores (default).",
+    "--quick": "Run what takes about two minutes on two cores (default).",
     "--reward-range": "The least and the largest reward, such as -1,1 (default: 0,1).",
     "--rule": "What ends a round (default: %(default)s).",
     "--save": "Write the results to a file that lowswitch.load reads.",
