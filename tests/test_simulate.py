@@ -85,6 +85,19 @@ def test_a_history_longer_than_its_buffer(monkeypatch):
     same(whole, ls.simulate(mdp, ls.ucb_hoeffding(c=0.1), episodes=EPISODES, seeds=1))
 
 
+@pytest.mark.parametrize("history", [False, True])
+def test_a_log_has_room_for_what_one_episode_may_change(monkeypatch, history):
+    """A planner may change all 3 x 4 rows after an episode."""
+    module = sys.modules["lowswitch.simulate"]
+    monkeypatch.setattr(module, "_KEPT_CHANGES", 5)
+    monkeypatch.setattr(module, "_LOGGED_CHANGES", 7)
+    job = module.Job.of(
+        PROBLEMS["dense"](), ALGORITHMS["ucbvi"], EPISODES, [0], regret=False, history=history
+    )
+    log = module._Run(job, 0)._fresh_log(job.knowledge, np.array([EPISODES]))
+    assert len(log.changes) == 12
+
+
 @pytest.mark.parametrize("size", [1, 7, 100, 10**6])
 @pytest.mark.parametrize("name", ["ucb2-h", "q-whole", "stage-q-budget", "mvp", "mixture"])
 def test_the_pieces_of_a_run_do_not_matter(mdp, name, size, monkeypatch):
