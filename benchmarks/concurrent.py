@@ -29,9 +29,9 @@ import ray
 
 import lowswitch as ls
 from lowswitch.concurrent import Gymnasium, InProcess, Processes, Ray, System
-from lowswitch.machines.fleets import Fleet
-from lowswitch.machines.runner import RoundRule
-from lowswitch.tables import aligned as table
+from lowswitch.concurrent.fleets import Fleet
+from lowswitch.concurrent.runner import RoundRule
+from lowswitch.show.tables import aligned as table
 
 STEP_SECONDS, HORIZON = 0.001, 10
 ALGORITHM = ls.q_hoeffding(c=0.05, schedule="grid/equal/4")  # three deployments: a few whole rounds

@@ -41,8 +41,8 @@ from lowswitch import envs
 from lowswitch.gpu import driver
 from lowswitch.gpu.encode import kind_of
 from lowswitch.gpu.plan import plan
-from lowswitch.progress import cores
-from lowswitch.simulate import Job
+from lowswitch.runs.simulate import Job
+from lowswitch.show.progress import cores
 
 LEARNERS = {
     "ucb2-h": ls.ucb2_hoeffding(c=0.05),

@@ -2,7 +2,7 @@
 
 `lowswitch.kernels.compile` rests on internals of numba's cache, so a new version may break it. Of
 each minor version the newest patch is installed, with the numpy that fits. Then
-`tests/test_compile.py` shows whether kernels are cached and whether an edit of a kernel is seen.
+`tests/kernels/test_compile.py` shows whether kernels are cached and whether an edit of a kernel is seen.
 With `--exam` three learners must also have the histories of `tests/digests.json`.
 """
 
@@ -52,12 +52,15 @@ def try_version(version: str, folder: Path, exam: bool) -> tuple[str, ...]:
     if installed.returncode:
         return version, "", "no", "no", "no"
     numpy = attempt([python, "-c", "import numpy; print(numpy.__version__)"]).stdout.strip()
-    tests = ["tests/test_compile.py"]
+    tests = ["tests/kernels/test_compile.py"]
     if exam:
         tests += [f"tests/test_digests.py::test_histories_are_kept[{name}]" for name in LEARNERS]
     # a version may warn of what a later one will do, and still work
     tested = attempt([python, "-m", "pytest", "-rA", "-W", "default", *tests], folder / "cache")
-    passed = [f"PASSED tests/test_compile.py::{name}" in tested.stdout for name in (CACHED, EDITED)]
+    passed = [
+        f"PASSED tests/kernels/test_compile.py::{name}" in tested.stdout
+        for name in (CACHED, EDITED)
+    ]
     answers = [tested.returncode == 0, *passed]
     return version, numpy, *("yes" if answer else "no" for answer in answers)
 

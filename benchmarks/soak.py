@@ -31,8 +31,8 @@ import gymnasium
 
 import lowswitch as ls
 from lowswitch.concurrent import ConcurrentRun, Gymnasium, Processes, Ray, load
-from lowswitch.machines.fleets import Fleet
-from lowswitch.machines.runner import RoundRule
+from lowswitch.concurrent.fleets import Fleet
+from lowswitch.concurrent.runner import RoundRule
 
 HORIZON, EPISODES, MACHINES, PATIENCE = 8, 500, 24, 2.0
 RULES: tuple[RoundRule, ...] = get_args(RoundRule)

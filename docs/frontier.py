@@ -17,8 +17,9 @@ from typing import Any
 
 from pages import listed, span, table
 
-from lowswitch import Algorithm, Frontier, envs, frontier, report, simulate
-from lowswitch.frontier import Point
+from lowswitch import Algorithm, Frontier, envs, frontier, simulate
+from lowswitch.races import Point
+from lowswitch.show import report
 
 TARGET = Path(__file__).parent / "frontier"
 PROBLEMS = {

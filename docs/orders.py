@@ -20,9 +20,10 @@ from typing import Any
 import numpy as np
 from pages import span, table
 
-from lowswitch import BonusWarning, envs, report, simulate
+from lowswitch import BonusWarning, envs, simulate
 from lowswitch.algorithms.algorithm import Algorithm
 from lowswitch.algorithms.recipes import RECIPES
+from lowswitch.show import report
 from lowswitch.theory import orders
 from lowswitch.theory.orders import PUBLISHED, Setting
 

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 from pages import span, table
 
-from lowswitch.report import COLOURS
 from lowswitch.reproduce import CLAIMS, page
 from lowswitch.reproduce.formulas import plain
 from lowswitch.reproduce.grades import tally
 from lowswitch.reproduce.pictures import Layout, Picture
 from lowswitch.reproduce.section import Section
+from lowswitch.show.report import COLOURS
 
 if TYPE_CHECKING:
     from PIL.Image import Image

@@ -104,7 +104,7 @@ def listed(array: np.ndarray) -> Any:
 
 
 def draw() -> None:
-    from lowswitch.report import save_figure
+    from lowswitch.show.report import save_figure
 
     save_figure(phase_figure(load("phase")), TARGET / "phase.png")
     save_figure(random_figure(load("random")), TARGET / "random.png")

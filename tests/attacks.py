@@ -19,8 +19,8 @@ import numpy as np
 
 from ledgers import ALGORITHM, MDP, A, H, S, counted
 from lowswitch.ledger import Client, Ledger
-from lowswitch.progress import Progress
 from lowswitch.service.access import Access
+from lowswitch.show.progress import Progress
 from served import Process
 
 # ---- fuzzed requests -----------------------------------------------------------------------------

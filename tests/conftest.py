@@ -15,7 +15,7 @@ import pytest
 from scipy import sparse
 
 import lowswitch as ls
-from lowswitch.progress import cores
+from lowswitch.show.progress import cores
 
 
 def pytest_configure():

@@ -5,7 +5,7 @@ import numpy as np
 import lowswitch as ls
 from conftest import ALGORITHMS
 from lowswitch.concurrent import InProcess, System
-from lowswitch.machines.sources import Tabular
+from lowswitch.concurrent.sources import Tabular
 
 MACHINES = (1, 2, 7, 64, 1000)
 RULES = ("trigger", "switch", "speculate")

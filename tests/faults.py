@@ -22,7 +22,7 @@ import lowswitch as ls
 from ledgers import approve, counted, episode, made, play, steady, tables
 from lowswitch.ledger import Ledger, StorageError, SupersededError
 from lowswitch.ledger.events import canonical, digest
-from lowswitch.progress import Progress
+from lowswitch.show.progress import Progress
 
 
 def told(ledger, number):

@@ -4,8 +4,8 @@ import numpy as np
 
 import lowswitch as ls
 from lowswitch.ledger import Ledger
-from lowswitch.progress import Progress
-from lowswitch.reproduce.plain import play_episode
+from lowswitch.reproduce.pseudocode import play_episode
+from lowswitch.show.progress import Progress
 
 H, S, A = 3, 4, 2
 MDP = ls.envs.riverswim(states=S, horizon=H)

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 import lowswitch as ls
-from lowswitch.cli import main
-from lowswitch.cli_options import parser
+from lowswitch.cli.commands import main
+from lowswitch.cli.syntax import parser
 from lowswitch.kernels import compile as kernel_compile
-from lowswitch.progress import Progress
+from lowswitch.show.progress import Progress
 
 SOURCE = str(Path(ls.__file__).parents[1])
 LIST = [sys.executable, "-m", "lowswitch", "algorithms"]
@@ -170,7 +170,7 @@ def test_whole_numbers_are_exact(capsys):
 
 
 def test_an_owned_checkpoint_is_one_line(tmp_path, capsys):
-    from lowswitch.files import owning
+    from lowswitch.io.files import owning
 
     path = tmp_path / "run.npz"
     command = "concurrent --env chain:states=3,horizon=3 --algorithm ucb2-h --episodes 9"

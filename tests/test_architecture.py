@@ -79,11 +79,11 @@ def test_imports_point_upwards_but_for_the_five_that_the_page_names():
         if row_of(other, LAYERS) > row_of(file, LAYERS)
     }
     assert downwards == {
-        ("runs", "plotting", "deferred"),
+        ("runs/results", "show/plotting", "deferred"),
         ("ledger/ledger", "__init__", "deferred"),
-        ("runs", "report", "deferred"),
-        ("archive", "__init__", "deferred"),
-        ("storage", "problems/mdp", "typed"),
+        ("runs/results", "show/report", "deferred"),
+        ("io/archive", "__init__", "deferred"),
+        ("io/storage", "envs/mdp", "typed"),
     }
 
 
@@ -156,11 +156,11 @@ def test_a_walk_turns_back_once_at_most_and_says_so(walk):
 
 def test_there_are_the_five_walks():
     assert list(WALKS) == [
-        "simulate.simulate",
+        "runs.simulate.simulate",
         "learner.Learner.tell",
-        "machines.runner.run",
-        "frontier.race.frontier",
-        "cli.reproduce",
+        "concurrent.runner.run",
+        "races.race.frontier",
+        "cli.commands.reproduce",
     ]
 
 

@@ -7,7 +7,8 @@ import pytest
 
 from conftest import ALGORITHMS
 from digests import FILE, MACHINES, in_rounds, of_bandits, of_mbie, simulated
-from lowswitch import archive, bandits
+from lowswitch import bandits
+from lowswitch.io import archive
 
 KEPT = json.loads(FILE.read_text())
 

@@ -11,7 +11,7 @@ import pytest
 
 import lowswitch as ls
 from conftest import ALGORITHMS, PAIRS, PROBLEMS, learner_for
-from lowswitch.reproduce.plain import PlainLearner, play_episode
+from lowswitch.reproduce.pseudocode import PlainLearner, play_episode
 
 EPISODES, HALF = 300, 140
 

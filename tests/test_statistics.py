@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import lowswitch as ls
-from lowswitch.reproduce.plain import play_episode
+from lowswitch.reproduce.pseudocode import play_episode
 
 SEEDS = 8
 

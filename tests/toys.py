@@ -10,9 +10,9 @@ import time
 
 import numpy as np
 
-from lowswitch.machines.fleets import InProcess
-from lowswitch.machines.sources import PlayError, Trajectories
-from lowswitch.problems.mdp import Scale
+from lowswitch.concurrent.fleets import InProcess
+from lowswitch.concurrent.sources import PlayError, Trajectories
+from lowswitch.envs.mdp import Scale
 
 H, S, A = 10, 20, 4
 

@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 
 from lowswitch import TabularMDP, envs, few
-from lowswitch.planner.draws import Size, problem_of_size
-from lowswitch.planner.forecast import INTERVAL, Outcome, _source, _Track
-from lowswitch.progress import Progress
-from lowswitch.reproduce.plain import play_episode
+from lowswitch.forecast.draws import Size, problem_of_size
+from lowswitch.forecast.forecasts import INTERVAL, Outcome, _source, _Track
+from lowswitch.reproduce.pseudocode import play_episode
+from lowswitch.show.progress import Progress
 
 SIZE, EPISODES, DEPLOYMENTS, LOGGED, DRAWN = Size(4, 5, 3), 400, 4, 100, 24
 ALGORITHM = few(deployments=DEPLOYMENTS)

@@ -20,8 +20,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from problems import CHOSEN, PROBLEMS, family_of, laws_of
 
-from lowswitch import Algorithm, simulate, storage
-from lowswitch.frontier.portfolio import portfolio
+from lowswitch import Algorithm, simulate
+from lowswitch.io import storage
+from lowswitch.races.portfolio import portfolio
 
 BUDGETS = (5, 10, 30, 100)
 SEEDS = 16

@@ -20,8 +20,8 @@ from pathlib import Path
 import numpy as np
 
 import lowswitch as ls
-from lowswitch.linear import Log, evaluate, problems
-from lowswitch.storage import write_text
+from lowswitch.features import Log, evaluate, problems
+from lowswitch.io.storage import write_text
 
 SEEDS = range(1000, 1016)
 FRESH = range(5000, 5032)  # for inventory and control, which were looked at with the others
@@ -226,9 +226,9 @@ def steer(name, seed):
     from classic import PROBLEMS
 
     from lowswitch.envs.gymnasium import control as drive
-    from lowswitch.linear import DynamicsLearner
-    from lowswitch.linear.environment import play_control, reset_seed
-    from lowswitch.problems.spaces import Numbering
+    from lowswitch.envs.gymnasium.features import play_control, reset_seed
+    from lowswitch.envs.gymnasium.spaces import Numbering
+    from lowswitch.features import DynamicsLearner
 
     make, known, state = PROBLEMS[name]
     env = make(seed)

@@ -1,5 +1,5 @@
 import sys
 
-from lowswitch.cli import main
+from lowswitch.cli.commands import main
 
 sys.exit(main())

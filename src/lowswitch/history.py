@@ -13,10 +13,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from lowswitch import storage
 from lowswitch.checks import has_integers, require_count, shown
+from lowswitch.envs.mdp import TabularMDP, aligned_zeros, require_mdp
+from lowswitch.io import storage
 from lowswitch.kernels.arrays import BALANCE, Account, Evaluation
-from lowswitch.problems.mdp import TabularMDP, aligned_zeros, require_mdp
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from lowswitch import archive, storage
 from lowswitch.algorithms.algorithm import Algorithm, require_algorithm
 from lowswitch.checks import (
     checked_batch,
@@ -23,11 +22,12 @@ from lowswitch.checks import (
     require_word,
 )
 from lowswitch.history import History
-from lowswitch.learners import Knowledge, ProblemSize, knowledge_of, whole
-from lowswitch.learners.gate import Gate
-from lowswitch.learners.gated import Gated
+from lowswitch.io import archive, storage
+from lowswitch.learners import Knowledge, ProblemSize, integrity, knowledge_of
 from lowswitch.learners.numbers import spec_numbers
-from lowswitch.policy import TablePolicy
+from lowswitch.policy.tables import TablePolicy
+from lowswitch.review.board import Gated
+from lowswitch.review.gate import Gate
 
 _KIND = "learner"  # of its files
 _MOST_VISITS = 0.5  # the share of visits from which a run says so
@@ -493,7 +493,7 @@ class Learner(Gated):
         """Take over a saved gate, once the tables are in place."""
         knowledge = self._knowledge
         knowledge.allowed[...] = checked_mask(allowed, *knowledge.allowed.shape)
-        whole.require_actions("the policy", knowledge.policy().actions, knowledge.allowed)
+        integrity.require_actions("the policy", knowledge.policy().actions, knowledge.allowed)
         knowledge.restore_mask(gate.holds)
         self._gate = gate
         gate.set_mode(knowledge)

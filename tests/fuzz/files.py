@@ -10,8 +10,9 @@ import numpy as np
 
 import lowswitch as ls
 from fuzz.attempts import DEEP, WrongError, shown
-from lowswitch import archive, bandits, concurrent, storage
+from lowswitch import bandits, concurrent
 from lowswitch.concurrent import Stop
+from lowswitch.io import archive, storage
 
 MDP = ls.TabularMDP(
     np.random.default_rng(1).dirichlet(np.ones(3), (3, 2)),

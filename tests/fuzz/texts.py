@@ -8,7 +8,7 @@ import lowswitch as ls
 from fuzz.attempts import WrongError
 from fuzz.doors import planned
 from lowswitch.algorithms.text import as_schedule
-from lowswitch.cli import main
+from lowswitch.cli.commands import main
 
 TEXTS = [
     "ucb2-b:c=0.05",

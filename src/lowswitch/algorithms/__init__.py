@@ -1,12 +1,46 @@
-"""An algorithm is estimator x bonus x schedule.
+"""Algorithms: the published recipes, each of which is estimator x bonus x schedule.
 
-Here are its parts, its schedules, the published recipes and their text form.
+The parts that they are made of are in `lowswitch.algorithms.parts`.
 """
 
-import importlib
-from typing import Any
+from lowswitch.algorithms.recipes import (
+    few,
+    linear,
+    linucb,
+    mbie,
+    mvp,
+    psrl,
+    q_bernstein,
+    q_hoeffding,
+    rmax,
+    stage_q,
+    ucb2_bernstein,
+    ucb2_hoeffding,
+    ucb_advantage,
+    ucb_bernstein,
+    ucb_hoeffding,
+    ucbvi,
+    ucbvi_bernstein,
+    ucrl2,
+)
 
-
-def __getattr__(name: str) -> Any:
-    """The recipes, which scripts once found here."""
-    return getattr(importlib.import_module("lowswitch.algorithms.recipes"), name)
+__all__ = [
+    "few",
+    "linear",
+    "linucb",
+    "mbie",
+    "mvp",
+    "psrl",
+    "q_bernstein",
+    "q_hoeffding",
+    "rmax",
+    "stage_q",
+    "ucb2_bernstein",
+    "ucb2_hoeffding",
+    "ucb_advantage",
+    "ucb_bernstein",
+    "ucb_hoeffding",
+    "ucbvi",
+    "ucbvi_bernstein",
+    "ucrl2",
+]

@@ -7,11 +7,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from lowswitch import theory
-from lowswitch.algorithms.asked import asks
-from lowswitch.algorithms.jsonable import is_own, part_from_dict, part_to_dict
-from lowswitch.algorithms.linear import Ridge, require_linear
-from lowswitch.algorithms.own import FromCounts
-from lowswitch.algorithms.parts import (
+from lowswitch.algorithms.custom import FromCounts
+from lowswitch.algorithms.encoding import is_own, part_from_dict, part_to_dict
+from lowswitch.algorithms.estimators import (
     BONUSES,
     Advantage,
     Bonus,
@@ -22,16 +20,11 @@ from lowswitch.algorithms.parts import (
     Posterior,
     StageQLearning,
 )
+from lowswitch.algorithms.meetings import asks
+from lowswitch.algorithms.ridge import Ridge, require_linear
 from lowswitch.algorithms.schedules import Budget, ByVisits, PlainSchedule, Whole
 from lowswitch.algorithms.text import build, recipe_of, text_by, text_of, without_defaults
-from lowswitch.checks import (
-    LARGEST,
-    call_it,
-    is_number,
-    require_count,
-    require_fraction,
-    shown,
-)
+from lowswitch.checks import LARGEST, call_it, is_number, require_count, require_fraction, shown
 
 PARTS: dict[str, tuple[type, ...]] = {  # and whatever is derived from them
     "estimator": tuple(BONUSES),

@@ -1,323 +1,85 @@
-"""Estimators and bonuses: what is learned, and how it is made optimistic."""
+"""What an algorithm is made of: estimators, bonuses, schedules, and the bases of your own."""
 
-from __future__ import annotations
-
-from dataclasses import dataclass
-from typing import Literal, get_args
-
-import numpy as np
-
-from lowswitch.algorithms.linear import Ellipsoid, Ridge, Sampled
-from lowswitch.algorithms.own import FromCounts
-from lowswitch.checks import (
-    require_count,
-    require_positive,
-    require_scale,
-    require_truth,
-    require_word,
+from lowswitch.algorithms.algorithm import Algorithm
+from lowswitch.algorithms.calendars import Calendar, Late
+from lowswitch.algorithms.custom import Counts, FromCounts
+from lowswitch.algorithms.estimators import (
+    BONUSES,
+    Advantage,
+    AdvantageBonus,
+    Bernstein,
+    BernsteinFreedman,
+    ChernoffHoeffding,
+    ConfidenceIntervals,
+    Hoeffding,
+    L1Ball,
+    LearnedPosterior,
+    MonotonicBernstein,
+    NoBonus,
+    Planning,
+    Posterior,
+    QLearning,
+    StageQLearning,
+    Unknown,
+)
+from lowswitch.algorithms.meetings import Asked
+from lowswitch.algorithms.ridge import Determinant, Ellipsoid, Ridge, Sampled, Spread
+from lowswitch.algorithms.schedules import (
+    UCB2,
+    Budget,
+    ByVisits,
+    EveryEpisodes,
+    EveryVisit,
+    Grid,
+    Growth,
+    Schedule,
+    Stages,
+    Triggers,
+    Visits,
+    Whole,
+    WholePolicy,
 )
 
-Clip = Literal["horizon", "remaining"]
-Data = Literal["current", "all", "newest"]
-Rewards = Literal["bootstrap", "mean"]
-SeenRewards = Literal["seen", "bootstrap", "mean"]
-Learned = Literal["learned"]
-Tested = Literal["tested"]
-
-# ---- estimators ----------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Clipped:
-    """Values start from a cap and never exceed it.
-
-    `clip="horizon"` is H at every step, as published. `clip="remaining"` is H - h + 1, which is
-    tighter and still optimistic.
-    """
-
-    clip: Clip = "horizon"
-
-    def __post_init__(self) -> None:
-        require_word("clip", self.clip, get_args(Clip))
-
-    def caps(self, horizon: int) -> np.ndarray:  # [H]
-        if self.clip == "horizon":
-            return np.full(horizon, float(horizon))
-        return np.arange(horizon, 0.0, -1.0)
-
-
-@dataclass(frozen=True, kw_only=True)
-class QLearning(_Clipped):
-    """Model-free estimates with the learning rate (H + 1) / (H + n): Jin et al. 2018.
-
-    Values start from a cap and never exceed it: H at every step with `clip="horizon"`, as
-    published, or H - h + 1 with `clip="remaining"`, which is tighter and still optimistic.
-    """
-
-
-@dataclass(frozen=True, kw_only=True)
-class StageQLearning(_Clipped):
-    """Model-free estimates, each the mean over the newest stage of an (h, x, a).
-
-    A stage ends at a trigger of the schedule.
-    """
-
-
-@dataclass(frozen=True, kw_only=True)
-class Advantage(_Clipped):
-    """Stages, and a reference value for each state: Zhang, Zhou, Ji 2020, Algorithm 1.
-
-    The reference value of a state is fixed at its visit number `reference`. The paper fixes it
-    after c_4 S A H^6 iota visits, more than any realistic run has; the default is that of public
-    code.
-    """
-
-    clip: Clip = "remaining"
-    reference: int = 100
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        object.__setattr__(self, "reference", require_count("reference", self.reference))
-
-
-@dataclass(frozen=True, kw_only=True)
-class Planning(_Clipped):
-    """Optimistic backward induction on counts.
-
-    data: which visits a plan uses. "current" uses all of them. With "all" and "newest" a plan sees
-    new visits to an (h, x, a) only from its next trigger on: "all" then uses every visit up to that
-    trigger, "newest" only those since the trigger before it. monotone: estimates never grow.
-    pooled: all steps share one set of counts, for problems that are known to be stationary.
-    """
-
-    clip: Clip = "horizon"
-    data: Data = "current"
-    monotone: bool = False
-    pooled: bool = False
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require_word("data", self.data, get_args(Data))
-        require_truth("monotone", self.monotone)
-        require_truth("pooled", self.pooled)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Posterior:
-    """Policies that are optimal for models drawn from the posterior.
-
-    `members` of them are deployed together, and each episode plays one. Transitions have the prior
-    Dirichlet(prior, ..., prior) over all S states, mean rewards have Beta(1, 1). Rewards that are
-    not 0 or 1 enter by a Bayesian bootstrap of their mean and variance. `rewards="mean"` takes the
-    mean seen for the true one from the first visit on, as UCBVI does; that is the exact posterior
-    where the reward of an (h, x, a) is always the same. pooled: as for `Planning`.
-    """
-
-    prior: float = 1.0
-    rewards: Rewards = "bootstrap"
-    members: int = 1
-    pooled: bool = False
-
-    def __post_init__(self) -> None:
-        prior = require_positive("prior", self.prior, "1 is the uniform law over all laws")
-        object.__setattr__(self, "prior", prior)
-        require_word("rewards", self.rewards, get_args(Rewards))
-        object.__setattr__(self, "members", require_count("members", self.members))
-        require_truth("pooled", self.pooled)
-
-
-@dataclass(frozen=True, kw_only=True)
-class LearnedPosterior:
-    """Policies that are optimal for models drawn from a posterior whose prior is learned.
-
-    `members` of them are deployed together, and each episode plays one. The law of a row has the
-    prior Dirichlet(mass / S, ..., mass / S): a mass near 0 expects one successor, S any law alike.
-    "learned" takes, at every plan, the mass under which the successors seen are most likely.
-    rewards: whether they vary ("bootstrap"), never do ("mean"), or what the rewards seen say
-    ("seen"). reward_weight: a mean reward has the prior Beta(reward_weight, reward_weight). pooled:
-    whether all steps are alike; "tested" pools them, laws and rewards each, once the evidence for
-    it is 20 to 1. rows: in how many rows at most a deployment differs from what is deployed, so
-    that people can review it; those change that most members want to change and most episodes
-    visit. A last deployment that exploits is one table, and not limited.
-    """
-
-    mass: float | Learned = "learned"
-    rewards: SeenRewards = "seen"
-    reward_weight: float = 0.15
-    members: int = 1
-    pooled: bool | Tested = "tested"
-    rows: int | None = None
-
-    def __post_init__(self) -> None:
-        if self.rows is not None:
-            object.__setattr__(self, "rows", require_count("rows", self.rows))
-        if self.mass != "learned":
-            mass = require_positive("mass", self.mass, 'or give "learned"')
-            object.__setattr__(self, "mass", mass)
-        require_word("rewards", self.rewards, get_args(SeenRewards))
-        weight = require_positive("reward_weight", self.reward_weight, "1 is the uniform law")
-        object.__setattr__(self, "reward_weight", weight)
-        object.__setattr__(self, "members", require_count("members", self.members))
-        if self.pooled != "tested":
-            require_truth("pooled", self.pooled)
-
-
-# ---- bonuses -------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Scaled:
-    c: float = 1.0
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "c", require_scale("c", self.c))
-
-
-@dataclass(frozen=True, kw_only=True)
-class Hoeffding(_Scaled):
-    """b_n = c sqrt(H^3 iota / n); by stages 2 c sqrt(H^2 iota / n).
-
-    c = 1 is the provable scale, and 0.01 to 0.1 learns in a realistic time.
-    """
-
-
-@dataclass(frozen=True, kw_only=True)
-class Bernstein:
-    """b_n from the variance of the next values.
-
-    c1 scales that part, and c2 the Hoeffding width that caps it.
-    """
-
-    c1: float = 1.0
-    c2: float = 1.0
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "c1", require_scale("c1", self.c1))
-        object.__setattr__(self, "c2", require_scale("c2", self.c2))
-
-
-@dataclass(frozen=True, kw_only=True)
-class AdvantageBonus(_Scaled):
-    """Both bonuses of UCB-Advantage, scaled by c: Zhang, Zhou, Ji 2020, eq. (5) to (8).
-
-    Their constants are c_1 = c_2 = 2 and c_3 = 5.
-    """
-
-
-@dataclass(frozen=True, kw_only=True)
-class ChernoffHoeffding(_Scaled):
-    """c 7 H L / sqrt(n), L = ln(5 S A T / p): Azar, Osband, Munos 2017, Algorithm 3 (UCBVI-CH)."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class BernsteinFreedman(_Scaled):
-    """UCBVI's bonus by variance, scaled by c: Azar et al. 2017, Algorithm 4 (UCBVI-BF).
-
-    It takes the variance of the next values, and how well these are known.
-    """
-
-
-@dataclass(frozen=True, kw_only=True)
-class MonotonicBernstein(_Scaled):
-    """MVP's bonus, scaled by c: Zhang, Chen, Lee, Du 2024, Algorithm 1.
-
-    It takes the variances of the next values and of the rewards.
-    """
-
-
-@dataclass(frozen=True, kw_only=True)
-class L1Ball(_Scaled):
-    """The most favourable law and mean reward: Jaksch, Ortner, Auer 2010, eq. (3) and (4).
-
-    Both lie within a confidence distance of what was seen, which c scales.
-    """
-
-
-@dataclass(frozen=True, kw_only=True)
-class ConfidenceIntervals(_Scaled):
-    """The most favourable law and mean reward within their intervals: Strehl, Littman 2008 (MBIE).
-
-    c scales the widths of the intervals. The data of an (h, x, a) are its first `most_visits`
-    visits, which is the m of MBIE, or by default all of its visits.
-    """
-
-    most_visits: int | None = None
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.most_visits is not None:
-            most = require_count("most_visits", self.most_visits)
-            object.__setattr__(self, "most_visits", most)
-
-    def data_visits(self, limit: int) -> int:
-        """m: how many visits of an (h, x, a) are data, if it has no more visits than the limit."""
-        return min(self.most_visits or limit, limit)
-
-    def delta(self, *, H: int, S: int, A: int, limit: int, p: float) -> float:
-        """delta_R = delta_T = p / (2 H S A m): the 2 S A m intervals of MBIE, once for each step.
-
-        Both intervals of every (h, x, a) hold after each of its visits, all at once, with
-        probability 1 - p.
-        """
-        return p / (2 * H * S * A * self.data_visits(limit))
-
-
-@dataclass(frozen=True, kw_only=True)
-class Unknown:
-    """No bonus, but the largest value there is until an (h, x, a) has `known` visits.
-
-    Brafman, Tennenholtz 2002 (R-max).
-    """
-
-    known: int = 10
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "known", require_count("known", self.known))
-
-
-@dataclass(frozen=True, kw_only=True)
-class NoBonus:
-    """Nothing is added: the spread of the posterior explores, or a planner of your own does."""
-
-
-Estimator = (
-    QLearning
-    | StageQLearning
-    | Advantage
-    | Planning
-    | Posterior
-    | LearnedPosterior
-    | Ridge
-    | FromCounts
-)
-Bonus = (
-    Hoeffding
-    | Bernstein
-    | AdvantageBonus
-    | ChernoffHoeffding
-    | BernsteinFreedman
-    | MonotonicBernstein
-    | L1Ball
-    | ConfidenceIntervals
-    | Unknown
-    | Sampled
-    | Ellipsoid
-    | NoBonus
-)
-BONUSES: dict[type, tuple[type, ...]] = {  # the bonuses that go with each estimator
-    QLearning: (Hoeffding, Bernstein),
-    StageQLearning: (Hoeffding,),
-    Advantage: (AdvantageBonus,),
-    Planning: (
-        ChernoffHoeffding,
-        BernsteinFreedman,
-        MonotonicBernstein,
-        L1Ball,
-        ConfidenceIntervals,
-        Unknown,
-    ),
-    Posterior: (NoBonus,),
-    LearnedPosterior: (NoBonus,),
-    Ridge: (Sampled, Ellipsoid),
-    FromCounts: (NoBonus,),
-}
+__all__ = [
+    "BONUSES",
+    "UCB2",
+    "Advantage",
+    "AdvantageBonus",
+    "Algorithm",
+    "Asked",
+    "Bernstein",
+    "BernsteinFreedman",
+    "Budget",
+    "ByVisits",
+    "Calendar",
+    "ChernoffHoeffding",
+    "ConfidenceIntervals",
+    "Counts",
+    "Determinant",
+    "Ellipsoid",
+    "EveryEpisodes",
+    "EveryVisit",
+    "FromCounts",
+    "Grid",
+    "Growth",
+    "Hoeffding",
+    "L1Ball",
+    "Late",
+    "LearnedPosterior",
+    "MonotonicBernstein",
+    "NoBonus",
+    "Planning",
+    "Posterior",
+    "QLearning",
+    "Ridge",
+    "Sampled",
+    "Schedule",
+    "Spread",
+    "StageQLearning",
+    "Stages",
+    "Triggers",
+    "Unknown",
+    "Visits",
+    "Whole",
+    "WholePolicy",
+]

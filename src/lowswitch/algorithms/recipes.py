@@ -10,10 +10,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, Literal, TypedDict, TypeVar, Unpack, cast
 
 from lowswitch.algorithms.algorithm import Algorithm, checked_scales
-from lowswitch.algorithms.asked import Asked
 from lowswitch.algorithms.calendars import Calendar, Late
-from lowswitch.algorithms.linear import Draws, Ellipsoid, Ridge, Sampled, Width
-from lowswitch.algorithms.parts import (
+from lowswitch.algorithms.estimators import (
     Advantage,
     AdvantageBonus,
     Bernstein,
@@ -37,6 +35,8 @@ from lowswitch.algorithms.parts import (
     Tested,
     Unknown,
 )
+from lowswitch.algorithms.meetings import Asked
+from lowswitch.algorithms.ridge import Draws, Ellipsoid, Ridge, Sampled, Width
 from lowswitch.algorithms.schedules import UCB2, EveryVisit, Last, Visits
 from lowswitch.algorithms.text import (
     AnyScales,

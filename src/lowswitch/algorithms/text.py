@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 
-from lowswitch.algorithms.asked import Asked
 from lowswitch.algorithms.calendars import Calendar, Late
-from lowswitch.algorithms.linear import Determinant, Spread
+from lowswitch.algorithms.meetings import Asked
+from lowswitch.algorithms.ridge import Determinant, Spread
 from lowswitch.algorithms.schedules import (
     UCB2,
     Budget,

@@ -11,14 +11,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from lowswitch import storage
 from lowswitch.bandits.algorithms import BanditAlgorithm, checked_means, require_size
 from lowswitch.checks import require_count, require_memory, require_seed, shown
+from lowswitch.io import storage
 from lowswitch.kernels.arrays import NEVER, Bandit, BanditTables
 from lowswitch.kernels.streams import stream_key
-from lowswitch.progress import LOADING, PieceSize, Progress, cores, needs_loading, run_all
-from lowswitch.simulate import checkpoints
-from lowswitch.tables import Table
+from lowswitch.runs.simulate import checkpoints
+from lowswitch.show.progress import LOADING, PieceSize, Progress, cores, needs_loading, run_all
+from lowswitch.show.tables import Table
 
 _BLOCKS_PER_THREAD = 8  # enough that no thread waits long for the last one
 
@@ -48,7 +48,7 @@ class BanditRuns:
     seconds: float
 
     def __repr__(self) -> str:
-        from lowswitch import report
+        from lowswitch.show import report
 
         size = (
             f"arms={len(self.means)}, {self.pulls:,} pulls, {len(self.seeds):,}"
@@ -87,7 +87,7 @@ class BanditRuns:
 
     def summary(self) -> Table:
         """A table with 95 % confidence intervals over the runs; print it, or look at it."""
-        from lowswitch import report
+        from lowswitch.show import report
 
         best = self.arm_pulls[:, self.means == self.means.max()].sum(axis=1) / self.pulls
         row = (

@@ -3,8 +3,7 @@
 The bridge to Gymnasium is `lowswitch.envs.gymnasium`.
 """
 
-from lowswitch.problems.files import from_file
-from lowswitch.problems.named import (
+from lowswitch.envs.catalogue import (
     PROBLEMS,
     chain,
     chain_bootdqn,
@@ -20,6 +19,7 @@ from lowswitch.problems.named import (
     stochastic_chain,
     switching_lower_bound,
 )
+from lowswitch.envs.files import from_file
 
 __all__ = [
     "PROBLEMS",

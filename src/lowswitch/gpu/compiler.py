@@ -17,8 +17,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from lowswitch import storage
 from lowswitch.gpu.driver import ON_CPU, GpuError
+from lowswitch.io import storage
 
 TEXT = Path(__file__).with_name("kernel.cu")
 KERNELS = ("begin", "play", "evaluate", "settle", "count_triggers")

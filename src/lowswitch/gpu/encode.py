@@ -7,12 +7,12 @@ from typing import NamedTuple
 import numpy as np
 
 from lowswitch.algorithms.algorithm import Algorithm
+from lowswitch.envs.mdp import TabularMDP
 from lowswitch.gpu.driver import ON_CPU
 from lowswitch.history import evaluation_of
 from lowswitch.kernels.arrays import NEVER, Model, RowSpec, Timing
 from lowswitch.kernels.streams import stream_key
 from lowswitch.learners import Knowledge
-from lowswitch.problems.mdp import TabularMDP
 
 FIXED, DRAWN, SEQUENCE = 0, 1, 2  # how episodes start
 COLUMN = np.dtype([("threshold", "u8"), ("own", "u4"), ("other", "u4")])

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from lowswitch import storage
 from lowswitch.algorithms.algorithm import Algorithm
+from lowswitch.envs.mdp import TabularMDP
 from lowswitch.gpu import compiler, driver
 from lowswitch.gpu.encode import (
     CHANGE,
@@ -27,9 +27,9 @@ from lowswitch.gpu.encode import (
 )
 from lowswitch.gpu.plan import plan
 from lowswitch.history import Costs, History
+from lowswitch.io import storage
 from lowswitch.learners import Knowledge
-from lowswitch.problems.mdp import TabularMDP
-from lowswitch.progress import duration
+from lowswitch.show.progress import duration
 
 _PIECE_SECONDS = 0.1
 _WATCH_SECONDS, _LONG_SECONDS = 3, 120  # when to say what regret costs, and of which runs

@@ -29,7 +29,7 @@ from lowswitch.kernels.noise import noise, uniform
 from lowswitch.kernels.qlearning import DUE, QUIET, digest_visit, take_best
 from lowswitch.kernels.schedule import freeze_if_spent, next_growth, refresh_is_due
 from lowswitch.kernels.stages import digest_stage
-from lowswitch.kernels.wanted import differs, make_wanted, states_at_stake
+from lowswitch.kernels.targets import differs, make_wanted, states_at_stake
 
 # ---- what is deployed ----------------------------------------------------------------------------
 

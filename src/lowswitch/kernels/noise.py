@@ -5,21 +5,12 @@ import math
 import numpy as np
 
 from lowswitch.kernels.compile import entry, inline, part
+from lowswitch.kernels.streams import splitmix
 
-_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
-_MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
-_MIX_2 = np.uint64(0x94D049BB133111EB)
-_1, _6, _11, _27, _30, _31, _63 = (np.uint64(i) for i in (1, 6, 11, 27, 30, 31, 63))
+_1, _6, _11, _63 = (np.uint64(i) for i in (1, 6, 11, 63))
 _UNIT = 2.0**-53
 
-
-@inline
-def noise(key, address):
-    """Number `address` of the stream `key`: SplitMix64 (Steele, Lea, Flood 2014) as a counter."""
-    z = key + address * _GOLDEN
-    z = (z ^ (z >> _30)) * _MIX_1
-    z = (z ^ (z >> _27)) * _MIX_2
-    return z ^ (z >> _31)
+noise = inline(splitmix)
 
 
 @inline

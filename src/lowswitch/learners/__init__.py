@@ -9,10 +9,10 @@ from __future__ import annotations
 import numpy as np
 
 from lowswitch.algorithms.algorithm import Algorithm
-from lowswitch.algorithms.linear import Ridge
-from lowswitch.algorithms.parts import QLearning
+from lowswitch.algorithms.estimators import QLearning
+from lowswitch.algorithms.ridge import Ridge
 from lowswitch.learners.knowledge import Knowledge, ProblemSize
-from lowswitch.progress import say_when_compiling
+from lowswitch.show.progress import say_when_compiling
 
 __all__ = ["Knowledge", "ProblemSize", "knowledge_of"]
 

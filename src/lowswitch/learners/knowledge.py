@@ -13,7 +13,7 @@ from lowswitch.checks import require_memory
 from lowswitch.kernels.arrays import CLOCK, KEYS
 from lowswitch.kernels.streams import MEMBERS, SAMPLES, learner_stream
 from lowswitch.learners.numbers import with_numbers
-from lowswitch.policy import TablePolicy
+from lowswitch.policy.tables import TablePolicy
 
 
 class ProblemSize(NamedTuple):

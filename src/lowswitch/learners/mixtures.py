@@ -7,13 +7,13 @@ from typing import Any, Self
 import numpy as np
 
 from lowswitch.algorithms.algorithm import Algorithm
-from lowswitch.algorithms.parts import QLearning
+from lowswitch.algorithms.estimators import QLearning
 from lowswitch.kernels.arrays import CLOCK, KEYS, MOMENTS, STEP_PLAYED, MixtureSpec, MixtureTables
-from lowswitch.learners import whole
+from lowswitch.learners import integrity
 from lowswitch.learners.knowledge import Knowledge, ProblemSize, fresh_clock, learner_keys
 from lowswitch.learners.rows import RowKnowledge, count_triggers
 from lowswitch.learners.stages import StageKnowledge
-from lowswitch.policy import TablePolicy
+from lowswitch.policy.tables import TablePolicy
 
 
 class MixtureKnowledge(RowKnowledge):
@@ -121,23 +121,23 @@ class MixtureKnowledge(RowKnowledge):
 
     def require_whole(self, told: int | None) -> None:
         (H, S, A), L, tables = self.allowed.shape, self.members, self.tables
-        frozen = whole.is_frozen(self.spec, tables.clock)
-        whole.require_clock(self.spec, tables.clock, told, L)
+        frozen = integrity.is_frozen(self.spec, tables.clock)
+        integrity.require_clock(self.spec, tables.clock, told, L)
         for name in ("policy", "wanted"):
             policies = getattr(tables, name).reshape(L, H, S)
-            whole.require_actions(name, policies, self.allowed, told)
+            integrity.require_actions(name, policies, self.allowed, told)
         rows = tables.rows.reshape(L, H + 1, S)
         cells = tables.cells.reshape(L, H + 1, S, A)[:, :-1]
         each = self.spec.each._replace(timing=self.spec.timing)
-        whole.require_rows(each, rows, cells, self.allowed, told, frozen)
+        integrity.require_rows(each, rows, cells, self.allowed, told, frozen)
         if isinstance(self.one, StageKnowledge):
-            whole.require_stages(each, rows, cells)
-        whole.require_moments(tables.moments)
+            integrity.require_stages(each, rows, cells)
+        integrity.require_moments(tables.moments)
         path = tables.path
-        whole.require((path["state"] >= 0) & (path["state"] < S), "its path has no states")
-        whole.require((path["action"] >= 0) & (path["action"] < A), "its path has no actions")
-        whole.require_finite("rewards of its path", path["reward"])
-        whole.require(tables.tally == 0, "its tally is not zero")
+        integrity.require((path["state"] >= 0) & (path["state"] < S), "its path has no states")
+        integrity.require((path["action"] >= 0) & (path["action"] < A), "its path has no actions")
+        integrity.require_finite("rewards of its path", path["reward"])
+        integrity.require(tables.tally == 0, "its tally is not zero")
 
     def triggers(self) -> int:
         if self.spec.whole:

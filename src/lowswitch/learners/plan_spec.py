@@ -10,9 +10,8 @@ from typing import Any
 import numpy as np
 
 from lowswitch.algorithms.algorithm import Algorithm
-from lowswitch.algorithms.asked import between_dates
-from lowswitch.algorithms.own import FromCounts
-from lowswitch.algorithms.parts import (
+from lowswitch.algorithms.custom import FromCounts
+from lowswitch.algorithms.estimators import (
     BernsteinFreedman,
     ChernoffHoeffding,
     ConfidenceIntervals,
@@ -24,6 +23,7 @@ from lowswitch.algorithms.parts import (
     Posterior,
     Unknown,
 )
+from lowswitch.algorithms.meetings import between_dates
 from lowswitch.algorithms.schedules import Growth
 from lowswitch.checks import require_memory
 from lowswitch.kernels.arrays import NEVER, PLANNED, RECORD, SUCCESSOR, PlanSpec, PlanTables

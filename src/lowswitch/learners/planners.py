@@ -9,8 +9,8 @@ from typing import Any, Self
 import numpy as np
 
 from lowswitch.algorithms.algorithm import Algorithm
-from lowswitch.algorithms.own import Counts, FromCounts
-from lowswitch.algorithms.parts import Estimator, LearnedPosterior
+from lowswitch.algorithms.custom import Counts, FromCounts
+from lowswitch.algorithms.estimators import Estimator, LearnedPosterior
 from lowswitch.checks import has_integers, require_memory
 from lowswitch.kernels.arrays import (
     CLOCK,
@@ -22,8 +22,7 @@ from lowswitch.kernels.arrays import (
     PlanSpec,
     PlanTables,
 )
-from lowswitch.learners import whole
-from lowswitch.learners.drawn import DrawnModel, drawn_model
+from lowswitch.learners import integrity
 from lowswitch.learners.knowledge import Knowledge, ProblemSize
 from lowswitch.learners.mixtures import deployed_mixture
 from lowswitch.learners.plan_spec import (
@@ -34,8 +33,9 @@ from lowswitch.learners.plan_spec import (
     plan_spec,
     require_feasible,
 )
-from lowswitch.policy import TablePolicy
-from lowswitch.progress import cores
+from lowswitch.learners.samples import DrawnModel, drawn_model
+from lowswitch.policy.tables import TablePolicy
+from lowswitch.show.progress import cores
 
 _LARGE = 10**5  # cells of a model whose plan is worth a thread
 
@@ -80,7 +80,7 @@ class PlannerKnowledge(Knowledge):
 
     def values_on_models(self, policies: np.ndarray, models: int) -> np.ndarray:
         from lowswitch.kernels.evidence import believe
-        from lowswitch.kernels.exploit import values_on_draws
+        from lowswitch.kernels.exploitation import values_on_draws
 
         found = np.zeros((len(policies), models))
         rows = np.ascontiguousarray(policies, dtype=np.int64).reshape(len(policies), -1)
@@ -115,7 +115,7 @@ class PlannerKnowledge(Knowledge):
             wanted = checked_policies(policies, self.members, self._planned_from)
             self.tables.wanted[:] = wanted.reshape(-1)
         elif self.spec.timing.exploit_last and is_last(self.spec, self.tables):
-            from lowswitch.kernels.exploit import exploit
+            from lowswitch.kernels.exploitation import exploit
 
             exploit(self.spec, self.tables)
         else:
@@ -126,7 +126,7 @@ class PlannerKnowledge(Knowledge):
     def _plan_on_draws(self) -> None:
         """Let every member want the best policy of a model of its own, large ones side by side."""
         from lowswitch.kernels.evidence import believe
-        from lowswitch.kernels.learned import curious, plan_on_draw
+        from lowswitch.kernels.model_draws import curious, plan_on_draw
 
         belief = curious(self.spec, believe(self.spec, self.tables))
         work = len(belief.laws.n) + self.allowed.size
@@ -216,34 +216,36 @@ class PlannerKnowledge(Knowledge):
 
     def require_whole(self, told: int | None) -> None:
         (H, S, A), L, tables = self.allowed.shape, self.members, self.tables
-        whole.require_clock(self.spec, tables.clock, told, L)
+        integrity.require_clock(self.spec, tables.clock, told, L)
         for name in ("policy", "wanted"):
             policies = getattr(tables, name).reshape(L, H, S)
-            whole.require_actions(name, policies, self.allowed, told)
-        whole.require_actions("initial", tables.initial.reshape(1, H, S), self.allowed, told)
+            integrity.require_actions(name, policies, self.allowed, told)
+        integrity.require_actions("initial", tables.initial.reshape(1, H, S), self.allowed, told)
         visits = tables.visits.reshape(H, S, A)
-        whole.require(tables.earlier >= 0, "its earlier episodes are fewer than none")
+        integrity.require(tables.earlier >= 0, "its earlier episodes are fewer than none")
         episodes = None if told is None else told + int(tables.earlier[0])
-        whole.require_visits(visits, self.allowed, episodes)
+        integrity.require_visits(visits, self.allowed, episodes)
         if not isinstance(self.estimator, FromCounts):
             q, values = tables.q.reshape(-1, H, S, A), tables.values.reshape(-1, H + 1, S)
-            whole.require_estimates(q, values, self.spec.caps, self.allowed, told)
+            integrity.require_estimates(q, values, self.spec.caps, self.allowed, told)
         counted = visits.reshape(-1) if self.spec.stride else visits.sum(axis=0).reshape(-1)
-        whole.require(tables.cells["visits"] == counted, "visits of cells are not those counted")
+        integrity.require(
+            tables.cells["visits"] == counted, "visits of cells are not those counted"
+        )
         if told is not None:
-            frozen = whole.is_frozen(self.spec, tables.clock)
-            whole.require_due(self.spec, tables.cells, frozen)
+            frozen = integrity.is_frozen(self.spec, tables.clock)
+            integrity.require_due(self.spec, tables.cells, frozen)
         self._require_records(np.minimum(counted, self.spec.most_visits))
-        whole.require(np.sort(tables.order) == np.arange(S), "its order of states is none")
+        integrity.require(np.sort(tables.order) == np.arange(S), "its order of states is none")
         scratch = (tables.scratch == 0).all() and (tables.tally == 0).all()
-        whole.require(scratch, "what is zero between two calls is not")
+        integrity.require(scratch, "what is zero between two calls is not")
 
     def _require_records(self, most: np.ndarray) -> None:
         tables = self.tables
         records = np.concatenate([tables.records, tables.fresh])
         limits = np.tile(most, 2)[: len(records)]
         used = int(tables.clock[0]["pool"])
-        whole.require_blocks(records, tables.pool, used, self.spec.S, limits)
+        integrity.require_blocks(records, tables.pool, used, self.spec.S, limits)
 
     # ---- the gate --------------------------------------------------------------------------------
 

@@ -8,12 +8,12 @@ from typing import Any, Self
 import numpy as np
 
 from lowswitch.algorithms.algorithm import Algorithm
-from lowswitch.algorithms.parts import Bernstein, Hoeffding, QLearning
+from lowswitch.algorithms.estimators import Bernstein, Hoeffding, QLearning
 from lowswitch.kernels.arrays import CELL, CLOCK, MOMENTS, NEVER, ROW, RowSpec, RowTables
-from lowswitch.learners import whole
+from lowswitch.learners import integrity
 from lowswitch.learners.knowledge import Knowledge, ProblemSize, fresh_clock
 from lowswitch.learners.schedule import first_due, timing_of, triggers_of
-from lowswitch.policy import TablePolicy
+from lowswitch.policy.tables import TablePolicy
 
 
 class RowKnowledge(Knowledge):
@@ -181,14 +181,14 @@ class RowKnowledge(Knowledge):
 
     def require_whole(self, told: int | None) -> None:
         (H, S, A), tables = self.allowed.shape, self.tables
-        frozen = whole.is_frozen(self.spec, tables.clock)
+        frozen = integrity.is_frozen(self.spec, tables.clock)
         rows, cells = tables.rows.reshape(H + 1, S), tables.cells.reshape(H, S, A)
-        whole.require_clock(self.spec, tables.clock, told, self.members)
-        whole.require_rows(self.spec, rows, cells, self.allowed, told, frozen)
+        integrity.require_clock(self.spec, tables.clock, told, self.members)
+        integrity.require_rows(self.spec, rows, cells, self.allowed, told, frozen)
         self._require_more(rows, cells)
 
     def _require_more(self, rows: np.ndarray, cells: np.ndarray) -> None:
-        whole.require_moments(self.tables.moments)
+        integrity.require_moments(self.tables.moments)
 
 
 def count_triggers(spec: Any, visits: np.ndarray) -> int:

@@ -6,7 +6,7 @@ import itertools
 
 import numpy as np
 
-from lowswitch.algorithms.asked import asks
+from lowswitch.algorithms.meetings import asks
 from lowswitch.algorithms.powers import MOST_POINTS
 from lowswitch.algorithms.schedules import Budget, Schedule, Triggers, WholePolicy
 from lowswitch.checks import increasing

@@ -7,11 +7,11 @@ from typing import Any, Self
 import numpy as np
 
 from lowswitch.algorithms.algorithm import Algorithm
-from lowswitch.algorithms.asked import between_dates
-from lowswitch.algorithms.parts import Advantage, AdvantageBonus, Hoeffding, StageQLearning
+from lowswitch.algorithms.estimators import Advantage, AdvantageBonus, Hoeffding, StageQLearning
+from lowswitch.algorithms.meetings import between_dates
 from lowswitch.algorithms.schedules import Stages
 from lowswitch.kernels.arrays import CLOCK, STAGE_CELL, STAGE_ROW, StageSpec, StageTables
-from lowswitch.learners import whole
+from lowswitch.learners import integrity
 from lowswitch.learners.knowledge import ProblemSize, fresh_clock
 from lowswitch.learners.rows import RowKnowledge, fresh_rows
 from lowswitch.learners.schedule import timing_of, triggers_of
@@ -41,7 +41,7 @@ class StageKnowledge(RowKnowledge):
         return other
 
     def _require_more(self, rows: np.ndarray, cells: np.ndarray) -> None:
-        whole.require_stages(self.spec, rows, cells)
+        integrity.require_stages(self.spec, rows, cells)
 
 
 def stage_spec(algorithm: Algorithm, size: ProblemSize) -> StageSpec:

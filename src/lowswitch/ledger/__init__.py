@@ -4,15 +4,6 @@ Make a ledger with `Ledger.create`, open it with `Ledger.open`. `Client` is for 
 elsewhere.
 """
 
-from lowswitch.ledger.answers import (
-    Issued,
-    ProposalView,
-    Status,
-    TicketView,
-    Told,
-    Verdict,
-    Version,
-)
 from lowswitch.ledger.client import Client, Played, Spooled
 from lowswitch.ledger.errors import (
     AccessError,
@@ -30,6 +21,15 @@ from lowswitch.ledger.errors import (
 )
 from lowswitch.ledger.imports import import_csv
 from lowswitch.ledger.ledger import Ledger
+from lowswitch.ledger.responses import (
+    Issued,
+    ProposalView,
+    Status,
+    TicketView,
+    Told,
+    Verdict,
+    Version,
+)
 
 __all__ = [
     "AccessError",

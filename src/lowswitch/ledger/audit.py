@@ -11,14 +11,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lowswitch.checks import require_word
-from lowswitch.ledger.answers import Verdict
+from lowswitch.io.storage import replacing
 from lowswitch.ledger.errors import BrokenError, StorageError
 from lowswitch.ledger.events import Event, canonical
+from lowswitch.ledger.responses import Verdict
 from lowswitch.ledger.snapshot import is_whole, state_of
 from lowswitch.ledger.state import Replay, State
 from lowswitch.ledger.terms import Terms
-from lowswitch.progress import Progress
-from lowswitch.storage import replacing
+from lowswitch.show.progress import Progress
 
 if TYPE_CHECKING:
     from lowswitch.ledger.reading import Reading

@@ -16,10 +16,10 @@ from typing import Any
 
 import numpy as np
 
-from lowswitch.ledger.answers import Issued, Told
 from lowswitch.ledger.connection import Connection, error_of, why_no_text
 from lowswitch.ledger.errors import AccessError, FrozenError, LedgerError, UnreachableError
 from lowswitch.ledger.remote import Remote, plain
+from lowswitch.ledger.responses import Issued, Told
 from lowswitch.ledger.spool import Spool, Waiting
 
 _AT_ONCE = 64  # reports that are sent in one request

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lowswitch.algorithms.asked import asks
+from lowswitch.algorithms.meetings import asks
 
 if TYPE_CHECKING:
     from lowswitch.ledger.state import State

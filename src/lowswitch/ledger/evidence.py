@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from lowswitch.learners.gate import Proposal, ProposedRow
 from lowswitch.ledger.tally import Model, Tally
+from lowswitch.review.gate import Proposal, ProposedRow
 
 LEVEL = 0.05
 IMPROVE, EXPLORE = "IMPROVE", "EXPLORE"

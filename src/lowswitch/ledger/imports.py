@@ -9,10 +9,10 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lowswitch.ledger.answers import ProposalView
 from lowswitch.ledger.errors import LedgerError
+from lowswitch.ledger.responses import ProposalView
 from lowswitch.ledger.terms import Terms
-from lowswitch.progress import Progress
+from lowswitch.show.progress import Progress
 
 if TYPE_CHECKING:
     from lowswitch.ledger.ledger import Ledger

@@ -14,7 +14,6 @@ import numpy as np
 from lowswitch.algorithms.algorithm import Algorithm
 from lowswitch.ledger import errors, views
 from lowswitch.ledger.address import store_at
-from lowswitch.ledger.answers import Issued, ProposalView, Told
 from lowswitch.ledger.dates import why_early, why_refused
 from lowswitch.ledger.errors import LedgerError
 from lowswitch.ledger.events import (
@@ -27,6 +26,7 @@ from lowswitch.ledger.events import (
     read_event,
 )
 from lowswitch.ledger.reading import Reading
+from lowswitch.ledger.responses import Issued, ProposalView, Told
 from lowswitch.ledger.snapshot import snapshot_of
 from lowswitch.ledger.state import OPEN
 from lowswitch.ledger.store import Store, StoredTicket

@@ -12,7 +12,9 @@ import numpy as np
 
 from lowswitch.checks import require_word
 from lowswitch.ledger import views
-from lowswitch.ledger.answers import (
+from lowswitch.ledger.errors import LedgerError
+from lowswitch.ledger.events import GENESIS, Event, canonical, read_event
+from lowswitch.ledger.responses import (
     Chart,
     ProposalView,
     RowView,
@@ -21,8 +23,6 @@ from lowswitch.ledger.answers import (
     Verdict,
     Version,
 )
-from lowswitch.ledger.errors import LedgerError
-from lowswitch.ledger.events import GENESIS, Event, canonical, read_event
 from lowswitch.ledger.snapshot import state_of
 from lowswitch.ledger.state import OPEN, STATUSES, Replay, State, proposal_hash
 from lowswitch.ledger.store import Store, StoredTicket

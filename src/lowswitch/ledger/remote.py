@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from lowswitch.ledger.answers import ProposalView, Status, Told, Version
 from lowswitch.ledger.connection import Connection
 from lowswitch.ledger.errors import LedgerError
+from lowswitch.ledger.responses import ProposalView, Status, Told, Version
 
 
 class Remote:
@@ -154,7 +154,7 @@ class Remote:
 
     def export(self, path: str | Path, *, kind: str = "jsonl") -> None:
         """Write all events as JSON lines, or as a table ("csv")."""
-        from lowswitch.storage import replacing
+        from lowswitch.io.storage import replacing
 
         with self._lock, replacing(path) as file:
             answer = self._connection.read("/api/export", kind=kind)

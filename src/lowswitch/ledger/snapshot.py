@@ -11,7 +11,7 @@ import numpy as np
 
 from lowswitch.learner import Learner
 from lowswitch.ledger.events import canonical
-from lowswitch.ledger.lessons import Lessons
+from lowswitch.ledger.intake import Lessons
 from lowswitch.ledger.state import State, Ticket
 from lowswitch.ledger.store import Snapshot
 from lowswitch.ledger.tally import Tally

@@ -14,7 +14,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from lowswitch.files import owning
+from lowswitch.io.files import owning
 from lowswitch.ledger.errors import StorageError
 
 _SCHEMA = """

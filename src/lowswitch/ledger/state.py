@@ -15,14 +15,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from lowswitch.learner import Learner
-from lowswitch.learners.gate import Proposal, ProposedRow
 from lowswitch.ledger.dates import late_date
 from lowswitch.ledger.errors import BrokenError
 from lowswitch.ledger.events import LEDGER, Event, canonical, digest
 from lowswitch.ledger.evidence import Evidence, what_is_left
-from lowswitch.ledger.lessons import Lessons
+from lowswitch.ledger.intake import Lessons
 from lowswitch.ledger.tally import Tally
 from lowswitch.ledger.terms import Report, Terms
+from lowswitch.review.gate import Proposal, ProposedRow
 
 OPEN, WAITING, LEARNED, MISSING, REFUSED = "open", "waiting", "learned", "missing", "refused"
 STATUSES = OPEN, WAITING, LEARNED, MISSING, REFUSED  # of tickets

@@ -10,7 +10,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from lowswitch.checks import require_count
-from lowswitch.ledger.answers import (
+from lowswitch.ledger.dates import next_date, why_refused
+from lowswitch.ledger.errors import LedgerError
+from lowswitch.ledger.events import Event
+from lowswitch.ledger.evidence import action_values, width
+from lowswitch.ledger.responses import (
     MOST_DATES,
     Chart,
     Issued,
@@ -19,19 +23,7 @@ from lowswitch.ledger.answers import (
     Status,
     Version,
 )
-from lowswitch.ledger.dates import next_date, why_refused
-from lowswitch.ledger.errors import LedgerError
-from lowswitch.ledger.events import Event
-from lowswitch.ledger.evidence import action_values, width
-from lowswitch.ledger.state import (
-    LEARNED,
-    MISSING,
-    OPEN,
-    REFUSED,
-    WAITING,
-    State,
-    proposal_hash,
-)
+from lowswitch.ledger.state import LEARNED, MISSING, OPEN, REFUSED, WAITING, State, proposal_hash
 from lowswitch.ledger.store import StoredTicket
 from lowswitch.ledger.terms import Terms
 

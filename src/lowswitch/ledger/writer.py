@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 from lowswitch.ledger import errors, views
-from lowswitch.ledger.answers import ProposalView, Told
 from lowswitch.ledger.dates import FROZEN, late_date
 from lowswitch.ledger.errors import LedgerError
 from lowswitch.ledger.events import LEDGER, SITE, Event, event
-from lowswitch.ledger.named import is_named, not_pending
+from lowswitch.ledger.reference import is_named, not_pending
+from lowswitch.ledger.responses import ProposalView, Told
 from lowswitch.ledger.state import MISSING, OPEN, REFUSED, Replay, State, proposal_hash
 from lowswitch.ledger.store import Store, StoredTicket
 from lowswitch.ledger.terms import ENDED, Report

@@ -4,40 +4,44 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from lowswitch import report, storage
 from lowswitch.algorithms.text import nearest
-from lowswitch.progress import say, waiting
-from lowswitch.reproduce import page, pictures
-from lowswitch.reproduce.bandit_claim import ucb2
-from lowswitch.reproduce.errata import errata
+from lowswitch.io import storage
+from lowswitch.reproduce import (
+    bandit_claim,
+    errata,
+    headline,
+    lemmas,
+    lower_bound,
+    mistakes,
+    open_questions,
+    pac_claim,
+    page,
+    pictures,
+    qlearning,
+    rounds,
+)
 from lowswitch.reproduce.grades import Finding, Grade, tally
-from lowswitch.reproduce.headline import headline
 from lowswitch.reproduce.lab import FULL, QUICK, Effort, Lab
-from lowswitch.reproduce.lemmas import lemmas
-from lowswitch.reproduce.lower_bound import lower_bound
-from lowswitch.reproduce.mistakes import mistakes
-from lowswitch.reproduce.open_questions import open_questions
 from lowswitch.reproduce.origin import describe_origin
-from lowswitch.reproduce.pac_claim import pac
 from lowswitch.reproduce.pictures import Picture
-from lowswitch.reproduce.qlearning import bernstein, hoeffding
-from lowswitch.reproduce.rounds import rounds
 from lowswitch.reproduce.section import Section
+from lowswitch.show import report
+from lowswitch.show.progress import say, waiting
 
 CLAIMS: dict[str, Callable[[Lab], Section]] = {
-    "bandits": ucb2,
-    "ucb2-h": hoeffding,
-    "ucb2-b": bernstein,
-    "pac": pac,
-    "rounds": rounds,
-    "mistakes": mistakes,
-    "lower-bound": lower_bound,
-    "lemmas": lemmas,
-    "open": open_questions,
-    "errata": errata,
+    "bandits": bandit_claim.ucb2,
+    "ucb2-h": qlearning.hoeffding,
+    "ucb2-b": qlearning.bernstein,
+    "pac": pac_claim.pac,
+    "rounds": rounds.rounds,
+    "mistakes": mistakes.mistakes,
+    "lower-bound": lower_bound.lower_bound,
+    "lemmas": lemmas.lemmas,
+    "open": open_questions.open_questions,
+    "errata": errata.errata,
 }
 PAGE = "index.html"
 
@@ -48,12 +52,13 @@ def reproduce(
     effort: Effort = QUICK,
     only: Sequence[str] = (),
     progress: bool | None = None,
-) -> Iterator[Section]:
-    """Measure the claims and yield their sections one by one; then write the page, its figures and
-    its numbers into a folder.
+    measured: Callable[[Section], None] | None = None,
+) -> list[Section]:
+    """Measure the claims, write the page with its figures and numbers into a folder, and return
+    the sections of the page.
 
-    Every finished experiment is kept in the folder, so that a second call goes on where the first
-    was interrupted.
+    Every finished experiment is cached in the folder, so a second call resumes where the first was
+    interrupted. measured: called with each section as soon as its claim has been measured.
     """
     for name in only:
         if name not in CLAIMS:
@@ -66,8 +71,9 @@ def reproduce(
         sections.append(CLAIMS[name](lab))
         with waiting(f"{name}: drawing ...", show=progress):
             drawn |= _draw(out, sections[-1])
-        yield sections[-1]
-    opening = None if only else headline(lab)
+        if measured is not None:
+            measured(sections[-1])
+    opening = None if only else headline.headline(lab)
     if opening:
         with waiting("page: drawing ...", show=progress):
             drawn |= _draw(out, opening)
@@ -84,6 +90,7 @@ def reproduce(
     storage.write_text(file, text)
     storage.write_text(file.with_suffix(".json"), json.dumps(numbers, indent=1) + "\n")
     say(lab.kept.note, show=progress)
+    return sections
 
 
 def page_name(only: Sequence[str]) -> str:

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lowswitch import bandits, report
+from lowswitch import bandits
 from lowswitch.bandits import BanditAlgorithm, BanditRuns, IndexPolicy, UCB2Policy
 from lowswitch.reproduce.grades import Check, Finding
 from lowswitch.reproduce.lab import Lab
 from lowswitch.reproduce.section import Section, Table, exponent_of, span
+from lowswitch.show import report
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

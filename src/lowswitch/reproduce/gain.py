@@ -7,11 +7,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from lowswitch import report
 from lowswitch.algorithms.recipes import ucb2_bernstein, ucb2_hoeffding
 from lowswitch.reproduce.grades import Check, Finding
 from lowswitch.reproduce.lab import Lab
 from lowswitch.reproduce.section import Section, Table, span
+from lowswitch.show import report
 
 HORIZONS = (5, 10, 20, 40)
 LEAST_GAIN_EXPONENT = 0.25  # of the ratio of the regrets in H; sqrt(H) has 0.5

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from lowswitch import plotting, report
 from lowswitch.reproduce import qlearning
 from lowswitch.reproduce.lab import Lab
 from lowswitch.reproduce.qlearning import LEARNERS, SCALE
 from lowswitch.reproduce.section import Section, Table, span
-from lowswitch.runs import Runs
+from lowswitch.runs.results import Runs
+from lowswitch.show import plotting, report
 
 
 def headline(lab: Lab) -> Section:

@@ -12,12 +12,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from lowswitch import bandits, envs, simulate, storage
+from lowswitch import bandits, envs, simulate
 from lowswitch.algorithms.algorithm import Algorithm
+from lowswitch.io import storage
 from lowswitch.learner import BonusWarning
-from lowswitch.progress import Progress, cores, run_all, waiting
-from lowswitch.runs import Runs
-from lowswitch.simulate import NothingLearnedWarning
+from lowswitch.runs.results import Runs
+from lowswitch.runs.simulate import NothingLearnedWarning
+from lowswitch.show.progress import Progress, cores, run_all, waiting
 
 Result = TypeVar("Result")
 

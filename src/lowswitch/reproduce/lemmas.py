@@ -8,17 +8,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lowswitch import envs, report, theory
+from lowswitch import envs, theory
 from lowswitch.algorithms.algorithm import Algorithm
-from lowswitch.algorithms.parts import Bernstein, Hoeffding
+from lowswitch.algorithms.estimators import Bernstein, Hoeffding
 from lowswitch.algorithms.recipes import ucb2_bernstein, ucb2_hoeffding
 from lowswitch.algorithms.schedules import UCB2
+from lowswitch.envs.mdp import TabularMDP
 from lowswitch.learner import Learner
-from lowswitch.problems.mdp import TabularMDP
 from lowswitch.reproduce.grades import Check, Finding
 from lowswitch.reproduce.lab import Lab
-from lowswitch.reproduce.plain import play_episode
+from lowswitch.reproduce.pseudocode import play_episode
 from lowswitch.reproduce.section import Section, Table
+from lowswitch.show import report
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

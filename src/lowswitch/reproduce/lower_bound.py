@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from lowswitch import report, theory
+from lowswitch import theory
 from lowswitch.algorithms.recipes import ucb2_hoeffding
 from lowswitch.reproduce.grades import Check, Finding
 from lowswitch.reproduce.lab import Lab
 from lowswitch.reproduce.qlearning import SCALE
 from lowswitch.reproduce.section import Section, Table, exponent_of
-from lowswitch.runs import Runs
+from lowswitch.runs.results import Runs
+from lowswitch.show import report
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

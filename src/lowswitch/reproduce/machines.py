@@ -10,11 +10,11 @@ import numpy as np
 from lowswitch import concurrent, envs
 from lowswitch.algorithms.algorithm import Algorithm
 from lowswitch.algorithms.recipes import ucb2_bernstein, ucb2_hoeffding, ucb_hoeffding
+from lowswitch.concurrent.runner import RoundRule
 from lowswitch.history import History
-from lowswitch.machines.runner import RoundRule
 from lowswitch.reproduce.lab import Lab
 from lowswitch.reproduce.qlearning import ONE_STATE, PROBLEMS, SCALE
-from lowswitch.runs import Runs
+from lowswitch.runs.results import Runs
 
 RIVER = "RiverSwim"
 # elsewhere they would play dozens or hundreds of episodes in vain for each one kept

@@ -9,21 +9,19 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from lowswitch import concurrent, envs, report, storage, theory
+from lowswitch import concurrent, envs, theory
 from lowswitch.algorithms.algorithm import Algorithm
 from lowswitch.algorithms.recipes import ucb2_bernstein, ucb2_hoeffding
+from lowswitch.envs.mdp import TabularMDP
 from lowswitch.history import deployment_gaps
-from lowswitch.problems.mdp import TabularMDP
+from lowswitch.io import storage
 from lowswitch.reproduce.grades import Check, Finding
 from lowswitch.reproduce.lab import Lab
 from lowswitch.reproduce.machines import RIVER, history_of
-from lowswitch.reproduce.near_optimal import (
-    near_optimal,
-    near_optimal_finding,
-    near_optimal_table,
-)
+from lowswitch.reproduce.near_optimal import near_optimal, near_optimal_finding, near_optimal_table
 from lowswitch.reproduce.qlearning import PROBLEMS, SCALE
 from lowswitch.reproduce.section import Section, Table, span
+from lowswitch.show import report
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

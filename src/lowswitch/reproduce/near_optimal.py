@@ -9,8 +9,8 @@ import numpy as np
 
 from lowswitch import envs
 from lowswitch.algorithms.recipes import ucb2_hoeffding
+from lowswitch.envs.mdp import TabularMDP
 from lowswitch.history import deployment_gaps
-from lowswitch.problems.mdp import TabularMDP
 from lowswitch.reproduce.grades import Check, Finding
 from lowswitch.reproduce.lab import Lab
 from lowswitch.reproduce.machines import history_of, sequential_runs

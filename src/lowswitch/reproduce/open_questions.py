@@ -8,13 +8,14 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from lowswitch import envs, report
+from lowswitch import envs
 from lowswitch.algorithms.recipes import ucb2_hoeffding
 from lowswitch.reproduce.lab import Lab
-from lowswitch.reproduce.plain import play_plain
+from lowswitch.reproduce.pseudocode import play_plain
 from lowswitch.reproduce.qlearning import PROBLEMS, SCALE
 from lowswitch.reproduce.section import Section, Table
-from lowswitch.runs import Runs
+from lowswitch.runs.results import Runs
+from lowswitch.show import report
 
 SCALES = (1.0, 0.3, 0.1, 0.05, 0.02, 0.01)
 TIES_PROBLEM = "riverswim:states=5,horizon=6"

@@ -8,7 +8,7 @@ import subprocess
 from pathlib import Path
 
 import lowswitch
-from lowswitch.progress import cores
+from lowswitch.show.progress import cores
 
 PAPER = (
     "Yu Bai, Tengyang Xie, Nan Jiang, Yu-Xiang Wang: Provably Efficient Q-Learning with Low"

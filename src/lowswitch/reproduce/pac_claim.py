@@ -7,16 +7,17 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lowswitch import envs, report
+from lowswitch import envs
 from lowswitch.algorithms.recipes import ucb2_bernstein, ucb2_hoeffding
+from lowswitch.envs.mdp import TabularMDP
 from lowswitch.history import deployment_gaps
-from lowswitch.problems.mdp import TabularMDP
-from lowswitch.progress import waiting
 from lowswitch.reproduce.grades import Check, Finding
 from lowswitch.reproduce.lab import Lab
 from lowswitch.reproduce.qlearning import ONE_STATE, SCALE, problem_list, runs_of
 from lowswitch.reproduce.section import Section, Table, exponent, span
-from lowswitch.runs import Runs
+from lowswitch.runs.results import Runs
+from lowswitch.show import report
+from lowswitch.show.progress import waiting
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from lowswitch import plotting, report, theory
+from lowswitch import theory
 from lowswitch.algorithms.algorithm import Algorithm
 from lowswitch.algorithms.recipes import (
     ucb2_bernstein,
@@ -21,7 +21,8 @@ from lowswitch.reproduce.gain import with_gain
 from lowswitch.reproduce.grades import Check, Finding
 from lowswitch.reproduce.lab import Lab
 from lowswitch.reproduce.section import Section, Table, exponent_of, span
-from lowswitch.runs import Runs
+from lowswitch.runs.results import Runs
+from lowswitch.show import plotting, report
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from lowswitch import report, theory
-from lowswitch.machines.runner import RoundRule
+from lowswitch import theory
+from lowswitch.concurrent.runner import RoundRule
 from lowswitch.reproduce.grades import Check, Finding
 from lowswitch.reproduce.lab import Lab
 from lowswitch.reproduce.machines import (
@@ -28,6 +28,7 @@ from lowswitch.reproduce.machines import (
 )
 from lowswitch.reproduce.qlearning import PROBLEMS, SCALE
 from lowswitch.reproduce.section import Section, Table, span
+from lowswitch.show import report
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

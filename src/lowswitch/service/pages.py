@@ -8,9 +8,9 @@ from typing import Any
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from lowswitch.ledger import LedgerError, ProposalView, SupersededError
-from lowswitch.ledger.answers import Status, TicketView
-from lowswitch.ledger.words import counted
-from lowswitch.service import api, figures, shown
+from lowswitch.ledger.responses import Status, TicketView
+from lowswitch.ledger.text import counted
+from lowswitch.service import api, display, figures
 from lowswitch.service import roles as table
 from lowswitch.service.app import Call, Service, now
 from lowswitch.service.bodies import RefusedError, count, query, text
@@ -166,7 +166,7 @@ async def proposal(call: Call) -> Response:
     query(call.request)
     await catch_up(call)
     run, view = await _standing(service)
-    rows = shown.proposal_rows(service.ledger.terms, view) if view else []
+    rows = display.proposal_rows(service.ledger.terms, view) if view else []
     return await show(
         call,
         "proposal.html",
@@ -175,7 +175,7 @@ async def proposal(call: Call) -> Response:
         view=view,
         rows=rows,
         news=list(dict.fromkeys(name for row in rows for name in row["new_actions"])),
-        why=shown.why_now(service.journal, view) if view else "",
+        why=display.why_now(service.journal, view) if view else "",
         most=service.ledger.terms.most_proposals,
     )
 
@@ -236,26 +236,26 @@ async def policy_map(call: Call) -> Response:
     service, terms = call.service, call.service.ledger.terms
     asked = query(call.request, "view", "page", "search")
     view, words = asked.get("view", "action"), asked.get("search", "")
-    if view not in shown.VIEWS:
-        raise RefusedError(400, f"view must be one of {', '.join(shown.VIEWS)}")
+    if view not in display.VIEWS:
+        raise RefusedError(400, f"view must be one of {', '.join(display.VIEWS)}")
     names = terms.labels["state"]
     found = [x for x in range(terms.states) if words.lower() in names[x].lower()]
-    pages = max(1, -(-len(found) // shown.PER_PAGE))
+    pages = max(1, -(-len(found) // display.PER_PAGE))
     page = min(max(count(asked, "page", 1, 10**9), 1), pages)
-    states = found[(page - 1) * shown.PER_PAGE : page * shown.PER_PAGE]
+    states = found[(page - 1) * display.PER_PAGE : page * display.PER_PAGE]
     chart = await service.engine.call(service.ledger.chart)
-    signs = shown.codes(terms.labels["action"])
+    signs = display.codes(terms.labels["action"])
     return await show(
         call,
         "map.html",
         "map",
         view=view,
-        views=shown.VIEWS,
+        views=display.VIEWS,
         search=words,
         page=page,
         pages=pages,
         found=len(found),
-        rows=shown.map_rows(terms, chart, view, states),
+        rows=display.map_rows(terms, chart, view, states),
         legend=list(zip(signs, terms.labels["action"], strict=True)),
         version=chart.version,
     )
@@ -307,17 +307,17 @@ async def timeline(call: Call) -> Response:
     query(call.request)
     await catch_up(call)
     run, policies = await service.engine.call(lambda: (service.ledger.status(), _policies(service)))
-    lines = shown.version_lines(service.journal, policies)
+    lines = display.version_lines(service.journal, policies)
     return await show(
         call,
         "timeline.html",
         "timeline",
         run=run,
         lines=lines[::-1],
-        figure=shown.returns_figure(lines),
+        figure=display.returns_figure(lines),
         gauge=_gauge(service, run.budget_left),
         most=service.ledger.terms.most_proposals,
-        decisions=shown.decision_lines(service.ledger.terms, service.journal.decisions())[:200],
+        decisions=display.decision_lines(service.ledger.terms, service.journal.decisions())[:200],
     )
 
 
@@ -379,7 +379,7 @@ async def difference(call: Call) -> Response:
     before, after = await call.service.engine.call(
         lambda: (ledger.policy_of(old), ledger.policy_of(new))
     )
-    rows = shown.difference(ledger.terms, before, after)
+    rows = display.difference(ledger.terms, before, after)
     return await show(call, "difference.html", "audit", old=old, new=new, rows=rows)
 
 

@@ -12,8 +12,8 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from lowswitch.ledger.events import canonical
-from lowswitch.ledger.words import age, counted
-from lowswitch.service import shown
+from lowswitch.ledger.text import age, counted
+from lowswitch.service import display
 from lowswitch.service.app import Call, Service
 from lowswitch.service.bodies import RefusedError, text
 
@@ -31,8 +31,8 @@ def templates() -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.filters |= {"clock": shown.clock, "age": age, "counted": counted, "text": canonical}
-    made.filters |= {"begin": shown.sentence, "numbers": shown.numbers}
+    made.filters |= {"clock": display.clock, "age": age, "counted": counted, "text": canonical}
+    made.filters |= {"begin": display.sentence, "numbers": display.numbers}
     return made
 
 

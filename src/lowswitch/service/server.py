@@ -18,7 +18,7 @@ import numpy as np
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from lowswitch.files import owning
+from lowswitch.io.files import owning
 from lowswitch.ledger import Ledger, LedgerError
 from lowswitch.service.access import Access, beside
 from lowswitch.service.app import Service, is_loopback, make_app

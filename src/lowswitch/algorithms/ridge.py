@@ -1,0 +1,228 @@
+"""The parts of learners that know states by their features: ridge regression, how it explores, and
+two schedules that are made for it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Literal, get_args
+
+from lowswitch.algorithms.calendars import spaced
+from lowswitch.algorithms.powers import floor_power
+from lowswitch.algorithms.schedules import Budget, EveryVisit, Schedule, Whole, WholePolicy
+from lowswitch.checks import (
+    require_count,
+    require_growth,
+    require_positive,
+    require_scale,
+    require_word,
+    shown,
+)
+
+Width = Literal["noise", "unit", "proof"]
+Draws = Literal["plain", "optimistic"]
+Spent = Literal["budget"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ridge:
+    """Rewards, or values to go, that are linear in features, with the penalty `ridge` |theta|^2.
+
+    `members` of them are deployed together, and each episode plays one. With a horizon above 1 the
+    values are those of least-squares value iteration (Jin, Yang, Wang, Jordan 2020, Algorithm 1).
+    """
+
+    members: int = 32
+    ridge: float = 1.0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "members", require_count("members", self.members))
+        way_out = "1 is usual; a small one trusts few data more"
+        object.__setattr__(self, "ridge", require_positive("ridge", self.ridge, way_out))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sampled:
+    """Weights drawn from N(theta, (c sigma)^2 V^-1), in pairs of opposite sign, for each step.
+
+    sigma is the estimated noise: c = 1 is the posterior itself, and a smaller c explores less.
+
+    draws: "plain" draws are these. Of "optimistic" ones, c is the scale after K^(3/4) of K
+    episodes: what a run explores is of use only to the episodes that are left, so that the scale is
+    4 c before the second episode and fades to 0 at the last, see `scale`. The score of an action is
+    then at least that of the mean weights: a draw says how good an action may be, not how bad (May,
+    Korda, Lee, Leslie 2012, optimistic Bayesian sampling).
+    """
+
+    c: float = 0.5
+    draws: Draws = "plain"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "c", require_scale("c", self.c))
+        require_word("draws", self.draws, get_args(Draws))
+
+    def scale(self, told: int, episodes: int) -> float:
+        """c, or 4 c ln(K / t) / ln K after t of K episodes where draws are optimistic."""
+        if self.draws == "plain" or episodes == 1:
+            return self.c
+        return 4.0 * self.c * (1.0 - math.log(max(1, told)) / math.log(episodes))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ellipsoid:
+    """theta.x + w |x|, |x|^2 = x' V^-1 x: the most favourable weights in an ellipsoid.
+
+    width says what w is. "noise": c times the estimated noise. "unit": c itself, the alpha of
+    LinUCB (Li, Chu, Langford, Schapire 2010). "proof": c times the width of the proofs, for rewards
+    in [0, 1], features and weights of norm at most 1: Abbasi-Yadkori, Pal, Szepesvari 2011,
+    Theorem 2 for one step, and d H sqrt(ln(2 d T / p)) (Jin et al. 2020, Theorem 3.1, whose
+    constant is not published) for more.
+    """
+
+    c: float = 1.0
+    width: Width = "noise"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "c", require_scale("c", self.c))
+        require_word("width", self.width, get_args(Width))
+
+
+@dataclass(frozen=True)
+class Spread(Whole):
+    """Dates that grow geometrically.
+
+    Under a budget of N deployments in K episodes they go from K^(1/3), or a third of the number of
+    weights where that is later, to K^(N / (N + 1)), the last date of the geometric grid of N + 1
+    batches: before that so little is known that a deployment is wasted. Without a budget they are
+    1, 2, 4, 8, ... gap: the least number of episodes between two deployments, and before the first
+    one; where the dates would be nearer, they are moved.
+    """
+
+    gap: int = 1
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "gap", require_count("gap", self.gap))
+
+    def within(self, deployments: int | None, episodes: int, weights: int = 1) -> tuple[int, ...]:
+        """The dates for a budget of so many deployments, of a learner with so many weights."""
+        if deployments is None:
+            return self.grid(episodes)
+        last = Fraction(deployments, deployments + 1)
+        first = max(Fraction(1, 3), min(_power(weights / 3, episodes), (last + Fraction(1, 3)) / 2))
+        steps = max(1, deployments - 1)
+        powers = [last - (last - first) * i / steps for i in range(deployments)]
+        dates = (floor_power(episodes, power) for power in reversed(powers))
+        return spaced(dates, self.gap, episodes)
+
+    def grid(self, episodes: int) -> tuple[int, ...]:
+        """1, 2, 4, 8, ..."""
+        return spaced((2**i for i in range(episodes.bit_length())), self.gap, episodes)
+
+    def refresh_bound(self, *, horizon: int, states: int, actions: int, episodes: int) -> float:
+        """The number of dates, where no budget says less."""
+        return len(self.grid(episodes))
+
+
+@dataclass(frozen=True)
+class Determinant(Whole):
+    """After an episode by which det V has grown beyond `factor` times what it was when the policy
+    was made, at some step: rarely switching OFUL (Abbasi-Yadkori, Pal, Szepesvari 2011, Figure 3)
+    with factor = 1 + C; for each step Gao, Xie, Du, Yang 2021, and Wang, Zhou, Gu 2021.
+
+    "budget" works the factor out from the number of deployments N, so that it cannot be exceeded:
+    ln factor = d H ln(1 + T L^2 / (ridge d)) / N, where L = `norm` is the largest norm of a feature
+    vector, and d the number of weights of a step.
+    """
+
+    factor: float | Spent = 2.0
+    norm: float = 1.0
+
+    def __post_init__(self) -> None:
+        if self.factor != "budget":
+            object.__setattr__(self, "factor", require_growth(self.factor))
+        way_out = "it is the largest norm of a feature vector"
+        object.__setattr__(self, "norm", require_positive("norm", self.norm, way_out))
+
+    def log_factor(
+        self, *, horizon: int, weights: int, episodes: int, ridge: float, deployments: int | None
+    ) -> float:
+        """ln factor, worked out if it is the budget's."""
+        if self.factor != "budget":
+            return math.log(self.factor)
+        if deployments is None:
+            raise ValueError(
+                "determinant/budget works its factor out from a budget: give deployments=N beside"
+                " it, or a factor as in determinant/2"
+            )
+        return horizon * self.log_growth(weights, episodes, ridge) / deployments
+
+    def log_growth(self, weights: int, episodes: int, ridge: float) -> float:
+        """d ln(1 + K L^2 / (ridge d)): the most that ln det V of a step can grow in K episodes.
+
+        By the inequality of the means det V is at most (trace V / d)^d (Abbasi-Yadkori et al. 2011,
+        Lemma 10).
+        """
+        return weights * math.log1p(episodes * self.norm**2 / (ridge * weights))
+
+    def refresh_bound(self, *, horizon: int, states: int, actions: int, episodes: int) -> float:
+        """H d ln(1 + K L^2 / d) / ln factor for a ridge of 1, or K; `states` stands for d."""
+        if self.factor == "budget":
+            return episodes
+        most = horizon * self.log_growth(states, episodes, 1.0) / math.log(self.factor)
+        return min(episodes, math.floor(most + 1e-9))
+
+
+def _power(date: float, episodes: int) -> Fraction:
+    """The power of the number of episodes that a date is, in 48ths."""
+    if date <= 1 or episodes == 1:
+        return Fraction(0)
+    return Fraction(round(48 * math.log(date) / math.log(episodes)), 48)
+
+
+def dates_of(
+    schedule: Whole, deployments: int | None, episodes: int, weights: int
+) -> Sequence[int]:
+    """The numbers of episodes after which everything may change, under a budget or without."""
+    if isinstance(schedule, Spread):
+        return schedule.within(deployments, episodes, weights)
+    return schedule.grid(episodes)
+
+
+def require_linear(
+    estimator: Ridge, bonus: Sampled | Ellipsoid | object, schedule: Schedule, scales: int
+) -> None:
+    """The parts go together for a learner that has features and no rows."""
+    plain = schedule.schedule if isinstance(schedule, Budget) else schedule
+    if isinstance(bonus, Ellipsoid) and estimator.members > 1:
+        raise ValueError(
+            f"an ellipsoid makes one policy, not a mixture of {estimator.members}; leave members"
+            " out, or sample them, with ls.linear"
+        )
+    if scales > 1:
+        raise ValueError("a mixture on features has members=L, and one scale only")
+    if isinstance(plain, WholePolicy) or (plain.by_row and not isinstance(plain, EveryVisit)):
+        raise ValueError(
+            f"{shown(plain)} counts the visits to states, which features do not have; use"
+            " determinant/2, spread, a grid, a calendar, episodes/M or every"
+        )
+    if isinstance(schedule, Budget) and schedule.switches is not None:
+        raise ValueError(
+            "a budget of switches counts rows of a table, which features do not have; give"
+            " deployments=N"
+        )
+    if isinstance(schedule, Budget) and schedule.last == "exploit":
+        raise ValueError(
+            'last="exploit" looks at which actions were tried in a state, which features do not'
+            ' have; use last="greedy"'
+        )
+    if isinstance(plain, Determinant) and plain.factor == "budget":
+        plain.log_factor(
+            horizon=1,
+            weights=1,
+            episodes=1,
+            ridge=1.0,
+            deployments=schedule.deployments if isinstance(schedule, Budget) else None,
+        )

@@ -1,0 +1,330 @@
+"""The command line: parse, call one library function, print."""
+
+from __future__ import annotations
+
+import argparse
+import inspect
+import io
+import json
+import os
+import re
+import sys
+import time
+import warnings
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import lowswitch
+from lowswitch import envs
+from lowswitch.algorithms.recipes import RECIPES, Shared, assemble
+from lowswitch.algorithms.text import build
+from lowswitch.cli import runs, syntax
+from lowswitch.cli.ledger import ledger
+from lowswitch.cli.serve import serve, token
+from lowswitch.concurrent import FleetError, PlayError
+from lowswitch.envs.files import policy_from_file
+from lowswitch.gpu.driver import GpuError
+from lowswitch.io import storage
+from lowswitch.io.files import OwnedError
+from lowswitch.show import report
+from lowswitch.show.tables import wrapped
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run a command; return its exit code."""
+    with _streams():
+        try:
+            code = _run(arguments)
+            sys.stdout.flush()
+        except BrokenPipeError:  # whoever read the output has gone
+            return _without_output(1)
+        except OSError as error:
+            _say(f"lowswitch: cannot write the output: {error.strerror}")
+            return _without_output(1)
+        except SystemExit:
+            try:
+                sys.stdout.flush()
+            except OSError:
+                return _without_output(1)
+            raise
+        return code
+
+
+def _run(arguments: list[str] | None) -> int:
+    parser = syntax.parser()
+    if not (sys.argv[1:] if arguments is None else arguments):
+        parser.print_help(sys.stderr)
+        return 2
+    options = parser.parse_args(syntax.with_joined_ranges(arguments))
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("always", lowswitch.BonusWarning)
+            warnings.simplefilter("always", lowswitch.NothingLearnedWarning)
+            warnings.showwarning = lambda text, *_, **__: _say(
+                f"note: {_COLOURS.sub('', str(text))}"
+            )
+            COMMANDS[options.command](options)
+    except _EXPECTED as error:
+        text, code = _explained(error, options)
+        _say(f"lowswitch: {text}")
+        return code
+    return 0
+
+
+@contextmanager
+def _streams() -> Iterator[None]:
+    """Let streams be closed, or know ASCII only: what cannot be shown is escaped or dropped."""
+    before = sys.stdout, sys.stderr
+    with open(os.devnull, "w", encoding="utf-8") as nowhere:
+        sys.stdout, sys.stderr = (
+            nowhere if stream is None or stream.closed else stream for stream in before
+        )
+        for stream in (sys.stdout, sys.stderr):
+            if isinstance(stream, io.TextIOWrapper):
+                stream.reconfigure(errors="backslashreplace")
+        try:
+            yield
+        finally:
+            sys.stdout, sys.stderr = before
+
+
+def _say(text: str) -> None:
+    """Write a line for the user to stderr, if that can be written."""
+    with suppress(OSError, ValueError):
+        print(text, file=sys.stderr, flush=True)
+
+
+def _without_output(code: int) -> int:
+    """The exit code, with the rest of the output dropped: Python would fail to flush it."""
+    with suppress(OSError, ValueError):
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)
+    return code
+
+
+_COLOURS = re.compile(r"\x1b\[[\d;]*m")  # with which Gymnasium warns, wherever that is read
+
+_EXPECTED = (
+    *(ValueError, FleetError, GpuError, PlayError, OwnedError),
+    *(ModuleNotFoundError, MemoryError, KeyboardInterrupt),
+)
+
+
+def _explained(error: BaseException, options: argparse.Namespace) -> tuple[str, int]:
+    """What to tell the user about an error, and the exit code."""
+    match error:
+        case FleetError() | GpuError() | PlayError() | OwnedError():
+            return str(error), 1
+        case ModuleNotFoundError():
+            needs = f"this needs {error.name}, which is not installed"
+            return f"{needs}; pip install 'lowswitch[all]'", 2
+        case MemoryError():
+            return f"the problem does not fit into memory ({error}); make it smaller", 2
+        case KeyboardInterrupt():
+            checkpoint = getattr(options, "checkpoint", None)
+            kept = f"; the same command goes on from {checkpoint}" if checkpoint else ""
+            return f"interrupted, no file is half written{kept}", 130
+    return str(error), 2
+
+
+# ---- commands ------------------------------------------------------------------------------------
+
+
+def concurrent(options: argparse.Namespace) -> None:
+    """Let M machines play one policy a round."""
+    from lowswitch import concurrent as many
+
+    if options.save:
+        storage.require_writable(options.save)
+    result = many.run(
+        runs.source_of(options),
+        runs.algorithm_of(options.algorithm),
+        options.episodes,
+        machines=options.machines,
+        rule=options.rule,
+        fleet=build(options.fleet, many.FLEETS, "fleet"),
+        seed=options.seed,
+        stop=many.Stop(
+            policy=options.stop_policy,
+            mixture=options.stop_mixture,
+            rounds=options.max_rounds,
+            seconds=options.max_seconds,
+        ),
+        checkpoint=options.checkpoint,
+    )
+    if options.save:
+        result.save(options.save)
+    if options.json:
+        facts = {"env": result.problem} | result.to_dict()
+        print(json.dumps(facts, allow_nan=False))
+    else:
+        print(result.summary().text(runs.columns()))
+
+
+def frontier(options: argparse.Namespace) -> None:
+    """Find which algorithm has the least regret for how many deployments."""
+    folder, mdp, texts = Path(options.out), runs.problem_of(options), options.algorithm
+    storage.make_folder(folder)
+    report.require_figure_path(folder / "frontier.png")
+    result = lowswitch.frontier(
+        mdp,
+        episodes=options.episodes,
+        seeds=options.seeds,
+        portfolio=[runs.algorithm_of(text) for text in texts] if texts else None,
+        stationary=options.stationary,
+        budget=options.budget,
+        folder=folder,
+        threads=options.threads,
+        name=mdp.name,
+    )
+    for ending in ("png", "svg"):
+        result.plot(folder / f"frontier.{ending}")
+    result.save(folder / "frontier.json")
+    if options.json:
+        print(json.dumps(result.to_dict()))
+        return
+    width = runs.columns()
+    heading, _, rest = result.table(width).partition("\n\n")
+    print(wrapped(f"{mdp.name}: {' '.join(heading.split())}", width))
+    print(f"\n{rest}\n\nfigure: {folder / 'frontier.png'}")
+
+
+def plan(options: argparse.Namespace) -> None:
+    """Say what to run for a budget of deployments, and what to expect of it."""
+    folder = Path(options.out)
+    storage.make_folder(folder)
+    report.require_figure_path(folder / "plan.png")
+    problem = options.size
+    if options.data:
+        problem = _logged(options.data)
+    elif not options.size:
+        problem = runs.problem_of(options)
+    result = lowswitch.plan(
+        problem,
+        episodes=options.episodes,
+        deployments=options.deployments,
+        deployments_at=options.deployments_at,
+        gap=options.gap,
+        initial=_initial(options),
+        problems=options.problems,
+        folder=folder,
+    )
+    result.plot(folder / "plan.png")
+    result.save(folder / "plan.json")
+    page = f"{result.page(runs.columns())}\n\nfigure: {folder / 'plan.png'}"
+    print(json.dumps(result.to_dict()) if options.json else page)
+
+
+def _initial(options: argparse.Namespace) -> list[list[int]] | None:
+    """The policy in use, if there is a file of it."""
+    if options.initial is None:
+        return None
+    labels = None if options.actions is None else options.actions.split(",")
+    H, S, A = options.size or (None, None, None)
+    return policy_from_file(options.initial, labels or A, horizon=H, states=S)
+
+
+def _logged(path: str) -> tuple[Any, Any, Any]:
+    """Logged episodes from a file."""
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            return file["states"], file["actions"], file["rewards"]
+    except (OSError, KeyError, ValueError) as error:
+        raise ValueError(
+            f"cannot read logged episodes from {path!r} ({error}); write them with"
+            " numpy.savez(path, states=..., actions=..., rewards=...)"
+        ) from None
+
+
+def list_envs(_: argparse.Namespace) -> None:
+    """List the named problems."""
+    print(_listing(envs.PROBLEMS))
+
+
+def list_algorithms(_: argparse.Namespace) -> None:
+    """List the named algorithms, and the options that all of them have."""
+    print(_listing(RECIPES, hidden=Shared.__annotations__))
+    print(f"every algorithm but few and linear: {_options(assemble, Shared.__annotations__)}")
+    print(_SHARED)
+
+
+_SHARED = """\
+    p: the failure probability; a budget of deployments or switches, and its last deployment:\
+ usual, greedy or exploit;
+    scales: those of the bonus in a mixture, such as 1/0.3/0.1 (of psrl: members).
+schedules: every, ucb2, growth/2, stages, visits/1-5-25, whole/2/10, grid/geometric/30,\
+ grid/10-100-1000, episodes/10,
+    calendar/300-600-900, late/10, asked/100-200-300; with features spread, determinant/2"""
+
+
+def _listing(known: Mapping[str, Callable[..., Any]], hidden: Collection[str] = ()) -> str:
+    """Each name with its options, but for the hidden ones where it has them all, and the first
+    paragraph of its docstring.
+    """
+    lines = []
+    for name, function in known.items():
+        options = inspect.signature(function).parameters.keys()
+        shown = options - hidden if options >= set(hidden) else options
+        paragraph, *_ = (inspect.getdoc(function) or "").split("\n\n")
+        lines += [f"{name}:{_options(function, shown)}", f"    {' '.join(paragraph.split())}"]
+    return "\n".join(lines)
+
+
+def _options(function: Callable[..., Any], shown: Collection[str]) -> str:
+    """The options of a function, with their defaults where these say something."""
+    texts = {inspect.Parameter.empty: "", None: "=..."}
+    defaults = {key: each.default for key, each in inspect.signature(function).parameters.items()}
+    return ",".join(
+        f"{key}{texts.get(default, f'={default}')}"
+        for key, default in defaults.items()
+        if key in shown
+    )
+
+
+def reproduce(options: argparse.Namespace) -> None:
+    """Measure the paper claim by claim."""
+    from lowswitch import reproduce as claims
+    from lowswitch.reproduce.formulas import plain
+
+    begin = before = time.perf_counter()
+
+    def report_section(section: claims.Section) -> None:
+        nonlocal before
+        now = time.perf_counter()
+        print(f"{section.name}  ({now - before:.0f} s)", flush=True)
+        before = now
+        for finding in section.findings:
+            print(f"    {finding.grade:26} {plain(finding.says)}; {plain(finding.scope)}")
+
+    sections = claims.reproduce(
+        options.out,
+        effort=claims.FULL if options.full else claims.QUICK,
+        only=options.only,
+        measured=report_section,
+    )
+    findings = [finding for section in sections for finding in section.findings]
+    took = time.perf_counter() - begin
+    print(f"\n{claims.tally(findings) or 'no claims looked at'}  ({took:.0f} s)")
+    print(f"page: {options.out}/{claims.page_name(options.only)}")
+
+
+COMMANDS = {
+    "run": runs.run,
+    "compare": runs.compare,
+    "plot": runs.plot,
+    "concurrent": concurrent,
+    "frontier": frontier,
+    "ledger": ledger,
+    "serve": serve,
+    "token": token,
+    "plan": plan,
+    "envs": list_envs,
+    "algorithms": list_algorithms,
+    "demo": runs.demo,
+    "reproduce": reproduce,
+}

@@ -1,0 +1,371 @@
+"""The commands of a ledger: parse, call one of its methods, print."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from lowswitch.ledger import Ledger
+
+_ARGUMENTS: dict[str, dict[str, Any]] = {
+    "address": {"help": "A file, or postgresql://...#name."},
+    "csv": {"help": "A CSV file with one line a step."},
+    "--algorithm": {
+        "help": "The algorithm, such as few:deployments=10,asked=true.",
+        "required": True,
+    },
+    "--horizon": {"help": "How many steps an episode has.", "type": int, "required": True},
+    "--states": {"help": "How many states there are, or their labels: well,ill.", "required": True},
+    "--actions": {"help": "How many actions there are, or their labels.", "required": True},
+    "--steps": {"help": "The labels of the steps: visit 1,visit 2."},
+    "--episodes": {"help": "How many tickets may be issued.", "type": int, "required": True},
+    "--policy": {
+        "help": "A file with the policy in use: a line for each step, an action for each state,"
+        " with commas between them.",
+        "metavar": "FILE",
+    },
+    "--reward-range": {"help": "The range of the rewards (default: 0,1).", "default": "0,1"},
+    "--missing-means": {
+        "help": "What a report that never comes means (default: %(default)s).",
+        "choices": ("drop", "optimistic", "hold"),
+        "default": "drop",
+    },
+    "--patience": {"help": "A ticket expires after so many later ones.", "type": int},
+    "--absorbing": {"help": "The state in which an episode that was terminated stays, unpaid."},
+    "--status": {
+        "help": "Where the tickets are (default: %(default)s).",
+        "choices": ("open", "waiting", "learned", "missing", "refused"),
+        "default": "open",
+    },
+    "--site?": {"help": "Only those of this site."},  # where it may be left out
+    "--site": {"help": "Who plays the episode.", "required": True},
+    "--request": {"help": "A name of the episode that the site keeps.", "required": True},
+    "--ticket": {"help": "What ask gave.", "required": True},
+    "--state": {"help": "The states, in order: well,ill,well."},
+    "--action": {"help": "The actions; without it those of the policy of the ticket."},
+    "--reward": {"help": "The rewards: 0,0.5,1."},
+    "--ended": {
+        "help": "How the episode ended (default: %(default)s).",
+        "choices": ("whole", "truncated", "terminated"),
+        "default": "whole",
+    },
+    "--by": {"help": "Who does this.", "required": True},
+    "--reason": {"help": "Why.", "required": True},
+    "--proposal": {
+        "help": "The hash of the proposal that was looked at, or its first 8 characters or more.",
+        "required": True,
+    },
+    "--rows": {"help": "Rows as step:state, with commas between them (default: all)."},
+    "--forever": {"help": "Never deploy these actions there.", "action": "store_true"},
+    "--visits": {"help": "Hold the rows for so many visits.", "type": int},
+    "--early": {
+        "help": "Propose before the next date, too; this spends one of the budget.",
+        "action": "store_true",
+    },
+    "--version": {"help": "The version to go back to.", "type": int, "required": True},
+    "--kind": {
+        "help": "What to write (default: %(default)s).",
+        "choices": ("jsonl", "csv"),
+        "default": "jsonl",
+    },
+    "--out": {"help": "The file to write.", "required": True},
+    "--most": {
+        "help": "How many visits of each row's action count.",
+        "type": int,
+        "required": True,
+    },
+    "--attested": {"help": "Why these episodes may be learned from.", "required": True},
+    "--json": {"help": "Print one JSON object.", "action": "store_true"},
+}
+
+
+# ---- commands ------------------------------------------------------------------------------------
+
+
+def create(options: argparse.Namespace) -> Any:
+    """Make a ledger."""
+    from lowswitch.algorithms.algorithm import Algorithm
+    from lowswitch.envs.files import policy_from_file
+    from lowswitch.ledger import Ledger
+
+    low, high = _list(options.reward_range, float)
+    states, actions = map(_count_or_labels, (options.states, options.actions))
+    policy = None
+    if options.policy is not None:
+        count = states if isinstance(states, int) else len(states)
+        policy = policy_from_file(options.policy, actions, horizon=options.horizon, states=count)
+    ledger = Ledger.create(
+        options.address,
+        Algorithm.from_text(options.algorithm),
+        horizon=options.horizon,
+        states=states,
+        actions=actions,
+        steps=None if options.steps is None else _labels(options.steps),
+        episodes=options.episodes,
+        rewards=(low, high),
+        policy=policy,
+        missing=options.missing_means,
+        patience=options.patience,
+        absorbing=None if options.absorbing is None else _label(options.absorbing),
+        by=options.by,
+    )
+    return ledger.status()
+
+
+def status(ledger: Ledger, options: argparse.Namespace) -> Any:
+    """Say where the run stands."""
+    return ledger.status()
+
+
+def tickets(ledger: Ledger, options: argparse.Namespace) -> Any:
+    """List the tickets that are open, or in another place, with the time when they were issued."""
+    from lowswitch.ledger.text import ticket_table
+
+    found = ledger.list_tickets(options.status, site=options.site)
+    if options.json:
+        return [dataclasses.asdict(one) for one in found]
+    behind = ledger.status().behind
+    return ticket_table(found, options.status) + (f"\n{behind}" if behind else "")
+
+
+def ask(ledger: Ledger, options: argparse.Namespace) -> Any:
+    """Get a ticket to play one episode, with its policy."""
+    from lowswitch.ledger.text import issued_table
+
+    issued = ledger.ask(options.site, options.request)
+    if not options.json:
+        return issued_table(issued, ledger.terms)
+    names = ledger.terms.labels
+    labels = {f"{kind}s": list(names[kind]) for kind in ("step", "state", "action")}
+    return dataclasses.asdict(issued) | {"labels": labels}
+
+
+def tell(ledger: Ledger, options: argparse.Namespace) -> Any:
+    """Report what came of a ticket."""
+    return ledger.tell(options.ticket, *_report(options), ended=options.ended)
+
+
+def amend(ledger: Ledger, options: argparse.Namespace) -> Any:
+    """Correct the report of a ticket."""
+    who = {"by": options.by, "reason": options.reason, "ended": options.ended}
+    return ledger.amend(options.ticket, *_report(options), **who)
+
+
+def missing(ledger: Ledger, options: argparse.Namespace) -> Any:
+    """Declare that no report will come."""
+    ledger.missing(options.ticket, options.reason, by=options.by)
+    return ledger.status()
+
+
+def propose(ledger: Ledger, options: argparse.Namespace) -> Any:
+    """Let the learner propose what it would change now; this replaces what waits."""
+    from lowswitch.ledger.text import replaced, withdrawn
+
+    before = ledger.proposal()
+    made = ledger.propose(by=options.by, early=options.early)
+    if before is None or options.json:
+        return made or _nothing(ledger, options)
+    return replaced(made, before) if made else withdrawn(_nothing(ledger, options), before)
+
+
+def proposal(ledger: Ledger, options: argparse.Namespace) -> Any:
+    """Show what waits for a decision, with its evidence."""
+    return ledger.proposal() or _nothing(ledger, options)
+
+
+def _nothing(ledger: Ledger, options: argparse.Namespace) -> Any:
+    """Why there is no proposal."""
+    status = ledger.status()
+    if options.json:
+        return {"proposal": None, "nothing_because": status.nothing_because}
+    soon = f"\nnext date: {status.next_date}" if status.next_date else ""
+    return f"nothing to propose: {status.nothing_because}{soon}"
+
+
+def approve(ledger: Ledger, options: argparse.Namespace) -> Any:
+    """Deploy rows of the pending proposal."""
+    who = {"by": options.by, "reason": options.reason}
+    before = ledger.status()
+    ledger.approve(options.proposal, rows=_rows(options.rows), **who)
+    return _decided(ledger, options, before)
+
+
+def reject(ledger: Ledger, options: argparse.Namespace) -> Any:
+    """Let rows of the pending proposal stay as they are."""
+    before = ledger.status()
+    ledger.reject(
+        options.proposal,
+        rows=_rows(options.rows),
+        by=options.by,
+        reason=options.reason,
+        forever=options.forever,
+        visits=options.visits,
+    )
+    return _decided(ledger, options, before)
+
+
+def _decided(ledger: Ledger, options: argparse.Namespace, before: Any) -> Any:
+    """What a decision led to, in a line for people."""
+    from lowswitch.ledger.text import decided
+
+    (event,) = ledger.newest(1, kind="approved" if options.ledger == "approve" else "rejected")
+    after = ledger.status()
+    return after if options.json else decided(event, before, after, ledger.proposal())
+
+
+def freeze(ledger: Ledger, options: argparse.Namespace) -> Any:
+    """Stop the run."""
+    ledger.freeze(by=options.by, reason=options.reason)
+    return ledger.status()
+
+
+def thaw(ledger: Ledger, options: argparse.Namespace) -> Any:
+    """Let the run go on."""
+    ledger.thaw(by=options.by, reason=options.reason)
+    return ledger.status()
+
+
+def rollback(ledger: Ledger, options: argparse.Namespace) -> Any:
+    """Deploy an earlier version again."""
+    ledger.rollback(options.version, by=options.by, reason=options.reason)
+    return ledger.status()
+
+
+def verify(ledger: Ledger, options: argparse.Namespace) -> Any:
+    """Replay everything from the start, and name the first bad event."""
+    verdict = ledger.verify(progress=False if options.json else None)
+    if not verdict.whole and not options.json:
+        raise ValueError(f"this ledger is damaged: {verdict.what}")
+    return verdict
+
+
+def export(ledger: Ledger, options: argparse.Namespace) -> Any:
+    """Write all events to a file."""
+    ledger.export(options.out, kind=options.kind)
+    return {"file": options.out}
+
+
+def backup(ledger: Ledger, options: argparse.Namespace) -> Any:
+    """Copy the ledger into another file while it is used."""
+    ledger.backup(options.out)
+    return {"file": options.out}
+
+
+def import_history(ledger: Ledger, options: argparse.Namespace) -> Any:
+    """Learn the history of an old protocol from a CSV file."""
+    from lowswitch.ledger import import_csv
+
+    made = import_csv(
+        ledger, options.csv, most=options.most, by=options.by, attested=options.attested
+    )
+    return made or _nothing(ledger, options)
+
+
+_WHO = ("--by", "--reason")
+_REPORT = ("--ticket", "--state", "--action", "--reward", "--ended")
+_DECISION = ("--proposal", "--rows", *_WHO)
+READERS = ("status", "tickets", "proposal", "verify", "export", "backup")
+COMMANDS: dict[str, tuple[Callable[..., Any], tuple[str, ...]]] = {
+    "create": (
+        create,
+        (
+            *("--algorithm", "--horizon", "--states", "--actions", "--steps", "--episodes"),
+            *("--policy", "--reward-range", "--missing-means", "--patience"),
+            *("--absorbing", "--by"),
+        ),
+    ),
+    "status": (status, ()),
+    "tickets": (tickets, ("--status", "--site?")),
+    "ask": (ask, ("--site", "--request")),
+    "tell": (tell, _REPORT),
+    "amend": (amend, (*_REPORT, *_WHO)),
+    "missing": (missing, ("--ticket", *_WHO)),
+    "propose": (propose, ("--by", "--early")),
+    "proposal": (proposal, ()),
+    "approve": (approve, _DECISION),
+    "reject": (reject, (*_DECISION, "--forever", "--visits")),
+    "freeze": (freeze, _WHO),
+    "thaw": (thaw, _WHO),
+    "rollback": (rollback, ("--version", *_WHO)),
+    "verify": (verify, ()),
+    "export": (export, ("--out", "--kind")),
+    "backup": (backup, ("--out",)),
+    "import": (import_history, ("csv", "--most", "--by", "--attested")),
+}
+
+
+def add_commands(parser: argparse.ArgumentParser) -> None:
+    """Give the parser of `lowswitch ledger` its commands."""
+    commands = parser.add_subparsers(required=True, metavar="ledger command", dest="ledger")
+    for name, (function, arguments) in COMMANDS.items():
+        text = (function.__doc__ or "").strip()
+        new = commands.add_parser(name, help=text, description=text)
+        for argument in ("address", *arguments, "--json"):
+            new.add_argument(argument.rstrip("?"), **_ARGUMENTS[argument])
+
+
+def ledger(options: argparse.Namespace) -> None:
+    """Carry out one command."""
+    from lowswitch.ledger import Ledger
+
+    function, _ = COMMANDS[options.ledger]
+    if options.ledger == "create":
+        answer = function(options)
+    else:
+        with Ledger.open(options.address, read_only=options.ledger in READERS) as opened:
+            answer = function(opened, options)
+    is_record = dataclasses.is_dataclass(answer) and not isinstance(answer, type)
+    facts = dataclasses.asdict(answer) if is_record else answer
+    if options.json:
+        print(json.dumps(facts, allow_nan=False))
+    else:
+        from lowswitch.ledger.text import readable
+
+        print(readable(answer, facts))
+
+
+# ---- reading and printing ------------------------------------------------------------------------
+
+
+def _list(text: str, kind: Callable[[str], Any] = str) -> list[Any]:
+    try:
+        return [kind(part) for part in text.split(",")] if text else []
+    except ValueError:
+        raise ValueError(f"{text!r} is not numbers with commas between them") from None
+
+
+def _label(text: str) -> int | str:
+    return int(text) if text.isdecimal() else text
+
+
+def _count_or_labels(text: str) -> int | list[str]:
+    return int(text) if text.isdecimal() else _labels(text)
+
+
+def _labels(text: str) -> list[str]:
+    return [label.strip() for label in text.split(",")]
+
+
+def _report(options: argparse.Namespace) -> tuple[list[Any], list[Any] | None, list[Any]]:
+    if options.ended == "whole":
+        for name, given in (("--state", options.state), ("--reward", options.reward)):
+            if given is None:
+                raise ValueError(
+                    f"{name} is missing: give one for each step, with commas between them, or say"
+                    " --ended truncated for an episode that was not seen to its end"
+                )
+    actions = None if options.action is None else _list(options.action, _label)
+    return _list(options.state or "", _label), actions, _list(options.reward or "", float)
+
+
+def _rows(text: str | None) -> list[tuple[Any, Any]] | None:
+    if text is None:
+        return None
+    pairs = [part.split(":") for part in text.split(",")]
+    if any(len(pair) != 2 for pair in pairs):
+        raise ValueError(f"rows are step:state with commas between them, not {text!r}")
+    return [(_label(step), _label(state)) for step, state in pairs]

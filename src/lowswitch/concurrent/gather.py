@@ -1,0 +1,116 @@
+"""Makes the result of a run from the state in which it ended."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from lowswitch.concurrent.results import ConcurrentRun
+from lowswitch.concurrent.sources import Source, Tabular
+from lowswitch.concurrent.state import Setting, State
+from lowswitch.history import History
+from lowswitch.kernels.arrays import Account
+from lowswitch.runs.results import Curves, origin
+from lowswitch.runs.simulate import optimal_value_of
+
+
+def gather(setting: Setting, state: State, reason: str) -> ConcurrentRun:
+    """What the run returns; `reason` is what ended it."""
+    source, learned = setting.source, state.learned
+    H, S, A = source.horizon, source.states, source.actions
+    history = History(state.changes.copy())
+    # A deployment is counted where its first row change is.
+    first = np.flatnonzero(np.diff(history.episode, prepend=-1))
+    stamps = state.rounds.stamps[first]
+    curves, rounds_curve, earned_curve = _curves(setting, state, history)
+    steps, policies = learned * H, state.knowledge.policy().actions
+    totals, without = state.rounds.totals[0], np.where(state.evaluation.wanted, np.zeros(1), np.nan)
+    return ConcurrentRun(
+        algorithm=setting.algorithm,
+        horizon=H,
+        states=S,
+        actions=A,
+        episodes=learned,
+        seeds=np.array([setting.seed], dtype=np.int64),
+        optimal_value=_optimal_value(source, learned),
+        regret=curves.regret[:, -1] if learned else without,
+        local_switches=np.array([history.local_switches]),
+        deployments=np.array([state.knowledge.deployments]),
+        triggers=np.array([state.knowledge.triggers()]),
+        drowned_share=np.array([state.knowledge.drowned / max(1, steps)]),
+        curves=curves,
+        initial=state.initial,
+        policy=policies[None] if len(policies) > 1 else policies,
+        history=(history,),
+        seconds=max(sum(state.seconds.values()), 1e-9),
+        machines=setting.machines,
+        rule=setting.rule,
+        planned=setting.episodes,
+        stopped=reason,
+        rounds=int(totals["rounds"]),
+        played=int(totals["played"]),
+        earned=float(source.scale.to_value(totals["earned"], steps)),
+        parts=dict(state.seconds),
+        plays=state.rounds.plays.reshape(H, S, A).copy(),
+        rounds_at=stamps["rounds"],
+        played_at=stamps["played"],
+        rounds_curve=rounds_curve,
+        earned_curve=earned_curve,
+        lost=state.network["lost"],
+        bytes_sent=state.network["bytes_sent"],
+        bytes_received=state.network["bytes_received"],
+        **origin(source.mdp if isinstance(source, Tabular) else None, _name(source)),
+    )
+
+
+def _name(source: Source) -> str:
+    """The name of a Gymnasium environment; other sources without tables have none."""
+    name = getattr(source, "environment", "")
+    return name if isinstance(name, str) else ""
+
+
+def _optimal_value(source: Source, episodes: int) -> float:
+    """The optimal value over the episodes learned; NaN where nothing is known of the source."""
+    return optimal_value_of(source.mdp, episodes) if isinstance(source, Tabular) else np.nan
+
+
+def _curves(
+    setting: Setting, state: State, history: History
+) -> tuple[Curves, np.ndarray, np.ndarray]:
+    """The curves as far as the run came, with a last point where it ended.
+
+    The other two are the curves of the rounds and of the rewards.
+    """
+    learned, source, log, rounds = state.learned, setting.source, state.log, state.rounds
+    reached = log.checkpoints <= learned
+    at_the_end = learned and learned not in log.checkpoints
+    ended = np.array([learned] if at_the_end else [], dtype=np.int64)
+    here = slice(0, len(ended))
+    marks = np.append(log.checkpoints[reached], ended)
+    regret = np.append(state.account.curve[reached], _final_regret(state, ended))
+    curves = Curves(
+        marks,
+        source.scale.to_regret(regret)[None],
+        np.searchsorted(history.episode[history.switched], marks)[None],
+        np.searchsorted(np.unique(history.episode), marks)[None],
+    )
+    earned = np.append(rounds.earned_curve[reached], rounds.totals["earned"][here])
+    return (
+        curves,
+        np.append(rounds.curve[reached], rounds.totals["rounds"][here]),
+        source.scale.to_value(earned, marks * source.horizon),
+    )
+
+
+def _final_regret(state: State, ended: np.ndarray) -> np.ndarray:
+    """The regret at the end of the run, if that is no point of the curves by itself."""
+    from lowswitch.kernels.values import settle
+
+    account = state.account
+    regret = np.full(len(ended), account.balance[0]["regret"])
+    final = Account(account.balance.copy(), ended, regret)
+    final.balance[0]["passed"] = 0
+    if not state.evaluation.wanted:
+        final.curve[:] = np.nan
+    elif len(ended):
+        settle(state.model, state.evaluation, final, state.changes[:0], 0, int(ended[0]))
+    return final.curve

@@ -1,0 +1,287 @@
+"""Where a run on many machines stands between two rounds."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from lowswitch.algorithms.algorithm import Algorithm
+from lowswitch.checks import is_number, require_memory, shown
+from lowswitch.concurrent.sources import Source, Tabular, Trajectories
+from lowswitch.envs.mdp import TabularMDP
+from lowswitch.history import evaluation_of, fresh_account
+from lowswitch.kernels.arrays import (
+    ROUND_TOTALS,
+    STAMP,
+    Account,
+    Evaluation,
+    Log,
+    Model,
+    Rounds,
+    Window,
+)
+from lowswitch.learners import Knowledge, ProblemSize, knowledge_of
+from lowswitch.runs.simulate import checkpoints
+
+AHEAD = 2  # rounds of M episodes that "speculate" may be ahead of what is learned
+GROWING = {"log_changes", "rounds_stamps"}
+_CHANGES = 2**12
+_PARTS = ("start", "play", "learn", "save")  # of the seconds that a run takes
+_NETWORK = ("lost", "bytes_sent", "bytes_received")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stop:
+    """When a run ends before its last episode; what is not given does not end it.
+
+    policy: as soon as the deployed policy is within so much of the optimum under the start law.
+    mixture: as soon as the PAC policy, the uniform mixture of all policies so far, is. Both need a
+    source with tables. rounds: when so many were played, by resumed calls too. seconds: when so
+    many have passed in this call.
+    """
+
+    policy: float | None = None
+    mixture: float | None = None
+    rounds: int | None = None
+    seconds: float | None = None
+
+    def __post_init__(self) -> None:
+        for name, value in vars(self).items():
+            if value is None:
+                continue
+            whole = name != "rounds" or (is_number(value) and value == int(value))
+            if not (is_number(value) and value > 0 and whole):
+                what = "a whole number" if name == "rounds" else "a number"
+                raise ValueError(
+                    f"stop: {name} must be {what} above 0, not {shown(value)}; leave it out if it"
+                    " should not end the run"
+                )
+            object.__setattr__(self, name, int(value) if name == "rounds" else float(value))
+
+    @property
+    def looks_at_values(self) -> bool:
+        return self.policy is not None or self.mixture is not None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setting:
+    """What is to be run: two runs with equal settings have equal results, whatever their fleets."""
+
+    source: Source
+    algorithm: Algorithm
+    episodes: int
+    machines: int
+    rule: str
+    seed: int
+    regret: bool
+
+    def facts(self) -> dict[str, Any]:
+        """The setting as JSON gives it back, which has no tuples."""
+        source = self.source
+        facts = {
+            "source": source.facts(),
+            "size": [source.horizon, source.states, source.actions],
+            "algorithm": self.algorithm.facts(),
+            **{
+                name: getattr(self, name)
+                for name in ("episodes", "machines", "rule", "seed", "regret")
+            },
+        }
+        return dict(json.loads(json.dumps(facts)))
+
+
+@dataclass
+class State:
+    """A run between two rounds. The kernels write into its arrays."""
+
+    knowledge: Knowledge  # what learns
+    model: Model
+    evaluation: Evaluation
+    log: Log
+    account: Account
+    window: Window
+    rounds: Rounds
+    initial: np.ndarray  # [H, S]
+    seconds: dict[str, float] = field(default_factory=lambda: dict.fromkeys(_PARTS, 0.0))
+    network: dict[str, int] = field(default_factory=lambda: dict.fromkeys(_NETWORK, 0))
+
+    @property
+    def learned(self) -> int:
+        """How many episodes were learned."""
+        return int(self.rounds.totals[0]["learned"])
+
+    @property
+    def played_rounds(self) -> int:
+        return int(self.rounds.totals[0]["rounds"])
+
+    @property
+    def last(self) -> int:
+        """The number of episodes at which the run ends as things stand."""
+        return int(self.rounds.totals[0]["last"])
+
+    @property
+    def run(self) -> tuple[Any, ...]:
+        """What the kernels of rounds are given."""
+        knowledge = self.knowledge
+        costs = self.evaluation, self.log, self.account
+        return knowledge.spec, knowledge.tables, self.model, *costs, self.window, self.rounds
+
+    def play(self, key: np.uint64, episodes: np.ndarray, most: int) -> None:
+        """Play and learn up to `most` rounds of a known problem; `episodes` is room to work in."""
+        self._advance(key, episodes, self._nothing(), most)
+
+    def learn(self, episodes: np.ndarray, played: Trajectories) -> None:
+        """Take in the episodes of a round, and learn as many as its rule keeps."""
+        self._advance(np.uint64(0), episodes, played, 0)
+
+    def _advance(
+        self, key: np.uint64, episodes: np.ndarray, played: Trajectories, most: int
+    ) -> None:
+        """Run the kernel, and do what it stops for until the round is learned."""
+        from lowswitch.kernels.rounds import advance
+
+        self.make_room()
+        with self._whole():
+            status = advance(*self.run, key, episodes, *played, most)
+            while self.knowledge.attend(status, self.learned + 1):
+                self.make_room()
+                status = advance(*self.run, key, episodes, *self._nothing(), 0)
+
+    def _nothing(self) -> Trajectories:
+        return Trajectories.empty(0, self.window.states.shape[1])
+
+    @contextmanager
+    def _whole(self) -> Iterator[None]:
+        """Put the tables and counts back if a planner in Python fails, or an interrupt comes.
+
+        A learner that never stops midway needs no copy: nothing interrupts a single kernel. What
+        lies in the log beyond its end is free.
+        """
+        if not self.knowledge.stops_midway:
+            yield
+            return
+        tables = type(self.knowledge.tables)(*(array.copy() for array in self.knowledge.tables))
+        before = {name: array.copy() for name, array in self._arrays().items()}
+        try:
+            yield
+        except BaseException:
+            self.knowledge.tables = tables
+            for name, array in self._arrays().items():
+                array[...] = before[name]
+            raise
+
+    @property
+    def changes(self) -> np.ndarray:  # [n, 3 + members]
+        return self.log.changes[: self.log.logged[0]]
+
+    def make_room(self) -> None:
+        """Let the log hold what one more round may change."""
+        size, used = len(self.log.changes), int(self.log.logged[0])
+        if used + self.rounds.room > size:
+            more = size + max(size, self.rounds.room)
+            self.rounds = self.rounds._replace(stamps=longer(self.rounds.stamps[:used], more))
+            self.log = self.log._replace(changes=longer(self.log.changes[:used], more))
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """What changes as the run goes on, by name; what grows, as far as it is used."""
+        used, tables = int(self.log.logged[0]), self.knowledge.tables._asdict()
+        grown = {"log_changes": self.log.changes[:used], "rounds_stamps": self.rounds.stamps[:used]}
+        return self._arrays() | grown | {f"tables_{name}": table for name, table in tables.items()}
+
+    def _arrays(self) -> dict[str, np.ndarray]:
+        """The arrays that change and do not grow."""
+        parts = ("log", "account", "window", "rounds")
+        return {
+            f"{part}_{name}": value
+            for part in parts
+            for name, value in getattr(self, part)._asdict().items()
+            if isinstance(value, np.ndarray) and f"{part}_{name}" not in GROWING
+        }
+
+
+def longer(array: np.ndarray, size: int) -> np.ndarray:
+    """The array at the beginning of a longer one; pages that are not touched cost nothing."""
+    longer = np.zeros((size, *array.shape[1:]), dtype=array.dtype)
+    longer[: len(array)] = array
+    return longer
+
+
+def fresh_state(setting: Setting, stop: Stop) -> State:
+    """The state before the first round."""
+    from lowswitch.kernels.rounds import last_episode
+
+    source = setting.source
+    H, S, A = source.horizon, source.states, source.actions
+    ahead = f"{_slots(setting):,} episodes of {H} steps that machines play at once"
+    require_memory(64 * _slots(setting) * H, ahead, "use fewer machines")
+    size = ProblemSize(H, S, A, setting.episodes)
+    knowledge = knowledge_of(setting.algorithm, size, source.actions_allowed).fresh(setting.seed)
+    mdp = source.mdp if isinstance(source, Tabular) else _no_tables()
+    wanted = setting.regret and isinstance(source, Tabular)
+    evaluation, gap = evaluation_of(mdp, knowledge.policy().actions, wanted=wanted)
+    marks = checkpoints(setting.episodes)
+    account, rounds = fresh_account(gap, marks), _fresh_rounds(setting, stop, knowledge, mdp, marks)
+    log = Log(
+        keep=True,
+        logged=np.zeros(1, dtype=np.int64),
+        changes=np.zeros((len(rounds.stamps), 3 + knowledge.members), dtype=np.int64),
+        checkpoints=marks,
+        switches=np.zeros(0, dtype=np.int64),  # the changes say it
+        deployments=np.zeros(0, dtype=np.int64),
+    )
+    shape = _slots(setting), H
+    window = Window(
+        ready=np.zeros(shape[0], dtype=np.bool_),
+        states=np.zeros(shape, dtype=np.int32),
+        actions=np.zeros(shape, dtype=np.int32),
+        rewards=np.zeros(shape),
+    )
+    if rounds.pause:
+        rounds.totals[0]["last"] = last_episode(account, rounds)
+    initial = source.actions_allowed.argmax(axis=-1)
+    return State(knowledge, mdp.model, evaluation, log, account, window, rounds, initial)
+
+
+def _slots(setting: Setting) -> int:
+    """How many episodes may be played ahead of what is learned."""
+    ahead = AHEAD if setting.rule == "speculate" else 1
+    return min(setting.episodes, setting.machines * ahead)
+
+
+def _fresh_rounds(
+    setting: Setting, stop: Stop, knowledge: Knowledge, mdp: TabularMDP, marks: np.ndarray
+) -> Rounds:
+    from lowswitch.kernels.rounds import AT_MISMATCH, AT_SWITCH, AT_TRIGGER
+
+    spec = knowledge.spec
+    cuts = {"trigger": AT_TRIGGER, "switch": AT_SWITCH, "speculate": AT_MISMATCH}
+    several = setting.rule == "speculate" and not knowledge.stops_midway
+    room = spec.timing.room * (_slots(setting) if several else 1)
+    return Rounds(
+        episodes=setting.episodes,
+        cut=cuts[setting.rule],
+        pause=stop.looks_at_values,
+        policy_gap=_unit_gap(mdp, stop.policy),
+        mixture_gap=_unit_gap(mdp, stop.mixture),
+        room=room,
+        totals=np.array([(0, 0, 0, setting.episodes, 0, 0.0)], dtype=ROUND_TOTALS),
+        plays=np.zeros(spec.H * spec.S * spec.A, dtype=np.int64),
+        stamps=np.zeros(max(_CHANGES, room), dtype=STAMP),
+        curve=np.zeros(len(marks), dtype=np.int64),
+        earned_curve=np.zeros(len(marks)),
+    )
+
+
+def _no_tables() -> TabularMDP:
+    """A problem that stands in where nothing is known; nobody plays it."""
+    return TabularMDP(np.ones((1, 1, 1)), np.zeros((1, 1)), horizon=1)
+
+
+def _unit_gap(mdp: TabularMDP, eps: float | None) -> float:
+    """A gap in the problem's units as the kernels see it; -1 stands for none."""
+    return -1.0 if eps is None else eps / float(mdp.scale.to_regret(1.0))

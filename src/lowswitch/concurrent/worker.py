@@ -1,0 +1,98 @@
+"""What runs in a worker: it plays pieces of rounds, whatever carries the messages to it."""
+
+from __future__ import annotations
+
+import pickle
+import time
+import traceback
+from collections.abc import Callable
+from typing import NamedTuple, cast
+
+import numpy as np
+
+from lowswitch.concurrent.sources import PlayError, Source, Trajectories
+
+
+class Assignment(NamedTuple):
+    """A piece of a round for a worker to play. A worker that gets it twice plays the same twice."""
+
+    key: tuple[int, int]  # the round, and the place of the piece's first episode in it
+    policy: np.ndarray | None  # [H, S]  for a worker that knows no policy, or one too old to mend
+    changes: np.ndarray  # [n, 3]  for the others: the row changes that they have not heard of
+    episodes: np.ndarray  # [b]
+
+
+class PlayedPiece(NamedTuple):
+    """The trajectories of a piece, and how long they took."""
+
+    key: tuple[int, int]
+    seconds: float
+    states: np.ndarray  # [b, H]  int32
+    rewards: np.ndarray  # [b, H]
+
+
+class FailedPiece(NamedTuple):
+    """A PlayError as text and numbers, because an exception cannot always be pickled."""
+
+    key: tuple[int, int]
+    message: str
+    episode: int
+    step: int | None
+    traceback: str
+
+
+Reply = PlayedPiece | FailedPiece
+
+
+def pickled(source: Source, seed: int, dumps: Callable[..., bytes], place: str) -> bytes:
+    """What a `PiecePlayer` is made from; `place` says in an error where it cannot go."""
+    try:
+        return dumps((source, seed), protocol=5)
+    except Exception as error:  # Pickling raises whatever the methods of the object raise.
+        raise ValueError(
+            f"{type(source).__name__} cannot be sent to another {place} ({error}); build it from"
+            " functions and classes at the top level of a module, or play with InProcess()"
+        ) from error
+
+
+class PiecePlayer:
+    """A player of the source, and the policy as far as its worker has heard of it."""
+
+    def __init__(self, packed: bytes) -> None:
+        source, seed = cast(tuple[Source, int], pickle.loads(packed))
+        self.horizon, self.player = source.horizon, source.player(seed)
+        self.policy = np.empty((0, 0), dtype=int)
+
+    def play(self, asked: Assignment) -> Reply:
+        begin = time.perf_counter()
+        try:
+            played = self._play(asked)
+        except PlayError as error:
+            where = error.episode, error.step
+            return FailedPiece(asked.key, str(error.message), *where, traceback.format_exc())
+        except BaseException as error:
+            # Even an environment that calls exit() must not end the worker: the driver has to know.
+            first = int(asked.episodes[0])
+            return FailedPiece(asked.key, repr(error), first, None, traceback.format_exc())
+        return PlayedPiece(asked.key, time.perf_counter() - begin, *played)
+
+    def _play(self, asked: Assignment) -> Trajectories:
+        if asked.policy is not None:
+            self.policy = asked.policy.copy()
+        steps, states, actions = asked.changes.T
+        self.policy[steps, states] = actions
+        # Ray delivers arrays read-only, and a kernel would be compiled anew for such an array.
+        played = self.player.play(self.policy, asked.episodes.copy())
+        shape = len(asked.episodes), self.horizon
+        if np.shape(played.states) != shape or np.shape(played.rewards) != shape:
+            raise ValueError(
+                f"the player returned states {np.shape(played.states)} and rewards"
+                f" {np.shape(played.rewards)}, not [b, H] = {shape}"
+            )
+        return Trajectories(
+            np.ascontiguousarray(played.states, dtype=np.int32),
+            np.ascontiguousarray(played.rewards, dtype=float),
+        )
+
+    def close(self) -> None:
+        self.player.close()

@@ -1,0 +1,77 @@
+"""Environments that Gymnasium makes of a name and options, or why it makes none."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from lowswitch.algorithms.text import nearest, options_of
+from lowswitch.checks import shown
+from lowswitch.envs.gymnasium.spaces import gymnasium
+
+# options of gymnasium.make itself
+_OF_MAKE = ("max_episode_steps", "disable_env_checker", "render_mode")
+
+
+def environment(env: gymnasium.Env[Any, Any] | str, **options: Any) -> gymnasium.Env[Any, Any]:
+    """The environment itself, or the one that Gymnasium makes of a name and options."""
+    if isinstance(env, str):
+        return _made(*read_name(env, options))
+    if options:
+        raise ValueError(
+            f"{', '.join(options)} would be given to gymnasium.make, but {env} is made already;"
+            " pass its name instead"
+        )
+    if not hasattr(env, "step"):
+        raise ValueError(f"env must be a Gymnasium environment or its name, not {shown(env)}")
+    return env
+
+
+def read_name(text: str, options: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+    """The name and all options of a text such as FrozenLake-v1:is_slippery=false.
+
+    Without options, what stands before a colon is a module: package.module:Name-v0.
+    """
+    name, _, rest = text.rpartition(":")
+    if not ("=" in rest or re.search(r"-v\d+$", name)):
+        return text, dict(options)
+    written = options_of(rest, name, "environment")
+    for twice in written.keys() & options.keys():
+        raise ValueError(f"{name} has its option {twice!r} twice; give it once")
+    return name, {**written, **options}
+
+
+def _made(name: str, options: dict[str, Any]) -> gymnasium.Env[Any, Any]:
+    try:
+        return gymnasium.make(name, **options)
+    except gymnasium.error.Error as error:
+        raise ValueError(f"Gymnasium makes no environment of {name!r}: {error}") from error
+    except ModuleNotFoundError as error:
+        module, colon, _ = name.partition(":")
+        if not colon:
+            raise  # a package that the environment needs
+        raise ValueError(
+            f"Gymnasium makes no environment of {name!r}: there is no module {module!r}"
+        ) from error
+    except (AttributeError, LookupError, TypeError) as error:
+        raise ValueError(
+            _no_option(name, options)
+            or f"Gymnasium makes no environment of {name!r} with the options {options}"
+            f" ({type(error).__name__}: {error})"
+        ) from error
+
+
+def _no_option(name: str, options: Mapping[str, Any]) -> str:
+    """Which option an environment does not have, in words; empty where it takes all of them."""
+    entry: Any = gymnasium.spec(name).entry_point
+    if isinstance(entry, str):
+        entry = gymnasium.envs.registration.load_env_creator(entry)
+    parameters = inspect.signature(entry).parameters
+    if any(each.kind is each.VAR_KEYWORD for each in parameters.values()):
+        return ""
+    for key in options:
+        if key not in (*parameters, *_OF_MAKE):
+            return f"{name} has no option {key!r}; {nearest(key, parameters)}"
+    return ""

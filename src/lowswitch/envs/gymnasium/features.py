@@ -1,0 +1,216 @@
+"""Gymnasium environments with `Box` observations: by features, or by a learned motion."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from lowswitch.algorithms.algorithm import Algorithm
+from lowswitch.checks import require_count, require_seed, shown
+from lowswitch.envs.gymnasium.spaces import Numbering, gymnasium
+from lowswitch.envs.gymnasium.tables import environment
+from lowswitch.features.control import DynamicsLearner
+from lowswitch.features.gate import Deployment
+from lowswitch.features.learner import LinearLearner
+from lowswitch.features.maps import Features
+from lowswitch.features.problem import FeatureProblem, Played
+from lowswitch.kernels.streams import CONTEXTS, bits, purpose_key
+from lowswitch.policy.linear import LinearPolicy
+from lowswitch.policy.shape import Shape
+from lowswitch.show.progress import Progress
+
+_REDRAW_SECONDS = 0.1
+
+
+class Environment(FeatureProblem):
+    """An environment whose learner sees features of its observations, for H steps an episode.
+
+    features: a function of `ls.features`. Actions must be discrete. Episode k of a seed is reset
+    with a number of its own, so that it is the same whoever plays it. An episode that ends early
+    is over: nothing is paid after it. An environment that truncates before the horizon is an error.
+    Regret is not known, and NaN.
+    """
+
+    knows_regret = False
+
+    def __init__(
+        self, env: gymnasium.Env[Any, Any] | str, features: Features, *, horizon: int
+    ) -> None:
+        self.env = environment(env)
+        if not isinstance(features, Features):
+            raise ValueError(
+                "features must be made by lowswitch.features, such as standardised, or own for a"
+                f" function of yours, not {shown(features)}"
+            )
+        self.features = features
+        self._numbers = Numbering(self.env.action_space, "actions")
+        self.shape = Shape.of(horizon, features.size, self._numbers.size, True)
+        limit = self.env.spec.max_episode_steps if self.env.spec is not None else None
+        if limit is not None and limit < self.shape.horizon:
+            raise ValueError(
+                f"the environment truncates after {limit} steps, before the horizon {horizon}; ask"
+                f" for horizon={limit} or less, or make it with max_episode_steps={horizon}"
+            )
+        self.name = str(self.env.spec.id if self.env.spec is not None else self.env)
+        self._playing = threading.Lock()  # there is one environment, whoever plays it
+
+    def facts(self) -> dict[str, Any]:
+        """What tells it apart; of features of one's own only their size is known."""
+        options = self.env.spec.kwargs if self.env.spec is not None else {}
+        return super().facts() | {"features": repr(self.features), "options": repr(options)}
+
+    def play(self, policy: LinearPolicy, seed: int, first: int, last: int) -> Played:
+        with self._playing:
+            return self._play(policy, seed, first, last)
+
+    def _play(self, policy: LinearPolicy, seed: int, first: int, last: int) -> Played:
+        n, H = last - first, self.shape.horizon
+        x = np.zeros((n, H, 1, self.shape.features))
+        actions, rewards = np.full((n, H), -1, dtype=np.int64), np.zeros((n, H))
+        for i, k in enumerate(range(first, last)):
+            observation, _ = self.env.reset(seed=reset_seed(seed, k))
+            for h in range(H):
+                x[i, h, 0] = self.features(np.ravel(observation))
+                actions[i, h] = policy.act(x[i, h, 0], k, h).action
+                action = self._numbers.element(int(actions[i, h]))
+                observation, reward, terminated, truncated, _ = self.env.step(action)
+                rewards[i, h] = reward
+                if terminated:
+                    break
+                if truncated and h + 1 < H:
+                    raise ValueError(
+                        f"the environment truncated the episode after {h + 1} steps; ask for"
+                        f" horizon={h + 1} or less"
+                    )
+        return Played(x, actions, rewards, np.full(n, np.nan))
+
+
+def reset_seed(seed: int, episode: int) -> int:
+    """The number that an episode is reset with."""
+    return int(bits(purpose_key(require_seed(seed), CONTEXTS), episode, 1)[0] >> np.uint64(33))
+
+
+class PlayedFeatures(NamedTuple):
+    """What came out of `learn_features`."""
+
+    learner: LinearLearner
+    returns: np.ndarray  # [K]  sums of rewards
+    deployed: tuple[Deployment, ...]
+
+
+def learn_features(
+    env: gymnasium.Env[Any, Any] | str,
+    algorithm: Algorithm,
+    *,
+    features: Features,
+    horizon: int,
+    episodes: int,
+    seed: int = 0,
+    progress: bool | None = None,
+) -> PlayedFeatures:
+    """Let a new learner play `episodes` episodes of an environment that it sees by features.
+
+    It is for few steps; for many see `control`.
+    """
+    problem = Environment(env, features, horizon=horizon)
+    shape: Any = problem.shape._asdict()
+    learner = LinearLearner(algorithm, **shape, episodes=episodes, seed=seed)
+    episodes = learner.episodes
+    returns, drawn = np.zeros(episodes), 0.0
+    deployed: list[Deployment] = []
+    with Progress(episodes, unit="episodes", show=progress, label=str(algorithm)) as bar:
+        for k in range(episodes):
+            played = problem.play(learner.policy, seed, k, k + 1)
+            returns[k] = played.rewards.sum()
+            made = learner.tell(played.x[:, :, 0], played.actions, played.rewards)
+            deployed += made or ()
+            if time.perf_counter() - drawn > _REDRAW_SECONDS or k + 1 == episodes:
+                drawn = time.perf_counter()
+                bar.update(k + 1)
+    return PlayedFeatures(learner, returns, tuple(deployed))
+
+
+class Controlled(NamedTuple):
+    """What came out of `control`."""
+
+    learner: DynamicsLearner
+    returns: np.ndarray  # [K]  sums of rewards
+    lengths: np.ndarray  # [K]  steps
+
+
+def control(
+    env: gymnasium.Env[Any, Any] | str,
+    learner: DynamicsLearner,
+    *,
+    state: Callable[[np.ndarray], np.ndarray] | None = None,
+    seed: int = 0,
+    progress: bool | None = None,
+) -> Controlled:
+    """Let a learner of the motion play all its episodes of an environment.
+
+    state: from an observation to the numbers that the dynamics are of, where these differ. Episodes
+    last until the environment ends or truncates them; what it pays is only reported, since the
+    learner knows the reward.
+    """
+    if not isinstance(learner, DynamicsLearner):
+        raise ValueError(
+            f"control plays a DynamicsLearner, made of ls.dynamics(...), not {shown(learner)};"
+            " an algorithm plays by learn_features"
+        )
+    env, left = environment(env), learner.episodes - learner.told
+    require_count("the number of episodes left", left)
+    numbers_of = Numbering(env.action_space, "actions")
+    if learner.dynamics.actions != numbers_of.size:
+        raise ValueError(
+            f"the dynamics are of {learner.dynamics.actions} actions, and the environment has"
+            f" {numbers_of.size}; make them with ls.dynamics(..., actions={numbers_of.size})"
+        )
+    returns, lengths, drawn = np.zeros(left), np.zeros(left, dtype=np.int64), 0.0
+    with Progress(
+        left, unit="episodes", show=progress, label=f"{learner.dynamics.actions} actions"
+    ) as bar:
+        for i in range(left):
+            seed_of = reset_seed(seed, learner.told)
+            states, actions, returns[i] = play_control(env, learner, numbers_of, state, seed_of)
+            lengths[i] = len(actions)
+            learner.tell(states, actions)
+            if time.perf_counter() - drawn > _REDRAW_SECONDS or i + 1 == left:
+                drawn = time.perf_counter()
+                bar.update(i + 1)
+    return Controlled(learner, returns, lengths)
+
+
+def play_control(
+    env: Any,
+    learner: Any,
+    numbers_of: Numbering,
+    state: Callable[[np.ndarray], np.ndarray] | None,
+    seed: int,
+) -> tuple[np.ndarray, np.ndarray, float]:
+    """One episode to its end: states [T + 1, D], actions [T], and what was paid."""
+    observation, _ = env.reset(seed=seed)
+    seen, paid, over = [_state(observation, state)], 0.0, False
+    if seen[0].shape != (known := len(learner.dynamics.axes.low),):
+        raise ValueError(
+            f"the bounds of the dynamics are of {known} numbers, and a state is"
+            f" {len(seen[0])}; give bounds for all of them, or state=, a function from an"
+            " observation to the others"
+        )
+    actions: list[int] = []
+    while not over:
+        action = learner.act(seen[-1], len(actions)).action
+        observation, reward, terminated, truncated, _ = env.step(numbers_of.element(action))
+        seen.append(_state(observation, state))
+        actions.append(action)
+        paid += float(reward)
+        over = bool(terminated or truncated)
+    return np.stack(seen), np.array(actions, dtype=np.int64), paid
+
+
+def _state(observation: Any, state: Callable[[np.ndarray], np.ndarray] | None) -> np.ndarray:
+    flat = np.ravel(np.asarray(observation, dtype=float))
+    return flat if state is None else np.asarray(state(flat), dtype=float)

@@ -1,0 +1,69 @@
+"""What is played by policies on features, simulated, with what each episode loses."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from lowswitch.policy.linear import LinearPolicy
+from lowswitch.policy.shape import Shape
+
+
+class Played(NamedTuple):
+    """Some episodes as a policy plays them."""
+
+    x: np.ndarray  # [n, H, R, d]
+    actions: np.ndarray  # [n, H]
+    rewards: np.ndarray  # [n, H]
+    regret: np.ndarray  # [n]  expected loss of each episode against the best policy
+
+
+class FeatureProblem:
+    """A simulated problem whose states are known by features.
+
+    One of your own derives from it, has a `name` and a `shape`, and defines `play`, which several
+    threads may call at once. The noise of an episode must be a function of the seed and its number
+    alone, so that every driver plays the same episode; `lowswitch.kernels.streams` has what is
+    needed for that.
+    """
+
+    name: str
+    shape: Shape
+    knows_regret = True  # whether `play` knows what each episode loses
+
+    def play(self, policy: LinearPolicy, seed: int, first: int, last: int) -> Played:
+        """The episodes `first` to `last` - 1 of a seed, played by a policy."""
+        raise NotImplementedError(
+            f"{type(self).__name__} must define play(self, policy, seed, first, last)"
+        )
+
+    def facts(self) -> dict[str, Any]:
+        """What tells it from every other problem, as JSON can hold it."""
+        arrays = {
+            name: value for name, value in vars(self).items() if isinstance(value, np.ndarray)
+        }
+        digest = hashlib.sha256()
+        for name in sorted(arrays):
+            digest.update(f"{name} {arrays[name].shape}".encode())
+            digest.update(np.ascontiguousarray(arrays[name]).tobytes())
+        plain = {
+            name: value
+            for name, value in vars(self).items()
+            if isinstance(value, str | int | float)
+        }
+        kind, shape = type(self).__name__, self.shape._asdict()
+        return {"kind": kind, "shape": shape, "arrays": digest.hexdigest(), **plain}
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.name}, {self.shape})"
+
+
+def require_problem(problem: Any) -> FeatureProblem:
+    """A problem with features."""
+    if not isinstance(problem, FeatureProblem):
+        raise ValueError(
+            f"a problem must be one of lowswitch.features.problems, not {type(problem).__name__}"
+        )
+    return problem

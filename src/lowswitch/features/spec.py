@@ -1,0 +1,130 @@
+"""An algorithm for features, worked out for one problem: how it explores, when it may deploy."""
+
+from __future__ import annotations
+
+import bisect
+import math
+from dataclasses import dataclass, replace
+
+from lowswitch.algorithms.algorithm import Algorithm, require_algorithm
+from lowswitch.algorithms.calendars import Calendar, Late
+from lowswitch.algorithms.estimators import LearnedPosterior
+from lowswitch.algorithms.meetings import Asked, asks
+from lowswitch.algorithms.recipes import linear
+from lowswitch.algorithms.ridge import Determinant, Ellipsoid, Ridge, Sampled, Spread, dates_of
+from lowswitch.algorithms.schedules import Budget, EveryVisit, Last, Whole
+from lowswitch.policy.shape import Shape
+
+_USUAL_MEMBERS = 64  # of `few`
+
+
+@dataclass(frozen=True)
+class Spec:
+    """The numbers of an algorithm for one problem."""
+
+    members: int
+    ridge: float
+    c: float  # of an ellipsoid
+    sampled: Sampled | None  # how members are drawn from the posterior, or else an ellipsoid
+    width: str
+    p: float
+    episodes: int
+    every: bool  # a policy may be made after every episode
+    dates: tuple[int, ...]  # or after these
+    log_factor: float  # or when a determinant has grown by this much, in logarithms
+    asked: bool  # or when somebody asks
+    budget: int | None  # of deployments
+    greedy_last: bool
+
+    def on_date(self, told: int) -> bool:
+        """Whether a policy may be made after so many episodes, whatever was learned."""
+        if self.every:
+            return True
+        place = bisect.bisect_left(self.dates, told)
+        return place < len(self.dates) and self.dates[place] == told
+
+    def next_date(self, told: int) -> int:
+        """The next number of episodes after which a policy may be made, or that of all of them."""
+        if self.every:
+            return told + 1
+        place = bisect.bisect_right(self.dates, told)
+        return self.dates[place] if place < len(self.dates) else self.episodes
+
+    def is_last(self, spent: int, told: int) -> bool:
+        """Whether no other deployment can follow one that is made now."""
+        if self.budget is None:
+            return False
+        last_date = not (self.every or self.asked) and math.isinf(self.log_factor)
+        return spent + 1 >= self.budget or (last_date and self.next_date(told) >= self.episodes)
+
+
+def spec_of(algorithm: Algorithm, shape: Shape, episodes: int) -> Spec:
+    """The numbers of an algorithm for one problem."""
+    algorithm = linear_form(algorithm, episodes)
+    estimator, bonus, schedule = algorithm.estimator, algorithm.bonus, algorithm.schedule
+    assert isinstance(estimator, Ridge)
+    assert isinstance(bonus, Sampled | Ellipsoid)
+    budget = schedule.deployments if isinstance(schedule, Budget) else None
+    plain = schedule.schedule if isinstance(schedule, Budget) else schedule
+    log_factor = math.inf
+    if isinstance(plain, Determinant):
+        log_factor = plain.log_factor(
+            horizon=shape.horizon,
+            weights=shape.weights,
+            episodes=episodes,
+            ridge=estimator.ridge,
+            deployments=budget,
+        )
+    dates: tuple[int, ...] = ()
+    if isinstance(plain, Whole):
+        dates = tuple(dates_of(plain, budget, episodes, shape.weights))
+    return Spec(
+        members=estimator.members,
+        ridge=estimator.ridge,
+        c=bonus.c,
+        sampled=bonus if isinstance(bonus, Sampled) else None,
+        width=bonus.width if isinstance(bonus, Ellipsoid) else "noise",
+        p=algorithm.p,
+        episodes=episodes,
+        every=isinstance(plain, EveryVisit),
+        dates=dates,
+        log_factor=log_factor,
+        asked=asks(schedule) is not None,
+        budget=budget,
+        greedy_last=isinstance(schedule, Budget) and schedule.last == "greedy",
+    )
+
+
+def linear_form(algorithm: Algorithm, episodes: int) -> Algorithm:
+    """The algorithm itself, or for `few` the same budget and dates for features.
+
+    `few` learns the prior of tables, which features do not have. With features it is `linear` with
+    its defaults: 32 posterior samples, dates that are spread geometrically, and a greedy last
+    deployment. Its usual 64 members cannot be told from 64 that were asked for, so both are 32;
+    any other number is kept.
+    """
+    require_algorithm(algorithm)
+    if isinstance(algorithm.estimator, Ridge):
+        return algorithm
+    schedule = algorithm.schedule
+    is_few = isinstance(algorithm.estimator, LearnedPosterior) and isinstance(schedule, Budget)
+    plain = schedule.schedule if isinstance(schedule, Budget) else schedule
+    if not (is_few and isinstance(plain, Late | Calendar | Asked)):
+        raise ValueError(
+            f"{algorithm} learns tables of states, and features are none; use ls.linear,"
+            " ls.linucb or ls.few"
+        )
+    assert isinstance(schedule, Budget)
+    assert isinstance(algorithm.estimator, LearnedPosterior)
+    for name in ("mass", "rewards", "reward_weight", "pooled", "rows"):
+        if getattr(algorithm.estimator, name) != getattr(LearnedPosterior(), name):
+            raise ValueError(
+                f"{name} is of tables and means nothing for features; leave it out, or use"
+                " ls.linear"
+            )
+    last: Last = "usual" if schedule.last == "usual" else "greedy"
+    when = Spread(plain.gap) if isinstance(plain, Late) else plain
+    made = linear(schedule=when, deployments=schedule.deployments, last=last)
+    if algorithm.members != _USUAL_MEMBERS:
+        made = replace(made, estimator=Ridge(members=algorithm.members))
+    return made

@@ -1,0 +1,309 @@
+"""The planner: the default and its rivals on drawn problems, and what that lets one expect."""
+
+from __future__ import annotations
+
+import json
+import os
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from lowswitch.algorithms.algorithm import Algorithm
+from lowswitch.algorithms.meetings import Asked
+from lowswitch.algorithms.recipes import few, psrl
+from lowswitch.algorithms.schedules import Budget
+from lowswitch.algorithms.text import as_dates
+from lowswitch.checks import require_count
+from lowswitch.envs.mdp import TabularMDP
+from lowswitch.forecast import page
+from lowswitch.forecast.draws import (
+    Logged,
+    Posterior,
+    Size,
+    checked_logs,
+    checked_size,
+    problem_of_size,
+)
+from lowswitch.history import deployment_gaps
+from lowswitch.io import storage
+from lowswitch.learner import BonusWarning
+from lowswitch.runs.simulate import NothingLearnedWarning, simulate
+from lowswitch.show.progress import LOADING, Progress
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+INTERVAL = (0.1, 0.5, 0.9)  # quantiles: 80 % of the problems lie between the first and the last
+SURE = 0.95  # the probability from which on the new policy is said to beat the present one
+MORE = 1000  # episodes
+
+
+class Outcome(NamedTuple):
+    """What one algorithm did on one problem."""
+
+    dates: np.ndarray  # [n]  after how many episodes something could change
+    values: np.ndarray  # [n + 1]  of what was deployed at first, and after each date
+    optimal: np.ndarray  # [1]
+    regret: np.ndarray  # [1]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Forecast:
+    """What to expect of one algorithm: an entry, or a row, for each problem."""
+
+    algorithm: Algorithm
+    dates: np.ndarray  # [n]
+    values: np.ndarray  # [problems, n + 1]
+    optimal: np.ndarray  # [problems]
+    regret: np.ndarray  # [problems]
+
+    def interval(self) -> np.ndarray:  # [3, n + 1]
+        """Of the value at first and after each date: 10 %, half and 90 % of the problems."""
+        return np.asarray(np.quantile(self.values, INTERVAL, axis=0))
+
+    def best_interval(self) -> list[float]:
+        """The same of the value of the best policy."""
+        found: list[float] = np.quantile(self.optimal, INTERVAL).tolist()
+        return found
+
+    @property
+    def better(self) -> np.ndarray:  # [n]
+        """In which share of the problems what each date deploys beats the first policy."""
+        return np.asarray((self.values[:, 1:] > self.values[:, :1] + 1e-12).mean(axis=0))
+
+    @property
+    def sure_after(self) -> int | None:
+        """The first date from which on the new policy beats the first one in 95 % of problems."""
+        sure = np.flatnonzero(np.append(self.better < SURE, False))
+        first = int(sure[-1]) + 1 if len(sure) else 0
+        return int(self.dates[first]) if first < len(self.dates) else None
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Plan:
+    """What to run for N deployments, and what to expect of it."""
+
+    source: str  # what was known of the problem
+    size: tuple[int, int, int]  # H, S, A
+    episodes: int
+    problems: int
+    default: Forecast
+    rivals: tuple[Forecast, ...]
+    one_more: Forecast  # a deployment more
+    longer: Forecast  # so many more episodes
+    first: str = "lowest"  # the first policy: "given", "usual" in logged episodes, or "lowest"
+
+    def page(self, width: int | None = None) -> str:
+        """The answer on one page, with lines of at most so many characters."""
+        return page.written(self, width)
+
+    def plot(self, path: str | os.PathLike[str] | None = None) -> Figure:
+        """Draw the value to expect against the episodes."""
+        return page.plot(self, path=path)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything as JSON can hold it."""
+        facts: dict[str, Any] = storage.pack(self)
+        return facts | {"answer": page.answer(self)}
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write everything as JSON."""
+        storage.write_text(path, json.dumps(self.to_dict()))
+
+    def __repr__(self) -> str:
+        use = page.answer(self)["use"]
+        return f"Plan({self.source}, {self.episodes:,} episodes, {self.problems} problems, {use})"
+
+
+def plan(
+    problem: Any,
+    *,
+    episodes: int,
+    deployments: int | None = None,
+    deployments_at: Any = None,
+    gap: int = 1,
+    size: Any = None,
+    initial: Any = None,
+    problems: int = 40,
+    folder: str | os.PathLike[str] | None = None,
+    progress: bool | None = None,
+) -> Plan:
+    """Say what to run for a budget of deployments, and what to expect of it.
+
+    problem: what is known. Three whole numbers (H, S, A) are a size, and problems of that size are
+    drawn. Three arrays [episodes, H], states, actions and rewards, are logged episodes: problems
+    are drawn from the posterior, and every run knows these episodes. A `TabularMDP` is a simulator:
+    the runs differ in their seeds.
+
+    deployments, deployments_at, gap: as of `few`; with dates, a board that asks on them is tried
+    beside it. size: (H, S, A) of logged episodes, where they do not show all states and actions.
+    initial: the present policy [H, S], by default what was played most often in logged episodes,
+    else the lowest actions. problems: how many are drawn. folder: where finished runs are kept, so
+    that the same call goes on where it was interrupted.
+    """
+    episodes, problems = require_count("episodes", episodes), require_count("problems", problems)
+    source = _source(problem, size, initial)
+    dates = None if deployments_at is None else as_dates(deployments_at)
+    default = few(deployments=deployments, deployments_at=dates, gap=gap)
+    track = _Track(source, problems, folder)
+    algorithms = [default, *_rivals(default, dates, gap), _one_more(default, dates, gap, episodes)]
+    with Progress(
+        (len(algorithms) + 1) * problems, unit="runs", show=progress, label="plan"
+    ) as bar:
+        bar.note(LOADING)
+        found = [track.forecast(one, episodes, bar) for one in algorithms]
+        longer = track.forecast(default, episodes + MORE, bar)
+    return Plan(
+        source=source.words,
+        size=(source.size.horizon, source.size.states, source.size.actions),
+        episodes=episodes,
+        problems=problems,
+        default=found[0],
+        rivals=tuple(found[1:-1]),
+        one_more=found[-1],
+        longer=longer,
+        first=source.first,
+    )
+
+
+# ---- what is known -------------------------------------------------------------------------------
+
+
+class _Source(NamedTuple):
+    """Where problems come from, and what every run begins with."""
+
+    words: str
+    size: Size
+    problem: Callable[[int], TabularMDP]
+    initial: np.ndarray | None
+    first: str  # see `Plan`
+    logged: Logged | None
+    facts: Any  # what tells it from other sources, as JSON can hold it
+
+
+def _source(problem: Any, size: Any, initial: Any) -> _Source:
+    first = "lowest" if initial is None else "given"
+    if isinstance(problem, TabularMDP):
+        H, S, A = problem.horizon, problem.states, problem.actions
+        known = storage.fingerprint(problem)
+        return _Source("a simulator", Size(H, S, A), lambda _: problem, initial, first, None, known)
+    try:
+        parts = [np.asarray(part) for part in problem]
+    except TypeError:
+        parts = []
+    if len(parts) == 3 and all(part.ndim == 0 for part in parts):
+        checked = checked_size(problem)
+        of_size = partial(problem_of_size, checked)
+        return _Source("its size alone", checked, of_size, initial, first, None, list(checked))
+    if len(parts) != 3:
+        raise ValueError(
+            "a plan needs a TabularMDP, a size (H, S, A), or logged episodes (states, actions,"
+            f" rewards), not {problem!r}"
+        )
+    logged, checked = checked_logs(parts, size)
+    posterior = Posterior(logged, checked)
+    if initial is None:
+        initial, first = posterior.usual_policy(), "usual"
+    facts = [list(checked), *(array.tolist() for array in logged)]
+    words = f"{len(logged.states):,} logged episodes"
+    return _Source(words, checked, posterior.problem, initial, first, logged, facts)
+
+
+# ---- what is tried -------------------------------------------------------------------------------
+
+
+def _rivals(default: Algorithm, dates: tuple[int, ...] | None, gap: int) -> list[Algorithm]:
+    """One policy at a time, and posterior sampling with a fixed prior on a geometric grid.
+
+    With dates also what a board runs that asks when it meets, if it meets on these dates.
+    """
+    budget = default.schedule
+    assert isinstance(budget, Budget)
+    most = budget.deployments or 1
+    when = budget.schedule if dates is not None else f"grid/geometric/{most + 1}"
+    one = few(deployments=most, deployments_at=dates, gap=gap, members=1)
+    fixed = psrl(members=32, schedule=when, deployments=most, last="greedy")
+    asked = [] if dates is None else [psrl(schedule=Asked(dates), deployments=most)]
+    return [one, fixed, *asked]
+
+
+def _one_more(
+    default: Algorithm, dates: tuple[int, ...] | None, gap: int, episodes: int
+) -> Algorithm:
+    """The default with a deployment more; of given dates, one between the two farthest apart.
+
+    That one may be nearer to them than the gap that was asked for.
+    """
+    assert isinstance(default.schedule, Budget)
+    if dates is None:
+        return few(deployments=(default.schedule.deployments or 1) + 1, gap=gap)
+    ends = np.array([0, *dates, episodes])
+    widest = int(np.diff(ends).argmax())
+    middle = int(ends[widest : widest + 2].sum() // 2)
+    more = tuple(sorted({*dates, middle} - {0}))
+    most = min((default.schedule.deployments or 1) + 1, len(more))
+    return few(deployments_at=more, deployments=most)
+
+
+class _Track:
+    """Runs algorithms on the drawn problems, and keeps what they did if there is a folder."""
+
+    def __init__(
+        self,
+        source: _Source,
+        problems: int,
+        folder: str | os.PathLike[str] | None,
+    ) -> None:
+        self.source, self.problems = source, problems
+        self.kept = storage.Kept(None if folder is None else Path(folder) / "kept")
+        self.done = 0
+
+    def forecast(self, algorithm: Algorithm, episodes: int, bar: Progress) -> Forecast:
+        outcomes, initial = [], self.source.initial
+        first = None if initial is None else np.asarray(initial).tolist()
+        for number in range(self.problems):
+            facts = [self.source.facts, first, episodes, algorithm.facts(), number]
+            compute = partial(self._outcome, algorithm, episodes, number)
+            outcomes.append(self.kept.get("outcome", facts, compute, Outcome))
+            self.done += 1
+            bar.update(self.done, f"  {algorithm}")
+        return Forecast(
+            algorithm=algorithm,
+            dates=outcomes[0].dates,
+            values=np.stack([outcome.values for outcome in outcomes]),
+            optimal=np.concatenate([outcome.optimal for outcome in outcomes]),
+            regret=np.concatenate([outcome.regret for outcome in outcomes]),
+        )
+
+    def _outcome(self, algorithm: Algorithm, episodes: int, number: int) -> Outcome:
+        mdp = self.source.problem(number)
+        with warnings.catch_warnings():
+            for kind in (BonusWarning, NothingLearnedWarning):
+                warnings.simplefilter("ignore", kind)
+            runs = simulate(
+                mdp,
+                algorithm,
+                episodes=episodes,
+                seeds=[number],
+                threads=1,
+                history=True,
+                progress=False,
+                initial=self.source.initial,
+                warm_start=self.source.logged,
+            )
+        (history,) = runs.history or ()
+        gaps = deployment_gaps(mdp, history, initial=runs.initial)
+        dates = np.array(
+            algorithm.schedule.grid_for(
+                horizon=mdp.horizon, states=mdp.states, actions=mdp.actions, episodes=episodes
+            )
+        )
+        changed = np.unique(history.episode) + 1
+        after = np.searchsorted(changed, dates, side="right")
+        values = mdp.optimal_value() - np.concatenate([gaps[:1], gaps[after]])
+        return Outcome(dates, values, np.array([mdp.optimal_value()]), runs.regret)

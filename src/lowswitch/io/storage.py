@@ -1,0 +1,268 @@
+"""From a record to a file and back; finished work that is kept; the fingerprint of a problem.
+
+A record is a dataclass or a NamedTuple. Its file is an `archive` of its arrays and the rest.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+import os
+import types
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import is_dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_origin, get_type_hints
+
+import numpy as np
+
+from lowswitch.io import archive
+from lowswitch.io.files import make_folder, read_bytes, replacing, require_writable, write_text
+
+if TYPE_CHECKING:
+    from lowswitch.envs.mdp import TabularMDP
+
+__all__ = [
+    "Kept",
+    "fingerprint",
+    "load",
+    "make_folder",
+    "pack",
+    "read",
+    "reading",
+    "replacing",
+    "require_writable",
+    "save",
+    "short_fingerprint",
+    "unpack",
+    "write",
+    "write_text",
+]
+
+Value = TypeVar("Value")
+
+
+# ---- facts and arrays in one file ----------------------------------------------------------------
+
+
+def write(
+    path: str | os.PathLike[str], kind: str, facts: dict[str, Any], arrays: dict[str, Any]
+) -> None:
+    """Write facts, which JSON must be able to hold, and arrays as one file."""
+    require_writable(path)
+    data = archive.to_bytes(kind, facts, arrays)
+    with replacing(path) as file:
+        file.write(data)
+
+
+def read(path: str | os.PathLike[str], kind: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Read the facts and the arrays of a file that was written as this kind."""
+    data = read_bytes(path)
+    try:
+        return archive.from_bytes(data, kind)
+    except archive.RefusedError as error:
+        raise ValueError(f"{str(path)!r} {error}") from error
+
+
+@contextmanager
+def reading(
+    path: str | os.PathLike[str], kind: str
+) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
+    """Read facts and arrays and make an object of them; the error names the file if they lack
+    something.
+    """
+    facts, arrays = read(path, kind)
+    with whole(f"{str(path)!r} holds", kind):
+        yield facts, arrays
+
+
+@contextmanager
+def whole(where: str, kind: str) -> Iterator[None]:
+    """Say of any failure to make an object of saved data that they are not whole."""
+    try:
+        yield
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        missing = f"no {error}" if isinstance(error, KeyError) else error
+        raise ValueError(f"{where} no whole {kind} ({missing}); write it again") from error
+
+
+# ---- records -------------------------------------------------------------------------------------
+
+
+def save(path: str | os.PathLike[str], kind: str, value: Any) -> None:
+    """Write a record, or a dictionary of what a record can hold; `load` reads it back."""
+    arrays: dict[str, np.ndarray] = {}
+    write(path, kind, pack(value, arrays), arrays)
+
+
+def load(path: str | os.PathLike[str], kind: str, wanted: type[Value]) -> Value:
+    """Read what `save` wrote as this kind, as a value of this type."""
+    with reading(path, kind) as (facts, arrays):
+        found: Value = unpack(wanted, facts, arrays)
+        if hasattr(found, "require_whole"):
+            found.require_whole()
+        return found
+
+
+def pack(value: Any, arrays: dict[str, np.ndarray] | None = None, place: str = "") -> Any:
+    """The value as JSON can hold it.
+
+    Arrays become lists; where `arrays` is given they go there, under the names of the fields that
+    lead to them, and leave a null behind.
+    """
+    if isinstance(value, np.ndarray):
+        if arrays is None:
+            return value.tolist()
+        arrays[place] = value
+        return None
+    if hasattr(value, "from_dict"):
+        return value.to_dict()
+    if _is_record(type(value)):
+        value = {name: getattr(value, name) for name in get_type_hints(type(value))}
+    if isinstance(value, dict):
+        return {name: pack(part, arrays, _under(place, name)) for name, part in value.items()}
+    if isinstance(value, tuple):
+        return [pack(part, arrays, _under(place, i)) for i, part in enumerate(value)]
+    return value
+
+
+def unpack(
+    wanted: Any, data: Any, arrays: dict[str, np.ndarray] | None = None, place: str = ""
+) -> Any:
+    """The value of the wanted type that `pack` turned into this data."""
+    if types.NoneType in get_args(wanted):  # as in `History | None`
+        if data is None:
+            return None
+        wanted = get_args(wanted)[0]
+    if wanted is np.ndarray:
+        return np.array(data) if arrays is None else arrays[place]
+    if hasattr(wanted, "from_dict"):
+        return data if hasattr(data, "from_dict") else wanted.from_dict(data)  # made already
+    if _is_record(wanted):
+        fields = {
+            name: unpack(hint, data[name], arrays, _under(place, name))
+            for name, hint in get_type_hints(wanted).items()
+            if name in data  # another one has its default, or is missed by the record itself
+        }
+        return wanted(**fields)
+    if wanted in _PLAIN and not _PLAIN[wanted](data):
+        raise ValueError(f"{place} is {data!r}")
+    if get_origin(wanted) is dict:
+        hint = get_args(wanted)[1]
+        return {
+            name: unpack(hint, part, arrays, _under(place, name)) for name, part in data.items()
+        }
+    if get_origin(wanted) is tuple:
+        hint = get_args(wanted)[0]
+        return tuple(unpack(hint, part, arrays, _under(place, i)) for i, part in enumerate(data))
+    return data
+
+
+_PLAIN: dict[Any, Callable[[Any], bool]] = {
+    bool: lambda data: isinstance(data, bool),
+    int: lambda data: isinstance(data, int) and not isinstance(data, bool),
+    float: lambda data: isinstance(data, float | int) and not isinstance(data, bool),
+    str: lambda data: isinstance(data, str),
+}
+
+
+def _is_record(kind: type) -> bool:
+    return is_dataclass(kind) or hasattr(kind, "_asdict")
+
+
+def _under(place: str, name: str | int) -> str:
+    return f"{place}.{name}" if place else str(name)
+
+
+# ---- finished work -------------------------------------------------------------------------------
+
+
+class Kept:
+    """A folder of finished work, so that what was interrupted goes on where it was.
+
+    Each piece of work is kept under the code that did it, its kind and its configuration. Without a
+    folder nothing is kept.
+    """
+
+    def __init__(self, folder: Path | None) -> None:
+        self.folder = folder
+        self.found = 0  # pieces of work that had been done before
+        if folder is not None:
+            make_folder(folder)
+
+    def get(
+        self, kind: str, configuration: Any, compute: Callable[[], Value], wanted: type[Value]
+    ) -> Value:
+        """What was computed for a configuration, now or before.
+
+        A file that cannot be read is computed again. What cannot be written is only not kept.
+        """
+        if self.folder is None:
+            return compute()
+        code = [archive.library_version(), code_stamp()]
+        text = json.dumps([*code, kind, configuration], sort_keys=True)
+        path = self.folder / f"{kind}-{hashlib.sha256(text.encode()).hexdigest()[:16]}.npz"
+        try:
+            value = load(path, kind, wanted)
+        except ValueError:
+            value = compute()
+        else:
+            self.found += 1
+            return value
+        try:
+            save(path, kind, value)
+        except ValueError as error:  # The work of hours must not be lost to a full disk.
+            warnings.warn(f"a result is not kept: {error}", RuntimeWarning, stacklevel=2)
+        return value
+
+    @property
+    def note(self) -> str:
+        """A line that says how much was not computed now; empty if all was."""
+        several = "s were" if self.found > 1 else " was"
+        return f"{self.found} result{several} found in {self.folder}" if self.found else ""
+
+
+@functools.cache
+def code_stamp() -> str:
+    """A hash of all code of the library that results depend on."""
+    total = hashlib.sha256()
+    package = Path(__file__).parent
+    for path in sorted(package.rglob("*.py")):
+        name = path.relative_to(package).as_posix()
+        if not name.startswith(_SHOWN):
+            total.update(name.encode() + b"\0" + path.read_bytes() + b"\0")
+    return total.hexdigest()
+
+
+# what only shows results, or starts the work
+_SHOWN = ("cli", "report", "frontier/report", "reproduce/page", "reproduce/__init__", "__main__")
+
+
+def short_fingerprint(mdp: TabularMDP) -> str:
+    """The fingerprint of a problem in 16 characters, for people to compare."""
+    text = json.dumps(fingerprint(mdp), sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def fingerprint(mdp: TabularMDP) -> dict[str, Any]:
+    """What tells a problem from every other one, as JSON can hold it."""
+    digest = hashlib.sha256()
+    for array in (
+        mdp.offsets,
+        mdp.successors,
+        mdp.probabilities,
+        mdp.rewards,
+        mdp.start_law,
+        mdp.start_sequence,
+        mdp.actions_allowed,  # [H, S, A], so that the horizon counts as well
+    ):
+        digest.update(f"{array.dtype.str} {array.shape}".encode())
+        digest.update(np.ascontiguousarray(array).tobytes())
+    return {
+        "tables": digest.hexdigest(),
+        "reward law": mdp.reward_law,
+        "rewards": [mdp.scale.low, mdp.scale.high],
+    }

@@ -1,0 +1,130 @@
+"""How far the last policy may go from a first one that was chosen, by halves of the data."""
+
+import math
+
+import numpy as np
+
+from lowswitch.kernels.arrays import Belief
+from lowswitch.kernels.compile import allocating_part, inline
+from lowswitch.kernels.evidence import listed_laws, listed_rewards, reward_spread
+from lowswitch.kernels.noise import next_uniform, noise, normal
+from lowswitch.kernels.posterior_mean import plan_on_mean, value_on_mean
+
+CAUTIONS = (0.0, 0.5, 1.0, 2.0, 3.0)  # standard errors in a row
+_CAREFUL = 2.0  # where no gain is clear
+_SPLITS = 4  # of the data into two halves
+_CLEAR = 2.5  # standard deviations of a gain
+_SPLITTING = np.uint64(2**61)
+_WORD = 64
+
+
+@inline
+def ones_among(bits):
+    """How many of 64 bits are 1."""
+    found = 0
+    while bits != np.uint64(0):
+        bits &= bits - np.uint64(1)
+        found += 1
+    return found
+
+
+@inline
+def half_of(count, key, address):
+    """How many of so many things are in the first half, if a coin is tossed for each of them."""
+    left, found = np.int64(count), 0
+    while left > 0:
+        address[0] += np.uint64(1)
+        bits = noise(key, address[0])
+        found += ones_among(bits >> np.uint64(max(0, _WORD - left)))
+        left -= _WORD
+    return found
+
+
+@inline
+def half_rewards(rewards, row, key, address):
+    """How many of a row's visits are in the first half, and the sum of their rewards.
+
+    A coin is tossed for each reward of 0 or 1. Of others only sums are known; a sum has the mean
+    and the variance of a random choice of so many, by a normal law within what is possible.
+    """
+    n, total = rewards.n[row], rewards.total[row]
+    if abs(total - rewards.squares[row]) < 1e-9:
+        ones = float(half_of(total + 0.5, key, address))
+        return ones + half_of(n - total + 0.5, key, address), ones
+    first = float(half_of(n, key, address))
+    variance = reward_spread(rewards, row) * first * (n - first) / max(1.0, n - 1.0)
+    more = math.sqrt(variance) * normal(next_uniform(key, address), next_uniform(key, address))
+    least, most = max(0.0, total - (n - first)), min(first, total)
+    return first, min(most, max(least, total * first / n + more))
+
+
+@allocating_part
+def half_belief(spec, belief, counts, n, paid, total):
+    """The belief with other counts; its prior stays."""
+    laws, rewards = belief.laws, belief.rewards
+    return Belief(
+        listed_laws(spec, laws.stride, laws.offsets, laws.states, counts, n),
+        listed_rewards(spec, rewards.stride, paid, total, rewards.squares),
+        belief.mass,
+        belief.alike,
+        belief.noisy,
+        belief.share,
+        belief.reward_mass,
+        belief.by_state,
+    )
+
+
+@allocating_part
+def halves(spec, belief, number, key):
+    """Two beliefs, each from one half of what was seen, cut at random.
+
+    What a row led to are independent draws of one law, so that the halves are independent. Rewards
+    that never vary are known to both.
+    """
+    laws, rewards, stream = belief.laws, belief.rewards, noise(key, _SPLITTING + np.uint64(number))
+    address = np.zeros(1, dtype=np.uint64)
+    counts, n = np.zeros((2, len(laws.counts))), np.zeros((2, len(laws.n)))
+    for row in range(len(laws.n)):
+        for j in range(laws.offsets[row], laws.offsets[row + 1]):
+            counts[0, j] = half_of(laws.counts[j], stream, address)
+            counts[1, j] = laws.counts[j] - counts[0, j]
+            for half in range(2):
+                n[half, row] += counts[half, j]
+    paid, total = np.zeros((2, len(rewards.n))), np.zeros((2, len(rewards.n)))
+    for half in range(2):
+        paid[half], total[half] = rewards.n, rewards.total
+    for row in range(len(rewards.n)):
+        if belief.noisy and rewards.n[row] > 0.0:
+            paid[0, row], total[0, row] = half_rewards(rewards, row, stream, address)
+            paid[1, row] = rewards.n[row] - paid[0, row]
+            total[1, row] = rewards.total[row] - total[0, row]
+    return (
+        half_belief(spec, belief, counts[0], n[0], paid[0], total[0]),
+        half_belief(spec, belief, counts[1], n[1], paid[1], total[1]),
+    )
+
+
+@allocating_part
+def learned_caution(spec, tables, belief):
+    """The caution that gains most over the first policy, by halves of the data; else 2.
+
+    A policy that is planned on one half is compared with the first one on the other half, which did
+    not choose it: a posterior that promises too much is found out so (Stone 1974). A gain counts if
+    it exceeds 2.5 times its standard deviation from half to half.
+    """
+    rows, gains = spec.H * spec.S, np.zeros((len(CAUTIONS), _SPLITS, 2))
+    last, first = np.zeros(rows, dtype=np.int64), np.zeros(rows, dtype=np.int64)
+    for split in range(_SPLITS):
+        one, other = halves(spec, belief, split, tables.keys[0]["samples"])
+        for turn in range(2):
+            planned, tried = (one, other) if turn == 0 else (other, one)
+            for level in range(len(CAUTIONS)):
+                plan_on_mean(spec, tables, planned, CAUTIONS[level], last, first)
+                gains[level, split, turn] = value_on_mean(spec, tables, tried, last)
+                gains[level, split, turn] -= value_on_mean(spec, tables, tried, first)
+    best, most = _CAREFUL, 0.0
+    for level in range(len(CAUTIONS)):
+        gain = gains[level].mean()
+        if gain > max(most, _CLEAR * gains[level].std()):
+            best, most = CAUTIONS[level], gain
+    return best

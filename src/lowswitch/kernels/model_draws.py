@@ -1,0 +1,215 @@
+"""Plans on models that are drawn from a posterior whose prior was learned from the data."""
+
+import math
+
+import numpy as np
+
+from lowswitch.kernels.arrays import Belief, Drawn
+from lowswitch.kernels.compile import allocating, entry, inline, part
+from lowswitch.kernels.evidence import others_reward, reward_spread, row_prior, typical_reward
+from lowswitch.kernels.noise import next_uniform, noise
+from lowswitch.kernels.posterior import gamma
+
+_CURIOUS_MASS = 0.5
+_ATOMS = 24  # successors that a law draws beyond those that were seen
+_ALL = 32  # up to so many states a law draws a weight for each of them
+_REWARD_STREAM = np.uint64(2**63)
+
+
+# ---- draws ---------------------------------------------------------------------------------------
+
+
+@allocating
+def fresh_drawn(spec, laws):
+    """Room for the rows of one step of a model."""
+    rows = spec.S * spec.A
+    sizes = np.zeros(rows, dtype=np.int64)
+    for row in range(len(laws.n)):
+        group = row // spec.A
+        size = laws.all_offsets[group + 1] - laws.all_offsets[group]
+        sizes[row % rows] = max(sizes[row % rows], size)
+    starts = np.zeros(rows + 1, dtype=np.int64)
+    for row in range(rows):
+        room = spec.S if spec.S <= _ALL else sizes[row] + _ATOMS
+        starts[row + 1] = starts[row] + room
+        sizes[row] = 0
+    states = np.zeros(starts[rows], dtype=np.int64)
+    return Drawn(starts, sizes, states, np.zeros(len(states)), np.zeros(rows), np.zeros(rows))
+
+
+@inline
+def put_weight(drawn, row, y, weight):
+    """Let a drawn law have one successor more."""
+    place = drawn.starts[row] + drawn.sizes[row]
+    drawn.states[place], drawn.weights[place] = y, weight
+    drawn.sizes[row] += 1
+    return weight
+
+
+@part
+def draw_seen(spec, belief, row, drawn, key, counter, seen):
+    """Draw the weights of the successors that a row had, or also of those that its state had.
+
+    Return their sum. `seen` gets how often the row had each, or -1 where only others had it.
+    """
+    laws, mine, group, total = belief.laws, row % (spec.S * spec.A), row // spec.A, 0.0
+    each, share = row_prior(spec, laws, row, belief.mass, belief.alike)
+    for j in range(laws.offsets[row], laws.offsets[row + 1]):
+        seen[laws.states[j]] = laws.counts[j]
+        if share == 0.0:
+            weight = gamma(each + laws.counts[j], key, counter)
+            total += put_weight(drawn, mine, laws.states[j], weight)
+    if share > 0.0:
+        for j in range(laws.all_offsets[group], laws.all_offsets[group + 1]):
+            y = laws.all_states[j]
+            prior = each + share * (laws.all_counts[j] - seen[y])
+            total += put_weight(drawn, mine, y, gamma(prior + seen[y], key, counter))
+            if seen[y] == 0.0:
+                seen[y] = -1.0
+    return total
+
+
+@part
+def draw_law(spec, belief, row, drawn, key, counter, seen):
+    """Draw the law of a row from the Dirichlet posterior.
+
+    A successor that was seen has a gamma variate of its own. Of many states the others share one,
+    which breaks like a stick over states drawn at random: Sethuraman 1994, the limit for many
+    states. What is left after the last piece is spread over all states. `seen` is zero throughout,
+    before and after.
+    """
+    mine = row % (spec.S * spec.A)
+    each, _ = row_prior(spec, belief.laws, row, belief.mass, belief.alike)
+    drawn.sizes[mine], drawn.rest[mine] = 0, 0.0
+    total = draw_seen(spec, belief, row, drawn, key, counter, seen)
+    listed, begin = drawn.sizes[mine], drawn.starts[mine]
+    if spec.S <= _ALL:
+        for y in range(spec.S):
+            if seen[y] == 0.0:
+                total += put_weight(drawn, mine, y, gamma(each, key, counter))
+    elif listed < spec.S:
+        mass = each * (spec.S - listed)
+        rest = gamma(mass, key, counter)
+        total += rest
+        for _ in range(_ATOMS):
+            kept = rest * math.exp(math.log(next_uniform(key, counter)) / mass)
+            y = np.int64(next_uniform(key, counter) * spec.S)
+            put_weight(drawn, mine, y, rest - kept)
+            rest = kept
+            if rest <= 1e-3 * total:
+                break
+        drawn.rest[mine] = rest
+    for j in range(begin, begin + listed):
+        seen[drawn.states[j]] = 0.0
+    if total <= 0.0:  # all underflow where the mass is tiny: its limit is one state
+        drawn.sizes[mine] = 0
+        total = put_weight(drawn, mine, np.int64(next_uniform(key, counter) * spec.S), 1.0)
+    for j in range(drawn.starts[mine], drawn.starts[mine] + drawn.sizes[mine]):
+        drawn.weights[j] /= total
+    drawn.rest[mine] /= total
+
+
+@part
+def draw_reward(spec, belief, row, typical, key, counter):
+    """Draw the mean reward of a row: of rewards 0 and 1 from a Beta law.
+
+    Its prior may have a learned mass on the mean reward of the other actions of the state; before
+    the first visit it is symmetric instead, so that what is unknown is tried. Rewards that vary
+    less count as so many of 0 and 1 as their share says, the others as constant: the Bayesian
+    bootstrap, Rubin 1981. The share of a row is its own once it has many visits. Rewards that do
+    not vary are known from the first visit on; before it, any is as likely.
+    """
+    rewards, n = belief.rewards, belief.rewards.n[row]
+    if n == 0.0:
+        weight = spec.reward_weight if belief.noisy else 1.0
+        one = gamma(weight, key, counter)
+        return one / (one + gamma(weight, key, counter) + 1e-300)
+    mean = min(1.0, max(0.0, rewards.total[row] / n))
+    if not belief.noisy:
+        return mean
+    own, most = reward_spread(rewards, row), mean * (1.0 - mean)
+    share = belief.share
+    if most > 1e-9:
+        share = (2.0 * share + n * min(1.0, own / most)) / (2.0 + n)
+    prior = 0.5
+    if belief.by_state:
+        prior = others_reward(rewards, row, spec.A, typical)
+    one = gamma(belief.reward_mass * prior + share * n * mean, key, counter)
+    zero = gamma(belief.reward_mass * (1.0 - prior) + share * n * (1.0 - mean), key, counter)
+    sure = gamma((1.0 - share) * n, key, counter) if share < 1.0 else 0.0
+    return (one + mean * sure) / (one + zero + sure + 1e-300)
+
+
+@entry
+def draw_step(spec, belief, h, key, drawn, counter, seen):
+    """Draw the rows of step h of a model; steps that are alike are drawn once, at the last step.
+
+    Each row has a stream of its own, so that it is the same in whatever order rows are drawn.
+    """
+    typical = typical_reward(belief.rewards)
+    for i in range(spec.S * spec.A):
+        if h + 2 == spec.H or (h + 2 < spec.H and belief.laws.stride > 0):
+            row, counter[0] = h * belief.laws.stride + i, 0
+            draw_law(spec, belief, row, drawn, noise(key, np.uint64(row)), counter, seen)
+        if h + 1 == spec.H or belief.rewards.stride > 0:
+            row, counter[0] = h * belief.rewards.stride + i, 0
+            stream = noise(noise(key, _REWARD_STREAM), np.uint64(row))
+            drawn.rewards[i] = draw_reward(spec, belief, row, typical, stream, counter)
+
+
+@inline
+def drawn_estimate(drawn, last, i, values, mean):
+    """The value of cell i of a drawn model, whose next values are these and have this mean."""
+    q = drawn.rewards[i]
+    if not last:
+        q += drawn.rest[i] * mean
+        for j in range(drawn.starts[i], drawn.starts[i] + drawn.sizes[i]):
+            q += drawn.weights[j] * values[drawn.states[j]]
+    return q
+
+
+# ---- plans ---------------------------------------------------------------------------------------
+
+
+@allocating
+def plan_on_draw(spec, tables, belief, m):
+    """Let member m want the best policy of a model drawn from the posterior: Osband, Russo, Van Roy
+    2013, Algorithm 1.
+
+    Members touch nothing of each other, so that threads may plan for several at once.
+    """
+    number = np.uint64(tables.clock[0]["refreshes"] * spec.members + m)
+    key = noise(tables.keys[0]["samples"], number)
+    drawn, values = fresh_drawn(spec, belief.laws), np.zeros(spec.S)
+    counter, seen = np.zeros(1, dtype=np.uint64), np.zeros(spec.S)
+    for h in range(spec.H - 1, -1, -1):
+        draw_step(spec, belief, h, key, drawn, counter, seen)
+        mean, new = values.mean(), np.zeros(spec.S)
+        for x in range(spec.S):
+            here = (m * spec.H + h) * spec.S + x
+            action, best = tables.policy[here], -np.inf
+            for a in range(spec.A):
+                place = (h * spec.S + x) * spec.A + a
+                if spec.allowed[place]:
+                    i = x * spec.A + a
+                    q = drawn_estimate(drawn, h + 1 == spec.H, i, values, mean)
+                    if m == 0:
+                        tables.q[place] = q
+                    if q > best or (q == best and a == tables.policy[here]):
+                        action, best = a, q
+            tables.wanted[here], new[x] = action, min(best, spec.caps[h])
+        values = new
+        if m == 0:
+            tables.values[h * spec.S : (h + 1) * spec.S] = values
+
+
+@allocating
+def curious(spec, belief):
+    """The belief that exploration draws from: it does not take it for known what nobody tried.
+
+    Actions of a state are not held for alike, and a learned mass is not below that with which
+    every successor that was seen once is still doubted.
+    """
+    mass = max(belief.mass, _CURIOUS_MASS) if spec.mass == 0.0 else belief.mass
+    weight = 2.0 * spec.reward_weight
+    return Belief(belief.laws, belief.rewards, mass, 0.0, belief.noisy, belief.share, weight, False)

@@ -1,5 +1,0 @@
-"""What to run for N deployments, and what to expect of it: problems are drawn, and tried on."""
-
-from lowswitch.planner.forecast import Forecast, Plan, plan
-
-__all__ = ["Forecast", "Plan", "plan"]

@@ -1,0 +1,279 @@
+"""A deployed policy on features: frozen, saved without its learner, and served with numpy alone."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from lowswitch.checks import require_count
+from lowswitch.io import storage
+from lowswitch.kernels.streams import drawn_member, drawn_members
+from lowswitch.policy.shape import Shape
+
+_KIND = "linear policy"  # of its files
+_AT_ONCE = 2**21  # numbers that a batch of contexts may need in between
+
+
+class Choice(NamedTuple):
+    """What is played, and how probable that was."""
+
+    action: int
+    propensity: float  # the share of the members that choose it, at this step alone
+
+
+class LinearPolicy:
+    """One or more functions of features, of which each episode plays one.
+
+    A member plays the action with the largest score, the lowest index among equals. The score of an
+    action is the product of its features and its weights; of an optimistic policy it also has
+    `width` times the length of the features, measured by `roots`, and of optimistic draws it is at
+    least the product with `floor`, the weights before the noise. Which member plays an episode is
+    drawn from the noise stream `key` and the episode's number. Weights are [H, d, B, members],
+    a floor the same, or [H, d, B, 1] for all members, and roots [H, d, d, B], where B is the number
+    of weight vectors (see `Shape`). allowed: a mask [H, A] of the actions that it may play at each
+    step, by default all.
+    """
+
+    def __init__(
+        self,
+        shape: Shape,
+        weights: np.ndarray,
+        key: np.uint64,
+        *,
+        floor: np.ndarray | None = None,
+        roots: np.ndarray | None = None,
+        width: np.ndarray | None = None,
+        allowed: np.ndarray | None = None,
+    ) -> None:
+        self.shape, self.key = shape, np.uint64(key)
+        self.allowed = allowed_actions(shape, allowed)
+        self._forbids = not self.allowed.all()
+        self.weights = _frozen(weights)
+        self.floor = None if floor is None else _frozen(floor)
+        self.roots = None if roots is None else _frozen(roots)
+        self.width = None if width is None else _frozen(width)
+        H, d, B = shape.horizon, shape.features, shape.blocks
+        if self.weights.shape[:3] != (H, d, B) or self.weights.ndim != 4:
+            raise ValueError(f"its weights have the shape {self.weights.shape}, not {(H, d, B)}")
+        self.members = self.weights.shape[-1]
+        if self.floor is not None and self.floor.shape not in (
+            (H, d, B, 1),
+            self.weights.shape,
+        ):
+            raise ValueError(f"its floor has the shape {self.floor.shape}, not {(H, d, B, 1)}")
+        if self.roots is not None and self.roots.shape != (H, d, d, B):
+            raise ValueError(f"its roots have the shape {self.roots.shape}, not {(H, d, d, B)}")
+        if (self.roots is None) != (self.width is None):
+            raise ValueError("an optimistic policy has roots and a width")
+        require_count("the number of members", self.members)
+        if self.width is not None and self.width.shape != (H,):
+            raise ValueError(f"its width has the shape {self.width.shape}, not {(H,)}")
+        for name, array in self._arrays().items():
+            if not np.isfinite(array).all():
+                raise ValueError(f"its {name} must be finite numbers")
+        self._columns = self.weights
+        if self.floor is not None:  # in one array with the members, so that one product serves both
+            self._columns = np.concatenate([self.weights, self.floor], axis=-1)
+
+    # ---- acting ----------------------------------------------------------------------------------
+
+    def act(self, x: Any, episode: int, step: int = 0) -> Choice:
+        """The action in a context at a step of an episode, and its exact propensity.
+
+        x: features [d] that all actions share, or [A, d] with a vector for each action.
+        """
+        if step not in range(self.shape.horizon):
+            raise ValueError(f"there is no step {step}: steps are 0 to {self.shape.horizon - 1}")
+        scores = self._scores(self.shape.context(x)[None], step)[0]  # [A, members]
+        if self.members == 1:
+            return Choice(int(scores.argmax()), 1.0)
+        best = scores.argmax(axis=0)
+        action = int(best[drawn_member(self.key, self.members, episode)])
+        return Choice(action, int(np.count_nonzero(best == action)) / self.members)
+
+    def actions(self, x: np.ndarray, episodes: np.ndarray, step: int = 0) -> np.ndarray:  # [n]
+        """The actions in contexts [n, R, d], each of the episode of this number [n]."""
+        members = self.member_for(episodes)
+        chosen = np.empty(len(x), dtype=np.int64)
+        for first in range(0, len(x), self._batch):
+            piece = slice(first, first + self._batch)
+            scores = _own_scores(x[piece], self.weights[step], members[piece])
+            if self.floor is not None:
+                lowest = _own_scores(x[piece], self.floor[step], members[piece])
+                scores = np.maximum(scores, lowest)
+            if self.roots is not None:
+                scores = scores + self._bonus(x[piece], step)
+            if self._forbids:
+                scores[:, ~self.allowed[step]] = -np.inf
+            chosen[piece] = scores.argmax(axis=1)
+        return chosen
+
+    def choices(self, x: np.ndarray, step: int = 0) -> np.ndarray:  # [n, members]
+        """What each member plays in contexts [n, R, d]."""
+        size = max(1, self._batch // self.members)
+        parts = [
+            self._scores(x[first : first + size], step).argmax(axis=1)
+            for first in range(0, len(x), size)
+        ]
+        return np.concatenate([np.zeros((0, self.members), dtype=np.int64), *parts])
+
+    def values(self, x: np.ndarray, step: int = 0) -> np.ndarray:  # [n, members]
+        """The largest score of each member in contexts [n, R, d]."""
+        size = max(1, self._batch // self.members)
+        parts = [
+            self._scores(x[first : first + size], step).max(axis=1)
+            for first in range(0, len(x), size)
+        ]
+        return np.concatenate([np.zeros((0, self.members)), *parts])
+
+    def propensities(self, contexts: Any, step: int = 0) -> np.ndarray:  # [n, A]
+        """How probable each action is in each of the contexts [n, d] or [n, A, d]."""
+        choices = self.choices(self.shape.contexts(contexts), step)
+        return np.stack(
+            [(choices == a).sum(axis=1) for a in range(self.shape.actions)], axis=1
+        ) / float(self.members)
+
+    def member_for(self, episodes: np.ndarray) -> np.ndarray:  # [n]
+        """Which member plays each of these episodes [n]."""
+        return drawn_members(self.key, self.members, np.asarray(episodes))
+
+    @property
+    def _batch(self) -> int:
+        """How many contexts of one member are scored at once."""
+        return max(1, _AT_ONCE // (self.shape.features * self.shape.actions))
+
+    def _scores(self, x: np.ndarray, step: int) -> np.ndarray:  # [n, A, members]
+        """The scores of all members in contexts [n, R, d].
+
+        They are summed over the features in order, whatever the number of contexts is, so that one
+        context at a time gives the same bits as many.
+        """
+        rows = x.transpose(2, 0, 1)[..., None]  # [d, n, R, 1]
+        products = np.multiply(rows, self._columns[step][:, None], order="C")
+        scores: np.ndarray = np.add.reduce(products, axis=0)
+        if self.floor is not None:
+            scores = np.maximum(scores[..., : self.members], scores[..., self.members :])
+        if self.roots is not None:
+            scores = scores + self._bonus(x, step)[..., None]
+        if self._forbids:
+            scores[:, ~self.allowed[step]] = -np.inf
+        return scores
+
+    def _bonus(self, x: np.ndarray, step: int) -> np.ndarray:  # [n, A]
+        """The width times the length of each action's features."""
+        assert self.roots is not None
+        assert self.width is not None
+        rows = x.transpose(2, 0, 1)[:, None]  # [d, 1, n, R]
+        turned = np.add.reduce(np.multiply(rows, self.roots[step][:, :, None], order="C"), axis=0)
+        length: np.ndarray = np.sqrt(np.add.reduce(turned * turned, axis=0))  # [n, A]
+        bonus: np.ndarray = self.width[step] * length
+        return bonus
+
+    # ---- comparing -------------------------------------------------------------------------------
+
+    def difference(self, other: LinearPolicy, contexts: Any, step: int = 0) -> float:
+        """The share of these contexts whose action changes, if members are matched at best.
+
+        Of mixtures it is the mean total variation between how often each action is played.
+        """
+        if self.shape != other.shape:
+            raise ValueError(
+                f"policies of {self.shape} and {other.shape} have no contexts in common to compare"
+            )
+        mine, others = self.propensities(contexts, step), other.propensities(contexts, step)
+        if not len(mine):
+            raise ValueError("there are no contexts to compare the policies in; give at least one")
+        return float(0.5 * np.abs(mine - others).sum(axis=1).mean())
+
+    @property
+    def identity(self) -> str:
+        """A digest that two policies share only if they play the same."""
+        facts = f"linear {self.shape} {int(self.key) if self.members > 1 else 0}"
+        total = hashlib.sha256(facts.encode())
+        for name, array in self._arrays().items():
+            total.update(b"floor" if name == "floor" else b"")  # and not one member more
+            total.update(np.ascontiguousarray(array, dtype="<f8").tobytes())
+        if self._forbids:
+            total.update(self.allowed.tobytes())
+        return total.hexdigest()
+
+    def __repr__(self) -> str:
+        return f"LinearPolicy({self.members} members, {self.shape}, {self.identity[:12]})"
+
+    # ---- keeping ---------------------------------------------------------------------------------
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the policy alone; whoever loads it needs no learner."""
+        storage.write(path, _KIND, *self.state())
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> LinearPolicy:
+        """The policy that `save` wrote."""
+        with storage.reading(path, _KIND) as (facts, arrays):
+            return cls.from_state(facts, arrays)
+
+    def state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+        """Facts, as JSON can hold them, and arrays."""
+        arrays = self._arrays() | ({"allowed": self.allowed} if self._forbids else {})
+        return {"shape": self.shape._asdict(), "key": str(int(self.key))}, arrays
+
+    @classmethod
+    def from_state(cls, facts: dict[str, Any], arrays: dict[str, np.ndarray]) -> LinearPolicy:
+        """The policy of a state."""
+        key = require_count("its key", int(facts["key"]), least=0, most=2**64 - 1)
+        return cls(
+            Shape.of(**facts["shape"]),
+            arrays["weights"],
+            np.uint64(key),
+            floor=arrays.get("floor"),
+            roots=arrays.get("roots"),
+            width=arrays.get("width"),
+            allowed=arrays.get("allowed"),
+        )
+
+    def _arrays(self) -> dict[str, np.ndarray]:
+        arrays = {
+            "weights": self.weights,
+            "floor": self.floor,
+            "roots": self.roots,
+            "width": self.width,
+        }
+        return {name: array for name, array in arrays.items() if array is not None}
+
+
+def _own_scores(x: np.ndarray, weights: np.ndarray, members: np.ndarray) -> np.ndarray:  # [n, A]
+    """The scores in contexts [n, R, d], each by one member [n] of weights [d, B, members or 1]."""
+    rows = x.transpose(2, 0, 1)  # [d, n, R]
+    if weights.shape[-1] == 1:
+        own = weights.transpose(0, 2, 1)  # [d, 1, B]
+    else:
+        own = weights[:, :, members].transpose(0, 2, 1)  # [d, n, B]
+    scores: np.ndarray = np.add.reduce(np.multiply(rows, own, order="C"), axis=0)
+    return scores
+
+
+def allowed_actions(shape: Shape, allowed: Any) -> np.ndarray:  # [H, A]
+    """The actions that may be played at each step, read-only; None stands for all of them."""
+    if allowed is None:
+        allowed = np.ones((shape.horizon, shape.actions), dtype=bool)
+    mask = np.array(allowed)
+    if mask.dtype != bool or mask.shape != (shape.horizon, shape.actions):
+        raise ValueError(
+            f"allowed actions must be True or False for each of {shape.horizon} steps and"
+            f" {shape.actions} actions, not {mask.dtype} of {mask.shape}"
+        )
+    if not mask.any(axis=1).all():
+        step = int(np.flatnonzero(~mask.any(axis=1))[0])
+        raise ValueError(f"step {step} has no action left; allow at least one")
+    mask.flags.writeable = False
+    return mask
+
+
+def _frozen(array: np.ndarray) -> np.ndarray:
+    """A copy that nobody can change."""
+    kept: np.ndarray = np.array(array, dtype=float, order="C")
+    kept.flags.writeable = False
+    return kept

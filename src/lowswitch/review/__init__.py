@@ -1,0 +1,1 @@
+"""The board: proposals, decisions on them, and what they deploy."""

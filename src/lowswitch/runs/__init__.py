@@ -1,0 +1,1 @@
+"""Many seeds and many settings of algorithms on problems, and their results."""

@@ -1,0 +1,305 @@
+"""The results of runs: what they cost, at the end and along the way, and what they are of."""
+
+from __future__ import annotations
+
+import math
+import os
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypedDict
+
+import numpy as np
+
+from lowswitch.algorithms.algorithm import Algorithm
+from lowswitch.algorithms.encoding import UnknownPartError
+from lowswitch.checks import has_integers, is_integer, shown
+from lowswitch.envs.mdp import TabularMDP
+from lowswitch.history import History, PacPolicy
+from lowswitch.io import archive, storage
+from lowswitch.show.tables import Summary
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+class Curves(NamedTuple):
+    """What each run had cost after about 200 log-spaced numbers of episodes."""
+
+    episodes: np.ndarray  # [C]
+    regret: np.ndarray  # [seeds, C]
+    local_switches: np.ndarray  # [seeds, C]
+    deployments: np.ndarray  # [seeds, C]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Runs:
+    """What the runs of one algorithm on one problem cost.
+
+    Regret is exact and in the problem's reward units.
+    """
+
+    algorithm: Algorithm
+    horizon: int
+    states: int
+    actions: int
+    episodes: int
+    seeds: np.ndarray  # [seeds]
+    optimal_value: float
+    regret: np.ndarray  # [seeds]
+    local_switches: np.ndarray  # [seeds]
+    deployments: np.ndarray  # [seeds]
+    # visits at which a row might have changed, and episodes after which all rows might have
+    triggers: np.ndarray  # [seeds]
+    drowned_share: np.ndarray  # [seeds]  share of visits whose bonus was above H
+    curves: Curves
+    initial: np.ndarray  # [H, S]  deployed at the beginning
+    policy: np.ndarray  # [seeds, H, S]  deployed at the end; [seeds, members, H, S] of mixtures
+    history: tuple[History, ...] | None  # one for each seed, where it was asked for
+    seconds: float
+    # what is earned an episode, to compare with the optimal value; NaN where regret is not known
+    first_value: float = math.nan  # of the policy deployed at the beginning
+    uniform_value: float = math.nan  # of playing all allowed actions equally often
+    last_value: np.ndarray = field(default_factory=lambda: np.array([math.nan]))  # [seeds]
+    # where they come from; empty where it is not known
+    problem: str = ""  # its name
+    fingerprint: str = ""  # of its tables: equal for equal problems
+    made_with: str = ""  # the version of the library
+    date: str = ""  # when they ended, in universal time
+
+    def __repr__(self) -> str:
+        seeds = f"{len(self.seeds):,} seed{'s' * (len(self.seeds) > 1)}"
+        size = f"{self._size}, {self.episodes:,} episodes, {seeds}"
+        return f"Runs({self.algorithm}, {size}, {self._means})"
+
+    @property
+    def _size(self) -> str:
+        return f"horizon={self.horizon}, states={self.states}, actions={self.actions}"
+
+    @property
+    def _means(self) -> str:
+        from lowswitch.show import report
+
+        return report.means(
+            regret=self.regret, local_switches=self.local_switches, deployments=self.deployments
+        )
+
+    @property
+    def loud_share(self) -> np.ndarray:  # [seeds]
+        """The former name of `drowned_share`."""
+        return self.drowned_share
+
+    @property
+    def earned_per_episode(self) -> np.ndarray:  # [seeds]
+        """What a run earned an episode, in the mean over all of them."""
+        return self.optimal_value - self.regret / self.episodes
+
+    @property
+    def steps_per_second(self) -> float:
+        """The steps that all threads together made in a second, without the compilation."""
+        return self.episodes * self.horizon * len(self.seeds) / self.seconds
+
+    def summary(self, columns: Sequence[str] | None = None) -> Summary:
+        """A table with 95 % confidence intervals over the seeds; print it, or look at it.
+
+        columns: which of them, in this order; by default all.
+        """
+        from lowswitch.show import report
+
+        return report.summary({self.algorithm.label: self}, columns)
+
+    def plot(self, path: str | os.PathLike[str] | None = None, **options: Any) -> Figure:
+        """Draw regret and switching costs against episodes, with the options of `ls.plot`."""
+        from lowswitch.show import plotting
+
+        return plotting.plot(self, path=path, **options)
+
+    def to_dataframe(
+        self,
+        library: Literal["pandas", "polars"] | None = None,
+        columns: Sequence[str] | None = None,
+    ) -> Any:
+        """The curves as a data frame: a line for each seed and number of episodes.
+
+        columns: which of them, in this order; by default all.
+        """
+        from lowswitch.show import report
+
+        return report.to_dataframe({str(self.algorithm): self}, library, columns)
+
+    def to_csv(self, path: str | os.PathLike[str], columns: Sequence[str] | None = None) -> None:
+        """Write the curves as comma-separated values, as in `to_dataframe`."""
+        from lowswitch.show import report
+
+        report.to_csv({str(self.algorithm): self}, path, columns)
+
+    def to_latex(self, columns: Sequence[str] | None = None, *, label: str | None = None) -> str:
+        """The table of `summary` for a paper, with the rules of the package booktabs.
+
+        columns: which of them, in this order; by default all but the speed of the machine. label:
+        what the row is called, by default the text of the algorithm. A table of several runs is
+        `ls.summary({"UCB2": one, "UCB": other}).to_latex()`.
+        """
+        from lowswitch.show import report
+
+        return report.summary({label or self.algorithm.label: self}).to_latex(columns)
+
+    def pac_policy(self, seed: int) -> PacPolicy:
+        """The uniform mixture of all policies that the run of this seed deployed."""
+        if self.history is None:
+            raise ValueError(
+                "a PAC policy needs the deployment history; run simulate with history=True"
+            )
+        if not (is_integer(seed) and int(seed) in self.seeds.tolist()):
+            seeds = shown(self.seeds.tolist())
+            raise ValueError(f"there is no run with seed {shown(seed)}; the seeds are {seeds}")
+        history = self.history[int(np.flatnonzero(self.seeds == seed)[0])]
+        return PacPolicy(initial=self.initial, history=history, episodes=self.episodes)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The numbers that `--json` prints."""
+        return {
+            "horizon": self.horizon,
+            "states": self.states,
+            "actions": self.actions,
+            "episodes": self.episodes,
+            "seeds": len(self.seeds),
+            "algorithm": str(self.algorithm),
+            "optimal_value": known(self.optimal_value),
+            "first_value": known(self.first_value),
+            "uniform_value": known(self.uniform_value),
+            "last_value": _spread(self.last_value),
+            "regret": _spread(self.regret),
+            "local_switches": _spread(self.local_switches),
+            "deployments": _spread(self.deployments),
+            "steps_per_second": self.steps_per_second,
+        }
+
+    def require_whole(self) -> None:
+        """Raise a ValueError if the results are not those of so many seeds on such a problem."""
+        seeds, (H, S) = len(self.seeds), (self.horizon, self.states)
+        points = self.curves.episodes.shape
+        shapes = {
+            **dict.fromkeys(("seeds", *_PER_SEED), (seeds,)),
+            "initial": (H, S),
+            "policy": (seeds, *self.policy.shape[1:-2], H, S),
+        }
+        for name, shape in shapes.items():
+            if getattr(self, name).shape != shape:
+                raise ValueError(f"{name} has the shape {getattr(self, name).shape}, not {shape}")
+        for name, curve in self.curves._asdict().items():
+            if curve.shape != (points if name == "episodes" else (seeds, *points)):
+                raise ValueError(f"the curve of {name} has the shape {curve.shape}")
+        for name in ("initial", "policy"):
+            actions = getattr(self, name)
+            if not has_integers(actions) or not ((actions >= 0) & (actions < self.actions)).all():
+                raise ValueError(f"{name} has actions outside 0 to {self.actions - 1}")
+        if self.history is not None and len(self.history) != seeds:
+            raise ValueError(f"it has {len(self.history)} histories for {seeds} seeds")
+        if not (seeds and self.seconds > 0 and self.episodes >= 0):
+            raise ValueError("it has no seeds, or took no time")
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the results with their configuration; `lowswitch.load` reads them back."""
+        storage.save(path, "runs", self)
+        for part in self.algorithm.own_parts:
+            if type(part).__module__ == "__main__":
+                warnings.warn(
+                    f"{part!r} is defined in this script, and so whoever loads {str(path)!r} gets"
+                    " its results but not its algorithm; define it in a module to get both",
+                    UserWarning,
+                    stacklevel=2,
+                )
+
+
+_PER_SEED = ("regret", "local_switches", "deployments", "triggers", "drowned_share")
+
+
+def load(path: str | os.PathLike[str]) -> Runs:
+    """Read the runs that `Runs.save` wrote.
+
+    Where a part of the algorithm is of a class that is not known here, there is a warning, and the
+    algorithm is its text only.
+    """
+    with storage.reading(path, "runs") as (facts, arrays):
+        try:
+            facts["algorithm"] = Algorithm.from_dict(facts["algorithm"])
+        except UnknownPartError as error:
+            facts["algorithm"] = AlgorithmText(facts["algorithm"])
+            warnings.warn(
+                f"of the algorithm in {str(path)!r} only the text is read, its results are whole:"
+                f" {error}",
+                AlgorithmTextWarning,
+                stacklevel=2,
+            )
+        runs: Runs = storage.unpack(Runs, facts, arrays)
+        runs.require_whole()
+        return runs
+
+
+class AlgorithmTextWarning(UserWarning):
+    """A class of an algorithm is not known here, and only its text was read."""
+
+
+class AlgorithmText:
+    """What is left of an algorithm if a class of it is not known here: its text."""
+
+    def __init__(self, facts: dict[str, Any]) -> None:
+        self.facts = facts
+
+    own_parts: tuple[Any, ...] = ()
+
+    def __str__(self) -> str:
+        kinds = [part["kind"] for part in self.facts.values() if isinstance(part, dict)]
+        return str(self.facts.get("text", " ".join(kinds)))
+
+    __repr__ = __str__
+
+    @property
+    def label(self) -> str:
+        """The text, as for an algorithm that is known."""
+        return str(self)
+
+    def to_dict(self) -> dict[str, Any]:
+        """What was read."""
+        return self.facts
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> AlgorithmText:
+        """What `to_dict` wrote."""
+        return cls(data)
+
+
+class Origin(TypedDict):
+    """The fields of `Runs` that say where they come from."""
+
+    problem: str
+    fingerprint: str
+    made_with: str
+    date: str
+
+
+def origin(mdp: TabularMDP | None, name: str = "") -> Origin:
+    """Where results come from that end now; the name is that of a problem without tables."""
+    return Origin(
+        problem=name if mdp is None else mdp.name,
+        fingerprint="" if mdp is None else storage.short_fingerprint(mdp),
+        made_with=f"lowswitch {archive.library_version()}",
+        date=datetime.now(UTC).isoformat(timespec="seconds"),
+    )
+
+
+def _spread(values: np.ndarray) -> dict[str, Any]:
+    """The values over the seeds, with their mean and their standard deviation."""
+    deviation = float(values.std(ddof=1)) if len(values) > 1 else None
+    return {
+        "mean": known(float(values.mean())),
+        "sd": deviation,
+        "per_seed": [known(value) for value in values.tolist()],
+    }
+
+
+def known(value: float) -> float | None:
+    """A number for JSON, which has no NaN: None stands for it."""
+    return None if np.isnan(value) else value

@@ -1,0 +1,168 @@
+"""Many settings on many problems in one call: each problem, algorithm and seed is a run."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, get_args
+
+import numpy as np
+
+from lowswitch.algorithms.algorithm import Algorithm, require_algorithm
+from lowswitch.checks import checked_seeds, require_count, require_word
+from lowswitch.envs.mdp import TabularMDP, require_mdp
+from lowswitch.io import storage
+from lowswitch.runs.results import Runs
+from lowswitch.runs.simulate import Device, Job, play_jobs
+from lowswitch.show.progress import Progress, cores
+
+_MOST_RUNS = 2**16  # that are played on a GPU and held in memory before their results are made
+_RUNS_A_THREAD = 4  # of a batch on the CPU, so that no thread waits long for the last one
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Sweep:
+    """The runs of every problem with every algorithm: `sweep[problem, algorithm]`, by their places.
+
+    The arrays have an entry for each problem, algorithm and seed.
+    """
+
+    algorithms: tuple[Algorithm, ...]
+    runs: tuple[tuple[Runs, ...], ...]  # [problems][algorithms]
+
+    def __getitem__(self, place: tuple[int, int]) -> Runs:
+        problem, algorithm = place
+        return self.runs[problem][algorithm]
+
+    def __iter__(self) -> Iterator[Runs]:
+        """The runs of one problem after the other."""
+        return (runs for row in self.runs for runs in row)
+
+    def __len__(self) -> int:
+        return len(self.runs) * len(self.algorithms)
+
+    def __repr__(self) -> str:
+        some = self.runs[0][0]
+        return (
+            f"Sweep({len(self.runs):,} problems, {len(self.algorithms):,} algorithms,"
+            f" {len(some.seeds):,} seeds, {some.episodes:,} episodes)"
+        )
+
+    @property
+    def regret(self) -> np.ndarray:  # [problems, algorithms, seeds]
+        return self._table("regret")
+
+    @property
+    def local_switches(self) -> np.ndarray:  # [problems, algorithms, seeds]
+        return self._table("local_switches")
+
+    @property
+    def deployments(self) -> np.ndarray:  # [problems, algorithms, seeds]
+        return self._table("deployments")
+
+    @property
+    def seconds(self) -> float:
+        """How long the runs took, those found in the folder as long as they took then."""
+        return sum(runs.seconds for runs in self)
+
+    def _table(self, name: str) -> np.ndarray:
+        return np.array([[getattr(runs, name) for runs in row] for row in self.runs])
+
+
+def sweep(
+    problems: TabularMDP | Sequence[TabularMDP],
+    algorithms: Algorithm | Sequence[Algorithm],
+    *,
+    episodes: int,
+    seeds: int | Sequence[int] = 16,
+    device: Device = "cpu",
+    threads: int | None = None,
+    regret: bool = True,
+    folder: str | os.PathLike[str] | None = None,
+    progress: bool | None = None,
+) -> Sweep:
+    """Run every algorithm on every problem, for `episodes` episodes under each seed.
+
+    Every entry of the result is what `simulate` gives, on whatever device. device: "cpu" shares all
+    runs among threads, "gpu" plays problems of one size and Q-learners with one kind of bonus in
+    one launch. folder: keeps what is finished, and of a GPU also what is not, so that the same call
+    goes on where it was. The other options are those of `simulate`.
+    """
+    require_word("device", device, get_args(Device))
+    mdps = [problems] if isinstance(problems, TabularMDP) else [require_mdp(p) for p in problems]
+    learners = [algorithms] if isinstance(algorithms, Algorithm) else list(algorithms)
+    for learner in learners:
+        require_algorithm(learner)
+    if not mdps or not learners:
+        raise ValueError("a sweep needs at least one problem and one algorithm")
+    workers = require_count("threads", cores() if threads is None else threads)
+    numbers, kept = checked_seeds(seeds), storage.Kept(None if folder is None else Path(folder))
+    jobs = [
+        Job.of(mdp, learner, episodes, numbers, regret=regret, history=False)
+        for mdp in mdps
+        for learner in learners
+    ]
+    found = _Found(kept, jobs)
+    most = _MOST_RUNS if device == "gpu" else _RUNS_A_THREAD * workers
+    batches = list(_batches(found.missing, max(1, most // len(numbers))))
+    for number, batch in enumerate(batches, 1):
+        played, place = [jobs[i] for i in batch], found.checkpoint(batch)
+        label, steps = f"batch {number} of {len(batches)}", sum(job.steps for job in played)
+        with Progress(steps, unit="steps", show=progress, label=label) as bar:
+            results = play_jobs(played, device, workers, bar, place)
+        for i, runs in zip(batch, results, strict=True):
+            found.add(i, runs)
+    rows = [
+        tuple(found.runs[i] for i in range(first, first + len(learners)))
+        for first in range(0, len(jobs), len(learners))
+    ]
+    return Sweep(algorithms=tuple(learners), runs=tuple(rows))
+
+
+def _batches(places: list[int], size: int) -> Iterator[list[int]]:
+    for first in range(0, len(places), size):
+        yield places[first : first + size]
+
+
+class _Found:
+    """The runs that are known, from a folder or by now."""
+
+    def __init__(self, kept: storage.Kept, jobs: list[Job]) -> None:
+        self.kept, self.runs = kept, dict[int, Runs]()
+        prints = {id(job.mdp): storage.fingerprint(job.mdp) for job in jobs} if kept.folder else {}
+        self.facts = [_facts(job, prints.get(id(job.mdp))) for job in jobs]
+        for i, facts in enumerate(self.facts):
+            try:
+                self.runs[i] = kept.get("sweep", facts, _is_missing, Runs)
+            except LookupError:
+                continue
+        self.missing = [i for i in range(len(jobs)) if i not in self.runs]
+
+    def add(self, i: int, runs: Runs) -> None:
+        self.runs[i] = self.kept.get("sweep", self.facts[i], lambda: runs, Runs)
+
+    def checkpoint(self, batch: list[int]) -> Path | None:
+        """Where a GPU keeps what it has of these."""
+        if self.kept.folder is None:
+            return None
+        text = json.dumps([self.facts[i] for i in batch], sort_keys=True)
+        return self.kept.folder / f"gpu-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
+
+
+def _is_missing() -> Runs:
+    raise LookupError
+
+
+def _facts(job: Job, problem: dict[str, Any] | None) -> dict[str, Any]:
+    """What tells the runs of a job from all others, as JSON can hold it."""
+    return {
+        "problem": problem,
+        "algorithm": job.algorithm.facts(),
+        "episodes": job.episodes,
+        "seeds": job.seeds,
+        "regret": job.regret,
+    }

@@ -1,0 +1,1 @@
+"""What people see of results: tables, figures and progress."""

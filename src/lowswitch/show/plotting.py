@@ -1,0 +1,305 @@
+"""Several runs side by side: a table of their costs, and the curves of these along the way."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+import numpy as np
+
+from lowswitch.checks import require_word
+from lowswitch.show import report
+from lowswitch.show.tables import Table, Tables
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from lowswitch.runs.results import Runs
+
+Cost = Literal["regret", "local_switches", "deployments"]
+Against = Literal["episodes", "steps", "local_switches", "deployments"]
+Scale = Literal["log", "logx", "logy", "linear"]
+
+_CHARACTER = 0.087  # inches: the width of a letter of 10 points
+_HANDLE = 0.7  # inches: the line before a name in a legend, with the gap after it
+_PANEL = 36  # characters above a panel that stay clear of the next one
+_LINE = 0.22  # inches: the height of a line of the legend or of a title
+
+# what is drawn, with its title and its unit
+PANELS = {
+    "regret": ("regret", "regret (reward lost so far)"),
+    "local_switches": ("local switches", "row changes so far"),
+    "deployments": ("deployments", "policy changes so far"),
+}
+
+
+def plot(
+    several: Any,
+    *,
+    path: str | os.PathLike[str] | None = None,
+    title: str = "",
+    ax: Axes | None = None,
+    what: Cost | Sequence[Cost] | None = None,
+    x: Against = "episodes",
+    scale: Scale = "log",
+    label: str | None = None,
+) -> Figure:
+    """Draw regret, local switches and deployments of runs; return the figure.
+
+    several: a mapping of labels to runs, a sequence of runs, or one of them, which `label` may
+    name. Runs on different problems have a row of panels for each problem. what: one of the three
+    costs, or several; by default all. x: what they are drawn against. ax: Axes of your own to draw
+    one cost into, regret by default. scale: which axes are logarithmic. A line is the mean over the
+    seeds, and a band reaches from their 10 % to their 90 % quantile; against another cost than
+    episodes there is a mean only. Colours are those of your matplotlib style where you have set
+    one.
+    """
+    require_word("x", x, get_args(Against))
+    require_word("scale", scale, get_args(Scale))
+    problems = by_problem(several, label)
+    if ax is None:
+        return plot_grid(_titled(problems, title), path=path, what=what, x=x, scale=scale)
+    costs = _costs("regret" if what is None else what)
+    if len(costs) > 1:
+        raise ValueError(f"one Axes shows one cost, not {', '.join(costs)}; name one in what=")
+    runs = _side_by_side(problems)
+    _draw_panel(ax, runs, costs[0], x, scale, list(runs))
+    ax.set_xlabel(x.replace("_", " "))
+    ax.set_ylabel(PANELS[costs[0]][1])
+    if title:
+        ax.set_title(title)
+    figure = ax.get_figure(root=True)
+    assert figure is not None
+    if path is not None:
+        report.save_figure(figure, path)
+    return figure
+
+
+def summary(several: Any, columns: Sequence[str] | None = None) -> Table | Tables:
+    """A table of the costs of runs: a line each, with 95 % intervals over the seeds.
+
+    several: a mapping of labels to runs, a sequence of runs, or one of them. Runs on different
+    problems have a table for each problem. columns: which of them, in this order, such as
+    ("algorithm", "regret", "deployments"); by default all.
+    """
+    problems = by_problem(several)
+    if not problems:
+        raise ValueError("there is nothing to sum up; give at least one run")
+    if len(problems) > 1:
+        return summaries(problems, columns)
+    [runs] = problems.values()
+    return report.summary(runs, columns)
+
+
+def summaries(
+    problems: Mapping[str, Mapping[str, Runs]], columns: Sequence[str] | None = None
+) -> Tables:
+    """A table for each problem, under its name."""
+    tables = (report.named_summary(name, runs, columns) for name, runs in problems.items())
+    return Tables(tuple(tables))
+
+
+# ---- which runs belong together ------------------------------------------------------------------
+
+
+def by_problem(several: Any, label: str | None = None) -> dict[str, dict[str, Runs]]:
+    """Runs by the names of their problems, and there by their labels."""
+    pairs = _labelled(several, label)
+    if not distinct(pairs):
+        raise ValueError(
+            "two of these runs have the same algorithm; pass a mapping of labels to runs"
+        )
+    return grouped(pairs)
+
+
+def grouped(pairs: Iterable[tuple[str, Runs]]) -> dict[str, dict[str, Runs]]:
+    """Labelled runs by the names of their problems.
+
+    Where problems of one name differ, a part of their fingerprints tells them apart.
+    """
+    groups: dict[tuple[Any, ...], dict[str, Runs]] = {}
+    for label, run in pairs:
+        groups.setdefault(_problem(run), {})[label] = run
+    firsts = [next(iter(runs.values())) for runs in groups.values()]
+    often = Counter(map(_problem_name, firsts))
+    names = [_problem_name(run, marked=often[_problem_name(run)] > 1) for run in firsts]
+    return dict(zip(names, groups.values(), strict=True))
+
+
+def distinct(pairs: Sequence[tuple[str, Runs]]) -> bool:
+    """Whether no two runs on one problem have the same label."""
+    return len({(label, _problem(run)) for label, run in pairs}) == len(pairs)
+
+
+def _problem(run: Runs) -> tuple[Any, ...]:
+    """What tells the problem of a run from others, as far as the run knows it."""
+    facts = ("problem", "fingerprint", "horizon", "states", "features", "actions")
+    return tuple(getattr(run, name, None) for name in facts)
+
+
+def _problem_name(run: Runs, *, marked: bool = False) -> str:
+    """What the problem of a run is called; without a name by its size and its fingerprint."""
+    mark = getattr(run, "fingerprint", "")[:6]
+    if not run.problem:
+        return f"{report.size_of(run)} [{mark}]" if mark else report.size_of(run)
+    return f"{run.problem} [{mark or report.size_of(run)}]" if marked else run.problem
+
+
+def _titled(
+    problems: Mapping[str, Mapping[str, Runs]], title: str
+) -> dict[str, Mapping[str, Runs]]:
+    """The rows of panels: one problem alone has the title, several have their names behind it."""
+    titles = [f"{title}: {name}" if title else name for name in problems]
+    if len(problems) == 1:
+        titles = [title]
+    return dict(zip(titles, problems.values(), strict=True))
+
+
+def _side_by_side(problems: Mapping[str, Mapping[str, Runs]]) -> dict[str, Runs]:
+    """All runs for one panel; where there are several problems, the labels name them."""
+    alone = len(problems) < 2
+    return {
+        label if alone else f"{label}, {name}": run
+        for name, runs in problems.items()
+        for label, run in runs.items()
+    }
+
+
+def _labelled(several: Any, label: str | None) -> list[tuple[str, Runs]]:
+    """Runs with their labels, which are the names of the algorithms where none are given."""
+    if isinstance(several, Mapping):
+        return list(several.items())
+    sequence = several if isinstance(several, Sequence) else [several]
+    if not all(hasattr(run, "algorithm") for run in sequence):
+        raise ValueError(
+            f"give runs of simulate, one or several or a mapping of labels to runs, not {several!r}"
+        )
+    if label is not None and len(sequence) != 1:
+        raise ValueError(f"label {label!r} names one run; pass a mapping of labels to runs")
+    return [(run.algorithm.label if label is None else label, run) for run in sequence]
+
+
+# ---- drawing -------------------------------------------------------------------------------------
+
+
+def _costs(what: Any) -> list[str]:
+    """The costs to be drawn, or an error that names the known ones."""
+    costs = [what] if isinstance(what, str) else list(what)
+    for cost in costs:
+        require_word("what", cost, tuple(PANELS))
+    return costs
+
+
+def plot_grid(
+    problems: Mapping[str, Mapping[str, Runs]],
+    *,
+    path: str | os.PathLike[str] | None = None,
+    what: Any = None,
+    x: Against = "episodes",
+    scale: Scale = "log",
+) -> Figure:
+    """Draw a row of panels for each problem, and one legend for all.
+
+    A regret that no run knows has no panel, and neither has the cost that is drawn against.
+    """
+    if not problems or not all(problems.values()):
+        raise ValueError("there is nothing to plot; give at least one run")
+    everything = [run for runs in problems.values() for run in runs.values()]
+    panels = {
+        name: PANELS[name]
+        for name in _costs(PANELS if what is None else what)
+        if name != x and any(_known(run, name) for run in everything)
+    }
+    if not panels:
+        raise ValueError(
+            "nothing is left to plot: these runs have no regret, or it is drawn against itself; "
+            "name another cost in what="
+        )
+    width = 11 * len(panels) / len(PANELS)  # inches
+    figure = report.blank_figure(width, 1.0)
+    grid = figure.subplots(len(problems), len(panels), squeeze=False, sharex="row")
+    labels = list(dict.fromkeys(label for runs in problems.values() for label in runs))
+    lines = 0  # that need room of their own
+    for row, (title, runs) in zip(grid, problems.items(), strict=True):
+        before, more = _before_panel_names(figure, title, width, alone=len(problems) == 1)
+        lines += more
+        for axes, (name, (words, unit)) in zip(row, panels.items(), strict=True):
+            _draw_panel(axes, runs, name, x, scale, labels)
+            axes.set_title(before + words, fontsize=10)
+            axes.set_xlabel(x.replace("_", " "))
+            axes.set_ylabel(unit)
+    lines += _draw_legend(figure, [row[0] for row in grid], width)
+    figure.set_size_inches(width, 0.8 + 3.1 * len(problems) + _LINE * lines)
+    if path is not None:
+        report.save_figure(figure, path)
+    return figure
+
+
+def _before_panel_names(
+    figure: Figure, title: str, width: float, *, alone: bool
+) -> tuple[str, int]:
+    """The text before the names of a row's panels, and how many more lines it needs.
+
+    A long title has lines of its own: above each panel, or above the figure if there is one row.
+    """
+    longest = max(len(words) for words, _ in PANELS.values())
+    if not title or len(title) + 2 + longest <= _PANEL:
+        return f"{title}: " if title else "", 0
+    if alone:
+        text = report.wrapped(title, int(width / 1.1 / _CHARACTER))
+        figure.suptitle(text, fontsize=11)
+        return "", 1 + text.count("\n")
+    text = report.wrapped(title, _PANEL)
+    return f"{text}\n", 1 + text.count("\n")
+
+
+def _draw_legend(figure: Figure, panels: Sequence[Axes], width: float) -> int:
+    """Draw the legend of one panel of each row below all; return how many lines it has beyond two.
+
+    It has up to four columns if they fit, and else a name a line.
+    """
+    lines_of: dict[str, Any] = {}
+    for axes in panels:
+        handles, labels = axes.get_legend_handles_labels()
+        lines_of = dict(zip(labels, handles, strict=True)) | lines_of
+    labels, handles = list(lines_of), list(lines_of.values())
+    columns = max(1, min(4, len(labels)))  # matplotlib may leave out all labels
+    if columns * (_HANDLE + _CHARACTER * max(map(len, labels), default=0)) > width:
+        columns = 1
+        labels = [report.wrapped(label, int((width - _HANDLE) / _CHARACTER)) for label in labels]
+    figure.legend(handles, labels, loc="outside lower center", ncols=columns, frameon=False)
+    lines: int = sum(1 + label.count("\n") for label in labels)
+    return max(0, math.ceil(lines / columns) - 2)
+
+
+def _known(run: Runs, name: str) -> bool:
+    """Whether there is a curve to draw: without tables nobody knows the regret."""
+    return name != "regret" or not np.isnan(run.curves.regret).all()
+
+
+def _draw_panel(
+    axes: Axes,
+    runs: Mapping[str, Runs],
+    name: str,
+    x: str,
+    scale: str,
+    labels: Sequence[str],
+) -> None:
+    """Draw a cost of runs; a label has the same colour in all panels, by its place in `labels`."""
+    for label, run in runs.items():
+        i = labels.index(label)
+        curves, steps = getattr(run.curves, name), name != "regret"
+        if x in ("episodes", "steps"):
+            times = run.curves.episodes * (run.horizon if x == "steps" else 1)
+            report.draw_band(axes, times, curves, i, label, steps=steps)
+        else:
+            times = getattr(run.curves, x).mean(axis=0)
+            style = report.line_style(i)
+            axes.plot(times, curves.mean(axis=0), label=label, linewidth=1.6, **style)
+    drawn = any(np.nanmax(getattr(run.curves, name), initial=0) > 0 for run in runs.values())
+    wanted = {"log": "xy", "logx": "x", "logy": "y", "linear": ""}[scale]
+    report.dress(axes, log=wanted if drawn else wanted.replace("y", ""))

@@ -1,0 +1,235 @@
+"""The commands of the service, and what the ledger gives to its console."""
+
+import asyncio
+import itertools
+import json
+import re
+import shlex
+import socket
+import subprocess
+import sys
+import urllib.request
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ledgers import approve, episode, made, play
+from lowswitch.cli import commands, syntax
+from lowswitch.ledger import Client, FrozenError, Issued, LedgerError
+from lowswitch.service.access import Access, beside
+from lowswitch.service.server import Place
+from served import Served
+
+
+def run(capsys, *arguments):
+    code = commands.main([str(argument) for argument in arguments])
+    printed = capsys.readouterr()
+    return code, printed.out, printed.err
+
+
+def test_tokens_by_the_command_line(tmp_path, capsys):
+    address = tmp_path / "run.db"
+    made(address).close()
+    who = ["--role", "reviewer", "--name", "Dr Vega"]
+    code, token, _ = run(capsys, "token", "create", address, *who)
+    assert (code, re.fullmatch(r"[0-9a-f]{12}\.[\w-]{43}\n", token) is not None) == (0, True)
+    made_too = json.loads(run(capsys, "token", "create", address, *who, "--json")[1])["token"]
+    listed = run(capsys, "token", "list", address)[1]
+    assert listed.count("Dr Vega") == 2
+    assert token.split(".")[1].strip() not in listed
+    identity = made_too.split(".")[0]
+    assert "works no more" in run(capsys, "token", "revoke", address, identity, "--by", "me")[1]
+    states = {
+        one["id"]: one["state"]
+        for one in json.loads(run(capsys, "token", "list", address, "--json")[1])
+    }
+    assert states == {identity: "revoked", token.split(".")[0]: "works"}
+    code, _, error = run(capsys, "token", "revoke", address, "nobody", "--by", "me")
+    assert (code, "there is no token 'nobody'" in error) == (2, True)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [("create", "--role", "site", "--name", "north"), ("list",), ("revoke", "x", "--by", "me")],
+    ids=lambda command: command[0],
+)
+def test_a_mistyped_address_makes_no_file(tmp_path, capsys, command):
+    name, *rest = command
+    code, _, error = run(capsys, "token", name, tmp_path / "rum.db", *rest)
+    assert (code, "there is no ledger" in error) == (2, True)
+    assert list(tmp_path.iterdir()) == []
+    made(tmp_path / "run.db").close()
+    if name != "create":
+        elsewhere = ["--access", tmp_path / "rum.access"]
+        code, _, error = run(capsys, "token", name, tmp_path / "run.db", *rest, *elsewhere)
+        assert (code, "there is no file of tokens" in error) == (2, True)
+    assert list(tmp_path.glob("*.access")) == []
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"name": ""}, "name must be a text"),
+        ({"name": "a\nb"}, "name must be a text"),
+        ({"name": "x" * 81}, "name may have 80 characters"),
+        ({"role": "god"}, "role must be"),
+        ({"days": 0}, "days must be"),
+        ({"days": 10**6}, "days may be at most"),
+    ],
+)
+def test_a_bad_token_is_not_made(tmp_path, options, says):
+    access = Access(tmp_path / "a.access")
+    with pytest.raises(ValueError, match=says):
+        access.create(**{"name": "north", "role": "site", "days": 1} | options)
+    assert access.tokens() == []
+    access.close()
+
+
+def test_a_ledger_in_postgresql_needs_a_file_for_its_tokens():
+    with pytest.raises(LedgerError, match="--access FILE"):
+        beside("postgresql://host/database#clinic")
+    with pytest.raises(LedgerError, match="a folder that exists"):
+        Access(Path("/nowhere/at/all/x.access"))
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.1", "example.org"])
+def test_other_machines_are_let_in_behind_tls_alone(host, capsys):
+    with pytest.raises(LedgerError, match="in the open"):
+        Place(host, 0, False, None)
+    assert Place(host, 0, True, "https://ledger.example.org").behind_tls
+    with pytest.raises(LedgerError, match="--behind-tls needs --origin"):
+        Place(host, 0, True, None)
+    code, _, error = run(capsys, "serve", "run.db", "--host", host)
+    assert (code, "--behind-tls" in error) == (2, True)
+
+
+def test_what_cannot_be_served_is_said(tmp_path, capsys):
+    for arguments, says in (
+        (["serve"], "give the address of a ledger, or --demo"),
+        (["serve", tmp_path / "none.db"], "there is no ledger"),
+        (["serve", "x", "--behind-tls", "--origin", "http://x"], "--origin begins with https"),
+    ):
+        code, _, error = run(capsys, *arguments)
+        assert (code, says in error) == (2, True), error
+    assert list(tmp_path.iterdir()) == []  # no file of tokens beside what is no ledger
+    taken = Place("127.0.0.1", 0, False, None).listen()
+    with taken, pytest.raises(LedgerError, match="choose another --port"):
+        Place("127.0.0.1", taken.getsockname()[1], False, None).listen()
+
+
+def test_answers_are_sent_without_delay():
+    """Otherwise the second part of each waits until the client acknowledges the first: 40 ms."""
+    listening = Place("127.0.0.1", 0, False, None).listen()
+    found = []
+
+    def note(_, writer):
+        accepted = writer.get_extra_info("socket")
+        found.append(accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
+        writer.close()
+
+    async def connect():
+        async with await asyncio.start_server(note, sock=listening):
+            reader, writer = await asyncio.open_connection(*listening.getsockname())
+            await reader.read()
+            writer.close()
+
+    asyncio.run(connect())
+    assert found == [1]
+
+
+def test_the_demo_prints_an_address_and_a_login(tmp_path):
+    command = [sys.executable, "-m", "lowswitch", "serve", "--demo", "--port", "0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
+        said = ""
+        while "Ctrl-C" not in said:
+            said += server.stdout.readline()
+        url, token = re.search(r"http://[\d.:]+", said)[0], re.search(r"reviewer +(\S+)", said)[1]
+        opener = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
+        data, headers = f"token={token}".encode(), {"Origin": url}
+        with opener.open(urllib.request.Request(f"{url}/login", data, headers)) as page:
+            text = page.read().decode()
+        with Client(*re.search(r'Client\("(.*)", "(.*)"\)', said).groups()) as north:
+            issued = north.ask("patient 1")
+            told = north.tell(issued.ticket, [0, 0, 0, 0], None, [1, 0, 0, 1])
+        server.terminate()
+        assert server.wait() == 0
+    assert "Read the proposal" in text
+    assert "proposed just now" in text
+    assert told.number > 0
+    assert "A demo" in text
+
+
+def test_a_ledger_in_either_database_is_served(tmp_path, address):
+    with Served(tmp_path, address) as served:
+        with Client(served.url, served.tokens["site"]) as site:
+            for i in range(3):
+                issued = site.ask(f"r{i}")
+                site.tell(issued.ticket, *episode(issued.policy, issued.number))
+        session = served.login("auditor")
+        for path in ("/", "/map", "/timeline", "/audit?search=r1", "/audit?kind=told"):
+            assert served.page(path, session)[0] == 200, path
+        served.post("/verify", session)
+        assert "are whole and lead to this state" in served.page("/", session)[1]
+        assert served.ledger.status().learned == 3
+
+
+def test_the_commands_of_the_page_are_commands():
+    page = (Path(__file__).parents[2] / "docs" / "service.md").read_text(encoding="utf-8")
+    text = "\n".join(re.findall(r"```(?:sh|ini)\n(.*?)```", page, re.DOTALL)).replace("\\\n", " ")
+    lines = re.findall(
+        r"^(?:ExecStart=)?(?:/opt/lowswitch/bin/)?lowswitch (.*)$", text, re.MULTILINE
+    )
+    assert len(lines) >= 10
+    for line in lines:
+        syntax.parser().parse_args(shlex.split(line))
+
+
+# ---- what the ledger gives to its console --------------------------------------------------------
+
+
+def test_tickets_of_many_sites_in_one_transaction(address):
+    ledger = made(address, episodes=3)
+    first = ledger.ask_each([("a", "1"), ("b", "1"), ("a", "1"), ("", "1"), ("a", "2"), ("b", "2")])
+    assert [one.number for one in first if isinstance(one, Issued)] == [1, 2, 1, 3]
+    assert first[0] == ledger.ask("a", "1")
+    assert "site must be a text" in str(first[3])
+    assert "all tickets are issued" in str(first[5])
+    ledger.freeze(by="me", reason="alarm")
+    again, new = ledger.ask_each([("b", "1"), ("c", "1")])
+    assert again == first[1]
+    assert isinstance(new, FrozenError)
+    assert ledger.verify().whole
+
+
+def test_the_newest_events_are_found_by_kind_and_words(address):
+    ledger = made(address)
+    play(ledger, 4, site="100%_~ 'north'")
+    play(ledger, 2, site="south")
+    assert [event.seq for event in ledger.newest(3)] == [14, 13, 12]
+    assert [event.seq for event in ledger.newest(2, before=12)] == [11, 10]
+    assert {event.kind for event in ledger.newest(99, kind="told")} == {"told"}
+    assert len(ledger.newest(99, containing="100%_~ 'north'")) == 8
+    assert len(ledger.newest(99, kind="asked", containing="100%_~")) == 4
+    assert ledger.newest(99, containing="100x") == []
+    assert ledger.newest(1)[0] == list(ledger.events())[-1]
+
+
+def test_the_chart_and_a_row_say_what_the_learner_knows(tmp_path):
+    ledger = made(tmp_path / "run.db")
+    play(ledger, 150, decide=approve)
+    chart, learner = ledger.chart(), ledger._ready().learner
+    assert (chart.policy == ledger.policy).all()
+    assert (chart.visits == learner.visits).all()
+    tables = [ledger.policy_of(n + 1) for n in range(ledger.version)]
+    changed = sum((a != b).any(axis=0) for a, b in itertools.pairwise(tables))
+    assert (chart.changes == changed).all()
+    h, x = np.unravel_index(chart.changes.argmax(), chart.changes.shape)
+    row = ledger.row(int(h), int(x))
+    assert len(row.versions) == chart.changes[h, x] + 1
+    assert row.versions[-1][1] == chart.policy[:, h, x].tolist()
+    assert [one["visits"] for one in row.actions] == chart.visits[h, x].tolist()
+    assert sum(one["share"] for one in row.actions) == 1
+    assert len(row.decisions) == chart.changes[h, x]
+    with pytest.raises(LedgerError, match="there is no state"):
+        ledger.row(0, 99)

@@ -1,0 +1,428 @@
+"""Policies on features before a reviewer: proposals, decisions, and what they would earn."""
+
+import numpy as np
+import pytest
+
+import lowswitch as ls
+from lowswitch.features import Log, evaluate
+from lowswitch.features.gated import _Wanted
+from lowswitch.io import storage
+from lowswitch.policy.shape import Shape
+
+
+def reviewed(algorithm=None, episodes=300, **options):
+    algorithm = ls.linear(members=4, deployments=3) if algorithm is None else algorithm
+    return ls.LinearLearner(
+        algorithm, features=2, actions=3, episodes=episodes, gate="review", **options
+    )
+
+
+def tell(learner, episodes, seed=0):
+    generator = np.random.default_rng(seed + learner.told)
+    for _ in range(episodes):
+        x = generator.normal(size=2)
+        action = learner.act(x).action
+        learner.tell(x, action, generator.random() + 0.5 * (action == 1))
+
+
+# ---- decisions -----------------------------------------------------------------------------------
+
+
+def test_nothing_is_deployed_before_it_is_approved():
+    learner = reviewed()
+    first = learner.policy
+    tell(learner, 10)  # the dates are 6, 21 and 72
+    proposal = learner.proposal()
+    assert (proposal.number, proposal.told, proposal.base) == (1, 6, first.identity)
+    assert (learner.policy, learner.deployments, learner.proposed) == (first, 0, 1)
+    assert 0 <= proposal.changed <= 1
+    made = learner.approve(proposal)
+    assert made.policy is learner.policy is proposal.policy
+    assert (made.episode, learner.deployments, learner.proposal()) == (9, 1, None)
+
+
+def test_a_policy_that_becomes_due_meanwhile_waits_and_is_made_of_all_data():
+    learner = reviewed()
+    tell(learner, 25)
+    first = learner.proposal()
+    assert (first.told, learner.proposed) == (6, 1)
+    learner.reject(first.hash)
+    second = learner.proposal()
+    assert (second.number, second.told, learner.proposed, learner.deployments) == (2, 25, 2, 0)
+    with pytest.raises(ValueError, match="is not pending any more"):
+        learner.approve(first)
+    learner.approve(second)
+    tell(learner, 60)
+    third = learner.proposal()
+    assert third.last
+    assert third.policy.members == 1
+    learner.approve()
+    assert (learner.deployments, learner.frozen) == (2, True)
+    with pytest.raises(ValueError, match="the budget is spent"):
+        learner.propose()
+    with pytest.raises(ValueError, match="nothing is proposed"):
+        learner.approve()
+
+
+def test_a_frozen_learner_learns_and_proposes_when_it_is_thawed():
+    learner = reviewed()
+    learner.freeze()
+    tell(learner, 30)
+    assert (learner.proposal(), learner.paused, learner.told) == (None, True, 30)
+    with pytest.raises(ValueError, match="thaw it first"):
+        learner.propose()
+    learner.thaw()
+    assert learner.proposal().told == 30
+
+
+def test_a_proposal_that_is_replaced_costs_nothing():
+    learner = reviewed(ls.linear(members=4, schedule="asked", deployments=2))
+    tell(learner, 5)
+    assert learner.proposal() is None
+    first = learner.propose()
+    tell(learner, 5)
+    second = learner.propose()
+    assert (first.hash != second.hash, learner.proposed) == (True, 1)
+    learner.approve(second)
+    learner.install(first.policy)  # a rollback
+    assert (learner.policy, learner.deployments) == (first.policy, 2)
+
+
+def test_an_install_withdraws_what_waits_and_of_the_deployed_policy_counts_nothing():
+    learner = reviewed()
+    first = learner.policy
+    tell(learner, 10)
+    assert learner.install(first) is None
+    assert (learner.deployments, learner.proposed) == (0, 1)
+    learner.approve()
+    tell(learner, 65)  # past 21 and 72: one is pending, and another one waits
+    learner.install(first)
+    assert (learner.proposal(), learner.deployments, learner.proposed) == (None, 2, 1)
+    learner.freeze()
+    learner.thaw()
+    assert learner.proposal() is None
+
+
+@pytest.mark.parametrize("episode", [np.int64(2**40), np.uint64(7), np.int32(3)])
+def test_an_episode_may_be_a_number_of_numpy(episode):
+    policy = reviewed().policy
+    assert policy.act([1.0, 2.0], episode) == policy.act([1.0, 2.0], int(episode))
+
+
+def test_a_policy_without_members_or_with_a_wrong_width_is_refused():
+    shape = Shape.of(1, 1, 2)
+    with pytest.raises(ValueError, match="the number of members"):
+        ls.LinearPolicy(shape, np.zeros((1, 1, 2, 0)), np.uint64(0))
+    roots, weights = np.ones((1, 1, 1, 2)), np.zeros((1, 1, 2, 1))
+    with pytest.raises(ValueError, match="its width has the shape"):
+        ls.LinearPolicy(shape, weights, np.uint64(0), roots=roots, width=np.ones(2))
+    with pytest.raises(ValueError, match="its roots must be finite"):
+        ls.LinearPolicy(shape, weights, np.uint64(0), roots=np.inf * roots, width=np.ones(1))
+
+
+@pytest.mark.parametrize(("asked", "members"), [(64, 32), (8, 8), (1, 1)])
+def test_few_keeps_the_number_of_members(asked, members):
+    learner = reviewed(ls.few(deployments=3, members=asked))
+    assert learner.policy.members == members
+
+
+@pytest.mark.parametrize(
+    "option", [{"mass": 1.0}, {"rewards": "mean"}, {"pooled": True}, {"rows": 3}]
+)
+def test_options_of_few_that_mean_nothing_for_features_are_refused(option):
+    with pytest.raises(ValueError, match=f"{next(iter(option))} is of tables"):
+        reviewed(ls.few(deployments=3, **option))
+
+
+def test_a_learner_in_review_is_saved_whole(tmp_path):
+    learner = reviewed()
+    tell(learner, 20)
+    learner.save(tmp_path / "learner.npz")
+    back = ls.LinearLearner.load(tmp_path / "learner.npz")
+    assert back.digest() == learner.digest()
+    assert back.proposal().hash == learner.proposal().hash
+    for one in (learner, back):
+        one.approve()
+        tell(one, 100)
+    assert back.digest() == learner.digest()
+
+
+def test_a_learner_travels_as_bytes():
+    learner = reviewed()
+    tell(learner, 20)
+    assert ls.LinearLearner.from_bytes(learner.to_bytes()).digest() == learner.digest()
+    with pytest.raises(ValueError, match="what was given"):
+        ls.LinearLearner.from_bytes(b"nothing")
+
+
+def test_files_say_the_shape(tmp_path):
+    learner = reviewed()
+    learner.save(tmp_path / "learner.npz")
+    learner.policy.save(tmp_path / "policy.npz")
+    shape = {"horizon": 1, "features": 2, "actions": 3, "shared": True}
+    for name in ("learner", "policy"):
+        facts, _ = storage.read(tmp_path / f"{name}.npz", f"linear {name}")
+        assert facts["shape"] == shape
+
+
+# ---- what a proposal would change ----------------------------------------------------------------
+
+
+def steps(*weights):
+    """A policy of one feature and two actions, which plays 1 at step h where weights[h] x > 0."""
+    table = np.zeros((len(weights), 1, 2, 1))
+    table[:, 0, 1, 0] = weights
+    return ls.LinearPolicy(Shape.of(len(weights), 1, 2), table, np.uint64(0))
+
+
+def test_what_a_proposal_changes_is_counted_at_all_steps_by_hand():
+    """Three episodes of two steps, of which the last one ended after its first: of five contexts,
+    those at step 1 and none at step 0 are played otherwise, 2 of 5.
+    """
+    learner = ls.LinearLearner(
+        ls.linear(schedule="asked"),
+        horizon=2,
+        features=1,
+        actions=2,
+        episodes=9,
+        gate="review",
+        initial=steps(1.0, 1.0),
+    )
+    x = np.ones((3, 2, 1))
+    learner.tell(x, [[1, 1], [1, 1], [1, -1]], np.zeros((3, 2)))
+    made = learner._proposal(_Wanted(steps(1.0, -1.0), last=False))
+    assert (made.changed, made.new_actions) == (0.4, ((1, 0),))
+
+
+def test_a_proposal_without_any_context_changes_everything():
+    learner = reviewed(ls.linear(schedule="asked"), initial=two_ways(0))
+    assert learner._proposal(_Wanted(two_ways(1), last=False)).changed == 1.0
+
+
+# ---- vetoes --------------------------------------------------------------------------------------
+
+
+def two_ways(action):
+    """A policy for `reviewed` that always plays this action where x is (1, 0)."""
+    weights = np.zeros((1, 2, 3, 1))
+    weights[0, 0, action] = 1.0
+    return ls.LinearPolicy(Shape.of(1, 2, 3), weights, np.uint64(0))
+
+
+def vetoed(**options):
+    """A learner that has only seen action 0 deployed, and proposes another one, which paid more."""
+    learner = reviewed(ls.linear(c=1e-9, schedule="asked"), initial=two_ways(0))
+    x = np.tile([1.0, 0.0], (30, 1))
+    learner.tell(x, np.arange(30) % 3, np.arange(30) % 3 / 2, off_policy=True)
+    proposal = learner.propose()
+    assert proposal.new_actions == ((0, 2),)
+    learner.reject(proposal, forever=True, **options)
+    return learner, x
+
+
+def test_an_action_that_is_rejected_for_ever_is_never_proposed_again(tmp_path):
+    learner, x = vetoed()
+    assert learner.actions_allowed.tolist() == [[True, True, False]]
+    assert learner.proposal() is None
+    learner.save(tmp_path / "learner.npz")
+    for one in (learner, ls.LinearLearner.load(tmp_path / "learner.npz")):
+        policy = one.propose().policy  # the next best of what is left
+        assert {policy.act(x[0], k).action for k in range(9)} == {1}
+        assert policy.propensities(x[:1]).tolist() == [[0, 1, 0]]
+        one.approve()
+    policy.save(tmp_path / "policy.npz")
+    back = ls.LinearPolicy.load(tmp_path / "policy.npz")
+    assert back.identity == policy.identity
+    assert back.allowed.tolist() == [[True, True, False]]
+    with pytest.raises(ValueError, match="action 2 at step 0, which was rejected for ever"):
+        learner.install(two_ways(0))
+
+
+def test_named_actions_are_forbidden_at_all_steps_and_one_must_stay():
+    learner, _ = vetoed(actions=[2, 1])
+    assert learner.actions_allowed.tolist() == [[True, False, False]]
+    proposal = learner.propose()
+    assert proposal.new_actions == ()
+    before = learner.digest()
+    for options, message in [
+        ({"forever": True}, "there is no new action to forbid"),
+        ({"forever": True, "actions": [0]}, "step 0 has no action left"),
+        ({"forever": True, "actions": [3]}, "actions must be 0 to 2"),
+        ({"forever": True, "actions": []}, "at least one"),
+        ({"actions": [1]}, "say forever=True"),
+        ({"forever": "yes"}, "forever must be True or False"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            learner.reject(proposal, **options)
+        assert learner.digest() == before
+
+
+def test_what_is_forbidden_is_worth_nothing_to_the_step_before():
+    """At step 1 action 1 pays 1 and action 0 nothing; without action 1 the value to go is 0."""
+    learner = ls.LinearLearner(
+        ls.linear(c=1e-9, ridge=1e-9, schedule="asked"),
+        horizon=2,
+        features=1,
+        actions=2,
+        episodes=9,
+        gate="review",
+        initial=steps(-1.0, -1.0),
+    )
+    x = np.ones((2, 2, 1))
+    learner.tell(x, [[0, 0], [0, 1]], [[0.0, 0.0], [0.0, 1.0]], off_policy=True)
+    assert learner.offsets[0] == pytest.approx(1.0)
+    proposal = learner.propose()
+    assert (1, 1) in proposal.new_actions
+    learner.reject(proposal, forever=True)
+    assert learner.offsets[0] == pytest.approx(0.0, abs=1e-6)
+
+
+def test_an_open_gate_has_nothing_to_decide():
+    learner = ls.LinearLearner(ls.linear(schedule="asked"), features=1, actions=2, episodes=9)
+    learner.tell([1.0], learner.act([1.0]).action, 1.0)
+    before = learner.policy
+    made = learner.propose()  # which is deployed at once, as with tables
+    assert made.policy is learner.policy
+    assert (made.number, made.told, made.base) == (1, 1, before.identity)
+    assert (learner.deployments, learner.proposal(), learner.propose()) == (1, None, None)
+    with pytest.raises(ValueError, match='make it with gate="review"'):
+        learner.approve()
+
+
+# ---- off-policy evaluation -----------------------------------------------------------------------
+
+
+def two_actions(*members):
+    """A policy of one constant feature, whose members play these actions."""
+    weights = np.zeros((1, 1, 2, len(members)))
+    weights[0, 0, 1] = [1 if action else -1 for action in members]
+    return ls.LinearPolicy(Shape.of(1, 1, 2), weights, np.uint64(0))
+
+
+def test_estimates_by_hand():
+    """A policy that plays action 1 in three of four cases, from a log of four samples.
+
+    The weights are 0.75 / 0.5, 0.25 / 0.5, 0.75 / 0.25, 0.25 / 0.75 = 1.5, 0.5, 3, 1/3, so that
+    inverse propensity gives (1.5 * 1 + 0.5 * 2 + 3 * 3 + 4 / 3) / 4 and the self-normalised one the
+    same sum over the sum of the weights.
+    """
+    log = Log(np.ones((4, 1)), [1, 0, 1, 0], [1.0, 2.0, 3.0, 4.0], [0.5, 0.5, 0.25, 0.75])
+    found = evaluate(two_actions(1, 1, 1, 0), log)
+    total = 1.5 + 1 + 9 + 4 / 3
+    weights = np.array([1.5, 0.5, 3, 1 / 3])
+    assert found.ips.value == pytest.approx(total / 4)
+    assert found.snips.value == pytest.approx(total / weights.sum())
+    assert found.logged.value == 2.5
+    assert found.effective == pytest.approx(weights.sum() ** 2 / (weights**2).sum())
+    samples = weights * [1, 2, 3, 4]
+    half = 1.959964 * samples.std(ddof=1) / 2
+    assert (found.ips.low, found.ips.high) == pytest.approx((total / 4 - half, total / 4 + half))
+    assert not found.reliable
+    assert "too little of the log looks like this policy" in str(found)
+
+
+def test_the_doubly_robust_estimate_by_hand():
+    """Five samples are a fold each, so that a model is fitted on the four others.
+
+    With a huge ridge it predicts 0, and the estimate is that of inverse propensity.
+    """
+    log = Log(np.ones((5, 1)), [1, 0, 1, 0, 1], [1.0, 2.0, 3.0, 4.0, 5.0], np.full(5, 0.5))
+    policy = two_actions(1, 0)
+    assert evaluate(policy, log, ridge=1e12).dr.value == pytest.approx(3.0)
+    # with none, the mean of the others of the same action: 4, 4, 3, 2, 2 and of the other action
+    own, other = np.array([4, 4, 3, 2, 2]), np.array([3, 3, 3, 3, 3])
+    expected = (own + other) / 2 + np.array([1, 2, 3, 4, 5]) - own
+    assert evaluate(policy, log, ridge=1e-12).dr.value == pytest.approx(expected.mean(), rel=1e-6)
+
+
+def test_a_log_that_never_plays_what_the_policy_plays_is_not_reliable():
+    """The log always plays action 0 in 300 contexts, the policy action 1 in half of them."""
+    x = np.ones((300, 1))
+    x[::2] = -1
+    log = Log(x, np.zeros(300, dtype=int), np.ones(300), np.ones(300))
+    weights = np.zeros((1, 1, 2, 1))
+    weights[0, 0, 1] = 1
+    found = evaluate(ls.LinearPolicy(Shape.of(1, 1, 2), weights, np.uint64(0)), log)
+    assert (found.effective, found.share.value) == (150, 0.5)
+    assert not found.reliable
+    assert "only 0.5 [0.4433, 0.5567] of what this policy plays" in str(found)
+    same = evaluate(ls.LinearPolicy(Shape.of(1, 1, 2), 0 * weights, np.uint64(0)), log)
+    assert (same.share, same.reliable) == ((1, 1, 1), True)
+
+
+@pytest.mark.parametrize("ridge", [0, -1, np.nan, "1"])
+def test_a_ridge_that_is_no_penalty_is_refused(ridge):
+    log = Log(np.ones((3, 1)), [1, 0, 1], [1, 2, 3], [0.5, 0.5, 0.5])
+    with pytest.raises(ValueError, match="ridge must be"):
+        evaluate(two_actions(1, 0), log, ridge=ridge)
+
+
+@pytest.fixture(scope="module")
+def logs():
+    """200 logs of 1,000 rounds, their estimates of another mixture, and its true value.
+
+    A log plays 0.8 of the propensities of a mixture and 5 % of each of the four actions.
+    """
+    generator = np.random.default_rng(20)
+    truth = generator.normal(size=(4, 3))
+    learner = ls.LinearLearner(ls.linear(members=16), features=3, actions=4, episodes=9)
+    logging = learner.policy
+    blurred = 0.6 * logging.weights + truth.T[None, :, :, None]
+    target = ls.LinearPolicy(learner.shape, blurred, np.uint64(0))
+
+    def mean_reward(x):
+        return 1 / (1 + np.exp(-x @ truth.T))
+
+    x = generator.normal(size=(400_000, 3))
+    value = (target.propensities(x) * mean_reward(x)).sum(axis=1).mean()
+    estimates = []
+    for _ in range(200):
+        x = generator.normal(size=(1000, 3))
+        law = 0.8 * logging.propensities(x) + 0.05
+        actions = (law.cumsum(axis=1) < generator.random((1000, 1))).sum(axis=1)
+        rewards = generator.random(1000) < mean_reward(x)[np.arange(1000), actions]
+        log = Log(x, actions, rewards.astype(float), law[np.arange(1000), actions])
+        estimates.append(evaluate(target, log))
+    return value, estimates
+
+
+@pytest.mark.parametrize("name", ["ips", "snips", "dr"])
+def test_intervals_of_95_percent_cover_the_value_in_90_to_98_percent_of_logs(logs, name):
+    """200 logs; the seed is fixed. At a true coverage of 95 % a new seed would leave the range with
+    a probability of about 1 % for each of the three estimates.
+    """
+    value, estimates = logs
+    found = [getattr(estimate, name) for estimate in estimates]
+    covered = np.mean([estimate.low <= value <= estimate.high for estimate in found])
+    assert 0.90 <= covered <= 0.98
+    values = np.array([estimate.value for estimate in found])
+    assert abs(values.mean() - value) <= 4 * values.std() / np.sqrt(200)
+
+
+def test_the_other_estimates_vary_less_than_inverse_propensity(logs):
+    spread = {
+        name: np.std([getattr(estimate, name).value for estimate in logs[1]])
+        for name in ("ips", "snips", "dr")
+    }
+    assert max(spread["dr"], spread["snips"]) < 0.8 * spread["ips"]
+
+
+@pytest.mark.parametrize(
+    ("log", "message"),
+    [
+        (Log(np.ones((3, 1)), [1, 0, 1], [1, 2, 3], [0.5, 0.0, 0.5]), r"not 0 \(sample 1\)"),
+        (Log(np.ones((3, 1)), [1, 0, 1], [1, 2, 3], [0.5, 1.5, 0.5]), r"in \(0, 1\], not 1.5"),
+        (Log(np.ones((3, 1)), [1, 0, 1], [1, 2, 3], [0.5, np.nan, 1]), r"in \(0, 1\], not nan"),
+        (Log(np.ones((3, 2)), [1, 0, 1], [1, 2, 3], [0.5, 0.5, 0.5]), "a vector of 1 numbers"),
+        (Log(np.ones((3, 1)), [1, 0, 2], [1, 2, 3], [0.5, 0.5, 0.5]), "actions must be 0 to 1"),
+        (Log(np.ones((3, 1)), [1, 0, 1], [1, 2, 3], [0.5, 0.5]), "a propensity for each of 3"),
+        (Log(np.ones((1, 1)), [1], [1], [0.5]), "the number of samples"),
+        (Log(np.ones((0, 1)), [], [], []), "the number of samples"),
+        (Log(np.ones((2, 1)), [1, 0], [1, np.nan], [0.5, 1]), "rewards must be finite numbers"),
+        (Log(np.ones((2, 1)), [1], [1], [0.5]), "an action and a reward for each of 2 contexts"),
+        (([[1.0]], [1], [1.0], [0.5]), "log must be a lowswitch.features.Log"),
+    ],
+)
+def test_a_log_that_cannot_be_right_is_refused(log, message):
+    with pytest.raises(ValueError, match=message):
+        evaluate(two_actions(1, 0), log)

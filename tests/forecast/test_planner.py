@@ -1,0 +1,190 @@
+"""The planner: problems that it draws, what it forecasts, and that it goes on where it was."""
+
+import json
+import re
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import lowswitch as ls
+from lowswitch.cli import commands
+from lowswitch.forecast import forecasts
+from lowswitch.forecast.draws import Logged, Posterior, Size, problem_of_size
+from lowswitch.reproduce.pseudocode import play_episode
+
+SIZE = (3, 4, 2)
+
+
+@pytest.fixture(scope="module")
+def plan():
+    return ls.plan(SIZE, episodes=300, deployments=3, problems=6, progress=False)
+
+
+def logged(mdp, episodes):
+    generator = np.random.default_rng(0)
+    shape = episodes, mdp.horizon, mdp.states
+    played = [
+        play_episode(mdp, policy, 0, k)
+        for k, policy in enumerate(generator.integers(0, mdp.actions, shape))
+    ]
+    return tuple(np.stack(part) for part in zip(*played, strict=True))
+
+
+def test_values_are_those_of_what_each_date_deploys(plan):
+    """Problem 2 of the plan, run again: the exact value of the first and of the last policy."""
+    mdp = problem_of_size(Size(*SIZE), 2)
+    runs = ls.simulate(mdp, ls.few(deployments=3), episodes=300, seeds=[2])
+    found = plan.default
+    assert found.dates.tolist() == list(ls.parts.Late(3).grid(300))
+    assert found.values.shape == (6, 4)
+    assert found.values[2, 0] == pytest.approx(mdp.evaluate(runs.initial))
+    assert found.values[2, -1] == pytest.approx(mdp.evaluate(runs.policy[0][0]))
+    assert found.regret[2] == runs.regret[0]
+    assert found.optimal[2] == mdp.optimal_value()
+
+
+def test_intervals_and_when_it_is_sure_by_hand(plan):
+    values = np.array([[1.0, 0.5, 2.0], [1.0, 2.0, 3.0]] + [[1.0, 2.0, 2.0]] * 8)
+    sizes = {"dates": np.array([7, 9]), "values": values}
+    one = forecasts.Forecast(
+        algorithm=plan.default.algorithm, optimal=np.ones(10), regret=np.ones(10), **sizes
+    )
+    assert one.better.tolist() == [0.9, 1.0]
+    assert one.sure_after == 9
+    assert one.interval()[:, 0].tolist() == [1, 1, 1]
+    assert one.interval()[:, 2] == pytest.approx([2, 2, 2.1])
+
+
+def test_the_page_says_what_to_run_and_what_to_expect(plan, tmp_path):
+    page, answer = plan.page(), plan.to_dict()["answer"]
+    assert answer["use"] in page
+    assert len(answer["value"]["median"]) == 4
+    for words in (
+        "With one deployment more, an episode would earn",
+        "In a run of 1,000 more episodes",
+        "than the first one",
+        "lost an episode",
+        "at best",
+        "plays the first allowed action everywhere",
+    ):
+        assert words in " ".join(page.split())
+    assert "present one" not in page  # nobody said which one that is
+    best = answer["best_value"]
+    assert best["median"] == pytest.approx(np.median(plan.default.optimal))
+    assert best["median"] >= answer["value"]["median"][-1]
+    plan.plot(tmp_path / "plan.png")
+    plan.save(tmp_path / "plan.json")
+    assert json.loads((tmp_path / "plan.json").read_text())["answer"] == answer
+
+
+@pytest.mark.parametrize(
+    ("spread", "verdict"),
+    [
+        ([0.3, 0.5], "learning earns more \\(by \\+0.2000 ± "),
+        ([0.9, 1.1], "changing nothing earns more \\(by -0.4000 ± "),
+        ([0.2, 1.0], "no difference is seen between learning and changing nothing"),
+    ],
+)
+def test_whether_to_learn_at_all_by_hand(plan, spread, verdict):
+    """The first policy loses 0.6; what learning loses lies around the mean of `spread`."""
+    regret = 100 * np.tile(spread, 3)
+    values = np.tile([0.4, 0.9], (6, 1))
+    found = forecasts.Forecast(
+        algorithm=plan.default.algorithm,
+        dates=np.array([50]),
+        values=values,
+        optimal=np.ones(6),
+        regret=regret,
+    )
+    for first in ("given", "usual"):
+        known = replace(plan, episodes=100, default=found, rivals=(), first=first)
+        page = " ".join(known.page().split())
+        assert re.search(verdict, page), page
+        assert ("most often in the logged episodes" in page) == (first == "usual")
+    unknown = replace(plan, episodes=100, default=found, rivals=(), first="lowest")
+    assert "A policy that earns more than" in " ".join(unknown.page().split())
+
+
+def test_one_deployment_more_is_one_more_of_the_budget():
+    few = ls.few(deployments_at=(30, 60, 90), deployments=1, gap=20)
+    more = forecasts._one_more(few, (30, 60, 90), 20, 100)
+    assert more == ls.few(deployments_at=(15, 30, 60, 90), deployments=2)
+
+
+def test_a_plan_goes_on_where_it_was(tmp_path, monkeypatch):
+    """The second call finds every run, and simulates nothing."""
+    options = {"episodes": 100, "deployments_at": (20, 50), "problems": 2, "progress": False}
+    first = ls.plan(SIZE, folder=tmp_path, **options)
+    assert first.default.dates.tolist() == [20, 50]
+    assert first.one_more.dates.tolist() == [20, 50, 75]
+    asked = first.rivals[-1]  # a board that asks when it meets, on the same dates
+    assert str(asked.algorithm) == "psrl:schedule=asked/20-50,deployments=2"
+    assert (asked.dates.tolist(), asked.values.shape) == ([20, 50], (2, 3))
+    monkeypatch.delattr(forecasts, "simulate")
+    again = ls.plan(SIZE, folder=tmp_path, **options)
+    assert again.to_dict() == first.to_dict()
+
+
+def test_problems_of_logged_episodes_are_near_the_true_one():
+    """2,000 episodes of random actions: the values of the optimal policy in 20 problems of the
+    posterior lie around the true one, whose standard error is about 0.02.
+    """
+    mdp = ls.TabularMDP(
+        np.random.default_rng(1).dirichlet(np.ones(4), (4, 2)),
+        np.random.default_rng(2).random((4, 2)),
+        horizon=3,
+        reward_law="bernoulli",
+    )
+    posterior = Posterior(Logged(*logged(mdp, 2000)), Size(3, 4, 2))
+    problems = [posterior.problem(number) for number in range(20)]
+    values = [problem.evaluate(mdp.optimal_policy) for problem in problems]
+    assert np.mean(values) == pytest.approx(mdp.optimal_value(), abs=0.1)
+    assert all(problem.reward_law == "bernoulli" for problem in problems)
+    assert posterior.usual_policy().shape == (3, 4)
+    same = posterior.problem(3)
+    assert (same.probabilities == problems[3].probabilities).all()
+
+
+def test_a_plan_from_logged_episodes_begins_with_what_was_played():
+    mdp = ls.envs.riverswim(states=4, horizon=3)
+    states, actions, rewards = logged(mdp, 60)
+    plan = ls.plan((states, actions, rewards), episodes=100, deployments=2, problems=3)
+    assert plan.source == "60 logged episodes"
+    assert plan.size == (3, int(states.max()) + 1, 2)
+    assert "Logged episodes would narrow" not in plan.page()
+
+
+def test_bad_input():
+    with pytest.raises(ValueError, match="a plan needs a TabularMDP, a size"):
+        ls.plan(7, episodes=9, deployments=1)
+    with pytest.raises(ValueError, match="states must be"):
+        ls.plan((3, 0, 2), episodes=9, deployments=1)
+    with pytest.raises(ValueError, match="few needs a budget"):
+        ls.plan(SIZE, episodes=9)
+    with pytest.raises(ValueError, match=r"shape \[episodes, H\] each"):
+        ls.plan(([0, 1], [0, 1], [0.0, 1.0]), episodes=9, deployments=1)
+
+
+def test_the_command(tmp_path, capsys):
+    mdp, data = ls.envs.riverswim(states=4, horizon=3), tmp_path / "log.npz"
+    states, actions, rewards = logged(mdp, 30)
+    np.savez(data, states=states, actions=actions, rewards=rewards)
+    options = f"--episodes 50 --deployments 2 --problems 2 --out {tmp_path / 'out'}"
+    assert commands.main(f"plan --data {data} {options} --json".split()) == 0
+    assert json.loads(capsys.readouterr().out)["source"] == "30 logged episodes"
+    assert (tmp_path / "out" / "plan.png").exists()
+    (tmp_path / "right.csv").write_text("1,1,1,1\n" * 3)
+    first = f"plan --env riverswim:states=4,horizon=3 --initial {tmp_path / 'right.csv'}"
+    assert commands.main(f"{first} {options} --json".split()) == 0
+    found = json.loads(capsys.readouterr().out)
+    right = mdp.evaluate(np.ones((3, 4), dtype=int))
+    assert found["answer"]["value"]["median"][0] == pytest.approx(right)
+    (tmp_path / "left.csv").write_text("left,left\n" * 2)
+    labelled = ["--initial", str(tmp_path / "left.csv"), "--actions", "left, right"]
+    assert commands.main(["plan", "--size", "2,2,2", *labelled, *options.split(), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["first"] == "given"
+    assert commands.main(["plan", "--size", "2,3,2", *labelled, *options.split()]) == 2
+    assert "has 2 entries, not 3" in capsys.readouterr().err
+    assert commands.main(f"plan --data {tmp_path / 'none'} {options}".split()) == 2
+    assert "cannot read logged episodes" in capsys.readouterr().err

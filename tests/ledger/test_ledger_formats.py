@@ -1,0 +1,106 @@
+"""Ledgers that earlier versions wrote: they replay to what they were.
+
+Each is the export of a run, with the SHA-256 of what its learner knew. `python
+tests/ledger/test_ledger_formats.py` writes that of the present format, which is to be done once for each
+release that changes it. That of a planner holds the snapshot of a learner as well, as an earlier
+version wrote it.
+"""
+
+import base64
+import hashlib
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+import lowswitch as ls
+from ledgers import approve, episode, made, play, tables
+from lowswitch.ledger import Ledger
+from lowswitch.ledger.events import FORMAT, canonical
+from lowswitch.ledger.sqlite import SqliteStore
+from lowswitch.ledger.store import Snapshot
+
+FOLDER = Path(__file__).parents[1] / "ledgers_kept"
+
+
+def digest(ledger):
+    """A hash of everything that the learner of a ledger knows."""
+    told, mixture, *arrays = tables(ledger)
+    total = hashlib.sha256(json.dumps([told, mixture]).encode())
+    for array in arrays:
+        total.update(array)
+    return total.hexdigest()
+
+
+def stored_again(path, lines, snapshot=None):
+    """A ledger that holds these exported events, and perhaps a snapshot."""
+    store = SqliteStore.create(path)
+    names = ("seq", "time", "actor", "role", "kind", "payload", "previous")
+    with store.transaction():
+        store.create_tables()
+        rows = [
+            (line["seq"], canonical([line[name] for name in names]), line["hash"]) for line in lines
+        ]
+        store.execute_many("INSERT INTO events VALUES (?, ?, ?)", rows)
+        if snapshot is not None:
+            parts = {name: base64.b64decode(snapshot[name]) for name in ("learner", "tally")}
+            store.add_snapshot(Snapshot(**snapshot | parts))
+    store.close()
+    return Ledger.open(path, read_only=True)
+
+
+@pytest.mark.parametrize("path", sorted(FOLDER.glob("*.jsonl")), ids=lambda path: path.stem)
+def test_a_kept_ledger_replays_to_what_it_was(path, tmp_path):
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    *events, last = lines
+    ledger = stored_again(tmp_path / "again.db", events)
+    assert ledger.status().head == last["head"]
+    assert digest(ledger) == last["tables"]
+    assert "tickets are stored" in ledger.verify().what  # all else is whole
+
+
+def test_a_kept_snapshot_is_loaded_to_what_it_was(tmp_path):
+    """It has a `caution` of the planner's first policy where `chosen` is now."""
+    *events, last = map(json.loads, (FOLDER / "planner.jsonl").read_text().splitlines())
+    ledger = stored_again(tmp_path / "again.db", events, last["snapshot"])
+    assert ledger.status().head == last["head"]
+    assert ledger._snapshot_at == len(events)
+    assert digest(ledger) == last["tables"]
+
+
+def test_there_is_one_for_the_present_format():
+    firsts = [path.read_text().partition("\n")[0] for path in FOLDER.glob("*.jsonl")]
+    assert FORMAT in {json.loads(first)["payload"]["format"] for first in firsts}
+
+
+def write(path, folder):
+    """Export a run in which something of every kind happens."""
+    ledger = made(folder / "run.db", ls.q_hoeffding(c=0.05), patience=8, episodes=60)
+    first = True
+    while ledger.status().issued < 40:
+        play(ledger, 1)
+        if ledger.status().issued in (9, 17):
+            ledger.ask("there", f"lost {ledger.status().issued}")
+        if (proposal := ledger.proposal()) is not None and ledger.status().issued % 3 == 0:
+            if first:
+                ledger.reject(proposal, by="pharmacy", reason="unsafe", forever=True)
+            else:
+                approve(ledger, proposal)
+            first = False
+    ledger.rollback(1, by="chief", reason="to try it")
+    ledger.freeze(by="chief", reason="to try it")
+    ledger.thaw(by="chief", reason="to try it")
+    ledger.amend("t3", *episode(ledger.policy[0], 77), by="nurse", reason="a wrong file")
+    ledger.export(path)
+    with path.open("a") as file:
+        last = {"head": ledger.status().head, "tables": digest(ledger)}
+        file.write(json.dumps(last) + "\n")
+
+
+if __name__ == "__main__":
+    FOLDER.mkdir(exist_ok=True)
+    import tempfile
+
+    with tempfile.TemporaryDirectory() as place:
+        write(FOLDER / f"{sys.argv[1]}.jsonl", Path(place))
