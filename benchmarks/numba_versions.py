@@ -2,7 +2,7 @@
 
 `lowswitch.kernels.compile` rests on internals of numba's cache, so a new version may break it. Of
 each minor version the newest patch is installed, with the numpy that fits. Then
-`tests/kernels/test_compile.py` shows whether kernels are cached and whether an edit of a kernel is seen.
+`tests/kernels/test_compile.py` shows whether kernels are cached, and whether an edit is noticed.
 With `--exam` three learners must also have the histories of `tests/digests.json`.
 """
 

@@ -147,7 +147,8 @@ def _save(cache: Any, save: Callable[..., Any], *arguments: Any) -> None:
 def _cache_class() -> type[Any] | None:
     """Numba's cache of functions with stamps of ours; None, with a warning, if numba has changed.
 
-    These are internals of numba. `tests/kernels/test_compile.py` proves that an edit in a callee is seen.
+    These are internals of numba. `tests/kernels/test_compile.py` proves that an edit in a callee is
+    noticed.
     """
     try:
         from numba.core.caching import CompileResultCacheImpl, FunctionCache
