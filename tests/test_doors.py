@@ -147,7 +147,7 @@ def test_an_interrupt_in_the_middle_of_a_tell_changes_nothing(monkeypatch):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(
-        sys.modules["lowswitch.learner"], "History", interrupted
+        sys.modules["lowswitch.table_learner"], "History", interrupted
     )  # after the kernel has learned
     with pytest.raises(KeyboardInterrupt):
         learner.tell([0, 1], [0, 0], [0.0, 0.0])

@@ -13,12 +13,13 @@ from lowswitch.envs.mdp import TabularMDP, rescale
 from lowswitch.features import LinearLearner, LinearPolicy, evaluate
 from lowswitch.forecast import Plan, plan
 from lowswitch.history import History, PacPolicy, deployment_gaps, exact_regret
-from lowswitch.learner import BonusWarning, Learner
+from lowswitch.learner import Learner
 from lowswitch.races import Frontier, frontier
 from lowswitch.runs.results import Runs, load
 from lowswitch.runs.simulate import NothingLearnedWarning, simulate
 from lowswitch.runs.sweep import Sweep, sweep
 from lowswitch.show.plotting import plot, summary
+from lowswitch.table_learner import BonusWarning
 
 if TYPE_CHECKING:
     import gymnasium

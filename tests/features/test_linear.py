@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 import lowswitch as ls
-from lowswitch.features.ridge import proof_width
-from lowswitch.features.spec import spec_of
 from lowswitch.kernels.streams import DRAWS, bits, drawn_members, normals, purpose_key, uniforms
+from lowswitch.learners.ridge import proof_width
+from lowswitch.learners.ridge_spec import spec_of
 from lowswitch.policy.shape import Shape
 
 

@@ -5,8 +5,8 @@ import pytest
 
 import lowswitch as ls
 from lowswitch.features import Log, evaluate
-from lowswitch.features.gated import _Wanted
 from lowswitch.io import storage
+from lowswitch.learners.ridge import Wanted
 from lowswitch.policy.shape import Shape
 
 
@@ -97,10 +97,12 @@ def test_an_install_withdraws_what_waits_and_of_the_deployed_policy_counts_nothi
     learner.approve()
     tell(learner, 65)  # past 21 and 72: one is pending, and another one waits
     learner.install(first)
-    assert (learner.proposal(), learner.deployments, learner.proposed) == (None, 2, 1)
+    assert (learner.proposal(), learner.deployments, learner.proposed) == (None, 2, 2)
     learner.freeze()
     learner.thaw()
     assert learner.proposal() is None
+    learner.propose()  # in place of the one that was withdrawn, and so free, as with tables
+    assert (learner.proposal().number, learner.proposed) == (3, 2)
 
 
 @pytest.mark.parametrize("episode", [np.int64(2**40), np.uint64(7), np.int32(3)])
@@ -190,13 +192,13 @@ def test_what_a_proposal_changes_is_counted_at_all_steps_by_hand():
     )
     x = np.ones((3, 2, 1))
     learner.tell(x, [[1, 1], [1, 1], [1, -1]], np.zeros((3, 2)))
-    made = learner._proposal(_Wanted(steps(1.0, -1.0), last=False))
+    made = learner._knowledge.proposal(1, 3, [Wanted(steps(1.0, -1.0), last=False)])
     assert (made.changed, made.new_actions) == (0.4, ((1, 0),))
 
 
 def test_a_proposal_without_any_context_changes_everything():
     learner = reviewed(ls.linear(schedule="asked"), initial=two_ways(0))
-    assert learner._proposal(_Wanted(two_ways(1), last=False)).changed == 1.0
+    assert learner._knowledge.proposal(1, 0, [Wanted(two_ways(1), last=False)]).changed == 1.0
 
 
 # ---- vetoes --------------------------------------------------------------------------------------

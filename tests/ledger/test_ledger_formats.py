@@ -1,7 +1,7 @@
 """Ledgers that earlier versions wrote: they replay to what they were.
 
 Each is the export of a run, with the SHA-256 of what its learner knew. `python
-tests/ledger/test_ledger_formats.py` writes that of the present format, which is to be done once for each
+tests/ledger/test_ledger_formats.py` writes one of the present format, to be done once for each
 release that changes it. That of a planner holds the snapshot of a learner as well, as an earlier
 version wrote it.
 """

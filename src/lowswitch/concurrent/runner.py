@@ -44,8 +44,8 @@ from lowswitch.history import require_starts
 from lowswitch.io import storage
 from lowswitch.io.files import owning
 from lowswitch.kernels.streams import stream_key
-from lowswitch.learner import warn_if_drowned
 from lowswitch.show.progress import LOADING, PieceSize, Progress, needs_loading
+from lowswitch.table_learner import warn_if_drowned
 
 RoundRule = Literal["trigger", "switch", "speculate"]
 PlayRound = Callable[[np.ndarray, np.ndarray], Trajectories]  # of an open fleet or a MixturePlay

@@ -1,15 +1,17 @@
 """States that are known by their features: feature maps, learners, policies and problems."""
 
+from lowswitch.feature_learner import FeatureLearner
+from lowswitch.feature_learner import FeatureLearner as LinearLearner
 from lowswitch.features import problems
 from lowswitch.features.control import DynamicsLearner
 from lowswitch.features.evaluation import Estimate, Evaluation, Log, evaluate
-from lowswitch.features.gate import Deployment, LinearProposal
-from lowswitch.features.learner import LinearLearner
 from lowswitch.features.maps import Features, fourier, one_hot, own, polynomial, standardised
 from lowswitch.features.motion import Dynamics, GridPolicy, dynamics
 from lowswitch.features.problem import FeatureProblem
 from lowswitch.features.runs import LinearRuns
+from lowswitch.learners.ridge import Deployment
 from lowswitch.policy.linear import Choice, LinearPolicy
+from lowswitch.review.proposals import LinearProposal
 
 __all__ = [
     "Choice",
@@ -18,6 +20,7 @@ __all__ = [
     "DynamicsLearner",
     "Estimate",
     "Evaluation",
+    "FeatureLearner",
     "FeatureProblem",
     "Features",
     "GridPolicy",

@@ -18,7 +18,7 @@ import numpy as np
 from lowswitch.algorithms.algorithm import Algorithm, require_algorithm
 from lowswitch.algorithms.meetings import require_dates
 from lowswitch.checks import is_number, require_count, require_seed, require_word, shown
-from lowswitch.features.learner import LinearLearner
+from lowswitch.feature_learner import FeatureLearner
 from lowswitch.features.problem import FeatureProblem, Played, require_problem
 from lowswitch.features.runs import Account, learner_for
 from lowswitch.io import storage
@@ -42,7 +42,7 @@ class LinearRounds:
     earned: float
     deployments: int
     curve: np.ndarray  # [C]  regret at about 200 log-spaced numbers of episodes
-    learner: LinearLearner
+    learner: FeatureLearner
 
     def __repr__(self) -> str:
         return (
@@ -97,7 +97,7 @@ class _Rounds:
     """A run between two rounds."""
 
     def __init__(
-        self, problem: FeatureProblem, learner: LinearLearner, machines: int, rule: str
+        self, problem: FeatureProblem, learner: FeatureLearner, machines: int, rule: str
     ) -> None:
         self.problem, self.learner = problem, learner
         self.machines, self.rule = machines, rule
@@ -194,7 +194,7 @@ class _Rounds:
             )
 
     def _take_over(self, facts: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
-        learner, account = LinearLearner.from_bytes(arrays["learner"].tobytes()), self.account
+        learner, account = FeatureLearner.from_bytes(arrays["learner"].tobytes()), self.account
         for name in ("shape", "seed", "episodes", "algorithm", "gate"):
             if getattr(learner, name) != getattr(self.learner, name):
                 raise ValueError(f"its learner has the {name} {getattr(learner, name)}")
@@ -209,7 +209,7 @@ class _Rounds:
         self.learner, account.done = learner, learner.told
 
 
-def _learn_round(learner: LinearLearner, played: Played, rule: str, account: Account) -> int:
+def _learn_round(learner: FeatureLearner, played: Played, rule: str, account: Account) -> int:
     """Learn the episodes of a round in order up to its cut, and return how many."""
     done, size = 0, len(played.x)
     while done < size:

@@ -14,10 +14,10 @@ import numpy as np
 from lowswitch.algorithms.algorithm import Algorithm, require_algorithm
 from lowswitch.algorithms.meetings import require_dates
 from lowswitch.checks import checked_seeds, require_count
-from lowswitch.features.learner import LinearLearner
+from lowswitch.feature_learner import FeatureLearner
 from lowswitch.features.problem import FeatureProblem, Played, require_problem
-from lowswitch.features.spec import linear_form
 from lowswitch.io import storage
+from lowswitch.learners.ridge_spec import linear_form
 from lowswitch.policy.linear import LinearPolicy
 from lowswitch.show.progress import Progress, cores, run_all
 
@@ -196,7 +196,7 @@ def learner_for(
     episodes: int,
     seed: int,
     initial: LinearPolicy | None = None,
-) -> LinearLearner:
+) -> FeatureLearner:
     """A learner of the right size for a problem."""
     shape: Any = problem.shape._asdict()
-    return LinearLearner(algorithm, **shape, episodes=episodes, seed=seed, initial=initial)
+    return FeatureLearner(algorithm, **shape, episodes=episodes, seed=seed, initial=initial)

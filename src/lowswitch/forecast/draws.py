@@ -9,7 +9,7 @@ import numpy as np
 from lowswitch.algorithms.recipes import few
 from lowswitch.checks import checked_batch, checked_mask, require_count
 from lowswitch.envs.mdp import RewardLaw, TabularMDP
-from lowswitch.learner import Learner
+from lowswitch.table_learner import TableLearner
 
 
 class Size(NamedTuple):
@@ -58,14 +58,14 @@ class Posterior:
         H, S, A = size
         self.size, self.first = size, np.bincount(logged.states[:, 0], minlength=S)
         default, episodes = few(deployments=1, members=1), len(logged.states)
-        self.learner = Learner(default, horizon=H, states=S, actions=A, episodes=episodes)
+        self.learner = TableLearner(default, horizon=H, states=S, actions=A, episodes=episodes)
         self.learner.warm_start(*logged)
 
     def problem(self, number: int) -> TabularMDP:
         """Problem `number` of the posterior: always the same one for the same data."""
         from scipy import sparse
 
-        (H, S, A), model = self.size, self.learner._knowledge.model(number)
+        (H, S, A), model = self.size, self.learner.drawn_model(number)
         laws = sparse.csr_array(
             (model.weights, (model.rows, model.successors)), shape=(model.steps * S * A, S)
         )

@@ -31,9 +31,9 @@ from lowswitch.forecast.draws import (
 )
 from lowswitch.history import deployment_gaps
 from lowswitch.io import storage
-from lowswitch.learner import BonusWarning
 from lowswitch.runs.simulate import NothingLearnedWarning, simulate
 from lowswitch.show.progress import LOADING, Progress
+from lowswitch.table_learner import BonusWarning
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

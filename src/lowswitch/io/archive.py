@@ -127,6 +127,15 @@ def from_bytes(data: bytes, kind: str) -> tuple[dict[str, Any], dict[str, Any]]:
     return {name: fact for name, fact in header.items() if name not in _OWN}, tables
 
 
+def kind_of(data: bytes) -> str:
+    """The kind that these bytes say they are; empty if they are not an archive."""
+    try:
+        header, _, _ = _opened(data)
+    except RefusedError:
+        return ""
+    return str(header.get("kind"))
+
+
 _READERS = {
     "runs": "lowswitch.load",
     "concurrent run": "lowswitch.concurrent.load",

@@ -10,10 +10,12 @@ import numpy as np
 
 from lowswitch.algorithms.algorithm import Algorithm
 from lowswitch.checks import require_memory
-from lowswitch.kernels.arrays import CLOCK, KEYS
+from lowswitch.history import History
+from lowswitch.kernels.arrays import CLOCK, KEYS, OPEN, REVIEW, WAITING
 from lowswitch.kernels.streams import MEMBERS, SAMPLES, learner_stream
 from lowswitch.learners.numbers import with_numbers
 from lowswitch.policy.tables import TablePolicy
+from lowswitch.review.proposals import Key, Proposal, ProposedRow
 
 
 class ProblemSize(NamedTuple):
@@ -36,6 +38,7 @@ class Knowledge(ABC):
     tables: Any  # a NamedTuple of arrays, with clock
     allowed: np.ndarray  # [H, S, A]
     members = 1  # policies in a deployed mixture
+    holds_rows = True
 
     # ---- what each kind gives --------------------------------------------------------------------
 
@@ -153,11 +156,16 @@ class Knowledge(ABC):
         """After how many more visits what a row plays has a trigger, if it has one."""
 
     @abstractmethod
-    def recheck(self, rows: Sequence[tuple[int, int]], told: int) -> np.ndarray:
+    def recheck(
+        self, rows: Sequence[tuple[int, int]], told: int, *, free: bool = False
+    ) -> np.ndarray:
         """Row changes [n, 3 + members] that are wanted now, if these rows became due earlier."""
 
-    def wanted_rows(self, told: int) -> np.ndarray:  # [n, 3 + members]
-        """Row changes that are wanted after so many episodes; nothing is deployed or counted."""
+    def wanted(self, told: int, *, free: bool = False) -> np.ndarray:  # [n, 3 + members]
+        """Row changes that are wanted after `told` episodes; nothing is deployed or counted.
+
+        Whether they are free makes no difference to the plan, as in the replay of every ledger.
+        """
         from lowswitch.kernels.deploy import deploy_plan, refresh
 
         spec, rows = self.whole_spec, self.spec.H * self.spec.S
@@ -186,6 +194,61 @@ class Knowledge(ABC):
             freeze_if_spent(self.spec, self.tables)
         return changes[kept]
 
+    def keys(self, changes: np.ndarray) -> list[Key]:
+        """The rows of logged changes, in order."""
+        return [(int(h), int(x)) for h, x in changes[:, 1:3]]
+
+    def proposal(self, number: int, told: int, changes: np.ndarray) -> Proposal:
+        """The proposal of these row changes."""
+        deployed = self.policy()
+        rows = tuple(
+            ProposedRow(h, x, tuple(deployed.actions[:, h, x].tolist()), tuple(wanted))
+            for _, h, x, *wanted in changes.tolist()
+        )
+        return Proposal(number, told, deployed.identity, rows)
+
+    def parts_to(self, policies: np.ndarray) -> dict[Key, ProposedRow]:
+        """The rows in which policies [members, H, S] differ from the deployed ones."""
+        now = self.policy().actions
+        found = np.argwhere((now != policies).any(axis=0)).tolist()
+        rows = [
+            ProposedRow(h, x, tuple(now[:, h, x].tolist()), tuple(policies[:, h, x].tolist()))
+            for h, x in found
+        ]
+        return {row.row: row for row in rows}
+
+    def deploy(self, rows: Iterable[ProposedRow], told: int) -> History:
+        """Deploy rows of a proposal, and count nothing."""
+        changes = []
+        for row in rows:
+            self.install(row.step, row.state, row.proposed)
+            changes.append((told - 1, row.step, row.state, *row.proposed))
+        return History(np.array(changes, dtype=np.int64))
+
+    def forbid_new(self, rows: Iterable[ProposedRow], actions: Iterable[int] | None) -> None:
+        """Forbid what rows of a proposal would newly play, or the actions of it that are named."""
+        named = None if actions is None else set(actions)
+        forbidden = [
+            (row, [action for action in row.new_actions if named is None or action in named])
+            for row in rows
+        ]
+        for row, new in forbidden:
+            if not row.new_actions:
+                raise ValueError(
+                    f"row {row.row} would play the same actions in other shares, so there is no"
+                    " action to forbid; reject it for now"
+                )
+            if named is not None and set(new) != named:
+                raise ValueError(
+                    f"row {row.row} would newly play the actions {list(row.new_actions)}, and"
+                    f" {sorted(named)} are to be forbidden; name actions that every row would newly"
+                    " play, or reject rows one by one"
+                )
+        for row, new in forbidden:
+            for action in new:
+                self.forbid(row.step, row.state, action)
+            self.install(row.step, row.state, row.now)
+
     @property
     def whole_spec(self) -> Any:
         """The spec by which all rows may change at once."""
@@ -199,6 +262,28 @@ class Knowledge(ABC):
         """Let the kernels deploy, propose, or only say what waits."""
         if self.spec.timing.gate != gate:
             self.spec = self.spec._replace(timing=self.spec.timing._replace(gate=gate))
+
+    def set_review(self, free: bool) -> None:
+        """Let the kernels put rows that are due to the board, or only say that they wait."""
+        self.set_gate(REVIEW if free else WAITING)
+
+    @property
+    def has_put(self) -> bool:
+        """Whether the kernels count the rows that they log as put to the board."""
+        return bool(self.spec.timing.gate == REVIEW)
+
+    def open_gate(self) -> None:
+        """Let the kernels deploy what is due."""
+        self.set_gate(OPEN)
+
+    def undo_review(self) -> Callable[[], None]:
+        """Remember the spec, of which a gate may change parts; the result puts it back."""
+        spec = self.copied_spec()
+
+        def put_back() -> None:
+            self.spec = spec
+
+        return put_back
 
     def copied_spec(self) -> Any:
         """The spec, with a copy of what a gate may change in it."""
@@ -249,6 +334,16 @@ class Knowledge(ABC):
     @property
     def local_switches(self) -> int:
         return int(self.tables.clock[0]["switches"])
+
+    @property
+    def spent(self) -> tuple[int, int]:
+        """The deployments and switches that a budget counts."""
+        return self.deployments, self.local_switches
+
+    @spent.setter
+    def spent(self, spent: tuple[int, int]) -> None:
+        clock = self.tables.clock[0]
+        clock["deployments"], clock["switches"] = spent
 
     @property
     def drowned(self) -> int:
@@ -339,10 +434,16 @@ class Knowledge(ABC):
 
     def undo(self, states: np.ndarray, actions: np.ndarray) -> Callable[[], None]:
         """Remember everything that learning these episodes can touch; the result puts it back."""
+        return self.undo_all()
+
+    def undo_all(self) -> Callable[[], None]:
+        """Remember all tables and the mask; the result puts them back."""
         before = type(self.tables)(*(array.copy() for array in self.tables))
+        allowed = self.allowed.copy()
 
         def put_back() -> None:
             self.tables = before
+            self.allowed[...] = allowed
 
         return put_back
 

@@ -297,8 +297,10 @@ class PlannerKnowledge(Knowledge):
         due = cells["due"] != NEVER
         return int((cells["due"] - cells["visits"])[due].min()) if due.any() else None
 
-    def recheck(self, rows: Sequence[tuple[int, int]], told: int) -> np.ndarray:
-        return self.wanted_rows(told)
+    def recheck(
+        self, rows: Sequence[tuple[int, int]], told: int, *, free: bool = False
+    ) -> np.ndarray:
+        return self.wanted(told)
 
     def copied_spec(self) -> Any:
         return self.spec._replace(allowed=self.spec.allowed.copy())

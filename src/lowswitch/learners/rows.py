@@ -111,9 +111,11 @@ class RowKnowledge(Knowledge):
         due = cells["due"] != NEVER
         return int((cells["due"] - cells["visits"])[due].min()) if due.any() else None
 
-    def recheck(self, rows: Sequence[tuple[int, int]], told: int) -> np.ndarray:
+    def recheck(
+        self, rows: Sequence[tuple[int, int]], told: int, *, free: bool = False
+    ) -> np.ndarray:
         if not self._by_row:
-            return self.wanted_rows(told)
+            return self.wanted(told)
         changes = []
         for h, x in rows:
             wanted = []

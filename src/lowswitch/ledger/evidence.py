@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from lowswitch.ledger.tally import Model, Tally
-from lowswitch.review.gate import Proposal, ProposedRow
+from lowswitch.review.proposals import Proposal, ProposedRow
 
 LEVEL = 0.05
 IMPROVE, EXPLORE = "IMPROVE", "EXPLORE"

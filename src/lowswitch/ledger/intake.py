@@ -8,9 +8,9 @@ from typing import NamedTuple
 import numpy as np
 
 from lowswitch.algorithms.meetings import asks
-from lowswitch.learner import Learner
 from lowswitch.ledger.tally import Tally
 from lowswitch.ledger.terms import Steps
+from lowswitch.table_learner import TableLearner
 
 _MOST = 256  # episodes that wait; learning so many takes a millisecond or two
 
@@ -31,7 +31,7 @@ class Lessons:
     and learned when there are many, or when somebody looks at what they lead to.
     """
 
-    learner: Learner  # as it was before the episodes that wait
+    learner: TableLearner  # as it was before the episodes that wait
     tally: Tally
     numbers: list[int] = field(default_factory=list)  # tickets of the episodes that wait
     sites: list[str] = field(default_factory=list)  # and their sites
@@ -45,9 +45,9 @@ class Lessons:
 
         So it is where a learner proposes only when it is asked, and no hold can end by itself.
         """
-        asked, gate = asks(self.learner.algorithm.schedule), self.learner._gate
+        asked = asks(self.learner.algorithm.schedule)
         by_itself = asked is None or asked.dates is not None or self.learner.gate != "review"
-        return not (by_itself or gate.holds or gate.waiting)
+        return not (by_itself or self.learner.acts_by_itself)
 
     def add(self, number: int, site: str, steps: Steps) -> None:
         """Let the episode of a ticket be the next to be learned."""

@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from lowswitch.learner import Learner
 from lowswitch.ledger.events import canonical
 from lowswitch.ledger.intake import Lessons
 from lowswitch.ledger.state import State, Ticket
 from lowswitch.ledger.store import Snapshot
 from lowswitch.ledger.tally import Tally
 from lowswitch.ledger.terms import Report, Terms
+from lowswitch.table_learner import TableLearner
 
 
 def snapshot_of(state: State) -> Snapshot:
@@ -61,7 +61,7 @@ def is_whole(snapshot: Snapshot) -> bool:
 def _read(snapshot: Snapshot, terms: Terms) -> State:
     facts: dict[str, Any] = json.loads(snapshot.facts)
     shape = (terms.horizon, terms.states, terms.actions)
-    learner = Learner.from_bytes(bytes(snapshot.learner), numbers=terms.numbers)
+    learner = TableLearner.from_bytes(bytes(snapshot.learner), numbers=terms.numbers)
     return State(
         terms=terms,
         lessons=Lessons(learner, Tally.from_bytes(shape, bytes(snapshot.tally))),

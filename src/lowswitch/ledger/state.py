@@ -14,7 +14,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from lowswitch.learner import Learner
 from lowswitch.ledger.dates import late_date
 from lowswitch.ledger.errors import BrokenError
 from lowswitch.ledger.events import LEDGER, Event, canonical, digest
@@ -22,7 +21,8 @@ from lowswitch.ledger.evidence import Evidence, what_is_left
 from lowswitch.ledger.intake import Lessons
 from lowswitch.ledger.tally import Tally
 from lowswitch.ledger.terms import Report, Terms
-from lowswitch.review.gate import Proposal, ProposedRow
+from lowswitch.review.proposals import Proposal, ProposedRow
+from lowswitch.table_learner import TableLearner
 
 OPEN, WAITING, LEARNED, MISSING, REFUSED = "open", "waiting", "learned", "missing", "refused"
 STATUSES = OPEN, WAITING, LEARNED, MISSING, REFUSED  # of tickets
@@ -64,7 +64,7 @@ class State:
         return cls(terms, Lessons(learner, Tally(shape)), [learner.mixture.copy()], head=head)
 
     @property
-    def learner(self) -> Learner:
+    def learner(self) -> TableLearner:
         """The learner, which has learned all that has its turn."""
         self.lessons.learn()
         return self.lessons.learner
@@ -160,25 +160,17 @@ class State:
             self.changed[report.number] = WAITING
             return
         other = replay.rebuilt(event)
-        put = self.learner._knowledge.tables.clock[0][["deployments", "switches"]].copy()
-        had_pending, paused = self.learner.proposal() is not None, self.learner.paused
+        before = self.learner
         self.lessons = other.lessons
-        self._adopt(put, had_pending, paused)
+        if self.terms.gate == "review":
+            self.learner.resume_from(
+                before.spent, had_pending=before.proposal() is not None, paused=before.paused
+            )
         if self.terms.gate == "open":  # it deployed as it went, and may be elsewhere now
             now, told = self.learner.mixture, self.learner.told
             rows = np.argwhere((now != self.versions[-1]).any(axis=0)).tolist()
             self.lessons.deployed = [[told - 1, h, x, *now[:, h, x].tolist()] for h, x in rows]
         self.changed[report.number] = LEARNED
-
-    def _adopt(self, put: Any, had_pending: bool, paused: bool) -> None:
-        """Let the learner that was made anew propose what it has to say, if it may."""
-        gate, knowledge = self.learner._gate, self.learner._knowledge
-        if self.terms.gate == "review":
-            for name in ("deployments", "switches"):
-                knowledge.tables.clock[0][name] = put[name]
-            gate.withdraw()
-            gate.replaces, gate.paused = had_pending, paused
-            self.learner._decide(lambda gate, known: gate.look_again(known, self.learner.told))
 
     def _met(self, event: Event, replay: Replay) -> None:
         if event.role != LEDGER:
@@ -214,13 +206,7 @@ class State:
             for row in payload["rows"]
         )
         made = Proposal(payload["raised"], payload["told"], payload["base"], rows)
-        gate, knowledge = self.learner._gate, self.learner._knowledge
-        if gate.pending != made:
-            gate.pending, gate.raised, gate.replaces = made, payload["raised"], False
-            gate.nothing_wanted_at = None
-            clock = knowledge.tables.clock[0]
-            clock["deployments"], clock["switches"] = payload["put"]
-            gate.set_mode(knowledge)
+        self.learner.force_proposal(made, tuple(payload["put"]))
 
     def _approved(self, event: Event, replay: Replay) -> None:
         self._decided(event)
@@ -330,14 +316,13 @@ class State:
         """
         made = self.learner.proposal()
         assert made is not None
-        clock = self.learner._knowledge.tables.clock[0]
         left = what_is_left(self.proposal, made) if as_due else None
         return {
             "learner": made.hash,
             "raised": made.number,
             "told": made.told,
             "base": made.base,
-            "put": [int(clock["deployments"]), int(clock["switches"])],
+            "put": list(self.learner.spent),
             "version": self.version,
         } | (left or self._evidence(made, as_due))
 

@@ -20,8 +20,8 @@ from lowswitch.checks import (
     require_seed,
     require_word,
 )
-from lowswitch.learner import Learner
 from lowswitch.ledger.errors import LedgerError
+from lowswitch.table_learner import TableLearner
 
 MISSING = ("drop", "optimistic", "hold")
 ENDED = ("whole", "truncated", "terminated")
@@ -72,9 +72,9 @@ class Terms:
     seed: int
     numbers: dict[str, Any]  # of the algorithm, worked out for this size
 
-    def learner(self) -> Learner:
+    def learner(self) -> TableLearner:
         """A learner that knows nothing."""
-        return Learner(
+        return TableLearner(
             self.algorithm,
             horizon=self.horizon,
             states=self.states,

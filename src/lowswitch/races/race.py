@@ -33,7 +33,6 @@ from lowswitch.envs.mdp import TabularMDP, require_mdp
 from lowswitch.features.problem import FeatureProblem
 from lowswitch.io import archive, storage
 from lowswitch.io.files import read_bytes
-from lowswitch.learner import BonusWarning
 from lowswitch.policy.shape import Shape
 from lowswitch.races import report as frontier_report
 from lowswitch.races.portfolio import feature_portfolio
@@ -42,6 +41,7 @@ from lowswitch.races.report import AXES, LIMITS, Axis
 from lowswitch.runs.simulate import optimal_value_of, simulate
 from lowswitch.show import report
 from lowswitch.show.progress import LOADING, Progress, cores, say
+from lowswitch.table_learner import BonusWarning
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

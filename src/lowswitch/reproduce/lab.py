@@ -15,10 +15,10 @@ from typing import Any, TypeVar
 from lowswitch import bandits, envs, simulate
 from lowswitch.algorithms.algorithm import Algorithm
 from lowswitch.io import storage
-from lowswitch.learner import BonusWarning
 from lowswitch.runs.results import Runs
 from lowswitch.runs.simulate import NothingLearnedWarning
 from lowswitch.show.progress import Progress, cores, run_all, waiting
+from lowswitch.table_learner import BonusWarning
 
 Result = TypeVar("Result")
 

@@ -14,12 +14,12 @@ from lowswitch.algorithms.estimators import Bernstein, Hoeffding
 from lowswitch.algorithms.recipes import ucb2_bernstein, ucb2_hoeffding
 from lowswitch.algorithms.schedules import UCB2
 from lowswitch.envs.mdp import TabularMDP
-from lowswitch.learner import Learner
 from lowswitch.reproduce.grades import Check, Finding
 from lowswitch.reproduce.lab import Lab
 from lowswitch.reproduce.pseudocode import play_episode
 from lowswitch.reproduce.section import Section, Table
 from lowswitch.show import report
+from lowswitch.table_learner import TableLearner
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -70,7 +70,7 @@ class Watch:
             "actions": mdp.actions,
             "episodes": episodes,
         }
-        self.learner = Learner(
+        self.learner = TableLearner(
             algorithm,
             horizon=mdp.horizon,
             states=mdp.states,

@@ -1,4 +1,4 @@
-"""The part of a learner that faces a board: proposals and decisions."""
+"""The part of a learner that faces a board: proposals and decisions, for every kind of policy."""
 
 from __future__ import annotations
 
@@ -8,58 +8,48 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from lowswitch.checks import checked_batch, checked_policy, require_count, require_truth
-from lowswitch.history import History
-from lowswitch.kernels.arrays import OPEN, WAITING
-from lowswitch.learners.knowledge import Knowledge
-from lowswitch.policy.tables import TablePolicy
+from lowswitch.checks import require_truth
 from lowswitch.review.decisions import require_review
-from lowswitch.review.gate import Gate, Proposal
-
-_BEFORE = -(10**9)  # the number of an episode of history: no grid has it
+from lowswitch.review.gate import Gate
+from lowswitch.review.proposals import Key
 
 Result = TypeVar("Result")
 
 
-class Gated:
+class Reviewed:
     """What a learner proposes, and what is decided on it."""
 
     gate: str
-    horizon: int
     told: int
-    _allowed: np.ndarray
-    _deployed: TablePolicy
     _gate: Gate
-    _knowledge: Knowledge
+    _knowledge: Any
+    _deployed: Any
     _plain: bool  # whether all it knows are whole episodes, and its schedule alone deployed
-
-    @property
-    def mixture(self) -> np.ndarray:
-        """All deployed policies [members, H, S], read-only."""
-        return self._deployed.actions
 
     def _alone(self, what: str) -> AbstractContextManager[None]:
         """Refuse a second thread meanwhile."""
         raise NotImplementedError
 
-    def proposal(self) -> Proposal | None:
-        """What waits for a decision, or None."""
+    # ---- proposals -------------------------------------------------------------------------------
+
+    def proposal(self) -> Any:
+        """The proposal that waits for a decision, or None."""
         return self._gate.pending
 
-    def propose(self) -> Proposal | None:
-        """Propose every row that the learner would change now, and return that, or None.
+    def propose(self) -> Any:
+        """Propose everything that the learner would change now, and return the proposal, or None.
 
-        This is what the schedule "asked" waits for; with any other one it comes on top. What was
-        pending is replaced, and the budget counts the two as one. Where the gate is open, what is
-        wanted is deployed at once. `why_nothing` says why it is None.
+        This is what the schedule "asked" waits for; with any other schedule it comes on top. A
+        pending proposal is replaced, and the budget counts the two as one. Where the gate is open,
+        the proposal is deployed at once. `why_nothing` says why it is None.
         """
         self._plain = False
         made = self._decide(lambda gate, knowledge: gate.propose(knowledge, self.told))
         if made is not None and self.gate == "open":
-            self._decide(lambda gate, knowledge: gate.approve(knowledge, made.rows, self.told))
+            self._decide(lambda gate, knowledge: gate.approve(knowledge, made.parts, self.told))
         return made
 
-    def make_up(self) -> Proposal | None:
+    def make_up(self) -> Any:
         """Propose what is wanted now for a date that passed while another proposal waited.
 
         As `propose`, but rows that are held stay so: the date on which they may change is the next.
@@ -73,15 +63,16 @@ class Gated:
     def dates(self) -> np.ndarray:
         """The dates to come: numbers of episodes after which the whole policy may change.
 
-        Where a budget is spent there are none, and none where rows change one by one.
+        There are none if the budget is spent, or if rows change one by one.
         """
-        dates = self._knowledge.dates.view()
+        dates: np.ndarray = self._knowledge.dates.view()
         dates.flags.writeable = False
         return dates
 
     def dates_passed(self, since: int) -> np.ndarray:
-        """The dates that have passed since so many episodes were told."""
-        return self._knowledge.dates_between(since, self.told)
+        """The dates that have passed since `since` episodes were told."""
+        passed: np.ndarray = self._knowledge.dates_between(since, self.told)
+        return passed
 
     def why_nothing(self) -> str | None:
         """Why nothing waits for a decision, in words, or None if something does."""
@@ -104,41 +95,45 @@ class Gated:
             )
         return f"{after} the learner wanted no other policy than the deployed one" + held
 
-    def approve(
-        self,
-        proposal: Proposal | str | None = None,
-        *,
-        rows: Iterable[tuple[int, int]] | None = None,
-    ) -> History:
-        """Deploy the rows (step, state) of the pending proposal, by default all of them.
+    # ---- decisions -------------------------------------------------------------------------------
+
+    def approve(self, proposal: Any = None, *, rows: Iterable[Key] | None = None) -> Any:
+        """Deploy the pending proposal, or some of its rows (step, state).
 
         proposal: the one that was looked at, or its hash; if another one is pending by now, nothing
-        is deployed. Return the rows that changed.
+        is deployed. Return what changed. A policy on features is approved whole.
         """
         require_review(self.gate)
-        _, chosen = self._gate.chosen(proposal, rows)
+        chosen = self._gate.chosen(proposal, rows)
         return self._decide(lambda gate, knowledge: gate.approve(knowledge, chosen, self.told))
 
     def reject(
         self,
-        proposal: Proposal | str | None = None,
+        proposal: Any = None,
         *,
-        rows: Iterable[tuple[int, int]] | None = None,
+        rows: Iterable[Key] | None = None,
         forever: bool = False,
         visits: int | None = None,
+        actions: Iterable[int] | None = None,
     ) -> None:
-        """Let rows (step, state) of the pending proposal stay as they are, by default all of them.
+        """Let the deployed policy stay, or some rows (step, state) of it.
 
-        Not now: a row is held until its next trigger, or until it was visited so many times more.
-        forever: the actions that it would newly play are never deployed there, and nothing is hoped
-        for from them any more.
+        Not now: a row is held until its next trigger, or for `visits` more visits. A policy on
+        features is proposed again when the schedule says so; what became due meanwhile is proposed
+        at once.
+
+        forever: the actions that it would newly play, or those of them that `actions` names, are
+        never deployed there, and nothing is hoped for from them any more. With features they are
+        forbidden at all steps if they are named; the deployed policy stays as it is.
         """
         require_review(self.gate)
         require_truth("forever", forever)
-        _, chosen = self._gate.chosen(proposal, rows)
+        if actions is not None and not forever:
+            raise ValueError("actions are those to forbid: say forever=True, or leave them out")
+        chosen = self._gate.chosen(proposal, rows)
         self._decide(
             lambda gate, knowledge: gate.reject(
-                knowledge, chosen, self.told, forever=forever, visits=visits
+                knowledge, chosen, self.told, forever=forever, visits=visits, actions=actions
             )
         )
 
@@ -158,82 +153,82 @@ class Gated:
         return self._gate.paused
 
     @property
-    def held(self) -> list[tuple[int, int]]:
-        """The rows (step, state) that are held at what they play."""
+    def held(self) -> list[Key]:
+        """The rows (step, state) that are held at the action they play."""
         return sorted(self._gate.holds)
 
-    def install(self, policies: Any, *, hold: bool = True) -> History | None:
-        """Deploy policies [H, S] or [members, H, S] by hand, as a rollback does.
+    def install(self, policy: Any, *, hold: bool = True) -> Any:
+        """Deploy a policy by hand, as a rollback does; None if it is deployed already.
 
-        Nothing that was learned changes. What was pending is withdrawn. hold: the rows that change
-        are held, because otherwise the learner might propose the same change back at once.
+        policy: [H, S] or [members, H, S], or with features a LinearPolicy. Nothing that was learned
+        changes. A pending proposal is withdrawn. hold: the rows that change are held, because
+        otherwise the learner might propose the same change back at once.
         """
         require_review(self.gate)
-        tables = np.asarray(policies)
-        tables = np.repeat(tables[None], len(self.mixture), axis=0) if tables.ndim == 2 else tables
-        if tables.shape != self.mixture.shape:
-            raise ValueError(
-                f"policies must have the shape {self.mixture.shape}, not {tables.shape}"
-            )
-        checked = np.stack([checked_policy(one, self._knowledge.allowed) for one in tables])
+        checked = self._checked_policy(policy)
         return self._decide(
             lambda gate, knowledge: gate.install(knowledge, checked, self.told, hold=hold)
         )
 
-    def learn_history(self, states: Any, actions: Any, rewards: Any, *, most: int) -> np.ndarray:
-        """Learn episodes that an earlier protocol played, at most so many visits of each (h, x, a).
+    def _checked_policy(self, policy: Any) -> Any:
+        """A policy that may be deployed, or an error."""
+        raise NotImplementedError
 
-        They must have been played by a policy that looked at the state alone. They do not count as
-        told. Nothing is proposed; `propose` then makes the first proposal. Return the actions
-        [B, H] with -1 at the steps beyond that number.
-        """
-        require_review(self.gate)
-        most = require_count("most", most)
-        if self.told:
-            raise ValueError(
-                f"history comes before the first episode, and {self.told} have been told"
-            )
-        states, actions, rewards = checked_batch(states, actions, rewards, self._allowed)
-        kept = np.where(_first_visits(states, actions, self._knowledge.visits(), most), actions, -1)
+    # ---- for a ledger, which replays what was decided --------------------------------------------
 
-        def learn(gate: Gate, knowledge: Knowledge) -> None:
-            knowledge.set_gate(WAITING)
-            changes = np.zeros((knowledge.spec.timing.room, 3 + knowledge.members), dtype=np.int64)
-            done = 0
-            while done < len(states):
-                piece = states[done:], kept[done:], rewards[done:]
-                _, learned, _ = knowledge.learn(*piece, True, _BEFORE, changes)
-                done += learned
+    @property
+    def acts_by_itself(self) -> bool:
+        """Whether a hold may end, or something that waits be proposed, when episodes are told."""
+        return bool(self._gate.holds or self._gate.waiting)
 
-        self._decide(learn)
-        return kept
+    @property
+    def spent(self) -> tuple[int, int]:
+        """How many deployments and switches were put to the board, which a budget counts."""
+        spent: tuple[int, int] = self._knowledge.spent
+        return spent
 
-    def _decide(self, decide: Callable[[Gate, Knowledge], Result]) -> Result:
+    def resume_from(self, spent: tuple[int, int], *, had_pending: bool, paused: bool) -> None:
+        """Take over the budget and the gate of a learner that this one replaces, and look again."""
+
+        def adopt(gate: Gate, knowledge: Any) -> None:
+            knowledge.spent = spent
+            gate.withdraw()
+            gate.replaces, gate.paused = had_pending, paused
+            gate.look_again(knowledge, self.told)
+
+        self._decide(adopt)
+
+    def force_proposal(self, proposal: Any, spent: tuple[int, int]) -> None:
+        """Let this be pending, with a budget of which this was spent, as a board saw it once."""
+        if self._gate.pending == proposal:
+            return
+
+        def force(gate: Gate, knowledge: Any) -> None:
+            gate.pending, gate.raised, gate.replaces = proposal, proposal.number, False
+            gate.nothing_wanted_at = None
+            knowledge.spent = spent
+
+        self._decide(force)
+
+    # ---- all or nothing --------------------------------------------------------------------------
+
+    def _decide(self, decide: Callable[[Gate, Any], Result]) -> Result:
         """Carry out a decision; one that fails changes nothing."""
         with self._alone("decision"):
-            return self._decide_or_undo(decide)
-
-    def _decide_or_undo(self, decide: Callable[[Gate, Knowledge], Result]) -> Result:
-        knowledge, gate = self._knowledge, self._gate
-        none = np.zeros((0, self.horizon), dtype=np.int64)
-        allowed, undo, undo_gate = (
-            knowledge.allowed.copy(),
-            Knowledge.undo(knowledge, none, none),
-            gate.undo(knowledge),
-        )
-        try:
-            result = decide(gate, knowledge)
-            if self.gate == "review":
-                gate.set_mode(knowledge)
-            else:
-                knowledge.set_gate(OPEN)
-            self._deployed = knowledge.policy()
-        except BaseException:
-            undo()
-            undo_gate()
-            knowledge.allowed[...] = allowed
-            raise
-        return result
+            knowledge, gate = self._knowledge, self._gate
+            undo, undo_gate = knowledge.undo_all(), gate.undo(knowledge)
+            try:
+                result = decide(gate, knowledge)
+                if self.gate == "review":
+                    gate.set_mode(knowledge)
+                else:
+                    knowledge.open_gate()
+                self._deployed = knowledge.policy()
+            except BaseException:
+                undo()
+                undo_gate()
+                raise
+            return result
 
 
 def _held_rows(count: int) -> str:
@@ -244,18 +239,3 @@ def _held_rows(count: int) -> str:
     if count > 1:
         rows = f"{count:,} rows are held at what they play"
     return f"; {rows}, after a rejection or a rollback"
-
-
-def _first_visits(
-    states: np.ndarray, actions: np.ndarray, visits: np.ndarray, most: int
-) -> np.ndarray:  # [B, H]
-    """Which steps are among the first `most` visits of their (h, x, a), counted from `visits`.
-
-    What decides is their place in the order, and not what came of them.
-    """
-    H, kept, seen = states.shape[1], np.zeros(states.shape, dtype=bool), visits.copy()
-    for b in range(len(states)):
-        cells = np.arange(H), states[b], actions[b]
-        kept[b] = seen[cells] < most
-        seen[cells] += 1
-    return kept

@@ -1,95 +1,107 @@
-"""The gate between what a learner wants and what is deployed, for all kinds of learners.
+"""The gate between what a learner wants and what is deployed.
 
-Where the gate is in review, rows that are due become a proposal. Nothing is deployed before it is
-approved, whole or row by row. There is one proposal at a time: rows that become due meanwhile wait,
-and are looked at again once it is decided. A row that is rejected for now is held at what it plays,
-and its value is that of what it plays. An action that is rejected for ever leaves the mask, and
-values are maxima over what is left.
+Where the gate is in review, what is due becomes a proposal, and nothing is deployed until it is
+approved. There is one proposal at a time. What becomes due meanwhile waits, and is worked out anew
+from all data once the first proposal is decided. The gate works on any kind of knowledge: the parts
+of a proposal are rows of a table, or the whole of a policy on features.
 """
 
 from __future__ import annotations
 
 import copy
 import dataclasses
-import functools
-import hashlib
-import json
-from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
-
-import numpy as np
+from typing import Any, Protocol
 
 from lowswitch.checks import require_count
-from lowswitch.history import History
-from lowswitch.kernels.arrays import REVIEW, WAITING
-from lowswitch.learners.knowledge import Knowledge
 from lowswitch.review.decisions import require_budget, require_pending, require_thawed
+from lowswitch.review.proposals import Key
 
-Row = tuple[int, int]  # step and state
+Parts = Mapping[Key, Any]
 
 
-@dataclass(frozen=True)
-class ProposedRow:
-    """One row of a proposal: what each member of the policy plays now, and would play."""
+class Knowledge(Protocol):
+    """What the gate asks of a learner's knowledge.
 
-    step: int
-    state: int
-    now: tuple[int, ...]
-    proposed: tuple[int, ...]
+    Changes are what is wanted, before it is a proposal: an array or a list, empty where nothing is.
+    """
 
     @property
-    def row(self) -> Row:
-        return self.step, self.state
+    def frozen(self) -> bool:
+        """Whether a budget is spent."""
 
     @property
-    def law_now(self) -> dict[int, float]:
-        """How often each action is played now; of one policy it is one action with share 1."""
-        return _law(self.now)
+    def has_put(self) -> bool:
+        """Whether learning has counted what became due as put to the board."""
 
     @property
-    def law_proposed(self) -> dict[int, float]:
-        """How often each action would be played."""
-        return _law(self.proposed)
+    def learns_forbidden(self) -> bool:
+        """Whether steps with an action that was forbidden later may be learned."""
 
     @property
-    def new_actions(self) -> tuple[int, ...]:
-        """The actions that the row would play and does not play now."""
-        return tuple(sorted({*self.proposed} - {*self.now}))
+    def holds_rows(self) -> bool:
+        """Whether rows can be held."""
 
-    @property
-    def is_switch(self) -> bool:
-        """Whether how often each action is played would change."""
-        return sorted(self.now) != sorted(self.proposed)
+    def policy(self) -> Any:
+        """A copy of the deployed policy."""
 
+    def set_review(self, free: bool) -> None:
+        """Say whether what becomes due may be put to the board, or must wait."""
 
-@dataclass(frozen=True)
-class Proposal:
-    """Rows that a learner would change, made for one deployed policy after so many episodes."""
+    def undo_review(self) -> Callable[[], None]:
+        """Remember what `set_review` and holds change; the result puts it back."""
 
-    number: int  # from 1
-    told: int  # episodes
-    base: str  # the identity of the policy that was deployed
-    rows: tuple[ProposedRow, ...]
+    def on_grid(self, episodes: int) -> bool:
+        """Whether all rows may change after this number of episodes."""
 
-    @functools.cached_property
-    def hash(self) -> str:
-        """What a decision is bound to: a digest of everything above."""
-        text = json.dumps(dataclasses.asdict(self), sort_keys=True, separators=(",", ":"))
-        return hashlib.sha256(text.encode()).hexdigest()
+    def keys(self, changes: Any) -> list[Key]:
+        """The keys of what changes, in order."""
 
-    def __repr__(self) -> str:
-        return f"Proposal({self.number}, {len(self.rows)} rows, {self.hash[:12]})"
+    def wanted(self, told: int, *, free: bool) -> Any:
+        """The changes that are wanted after `told` episodes; nothing is deployed or counted.
+
+        free: whether they replace a proposal that the budget has counted already.
+        """
+
+    def recheck(self, rows: Sequence[Any], told: int, *, free: bool) -> Any:
+        """The changes that are wanted now, if these keys became due earlier."""
+
+    def put(self, changes: Any) -> Any:
+        """Count what is put to the board; return the changes that the budget allows."""
+
+    def proposal(self, number: int, told: int, changes: Any) -> Any:
+        """The proposal of these changes."""
+
+    def parts_to(self, policy: Any) -> Parts:
+        """The parts by which a policy differs from the deployed one."""
+
+    def deploy(self, parts: Iterable[Any], told: int) -> Any:
+        """Deploy parts of a proposal; return the change as the learner reports it."""
+
+    def forbid_new(self, parts: Iterable[Any], actions: Iterable[int] | None) -> None:
+        """Forbid the actions that these parts would newly play, or the named ones."""
+
+    def hold(self, step: int, state: int) -> None:
+        """Keep the action of a row, so that it is not due."""
+
+    def release(self, step: int, state: int) -> None:
+        """End a hold."""
+
+    def next_trigger(self, step: int, state: int) -> int | None:
+        """After how many more visits a row has a trigger, if it has one."""
+
+    def row_visits(self, step: int, state: int) -> int:
+        """How often a row was visited."""
 
 
 @dataclass
 class Gate:
     """What waits for a decision, and what was decided, of one learner in review."""
 
-    pending: Proposal | None = None
-    waiting: set[Row] = field(default_factory=set)  # became due while something was pending
-    holds: dict[Row, int | None] = field(default_factory=dict)  # ends at so many visits of the row
+    pending: Any = None  # a Proposal or a LinearProposal
+    waiting: set[Key] = field(default_factory=set)  # became due while something was pending
+    holds: dict[Key, int | None] = field(default_factory=dict)  # the visits at which a hold ends
     raised: int = 0  # proposals so far, those that replaced another one included
     replaces: bool = False  # the next proposal replaces one that nobody decided on, so it is free
     paused: bool = False
@@ -101,9 +113,9 @@ class Gate:
     # ---- what happens while episodes are told ----------------------------------------------------
 
     def set_mode(self, knowledge: Knowledge) -> None:
-        """Tell the kernels whether rows that are due are put to the board, or wait."""
+        """Tell the knowledge whether what is due is put to the board, or waits."""
         free = self.pending is None and not (self.paused or self.replaces or self.holds)
-        knowledge.set_gate(REVIEW if free else WAITING)
+        knowledge.set_review(free)
 
     def at_once(self, episodes: int) -> int:
         """How many episodes may be learned in one go: where rows are held, each is looked at."""
@@ -114,12 +126,12 @@ class Gate:
         if any(end is None for end in self.holds.values()) and knowledge.on_grid(told + 1):
             self.release_dateless(knowledge)
 
-    def after_episode(self, knowledge: Knowledge, changes: np.ndarray, told: int) -> None:
-        """Take in the rows that were logged, and see which holds are over."""
-        if len(changes) and knowledge.spec.timing.gate == REVIEW:  # the kernel has counted it
+    def after_episode(self, knowledge: Knowledge, changes: Any, told: int) -> None:
+        """Take in what became due, and see which holds are over."""
+        if len(changes) and knowledge.has_put:
             self._raise(knowledge, changes, told)
         else:
-            self.waiting.update(row for row in proposed_rows(changes) if row not in self.holds)
+            self.waiting.update(key for key in knowledge.keys(changes) if key not in self.holds)
         for row, end in list(self.holds.items()):
             if end is not None and knowledge.row_visits(*row) >= end:
                 self._release(knowledge, row)
@@ -142,17 +154,14 @@ class Gate:
         free = self.replaces
         self.replaces = False
         if free or not knowledge.frozen:
-            knowledge.set_gate(WAITING)
-            changes = knowledge.recheck(sorted(rows), told)
-            self._put(knowledge, changes, told, free=free)
+            knowledge.set_review(False)
+            self._put(knowledge, knowledge.recheck(sorted(rows), told, free=free), told, free=free)
         self.set_mode(knowledge)
 
     # ---- proposals -------------------------------------------------------------------------------
 
-    def propose(
-        self, knowledge: Knowledge, told: int, *, keep_holds: bool = False
-    ) -> Proposal | None:
-        """Propose every row that the learner would change now; what was pending is replaced.
+    def propose(self, knowledge: Knowledge, told: int, *, keep_holds: bool = False) -> Any:
+        """Propose everything that the learner would change now; what was pending is replaced.
 
         Holds that last until all rows may change end here, unless they are kept.
         """
@@ -163,118 +172,101 @@ class Gate:
         self.waiting.clear()
         if not keep_holds:
             self.release_dateless(knowledge)
-        knowledge.set_gate(WAITING)
+        knowledge.set_review(False)
         self.nothing_wanted_at = told  # until something is raised
-        self._put(knowledge, knowledge.wanted_rows(told), told, free=free)
+        self._put(knowledge, knowledge.wanted(told, free=free), told, free=free)
         self.replaces = free and self.pending is None
         self.set_mode(knowledge)
         return self.pending
 
-    def _put(self, knowledge: Knowledge, changes: np.ndarray, told: int, *, free: bool) -> None:
-        """Put rows to the board as far as the budget goes, and count that."""
-        changes = changes[[row not in self.holds for row in proposed_rows(changes)]]
+    def _put(self, knowledge: Knowledge, changes: Any, told: int, *, free: bool) -> None:
+        """Put changes to the board as far as the budget goes, and count that."""
+        if self.holds:
+            changes = changes[[key not in self.holds for key in knowledge.keys(changes)]]
         if not free:
             changes = knowledge.put(changes)
         if len(changes):
             self._raise(knowledge, changes, told)
 
-    def _raise(self, knowledge: Knowledge, changes: np.ndarray, told: int) -> None:
-        deployed = knowledge.policy()
-        rows = tuple(
-            ProposedRow(h, x, tuple(deployed.actions[:, h, x].tolist()), tuple(wanted))
-            for _, h, x, *wanted in changes.tolist()
-        )
+    def _raise(self, knowledge: Knowledge, changes: Any, told: int) -> None:
         self.raised += 1
-        self.pending = Proposal(self.raised, told, deployed.identity, rows)
+        self.pending = knowledge.proposal(self.raised, told, changes)
         self.nothing_wanted_at = None
-        knowledge.set_gate(WAITING)
+        knowledge.set_review(False)
 
     def withdraw(self) -> None:
-        """Take back what is pending; its rows wait, and proposing them again costs nothing."""
+        """Take back what is pending; its parts wait, and proposing them again costs nothing."""
         if self.pending is not None:
-            self.waiting.update(row.row for row in self.pending.rows)
+            self.waiting.update(self.pending.parts)
             self.pending, self.replaces = None, True
 
     # ---- decisions -------------------------------------------------------------------------------
 
-    def chosen(
-        self, proposal: Proposal | str | None, rows: Iterable[Row] | None
-    ) -> tuple[Proposal, list[ProposedRow]]:
-        """The pending proposal and those of its rows that a decision is about."""
-        pending = require_pending(self.pending, proposal)
-        by_row = {row.row: row for row in pending.rows}
-        if rows is None:
-            return pending, list(by_row.values())
-        pairs = [(step, state) for step, state in rows]
-        for pair in pairs:
-            if pair not in by_row:
-                raise ValueError(f"row {pair} is not proposed; the rows are {sorted(by_row)}")
-        if not pairs or len(set(pairs)) < len(pairs):
-            raise ValueError(f"name each row once, and at least one, not {pairs}")
-        return pending, [by_row[pair] for pair in pairs]
+    def chosen(self, proposal: Any, keys: Iterable[Key] | None) -> Parts:
+        """The parts of the pending proposal that a decision is about."""
+        parts: Parts = require_pending(self.pending, proposal).parts
+        if keys is None:
+            return parts
+        named = [(step, state) for step, state in keys]
+        for key in named:
+            if key not in parts:
+                raise ValueError(f"row {key} is not proposed; the rows are {sorted(parts)}")
+        if not named or len(set(named)) < len(named):
+            raise ValueError(f"name each row once, and at least one, not {named}")
+        return {key: parts[key] for key in named}
 
-    def approve(self, knowledge: Knowledge, rows: Sequence[ProposedRow], told: int) -> History:
-        """Deploy rows of the pending proposal."""
+    def approve(self, knowledge: Knowledge, parts: Parts, told: int) -> Any:
+        """Deploy parts of the pending proposal."""
         require_thawed(self.paused, "deployed")
-        changes = [(told - 1, row.step, row.state, *row.proposed) for row in rows]
-        for row in rows:
-            knowledge.install(row.step, row.state, row.proposed)
+        made = self._deploy(knowledge, parts, told)
+        self._settle(knowledge, parts, told)
+        return made
+
+    def _deploy(self, knowledge: Knowledge, parts: Parts, told: int) -> Any:
+        """Deploy parts, and count that."""
+        self.applied_rows += sum(part.is_switch for part in parts.values())
         self.applied += 1
-        self.applied_rows += sum(row.is_switch for row in rows)
-        self._settle(knowledge, rows, told)
-        return History(np.array(changes, dtype=np.int64))
+        return knowledge.deploy(parts.values(), told)
 
     def reject(
         self,
         knowledge: Knowledge,
-        rows: Sequence[ProposedRow],
+        parts: Parts,
         told: int,
         *,
         forever: bool,
         visits: int | None,
+        actions: Iterable[int] | None,
     ) -> None:
-        """Let rows of the pending proposal stay as they are: for now, or the new actions never."""
-        for row in rows:
-            if forever and not row.new_actions:
-                raise ValueError(
-                    f"row {row.row} would play the same actions in other shares, so there is no"
-                    " action to forbid; reject it for now"
-                )
-        for row in rows:
-            if forever:
-                for action in row.new_actions:
-                    knowledge.forbid(row.step, row.state, action)
-                knowledge.install(row.step, row.state, row.now)
-            else:
-                self.hold(knowledge, row.row, visits)
-        self._settle(knowledge, rows, told)
+        """Keep parts of the pending proposal as they are: for now, or forbid the new actions."""
+        if forever:
+            knowledge.forbid_new(parts.values(), actions)
+        elif knowledge.holds_rows:
+            for key in parts:
+                self.hold(knowledge, key, visits)
+        self._settle(knowledge, parts, told)
 
-    def _settle(self, knowledge: Knowledge, rows: Sequence[ProposedRow], told: int) -> None:
-        """Take decided rows off the pending proposal; those left are proposed as a new one."""
+    def _settle(self, knowledge: Knowledge, parts: Parts, told: int) -> None:
+        """Take decided parts off the pending proposal; those left are proposed as a new one."""
         if self.pending is None:
             return
-        decided = {row.row for row in rows}
-        left = tuple(row for row in self.pending.rows if row.row not in decided)
-        self.waiting -= decided
-        if left:
-            self.raised += 1
-            self.pending = Proposal(
-                self.raised, self.pending.told, knowledge.policy().identity, left
-            )
-        else:
-            self.pending = None
+        if knowledge.holds_rows:  # a policy without rows became due again as another one
+            self.waiting -= parts.keys()
+        left = self.pending.without(parts, self.raised + 1, knowledge.policy().identity)
+        self.raised += left is not None
+        self.pending = left
         self.look_again(knowledge, told)
 
     # ---- holds and freezing ----------------------------------------------------------------------
 
-    def hold(self, knowledge: Knowledge, row: Row, visits: int | None) -> None:
-        """Keep a row as it is until its next trigger, or for so many visits."""
+    def hold(self, knowledge: Knowledge, row: Key, visits: int | None) -> None:
+        """Keep a row as it is until its next trigger, or for `visits` more visits."""
         given = None if visits is None else require_count("visits", visits)
         more = knowledge.next_trigger(*row) if given is None else given
         self.holds[row] = None if more is None else knowledge.row_visits(*row) + more
         knowledge.hold(*row)
 
-    def _release(self, knowledge: Knowledge, row: Row) -> None:
+    def _release(self, knowledge: Knowledge, row: Key) -> None:
         del self.holds[row]
         knowledge.release(*row)
 
@@ -293,62 +285,47 @@ class Gate:
         self.paused = False
         self.look_again(knowledge, told)
 
-    def install(
-        self, knowledge: Knowledge, policies: np.ndarray, told: int, *, hold: bool
-    ) -> History | None:
-        """Deploy other policies [members, H, S] by hand; hold the rows that this changes."""
-        before = knowledge.policy().actions
-        rows = [(int(h), int(x)) for h, x in np.argwhere((before != policies).any(axis=0))]
-        if not rows:
+    def install(self, knowledge: Knowledge, policy: Any, told: int, *, hold: bool) -> Any:
+        """Deploy another policy by hand; hold the rows that this changes."""
+        parts: Parts = knowledge.parts_to(policy)
+        if not parts:
             return None
         self.withdraw()
         self.nothing_wanted_at = None  # what it wanted or not was about another policy
-        for h, x in rows:
-            knowledge.install(h, x, tuple(policies[:, h, x].tolist()))
-        if hold:
-            for row in rows:
+        made = self._deploy(knowledge, parts, told)
+        if hold and knowledge.holds_rows:
+            for row in parts:
                 self.hold(knowledge, row, None)
-        self.waiting -= set(rows)
-        self.applied += 1
-        changes = [(told - 1, h, x, *policies[:, h, x].tolist()) for h, x in rows]
-        self.applied_rows += sum(
-            sorted(before[:, h, x].tolist()) != sorted(policies[:, h, x].tolist()) for h, x in rows
-        )
+        self.waiting -= parts.keys()
         self.look_again(knowledge, told)
-        return History(np.array(changes, dtype=np.int64))
+        return made
 
     # ---- keeping ---------------------------------------------------------------------------------
 
     def undo(self, knowledge: Knowledge) -> Callable[[], None]:
         """Remember everything but the tables; the result puts it back."""
-        before, spec = copy.copy(self), knowledge.copied_spec()
+        before, put_back_spec = copy.copy(self), knowledge.undo_review()
         before.waiting, before.holds = set(self.waiting), dict(self.holds)
 
         def put_back() -> None:
             self.__dict__.update(before.__dict__)
-            knowledge.spec = spec
+            put_back_spec()
 
         return put_back
 
     def to_dict(self) -> dict[str, Any]:
         """The gate as JSON can hold it; digests of learners stay where nothing is to be noted."""
-        facts = dataclasses.asdict(self)
+        facts = {one.name: getattr(self, one.name) for one in dataclasses.fields(self)}
         if self.nothing_wanted_at is None:
             del facts["nothing_wanted_at"]
+        facts["pending"] = None if self.pending is None else self.pending.facts()
         facts["waiting"] = sorted(self.waiting)
         facts["holds"] = sorted([*row, end] for row, end in self.holds.items())
         return facts
 
     @classmethod
-    def from_dict(cls, facts: dict[str, Any]) -> Gate:
-        """The gate that `to_dict` wrote."""
-        pending = facts["pending"]
-        if pending is not None:
-            rows = tuple(
-                ProposedRow(row["step"], row["state"], tuple(row["now"]), tuple(row["proposed"]))
-                for row in pending["rows"]
-            )
-            pending = Proposal(pending["number"], pending["told"], pending["base"], rows)
+    def from_dict(cls, facts: dict[str, Any], pending: Any) -> Gate:
+        """The gate that `to_dict` wrote, with its pending proposal."""
         return cls(
             **facts
             | {
@@ -357,12 +334,3 @@ class Gate:
                 "holds": {(h, x): end for h, x, end in facts["holds"]},
             }
         )
-
-
-def proposed_rows(changes: np.ndarray) -> list[Row]:
-    """The rows of logged changes, in order."""
-    return [(int(h), int(x)) for h, x in changes[:, 1:3]]
-
-
-def _law(actions: tuple[int, ...]) -> dict[int, float]:
-    return {action: n / len(actions) for action, n in sorted(Counter(actions).items())}

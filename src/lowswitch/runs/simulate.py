@@ -29,11 +29,11 @@ from lowswitch.features.runs import LinearRuns, simulate_features
 from lowswitch.history import Costs, History, evaluation_of, fresh_account, require_starts
 from lowswitch.kernels.arrays import Log
 from lowswitch.kernels.streams import stream_key
-from lowswitch.learner import warn_if_drowned
 from lowswitch.learners import Knowledge, ProblemSize, knowledge_of
 from lowswitch.runs.results import Curves, Runs, origin
 from lowswitch.runs.results import load as load
 from lowswitch.show.progress import LOADING, PieceSize, Progress, cores, needs_loading, run_all
+from lowswitch.table_learner import warn_if_drowned
 
 Device = Literal["cpu", "gpu"]
 

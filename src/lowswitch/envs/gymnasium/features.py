@@ -13,12 +13,12 @@ from lowswitch.algorithms.algorithm import Algorithm
 from lowswitch.checks import require_count, require_seed, shown
 from lowswitch.envs.gymnasium.spaces import Numbering, gymnasium
 from lowswitch.envs.gymnasium.tables import environment
+from lowswitch.feature_learner import FeatureLearner
 from lowswitch.features.control import DynamicsLearner
-from lowswitch.features.gate import Deployment
-from lowswitch.features.learner import LinearLearner
 from lowswitch.features.maps import Features
 from lowswitch.features.problem import FeatureProblem, Played
 from lowswitch.kernels.streams import CONTEXTS, bits, purpose_key
+from lowswitch.learners.ridge import Deployment
 from lowswitch.policy.linear import LinearPolicy
 from lowswitch.policy.shape import Shape
 from lowswitch.show.progress import Progress
@@ -97,7 +97,7 @@ def reset_seed(seed: int, episode: int) -> int:
 class PlayedFeatures(NamedTuple):
     """What came out of `learn_features`."""
 
-    learner: LinearLearner
+    learner: FeatureLearner
     returns: np.ndarray  # [K]  sums of rewards
     deployed: tuple[Deployment, ...]
 
@@ -118,7 +118,7 @@ def learn_features(
     """
     problem = Environment(env, features, horizon=horizon)
     shape: Any = problem.shape._asdict()
-    learner = LinearLearner(algorithm, **shape, episodes=episodes, seed=seed)
+    learner = FeatureLearner(algorithm, **shape, episodes=episodes, seed=seed)
     episodes = learner.episodes
     returns, drawn = np.zeros(episodes), 0.0
     deployed: list[Deployment] = []

@@ -21,9 +21,9 @@ from lowswitch.envs.gymnasium.factory import environment as environment
 from lowswitch.envs.gymnasium.spaces import Numbering, gymnasium
 from lowswitch.envs.mdp import Scale, TabularMDP, rescale
 from lowswitch.history import History
-from lowswitch.learner import Learner, warn_if_drowned
 from lowswitch.runs.simulate import warn_if_no_better
 from lowswitch.show.progress import Progress
+from lowswitch.table_learner import TableLearner, warn_if_drowned
 
 _REDRAW_SECONDS = 0.1
 _PLAY_IT = (
@@ -173,7 +173,7 @@ class Episode(NamedTuple):
 class Played(NamedTuple):
     """What came out of `learn`."""
 
-    learner: Learner
+    learner: TableLearner
     returns: np.ndarray  # [K]  sums of rewards in the environment's units
     history: History
 
@@ -282,13 +282,13 @@ def learner_for(
     horizon: int,
     episodes: int,
     seed: int = 0,
-) -> Learner:
+) -> TableLearner:
     """A learner of the right size for an environment, with S + 1 states.
 
     Drive it with `play_episode` and `tell`.
     """
     states, actions, allowed = spaces_of(env, require_count("horizon", horizon))
-    return Learner(
+    return TableLearner(
         algorithm,
         horizon=horizon,
         states=states,

@@ -9,7 +9,7 @@ import math
 
 import numpy as np
 
-from lowswitch.features.kernels.compile import entry
+from lowswitch.kernels.compile import entry
 
 ROUNDING = 1e-9  # a determinant that has grown by just the factor has not grown beyond it
 

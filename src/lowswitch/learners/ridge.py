@@ -9,19 +9,36 @@ after it.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from lowswitch.algorithms.ridge import Sampled
-from lowswitch.checks import require_memory
-from lowswitch.features.spec import Spec
+from lowswitch.checks import has_integers, require_indices, require_memory
 from lowswitch.kernels.streams import DRAWS, normals, purpose_key
+from lowswitch.learners.ridge_spec import Spec
 from lowswitch.policy.linear import LinearPolicy, allowed_actions
 from lowswitch.policy.shape import Shape
+from lowswitch.review.proposals import WHOLE, Key, LinearProposal
 from lowswitch.show.progress import say_when_compiling
 
 _FIRST_ROOM = 64  # episodes
+_RECENT = 200  # episodes whose contexts say how much a proposal would change
+
+
+class Deployment(NamedTuple):
+    """After `episode`, counted from 0, this policy is deployed."""
+
+    episode: int
+    policy: LinearPolicy
+
+
+class Wanted(NamedTuple):
+    """A policy that is wanted, and whether no other one can follow it."""
+
+    policy: LinearPolicy
+    last: bool
 
 
 class Sums(NamedTuple):
@@ -51,12 +68,22 @@ class _Values(NamedTuple):
     floors: np.ndarray | None = None  # [H, d, B, C]  of optimistic draws: weights before the noise
 
 
-class Knowledge:
-    """Sums, and episodes where they are needed, of one learner."""
+class RidgeKnowledge:
+    """Sums, episodes where they are needed, and the deployed policy of one learner.
+
+    It answers the gate as the knowledge of tables does; the one part of a proposal is the policy.
+    """
+
+    holds_rows = False
+    has_put = False  # what is due is worked out by the gate
+    learns_forbidden = True
+
+    deployed: LinearPolicy
 
     def __init__(self, shape: Shape, spec: Spec, seed: int, member_key: np.uint64) -> None:
         say_when_compiling()
         self.shape, self.spec = shape, spec
+        self.deployments = 0  # what a budget counts: deployments, or proposals in review
         self.key, self.member_key = purpose_key(seed, DRAWS), member_key
         self.allowed = allowed_actions(shape, None)  # [H, A]  a board may forbid some
         H, B, d = shape.horizon, shape.blocks, shape.features
@@ -71,6 +98,7 @@ class Knowledge:
             counts=np.zeros(H, dtype=np.int64),
         )
         self.kept = self._room(_FIRST_ROOM if H > 1 else 0)
+        self.recent = np.zeros((0, shape.rows, d))  # [n, R, d]  the newest contexts of a bandit
         self.base = self.log_determinants()  # [H]  when the policy was made
 
     def _room(self, episodes: int) -> Episodes:
@@ -100,13 +128,16 @@ class Knowledge:
 
         Return how many are learned, and whether it does. So many were told before this batch.
         """
-        from lowswitch.features.kernels.ridge import learn
+        from lowswitch.kernels.ridge import learn
 
         scratch = np.empty(self.shape.features)
         log_factor = self.spec.log_factor if watch else math.inf
         learned, grown = learn(x, actions, rewards, 0, self.sums, self.base, log_factor, scratch)
         if self.shape.horizon > 1:
             self._keep(x[:learned], actions[:learned], rewards[:learned], told)
+        else:
+            newest = x[max(0, learned - _RECENT) : learned, 0]
+            self.recent = np.concatenate([self.recent, newest])[-_RECENT:]
         return learned, grown
 
     def _keep(self, x: np.ndarray, actions: np.ndarray, rewards: np.ndarray, told: int) -> None:
@@ -118,6 +149,204 @@ class Knowledge:
             self.kept = larger
         for array, given in zip(self.kept, (x, actions, rewards), strict=True):
             array[told:last] = given
+
+    # ---- the gate --------------------------------------------------------------------------------
+
+    @property
+    def frozen(self) -> bool:
+        """Whether a budget is spent."""
+        return self.spec.budget is not None and self.deployments >= self.spec.budget
+
+    @property
+    def spent(self) -> tuple[int, int]:
+        """The deployments and switches that a budget counts; each deployment is one switch."""
+        return self.deployments, self.deployments
+
+    @spent.setter
+    def spent(self, spent: tuple[int, int]) -> None:
+        self.deployments = spent[0]
+
+    @property
+    def dates(self) -> np.ndarray:
+        """The numbers of episodes after which a policy may be made; none if the budget is spent."""
+        return np.array(() if self.frozen else self.spec.dates, dtype=np.int64)
+
+    def dates_between(self, since: int, until: int) -> np.ndarray:
+        """The dates after `since` episodes, up to `until`."""
+        dates = np.array(self.spec.dates, dtype=np.int64)
+        between: np.ndarray = dates[(dates > since) & (dates <= until)]
+        return between
+
+    @property
+    def exploits_next(self) -> bool:
+        """Whether the next deployment is the last one, and plays what is known to be best."""
+        last = self.spec.budget is not None and self.deployments + 1 >= self.spec.budget
+        return last and self.spec.greedy_last
+
+    def policy(self) -> LinearPolicy:
+        """The deployed policy, which nobody can change."""
+        return self.deployed
+
+    def set_review(self, free: bool) -> None:
+        """Nothing changes: the gate works out what is due."""
+
+    def open_gate(self) -> None:
+        """Nothing changes: the gate works out what is due."""
+
+    def on_grid(self, episodes: int) -> bool:
+        """Whether a policy may be made after this number of episodes."""
+        return self.spec.on_date(episodes)
+
+    def keys(self, changes: Sequence[Wanted]) -> list[Key]:
+        return [WHOLE for _ in changes]
+
+    def wanted(self, told: int, *, free: bool = False) -> list[Wanted]:
+        """The policy that is wanted after `told` episodes, unless it is deployed already."""
+        last = self.spec.is_last(self.deployments - free, told)
+        policy = self.plan(told, greedy=last and self.spec.greedy_last)
+        return [] if policy.identity == self.deployed.identity else [Wanted(policy, last)]
+
+    def recheck(self, rows: Sequence[Key], told: int, *, free: bool = False) -> list[Wanted]:
+        return self.wanted(told, free=free)
+
+    def put(self, changes: list[Wanted]) -> list[Wanted]:
+        """Count what is deployed, or put to the board."""
+        self.deployments += len(changes)
+        return changes
+
+    def proposal(self, number: int, told: int, changes: Sequence[Wanted]) -> LinearProposal:
+        """What is wanted as a board sees it, compared with the deployed policy."""
+        ((policy, last),) = changes
+        base, contexts = self.deployed, self._recent_contexts(told)
+        seen, changed = sum(map(len, contexts)), 0.0
+        new: list[tuple[int, int]] = []
+        for h, x in enumerate(contexts):
+            if len(x):
+                changed += len(x) / seen * policy.difference(base, x, h)
+                played, before = (one.propensities(x, h).any(axis=0) for one in (policy, base))
+                new += [(h, int(a)) for a in np.flatnonzero(played & ~before)]
+        share = changed if seen else 1.0
+        return LinearProposal(number, told, base.identity, policy, share, last, tuple(new))
+
+    def _recent_contexts(self, told: int) -> list[np.ndarray]:  # for each step [n, R, d]
+        """The newest contexts of each step; an episode that was over has none."""
+        if self.shape.horizon == 1:
+            return [self.recent]
+        newest = slice(max(0, told - _RECENT), told)
+        x, seen = self.kept.x[newest], self.kept.actions[newest] >= 0
+        return [x[seen[:, h], h] for h in range(self.shape.horizon)]
+
+    def parts_to(self, policy: LinearPolicy) -> dict[Key, LinearProposal]:
+        """The part of a proposal by which a policy would be deployed, if it is another one."""
+        if policy.identity == self.deployed.identity:
+            return {}
+        forbidden = np.argwhere(policy.allowed & ~self.allowed)
+        if len(forbidden):
+            h, a = map(int, forbidden[0])
+            raise ValueError(
+                f"the policy may play action {a} at step {h}, which was rejected for ever; install"
+                " one that was made after that"
+            )
+        by_hand = LinearProposal(0, 0, self.deployed.identity, policy, 1.0, last=False)
+        return {WHOLE: by_hand}
+
+    def deploy(self, parts: Iterable[LinearProposal | Wanted], told: int) -> Deployment:
+        """The one place that changes the deployed policy of a learner with features."""
+        (part,) = parts
+        self.deployed = part.policy
+        return Deployment(told - 1, part.policy)
+
+    def forbid_new(self, parts: Iterable[LinearProposal], actions: Iterable[int] | None) -> None:
+        """Take actions out of the mask: named ones at all steps, or the new ones of a proposal
+        where it would play them.
+        """
+        (proposal,) = parts
+        mask = self.allowed.copy()
+        if actions is not None:
+            named = np.asarray(list(actions))
+            if not len(named) or not has_integers(named):
+                raise ValueError(f"actions must be whole numbers, at least one, not {actions!r}")
+            require_indices("actions", named, self.shape.actions)
+            mask[:, named] = False
+        elif proposal.new_actions:
+            mask[tuple(np.array(proposal.new_actions).T)] = False
+        else:
+            raise ValueError(
+                "the proposal plays the same actions as the deployed policy in other contexts, so"
+                " there is no new action to forbid; name some, as in actions=[2], or reject it for"
+                " now"
+            )
+        self.allowed = allowed_actions(self.shape, mask)
+
+    def hold(self, step: int, state: int) -> None:
+        raise NotImplementedError("features have no rows to hold")
+
+    release = hold
+
+    def next_trigger(self, step: int, state: int) -> int | None:
+        raise NotImplementedError("features have no rows")
+
+    def row_visits(self, step: int, state: int) -> int:
+        raise NotImplementedError("features have no rows")
+
+    # ---- keeping ---------------------------------------------------------------------------------
+
+    def undo(self, x: np.ndarray, actions: np.ndarray) -> Callable[[], None]:
+        """Remember everything; the result puts it back."""
+        return self.undo_all()
+
+    def undo_all(self) -> Callable[[], None]:
+        """Remember everything; the result puts it back."""
+        before = dict(vars(self))  # arrays but the sums are replaced, or grow beyond what is told
+        sums = Sums(*(array.copy() for array in self.sums))
+
+        def put_back() -> None:
+            self.__dict__.update(before, sums=sums)
+
+        return put_back
+
+    def undo_review(self) -> Callable[[], None]:
+        return lambda: None
+
+    def begin_with(self, policy: LinearPolicy | None) -> None:
+        """Deploy a policy before anything is learned, by default the one that is wanted then."""
+        self.deployed = self.plan(0, greedy=False) if policy is None else policy
+
+    def arrays(self, told: int) -> dict[str, np.ndarray]:
+        """Everything that was learned from `told` episodes, by name."""
+        arrays = {**self.sums._asdict(), "base": self.base, "recent": self.recent}
+        if not self.allowed.all():
+            arrays["allowed"] = self.allowed
+        if self.shape.horizon > 1:
+            arrays |= {f"kept.{k}": v[:told] for k, v in self.kept._asdict().items()}
+        return arrays
+
+    def restore(self, arrays: dict[str, np.ndarray], told: int) -> None:
+        """Take over saved arrays, once their shapes and numbers are right."""
+        fresh = self.sums._asdict() | {"base": self.base}
+        for name, array in fresh.items():
+            found = arrays[name]
+            if (found.shape, found.dtype) != (array.shape, array.dtype):
+                raise ValueError(f"{name} is {found.dtype} of {found.shape}, not {array.shape}")
+            if not np.isfinite(found).all():
+                raise ValueError(f"{name} has entries that are no numbers")
+        if not (np.diagonal(arrays["factor"], axis1=-2, axis2=-1) > 0).all():
+            raise ValueError("its factor is that of no positive matrix")
+        self.sums = Sums(**{name: arrays[name].copy() for name in Sums._fields})
+        self.base = arrays["base"].copy()
+        self.allowed = allowed_actions(self.shape, arrays.get("allowed"))
+        self.recent = self.shape.contexts(arrays["recent"])
+        if self.shape.horizon > 1:
+            self.kept = self._restored_episodes(arrays, told)
+
+    def _restored_episodes(self, arrays: dict[str, np.ndarray], told: int) -> Episodes:
+        given, actions, rewards = (arrays[f"kept.{name}"] for name in Episodes._fields)
+        shape = (told, self.shape.horizon, self.shape.rows, self.shape.features)
+        if given.shape != shape:
+            raise ValueError(f"its episodes have the shape {given.shape}, not {shape}")
+        if self.shape.shared:
+            given = given[:, :, 0]
+        return Episodes(*self.shape.episodes(given, actions, rewards))
 
     # ---- policies --------------------------------------------------------------------------------
 
@@ -182,7 +411,7 @@ class Knowledge:
         than one step the targets are taken relative to their mean, so that what was never tried is
         worth what is usual there, and not nothing.
         """
-        from lowswitch.features.kernels.ridge import add_targets, backward, forward
+        from lowswitch.kernels.ridge import add_targets, backward, forward
 
         sums, columns = self.sums, values.weights.shape[-1]
         if self.shape.horizon == 1:
@@ -234,7 +463,7 @@ class Knowledge:
         then lie on both sides of the estimate in every direction, so that fewer runs miss a good
         action (on 50 fixed arms the mean regret fell from 152 to 87, the worst from 1,730 to 441).
         """
-        from lowswitch.features.kernels.ridge import backward
+        from lowswitch.kernels.ridge import backward
 
         B, d, L = self.shape.blocks, self.shape.features, self.spec.members
         half = (L + 1) // 2
@@ -247,7 +476,7 @@ class Knowledge:
 
     def _roots(self) -> np.ndarray:  # [H, d, d, B]
         """The inverses of the factors: x' V^-1 x is the squared length of x turned by them."""
-        from lowswitch.features.kernels.ridge import backward
+        from lowswitch.kernels.ridge import backward
 
         H, B, d = self.shape.horizon, self.shape.blocks, self.shape.features
         inverse = np.broadcast_to(np.eye(d), (H, B, d, d)).copy()

@@ -1,0 +1,263 @@
+"""FeatureLearner: a learner for contexts that are vectors, which deploys functions of them."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+
+from lowswitch.algorithms.algorithm import Algorithm
+from lowswitch.checks import require_count
+from lowswitch.kernels.streams import MEMBERS, learner_stream
+from lowswitch.learner import Batch, Learner, refuse_action
+from lowswitch.learners.ridge import Deployment, RidgeKnowledge
+from lowswitch.learners.ridge_spec import linear_form, spec_of
+from lowswitch.policy.linear import Choice, LinearPolicy
+from lowswitch.policy.shape import Shape
+from lowswitch.review.gate import Gate
+from lowswitch.review.proposals import WHOLE, LinearProposal
+
+
+class _Wrong(NamedTuple):
+    """A step that was not played by the deployed policy."""
+
+    episode: int  # of the batch
+    step: int
+    played: int
+    planned: int
+
+
+class FeatureLearner(Learner):
+    """A learner for a problem whose states are known by their features.
+
+    algorithm: `ls.linear`, `ls.linucb` or `ls.few`. features: how many numbers describe a context.
+    shared: whether they describe the context for all actions, each of which then has weights of its
+    own; False says that each action has a feature vector of its own in every context. An episode
+    has `horizon` steps: 1 is a contextual bandit. A constant feature is the intercept; there is
+    none unless you give it. Rewards may be any finite numbers. initial: a LinearPolicy that is
+    deployed at the beginning; by default the one that the algorithm makes without data.
+    """
+
+    kind = "linear learner"
+    _knowledge: RidgeKnowledge
+    _deployed: LinearPolicy
+
+    def __init__(
+        self,
+        algorithm: Algorithm,
+        *,
+        horizon: int = 1,
+        features: int,
+        actions: int,
+        episodes: int,
+        shared: bool = True,
+        seed: int = 0,
+        initial: LinearPolicy | None = None,
+        gate: str = "open",
+    ) -> None:
+        self.shape = Shape.of(horizon, features, actions, shared)
+        self._begin(
+            linear_form(algorithm, require_count("episodes", episodes)), episodes, seed, gate
+        )
+        self._knowledge = self._fresh()
+        if initial is not None:
+            self._checked_policy(initial)
+        self._knowledge.begin_with(initial)
+        self._deployed = self._knowledge.policy()
+
+    def _fresh(self) -> RidgeKnowledge:
+        spec = spec_of(self.algorithm, self.shape, self.episodes)
+        return RidgeKnowledge(self.shape, spec, self.seed, learner_stream(self.seed, MEMBERS))
+
+    def __repr__(self) -> str:
+        return (
+            f"LinearLearner({self.algorithm}, {self.shape}, told {self.told:,} of"
+            f" {self.episodes:,} episodes, {self.deployments:,} deployments)"
+        )
+
+    # ---- what is deployed and known --------------------------------------------------------------
+
+    @property
+    def policy(self) -> LinearPolicy:
+        """The deployed policy: it acts, is compared, saved and evaluated without the learner."""
+        return self._deployed
+
+    @property
+    def deployed(self) -> LinearPolicy:
+        """The deployed policy, as `Learner.deployed` of tables."""
+        return self._deployed
+
+    def act(self, x: Any, step: int = 0) -> Choice:
+        """The action that must be played in a context of the next episode, and its propensity."""
+        return self._deployed.act(x, self.told, step)
+
+    @property
+    def actions_allowed(self) -> np.ndarray:  # [H, A]
+        """The actions that policies to come may play at each step, read-only."""
+        return self._knowledge.allowed
+
+    @property
+    def weights(self) -> np.ndarray:  # [H, B, d]
+        """The ridge estimates of all that was told; B = A weight vectors if features are shared.
+
+        With more than one step they say how far values are from the `offsets`.
+        """
+        return self._knowledge.estimates(self.told)[0]
+
+    @property
+    def offsets(self) -> np.ndarray:  # [H]
+        """The mean value of each step, which the weights add to; 0 for a contextual bandit."""
+        return self._knowledge.estimates(self.told)[1]
+
+    @property
+    def precision(self) -> np.ndarray:  # [H, B, d, d]
+        """V = ridge I + sum x x' of each step and weight vector."""
+        factor = self._knowledge.sums.factor
+        product: np.ndarray = factor.transpose(0, 1, 3, 2) @ factor
+        return product
+
+    # ---- telling ---------------------------------------------------------------------------------
+
+    def _checked_batch(self, states: Any, actions: Any, rewards: Any) -> Batch:
+        """x: the features of each step, [d] of one step or [H, d]; where each action has its own,
+        a vector [A, d] in place of [d]. From the step on at which an episode was over, its actions
+        are -1.
+        """
+        return self.shape.episodes(states, actions, rewards)
+
+    def _learn(self, batch: Batch, off_policy: bool) -> tuple[Deployment, ...] | None:
+        x, actions, rewards = batch
+        first, made, done = self.told, [], 0
+        while done < len(x):
+            until = self.next_stop(len(x) - done) + done
+            wrong = None if off_policy else self._first_wrong(x, actions, done, until)
+            before = self._deployed
+            learned = self.learn_piece(x[done:until], actions[done:until], rewards[done:until])
+            if wrong is not None and wrong.episode < done + learned:
+                hint = (
+                    f"; the policy changed after episode {done - 1} of this batch" if done else ""
+                )
+                refuse_action(wrong.episode, wrong.step, "", wrong.played, wrong.planned, hint)
+            done += learned
+            if self._deployed is not before:
+                made.append(Deployment(self.told - 1, self._deployed))
+        self.told = first
+        return tuple(made) or None
+
+    @property
+    def may_change(self) -> bool:
+        """Whether the schedule lets a policy be made after the last episode that was told."""
+        return self.told > 0 and self._knowledge.on_grid(self.told)
+
+    def next_stop(self, most: int) -> int:
+        """How many of `most` episodes can be learned before a date."""
+        return min(most, self._knowledge.spec.next_date(self.told) - self.told) if most else 0
+
+    def learn_piece(self, x: np.ndarray, actions: np.ndarray, rewards: np.ndarray) -> int:
+        """Learn checked episodes [n, H, R, d] in order until a policy is due; return how many.
+
+        It is for drivers whose episodes the deployed policy has played, and which give no more of
+        them than `next_stop` says.
+        """
+        knowledge = self._knowledge
+        batch = x, actions, rewards, self.told
+        learned, grown = knowledge.learn(*batch, watch=not knowledge.frozen)
+        self.told += learned
+        if grown or knowledge.on_grid(self.told):
+            self._due()
+        return learned
+
+    def _due(self) -> None:
+        """Deploy, or propose, what is wanted now."""
+        knowledge = self._knowledge
+        if self.gate == "review":
+            self._gate.waiting.add(WHOLE)
+            self._gate.look_again(knowledge, self.told)
+        elif not knowledge.frozen and (wanted := knowledge.put(knowledge.wanted(self.told))):
+            self._deployed = knowledge.deploy(wanted, self.told).policy
+
+    def _first_wrong(
+        self, x: np.ndarray, actions: np.ndarray, first: int, last: int
+    ) -> _Wrong | None:
+        """The first step of these episodes that the deployed policy plays otherwise."""
+        episodes, found = self.told + np.arange(last - first), []
+        for h in range(self.shape.horizon):
+            played = actions[first:last, h]
+            planned = self._deployed.actions(x[first:last, h], episodes, h)
+            wrong = np.flatnonzero((played >= 0) & (planned != played))
+            if len(wrong):
+                b = int(wrong[0])
+                found.append(_Wrong(first + b, h, int(played[b]), int(planned[b])))
+        return min(found, default=None)
+
+    # ---- the board -------------------------------------------------------------------------------
+
+    def proposal(self) -> LinearProposal | None:
+        """The proposal that waits for a decision, or None."""
+        pending: LinearProposal | None = self._gate.pending
+        return pending
+
+    def _checked_policy(self, policy: Any) -> LinearPolicy:
+        if not isinstance(policy, LinearPolicy) or policy.shape != self.shape:
+            raise ValueError(f"a policy for this learner is a LinearPolicy of {self.shape}")
+        return policy
+
+    # ---- keeping ---------------------------------------------------------------------------------
+
+    def _state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+        pending, policies = self._gate.pending, {"deployed": self._deployed}
+        if pending is not None:
+            policies["proposed"] = pending.policy
+        facts: dict[str, Any] = {
+            "algorithm": self.algorithm.to_dict(),
+            "shape": self.shape._asdict(),
+            "episodes": self.episodes,
+            "seed": self.seed,
+            "told": self.told,
+            "spent": self.proposed,
+            "gate": self.gate,
+            "decisions": self._gate.to_dict(),
+        }
+        arrays = self._knowledge.arrays(self.told)
+        for name, policy in policies.items():
+            facts[name], tables = policy.state()
+            arrays |= {f"{name}.{part}": array for part, array in tables.items()}
+        return facts, arrays
+
+    @classmethod
+    def _from_state(
+        cls, facts: dict[str, Any], arrays: dict[str, np.ndarray], numbers: dict[str, Any] | None
+    ) -> Self:
+        learner = object.__new__(cls)
+        learner.shape = Shape.of(**facts["shape"])
+        algorithm = Algorithm.from_dict(facts["algorithm"])
+        learner._begin(algorithm, facts["episodes"], facts["seed"], facts["gate"])
+        learner.told = require_count("told", facts["told"], least=0, most=learner.episodes)
+        knowledge = learner._knowledge = learner._fresh()
+        knowledge.deployments = require_count("spent", facts["spent"], least=0)
+        knowledge.restore(arrays, learner.told)
+        knowledge.begin_with(learner._saved_policy("deployed", facts, arrays))
+        learner._deployed = knowledge.policy()
+        decisions = facts["decisions"]
+        if (decisions["pending"] is None) != ("proposed" not in facts):
+            raise ValueError("a proposal without its policy, or a policy without its proposal")
+        made = None
+        if decisions["pending"] is not None:
+            proposed = learner._saved_policy("proposed", facts, arrays)
+            made = LinearProposal.from_facts(decisions["pending"], proposed)
+        if isinstance(decisions["waiting"], bool):  # as files of earlier versions say it
+            waiting = [WHOLE] if decisions["waiting"] else []
+            decisions = decisions | {"waiting": waiting, "holds": []}
+        learner._gate = Gate.from_dict(decisions, made)
+        return learner
+
+    def _saved_policy(
+        self, name: str, facts: dict[str, Any], arrays: dict[str, np.ndarray]
+    ) -> LinearPolicy:
+        """The policy that was saved under a name."""
+        own = {
+            part.removeprefix(f"{name}."): array
+            for part, array in arrays.items()
+            if part.startswith(f"{name}.")
+        }
+        return self._checked_policy(LinearPolicy.from_state(facts[name], own))

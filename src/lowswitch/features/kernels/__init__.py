@@ -1,1 +1,0 @@
-"""The compiled code of learners with features: sums in the order of the episodes, and solves."""

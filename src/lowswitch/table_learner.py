@@ -1,0 +1,428 @@
+"""TableLearner: a learner for a finite number of states, which deploys tables of actions."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+
+from lowswitch.algorithms.algorithm import Algorithm, require_algorithm
+from lowswitch.checks import checked_batch, checked_mask, checked_policy, require_count
+from lowswitch.history import History
+from lowswitch.kernels.arrays import WAITING
+from lowswitch.learner import Batch, Learner, refuse_action
+from lowswitch.learners import Knowledge, ProblemSize, integrity, knowledge_of
+from lowswitch.learners.numbers import spec_numbers
+from lowswitch.learners.samples import DrawnModel
+from lowswitch.policy.tables import TablePolicy
+from lowswitch.review.decisions import require_review
+from lowswitch.review.gate import Gate
+from lowswitch.review.proposals import Proposal
+
+_MOST_VISITS = 0.5  # the share of visits from which a run says so
+_BEFORE = -(10**9)  # the number of an episode of history: no grid has it
+_SIZES = ("horizon", "states", "actions", "episodes")
+
+
+class BonusWarning(UserWarning):
+    """Most visits had a bonus above H, so the run explored blindly throughout."""
+
+
+class Confidence(NamedTuple):
+    """What a posterior says of a policy against another one."""
+
+    better: float  # the probability that its value is larger
+    value: float  # its mean value
+    other: float  # that of the other one
+    difference: tuple[float, float]  # of the values: 80 % lie between
+
+
+class TableLearner(Learner):
+    """A learner for a problem with S states, which deploys a table [H, S] or a mixture of tables.
+
+    Rewards lie in [0, 1]. initial: the policy [H, S] that is deployed at the beginning; by default
+    it plays the lowest allowed action everywhere. actions_allowed: a mask [S, A] or [H, S, A].
+
+    numbers: the constants of the algorithm as `numbers()` of another learner gave them, for a
+    replay on another machine, where the last bit of a logarithm may differ.
+    """
+
+    kind = "learner"
+    _knowledge: Knowledge
+    _deployed: TablePolicy
+
+    def __init__(
+        self,
+        algorithm: Algorithm,
+        *,
+        horizon: int,
+        states: int,
+        actions: int,
+        episodes: int,
+        actions_allowed: Any = None,
+        seed: int = 0,
+        initial: Any = None,
+        gate: str = "open",
+        numbers: dict[str, Any] | None = None,
+    ) -> None:
+        self._begin(require_algorithm(algorithm), episodes, seed, gate)
+        self.horizon = require_count("horizon", horizon)
+        self.states = require_count("states", states)
+        self.actions = require_count("actions", actions)
+        self._allowed = checked_mask(actions_allowed, self.horizon, self.states, self.actions)
+        self._knowledge = self._size(numbers).fresh(self.seed)
+        self._knowledge.spec = self._knowledge.copied_spec()
+        if gate == "review":
+            self._gate.set_mode(self._knowledge)
+        if initial is not None:
+            self._knowledge.begin_with(checked_policy(initial, self._allowed))
+        self._deployed = self._knowledge.policy()
+
+    def _size(self, numbers: dict[str, Any] | None) -> Knowledge:
+        """The algorithm worked out for the size of the problem, without tables.
+
+        Its mask is a copy: behind a gate it may shrink.
+        """
+        size = ProblemSize(self.horizon, self.states, self.actions, self.episodes)
+        plain = knowledge_of(self.algorithm, size, self._allowed.copy())
+        if numbers is not None:
+            plain.set_numbers(numbers)
+        return plain
+
+    def __repr__(self) -> str:
+        size = f"horizon={self.horizon}, states={self.states}, actions={self.actions}"
+        return (
+            f"Learner({self.algorithm}, {size}, told {self.told:,} of {self.episodes:,} episodes,"
+            f" {self.deployments:,} deployments)"
+        )
+
+    @property
+    def policy(self) -> np.ndarray:
+        """The policy [H, S] that must play the next episode, read-only.
+
+        It changes only where `tell` says so; of a deployed mixture it is the member drawn for the
+        next episode, so that it may differ from episode to episode while the mixture stays.
+        """
+        return self.policy_for(self.told)
+
+    def policy_for(self, episode: int) -> np.ndarray:
+        """The policy [H, S] that must play an episode, if nothing is deployed until then."""
+        return self._deployed.table(require_count("episode", episode, least=0))
+
+    @property
+    def deployed(self) -> TablePolicy:
+        """What is deployed, as an object: it acts, is compared with others, has an identity."""
+        return self._deployed
+
+    @property
+    def mixture(self) -> np.ndarray:
+        """All deployed policies [members, H, S], read-only, of which each episode plays one.
+
+        Most algorithms have one member.
+        """
+        return self._deployed.actions
+
+    @property
+    def q(self) -> np.ndarray:
+        """The running estimates [H, S, A], a copy; -inf where an action is forbidden."""
+        return self._knowledge.q()
+
+    @property
+    def values(self) -> np.ndarray:
+        """The optimistic values [H + 1, S], a copy; the last row is zero."""
+        return self._knowledge.values()
+
+    @property
+    def visits(self) -> np.ndarray:
+        """How often each (h, x, a) was visited [H, S, A], a copy."""
+        return self._knowledge.visits()
+
+    @property
+    def local_switches(self) -> int:
+        """In how many rows the policy has changed, summed over all deployments."""
+        if self.gate == "review":
+            return self._gate.applied_rows
+        return self._knowledge.local_switches
+
+    @property
+    def actions_allowed(self) -> np.ndarray:
+        """What may be deployed [H, S, A], a copy; it shrinks when an action is forbidden."""
+        return self._knowledge.allowed.copy()
+
+    @property
+    def drowned_share(self) -> float:
+        """The share of visits so far whose bonus was above H.
+
+        Near 1 the bonus drowns every reward: c is too large.
+        """
+        return self._knowledge.drowned / max(1, self.told * self.horizon)
+
+    @property
+    def loud_share(self) -> float:
+        """The former name of `drowned_share`."""
+        return self.drowned_share
+
+    def numbers(self) -> dict[str, Any]:
+        """The constants that the algorithm was worked out to, as JSON can hold them."""
+        return spec_numbers(self._knowledge.spec)
+
+    def tell_steps(self, states: Any, actions: Any, rewards: Any) -> History | None:
+        """Learn episodes of which some steps are unknown, or are not to be learned from.
+
+        As `tell` with `off_policy`, but the action of such a step is -1, and nothing is learned
+        from it; what its state and its reward say does not matter. A step that is learned needs the
+        state that follows it.
+        """
+        actions = np.atleast_2d(np.asarray(actions))
+        states, rewards = np.atleast_2d(states), np.atleast_2d(np.asarray(rewards, dtype=float))
+        if not (len(states) == len(actions) and actions.shape == rewards.shape):
+            raise ValueError(
+                f"states, actions and rewards of shapes {states.shape}, {actions.shape} and"
+                f" {rewards.shape} do not go together"
+            )
+        known = actions != -1
+        needed = known.copy()
+        needed[:, 1:] |= known[:, :-1]
+        states = np.where(needed, states[:, : actions.shape[1]], 0)
+        lowest = self._allowed.argmax(axis=-1)[np.arange(actions.shape[1]), states]
+        states, actions, rewards = checked_batch(
+            states, np.where(known, actions, lowest), np.where(known, rewards, 0.0), self._allowed
+        )
+        return self.learn_checked(states, np.where(known, actions, -1), rewards)
+
+    def learn_checked(
+        self, states: np.ndarray, actions: np.ndarray, rewards: np.ndarray
+    ) -> History | None:
+        """As `tell_steps`, for arrays [B, H] of int64, int64 and float64 that are known to fit."""
+        with self._alone("tell"):
+            self._require_room(len(states))
+            self._plain = self._plain and bool((actions >= 0).all())
+            switch: History | None = self._learn_or_undo((states, actions, rewards), True)
+            return switch
+
+    def _checked_batch(self, states: Any, actions: Any, rewards: Any) -> Batch:
+        return checked_batch(states, actions, rewards, self._allowed)
+
+    def warm_start(self, states: Any, actions: Any, rewards: Any) -> None:
+        """Learn from episodes [B, H] that were played before this learner is told any.
+
+        They may have been played by any policy, such as the present protocol. They count neither as
+        episodes of this learner nor against its budget, and nothing is deployed because of them
+        alone: the first plan uses them. Only learners that plan from counts can use such episodes.
+        """
+        if self.told:
+            raise ValueError(
+                f"this learner has been told {self.told} episodes already; give earlier data first,"
+                " or tell them with off_policy=True"
+            )
+        states, actions, rewards = checked_batch(states, actions, rewards, self._allowed)
+        with self._alone("warm start"):
+            undo = self._knowledge.undo(states, actions)
+            try:
+                self._knowledge.count(states, actions, rewards)
+            except BaseException:  # an interrupt too
+                undo()
+                raise
+
+    def confidence(self, policy: Any = None, than: Any = None, *, models: int = 400) -> Confidence:
+        """What the posterior says of the value of a policy against that of another one.
+
+        policy: [H, S], by default what is deployed, a mixture by the mean of its members. than:
+        [H, S], by default the policy that was deployed at the beginning. Values are means over the
+        states in which the episodes so far began, in so many models drawn from the posterior with a
+        learned prior, of which an action that was never tried has the prior alone.
+        """
+        models = require_count("models", models, least=2)
+        tables = self.mixture if policy is None else self._checked(policy)
+        first = self._knowledge.initial() if than is None else self._checked(than)[0]
+        values = self._knowledge.values_on_models(np.concatenate([tables, first[None]]), models)
+        mine, other = values[:-1].mean(axis=0), values[-1]
+        low, high = np.quantile(mine - other, (0.1, 0.9))
+        return Confidence(
+            better=float((mine > other).mean() + 0.5 * (mine == other).mean()),
+            value=float(mine.mean()),
+            other=float(other.mean()),
+            difference=(float(low), float(high)),
+        )
+
+    def _checked(self, policy: Any) -> np.ndarray:  # [1, H, S]
+        return checked_policy(policy, self._allowed)[None]
+
+    def drawn_model(self, number: int) -> DrawnModel:
+        """Model `number` of the posterior with a learned prior."""
+        model: DrawnModel = self._knowledge.model(number)
+        return model
+
+    def _learn(self, batch: Batch, off_policy: bool) -> History | None:
+        if self.gate == "review":
+            return self._learn_behind_gate(*batch, off_policy)
+        knowledge, (states, actions, _) = self._knowledge, batch
+        room = len(states) * knowledge.spec.timing.room
+        changes = np.zeros((room, 3 + knowledge.members), dtype=np.int64)
+        used, episode, step = knowledge.learn(*batch, off_policy, self.told, changes)
+        if step >= 0:
+            hint = ""
+            if used:
+                changed = changes[0, 0] - self.told
+                hint = f"; the policy changed after episode {changed} of this batch, "
+                hint += "tell it up to there"
+            self._refuse(episode, step, states, actions, hint)
+        return History(changes[:used].copy(), self._deployed.actions) if used else None
+
+    def _learn_behind_gate(
+        self, states: np.ndarray, actions: np.ndarray, rewards: np.ndarray, off_policy: bool
+    ) -> History | None:
+        knowledge, gate, done = self._knowledge, self._gate, 0
+        if not knowledge.learns_forbidden:
+            still = knowledge.allowed[np.arange(self.horizon), states, actions]
+            actions = np.where(still, actions, -1)
+        changes = np.zeros((knowledge.spec.timing.room, 3 + knowledge.members), dtype=np.int64)
+        dates = knowledge.dates
+        while done < len(states):
+            last = done + gate.at_once(len(states) - done)
+            gate.before_episode(knowledge, self.told + done)
+            piece = states[done:last], actions[done:last], rewards[done:last]
+            used, learned, step = knowledge.learn(*piece, off_policy, self.told + done, changes)
+            done += learned
+            if step >= 0:
+                self._refuse(done, step, states, actions, "")
+            gate.after_episode(knowledge, changes[:used], self.told + done)
+        if passed := len(dates) - len(knowledge.dates):
+            gate.after_date(int(dates[passed - 1]))
+        return None
+
+    def _refuse(
+        self, episode: int, step: int, states: np.ndarray, actions: np.ndarray, hint: str
+    ) -> None:
+        state, action = states[episode, step], actions[episode, step]
+        planned = self._knowledge.policy().act(step, state, self.told + episode)
+        refuse_action(episode, step, f" in state {state}", action, planned, hint)
+
+    # ---- the board -------------------------------------------------------------------------------
+
+    def proposal(self) -> Proposal | None:
+        """The proposal that waits for a decision, or None."""
+        pending: Proposal | None = self._gate.pending
+        return pending
+
+    def _checked_policy(self, policy: Any) -> np.ndarray:  # [members, H, S]
+        tables = np.asarray(policy)
+        tables = np.repeat(tables[None], len(self.mixture), axis=0) if tables.ndim == 2 else tables
+        if tables.shape != self.mixture.shape:
+            raise ValueError(
+                f"policies must have the shape {self.mixture.shape}, not {tables.shape}"
+            )
+        return np.stack([checked_policy(one, self._knowledge.allowed) for one in tables])
+
+    def learn_history(self, states: Any, actions: Any, rewards: Any, *, most: int) -> np.ndarray:
+        """Learn episodes that an earlier protocol played, at most so many visits of each (h, x, a).
+
+        They must have been played by a policy that looked at the state alone. They do not count as
+        told. Nothing is proposed; `propose` then makes the first proposal. Return the actions
+        [B, H] with -1 at the steps beyond that number.
+        """
+        require_review(self.gate)
+        most = require_count("most", most)
+        if self.told:
+            raise ValueError(
+                f"history comes before the first episode, and {self.told} have been told"
+            )
+        states, actions, rewards = checked_batch(states, actions, rewards, self._allowed)
+        kept = np.where(_first_visits(states, actions, self._knowledge.visits(), most), actions, -1)
+
+        def learn(gate: Gate, knowledge: Knowledge) -> None:
+            knowledge.set_gate(WAITING)
+            changes = np.zeros((knowledge.spec.timing.room, 3 + knowledge.members), dtype=np.int64)
+            done = 0
+            while done < len(states):
+                piece = states[done:], kept[done:], rewards[done:]
+                _, learned, _ = knowledge.learn(*piece, True, _BEFORE, changes)
+                done += learned
+
+        self._decide(learn)
+        return kept
+
+    # ---- keeping ---------------------------------------------------------------------------------
+
+    def _state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+        """Facts, as JSON can hold them, and arrays: all that is saved."""
+        facts = {
+            "algorithm": self.algorithm.to_dict(),
+            "size": {name: getattr(self, name) for name in _SIZES},
+            "told": self.told,
+            "seed": self.seed,
+        }
+        arrays = {"allowed": self._allowed} | self._knowledge.tables._asdict()
+        if self.gate == "review":
+            arrays["allowed_now"] = self._knowledge.allowed
+            facts["gate"] = self._gate.to_dict()
+        if not self._plain:
+            facts["plain"] = False
+        return facts, arrays
+
+    @classmethod
+    def _from_state(
+        cls, facts: dict[str, Any], arrays: dict[str, np.ndarray], numbers: dict[str, Any] | None
+    ) -> Self:
+        learner, size = object.__new__(cls), facts["size"]
+        gate = "review" if "gate" in facts else "open"
+        algorithm = Algorithm.from_dict(facts["algorithm"])
+        learner._begin(algorithm, size["episodes"], facts.get("seed", 0), gate)
+        for name in _SIZES[:3]:
+            setattr(learner, name, require_count(name, size[name]))
+        learner.told = require_count("told", facts["told"], least=0, most=learner.episodes)
+        sizes = learner.horizon, learner.states, learner.actions
+        allowed = arrays["allowed"]
+        if allowed.shape != sizes:
+            raise ValueError(f"its mask has the shape {allowed.shape}, not {sizes}")
+        learner._allowed = checked_mask(allowed, *sizes)
+        learner._plain = gate == "open" and facts.get("plain", True) is True
+        told = learner.told if learner._plain else None
+        learner._knowledge = learner._size(numbers).restored(learner.seed, arrays, told)
+        learner._knowledge.spec = learner._knowledge.copied_spec()
+        if gate == "review":
+            learner._restore_gate(facts["gate"], arrays["allowed_now"])
+        learner._deployed = learner._knowledge.policy()
+        return learner
+
+    def _restore_gate(self, facts: dict[str, Any], allowed: np.ndarray) -> None:
+        """Take over a saved gate, once the tables are in place."""
+        knowledge, pending = self._knowledge, facts["pending"]
+        made = None if pending is None else Proposal.from_facts(pending)
+        self._gate = Gate.from_dict(facts, made)
+        knowledge.allowed[...] = checked_mask(allowed, *knowledge.allowed.shape)
+        integrity.require_actions("the policy", knowledge.policy().actions, knowledge.allowed)
+        knowledge.restore_mask(self._gate.holds)
+        self._gate.set_mode(knowledge)
+
+
+def warn_if_drowned(share: float, algorithm: Algorithm) -> None:
+    """Say in one line, with the remedy, that the bonus drowned everything.
+
+    The warning points to the caller of the library.
+    """
+    if share > _MOST_VISITS:
+        scale = "0.001 and 0.01" if algorithm.replans else "0.01 and 0.1"
+        warnings.warn(
+            f"{share:.0%} of the visits had a bonus above the horizon, so next to nothing was"
+            f" learned from them; c = 1 is the provable scale, use c between {scale} or many more"
+            f" episodes ({algorithm})",
+            BonusWarning,
+            stacklevel=3,
+        )
+
+
+def _first_visits(
+    states: np.ndarray, actions: np.ndarray, visits: np.ndarray, most: int
+) -> np.ndarray:  # [B, H]
+    """Which steps are among the first `most` visits of their (h, x, a), counted from `visits`.
+
+    What decides is their place in the order, and not what came of them.
+    """
+    H, kept, seen = states.shape[1], np.zeros(states.shape, dtype=bool), visits.copy()
+    for b in range(len(states)):
+        cells = np.arange(H), states[b], actions[b]
+        kept[b] = seen[cells] < most
+        seen[cells] += 1
+    return kept
