@@ -13,7 +13,7 @@ import numpy as np
 
 from lowswitch.algorithms.algorithm import Algorithm
 from lowswitch.ledger import errors, views
-from lowswitch.ledger.address import store_at
+from lowswitch.ledger.address import printable, store_at
 from lowswitch.ledger.answers import Issued, ProposalView, Told
 from lowswitch.ledger.dates import why_early, why_refused
 from lowswitch.ledger.errors import LedgerError
@@ -133,7 +133,7 @@ class Ledger(Reading):
         except IndexError:
             store.close()
             raise errors.NotALedgerError(
-                f"{str(address)!r} holds no event; it is no ledger"
+                f"{printable(address)!r} holds no event; it is no ledger"
             ) from None
         except BaseException:
             store.close()
@@ -141,8 +141,8 @@ class Ledger(Reading):
         if facts["format"] > FORMAT or facts["semantics"] > SEMANTICS:
             store.close()
             raise errors.NotALedgerError(
-                f"{str(address)!r} was written by lowswitch {facts['lowswitch']}, whose events this"
-                " version does not know; use that version, or a newer one"
+                f"{printable(address)!r} was written by lowswitch {facts['lowswitch']}, whose"
+                " events this version does not know; use that version, or a newer one"
             )
         return cls(store, Terms.from_payload(facts["terms"]), read_only=read_only)
 
