@@ -198,10 +198,11 @@ class Ledger(Reading):
     ) -> Told:
         """Report what came of a ticket; the same report again gets the same answer.
 
-        States and actions are labels or numbers; actions that are None are those of the policy that
-        the ticket was issued with. ended: "whole"; "truncated", if it was not seen to its end; or
-        "terminated", if it ended early in the absorbing state. site: refuse a ticket of another
-        one.
+        States and actions are labels, which are text, or positions, which are whole numbers from 0
+        on. A number that is also the label of another position is refused. Actions that are None
+        are those of the policy that the ticket was issued with. ended: "whole"; "truncated", if it
+        was not seen to its end; or "terminated", if it ended early in the absorbing state. site:
+        refuse a ticket of another one.
         """
         answer = self.tell_many(
             [
