@@ -16,7 +16,7 @@ from lowswitch.service.app import Call, Service, now
 from lowswitch.service.bodies import RefusedError, count, query, text
 from lowswitch.service.figures import Interval
 from lowswitch.service.journal import Mark
-from lowswitch.service.render import HERE, after, catch_up, reason_of, show, templates
+from lowswitch.service.render import HERE, after, catch_up, is_by_enter, reason_of, show, templates
 
 _EVENTS = 50  # on a page of the audit
 _OPEN_TICKETS = 200  # that an operator chooses from
@@ -122,6 +122,8 @@ def _gauge(service: Service, left: int | None) -> Any:
 
 async def freeze(call: Call) -> Response:
     """Stop the run."""
+    if is_by_enter(call):
+        return await status(call)
     reason, ledger = reason_of(call), call.service.ledger
     await call.service.engine.call(lambda: ledger.freeze(by=call.who, reason=reason))
     return after(call, "/", "The run is frozen: no ticket is issued, nothing is decided.")
@@ -129,6 +131,8 @@ async def freeze(call: Call) -> Response:
 
 async def thaw(call: Call) -> Response:
     """Let the run go on."""
+    if is_by_enter(call):
+        return await status(call)
     reason, ledger = reason_of(call), call.service.ledger
     await call.service.engine.call(lambda: ledger.thaw(by=call.who, reason=reason))
     return after(call, "/", "The run goes on.")
@@ -136,6 +140,8 @@ async def thaw(call: Call) -> Response:
 
 async def missing(call: Call) -> Response:
     """Declare that no report will come."""
+    if is_by_enter(call):
+        return await status(call)
     reason, ledger = reason_of(call), call.service.ledger
     ticket = text("the ticket", call.field("ticket"))
     await call.service.engine.call(lambda: ledger.missing(ticket, reason, by=call.who))
@@ -195,6 +201,8 @@ async def propose(call: Call) -> Response:
 
 async def decide(call: Call) -> Response:
     """Approve or reject the rows that are ticked; bound to the hash that was on the page."""
+    if is_by_enter(call):
+        return await proposal(call)
     ledger, how, wanted = call.service.ledger, call.field("decision"), call.field("proposal")
     rows = [_row_labels(call, value) for name, value in call.fields if name == "row"]
     if not rows and how != "approve all":
@@ -330,6 +338,8 @@ def _policies(service: Service) -> list[Any]:
 
 async def rollback(call: Call) -> Response:
     """Deploy an earlier version again."""
+    if is_by_enter(call):
+        return await timeline(call)
     reason, ledger = reason_of(call), call.service.ledger
     old = count({"version": call.field("version")}, "version", 0, 10**9)
     new = await call.service.engine.call(lambda: ledger.rollback(old, by=call.who, reason=reason))
