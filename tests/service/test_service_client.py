@@ -163,6 +163,84 @@ def test_reports_wait_on_the_disk_and_go_out_in_order(served, tmp_path):
     assert served.ledger.verify().whole
 
 
+def other(report):
+    """Another report of the same ticket."""
+    ticket, states, actions, rewards = report
+    return ticket, states, actions, [0.5 - reward / 2 for reward in rewards]
+
+
+def last(served, kind):
+    """The payload of the newest event of a kind."""
+    return served.ledger.newest(1, kind=kind)[0].payload
+
+
+def test_the_first_of_two_reports_is_kept_while_the_server_is_away(served, tmp_path):
+    report = told(client(served).ask("a"))
+    for _ in range(2):  # the second time after a restart of the client
+        with client(served, url=AWAY, spool=tmp_path / "s") as away:
+            assert away.tell(*report) == Spooled(report[0])
+            assert away.tell(*report) == Spooled(report[0])  # the same one again
+            with pytest.raises(ConflictError, match=f"ticket {report[0]} waits in the spool"):
+                away.tell(*other(report))
+            one = dict(zip(("ticket", "states", "actions", "rewards"), report, strict=True))
+            again = one | {"rewards": np.array(report[3])}  # and "whole" is what it is by itself
+            same, conflict = away.tell_many([again, one | {"ended": "truncated"}])
+            assert (same, type(conflict)) == (Spooled(report[0]), ConflictError)
+            assert away.waiting == 1
+    with client(served, spool=tmp_path / "s") as back:
+        assert list(back.flush().values()) == [Told(report[0], 1, 3)]
+        assert last(served, "told")["rewards"] == report[3]
+        assert back.tell(*report) == Told(report[0], 1, 3)
+        with pytest.raises(ConflictError, match="is on record"):
+            back.tell(*other(report))
+
+
+def test_a_server_that_is_back_judges_the_second_of_two_reports(served, tmp_path):
+    report = told(client(served).ask("a"))
+    with client(served, url=AWAY, spool=tmp_path / "s") as away:
+        away.tell(*report)
+    with client(served, spool=tmp_path / "s") as back:
+        with pytest.raises(ConflictError, match="is on record"):
+            back.tell(*other(report))  # the first one goes out before it
+        assert last(served, "told")["rewards"] == report[3]
+        assert last(served, "conflict")["rewards"] == other(report)[3]
+        ((kept, why),) = back.refused()
+        assert (kept["rewards"], "is on record" in why) == (other(report)[3], True)
+        second = told(back.ask("b"))
+        names = ("ticket", "states", "actions", "rewards")
+        both = [dict(zip(names, one, strict=True)) for one in (second, other(second))]
+        answers = back.tell_many(both)
+        assert [type(one) for one in answers] == [Told, ConflictError]
+        assert last(served, "told")["rewards"] == second[3]
+
+
+def test_a_site_whose_token_has_expired_hears_of_the_conflict(served, tmp_path):
+    report = told(client(served).ask("a"))
+    with Client(served.url, "a.b", spool=tmp_path / "s") as stranger:
+        with pytest.raises(AccessError):
+            stranger.tell(*report)
+        assert stranger.waiting == 1
+        with pytest.raises(ConflictError, match="waits in the spool"):
+            stranger.tell(*other(report))
+
+
+@pytest.mark.parametrize("first", ["ticket", "promise"])
+def test_reports_of_one_episode_under_two_names_are_both_sent(served, tmp_path, first, monkeypatch):
+    ticket = client(served).ask("a").ticket
+    with client(served, url=AWAY, spool=tmp_path / "s", fallback=FALLBACK) as away:
+        promise = away.ask("a").ticket  # the same episode, asked for again
+        names = [ticket, promise] if first == "ticket" else [promise, ticket]
+        for name, reward in zip(names, (0.25, 0.75), strict=True):
+            assert away.tell(name, [0] * H, [1] * H, [reward] * H) == Spooled(name)
+    monkeypatch.setattr("lowswitch.ledger.client._AT_ONCE", 1)  # not in one request
+    with client(served, spool=tmp_path / "s") as back:
+        found = list(back.flush().values())
+        assert [type(one) for one in found] == [Told, ConflictError]
+        assert last(served, "told")["rewards"] == [0.25] * H
+        ((kept, _),) = back.refused()
+        assert kept["rewards"] == [0.75] * H
+
+
 def test_the_last_policy_is_followed_until_it_is_too_old(served, tmp_path):
     with client(served, spool=tmp_path / "s", most_age=60, fallback=FALLBACK) as site:
         known = site.ask("a")

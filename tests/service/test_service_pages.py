@@ -1,5 +1,6 @@
 """The console, as its pages are sent and as a real Chromium shows them."""
 
+import itertools
 import re
 from datetime import UTC, datetime, timedelta
 from html.parser import HTMLParser
@@ -353,6 +354,81 @@ def test_a_cell_of_the_csv_is_no_formula(served):
     assert not re.search(r"""(?m)(^|,)"?[=+@-]""", table)
 
 
+# ---- the Enter key -------------------------------------------------------------------------------
+
+
+class Forms(HTMLParser):
+    """The forms of a page: their actions, and their fields and buttons in order."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.found, self.inside = [], False
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        if tag == "form":
+            self.found.append((dict(attrs)["action"], []))
+            self.inside = True
+        elif self.inside and tag in ("input", "select", "textarea", "button"):
+            self.found[-1][1].append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag):
+        self.inside = self.inside and tag != "form"
+
+
+def sent_by_enter(fields):
+    """What a browser sends for Enter in a field: all that is filled in, and the first button."""
+    first = next(facts for tag, facts in fields if tag == "button")
+    filled = {facts["name"]: facts.get("value", "x") for tag, facts in fields if tag != "button"}
+    return filled | ({first["name"]: first.get("value", "")} if "name" in first else {})
+
+
+def heeds_enter(fields):
+    """Whether a form that does something has a field in which Enter presses one of its buttons."""
+    kinds = [facts.get("type", tag) for tag, facts in fields]
+    names = [facts.get("name") for _, facts in fields]
+    return "button" in kinds and "form" in names and {*kinds} > {"hidden", "button"}
+
+
+def test_enter_in_a_field_decides_nothing_and_keeps_what_is_filled_in(tmp_path):
+    filled(tmp_path)
+    with Served(tmp_path) as served:
+        ledger = served.ledger
+        lost = ledger.ask("north", "lost")
+        sessions = {role: served.login(role) for role in ("operator", "reviewer", "auditor")}
+        tried = set()
+        for frozen in (False, True):
+            if frozen:
+                ledger.freeze(by="me", reason="alarm")
+            before = ledger.status()
+            for role, path in itertools.product(sessions, (*PAGES, "/tokens")):
+                session = sessions[role]
+                for action, fields in Forms(served.page(path, session)[1]).found:
+                    if not heeds_enter(fields):
+                        continue  # a search, or buttons alone
+                    tried.add(action)
+                    given = sent_by_enter(fields) | {"form": session[1], "reason": "<b>why</b>"}
+                    given |= {"ticket": lost.ticket} if "ticket" in given else {}
+                    status, _, body = served.post(action, session, **given)
+                    text = body.decode()
+                    assert (status, "Nothing was done yet" in text) == (200, True), action
+                    assert ledger.status() == before, action
+                    assert 'name="reason" value="&lt;b&gt;why&lt;/b&gt;"' in text, action
+        assert tried == {"/decide", "/freeze", "/thaw", "/missing", "/rollback"}
+
+
+def test_ticks_are_kept_for_the_proposal_that_they_are_about(tmp_path):
+    filled(tmp_path)
+    with Served(tmp_path) as served:
+        session, pending = served.login("reviewer"), served.ledger.proposal()
+        rows = [f"{row['step']}:{row['state']}" for row in pending.rows]
+        given = {"enter": "1", "row": rows[:2], "reason": "r"}
+        for shown, ticks in ((pending.hash, 2), ("0" * 64, 0)):
+            text = served.post("/decide", session, **given, proposal=shown)[2].decode()
+            assert (text.count(" checked"), 'value="r"' in text) == (ticks, True)
+        assert " checked" not in served.page("/proposal", session)[1]
+
+
 # ---- a real browser ------------------------------------------------------------------------------
 
 chromium = pytest.mark.skipif(browser.missing() is not None, reason=str(browser.missing()))
@@ -412,12 +488,12 @@ def test_the_whole_story_in_a_browser(tmp_path):
         row = f"tr:has(input[name=version][value='{version}'])"
         tab.click(f"{row} summary")
         tab.type(f"{row} input[name=reason]", "adverse events")
-        tab.click(f"{row} button", leaves=True)
+        tab.click(f"{row} button.stop", leaves=True)
         assert f"Version {version + 2} is deployed; it plays what version {version} did" in tab.text
         assert (served.ledger.policy == served.ledger.policy_of(version)).all()
         tab.click("header nav a[href='/']", leaves=True)
         tab.type("form[action='/freeze'] input[name=reason]", "an alarm")
-        tab.click("form[action='/freeze'] button", leaves=True)
+        tab.click("form[action='/freeze'] button.stop", leaves=True)
         assert "FROZEN" in tab.text
         assert served.ledger.status().frozen
         tab.click("form[action='/verify'] button", leaves=True)
@@ -427,6 +503,49 @@ def test_the_whole_story_in_a_browser(tmp_path):
         tab.open(f"{tab.base}/")
         assert tab.address == "/login"
         assert served.ledger.verify().whole
+
+
+@chromium
+def test_enter_decides_nothing_in_a_browser(tmp_path):
+    filled(tmp_path)
+    with Served(tmp_path) as served, browser.Browser() as tab:
+        tab.base, ledger = served.url, served.ledger
+        ledger.ask("north", "lost")
+        before = ledger.status()
+
+        def enter(selector, reason):
+            tab.evaluate(f"document.querySelector({selector!r}).focus()")
+            tab.key("Enter", code=13, text="\r", leaves=True)
+            assert "Nothing was done yet" in tab.text
+            assert ledger.status() == before
+            filled_in = "[...document.querySelectorAll('input[name=reason]')].map(e => e.value)"
+            assert reason in tab.evaluate(filled_in)
+
+        log_in(tab, served, "reviewer")
+        tab.open(f"{tab.base}/proposal")
+        tick = "tbody tr:nth-child(2) input[type=checkbox]"
+        tab.click(tick)
+        tab.type("input[name=reason]", "minutes of 3 May")
+        enter("input[name=reason]", "minutes of 3 May")
+        enter(tick, "minutes of 3 May")  # from a tick the key sends a form as well
+        assert tab.evaluate("document.querySelectorAll(':checked').length") == 1
+        tab.click("button[value=approve]", leaves=True)  # with what is kept
+        assert f"Version {before.version + 1} is deployed: 1 row approved" in tab.text
+        tab.click("header button", leaves=True)
+
+        before = ledger.status()
+        log_in(tab, served, "operator")
+        tab.type("form[action='/freeze'] input[name=reason]", "an alarm")
+        enter("form[action='/freeze'] input[name=reason]", "an alarm")
+        tab.type("form[action='/missing'] input[name=reason]", "moved away")
+        enter("form[action='/missing'] input[name=reason]", "moved away")
+        tab.open(f"{tab.base}/timeline")
+        row = "tr:has(input[name=version][value='1'])"
+        tab.click(f"{row} summary")
+        tab.type(f"{row} input[name=reason]", "adverse events")
+        enter(f"{row} input[name=reason]", "adverse events")
+        tab.click(f"{row} button.stop", leaves=True)  # it is open still
+        assert "it plays what version 1 did" in tab.text
 
 
 @chromium

@@ -110,7 +110,7 @@ def create(options: argparse.Namespace) -> Any:
         policy=policy,
         missing=options.missing_means,
         patience=options.patience,
-        absorbing=None if options.absorbing is None else _label(options.absorbing),
+        absorbing=options.absorbing,
         by=options.by,
     )
     return ledger.status()
@@ -338,10 +338,6 @@ def _list(text: str, kind: Callable[[str], Any] = str) -> list[Any]:
         raise ValueError(f"{text!r} is not numbers with commas between them") from None
 
 
-def _label(text: str) -> int | str:
-    return int(text) if text.isdecimal() else text
-
-
 def _count_or_labels(text: str) -> int | list[str]:
     return int(text) if text.isdecimal() else _labels(text)
 
@@ -358,14 +354,14 @@ def _report(options: argparse.Namespace) -> tuple[list[Any], list[Any] | None, l
                     f"{name} is missing: give one for each step, with commas between them, or say"
                     " --ended truncated for an episode that was not seen to its end"
                 )
-    actions = None if options.action is None else _list(options.action, _label)
-    return _list(options.state or "", _label), actions, _list(options.reward or "", float)
+    actions = None if options.action is None else _list(options.action)
+    return _list(options.state or ""), actions, _list(options.reward or "", float)
 
 
-def _rows(text: str | None) -> list[tuple[Any, Any]] | None:
+def _rows(text: str | None) -> list[tuple[str, str]] | None:
     if text is None:
         return None
     pairs = [part.split(":") for part in text.split(",")]
     if any(len(pair) != 2 for pair in pairs):
         raise ValueError(f"rows are step:state with commas between them, not {text!r}")
-    return [(_label(step), _label(state)) for step, state in pairs]
+    return [(step, state) for step, state in pairs]

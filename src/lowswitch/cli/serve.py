@@ -61,6 +61,7 @@ def _add_access(parser: argparse.ArgumentParser) -> None:
 
 def serve(options: argparse.Namespace) -> None:
     """Serve a ledger until a signal says to stop."""
+    from lowswitch.ledger.address import printable
     from lowswitch.service.server import Place, opened, warm_up
     from lowswitch.service.server import serve as run
 
@@ -72,8 +73,8 @@ def serve(options: argparse.Namespace) -> None:
         return
     with opened(options.address, options.access, place) as service, place.listen() as listening:
         warm_up(service.ledger)
-        url = place.url(listening)
-        run(service, listening, lambda: _say(f"{options.address} is served at {url}"))
+        url, shown = place.url(listening), printable(options.address)
+        run(service, listening, lambda: _say(f"{shown} is served at {url}"))
 
 
 def _serve_demo(place: object) -> None:

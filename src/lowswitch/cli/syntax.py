@@ -7,7 +7,7 @@ import re
 import sys
 from collections.abc import Callable
 from decimal import Decimal
-from typing import Any, get_args
+from typing import Any, NoReturn, get_args
 
 import lowswitch
 from lowswitch.cli.ledger import add_commands
@@ -154,9 +154,18 @@ def _add_problem(command: argparse.ArgumentParser, *others: str) -> None:
     _add(command, "--horizon", "--reward-range")
 
 
+class _Parser(argparse.ArgumentParser):
+    """A parser that repeats no password when it says what is wrong."""
+
+    def error(self, message: str) -> NoReturn:
+        from lowswitch.ledger.address import printable_text
+
+        super().error(printable_text(message))
+
+
 def parser() -> argparse.ArgumentParser:
     """The parser of the whole command line; it says in `command` which command was given."""
-    parser = argparse.ArgumentParser(prog="lowswitch", description=lowswitch.__doc__)
+    parser = _Parser(prog="lowswitch", description=lowswitch.__doc__)
     parser.add_argument("--version", action="version", version=f"lowswitch {lowswitch.__version__}")
     commands = parser.add_subparsers(required=True, metavar="command")
 

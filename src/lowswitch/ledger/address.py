@@ -1,27 +1,102 @@
-"""Which database an address means."""
+"""Which database an address means, and what of an address may be shown."""
 
 from __future__ import annotations
 
 import importlib.util
+import re
 from pathlib import Path
 
-from lowswitch.ledger.errors import StorageError
+from lowswitch.ledger.errors import NotALedgerError, StorageError
 from lowswitch.ledger.store import Store
+
+_WRITTEN = (
+    "postgresql://user:password@host:port/database#name; in a password, write @ as %40, / as %2F,"
+    " # as %23 and % as %25"
+)
+_HIDDEN = "***"
+_HOST = r"(?:\[[^]@/?#\s]*\]|[^]\[:,@/?#=&\s]*)(?::[0-9]*)?"
+_URL = re.compile(
+    r"(?P<scheme>[a-z][a-z0-9+.-]*)://"
+    r"(?:(?P<user>[^:@/?#=&\s]*)(?P<secret>:[^@/#]*)?@)?"
+    rf"(?P<host>{_HOST}(?:,{_HOST})*)"
+    r"(?P<path>/[^@?#=&\s]*)?"
+    r"(?P<query>\?(?(path)[^#]*|[^@#]*))?"  # before a slash, libpq takes all up to @ for the user
+    r"(?P<name>#[a-z0-9_]*)?",
+    re.IGNORECASE,
+)
+_IN_TEXT = re.compile(r"[a-z][a-z0-9+.-]*://(?:.*@)?[^\s'\"]*", re.IGNORECASE)
+# scheme:/..., user:password@... and password=...: meant for a database, and no name of a file
+_NO_FILE = re.compile(r"[a-z][\w+.-]+:/|[^/@]+:[^/@]*@|(?![./]).*\bpassword\s*=", re.IGNORECASE)
 
 
 def store_at(address: str | Path, *, create: bool, read_only: bool = False) -> Store:
     """The database at an address: PostgreSQL, or SQLite in a file."""
-    where = str(address)
-    if where.startswith(("postgresql://", "postgres://")):
+    if is_postgres(address):
         if importlib.util.find_spec("psycopg") is None:
             raise StorageError("a ledger in PostgreSQL needs psycopg; install lowswitch[postgres]")
         from lowswitch.ledger.postgres import PostgresStore
 
         if create:
-            return PostgresStore.create(where)
-        return PostgresStore.open(where, read_only=read_only)
+            return PostgresStore.create(str(address))
+        return PostgresStore.open(str(address), read_only=read_only)
     from lowswitch.ledger.sqlite import SqliteStore
 
     if create:
-        return SqliteStore.create(Path(address))
-    return SqliteStore.open(Path(address), read_only=read_only)
+        return SqliteStore.create(file_of(address))
+    return SqliteStore.open(file_of(address), read_only=read_only)
+
+
+def is_postgres(address: str | Path) -> bool:
+    """Whether an address means a database of PostgreSQL."""
+    return str(address).startswith(("postgresql://", "postgres://"))
+
+
+def file_of(address: str | Path) -> Path:
+    """The file that an address means.
+
+    What is meant for a database is refused and not repeated: a password may be in it.
+    """
+    if _NO_FILE.match(str(address)):
+        raise NotALedgerError(
+            f"this is no name of a file, and a database of PostgreSQL is written {_WRITTEN}; if it"
+            " is a file, write ./ before its name"
+        )
+    return Path(address)
+
+
+def printable(address: str | Path) -> str:
+    """An address as it may be shown: without its password, and without options that may hold one.
+
+    Of an address that cannot be read nothing is shown that may be part of a password.
+    """
+    text = str(address)
+    found = _URL.fullmatch(text)
+    if found is None:
+        scheme, mark, _ = text.partition("://")
+        if mark:
+            return f"{scheme}://{_HIDDEN}"
+        return _HIDDEN if _NO_FILE.match(text) else text
+    shown = f"{found['scheme']}://"
+    if found["user"] is not None:
+        shown += found["user"] + (f":{_HIDDEN}" if found["secret"] else "") + "@"
+    shown += found["host"] + (found["path"] or "")
+    return shown + (f"?{_HIDDEN}" if found["query"] else "") + (found["name"] or "")
+
+
+def printable_text(text: str) -> str:
+    """A text in which addresses may stand, each as it may be shown."""
+    return _IN_TEXT.sub(lambda found: printable(found[0]), text)
+
+
+def is_readable(address: str) -> bool:
+    """Whether an address with a scheme is well formed.
+
+    Of one that is not, libpq takes a part of the password for a host, a port or a database, and
+    names it in its error.
+    """
+    return _URL.fullmatch(address) is not None
+
+
+def unreadable(address: str) -> NotALedgerError:
+    """The error for an address of PostgreSQL that is malformed."""
+    return NotALedgerError(f"the address {printable(address)} cannot be read; write {_WRITTEN}")

@@ -17,7 +17,13 @@ from typing import Any
 import numpy as np
 
 from lowswitch.ledger.connection import Connection, error_of, why_no_text
-from lowswitch.ledger.errors import AccessError, FrozenError, LedgerError, UnreachableError
+from lowswitch.ledger.errors import (
+    AccessError,
+    ConflictError,
+    FrozenError,
+    LedgerError,
+    UnreachableError,
+)
 from lowswitch.ledger.remote import Remote, plain
 from lowswitch.ledger.responses import Issued, Told
 from lowswitch.ledger.spool import Spool, Waiting
@@ -156,7 +162,11 @@ class Client(Remote):
         *,
         ended: str = "whole",
     ) -> Told | Spooled:
-        """Report what came of a ticket; it is on a disk, there or here, when this returns."""
+        """Report what came of a ticket; it is on a disk, there or here, when this returns.
+
+        Another report of a ticket whose first report still waits here is a `ConflictError`, as it
+        is on the server: the first one is kept.
+        """
         report = {"ticket": ticket, "states": states, "actions": actions, "rewards": rewards}
         answer = self.tell_many([report | {"ended": ended}])[0]
         if isinstance(answer, LedgerError):
@@ -183,17 +193,37 @@ class Client(Remote):
                     for first in range(0, len(reports), _AT_ONCE)
                     for answer in self._send(reports[first : first + _AT_ONCE])
                 ]
-            numbers = self._spool.add(reports, **facts)
-            try:
-                self._require_try()
-                found = self.flush()
-            except _LATER_ON:
-                self._away()
-                found = {}
+            found = self._keep_and_send(self._spool, reports, **facts)
+            others = [report for report, one in zip(reports, found, strict=True) if one is None]
+            # by now the server may have the reports that stood against them, and judges itself
+            judged = iter(self._keep_and_send(self._spool, others) if others else ())
+            found = [next(judged) if one is None else one for one in found]
             return [
-                found.get(number, Spooled(report["ticket"]))
-                for number, report in zip(numbers, reports, strict=True)
+                _conflict(report["ticket"]) if one is None else one
+                for report, one in zip(reports, found, strict=True)
             ]
+
+    def _keep_and_send(
+        self, spool: Spool, reports: list[dict[str, Any]], **facts: Any
+    ) -> list[Told | Spooled | LedgerError | None]:
+        """Put reports into the spool and send all that waits.
+
+        None stands for a report that is not kept, because another one of its ticket waits.
+        """
+        numbers = spool.add(reports, **facts)
+        answers: dict[int, Told | LedgerError] = {}
+        try:
+            self._require_try()
+            answers = self.flush()
+        except _LATER_ON:
+            self._away()
+        except AccessError:
+            if None not in numbers:  # else a report that is not kept must be told of first
+                raise
+        return [
+            None if number is None else answers.get(number, Spooled(report["ticket"]))
+            for number, report in zip(numbers, reports, strict=True)
+        ]
 
     def _send(self, reports: Sequence[dict[str, Any]]) -> list[Told | LedgerError]:
         """Send reports; one that cannot even be read does not keep the others from being sent."""
@@ -375,6 +405,14 @@ class Client(Remote):
         from lowswitch.ledger.site import play
 
         return play(self, env, episodes, name=name, seed=seed, state=state)
+
+
+def _conflict(ticket: str) -> ConflictError:
+    """What is said of a second report of a ticket while the first one waits."""
+    return ConflictError(
+        f"another report of ticket {ticket} waits in the spool, and is kept instead of this one; if"
+        " this one is right, an operator can amend it when the server has the other"
+    )
 
 
 def _lacks_actions(report: dict[str, Any]) -> bool:

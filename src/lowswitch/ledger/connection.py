@@ -11,6 +11,7 @@ from typing import Any
 from urllib.parse import urlencode, urlsplit
 
 from lowswitch.ledger import errors
+from lowswitch.ledger.address import is_readable, printable
 from lowswitch.ledger.errors import LedgerError, UnreachableError
 
 _KNOWN: dict[str, type[LedgerError]] = {
@@ -32,9 +33,11 @@ class Connection:
     """Keeps a connection open as long as it works, and makes a new one when it does not."""
 
     def __init__(self, url: str, token: str, timeout: float) -> None:
-        parts = urlsplit(url)
+        parts = urlsplit(url if is_readable(url) else "")
         if parts.scheme not in ("http", "https") or not parts.hostname or parts.query:
-            raise LedgerError(f"url must be such as https://ledger.example.org, not {url!r}")
+            raise LedgerError(
+                f"url must be such as https://ledger.example.org, not {printable(url)!r}"
+            )
         if parts.scheme == "http" and not _is_here(parts.hostname):
             raise LedgerError(
                 f"the token would travel to {parts.hostname} in the open; use https://"
@@ -83,7 +86,9 @@ class Connection:
                 self.close()
                 idle = kept_open and attempt == 1 and not isinstance(error, TimeoutError)
                 if not idle:  # else it was closed meanwhile, and a new one may work
-                    raise UnreachableError(f"{self.url} cannot be reached ({error!r})") from error
+                    raise UnreachableError(
+                        f"{printable(self.url)} cannot be reached ({error!r})"
+                    ) from error
         raise AssertionError
 
     def _connect(self) -> http.client.HTTPConnection:
@@ -98,7 +103,9 @@ class Connection:
             return json.loads(answer[1])
         except ValueError:
             self.close()
-            raise UnreachableError(f"{self.url} answers something else than a ledger") from None
+            raise UnreachableError(
+                f"{printable(self.url)} answers something else than a ledger"
+            ) from None
 
 
 def _raise(status: int, body: bytes) -> None:

@@ -53,13 +53,16 @@ def import_csv(
     """
     place = Path(path)
     episodes = read_episodes(place, ledger.terms, columns or {}, progress)
-    names = [[[getattr(step, part) for step in one] for one in episodes] for part in _PARTS]
+    states, actions = (ledger.terms.labels[kind] for kind in ("state", "action"))
     return ledger.add_history(
-        *names, source=source or place.name, most=most, by=by, attested=attested
+        [[states[step.state] for step in one] for one in episodes],
+        [[actions[step.action] for step in one] for one in episodes],
+        [[step.reward for step in one] for one in episodes],
+        source=source or place.name,
+        most=most,
+        by=by,
+        attested=attested,
     )
-
-
-_PARTS = ("state", "action", "reward")
 
 
 def read_episodes(
@@ -133,8 +136,7 @@ def _value(name: str, cell: str, terms: Terms) -> Any:
         except ValueError:
             raise LedgerError(f"{cell!r} is no number") from None
     if name in terms.labels:
-        known = cell in terms.labels[name]
-        return terms.index(name, cell if known or not cell.isdecimal() else int(cell))
+        return terms.index(name, cell)
     if name == "date":
         return datetime.fromisoformat(cell).isoformat()
     return cell

@@ -13,7 +13,7 @@ import numpy as np
 
 from lowswitch.algorithms.algorithm import Algorithm
 from lowswitch.ledger import errors, views
-from lowswitch.ledger.address import store_at
+from lowswitch.ledger.address import printable, store_at
 from lowswitch.ledger.dates import why_early, why_refused
 from lowswitch.ledger.errors import LedgerError
 from lowswitch.ledger.events import (
@@ -133,7 +133,7 @@ class Ledger(Reading):
         except IndexError:
             store.close()
             raise errors.NotALedgerError(
-                f"{str(address)!r} holds no event; it is no ledger"
+                f"{printable(address)!r} holds no event; it is no ledger"
             ) from None
         except BaseException:
             store.close()
@@ -141,8 +141,8 @@ class Ledger(Reading):
         if facts["format"] > FORMAT or facts["semantics"] > SEMANTICS:
             store.close()
             raise errors.NotALedgerError(
-                f"{str(address)!r} was written by lowswitch {facts['lowswitch']}, whose events this"
-                " version does not know; use that version, or a newer one"
+                f"{printable(address)!r} was written by lowswitch {facts['lowswitch']}, whose"
+                " events this version does not know; use that version, or a newer one"
             )
         return cls(store, Terms.from_payload(facts["terms"]), read_only=read_only)
 
@@ -198,10 +198,11 @@ class Ledger(Reading):
     ) -> Told:
         """Report what came of a ticket; the same report again gets the same answer.
 
-        States and actions are labels or numbers; actions that are None are those of the policy that
-        the ticket was issued with. ended: "whole"; "truncated", if it was not seen to its end; or
-        "terminated", if it ended early in the absorbing state. site: refuse a ticket of another
-        one.
+        States and actions are labels, which are text, or positions, which are whole numbers from 0
+        on. A number that is also the label of another position is refused. Actions that are None
+        are those of the policy that the ticket was issued with. ended: "whole"; "truncated", if it
+        was not seen to its end; or "terminated", if it ended early in the absorbing state. site:
+        refuse a ticket of another one.
         """
         answer = self.tell_many(
             [

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from lowswitch.ledger.address import is_readable, unreadable
 from lowswitch.ledger.errors import NotALedgerError, StorageError
 from lowswitch.ledger.events import FORMAT
 from lowswitch.ledger.store import SCHEMA, Store
@@ -27,6 +28,8 @@ class PostgresStore(Store):
     def __init__(self, address: str, *, read_only: bool) -> None:
         self._connection: Any = None
         self.address, _, name = address.partition("#")
+        if not is_readable(self.address) or "@" in name:  # as when a # is part of the password
+            raise unreadable(address)
         if not re.fullmatch(r"[a-z0-9_]{0,40}", name):
             raise NotALedgerError(
                 f"the name of a ledger, after #, has small letters, digits and _, not {name!r}"
@@ -77,6 +80,7 @@ class PostgresStore(Store):
 
         if self._connection is None or self._connection.closed:
             with self._errors():
+                self._require_options()
                 self._connection = psycopg.connect(self.address, autocommit=True)
                 weakref.finalize(self, self._connection.close)  # if nobody closes the ledger
                 self._connection.execute(f"SET search_path TO {self.schema}")
@@ -84,6 +88,18 @@ class PostgresStore(Store):
                 if self.read_only:
                     self._connection.execute("SET default_transaction_read_only TO on")
         return self._connection
+
+    def _require_options(self) -> None:
+        """Refuse options that libpq cannot read; its own words would repeat the password."""
+        import psycopg
+        from psycopg.conninfo import conninfo_to_dict
+
+        try:
+            conninfo_to_dict(self.address)
+            return
+        except psycopg.ProgrammingError:
+            pass
+        raise unreadable(self.address)  # outside, so that those words are not in its chain
 
     @contextmanager
     def transaction(self) -> Iterator[None]:

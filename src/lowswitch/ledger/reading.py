@@ -12,6 +12,7 @@ import numpy as np
 
 from lowswitch.checks import require_word
 from lowswitch.ledger import views
+from lowswitch.ledger.address import file_of
 from lowswitch.ledger.errors import LedgerError
 from lowswitch.ledger.events import GENESIS, Event, canonical, read_event
 from lowswitch.ledger.responses import (
@@ -171,11 +172,11 @@ class Reading:
         """Write all events as JSON lines, or as a table ("csv")."""
         from lowswitch.ledger.audit import export
 
-        export(self, Path(path), kind)
+        export(self, file_of(path), kind)
 
     def backup(self, path: str | Path) -> None:
         """Copy the ledger into a file while it is used."""
-        self.store.backup(Path(path))
+        self.store.backup(file_of(path))
 
     # ---- the state -------------------------------------------------------------------------------
 

@@ -32,12 +32,22 @@ def play(
         report = episode(env, issued.policy, terms, None if seed is None else seed + number, state)
         total += sum(report["rewards"])
         facts = {} if spool is None else {mark: number}  # with the report, in one transaction
-        (answer,) = client._tell([report | {"ticket": issued.ticket}], **facts)
+        labelled = _labelled(report, terms["labels"])
+        (answer,) = client._tell([labelled | {"ticket": issued.ticket}], **facts)
         if isinstance(answer, LedgerError):
             raise answer
         spooled += isinstance(answer, Spooled)
         told += not isinstance(answer, Spooled)
     return Played(max(0, episodes - done), told, spooled, total)
+
+
+def _labelled(report: dict[str, Any], labels: dict[str, list[str]]) -> dict[str, Any]:
+    """A report by its labels, which mean one thing also where they look like numbers."""
+    found = dict(report)
+    for name, kind in (("states", "state"), ("actions", "action")):
+        names = labels[kind]
+        found[name] = [names[i] if 0 <= i < len(names) else i for i in report[name]]
+    return found
 
 
 def episode(

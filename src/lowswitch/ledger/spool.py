@@ -72,18 +72,13 @@ class Spool:
 
     # ---- reports ---------------------------------------------------------------------------------
 
-    def add(self, reports: Sequence[dict[str, Any]], **facts: Any) -> list[int]:
-        """Keep reports, and facts with them; return their numbers. On the disk when it returns."""
+    def add(self, reports: Sequence[dict[str, Any]], **facts: Any) -> list[int | None]:
+        """Keep reports, and facts with them; return their numbers. On the disk when it returns.
+
+        None stands for a report that is not kept, because another one of its ticket waits.
+        """
         with self._writing() as database:
-            numbers = [
-                database.execute(
-                    "INSERT INTO reports (ticket, body) VALUES (?, ?)"
-                    " ON CONFLICT (ticket) DO UPDATE SET body = excluded.body, refused = NULL"
-                    " RETURNING id",
-                    (report["ticket"], json.dumps(report, allow_nan=False)),
-                ).fetchone()[0]
-                for report in reports
-            ]
+            numbers = [_keep(database, report) for report in reports]
             for name, value in facts.items():
                 _put(database, name, value)
             return numbers
@@ -99,12 +94,18 @@ class Spool:
             database.execute("UPDATE reports SET refused = ? WHERE id = ?", (why, number))
 
     def rename(self, number: int, ticket: str) -> None:
-        """The report of an episode that was played without a ticket gets its ticket."""
+        """The report of an episode that was played without a ticket gets its ticket.
+
+        If another report of this ticket waits, both stay, and the server says which one it takes.
+        """
         with self._writing() as database:
             body = database.execute("SELECT body FROM reports WHERE id = ?", (number,)).fetchone()
             report = json.loads(body[0]) | {"ticket": ticket}
             database.execute(
-                "UPDATE OR REPLACE reports SET ticket = ?, body = ? WHERE id = ?",
+                "DELETE FROM reports WHERE ticket = ? AND refused IS NOT NULL", (ticket,)
+            )
+            database.execute(
+                "UPDATE OR IGNORE reports SET ticket = ?, body = ? WHERE id = ?",
                 (ticket, json.dumps(report), number),
             )
 
@@ -183,6 +184,27 @@ class Spool:
             raise StorageError(
                 f"the spool {str(self.path)!r} could not be used: {error}"
             ) from error
+
+
+def _keep(database: sqlite3.Connection, report: dict[str, Any]) -> int | None:
+    """Keep a report, also in the place of one that the server refused; return its number.
+
+    The first report of a ticket stays as long as it waits: the same one again has its number, and
+    None is returned for another one.
+    """
+    new = database.execute(
+        "INSERT INTO reports (ticket, body) VALUES (?, ?)"
+        " ON CONFLICT (ticket) DO UPDATE SET body = excluded.body, refused = NULL"
+        " WHERE refused IS NOT NULL RETURNING id",
+        (report["ticket"], json.dumps(report, allow_nan=False)),
+    ).fetchone()
+    if new is not None:
+        return int(new[0])
+    number, body = database.execute(
+        "SELECT id, body FROM reports WHERE ticket = ?", (report["ticket"],)
+    ).fetchone()
+    whole = {"ended": "whole"}  # unless it says something else
+    return int(number) if whole | json.loads(body) == whole | report else None
 
 
 def _put(database: sqlite3.Connection, name: str, value: Any) -> None:

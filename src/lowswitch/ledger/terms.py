@@ -25,6 +25,7 @@ from lowswitch.table_learner import TableLearner
 
 MISSING = ("drop", "optimistic", "hold")
 ENDED = ("whole", "truncated", "terminated")
+_MOST_DIGITS = 100  # of a number; a longer label is no position of anything
 Steps = tuple[list[int], list[int], list[float]]  # H states, actions and rewards in [0, 1]
 
 
@@ -112,20 +113,52 @@ class Terms:
     # ---- labels and rewards ----------------------------------------------------------------------
 
     def index(self, kind: str, value: Any) -> int:
-        """The number of a step, state or action that is named by its label or its number."""
+        """The position of a step, state or action.
+
+        A text is always a label. A whole number is a position from 0 on, and is refused where it
+        could also mean the label of another one.
+        """
         names = self.labels[kind]
         if isinstance(value, str) and value in names:
             return names.index(value)
+        if is_integer(value) and value in self._ambiguous[kind]:
+            raise LedgerError(self._says_twice(kind, int(value)))
         if is_integer(value) and 0 <= value < len(names):
             return int(value)
         shown = ", ".join(names[:8]) + (", ..." if len(names) > 8 else "")
-        raise LedgerError(
-            f"there is no {kind} {value!r}; the {kind}s are {shown}, or 0 to {len(names) - 1}"
+        positions = "" if isinstance(value, str) else f", or 0 to {len(names) - 1}"
+        raise LedgerError(f"there is no {kind} {value!r}; the {kind}s are {shown}{positions}")
+
+    @functools.cached_property
+    def _ambiguous(self) -> dict[str, dict[int, str]]:
+        """For each kind the labels that are numbers, but not the numbers of their positions."""
+        return {
+            kind: {
+                int(label): label
+                for position, label in enumerate(names)
+                if _is_number(label) and int(label) != position
+            }
+            for kind, names in self.labels.items()
+        }
+
+    def _says_twice(self, kind: str, value: int) -> str:
+        """Why a number that is also a label is refused."""
+        names, label = self.labels[kind], self._ambiguous[kind][value]
+        if value >= len(names):
+            return f"{kind} {value} is a label, and labels are text; give it as {label!r}"
+        return (
+            f"{kind} {value} could mean the label {label!r}, or position {value} counted from 0,"
+            f" which is {names[value]!r}; give the label as text"
         )
 
     def indices(self, kind: str, values: list[Any]) -> tuple[int, ...]:
-        """The numbers of several; those that are numbers already are checked all at once."""
-        if set(map(type, values)) == {int} and min(values) >= 0 and max(values) < self.size(kind):
+        """The positions of several; those that are positions already are checked all at once."""
+        are_whole = set(map(type, values)) == {int}
+        if (
+            are_whole
+            and 0 <= min(values) <= max(values) < self.size(kind)
+            and self._ambiguous[kind].keys().isdisjoint(values)
+        ):
             return tuple(values)
         return tuple(self.index(kind, value) for value in values)
 
@@ -368,6 +401,11 @@ def _labels(name: str, given: int | Sequence[str], size: int | None) -> tuple[st
             f"{name} must be {count}different texts that are not empty, not {given!r}"
         )
     return labels
+
+
+def _is_number(label: str) -> bool:
+    """Whether a label is a whole number that somebody may give as such."""
+    return label.strip().isdecimal() and len(label) < _MOST_DIGITS
 
 
 def _items(name: str, values: Any) -> list[Any]:

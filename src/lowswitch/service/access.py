@@ -21,6 +21,7 @@ from typing import Any
 
 from lowswitch.checks import require_count, require_word
 from lowswitch.ledger import LedgerError, Verdict
+from lowswitch.ledger.address import file_of, is_postgres
 from lowswitch.service.roles import ROLES
 
 MOST_NAME = 80  # characters of a name
@@ -72,10 +73,12 @@ class Access:
     """The file of tokens; several processes may use it at once."""
 
     def __init__(self, path: str | Path) -> None:
-        self.path = Path(path)
+        self.path = file_of(path)
         self._lock = threading.Lock()
         if not self.path.parent.is_dir():
-            raise LedgerError(f"cannot write {str(path)!r}; choose a file in a folder that exists")
+            raise LedgerError(
+                f"cannot write {str(self.path)!r}; choose a file in a folder that exists"
+            )
         with self._errors():
             os.close(os.open(self.path, os.O_CREAT | os.O_RDWR, 0o600))
             self._db = sqlite3.connect(
@@ -186,9 +189,9 @@ class Access:
 
 def beside(address: str) -> Path:
     """The file of tokens of a ledger that is a file."""
-    if address.startswith(("postgresql://", "postgres://")):
+    if is_postgres(address):
         raise LedgerError("a ledger in PostgreSQL needs --access FILE for its tokens")
-    return Path(f"{address}.access")
+    return Path(f"{file_of(address)}.access")
 
 
 def _hash(secret: str) -> str:

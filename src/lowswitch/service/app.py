@@ -57,7 +57,7 @@ class Service:
     """What all requests share."""
 
     ledger: Ledger
-    address: str
+    address: str = field(repr=False)  # a password may be in it
     access: Access
     behind_tls: bool = False
     origin: str | None = None  # as browsers see it, such as https://ledger.example.org

@@ -121,7 +121,7 @@ def text(name: str, value: Any) -> str:
 
 
 def label(name: str, value: Any) -> int | str:
-    """A label or a number of a state, an action or a step."""
+    """A label or a position of a state, an action or a step."""
     return whole(name, value) if type(value) is int else text(name, value)
 
 
@@ -144,7 +144,7 @@ def whole(name: str, value: Any) -> int:
 
 
 def labels(name: str, value: Any) -> list[Any]:
-    """Labels or numbers; a list of small numbers, the usual case, is seen at one glance."""
+    """Labels or positions; a list of small numbers, the usual case, is seen at one glance."""
     if type(value) is list and {*map(type, value)} == {int} and -1 < min(value) <= max(value) < 999:
         return list(value)
     checked: list[Any] = many(label)(name, value)

@@ -7,7 +7,10 @@ from typing import Any
 from lowswitch.service.roles import ANYBODY, API, Endpoint
 
 _TEXT: dict[str, Any] = {"type": "string", "minLength": 1, "maxLength": 2000}
-_LABEL: dict[str, Any] = {"oneOf": [{"type": "integer", "minimum": 0}, _TEXT]}
+_LABEL: dict[str, Any] = {
+    "oneOf": [{"type": "integer", "minimum": 0}, _TEXT],
+    "description": "a label as text, or a position from 0 on that is no label of another one",
+}
 _LABELS: dict[str, Any] = {"type": "array", "items": _LABEL}
 _NUMBERS: dict[str, Any] = {"type": "array", "items": {"type": "number"}}
 _ROWS: dict[str, Any] = {

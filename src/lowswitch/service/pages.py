@@ -16,7 +16,7 @@ from lowswitch.service.app import Call, Service, now
 from lowswitch.service.bodies import RefusedError, count, query, text
 from lowswitch.service.figures import Interval
 from lowswitch.service.journal import Mark
-from lowswitch.service.render import HERE, after, catch_up, reason_of, show, templates
+from lowswitch.service.render import HERE, after, catch_up, is_by_enter, reason_of, show, templates
 
 _EVENTS = 50  # on a page of the audit
 _OPEN_TICKETS = 200  # that an operator chooses from
@@ -122,6 +122,8 @@ def _gauge(service: Service, left: int | None) -> Any:
 
 async def freeze(call: Call) -> Response:
     """Stop the run."""
+    if is_by_enter(call):
+        return await status(call)
     reason, ledger = reason_of(call), call.service.ledger
     await call.service.engine.call(lambda: ledger.freeze(by=call.who, reason=reason))
     return after(call, "/", "The run is frozen: no ticket is issued, nothing is decided.")
@@ -129,6 +131,8 @@ async def freeze(call: Call) -> Response:
 
 async def thaw(call: Call) -> Response:
     """Let the run go on."""
+    if is_by_enter(call):
+        return await status(call)
     reason, ledger = reason_of(call), call.service.ledger
     await call.service.engine.call(lambda: ledger.thaw(by=call.who, reason=reason))
     return after(call, "/", "The run goes on.")
@@ -136,6 +140,8 @@ async def thaw(call: Call) -> Response:
 
 async def missing(call: Call) -> Response:
     """Declare that no report will come."""
+    if is_by_enter(call):
+        return await status(call)
     reason, ledger = reason_of(call), call.service.ledger
     ticket = text("the ticket", call.field("ticket"))
     await call.service.engine.call(lambda: ledger.missing(ticket, reason, by=call.who))
@@ -195,8 +201,10 @@ async def propose(call: Call) -> Response:
 
 async def decide(call: Call) -> Response:
     """Approve or reject the rows that are ticked; bound to the hash that was on the page."""
+    if is_by_enter(call):
+        return await proposal(call)
     ledger, how, wanted = call.service.ledger, call.field("decision"), call.field("proposal")
-    rows = [_row_key(value) for name, value in call.fields if name == "row"]
+    rows = [_row_labels(call, value) for name, value in call.fields if name == "row"]
     if not rows and how != "approve all":
         raise RefusedError(422, "no row is ticked; tick those that you decide on")
     given: dict[str, Any] = {"rows": rows, "by": call.who, "reason": reason_of(call)}
@@ -219,13 +227,15 @@ async def decide(call: Call) -> Response:
     return after(call, "/proposal", said)
 
 
-def _row_key(value: str) -> tuple[int, int]:
+def _row_labels(call: Call, value: str) -> tuple[str, str]:
+    """The labels of a row of the form, where it stands by its positions."""
+    terms = call.service.ledger.terms
     step, _, state = value.partition(":")
     if not (step.isascii() and step.isdecimal() and state.isascii() and state.isdecimal()):
         raise RefusedError(400, "a row is step:state")
-    if len(value) > 20:
-        raise RefusedError(400, "there is no such row")
-    return int(step), int(state)
+    if len(value) > 20 or int(step) >= terms.horizon or int(state) >= terms.states:
+        raise RefusedError(422, f"there is no row {value[:20]}")
+    return terms.labels["step"][int(step)], terms.labels["state"][int(state)]
 
 
 # ---- 3: policy map -------------------------------------------------------------------------------
@@ -268,7 +278,8 @@ async def row(call: Call) -> Response:
     h = count(asked, "step", 0, terms.horizon - 1)
     x = count(asked, "state", 0, terms.states - 1)
     await catch_up(call)
-    view = await service.engine.call(lambda: service.ledger.row(h, x))
+    step, state = terms.labels["step"][h], terms.labels["state"][x]
+    view = await service.engine.call(lambda: service.ledger.row(step, state))
     left = terms.horizon - h
     rows = [
         Interval(one["action"], one["estimate"], one["width"], one["visits"] > 0)
@@ -289,8 +300,8 @@ async def row(call: Call) -> Response:
         "row.html",
         "map",
         view=view,
-        step=terms.labels["step"][h],
-        state=terms.labels["state"][x],
+        step=step,
+        state=state,
         bars=[
             figures.intervals(terms.rewards[0] * left, terms.rewards[1] * left, [r]) for r in rows
         ],
@@ -327,6 +338,8 @@ def _policies(service: Service) -> list[Any]:
 
 async def rollback(call: Call) -> Response:
     """Deploy an earlier version again."""
+    if is_by_enter(call):
+        return await timeline(call)
     reason, ledger = reason_of(call), call.service.ledger
     old = count({"version": call.field("version")}, "version", 0, 10**9)
     new = await call.service.engine.call(lambda: ledger.rollback(old, by=call.who, reason=reason))

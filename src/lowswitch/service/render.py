@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import jinja2
 from starlette.requests import Request
@@ -17,6 +17,10 @@ from lowswitch.service import display
 from lowswitch.service.app import Call, Service
 from lowswitch.service.bodies import RefusedError, text
 
+_BY_ENTER = (
+    "Nothing was done yet: the Enter key alone does nothing here. What you filled in is kept; press"
+    " the button for what you want."
+)
 HERE = Path(__file__).parent
 _CATCH_UP = 2.0  # seconds that a page waits for the journal
 
@@ -36,6 +40,33 @@ def templates() -> jinja2.Environment:
     return made
 
 
+class Draft(NamedTuple):
+    """What somebody has filled in on a page that is shown again."""
+
+    action: str  # of the form
+    fields: list[tuple[str, str]]
+
+    def values(self, action: str, name: str) -> list[str]:
+        """What a field of a form has, if this is the form."""
+        return [value for key, value in self.fields if (self.action, key) == (action, name)]
+
+    def value(self, action: str, name: str) -> str:
+        """The first of them; empty if there is none."""
+        return next(iter(self.values(action, name)), "")
+
+
+def is_by_enter(call: Call) -> bool:
+    """Whether a form was sent by the Enter key and by none of its buttons; the page then says so.
+
+    A browser takes the first button of a form for it, which is one that decides nothing.
+    """
+    if not call.field("enter"):
+        return False
+    assert call.session is not None
+    call.session.said = _BY_ENTER
+    return True
+
+
 async def show(call: Call, name: str, here: str, status: int = 200, **facts: Any) -> Response:
     """A page for somebody who is logged in."""
     service, session = call.service, call.session
@@ -51,6 +82,7 @@ async def show(call: Call, name: str, here: str, status: int = 200, **facts: Any
             token=call.token,
             form=session.form,
             said=said,
+            draft=Draft(call.endpoint.path, call.fields),
             note=service.note,
             terms=service.ledger.terms,
             behind=facts["run"].events - service.journal.seq,

@@ -20,6 +20,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from lowswitch.io.files import owning
 from lowswitch.ledger import Ledger, LedgerError
+from lowswitch.ledger.address import file_of, is_postgres
 from lowswitch.service.access import Access, beside
 from lowswitch.service.app import Service, is_loopback, make_app
 
@@ -135,9 +136,8 @@ class Place:
 @contextlib.contextmanager
 def opened(address: str, access: Path | None, place: Place, note: str = "") -> Iterator[Service]:
     """The service of a ledger, which no other server has meanwhile."""
-    is_file = not address.startswith(("postgresql://", "postgres://"))
     tokens_file = access or beside(address)
-    owned = owning(address if is_file else None)
+    owned = owning(None if is_postgres(address) else file_of(address))
     with (
         owned,
         Ledger.open(address) as ledger,  # before a file of tokens is made beside what is none
