@@ -1,4 +1,4 @@
-"""What somebody who can edit the database does beside the events."""
+"""What somebody who can edit the database does beside the events: snapshots and tickets."""
 
 import contextlib
 import itertools
@@ -6,7 +6,7 @@ import itertools
 import pytest
 
 import faults
-from ledgers import approve, made, play, steady, tables
+from ledgers import approve, episode, made, play, steady, tables
 from lowswitch.ledger import Ledger, StorageError, snapshot
 from lowswitch.ledger.snapshot import snapshot_of, state_of
 from served import Served
@@ -202,3 +202,68 @@ def test_two_writers_take_their_snapshots_in_turn(address, often):
     assert all(first.is_bound(found) for found in first.store.snapshots())
     numbers = [event.seq for event in first.events() if event.kind == "snapshot"]
     assert min(after - before for before, after in itertools.pairwise(numbers)) >= 7
+
+
+# ---- tickets -------------------------------------------------------------------------------------
+
+SOME = "3 ('t3')"
+EDITED_TICKETS = {
+    "number": "UPDATE tickets SET number = 99 WHERE number = 3",
+    "swapped numbers": "UPDATE tickets SET number = CASE number WHEN 3 THEN -4 ELSE -3 END"
+    " WHERE number IN (3, 4); UPDATE tickets SET number = -number WHERE number < 0",
+    "ticket": "UPDATE tickets SET ticket = 'forged' WHERE number = 3",
+    "site": "UPDATE tickets SET site = 'there' WHERE number = 3",
+    "request": "UPDATE tickets SET request = 'another' WHERE number = 3",
+    "version": "UPDATE tickets SET version = 2 WHERE number = 3",
+    "status": "UPDATE tickets SET status = 'open' WHERE number = 3",
+    "asked": "UPDATE tickets SET asked = asked + 1 WHERE number = 3",
+    "report": "UPDATE tickets SET report = report + 1 WHERE number = 3",
+    "no report": "UPDATE tickets SET report = NULL WHERE number = 3",
+    "a row removed": "DELETE FROM tickets WHERE number = 3",
+    "the last row removed": "DELETE FROM tickets WHERE number = 12",
+    "a row added": "INSERT INTO tickets VALUES (13, 't13', 'here', 'r13', 1, 'open', 2, NULL)",
+}
+NAMED = {"the last row removed": "12 ('t12')", "a row added": "13 ('t13')"}
+
+
+@pytest.mark.parametrize("what", EDITED_TICKETS)
+def test_every_column_of_every_ticket_is_verified(address, what):
+    ledger = made(address)
+    play(ledger, 12)
+    assert ledger.verify().whole
+    for statement in EDITED_TICKETS[what].split("; "):
+        edit(address, statement)
+    verdict = ledger.verify()
+    assert not verdict.whole
+    assert f"ticket {NAMED.get(what, SOME)}" in verdict.what
+
+
+def test_a_patient_who_is_learned_twice_is_seen(address):
+    ledger = made(address)
+    report = episode(ledger.ask("here", "patient 7").policy, 1)
+    ledger.tell("t1", *report)
+    edit(address, "UPDATE tickets SET request = 'nobody'")
+    ledger.tell(ledger.ask("here", "patient 7").ticket, *report)
+    verdict = ledger.verify()
+    assert (verdict.whole, verdict.first_bad) == (False, 2)
+    assert "ticket 1 ('t1') is stored with the request 'nobody', but the events say" in verdict.what
+
+
+@pytest.mark.parametrize("edited", [False, True])
+def test_tickets_are_verified_while_others_go_on(address, edited):
+    ledger, reader = made(address), Ledger.open(address, read_only=True)
+    play(ledger, 12)
+    ledger.ask("here", "late")
+    stored = reader.store.all_tickets
+
+    def meanwhile():
+        ledger.tell("t13", *episode(ledger.policy[0], 13))
+        play(ledger, 1)
+        return stored()
+
+    reader.store.all_tickets = meanwhile
+    if edited:
+        edit(address, "UPDATE tickets SET site = 'there' WHERE number = 3")
+    verdict = reader.verify()
+    assert verdict.whole is not edited
+    assert (SOME in verdict.what) is edited

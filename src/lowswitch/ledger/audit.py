@@ -16,7 +16,7 @@ from lowswitch.ledger.errors import BrokenError, StorageError
 from lowswitch.ledger.events import Event, canonical
 from lowswitch.ledger.snapshot import compared, is_whole, state_of
 from lowswitch.ledger.state import Replay, State
-from lowswitch.ledger.store import Snapshot
+from lowswitch.ledger.store import Snapshot, StoredTicket
 from lowswitch.ledger.terms import Terms
 from lowswitch.progress import Progress
 from lowswitch.storage import replacing
@@ -57,6 +57,7 @@ class _Walk:
     def __init__(self, ledger: Reading) -> None:
         self.replay = Replay(ledger.events)
         self.state: State | None = None
+        self.issued: list[tuple[Any, ...]] = []  # ticket, site, request, version, event; by number
         self.status: dict[int, str] = {}
         self.reports: dict[int, int] = {}
         self.snapshots: dict[int, str] = {}  # the hash of the state after an event
@@ -72,14 +73,21 @@ class _Walk:
             self.state = _first(event)
         else:
             self.state.apply(event, self.replay)
-            if event.kind in ("told", "missing", "amended"):
-                self.reports[event.payload["number"]] = event.seq
+            self._note(event)
         if event.seq % 1000 == 0:
             self.state.learn()
         if event.seq in bound:
             self.snapshots[event.seq] = compared(self.state, bound=bound[event.seq])
         self.status |= self.state.changed
         self.state.changed.clear()
+
+    def _note(self, event: Event) -> None:
+        payload = event.payload
+        if event.kind == "asked":
+            names = ("ticket", "site", "request", "version")
+            self.issued.append((*map(payload.get, names), event.seq))
+        elif event.kind in ("told", "missing", "amended"):
+            self.reports[payload["number"]] = event.seq
 
     def end(self, total: int) -> None:
         """Say what is missing after the last of so many events."""
@@ -90,6 +98,12 @@ class _Walk:
         self.status |= self.state.changed
         if self.state.seq != total:
             raise BrokenError(self.state.seq + 1, "it is not there")
+
+    def ticket(self, number: int) -> StoredTicket:
+        """A ticket as it must be stored."""
+        ticket, site, request, version, asked = self.issued[number - 1]
+        status, report = self.status[number], self.reports.get(number)
+        return StoredTicket(number, ticket, site, request, version, status, asked, report)
 
 
 def _first(event: Event) -> State:
@@ -153,22 +167,38 @@ def _read_again(ledger: Reading, snapshot: Snapshot, bound: bool) -> str | None:
 
 
 def _compare_tickets(ledger: Reading, walk: _Walk) -> None:
-    """The tickets are stored as the events say, unless somebody has gone on since."""
-    if walk.state is None or ledger.store.head()[0] != walk.seq:
-        return
-    count = 0
-    for ticket in ledger.store.all_tickets():
-        count += 1
-        wanted = walk.status.get(ticket.number), walk.reports.get(ticket.number)
-        if wanted != (ticket.status, ticket.report):
-            raise BrokenError(
-                ticket.asked,
-                f"its ticket {ticket.number} is stored as {ticket.status} (report"
-                f" {ticket.report}), and the events say {wanted[0]} (report {wanted[1]})",
-            )
-    if count != walk.state.issued:
-        issued = walk.state.issued
-        raise BrokenError(walk.seq, f"{count} tickets are stored, and {issued} were issued")
+    """Every column of every ticket is what the events say.
+
+    What can change, which is the status, the report and new rows, is compared unless somebody has
+    gone on since.
+    """
+    number, changed = 0, None
+    for stored in ledger.store.all_tickets():
+        if not (isinstance(stored.number, int) and 1 <= stored.number <= len(walk.issued)):
+            name = f"ticket {stored.number!r} ({stored.ticket!r})"
+            what = f"the table of tickets has {name}, which no event issued"
+            changed = changed or BrokenError(walk.seq, what)
+            continue
+        number += 1
+        wanted = walk.ticket(number)
+        if stored.number != number:
+            raise _not_stored(wanted)
+        for column, found, said in zip(StoredTicket._fields, stored, wanted, strict=True):
+            if found != said:
+                what = f"ticket {number} ({wanted.ticket!r}) is stored with the {column} {found!r}"
+                error = BrokenError(wanted.asked, f"{what}, but the events say {said!r}")
+                if column not in ("status", "report"):
+                    raise error
+                changed = changed or error
+    if number < len(walk.issued):
+        raise _not_stored(walk.ticket(number + 1))
+    if changed and ledger.store.head()[0] == walk.seq:
+        raise changed
+
+
+def _not_stored(ticket: StoredTicket) -> BrokenError:
+    name = f"ticket {ticket.number} ({ticket.ticket!r})"
+    return BrokenError(ticket.asked, f"{name} is missing from the table of tickets")
 
 
 # ---- export --------------------------------------------------------------------------------------
