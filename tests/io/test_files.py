@@ -291,7 +291,7 @@ def test_kept_work_is_that_of_this_code_and_says_that_it_was_kept(tmp_path, monk
     for _ in range(2):
         kept.get("curve", [1], compute, dict[str, np.ndarray])
     assert (len(done), kept.note) == (1, f"1 result was found in {tmp_path}")
-    monkeypatch.setattr(storage, "code_stamp", lambda: "an edit of a kernel")
+    monkeypatch.setattr(storage, "code_stamp", lambda module: "an edit of a kernel")
     kept.get("curve", [1], compute, dict[str, np.ndarray])
     assert len(done) == 2
 
