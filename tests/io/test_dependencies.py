@@ -11,7 +11,13 @@ from lowswitch.io import dependencies, storage
 from lowswitch.runs import simulate
 
 PACKAGE = dependencies.PACKAGE
-COMPUTING = ("runs.sweep", "races.race", "forecast.forecasts", "reproduce.lab", "reproduce.mistakes")
+COMPUTING = [
+    "runs.sweep",
+    "races.race",
+    "forecast.forecasts",
+    "reproduce.lab",
+    "reproduce.mistakes",
+]
 
 
 @pytest.fixture

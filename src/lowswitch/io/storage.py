@@ -180,6 +180,8 @@ def _under(place: str, name: str | int) -> str:
 
 # ---- finished work -------------------------------------------------------------------------------
 
+_FINISHED = "finished work"  # of its files
+
 
 class Kept:
     """A folder of finished work, so that what was interrupted goes on where it was.
@@ -206,14 +208,14 @@ class Kept:
         if path is None:
             return compute()
         try:
-            value = load(path, kind, wanted)
+            value = load(path, _FINISHED, wanted)
         except ValueError:
             value = compute()
         else:
             self.found += 1
             return value
         try:
-            save(path, kind, value)
+            save(path, _FINISHED, value)
         except ValueError as error:  # The work of hours must not be lost to a full disk.
             warnings.warn(f"a result is not kept: {error}", RuntimeWarning, stacklevel=2)
         return value
