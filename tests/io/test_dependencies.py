@@ -43,7 +43,7 @@ def test_editing_a_page_the_ledger_or_the_command_line_throws_nothing_away(copy)
     for folder in ("service", "ledger", "cli", "show"):
         for path in copy.glob(f"{folder}/**/*.*"):
             edit(path)
-    for file in ("races/report.py", "forecast/page.py", "reproduce/page.py", "__init__.py"):
+    for file in ("races/report.py", "forecast/page.py", "reproduce/page.html", "__init__.py"):
         edit(copy / file)
     assert stamps() == before
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from lowswitch.ledger.text import age, counted
 from lowswitch.service import display
 from lowswitch.service.app import Call, Service
 from lowswitch.service.bodies import RefusedError, text
+from lowswitch.show.templates import templates as made
 
 HERE = Path(__file__).parent
 _CATCH_UP = 2.0  # seconds that a page waits for the journal
@@ -23,17 +25,11 @@ _CATCH_UP = 2.0  # seconds that a page waits for the journal
 
 @functools.cache
 def templates() -> jinja2.Environment:
-    """The templates; every value is escaped, and one that is missing is an error."""
-    made = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(HERE / "templates"),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    made.filters |= {"clock": display.clock, "age": age, "counted": counted, "text": canonical}
-    made.filters |= {"begin": display.sentence, "numbers": display.numbers}
-    return made
+    """The templates of the console."""
+    filters: dict[str, Callable[..., Any]] = {"clock": display.clock, "age": age}
+    filters |= {"counted": counted, "text": canonical}
+    filters |= {"begin": display.sentence, "numbers": display.numbers}
+    return made(HERE / "templates", filters)
 
 
 async def show(call: Call, name: str, here: str, status: int = 200, **facts: Any) -> Response:
