@@ -31,7 +31,7 @@ from lowswitch.gpu.driver import GpuError
 from lowswitch.io import storage
 from lowswitch.io.files import OwnedError
 from lowswitch.show import report
-from lowswitch.show.tables import wrapped
+from lowswitch.show.text import wrapped
 
 
 def main(arguments: list[str] | None = None) -> int:

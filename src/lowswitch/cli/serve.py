@@ -9,6 +9,8 @@ import tempfile
 from datetime import UTC, datetime
 from pathlib import Path
 
+from lowswitch.show.text import columns
+
 PORT = 8642
 DAYS = 90
 ROLES = ("site", "reviewer", "operator", "auditor")
@@ -142,9 +144,4 @@ def _hint(options: argparse.Namespace) -> None:
 
 def _table(known: list[dict[str, object]]) -> str:
     names = ("id", "role", "name", "state", "expires")
-    lines = [names, *(tuple(str(one[name]) for name in names) for one in known)]
-    widths = [max(len(line[i]) for line in lines) for i in range(len(names))]
-    return "\n".join(
-        "  ".join(cell.ljust(wide) for cell, wide in zip(line, widths, strict=True)).rstrip()
-        for line in lines
-    )
+    return columns([names, *(tuple(str(one[name]) for name in names) for one in known)])

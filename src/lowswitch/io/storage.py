@@ -22,6 +22,7 @@ import numpy as np
 from lowswitch.io import archive
 from lowswitch.io.dependencies import code_stamp
 from lowswitch.io.files import make_folder, read_bytes, replacing, require_writable, write_text
+from lowswitch.show.text import counted
 
 if TYPE_CHECKING:
     from lowswitch.envs.mdp import TabularMDP
@@ -231,8 +232,8 @@ class Kept:
     @property
     def note(self) -> str:
         """A line that says how much was not computed now; empty if all was."""
-        several = "s were" if self.found > 1 else " was"
-        return f"{self.found} result{several} found in {self.folder}" if self.found else ""
+        found = counted(self.found, "result", "was found", "were found")
+        return f"{found} in {self.folder}" if self.found else ""
 
 
 def short_fingerprint(mdp: TabularMDP) -> str:

@@ -15,6 +15,7 @@ from lowswitch.learners.knowledge import Knowledge
 from lowswitch.policy.tables import TablePolicy
 from lowswitch.review.decisions import require_review
 from lowswitch.review.gate import Gate, Proposal
+from lowswitch.show.text import counted
 
 _BEFORE = -(10**9)  # the number of an episode of history: no grid has it
 
@@ -96,7 +97,7 @@ class Gated:
         held, asked = _held_rows(len(self.held)), self._gate.nothing_wanted_at
         if asked is None:
             return "nothing is due, and nobody has asked" + held
-        after = f"after {asked:,} episode{'s' if asked != 1 else ''}"
+        after = f"after {counted(asked, 'episode')}"
         if self._knowledge.exploits_next:
             return (
                 f"the next deployment is the last one, which plays what is known to be best, and"
@@ -240,9 +241,7 @@ def _held_rows(count: int) -> str:
     """That rows are held, as the end of a sentence."""
     if not count:
         return ""
-    rows = "1 row is held at what it plays"
-    if count > 1:
-        rows = f"{count:,} rows are held at what they play"
+    rows = counted(count, "row", "is held at what it plays", "are held at what they play")
     return f"; {rows}, after a rejection or a rollback"
 
 

@@ -13,11 +13,11 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from lowswitch.ledger.events import canonical
-from lowswitch.ledger.text import age, counted
 from lowswitch.service import display
 from lowswitch.service.app import Call, Service
 from lowswitch.service.bodies import RefusedError, text
 from lowswitch.show.templates import templates as made
+from lowswitch.show.text import age, counted
 
 HERE = Path(__file__).parent
 _CATCH_UP = 2.0  # seconds that a page waits for the journal
