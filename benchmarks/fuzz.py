@@ -5,13 +5,14 @@ of files ends when every bit was flipped, or every field edited; the others take
 are enough. `--tries 1000000 --json FILE` says how many, and where the counts go.
 """
 
-import argparse
 import json
 import os
 import subprocess
 import sys
 import time
 from pathlib import Path
+
+import bench
 
 HERE = Path(__file__).resolve().parent
 TESTS = HERE.parent / "tests"
@@ -51,15 +52,13 @@ def piece(family, seed, most, folder):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = bench.parser(__doc__)
     parser.add_argument("--tries", type=int, default=10**6)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--only", choices=("files", "calls"), help="half of the families")
-    parser.add_argument("--json", type=Path)
     parser.add_argument("--folder", type=Path, default=Path("."))
     asked = parser.parse_args()
-    # without this folder, whose concurrent.py has the name of a module of Python
-    sys.path[:] = [str(TESTS), *(path for path in sys.path if Path(path).resolve() != HERE)]
+    sys.path.insert(0, str(TESTS))  # whose fuzz is meant
     from fuzz import FAMILIES
 
     counts, begin = {family: [0, 0, []] for family in FAMILIES}, time.time()
@@ -71,9 +70,8 @@ def main():
         print(f"{family:20} {made:9,} tries, {refused:9,} refused, {len(wrong)} wrong", flush=True)
         for line in wrong[-3:]:
             print(f"    {line[:300]}", flush=True)
-        if asked.json:
-            facts = {"seed": asked.seed, "seconds": round(time.time() - begin), "families": counts}
-            asked.json.write_text(json.dumps(facts, indent=1) + "\n")
+        facts = {"seed": asked.seed, "seconds": round(time.time() - begin), "families": counts}
+        bench.write(asked.json, facts)
 
     endless = [family for family in FAMILIES if " " not in family or family == "command lines"]
     for family in FAMILIES:

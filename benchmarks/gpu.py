@@ -20,22 +20,16 @@ from __future__ import annotations
 
 import argparse
 import csv
-import json
 import os
-import platform
 import subprocess
 import sys
 import tempfile
 import time
-from datetime import date
-from pathlib import Path
 from typing import Any
-
-# this folder's concurrent.py would hide Python's own
-sys.path = [folder for folder in sys.path if folder != str(Path(__file__).resolve().parent)]
 
 import numpy as np
 
+import bench
 import lowswitch as ls
 from lowswitch import envs
 from lowswitch.gpu import driver
@@ -287,16 +281,9 @@ def play_for_profile(gpu: driver.Facts, problem: str) -> None:
     ls.simulate(mdp, algorithm, episodes=K, seeds=seeds, device="gpu", **options)
 
 
-def save(path: Path, result: dict[str, Any]) -> None:
-    path.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
-
-
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = bench.parser(__doc__)
     parser.add_argument("--quick", action="store_true", help="fewer seeds and episodes")
-    parser.add_argument("--json", type=Path, metavar="FILE")
     parser.add_argument("--profile", action="store_true", help="measure what limits it")
     parser.add_argument(PROFILED, metavar="PROBLEM", help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -311,29 +298,20 @@ def main() -> int:
         play_for_profile(facts, options.play_for_profile)
         return 0
     if options.profile:
-        profiled = {"profile": profile()}
-        if options.json:
-            known = json.loads(options.json.read_text()) if options.json.exists() else {}
-            save(options.json, known | profiled)
+        bench.write(options.json, bench.read(options.json) | {"profile": profile()})
         return 0
     firsts = first_results()
     equal = equality(256 if options.quick else 2048)
     swept = equal_sweep(200 if options.quick else 2000)
     speeds = speed(facts, 10**5 if options.quick else 10**6)
-    run = (
-        f"{date.today():%-d %B %Y}, one {facts.name} ({facts.multiprocessors} multiprocessors), "
-        f"CPU {cores()} threads, lowswitch {ls.__version__} with Python "
-        f"{platform.python_version()}"
-    )
     result = {
-        "run": run,
+        "run": bench.described(f"one {facts.name} ({facts.multiprocessors} multiprocessors)"),
         "first_result": firsts,
         "equality": equal,
         "sweep": swept,
         "speed": speeds,
     }
-    if options.json:
-        save(options.json, result)
+    bench.write(options.json, result)
     missed = [row for row in speeds if row["target"] and row["gpu"] < row["target"]]
     slow = [name for name, most in MOST_SECONDS.items() if firsts[name] > most]
     differ = swept["different"] or any(row["different"] for row in equal)

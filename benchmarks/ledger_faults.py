@@ -1,19 +1,16 @@
 """The large numbers of `tests/faults.py`: what a ledger survives, written to a file.
 
-Run it where there is an hour: python benchmarks/ledger_faults.py [--quick] [--out FILE]
+Run it where there is an hour: python benchmarks/ledger_faults.py [--quick] [--json FILE]
 """
 
 import sys
 from pathlib import Path
 
-# concurrent.py in this folder has the name of a module of Python's own
-sys.path[0] = str(Path(__file__).parents[1] / "tests")
+sys.path.append(str(Path(__file__).resolve().parents[1] / "tests"))
 
-import argparse
-import json
 import tempfile
-import time
 
+import bench
 import faults
 
 FULL = {
@@ -50,24 +47,16 @@ def measured(name, numbers, folder):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = bench.parser(__doc__)
     parser.add_argument("--quick", action="store_true", help="small numbers")
     parser.add_argument("--only", choices=FULL, help="one kind of fault")
-    parser.add_argument("--out", type=Path, help="a JSON file; what it has of other kinds stays")
     options = parser.parse_args()
-    chosen = QUICK if options.quick else FULL
-    results = {}
-    if options.out and options.out.exists():
-        results = json.loads(options.out.read_text())
+    chosen, results = QUICK if options.quick else FULL, bench.Results(options.json)
     for name, numbers in chosen.items():
         if options.only in (None, name):
-            begin = time.perf_counter()
             with tempfile.TemporaryDirectory() as folder:
                 counted = measured(name, numbers, Path(folder))
-            results[name] = {**numbers, **counted}
-            print(f"{name}: {counted} in {time.perf_counter() - begin:.0f} s", flush=True)
-            if options.out:
-                options.out.write_text(json.dumps(results, indent=1) + "\n")
+            results.keep(name, {**numbers, **counted})
 
 
 if __name__ == "__main__":

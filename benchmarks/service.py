@@ -8,24 +8,18 @@
                                                server killed (-9) so often, connections cut
     python benchmarks/service.py --demo        from `lowswitch serve --demo` to its first page
 
-Each adds its numbers to --out docs/numbers/service.json.
+Each adds its numbers to --json docs/numbers/service.json.
 """
 
 import sys
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[1]
-# The concurrent.py of this folder would hide Python's own.
-sys.path = [folder for folder in sys.path if folder != str(Path(__file__).resolve().parent)]
-sys.path.append(str(ROOT / "tests"))
+sys.path.append(str(Path(__file__).resolve().parents[1] / "tests"))
 
-import argparse
 import asyncio
-import importlib.util
 import json
 import multiprocessing
 import os
-import platform
 import re
 import subprocess
 import tempfile
@@ -34,14 +28,13 @@ import urllib.request
 
 import numpy as np
 
+import bench
+import ledger as ledger_speed
 from attacks import fuzz, soak
 from lowswitch.ledger import Client
 from lowswitch.service.access import Access
 from served import Process, Served
 
-_FILE = importlib.util.spec_from_file_location("ledger_speed", ROOT / "benchmarks" / "ledger.py")
-ledger_speed = importlib.util.module_from_spec(_FILE)
-_FILE.loader.exec_module(ledger_speed)
 BATCH, ROUNDS, CONNECTIONS = 64, 5, 64
 
 
@@ -289,15 +282,8 @@ def demo():
 # ---- all -----------------------------------------------------------------------------------------
 
 
-def described():
-    """When and with what this was measured."""
-    date, load = time.strftime("%Y-%m-%d", time.gmtime()), os.getloadavg()[0]
-    version = platform.python_version()
-    return f"{date}, {os.cpu_count()} cores with a load of {load:.1f} before it, Python {version}"
-
-
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = bench.parser(__doc__)
     parser.add_argument("--load", action="store_true", help="reports a second")
     parser.add_argument("--count", type=int, default=3200, help="reports in a round of the load")
     parser.add_argument("--memory", type=float, default=0, help="memory after so many reports")
@@ -305,32 +291,22 @@ def main():
     parser.add_argument("--seed", type=int, default=1, help="of what is changed, killed and cut")
     parser.add_argument("--kills", type=int, default=0, help="so many kills of the server")
     parser.add_argument("--demo", action="store_true", help="seconds to the first page")
-    parser.add_argument("--out", type=Path, help="a JSON file; what is not measured stays in it")
     options = parser.parse_args()
-    results = {}
-    if options.out and options.out.exists():
-        results = json.loads(options.out.read_text())
-
-    def keep(name, found):
-        results[name] = found
-        print(name, json.dumps(found, indent=1), flush=True)
-        if options.out:
-            options.out.write_text(json.dumps(results, indent=1) + "\n")
-
+    results, run = bench.Results(options.json), {"run": bench.described(bench.load_before())}
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as name:
         folder = Path(name)
         if options.load:
-            keep("load", {"run": described()} | load(folder, options.count))
+            results.keep("load", run | load(folder, options.count))
         if options.memory:
-            keep("memory", {"run": described()} | memory(folder, int(options.memory)))
+            results.keep("memory", run | memory(folder, int(options.memory)))
         if options.fuzz:
             with Served(folder) as served:
-                keep("fuzz", fuzz(served, int(options.fuzz), options.seed))
+                results.keep("fuzz", fuzz(served, int(options.fuzz), options.seed))
         if options.kills:
             soaked = {"clients": 4, "episodes": 2000, "kills": options.kills, "cut_share": 0.005}
-            keep("kills", soak(folder, **soaked, seed=options.seed))
+            results.keep("kills", soak(folder, **soaked, seed=options.seed))
         if options.demo:
-            keep("demo", {"run": described(), "seconds": [demo() for _ in range(3)]})
+            results.keep("demo", run | {"seconds": [demo() for _ in range(3)]})
 
 
 if __name__ == "__main__":

@@ -19,13 +19,9 @@ import subprocess
 import sys
 import tempfile
 import time
+from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import Any, get_args
-
-# The concurrent.py of this folder would hide Python's own.
-sys.path = [folder for folder in sys.path if folder != str(Path(__file__).resolve().parent)]
-
-from concurrent.futures import ThreadPoolExecutor, wait
 
 import gymnasium
 

@@ -14,28 +14,22 @@ them on the pages.
 
 from __future__ import annotations
 
-import argparse
 import ctypes
-import json
 import os
-import platform
 import shutil
 import statistics
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable
-from datetime import date
 from pathlib import Path
 from typing import Any
 
-# this folder's concurrent.py would hide Python's own
-sys.path = [folder for folder in sys.path if folder != str(Path(__file__).resolve().parent)]
-
 import numpy as np
 
+import bench
 import lowswitch as ls
+from bench import interleaved, seconds
 from lowswitch import envs
 from lowswitch.algorithms.recipes import RECIPES
 from lowswitch.kernels.streams import stream_key
@@ -111,20 +105,6 @@ def random_tables(states: int, actions: int) -> tuple[np.ndarray, np.ndarray]:
 
 def random_mdp(states: int, actions: int, horizon: int) -> ls.TabularMDP:
     return ls.TabularMDP(*random_tables(states, actions), horizon=horizon)
-
-
-# ---- the clock -----------------------------------------------------------------------------------
-
-
-def seconds(work: Callable[[], Any]) -> float:
-    begin = time.perf_counter()
-    work()
-    return time.perf_counter() - begin
-
-
-def interleaved(rounds: int, *works: Callable[[], Any]) -> np.ndarray:  # [works, rounds]
-    """Seconds of each, all once a round, after a round that does not count."""
-    return np.array([[seconds(work) for work in works] for _ in range(rounds + 1)])[1:].T
 
 
 def compile_reference(folder: str) -> Callable[..., None]:
@@ -494,22 +474,11 @@ def start_up(rounds: int) -> Table:
 # ---- all of it -----------------------------------------------------------------------------------
 
 
-def described(rounds: int) -> str:
-    """Which run this is, in words."""
-    return (
-        f"{date.today():%d %B %Y}, medians of {rounds} rounds, lowswitch {ls.__version__} with"
-        f" Python {platform.python_version()} on {os.cpu_count()} cores, {platform.machine()}"
-    )
-
-
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = bench.parser(__doc__)
     parser.add_argument(
         "--quick", action="store_true", help="2 rounds instead of 7, and no run of 10^7 episodes"
     )
-    parser.add_argument("--json", metavar="FILE", type=Path, help="write all numbers to a file")
     parser.add_argument(
         "--rlberry",
         metavar="PYTHON",
@@ -529,10 +498,8 @@ def main() -> int:
         two_threads(rounds),
         start_up(rounds),
     ]
-    if options.json:
-        found = {"run": described(rounds), "rlberry": rlberry}
-        found |= {table.name: table.rows for table in tables}
-        options.json.write_text(json.dumps(found, indent=2) + "\n")
+    found = {"run": bench.described(f"medians of {rounds} rounds"), "rlberry": rlberry}
+    bench.write(options.json, found | {table.name: table.rows for table in tables})
     if any(row["equal"] == "NO" for row in speeds.rows):
         print(
             "\nthe library and C disagree on switches or deployments: one of them is wrong",

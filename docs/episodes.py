@@ -10,10 +10,11 @@ import json
 from pathlib import Path
 from typing import Any
 
-from pages import span, table
+from pages import table
 
 import lowswitch as ls
 from lowswitch.envs.gymnasium import learn
+from lowswitch.show.text import span
 
 TARGET = Path(__file__).parent / "numbers" / "episodes.json"
 FEW = ls.few(deployments=10)

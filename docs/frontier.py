@@ -15,11 +15,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from pages import listed, span, table
+from pages import listed, table
 
 from lowswitch import Algorithm, Frontier, envs, frontier, simulate
 from lowswitch.races import Point
 from lowswitch.show import report
+from lowswitch.show.text import span
 
 TARGET = Path(__file__).parent / "frontier"
 PROBLEMS = {

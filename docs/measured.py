@@ -4,7 +4,9 @@ import json
 from pathlib import Path
 from typing import Any
 
-from pages import span, table
+from pages import table
+
+from lowswitch.show.text import span
 
 TARGET = Path(__file__).parent / "numbers"
 LEARNERS = {"ucb2-h": "UCB2-H", "ucb2-b": "UCB2-B", "ucb-h": "UCB-H"}

@@ -18,12 +18,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from pages import span, table
+from pages import table
 
 from lowswitch import BonusWarning, envs, simulate
 from lowswitch.algorithms.algorithm import Algorithm
 from lowswitch.algorithms.recipes import RECIPES
 from lowswitch.show import report
+from lowswitch.show.text import span
 from lowswitch.theory import orders
 from lowswitch.theory.orders import PUBLISHED, Setting
 

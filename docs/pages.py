@@ -51,12 +51,6 @@ def table(header: Sequence[str], rows: Iterable[Sequence[str]], *, left: int) ->
     return "\n".join(f"| {' | '.join(cells)} |" for cells in [header, rule, *rows])
 
 
-def span(numbers: Iterable[float], form: str) -> str:
-    """The least and the largest of some numbers, as in "1.6 to 31.6"."""
-    ordered = sorted(numbers)
-    return f"{ordered[0]:{form}} to {ordered[-1]:{form}}"
-
-
 def listed(numbers: Iterable[float], form: str) -> str:
     """Some numbers in order, as in "21, 3.8 and 12"."""
     *first, last = (f"{number:{form}}" for number in numbers)

@@ -6,9 +6,9 @@
     python docs/publish.py --check       say which pages differ from the files, and change nothing
 
 The other result files are written by docs/frontier.py, docs/orders.py, docs/coarser.py,
-docs/episodes.py, docs/scales.py and docs/sweeps.py, by benchmarks/speed.py, concurrent.py, gpu.py,
-few/run.py and linear/run.py with --json docs/numbers/NAME.json, and by benchmarks/ledger.py,
-ledger_faults.py and service.py with --out.
+docs/episodes.py, docs/scales.py and docs/sweeps.py, and with --json docs/numbers/NAME.json by
+speed.py, machines.py, gpu.py, few/run.py, linear/run.py, ledger.py, ledger_faults.py and service.py
+of benchmarks/.
 """
 
 import argparse

@@ -8,7 +8,7 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pages import span, table
+from pages import table
 
 from lowswitch.reproduce import CLAIMS, page
 from lowswitch.reproduce.formulas import plain
@@ -16,6 +16,7 @@ from lowswitch.reproduce.grades import tally
 from lowswitch.reproduce.pictures import Layout, Picture
 from lowswitch.reproduce.section import Section
 from lowswitch.show.report import COLOURS
+from lowswitch.show.text import span
 
 if TYPE_CHECKING:
     from PIL.Image import Image

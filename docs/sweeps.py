@@ -15,9 +15,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from pages import span, table
+from pages import table
 
 import lowswitch as ls
+from lowswitch.show.text import span
 
 TARGET = Path(__file__).parent / "sweeps"
 EPISODES, SEEDS = 10**6, 64

@@ -7,7 +7,9 @@ import json
 from pathlib import Path
 from typing import Any
 
-from pages import span, table
+from pages import table
+
+from lowswitch.show.text import span
 
 NUMBERS = Path(__file__).parent / "numbers"
 WORDS = {

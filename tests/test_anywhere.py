@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import lowswitch as ls
-from lowswitch.cli.commands import main
+from lowswitch.cli.commands import COMMANDS, main
 from lowswitch.cli.syntax import parser
 from lowswitch.kernels import compile as kernel_compile
 from lowswitch.show.progress import Progress
@@ -161,11 +161,11 @@ def test_progress_where_there_is_no_stderr(stream, monkeypatch):
 
 def test_whole_numbers_are_exact(capsys):
     required = ["--env", "x", "--algorithm", "y", "--episodes", "1e3", "--machines", "1_0"]
-    given = parser().parse_args(["concurrent", *required, "--seed", "9007199254740993"])
+    given = parser(COMMANDS).parse_args(["concurrent", *required, "--seed", "9007199254740993"])
     assert (given.seed, given.episodes, given.machines) == (9007199254740993, 1000, 10)
     for text in ("1.5", "nan", "inf", "1e400", "1e9999999999999", "x", "9" * 5000, ""):
         with pytest.raises(SystemExit):
-            parser().parse_args(["concurrent", *required, "--seed", text])
+            parser(COMMANDS).parse_args(["concurrent", *required, "--seed", text])
         assert "is not a whole number" in capsys.readouterr().err
 
 

@@ -167,11 +167,18 @@ def test_there_are_the_five_walks():
 # ---- changes -------------------------------------------------------------------------------------
 
 
-def test_no_change_touches_more_than_five_files_and_all_of_them_exist():
-    table = [line.split(" | ") for line in PAGE.splitlines() if line.startswith("| a")]
-    table += [line.split(" | ") for line in PAGE.splitlines() if line.startswith("| the form")]
-    assert len(table) == 10
-    for _, files, _ in table:
-        named = re.findall(r"`([\w/]+\.py)`", files)
-        assert 1 <= len(named) <= 5
-        assert all(name.removesuffix(".py") in FILES for name in named)
+CHANGES = re.findall(r"^\| (.*?) \| (`.*?`) \| (`.*?`) \| .* \|$", PAGE, re.MULTILINE)
+
+
+def test_there_are_the_twelve_changes():
+    assert len(CHANGES) == 12
+    assert {"a route of the service", "an event of the ledger"} <= {
+        change for change, *_ in CHANGES
+    }
+
+
+@pytest.mark.parametrize(("change", "example", "files"), CHANGES, ids=[row[0] for row in CHANGES])
+def test_a_change_touches_the_files_in_which_its_example_occurs(change, example, files):
+    names = re.compile(rf"\b({'|'.join(re.findall(r'`(.*?)`', example))})\b")
+    occurs = {file for file, path in FILES.items() if names.search(path.read_text("utf-8"))}
+    assert {name.removesuffix(".py") for name in re.findall(r"`(.*?)`", files)} == occurs, change

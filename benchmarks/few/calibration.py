@@ -7,14 +7,16 @@ fresh problems do: from the size alone, on problems of the planner's prior and o
 same size, which are not from it; and from 100 logged episodes of each of these problems.
 """
 
-import argparse
-import json
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+sys.path.append(str(Path(__file__).resolve().parents[1]))  # where bench is
+
 import numpy as np
 
+import bench
 from lowswitch import TabularMDP, envs, few
 from lowswitch.forecast.draws import Size, problem_of_size
 from lowswitch.forecast.forecasts import INTERVAL, Outcome, _source, _Track
@@ -67,18 +69,14 @@ def covered(make: Callable[[int], TabularMDP], problems: int) -> dict[str, float
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = bench.parser(__doc__)
     parser.add_argument("--problems", type=int, default=100)
-    parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     facts: dict[str, Any] = {"problems": options.problems, "interval": INTERVAL}
     for name, make in (("prior", lambda i: problem_of_size(SIZE, i)), ("garnets", garnet)):
         facts[name] = covered(make, options.problems)
         print(name, facts[name], flush=True)
-    if options.json:
-        options.json.write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")
+    bench.write(options.json, facts)
 
 
 if __name__ == "__main__":

@@ -8,14 +8,16 @@ library would choose, one policy at a time instead of a mixture, and mixtures th
 rows. The forecast is that of `ls.plan` from the size alone.
 """
 
-import argparse
-import json
+import sys
 from pathlib import Path
 from typing import Any
+
+sys.path.append(str(Path(__file__).resolve().parents[1]))  # where bench is
 
 import numpy as np
 from problems import clinic
 
+import bench
 from lowswitch import Algorithm, few, plan, simulate
 from lowswitch.history import deployment_gaps
 
@@ -62,11 +64,8 @@ def followed(algorithm: Algorithm, seeds: int) -> dict[str, Any]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = bench.parser(__doc__)
     parser.add_argument("--seeds", type=int, default=16)
-    parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     facts: dict[str, Any] = {"seeds": options.seeds, "patients": PATIENTS}
     facts["runs"] = {name: followed(one, options.seeds) for name, one in RUN.items()}
@@ -76,8 +75,7 @@ def main() -> None:
     print(asked.page())
     low, half, high = asked.default.interval()
     facts["forecast"] = {"low": low.tolist(), "median": half.tolist(), "high": high.tolist()}
-    if options.json:
-        options.json.write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")
+    bench.write(options.json, facts)
 
 
 if __name__ == "__main__":

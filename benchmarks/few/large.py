@@ -7,17 +7,20 @@ ICU-Sepsis (Choudhary, Gupta, Thomas 2024) needs the package icu-sepsis, of whic
 are read. The present policy is the lowest admissible action.
 """
 
-import argparse
 import importlib.util
 import json
 import resource
+import sys
 import time
 from pathlib import Path
 from typing import Any
 
+sys.path.append(str(Path(__file__).resolve().parents[1]))  # where bench is
+
 import numpy as np
 from scipy import sparse
 
+import bench
 from lowswitch import TabularMDP, few, simulate
 
 HORIZON = 20
@@ -91,21 +94,17 @@ def on_many_states(S: int = 5000, A: int = 10, H: int = 50, K: int = 1000) -> di
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = bench.parser(__doc__)
     parser.add_argument("what", choices=("sepsis", "states"))
     parser.add_argument("--episodes", type=int, nargs="+", default=[10_000])
     parser.add_argument("--seeds", type=int, default=4)
-    parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     if options.what == "sepsis":
         facts: Any = [on_sepsis(episodes, options.seeds) for episodes in options.episodes]
     else:
         facts = on_many_states()
     print(json.dumps(facts, indent=1))
-    if options.json:
-        options.json.write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")
+    bench.write(options.json, facts)
 
 
 if __name__ == "__main__":

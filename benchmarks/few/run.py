@@ -10,16 +10,18 @@ among those that came first there. With --json the result is written for the pag
 `python docs/publish.py` fills.
 """
 
-import argparse
-import json
+import sys
 import warnings
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
+sys.path.append(str(Path(__file__).resolve().parents[1]))  # where bench is
+
 import numpy as np
 from problems import CHOSEN, PROBLEMS, family_of, laws_of
 
+import bench
 from lowswitch import Algorithm, simulate
 from lowswitch.io import storage
 from lowswitch.races.portfolio import portfolio
@@ -129,12 +131,9 @@ def measured(track: Track, problem: str, law: str) -> dict[str, Any]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = bench.parser(__doc__)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--only", nargs="*", default=[])
-    parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     if options.only and options.json:
         parser.error("--json wants all problems; leave --only out")
@@ -150,9 +149,8 @@ def main() -> None:
                 if name in row
             )
             print(f"{problem:18} {law:13} {shares} | {rivals}", flush=True)
-    if options.json:
-        facts = {"seeds": SEEDS, "fewer_seeds": FEWER_SEEDS, "rows": rows}
-        options.json.write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")
+    facts = {"seeds": SEEDS, "fewer_seeds": FEWER_SEEDS, "rows": rows}
+    bench.write(options.json, facts)
 
 
 if __name__ == "__main__":

@@ -8,12 +8,16 @@ such time counts. The settings are those that RL Baselines3 Zoo tuned for CartPo
 file has are kept, and those that are missing are run.
 """
 
-import argparse
 import json
+import sys
 from pathlib import Path
+
+sys.path.append(str(Path(__file__).resolve().parents[1]))  # where bench is
 
 import gymnasium
 import numpy as np
+
+import bench
 
 
 def run(seed, steps):
@@ -51,26 +55,21 @@ def run(seed, steps):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = bench.parser(__doc__)
     parser.add_argument("--steps", type=int, default=50_000)
     parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     rows = known(options.json, options.steps)
     while len(rows) < options.seeds:
         rows.append(run(len(rows), options.steps))
-        text = json.dumps(summary(rows), indent=1) + "\n"
         print(f"seed {len(rows) - 1}: {rows[-1]}", flush=True)
-        if options.json is not None:
-            options.json.write_text(text, encoding="utf-8")
+        bench.write(options.json, summary(rows))
     print(json.dumps(summary(rows), indent=1))
 
 
 def known(path, steps):
     """The seeds that a file has, from 0 on, if they are of so many steps."""
-    if path is None or not path.exists():
-        return []
-    rows = json.loads(path.read_text(encoding="utf-8"))["rows"]
+    rows = bench.read(path).get("rows", [])
     return rows if all(row["steps"] == steps for row in rows) else []
 
 

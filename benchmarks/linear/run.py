@@ -9,16 +9,17 @@ With --keep FILE every seed is written as soon as it is done, and the same call 
 The variable CONTROL_SEEDS says on how many seeds classic control is measured, by default 10.
 """
 
-import argparse
 import json
 import os
-import platform
 import sys
 import time
 from pathlib import Path
 
+sys.path.append(str(Path(__file__).resolve().parents[1]))  # where bench is
+
 import numpy as np
 
+import bench
 import lowswitch as ls
 from lowswitch.features import Log, evaluate, problems
 from lowswitch.io.storage import write_text
@@ -38,9 +39,7 @@ class Kept:
         self.path, self.results = None, {}
 
     def open(self, path):
-        self.path = path
-        if path is not None and path.exists():
-            self.results = json.loads(path.read_text(encoding="utf-8"))
+        self.path, self.results = path, bench.read(path)
 
     def get(self, name, compute):
         if name not in self.results:
@@ -263,16 +262,13 @@ def say(text):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = bench.parser(__doc__)
     parser.add_argument("sections", nargs="+", choices=SECTIONS)
-    parser.add_argument("--json", type=Path)
     parser.add_argument("--keep", type=Path)
     parser.add_argument("--same-rivals", action="store_true", help="take LinUCB from the file")
     options = parser.parse_args()
     KEPT.open(options.keep)
-    results = {}
-    if options.json is not None and options.json.exists():
-        results = json.loads(options.json.read_text(encoding="utf-8"))
+    results = bench.read(options.json)
     if options.same_rivals:
         for name, section in results.items():
             if "rival" in section:
@@ -281,9 +277,8 @@ def main():
     for name in options.sections:
         say(name)
         results[name] = SECTIONS[name]()
-        results["run"] = f"lowswitch {ls.__version__}, Python {platform.python_version()}"
-        if options.json is not None:
-            options.json.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+        results["run"] = bench.described()
+        bench.write(options.json, results)
     if options.json is None:
         print(json.dumps(results, indent=1))
 

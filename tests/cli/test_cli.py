@@ -16,6 +16,7 @@ import pytest
 import lowswitch as ls
 from lowswitch.cli import demo
 from lowswitch.cli.commands import COMMANDS, main
+from lowswitch.cli.syntax import Command
 from lowswitch.io import storage
 
 SMALL = "--env riverswim:states=4,horizon=5 --episodes 500 --seeds 3"
@@ -240,7 +241,7 @@ def test_a_note_has_no_colours(capsys, monkeypatch):
     def warn(options):
         gymnasium.logger.warn("it is old")
 
-    monkeypatch.setitem(COMMANDS, "envs", warn)
+    monkeypatch.setitem(COMMANDS, "envs", COMMANDS["envs"]._replace(run=warn))
     assert call("envs") == 0
     assert capsys.readouterr().err == "note: WARN: it is old\n"
 
@@ -304,3 +305,12 @@ def test_whole_numbers_may_be_written_short(capsys):
     short = "--env riverswim:states=4,horizon=5 --episodes 1e2 --seeds 2"
     assert call(f"run {short} --algorithm ucb-h:c=0.1 --json") == 0
     assert json.loads(capsys.readouterr().out)["episodes"] == 100
+
+
+def test_every_command_is_declared_with_its_function_its_help_and_its_arguments():
+    pending = [*COMMANDS.values()]
+    while pending:
+        one = pending.pop()
+        assert isinstance(one, Command)
+        assert "\n" not in (one.run.__doc__ or "\n")  # the help is a line
+        pending += one.below.values()

@@ -182,7 +182,7 @@ def test_the_commands_of_the_page_are_commands():
     )
     assert len(lines) >= 10
     for line in lines:
-        syntax.parser().parse_args(shlex.split(line))
+        syntax.parser(commands.COMMANDS).parse_args(shlex.split(line))
 
 
 # ---- what the ledger gives to its console --------------------------------------------------------

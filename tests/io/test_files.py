@@ -3,11 +3,13 @@
 import io
 import json
 import os
+import re
 import stat
 import subprocess
 import sys
 import threading
 import zipfile
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -122,15 +124,68 @@ def test_frontiers_from_before_there_were_digests_are_still_read(tmp_path):
         ls.Frontier.load(path)
 
 
-def test_a_checkpoint_of_other_kernels_is_not_resumed(tmp_path, monkeypatch):
+OTHER = archive.SEMANTICS + 1
+
+
+@pytest.mark.parametrize("kind", archive.KINDS)
+def test_a_file_of_other_semantics_is_refused_if_a_run_goes_on_from_it(kind, monkeypatch):
+    anew = archive.KINDS[kind].anew
+    assert bool(anew) == kind.endswith(("learner", "checkpoint", "gpu state"))
+    with monkeypatch.context() as patch:
+        patch.setattr(archive, "SEMANTICS", OTHER)
+        data = archive.to_bytes(kind, {"told": 1}, {})
+    if not anew:
+        assert archive.from_bytes(data, kind) == ({"told": 1}, {})
+        return
+    says = f"semantics {OTHER}, .* semantics {archive.SEMANTICS}: .* use the version .* or {anew}"
+    with pytest.raises(archive.RefusedError, match=says):
+        archive.from_bytes(data, kind)
+
+
+@pytest.mark.parametrize("name", ["rows", "checkpoint"])
+def test_a_learner_and_a_checkpoint_of_other_kernels_are_not_resumed(name, tmp_path, monkeypatch):
     path = tmp_path / "run.npz"
     with monkeypatch.context() as patch:
-        patch.setattr(archive, "SEMANTICS", archive.SEMANTICS + 1)
-        KINDS["checkpoint"].make(path)
-        taught("rows").save(tmp_path / "learner.npz")
-    with pytest.raises(ValueError, match="whose algorithms compute otherwise .* begin anew"):
-        KINDS["checkpoint"].use(path)
-    assert ls.Learner.load(tmp_path / "learner.npz").told == 25  # it only goes on otherwise
+        patch.setattr(archive, "SEMANTICS", OTHER)
+        KINDS[name].make(path)
+    with pytest.raises(ValueError, match=f"semantics {OTHER}, and this version of lowswitch has"):
+        KINDS[name].use(path)
+
+
+def test_a_file_of_the_format_before_has_the_first_semantics(tmp_path, monkeypatch):
+    path = tmp_path / "file"
+    KINDS["rows"].make(path)
+    before_digests(path, "learner")
+    KINDS["rows"].use(path)  # which no change has concerned so far
+    monkeypatch.setitem(archive.CHANGED, archive.SEMANTICS, "")
+    with pytest.raises(ValueError, match=f"semantics 1, .* semantics {archive.SEMANTICS}"):
+        KINDS["rows"].use(path)
+
+
+def test_a_learner_of_earlier_semantics_is_refused_if_its_algorithm_changed(monkeypatch):
+    size = {"horizon": 2, "states": 2, "actions": 2, "episodes": 9}
+    with monkeypatch.context() as patch:
+        patch.setattr(archive, "SEMANTICS", 1)
+        pooled, other = (
+            ls.Learner(ls.rmax(known=1, pooled=pooled), **size).to_bytes()
+            for pooled in (True, False)
+        )
+    assert ls.Learner.from_bytes(other).told == 0
+    with pytest.raises(ValueError, match="semantics 1, .* semantics 2"):
+        ls.Learner.from_bytes(pooled)
+
+
+def test_the_page_on_files_has_every_kind_and_how_it_resumes():
+    page = (Path(__file__).parents[2] / "docs" / "files.md").read_text(encoding="utf-8")
+    rows = dict(re.findall(r"^\| `([a-z ]+)` \|.*\| (.*?) \|$", page, re.MULTILINE))
+    assert rows.keys() == archive.KINDS.keys()
+    for name, kind in archive.KINDS.items():
+        assert rows[name].startswith("is refused" if kind.anew else "is read"), name
+
+
+def test_a_kind_of_file_says_how_it_resumes_before_one_is_written():
+    with pytest.raises(ValueError, match="'curve' is not a kind of file; add it to KINDS"):
+        archive.to_bytes("curve", {}, {})
 
 
 @pytest.mark.parametrize("name", LEARNERS)
@@ -291,7 +346,7 @@ def test_kept_work_is_that_of_this_code_and_says_that_it_was_kept(tmp_path, monk
     for _ in range(2):
         kept.get("curve", [1], compute, dict[str, np.ndarray])
     assert (len(done), kept.note) == (1, f"1 result was found in {tmp_path}")
-    monkeypatch.setattr(storage, "code_stamp", lambda: "an edit of a kernel")
+    monkeypatch.setattr(storage, "code_stamp", lambda module: "an edit of a kernel")
     kept.get("curve", [1], compute, dict[str, np.ndarray])
     assert len(done) == 2
 

@@ -128,12 +128,12 @@ def assert_same(found, given):
 
 
 def test_a_record_comes_back_as_it_was(tmp_path):
-    storage.save(tmp_path / "record.npz", "record", record(name="one"))
-    found = storage.load(tmp_path / "record.npz", "record", Record)
+    storage.save(tmp_path / "record.npz", "runs", record(name="one"))
+    found = storage.load(tmp_path / "record.npz", "runs", Record)
     assert_same(found, record(name="one"))
     assert (found.values.dtype, found.values.shape) == (np.int32, (2, 0))
-    storage.save(tmp_path / "record.npz", "record", record(history=None))
-    assert storage.load(tmp_path / "record.npz", "record", Record).history is None
+    storage.save(tmp_path / "record.npz", "runs", record(history=None))
+    assert storage.load(tmp_path / "record.npz", "runs", Record).history is None
 
 
 def test_a_record_goes_through_json():
@@ -144,18 +144,18 @@ def test_a_record_goes_through_json():
 
 
 def test_a_record_without_a_field_is_refused(tmp_path):
-    storage.save(tmp_path / "record.npz", "record", record())
-    facts, arrays = storage.read(tmp_path / "record.npz", "record")
+    storage.save(tmp_path / "record.npz", "runs", record())
+    facts, arrays = storage.read(tmp_path / "record.npz", "runs")
     for missing in ("algorithm", "curve", "history"):
         rest = {name: fact for name, fact in facts.items() if name != missing}
-        storage.write(tmp_path / "record.npz", "record", rest, arrays)
-        with pytest.raises(ValueError, match=f"no whole record .*{missing}.*write it again"):
-            storage.load(tmp_path / "record.npz", "record", Record)
+        storage.write(tmp_path / "record.npz", "runs", rest, arrays)
+        with pytest.raises(ValueError, match=f"no whole runs .*{missing}.*write it again"):
+            storage.load(tmp_path / "record.npz", "runs", Record)
     for missing in ("values", "curve.times", "history.2.changes"):
         rest = {name: array for name, array in arrays.items() if name != missing}
-        storage.write(tmp_path / "record.npz", "record", facts, rest)
-        with pytest.raises(ValueError, match=f"no whole record .*{missing}.*write it again"):
-            storage.load(tmp_path / "record.npz", "record", Record)
+        storage.write(tmp_path / "record.npz", "runs", facts, rest)
+        with pytest.raises(ValueError, match=f"no whole runs .*{missing}.*write it again"):
+            storage.load(tmp_path / "record.npz", "runs", Record)
 
 
 def test_finished_work_is_done_once(tmp_path):

@@ -228,7 +228,7 @@ def test_finalists_are_reported_on_the_seeds_of_simulate_and_chosen_on_others(tm
 
 def costs_in(folder):
     """What was kept, which must be whole."""
-    return [storage.load(path, "costs", Costs) for path in folder.iterdir()]
+    return [storage.load(path, "finished work", Costs) for path in folder.iterdir()]
 
 
 class PulledError(Exception):

@@ -2,7 +2,9 @@
 
 import json
 import re
+import runpy
 import subprocess
+import sys
 from importlib import resources
 
 import matplotlib.pyplot as plt
@@ -13,6 +15,7 @@ from lowswitch.reproduce.formulas import plain, typeset
 from lowswitch.reproduce.grades import Grade
 from lowswitch.reproduce.lab import Effort
 from lowswitch.reproduce.section import Section
+from lowswitch.show import templates
 
 # ---- formulas ------------------------------------------------------------------------------------
 
@@ -178,6 +181,18 @@ def test_what_is_no_claim_has_no_grade():
     text = render()
     assert "Not a claim." in text
     assert not any(f'class="grade {grade.name.lower()}"' in text for grade in Grade)
+
+
+def test_values_are_escaped():
+    assert "<li>a &lt; b</li>" in render(remarks=["a < b"])
+    where = dict.fromkeys(("version", "commit", "date", "machine"), "<b>")
+    assert "lowswitch &lt;b&gt;," in page.render([], {}, opening=None, mode="", origin=where)
+
+
+def test_without_jinja2_the_extra_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "jinja2", None)
+    with pytest.raises(ModuleNotFoundError, match=r"pages need jinja2; .*lowswitch\[reproduce\]"):
+        runpy.run_path(templates.__file__)
 
 
 # ---- where numbers come from ---------------------------------------------------------------------

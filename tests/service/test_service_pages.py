@@ -14,12 +14,13 @@ import lowswitch as ls
 from ledgers import made, play
 from lowswitch.ledger import Ledger, views
 from lowswitch.ledger.responses import Chart
-from lowswitch.ledger.text import age, law
+from lowswitch.ledger.text import law
 from lowswitch.service import demo, display, figures, pages
 from lowswitch.service import journal as journal_of
 from lowswitch.service.display import codes, map_rows, short, why_now
 from lowswitch.service.figures import Interval
 from lowswitch.service.journal import Journal, Returns
+from lowswitch.show.text import age
 from served import Served, wait_for
 
 MARKUP = "<script>alert(1)</script>"

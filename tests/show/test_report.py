@@ -11,6 +11,7 @@ import lowswitch as ls
 from conftest import ALGORITHMS, PROBLEMS
 from lowswitch.show import plotting, report
 from lowswitch.show.tables import Facts, Table, aligned
+from lowswitch.show.text import wrapped_label
 
 
 @pytest.fixture(scope="module")
@@ -321,11 +322,11 @@ PROBLEM = "random-mdp:states=4,actions=2,horizon=6"
 
 
 def test_lines_are_broken_after_commas_and_spaces_or_within_a_long_word():
-    assert report.wrapped("two words", 9) == "two words"
-    assert report.wrapped("two words", 8) == "two\nwords"
-    assert report.wrapped("a=1,b=2,c=3", 8) == "a=1,b=2,\nc=3"
-    assert report.wrapped("abcdefgh", 3) == "abc\ndef\ngh"
-    assert report.wrapped("", 3) == ""
+    assert wrapped_label("two words", 9) == "two words"
+    assert wrapped_label("two words", 8) == "two\nwords"
+    assert wrapped_label("a=1,b=2,c=3", 8) == "a=1,b=2,\nc=3"
+    assert wrapped_label("abcdefgh", 3) == "abc\ndef\ngh"
+    assert wrapped_label("", 3) == ""
 
 
 def boxes(figure):

@@ -14,7 +14,7 @@ import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 
@@ -25,13 +25,15 @@ from lowswitch.algorithms.text import build
 from lowswitch.cli import runs, syntax
 from lowswitch.cli.ledger import ledger
 from lowswitch.cli.serve import serve, token
+from lowswitch.cli.syntax import OneOf, argument, arguments, command, problem
 from lowswitch.concurrent import FleetError, PlayError
+from lowswitch.concurrent.runner import RoundRule
 from lowswitch.envs.files import policy_from_file
 from lowswitch.gpu.driver import GpuError
 from lowswitch.io import storage
 from lowswitch.io.files import OwnedError
 from lowswitch.show import report
-from lowswitch.show.tables import wrapped
+from lowswitch.show.text import wrapped
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -55,7 +57,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _run(arguments: list[str] | None) -> int:
-    parser = syntax.parser()
+    parser = syntax.parser(COMMANDS)
     if not (sys.argv[1:] if arguments is None else arguments):
         parser.print_help(sys.stderr)
         return 2
@@ -67,7 +69,7 @@ def _run(arguments: list[str] | None) -> int:
             warnings.showwarning = lambda text, *_, **__: _say(
                 f"note: {_COLOURS.sub('', str(text))}"
             )
-            COMMANDS[options.command](options)
+            COMMANDS[options.command].run(options)
     except _EXPECTED as error:
         text, code = _explained(error, options)
         _say(f"lowswitch: {text}")
@@ -135,8 +137,18 @@ def _explained(error: BaseException, options: argparse.Namespace) -> tuple[str, 
 # ---- commands ------------------------------------------------------------------------------------
 
 
+@command(
+    *problem(),
+    *arguments("--algorithm", "--episodes", "--machines", required=True),
+    argument("--rule", default="switch", choices=get_args(RoundRule)),
+    argument("--fleet", default="in-process"),
+    argument("--seed", default=0),
+    *arguments("--stop-policy", "--stop-mixture", "--max-rounds", "--max-seconds"),
+    *arguments("--checkpoint", "--json"),
+    argument("--save", help="Write the result to a file that lowswitch.concurrent.load reads."),
+)
 def concurrent(options: argparse.Namespace) -> None:
-    """Let M machines play one policy a round."""
+    """Let M machines play one policy a round, with the results of the sequential run."""
     from lowswitch import concurrent as many
 
     if options.save:
@@ -166,8 +178,24 @@ def concurrent(options: argparse.Namespace) -> None:
         print(result.summary().text(runs.columns()))
 
 
+@command(
+    *problem(),
+    argument("--episodes", required=True),
+    argument(
+        "--seeds",
+        default=8,
+        help="On how many fresh seeds the finalists are reported (default: %(default)s).",
+    ),
+    argument(
+        "--algorithm",
+        action="append",
+        help="Race this algorithm instead of the portfolio; may be given several times.",
+    ),
+    *arguments("--budget", "--stationary", "--threads", "--json"),
+    argument("--out", default="lowswitch-frontier", metavar="DIR"),
+)
 def frontier(options: argparse.Namespace) -> None:
-    """Find which algorithm has the least regret for how many deployments."""
+    """Find which algorithm has the least regret for how many deployments: a table, a figure."""
     folder, mdp, texts = Path(options.out), runs.problem_of(options), options.algorithm
     storage.make_folder(folder)
     report.require_figure_path(folder / "frontier.png")
@@ -194,8 +222,18 @@ def frontier(options: argparse.Namespace) -> None:
     print(f"\n{rest}\n\nfigure: {folder / 'frontier.png'}")
 
 
+@command(
+    *problem("--size", "--data"),
+    argument("--episodes", required=True, help="How many episodes are to be played."),
+    OneOf(arguments("--deployments", "--deployments-at")),
+    argument("--gap", default=1),
+    *arguments("--initial", "--actions"),
+    argument("--problems", default=40),
+    argument("--json"),
+    argument("--out", default="lowswitch-plan", metavar="DIR"),
+)
 def plan(options: argparse.Namespace) -> None:
-    """Say what to run for a budget of deployments, and what to expect of it."""
+    """Say what to run for N deployments and what to expect: a page, a figure, JSON."""
     folder = Path(options.out)
     storage.make_folder(folder)
     report.require_figure_path(folder / "plan.png")
@@ -241,13 +279,15 @@ def _logged(path: str) -> tuple[Any, Any, Any]:
         ) from None
 
 
+@command()
 def list_envs(_: argparse.Namespace) -> None:
     """List the named problems."""
     print(_listing(envs.PROBLEMS))
 
 
+@command()
 def list_algorithms(_: argparse.Namespace) -> None:
-    """List the named algorithms, and the options that all of them have."""
+    """List the named algorithms."""
     print(_listing(RECIPES, hidden=Shared.__annotations__))
     print(f"every algorithm but few and linear: {_options(assemble, Shared.__annotations__)}")
     print(_SHARED)
@@ -286,8 +326,13 @@ def _options(function: Callable[..., Any], shown: Collection[str]) -> str:
     )
 
 
+@command(
+    OneOf(arguments("--quick", "--full"), required=False),
+    argument("--out", default="lowswitch-reproduce", metavar="DIR"),
+    argument("--only", action="append", default=[]),
+)
 def reproduce(options: argparse.Namespace) -> None:
-    """Measure the paper claim by claim."""
+    """Measure the paper claim by claim: one page with figures, numbers and verdicts."""
     from lowswitch import reproduce as claims
     from lowswitch.reproduce.formulas import plain
 

@@ -8,6 +8,8 @@ import json
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from lowswitch.cli.syntax import Argument, Command, command
+
 if TYPE_CHECKING:
     from lowswitch.ledger import Ledger
 
@@ -83,9 +85,24 @@ _ARGUMENTS: dict[str, dict[str, Any]] = {
 }
 
 
+_WHO = ("--by", "--reason")
+_REPORT = ("--ticket", "--state", "--action", "--reward", "--ended")
+_DECISION = ("--proposal", "--rows", *_WHO)
+
+
+def _command(*names: str) -> Callable[[Callable[..., Any]], Command]:
+    """A command on a ledger, with these of `_ARGUMENTS`."""
+    known = ((name, _ARGUMENTS[name]) for name in ("address", *names, "--json"))
+    return command(*(Argument(name.rstrip("?"), facts) for name, facts in known))
+
+
 # ---- commands ------------------------------------------------------------------------------------
 
 
+@_command(
+    *("--algorithm", "--horizon", "--states", "--actions", "--steps", "--episodes"),
+    *("--policy", "--reward-range", "--missing-means", "--patience", "--absorbing", "--by"),
+)
 def create(options: argparse.Namespace) -> Any:
     """Make a ledger."""
     from lowswitch.algorithms.algorithm import Algorithm
@@ -116,11 +133,13 @@ def create(options: argparse.Namespace) -> Any:
     return ledger.status()
 
 
+@_command()
 def status(ledger: Ledger, options: argparse.Namespace) -> Any:
     """Say where the run stands."""
     return ledger.status()
 
 
+@_command("--status", "--site?")
 def tickets(ledger: Ledger, options: argparse.Namespace) -> Any:
     """List the tickets that are open, or in another place, with the time when they were issued."""
     from lowswitch.ledger.text import ticket_table
@@ -132,6 +151,7 @@ def tickets(ledger: Ledger, options: argparse.Namespace) -> Any:
     return ticket_table(found, options.status) + (f"\n{behind}" if behind else "")
 
 
+@_command("--site", "--request")
 def ask(ledger: Ledger, options: argparse.Namespace) -> Any:
     """Get a ticket to play one episode, with its policy."""
     from lowswitch.ledger.text import issued_table
@@ -144,23 +164,27 @@ def ask(ledger: Ledger, options: argparse.Namespace) -> Any:
     return dataclasses.asdict(issued) | {"labels": labels}
 
 
+@_command(*_REPORT)
 def tell(ledger: Ledger, options: argparse.Namespace) -> Any:
     """Report what came of a ticket."""
     return ledger.tell(options.ticket, *_report(options), ended=options.ended)
 
 
+@_command(*_REPORT, *_WHO)
 def amend(ledger: Ledger, options: argparse.Namespace) -> Any:
     """Correct the report of a ticket."""
     who = {"by": options.by, "reason": options.reason, "ended": options.ended}
     return ledger.amend(options.ticket, *_report(options), **who)
 
 
+@_command("--ticket", *_WHO)
 def missing(ledger: Ledger, options: argparse.Namespace) -> Any:
     """Declare that no report will come."""
     ledger.missing(options.ticket, options.reason, by=options.by)
     return ledger.status()
 
 
+@_command("--by", "--early")
 def propose(ledger: Ledger, options: argparse.Namespace) -> Any:
     """Let the learner propose what it would change now; this replaces what waits."""
     from lowswitch.ledger.text import replaced, withdrawn
@@ -172,6 +196,7 @@ def propose(ledger: Ledger, options: argparse.Namespace) -> Any:
     return replaced(made, before) if made else withdrawn(_nothing(ledger, options), before)
 
 
+@_command()
 def proposal(ledger: Ledger, options: argparse.Namespace) -> Any:
     """Show what waits for a decision, with its evidence."""
     return ledger.proposal() or _nothing(ledger, options)
@@ -186,6 +211,7 @@ def _nothing(ledger: Ledger, options: argparse.Namespace) -> Any:
     return f"nothing to propose: {status.nothing_because}{soon}"
 
 
+@_command(*_DECISION)
 def approve(ledger: Ledger, options: argparse.Namespace) -> Any:
     """Deploy rows of the pending proposal."""
     who = {"by": options.by, "reason": options.reason}
@@ -194,6 +220,7 @@ def approve(ledger: Ledger, options: argparse.Namespace) -> Any:
     return _decided(ledger, options, before)
 
 
+@_command(*_DECISION, "--forever", "--visits")
 def reject(ledger: Ledger, options: argparse.Namespace) -> Any:
     """Let rows of the pending proposal stay as they are."""
     before = ledger.status()
@@ -217,24 +244,28 @@ def _decided(ledger: Ledger, options: argparse.Namespace, before: Any) -> Any:
     return after if options.json else decided(event, before, after, ledger.proposal())
 
 
+@_command(*_WHO)
 def freeze(ledger: Ledger, options: argparse.Namespace) -> Any:
     """Stop the run."""
     ledger.freeze(by=options.by, reason=options.reason)
     return ledger.status()
 
 
+@_command(*_WHO)
 def thaw(ledger: Ledger, options: argparse.Namespace) -> Any:
     """Let the run go on."""
     ledger.thaw(by=options.by, reason=options.reason)
     return ledger.status()
 
 
+@_command("--version", *_WHO)
 def rollback(ledger: Ledger, options: argparse.Namespace) -> Any:
     """Deploy an earlier version again."""
     ledger.rollback(options.version, by=options.by, reason=options.reason)
     return ledger.status()
 
 
+@_command()
 def verify(ledger: Ledger, options: argparse.Namespace) -> Any:
     """Replay everything from the start, and name the first bad event."""
     verdict = ledger.verify(progress=False if options.json else None)
@@ -243,18 +274,21 @@ def verify(ledger: Ledger, options: argparse.Namespace) -> Any:
     return verdict
 
 
+@_command("--out", "--kind")
 def export(ledger: Ledger, options: argparse.Namespace) -> Any:
     """Write all events to a file."""
     ledger.export(options.out, kind=options.kind)
     return {"file": options.out}
 
 
+@_command("--out")
 def backup(ledger: Ledger, options: argparse.Namespace) -> Any:
     """Copy the ledger into another file while it is used."""
     ledger.backup(options.out)
     return {"file": options.out}
 
 
+@_command("csv", "--most", "--by", "--attested")
 def import_history(ledger: Ledger, options: argparse.Namespace) -> Any:
     """Learn the history of an old protocol from a CSV file."""
     from lowswitch.ledger import import_csv
@@ -265,54 +299,35 @@ def import_history(ledger: Ledger, options: argparse.Namespace) -> Any:
     return made or _nothing(ledger, options)
 
 
-_WHO = ("--by", "--reason")
-_REPORT = ("--ticket", "--state", "--action", "--reward", "--ended")
-_DECISION = ("--proposal", "--rows", *_WHO)
-READERS = ("status", "tickets", "proposal", "verify", "export", "backup")
-COMMANDS: dict[str, tuple[Callable[..., Any], tuple[str, ...]]] = {
-    "create": (
-        create,
-        (
-            *("--algorithm", "--horizon", "--states", "--actions", "--steps", "--episodes"),
-            *("--policy", "--reward-range", "--missing-means", "--patience"),
-            *("--absorbing", "--by"),
-        ),
-    ),
-    "status": (status, ()),
-    "tickets": (tickets, ("--status", "--site?")),
-    "ask": (ask, ("--site", "--request")),
-    "tell": (tell, _REPORT),
-    "amend": (amend, (*_REPORT, *_WHO)),
-    "missing": (missing, ("--ticket", *_WHO)),
-    "propose": (propose, ("--by", "--early")),
-    "proposal": (proposal, ()),
-    "approve": (approve, _DECISION),
-    "reject": (reject, (*_DECISION, "--forever", "--visits")),
-    "freeze": (freeze, _WHO),
-    "thaw": (thaw, _WHO),
-    "rollback": (rollback, ("--version", *_WHO)),
-    "verify": (verify, ()),
-    "export": (export, ("--out", "--kind")),
-    "backup": (backup, ("--out",)),
-    "import": (import_history, ("csv", "--most", "--by", "--attested")),
+COMMANDS = {
+    "create": create,
+    "status": status,
+    "tickets": tickets,
+    "ask": ask,
+    "tell": tell,
+    "amend": amend,
+    "missing": missing,
+    "propose": propose,
+    "proposal": proposal,
+    "approve": approve,
+    "reject": reject,
+    "freeze": freeze,
+    "thaw": thaw,
+    "rollback": rollback,
+    "verify": verify,
+    "export": export,
+    "backup": backup,
+    "import": import_history,
 }
+READERS = ("status", "tickets", "proposal", "verify", "export", "backup")
 
 
-def add_commands(parser: argparse.ArgumentParser) -> None:
-    """Give the parser of `lowswitch ledger` its commands."""
-    commands = parser.add_subparsers(required=True, metavar="ledger command", dest="ledger")
-    for name, (function, arguments) in COMMANDS.items():
-        text = (function.__doc__ or "").strip()
-        new = commands.add_parser(name, help=text, description=text)
-        for argument in ("address", *arguments, "--json"):
-            new.add_argument(argument.rstrip("?"), **_ARGUMENTS[argument])
-
-
+@command(below=COMMANDS)
 def ledger(options: argparse.Namespace) -> None:
-    """Carry out one command."""
+    """Keep a learner behind a board: tickets, reports, proposals and decisions in a database."""
     from lowswitch.ledger import Ledger
 
-    function, _ = COMMANDS[options.ledger]
+    function = COMMANDS[options.ledger].run
     if options.ledger == "create":
         answer = function(options)
     else:

@@ -13,16 +13,19 @@ import sys
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 import lowswitch
 from lowswitch import envs
 from lowswitch.algorithms.recipes import RECIPES
 from lowswitch.algorithms.text import build
+from lowswitch.cli.syntax import KNOWN, argument, arguments, command, problem
 from lowswitch.envs.mdp import TabularMDP
 from lowswitch.io import storage
 from lowswitch.runs.results import AlgorithmTextWarning
+from lowswitch.runs.simulate import Device
 from lowswitch.show import plotting, report
+from lowswitch.show.plotting import Against, Cost, Scale
 
 if TYPE_CHECKING:
     from lowswitch.algorithms.algorithm import Algorithm
@@ -107,6 +110,18 @@ def columns() -> int | None:
 # ---- run and compare -----------------------------------------------------------------------------
 
 
+_SEVERAL = f"{KNOWN['--algorithm']['help']} Give it several times."
+_FOLDER = "Write a file for each algorithm into this folder, for lowswitch plot and lowswitch.load."
+_SIMULATED = (
+    *problem(),
+    argument("--episodes", required=True),
+    argument("--seeds", default=16),
+    argument("--device", default="cpu", choices=get_args(Device)),
+    *arguments("--threads", "--json", "--plot"),
+)
+
+
+@command(argument("--algorithm", required=True), argument("--save"), *_SIMULATED)
 def run(options: argparse.Namespace) -> None:
     """Run one algorithm on one problem."""
     if options.save:
@@ -121,6 +136,11 @@ def run(options: argparse.Namespace) -> None:
         _show(options, mdp.name, results)
 
 
+@command(
+    argument("--algorithm", required=True, action="append", help=_SEVERAL),
+    argument("--save", metavar="DIR", help=_FOLDER),
+    *_SIMULATED,
+)
 def compare(options: argparse.Namespace) -> None:
     """Run several algorithms on one problem."""
     if options.save:
@@ -173,8 +193,18 @@ def _show(options: argparse.Namespace, name: str, results: Mapping[str, Runs]) -
 # ---- plot ----------------------------------------------------------------------------------------
 
 
+@command(
+    argument(
+        "files", nargs="+", metavar="FILE", help="Files that --save wrote, or folders of them."
+    ),
+    argument("--out", default="lowswitch-plot.png", metavar="FILE"),
+    argument("--what", action="append", choices=get_args(Cost)),
+    argument("--x", default="episodes", choices=get_args(Against)),
+    argument("--scale", default="log", choices=get_args(Scale)),
+    argument("--label", action="append"),
+)
 def plot(options: argparse.Namespace) -> None:
-    """Draw saved runs: a row of panels for each problem."""
+    """Draw saved runs: a figure, and a table of what they cost."""
     report.require_figure_path(options.out)
     problems = _loaded(options)
     plotting.plot_grid(
@@ -222,8 +252,20 @@ DEMO_PROBLEMS = {
 DEMO_ALGORITHMS = ("ucb-h", "ucb2-h", "ucb-b", "ucb2-b")
 
 
+@command(
+    argument("--learners"),
+    argument(
+        "--episodes",
+        default=10**6,
+        help="How many episodes each seed of --learners plays (default: %(default)s).",
+    ),
+    argument(
+        "--seeds", default=16, help="How many seeds of --learners run (default: %(default)s)."
+    ),
+    argument("--out", default="lowswitch-demo.png", metavar="FILE"),
+)
 def demo(options: argparse.Namespace) -> None:
-    """Draw one picture of what the library is for."""
+    """Draw one picture of what the library is for, in seconds."""
     report.require_figure_path(options.out)
     if options.learners:
         _demo_of_learners(options)

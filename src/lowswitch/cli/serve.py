@@ -8,59 +8,57 @@ import sys
 import tempfile
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+from lowswitch.cli.syntax import argument, command
+from lowswitch.show.text import columns
+
+if TYPE_CHECKING:
+    from lowswitch.service.access import Access
 
 PORT = 8642
 DAYS = 90
 ROLES = ("site", "reviewer", "operator", "auditor")
 
 
-def add_serve(parser: argparse.ArgumentParser) -> None:
-    """Give `lowswitch serve` its options."""
-    parser.add_argument("address", nargs="?", help="A ledger: a file, or postgresql://...#name.")
-    parser.add_argument("--demo", action="store_true", help="Serve a made-up clinic to look at.")
-    text = "Where to listen (default: %(default)s); other machines only with --behind-tls."
-    parser.add_argument("--host", default="127.0.0.1", help=text)
-    text = "The port (default: %(default)s; 0: any that is free)."
-    parser.add_argument("--port", default=PORT, type=int, help=text)
-    text = "A reverse proxy with TLS is in front of it."
-    parser.add_argument("--behind-tls", action="store_true", help=text)
-    text = "Its name for browsers, behind TLS: https://ledger.example.org."
-    parser.add_argument("--origin", metavar="URL", help=text)
-    _add_access(parser)
-
-
-def add_token(parser: argparse.ArgumentParser) -> None:
-    """Give `lowswitch token` its commands."""
-    commands = parser.add_subparsers(required=True, metavar="token command", dest="token")
-    for name, text in (
-        ("create", "Make a token and print it; it cannot be shown again."),
-        ("list", "List the tokens, without their secrets."),
-        ("revoke", "Let a token work no more."),
-    ):
-        new = commands.add_parser(name, help=text, description=text)
-        new.add_argument("address", help="A ledger: a file, or postgresql://...#name.")
-        _add_access(new)
-        if name == "create":
-            new.add_argument("--role", required=True, choices=ROLES, help="What it may do.")
-            new.add_argument("--name", required=True, help="Who gets it; of a site, its name.")
-            text = "After so many days it expires (default: %(default)s)."
-            new.add_argument("--days", type=int, default=DAYS, help=text)
-        if name == "revoke":
-            new.add_argument("id", help="The part of the token before the dot.")
-            new.add_argument("--by", required=True, help="Who does this.")
-        new.add_argument("--json", action="store_true", help="Print one JSON object.")
-
-
-def _add_access(parser: argparse.ArgumentParser) -> None:
-    text = "The file of the tokens (default: beside the ledger, ending in .access)."
-    parser.add_argument("--access", metavar="FILE", type=Path, help=text)
+_ADDRESS = "A ledger: a file, or postgresql://...#name."
+_ACCESS = argument(
+    "--access",
+    metavar="FILE",
+    type=Path,
+    help="The file of the tokens (default: beside the ledger, ending in .access).",
+)
 
 
 # ---- serving -------------------------------------------------------------------------------------
 
 
+@command(
+    argument("address", nargs="?", help=_ADDRESS),
+    argument("--demo", action="store_true", help="Serve a made-up clinic to look at."),
+    argument(
+        "--host",
+        default="127.0.0.1",
+        help="Where to listen (default: %(default)s); other machines only with --behind-tls.",
+    ),
+    argument(
+        "--port",
+        default=PORT,
+        type=int,
+        help="The port (default: %(default)s; 0: any that is free).",
+    ),
+    argument(
+        "--behind-tls", action="store_true", help="A reverse proxy with TLS is in front of it."
+    ),
+    argument(
+        "--origin",
+        metavar="URL",
+        help="Its name for browsers, behind TLS: https://ledger.example.org.",
+    ),
+    _ACCESS,
+)
 def serve(options: argparse.Namespace) -> None:
-    """Serve a ledger until a signal says to stop."""
+    """Serve a ledger over HTTP: JSON for sites, pages for the people who decide."""
     from lowswitch.ledger.address import printable
     from lowswitch.service.server import Place, opened, warm_up
     from lowswitch.service.server import serve as run
@@ -110,42 +108,66 @@ def _say(text: str) -> None:
 # ---- tokens --------------------------------------------------------------------------------------
 
 
+_TOKEN = (argument("address", help=_ADDRESS), _ACCESS)
+
+
+@command(
+    *_TOKEN,
+    argument("--role", required=True, choices=ROLES, help="What it may do."),
+    argument("--name", required=True, help="Who gets it; of a site, its name."),
+    argument(
+        "--days",
+        type=int,
+        default=DAYS,
+        help="After so many days it expires (default: %(default)s).",
+    ),
+    argument("--json"),
+)
+def create(access: Access, options: argparse.Namespace) -> None:
+    """Make a token and print it; it cannot be shown again."""
+    made = access.create(name=options.name, role=options.role, days=options.days)
+    print(json.dumps({"token": made}) if options.json else made)
+    if not options.json and sys.stdout.isatty():
+        print("keep it: only its hash is stored, and it is not shown again", file=sys.stderr)
+
+
+@command(*_TOKEN, argument("--json"))
+def list_all(access: Access, options: argparse.Namespace) -> None:
+    """List the tokens, without their secrets."""
+    known = [one.shown(datetime.now(UTC)) for one in access.tokens()]
+    names = ("id", "role", "name", "state", "expires")
+    lines = [names, *(tuple(str(one[name]) for name in names) for one in known)]
+    print(json.dumps(known) if options.json else columns(lines))
+
+
+@command(
+    *_TOKEN,
+    argument("id", help="The part of the token before the dot."),
+    argument("--by", required=True, help="Who does this."),
+    argument("--json"),
+)
+def revoke(access: Access, options: argparse.Namespace) -> None:
+    """Let a token work no more."""
+    gone = access.revoke(options.id, by=options.by).shown(datetime.now(UTC))
+    print(json.dumps(gone) if options.json else f"the token of {gone['name']} works no more")
+
+
+TOKENS = {"create": create, "list": list_all, "revoke": revoke}
+
+
+@command(below=TOKENS)
 def token(options: argparse.Namespace) -> None:
-    """Carry out one command on tokens."""
+    """Say who may use a served ledger: create, list and revoke tokens."""
     from lowswitch.ledger import Ledger
     from lowswitch.service.access import Access, beside
 
     Ledger.open(options.address, read_only=True).close()  # or say that it is none
-    path, now = options.access or beside(options.address), datetime.now(UTC)
+    path = options.access or beside(options.address)
     if options.token != "create" and not path.exists():
         raise ValueError(
             f"there is no file of tokens {str(path)!r}; 'lowswitch token create' makes the first"
             " token, and --access names another file"
         )
     access = Access(path)
-    if options.token == "create":
-        made = access.create(name=options.name, role=options.role, days=options.days)
-        print(json.dumps({"token": made}) if options.json else made)
-        _hint(options)
-    elif options.token == "revoke":
-        gone = access.revoke(options.id, by=options.by).shown(now)
-        print(json.dumps(gone) if options.json else f"the token of {gone['name']} works no more")
-    else:
-        known = [one.shown(now) for one in access.tokens()]
-        print(json.dumps(known) if options.json else _table(known))
+    TOKENS[options.token].run(access, options)
     access.close()
-
-
-def _hint(options: argparse.Namespace) -> None:
-    if not options.json and sys.stdout.isatty():
-        print("keep it: only its hash is stored, and it is not shown again", file=sys.stderr)
-
-
-def _table(known: list[dict[str, object]]) -> str:
-    names = ("id", "role", "name", "state", "expires")
-    lines = [names, *(tuple(str(one[name]) for name in names) for one in known)]
-    widths = [max(len(line[i]) for line in lines) for i in range(len(names))]
-    return "\n".join(
-        "  ".join(cell.ljust(wide) for cell, wide in zip(line, widths, strict=True)).rstrip()
-        for line in lines
-    )

@@ -1,20 +1,19 @@
-"""The options of the command line: their names, what they mean, and which command has them."""
+"""What a command and its arguments are, and what is known of each argument by its name.
+
+A command is a function with `@command(...)` above it, which says its arguments; the docstring is
+what its help says.
+"""
 
 from __future__ import annotations
 
 import argparse
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from decimal import Decimal
-from typing import Any, NoReturn, get_args
+from typing import Any, NamedTuple, NoReturn
 
 import lowswitch
-from lowswitch.cli.ledger import add_commands
-from lowswitch.cli.serve import add_serve, add_token
-from lowswitch.concurrent.runner import RoundRule
-from lowswitch.runs.simulate import Device
-from lowswitch.show.plotting import Against, Cost, Scale
 
 _MOST_DIGITS = 100  # of a whole number; none that the library takes has so many
 
@@ -59,99 +58,147 @@ def _size(text: str) -> tuple[int, ...]:
     return numbers
 
 
-# what each option means; the commands say which ones they have, and what else they know of them
-_HELP = {
-    "--algorithm": "The algorithm, such as ucb2-b:c=0.05; 'lowswitch algorithms' lists all.",
-    "--budget": "No algorithm may make more than N deployments.",
-    "--data": "Logged episodes: an .npz file with states, actions and rewards [episodes, H].",
-    "--deployments": "How often the policy may change.",
-    "--deployments-at": "After which numbers of episodes it may change, such as 300-600-900.",
-    "--gap": "The least number of episodes between two deployments (default: %(default)s).",
-    "--problems": "How many problems are drawn (default: %(default)s).",
-    "--size": "The size of the problem, H,S,A: steps of an episode, states, actions.",
-    "--checkpoint": "Go on from this file if it exists, and keep it up to date.",
-    "--device": "Where it runs: cpu (the default), or gpu for Q-learners, with the same results.",
-    "--env": "The problem, such as riverswim:states=6,horizon=20; 'lowswitch envs' lists all.",
-    "--episodes": "How many episodes of H steps each seed plays.",
-    "--fleet": "Who plays: in-process (the default), processes:workers=4 or ray:address=...",
-    "--full": "Run everything at length: about twelve minutes on two cores.",
-    "--actions": "The labels of the actions in the file of --initial: wait,drug A,drug B.",
-    "--initial": "The policy in use: a line for each step, an action for each state, with commas.",
-    "--gymnasium": "An environment, such as FrozenLake-v1:is_slippery=false; it needs --horizon.",
-    "--horizon": "How many steps an episode has, for --gymnasium and --tables.",
-    "--label": "What a run is called, in the order of the files; by default its algorithm.",
-    "--learners": "Run the paper's learners on two problems instead: a minute and more.",
-    "--json": "Print one JSON object.",
-    "--machines": "How many episodes are played in a round; may exceed the workers of the fleet.",
-    "--max-rounds": "Stop after this many rounds.",
-    "--max-seconds": "Stop after this many seconds.",
-    "--only": "Measure this claim only; may be given several times.",
-    "--out": "Where to write (default: %(default)s).",
-    "--plot": "Draw regret and switching costs into a PNG, SVG or PDF file.",
-    "--quick": "Run what takes about two minutes on two cores (default).",
-    "--reward-range": "The least and the largest reward, such as -1,1 (default: 0,1).",
-    "--rule": "What ends a round (default: %(default)s).",
-    "--save": "Write the results to a file that lowswitch.load reads.",
-    "--scale": "Which axes are logarithmic: log is both (default: %(default)s).",
-    "--seed": "The seed of the run (default: %(default)s).",
-    "--seeds": "How many seeds run (default: %(default)s).",
-    "--stationary": "Let learners of models know that all steps are alike.",
-    "--stop-mixture": "Stop when the mixture of all policies so far is within EPS of the optimum.",
-    "--stop-policy": "Stop when the deployed policy is within EPS of the optimum.",
-    "--tables": "A problem of your own: an .npz file with transitions, rewards and horizon.",
-    "--threads": "How many threads play (default: one for each core).",
-    "--what": "Draw this cost only; may be given several times.",
-    "--x": "What it is drawn against (default: %(default)s).",
+# ---- arguments -----------------------------------------------------------------------------------
+
+KNOWN: dict[str, dict[str, Any]] = {
+    "--actions": {
+        "help": "The labels of the actions in the file of --initial: wait,drug A,drug B."
+    },
+    "--algorithm": {
+        "help": "The algorithm, such as ucb2-b:c=0.05; 'lowswitch algorithms' lists all."
+    },
+    "--budget": {
+        "help": "No algorithm may make more than N deployments.",
+        "type": _whole,
+        "metavar": "N",
+    },
+    "--checkpoint": {
+        "help": "Go on from this file if it exists, and keep it up to date.",
+        "metavar": "FILE",
+    },
+    "--data": {
+        "help": "Logged episodes: an .npz file with states, actions and rewards [episodes, H].",
+        "metavar": "FILE",
+    },
+    "--deployments": {"help": "How often the policy may change.", "type": _whole, "metavar": "N"},
+    "--deployments-at": {
+        "help": "After which numbers of episodes it may change, such as 300-600-900.",
+        "metavar": "DATES",
+    },
+    "--device": {
+        "help": "Where it runs: cpu (the default), or gpu for Q-learners, with the same results."
+    },
+    "--env": {
+        "help": "The problem, such as riverswim:states=6,horizon=20; 'lowswitch envs' lists all."
+    },
+    "--episodes": {"help": "How many episodes of H steps each seed plays.", "type": _whole},
+    "--fleet": {
+        "help": "Who plays: in-process (the default), processes:workers=4 or ray:address=..."
+    },
+    "--full": {
+        "help": "Run everything at length: about twelve minutes on two cores.",
+        "action": "store_true",
+    },
+    "--gap": {
+        "help": "The least number of episodes between two deployments (default: %(default)s).",
+        "type": _whole,
+    },
+    "--gymnasium": {
+        "help": "An environment, such as FrozenLake-v1:is_slippery=false; it needs --horizon.",
+        "metavar": "NAME",
+    },
+    "--horizon": {
+        "help": "How many steps an episode has, for --gymnasium and --tables.",
+        "type": _whole,
+    },
+    "--initial": {
+        "help": "The policy in use: a line for each step, an action for each state, with commas.",
+        "metavar": "FILE",
+    },
+    "--json": {"help": "Print one JSON object.", "action": "store_true"},
+    "--label": {
+        "help": "What a run is called, in the order of the files; by default its algorithm."
+    },
+    "--learners": {
+        "help": "Run the paper's learners on two problems instead: a minute and more.",
+        "action": "store_true",
+    },
+    "--machines": {
+        "help": "How many episodes are played in a round; may exceed the workers of the fleet.",
+        "type": _whole,
+    },
+    "--max-rounds": {"help": "Stop after this many rounds.", "type": _whole},
+    "--max-seconds": {"help": "Stop after this many seconds.", "type": float},
+    "--only": {"help": "Measure this claim only; may be given several times.", "metavar": "CLAIM"},
+    "--out": {"help": "Where to write (default: %(default)s)."},
+    "--plot": {
+        "help": "Draw regret and switching costs into a PNG, SVG or PDF file.",
+        "metavar": "FILE",
+    },
+    "--problems": {"help": "How many problems are drawn (default: %(default)s).", "type": _whole},
+    "--quick": {
+        "help": "Run what takes about two minutes on two cores (default).",
+        "action": "store_true",
+    },
+    "--reward-range": {
+        "help": "The least and the largest reward, such as -1,1 (default: 0,1).",
+        "type": _pair,
+        "metavar": "LOW,HIGH",
+    },
+    "--rule": {"help": "What ends a round (default: %(default)s)."},
+    "--save": {"help": "Write the results to a file that lowswitch.load reads.", "metavar": "FILE"},
+    "--scale": {"help": "Which axes are logarithmic: log is both (default: %(default)s)."},
+    "--seed": {"help": "The seed of the run (default: %(default)s).", "type": _whole},
+    "--seeds": {"help": "How many seeds run (default: %(default)s).", "type": _whole},
+    "--size": {
+        "help": "The size of the problem, H,S,A: steps of an episode, states, actions.",
+        "type": _size,
+        "metavar": "H,S,A",
+    },
+    "--stationary": {
+        "help": "Let learners of models know that all steps are alike.",
+        "action": "store_true",
+    },
+    "--stop-mixture": {
+        "help": "Stop when the mixture of all policies so far is within EPS of the optimum.",
+        "type": float,
+        "metavar": "EPS",
+    },
+    "--stop-policy": {
+        "help": "Stop when the deployed policy is within EPS of the optimum.",
+        "type": float,
+        "metavar": "EPS",
+    },
+    "--tables": {
+        "help": "A problem of your own: an .npz file with transitions, rewards and horizon.",
+        "metavar": "FILE",
+    },
+    "--threads": {"help": "How many threads play (default: one for each core).", "type": _whole},
+    "--what": {"help": "Draw this cost only; may be given several times."},
+    "--x": {"help": "What it is drawn against (default: %(default)s)."},
 }
-_WHOLE = (
-    "budget",
-    "deployments",
-    "gap",
-    "problems",
-    "episodes",
-    "horizon",
-    "machines",
-    "max-rounds",
-    "seed",
-    "seeds",
-    "threads",
-)
-_TYPES: dict[str, Callable[[str], Any]] = {
-    **{f"--{name}": _whole for name in _WHOLE},
-    **{f"--{name}": float for name in ("max-seconds", "stop-policy", "stop-mixture")},
-    "--reward-range": _pair,
-    "--size": _size,
-}
-_METAVARS = {
-    **{f"--{name}": "FILE" for name in ("checkpoint", "data", "initial", "plot", "save", "tables")},
-    **{f"--{name}": "EPS" for name in ("stop-policy", "stop-mixture")},
-    "--budget": "N",
-    "--deployments": "N",
-    "--deployments-at": "DATES",
-    "--gymnasium": "NAME",
-    "--only": "CLAIM",
-    "--reward-range": "LOW,HIGH",
-    "--size": "H,S,A",
-}
-_FLAGS = ("--full", "--json", "--learners", "--quick", "--stationary")
 
 
-def _add(command: argparse._ActionsContainer, *names: str, **more: Any) -> None:
-    """Give a command these options."""
-    for name in names:
-        known: dict[str, Any] = {"help": _HELP[name]}
-        if name in _FLAGS:
-            known["action"] = "store_true"
-        else:
-            known |= {"type": _TYPES.get(name), "metavar": _METAVARS.get(name)}
-        command.add_argument(name, **known | more)
+class Argument(NamedTuple):
+    """An argument of a command, and what argparse is told of it."""
+
+    name: str
+    facts: dict[str, Any]
+
+    def add_to(self, parser: argparse._ActionsContainer) -> None:
+        parser.add_argument(self.name, **self.facts)
 
 
-def _add_problem(command: argparse.ArgumentParser, *others: str) -> None:
-    """Give a command the ways to name a problem, of which one is given."""
-    ways = command.add_mutually_exclusive_group(required=True)
-    _add(ways, *others, "--env", "--gymnasium", "--tables")
-    _add(command, "--horizon", "--reward-range")
+class OneOf(NamedTuple):
+    """Arguments of which only one is given."""
+
+    arguments: tuple[Argument, ...]
+    required: bool = True
+
+    def add_to(self, parser: argparse._ActionsContainer) -> None:
+        group = parser.add_mutually_exclusive_group(required=self.required)
+        for argument in self.arguments:
+            argument.add_to(group)
 
 
 class _Parser(argparse.ArgumentParser):
@@ -163,99 +210,56 @@ class _Parser(argparse.ArgumentParser):
         super().error(printable_text(message))
 
 
-def parser() -> argparse.ArgumentParser:
+def argument(name: str, **more: Any) -> Argument:
+    """An argument, with what is known of its name unless more is said."""
+    return Argument(name, KNOWN.get(name, {}) | more)
+
+
+def arguments(*names: str, **more: Any) -> tuple[Argument, ...]:
+    """Several arguments of which the same is said."""
+    return tuple(argument(name, **more) for name in names)
+
+
+def problem(*others: str) -> tuple[Argument | OneOf, ...]:
+    """The ways to name a problem, of which one is given."""
+    ways = OneOf(arguments(*others, "--env", "--gymnasium", "--tables"))
+    return ways, *arguments("--horizon", "--reward-range")
+
+
+# ---- commands ------------------------------------------------------------------------------------
+
+
+class Command(NamedTuple):
+    """A function of the command line, its arguments, and commands below it."""
+
+    run: Callable[..., Any]
+    arguments: tuple[Argument | OneOf, ...]
+    below: Mapping[str, Command]
+
+
+def command(
+    *arguments: Argument | OneOf, below: Mapping[str, Command] | None = None
+) -> Callable[[Callable[..., Any]], Command]:
+    """Make a command of the function that follows."""
+    return lambda function: Command(function, arguments, below or {})
+
+
+def parser(commands: Mapping[str, Command]) -> argparse.ArgumentParser:
     """The parser of the whole command line; it says in `command` which command was given."""
-    parser = _Parser(prog="lowswitch", description=lowswitch.__doc__)
-    parser.add_argument("--version", action="version", version=f"lowswitch {lowswitch.__version__}")
-    commands = parser.add_subparsers(required=True, metavar="command")
+    made = _Parser(prog="lowswitch", description=lowswitch.__doc__)
+    made.add_argument("--version", action="version", version=f"lowswitch {lowswitch.__version__}")
+    _add_commands(made, commands, "command", "command")
+    return made
 
-    def command(name: str, text: str) -> argparse.ArgumentParser:
-        new = commands.add_parser(name, help=text, description=text)
-        new.set_defaults(command=name)
-        return new
 
-    one = command("run", "Run one algorithm on one problem.")
-    _add(one, "--algorithm", required=True)
-    _add(one, "--save")
-    many = command("compare", "Run several algorithms on one problem.")
-    text = f"{_HELP['--algorithm']} Give it several times."
-    _add(many, "--algorithm", required=True, action="append", help=text)
-    text = (
-        "Write a file for each algorithm into this folder, for lowswitch plot and lowswitch.load."
-    )
-    _add(many, "--save", metavar="DIR", help=text)
-    for each in (one, many):
-        _add_problem(each)
-        _add(each, "--episodes", required=True)
-        _add(each, "--seeds", default=16)
-        _add(each, "--device", default="cpu", choices=get_args(Device))
-        _add(each, "--threads", "--json", "--plot")
-
-    drawn = command("plot", "Draw saved runs: a figure, and a table of what they cost.")
-    text = "Files that --save wrote, or folders of them."
-    drawn.add_argument("files", nargs="+", metavar="FILE", help=text)
-    _add(drawn, "--out", default="lowswitch-plot.png", metavar="FILE")
-    _add(drawn, "--what", action="append", choices=get_args(Cost))
-    _add(drawn, "--x", default="episodes", choices=get_args(Against))
-    _add(drawn, "--scale", default="log", choices=get_args(Scale))
-    _add(drawn, "--label", action="append")
-
-    text = "Let M machines play one policy a round, with the results of the sequential run."
-    fleet = command("concurrent", text)
-    _add_problem(fleet)
-    _add(fleet, "--algorithm", "--episodes", "--machines", required=True)
-    _add(fleet, "--rule", default="switch", choices=get_args(RoundRule))
-    _add(fleet, "--fleet", default="in-process")
-    _add(fleet, "--seed", default=0)
-    _add(fleet, "--stop-policy", "--stop-mixture", "--max-rounds", "--max-seconds")
-    _add(fleet, "--checkpoint", "--json")
-    _add(fleet, "--save", help="Write the result to a file that lowswitch.concurrent.load reads.")
-
-    text = "Find which algorithm has the least regret for how many deployments: a table, a figure."
-    race = command("frontier", text)
-    _add_problem(race)
-    _add(race, "--episodes", required=True)
-    text = "On how many fresh seeds the finalists are reported (default: %(default)s)."
-    _add(race, "--seeds", default=8, help=text)
-    text = "Race this algorithm instead of the portfolio; may be given several times."
-    _add(race, "--algorithm", action="append", help=text)
-    _add(race, "--budget", "--stationary", "--threads", "--json")
-    _add(race, "--out", default="lowswitch-frontier", metavar="DIR")
-
-    text = "Keep a learner behind a board: tickets, reports, proposals and decisions in a database."
-    add_commands(command("ledger", text))
-
-    text = "Serve a ledger over HTTP: JSON for sites, pages for the people who decide."
-    add_serve(command("serve", text))
-    add_token(command("token", "Say who may use a served ledger: create, list and revoke tokens."))
-
-    text = "Say what to run for N deployments and what to expect: a page, a figure, JSON."
-    ahead = command("plan", text)
-    _add_problem(ahead, "--size", "--data")
-    _add(ahead, "--episodes", required=True, help="How many episodes are to be played.")
-    _add(ahead.add_mutually_exclusive_group(required=True), "--deployments", "--deployments-at")
-    _add(ahead, "--gap", default=1)
-    _add(ahead, "--initial", "--actions")
-    _add(ahead, "--problems", default=40)
-    _add(ahead, "--json")
-    _add(ahead, "--out", default="lowswitch-plan", metavar="DIR")
-
-    command("envs", "List the named problems.")
-    command("algorithms", "List the named algorithms.")
-
-    text = "Draw one picture of what the library is for, in seconds."
-    show = command("demo", text)
-    _add(show, "--learners")
-    text = "How many episodes each seed of --learners plays (default: %(default)s)."
-    _add(show, "--episodes", default=10**6, help=text)
-    _add(
-        show, "--seeds", default=16, help="How many seeds of --learners run (default: %(default)s)."
-    )
-    _add(show, "--out", default="lowswitch-demo.png", metavar="FILE")
-
-    text = "Measure the paper claim by claim: one page with figures, numbers and verdicts."
-    paper = command("reproduce", text)
-    _add(paper.add_mutually_exclusive_group(), "--quick", "--full")
-    _add(paper, "--out", default="lowswitch-reproduce", metavar="DIR")
-    _add(paper, "--only", action="append", default=[])
-    return parser
+def _add_commands(
+    parser: argparse.ArgumentParser, commands: Mapping[str, Command], dest: str, metavar: str
+) -> None:
+    below = parser.add_subparsers(required=True, metavar=metavar, dest=dest)
+    for name, one in commands.items():
+        text = (one.run.__doc__ or "").strip()
+        new = below.add_parser(name, help=text, description=text)
+        for each in one.arguments:
+            each.add_to(new)
+        if one.below:
+            _add_commands(new, one.below, name, f"{name} command")

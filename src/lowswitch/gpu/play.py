@@ -29,7 +29,7 @@ from lowswitch.gpu.plan import plan
 from lowswitch.history import Costs, History
 from lowswitch.io import storage
 from lowswitch.learners import Knowledge
-from lowswitch.show.progress import duration
+from lowswitch.show.text import duration
 
 _PIECE_SECONDS = 0.1
 _WATCH_SECONDS, _LONG_SECONDS = 3, 120  # when to say what regret costs, and of which runs

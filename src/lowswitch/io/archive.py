@@ -12,18 +12,52 @@ import io
 import json
 import math
 import zipfile
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 FORMAT = 3
 SEMANTICS = 2  # of the kernels: it grows when any history changes; see tests/test_digests.py
+# which algorithms each change of semantics concerns: this is part of their JSON; empty is all
+CHANGED = {2: '"pooled": true'}
 _BEFORE = 2  # the format without a digest, of which files are still read
 _HEADER = "lowswitch"
 _OWN = ("version", "kind", "library", "semantics", "arrays", "sha256")  # what is no fact
 _MOST_FACTS = 2**26  # bytes
 _DEFLATED = 1032  # times its size is the most that deflate unpacks from a byte
 _END = 22  # bytes of the record at the end of an archive
+
+
+class Kind(NamedTuple):
+    """A kind of file: what reads it, and how it resumes.
+
+    A result is read for ever. A file with `anew` must go on to the bit, so that it is refused if
+    the semantics of the kernels differ for its algorithm; `anew` then says how to begin again.
+    """
+
+    reader: str
+    anew: str = ""
+
+
+_ANEW = "give another file and begin anew"
+_TELL_ANEW = "tell the episodes to a new learner"
+KINDS = {
+    "runs": Kind("lowswitch.load"),
+    "linear runs": Kind("lowswitch.features.LinearRuns.load"),
+    "concurrent run": Kind("lowswitch.concurrent.load"),
+    "bandit runs": Kind("lowswitch.bandits.load"),
+    "frontier": Kind("lowswitch.Frontier.load"),
+    "pac policy": Kind("lowswitch.PacPolicy.load"),
+    "linear policy": Kind("lowswitch.LinearPolicy.load"),
+    "grid policy": Kind("lowswitch.features.GridPolicy.load"),
+    "finished work": Kind("the call that wrote it"),
+    "learner": Kind("lowswitch.Learner.load", _TELL_ANEW),
+    "linear learner": Kind("lowswitch.LinearLearner.load", _TELL_ANEW),
+    "dynamics learner": Kind("lowswitch.features.DynamicsLearner.load", _TELL_ANEW),
+    "concurrent checkpoint": Kind("lowswitch.concurrent.run", _ANEW),
+    "linear rounds checkpoint": Kind("lowswitch.concurrent.run", _ANEW),
+    "gpu state": Kind("lowswitch.sweep", _ANEW),
+}
 
 
 class RefusedError(ValueError):
@@ -34,7 +68,12 @@ class RefusedError(ValueError):
 
 
 def to_bytes(kind: str, facts: dict[str, Any], arrays: dict[str, Any]) -> bytes:
-    """Facts, which JSON must be able to hold, and arrays as bytes; `from_bytes` reads them."""
+    """Facts, which JSON must be able to hold, and arrays as bytes; `from_bytes` reads them.
+
+    The kind is one of `KINDS`.
+    """
+    if kind not in KINDS:
+        raise ValueError(f"{kind!r} is not a kind of file; add it to KINDS")
     tables = {name: np.asarray(array, order="C") for name, array in arrays.items()}
     for name, table in tables.items():
         if table.dtype.hasobject:
@@ -112,19 +151,28 @@ def from_bytes(data: bytes, kind: str) -> tuple[dict[str, Any], dict[str, Any]]:
             f" {FORMAT}: use the version that wrote it, or make it again"
         )
     if found != kind:
-        reader = _READERS.get(str(found), "what saved it")
+        reader = KINDS.get(str(found), Kind("the program that saved it")).reader
         raise RefusedError(f"holds a {found!r}, not a {kind!r}; read it with {reader}")
     if version == FORMAT:
         _require_digest(header, tables, packed)
     elif header.keys() & {"sha256", "arrays", "library"}:
         raise _damaged("its format is not that of its header")
-    if header.get("semantics", SEMANTICS) != SEMANTICS and kind in _RESUMED:
+    semantics = header.get("semantics", 1)  # format 2 does not say it
+    if KINDS[kind].anew and _differs(semantics, header):
         raise RefusedError(
-            f"was written by lowswitch {header.get('library')}, whose algorithms compute otherwise"
-            " than those of this version, so that it cannot go on as it began; use the version that"
-            " wrote it, or begin anew"
+            f"was written by kernels of semantics {semantics}, and this version of lowswitch has"
+            f" semantics {SEMANTICS}: it would not go on as it began; use the version that wrote it"
+            f" ({header.get('library', 'older than format 3')}), or {KINDS[kind].anew}"
         )
     return {name: fact for name, fact in header.items() if name not in _OWN}, tables
+
+
+def _differs(semantics: int, header: dict[str, Any]) -> bool:
+    """Whether the kernels of these semantics learned otherwise what a file is about."""
+    if semantics > SEMANTICS:
+        return True
+    text = json.dumps(header)
+    return any(CHANGED[later] in text for later in range(semantics + 1, SEMANTICS + 1))
 
 
 def kind_of(data: bytes) -> str:
@@ -134,18 +182,6 @@ def kind_of(data: bytes) -> str:
     except RefusedError:
         return ""
     return str(header.get("kind"))
-
-
-_READERS = {
-    "runs": "lowswitch.load",
-    "concurrent run": "lowswitch.concurrent.load",
-    "bandit runs": "lowswitch.bandits.load",
-    "learner": "lowswitch.Learner.load",
-    "pac policy": "lowswitch.PacPolicy.load",
-}
-
-# what goes on from where it was, and must go on in the same way
-_RESUMED = ("concurrent checkpoint",)
 
 
 def _opened(data: bytes) -> tuple[dict[str, Any], dict[str, np.ndarray], memoryview]:

@@ -5,7 +5,6 @@ A record is a dataclass or a NamedTuple. Its file is an `archive` of its arrays 
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import json
 import os
@@ -14,13 +13,16 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import is_dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_origin, get_type_hints
 
 import numpy as np
 
 from lowswitch.io import archive
+from lowswitch.io.dependencies import code_stamp
 from lowswitch.io.files import make_folder, read_bytes, replacing, require_writable, write_text
+from lowswitch.show.text import counted
 
 if TYPE_CHECKING:
     from lowswitch.envs.mdp import TabularMDP
@@ -179,12 +181,14 @@ def _under(place: str, name: str | int) -> str:
 
 # ---- finished work -------------------------------------------------------------------------------
 
+_FINISHED = "finished work"  # of its files
+
 
 class Kept:
     """A folder of finished work, so that what was interrupted goes on where it was.
 
-    Each piece of work is kept under the code that did it, its kind and its configuration. Without a
-    folder nothing is kept.
+    Each piece of work is kept under its kind, its configuration and the code that it depends on.
+    Without a folder nothing is kept.
     """
 
     def __init__(self, folder: Path | None) -> None:
@@ -200,45 +204,36 @@ class Kept:
 
         A file that cannot be read is computed again. What cannot be written is only not kept.
         """
-        if self.folder is None:
+        function = compute.func if isinstance(compute, partial) else compute
+        path = self.place(kind, configuration, function.__module__)
+        if path is None:
             return compute()
-        code = [archive.library_version(), code_stamp()]
-        text = json.dumps([*code, kind, configuration], sort_keys=True)
-        path = self.folder / f"{kind}-{hashlib.sha256(text.encode()).hexdigest()[:16]}.npz"
         try:
-            value = load(path, kind, wanted)
+            value = load(path, _FINISHED, wanted)
         except ValueError:
             value = compute()
         else:
             self.found += 1
             return value
         try:
-            save(path, kind, value)
+            save(path, _FINISHED, value)
         except ValueError as error:  # The work of hours must not be lost to a full disk.
             warnings.warn(f"a result is not kept: {error}", RuntimeWarning, stacklevel=2)
         return value
 
+    def place(self, kind: str, configuration: Any, module: str) -> Path | None:
+        """The file for work of a kind that a module does, under all that it depends on."""
+        if self.folder is None:
+            return None
+        code = [archive.library_version(), code_stamp(module)]
+        text = json.dumps([*code, kind, configuration], sort_keys=True)
+        return self.folder / f"{kind}-{hashlib.sha256(text.encode()).hexdigest()[:16]}.npz"
+
     @property
     def note(self) -> str:
         """A line that says how much was not computed now; empty if all was."""
-        several = "s were" if self.found > 1 else " was"
-        return f"{self.found} result{several} found in {self.folder}" if self.found else ""
-
-
-@functools.cache
-def code_stamp() -> str:
-    """A hash of all code of the library that results depend on."""
-    total = hashlib.sha256()
-    package = Path(__file__).parent
-    for path in sorted(package.rglob("*.py")):
-        name = path.relative_to(package).as_posix()
-        if not name.startswith(_SHOWN):
-            total.update(name.encode() + b"\0" + path.read_bytes() + b"\0")
-    return total.hexdigest()
-
-
-# what only shows results, or starts the work
-_SHOWN = ("cli", "report", "frontier/report", "reproduce/page", "reproduce/__init__", "__main__")
+        found = counted(self.found, "result", "was found", "were found")
+        return f"{found} in {self.folder}" if self.found else ""
 
 
 def short_fingerprint(mdp: TabularMDP) -> str:

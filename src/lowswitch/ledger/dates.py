@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lowswitch.algorithms.meetings import asks
+from lowswitch.show.text import counted
 
 if TYPE_CHECKING:
     from lowswitch.ledger.state import State
@@ -26,8 +27,7 @@ def next_date(state: State) -> str | None:
     waiting = sum(report.ended != "missing" for report in state.settled.values())
     if not waiting:
         return words
-    reports = "1 report waits" if waiting == 1 else f"{waiting:,} reports wait"
-    return f"{words} ({reports} for an earlier ticket)"
+    return f"{words} ({counted(waiting, 'report', 'waits', 'wait')} for an earlier ticket)"
 
 
 def late_date(state: State) -> int | None:
@@ -74,8 +74,7 @@ def why_early(state: State) -> str | None:
     if budget.switches is not None:
         spends = f"some of the {budget.switches:,} switches that all dates share"
     elif (left := (budget.deployments or 0) - learner.proposed) <= dates:
-        to_come = f"{dates:,} dates" if dates > 1 else "1 date"
-        spends = f"one of the {left:,} proposals that are left for {to_come}"
+        spends = f"one of the {left:,} proposals that are left for {counted(dates, 'date')}"
     else:
         return None
     return (

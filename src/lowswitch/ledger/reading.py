@@ -28,6 +28,7 @@ from lowswitch.ledger.snapshot import binds, is_whole, state_of
 from lowswitch.ledger.state import OPEN, STATUSES, Replay, State, proposal_hash
 from lowswitch.ledger.store import Snapshot, Store, StoredTicket
 from lowswitch.ledger.terms import Terms
+from lowswitch.show.text import counted
 
 
 class Reading:
@@ -104,7 +105,7 @@ class Reading:
         if not waiting:
             return None
         blocking = self.store.ticket_numbered(state.through + 1)
-        reports = "1 report waits" if waiting == 1 else f"{waiting:,} reports wait"
+        reports = counted(waiting, "report", "waits", "wait")
         why = "" if blocking.status == OPEN else f", which is {blocking.status}"
         return f"{reports} behind ticket {self._shown(blocking).name}{why}"
 

@@ -11,6 +11,7 @@ from lowswitch.ledger.responses import SHOWN
 from lowswitch.ledger.state import proposal_hash
 from lowswitch.ledger.store import Store
 from lowswitch.ledger.views import event_of
+from lowswitch.show.text import counted
 
 _LEAST = 8  # characters that name a proposal
 _NAME = re.compile(f"[0-9a-f]{{{_LEAST},64}}")
@@ -41,7 +42,6 @@ def not_pending(store: Store, name: str, now: str | None) -> SupersededError:
 def _decision(event: Event) -> str:
     """Who decided what, in words."""
     payload: dict[str, Any] = event.payload
-    rows = len(payload["rows"])
-    did = f"{event.actor} {event.kind} {rows:,} row{'' if rows == 1 else 's'} of it"
+    did = f"{event.actor} {event.kind} {counted(len(payload['rows']), 'row')} of it"
     into = f", which made version {payload['version']}" if event.kind == "approved" else ""
     return f"{did} in event {event.seq:,}{into}"

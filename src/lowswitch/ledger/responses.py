@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from lowswitch.show.text import counted
+
 MOST_DATES = 20  # that a status names
 SHOWN = 12  # characters of a hash or of a ticket, where people read them
 
@@ -55,7 +57,7 @@ class ProposalView:
     @property
     def basis(self) -> str:
         """How many episodes it was made from, in words, and its evidence if these are others."""
-        made = f"{self.told:,} learned episode{'' if self.told == 1 else 's'}"
+        made = counted(self.told, "learned episode")
         if self.learned == self.told:
             return made
         shown = "all" if self.learned is None else f"all {self.learned:,}"

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 from lowswitch.ledger.events import Event
 from lowswitch.ledger.responses import SHOWN, Issued, ProposalView, Status, TicketView
 from lowswitch.ledger.terms import Terms
+from lowswitch.show.text import age, columns, counted
 
 LEGEND = """\
 gain     estimate of what is proposed less that of what is played now, from this step on, and half
@@ -17,21 +18,6 @@ visits   how often what stands before it was played there, in the learned episod
 reach    share of the learned episodes that came to the row
 IMPROVE  better than now even at the lower end of its interval; EXPLORE: worth a trial, not known
          to be better"""
-
-
-def counted(n: int, what: str) -> str:
-    """A number of things: 1 row, 2 rows."""
-    return f"{n:,} {what}{'' if n == 1 else 's'}"
-
-
-def age(time: str, now: datetime | None = None) -> str:
-    """How long ago something was, in one unit."""
-    seconds = ((now or datetime.now(UTC)) - datetime.fromisoformat(time)).total_seconds()
-    for size, unit in ((86400, "day"), (3600, "hour"), (60, "minute")):
-        if seconds >= 2 * size or (seconds >= size and unit != "day"):
-            count = int(seconds // size)
-            return f"{count} {unit}{'s' if count > 1 else ''} ago"
-    return "just now" if seconds < 10 else f"{int(seconds)} seconds ago"
 
 
 def law(shares: dict[str, float]) -> str:
@@ -58,15 +44,6 @@ def _cell(value: Any) -> str:
     return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
 
 
-def table(lines: Sequence[Sequence[str]]) -> str:
-    """Lines of cells, in columns."""
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    return "\n".join(
-        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
-        for line in lines
-    )
-
-
 # ---- tickets -------------------------------------------------------------------------------------
 
 
@@ -86,7 +63,7 @@ def ticket_table(tickets: Sequence[TicketView], status: str, now: datetime | Non
         )
         for one in tickets
     ]
-    return f"{table([head, *lines])}\n\n{counted(len(tickets), 'ticket')} {status}"
+    return f"{columns([head, *lines])}\n\n{counted(len(tickets), 'ticket')} {status}"
 
 
 def issued_table(issued: Issued, terms: Terms) -> str:
@@ -96,7 +73,7 @@ def issued_table(issued: Issued, terms: Terms) -> str:
     for x, state in enumerate(states):
         lines.append((state, *(actions[row[x]] for row in issued.policy)))
     title = f"ticket {issued.ticket}\nnumber {issued.number:,} of {issued.site}, {issued.request}"
-    return f"{title}; play version {issued.version:,}:\n\n{table(lines)}"
+    return f"{title}; play version {issued.version:,}:\n\n{columns(lines)}"
 
 
 # ---- proposals -----------------------------------------------------------------------------------
@@ -105,7 +82,7 @@ def issued_table(issued: Issued, terms: Terms) -> str:
 def proposal_table(view: ProposalView) -> str:
     """A proposal, a line for each row, and what the columns mean."""
     head = ("step", "state", "now", "visits", "proposed", "visits", "gain", "reach", "verdict")
-    lines = table([head, *(_row_cells(row) for row in view.rows)])
+    lines = columns([head, *(_row_cells(row) for row in view.rows)])
     waits = "pending" if view.pending else "decided"
     title = f"proposal {view.hash}\nfor version {view.version}, {waits}; from {view.basis}"
     unsettled = counted(view.unsettled, "ticket")
@@ -152,11 +129,10 @@ def decided(event: Event, before: Status, after: Status, left: ProposalView | No
     said = f"{counted(rows, 'row')} approved"
     if event.kind == "rejected":
         now = "for ever" if event.payload["forever"] else "for now"
-        said = f"{counted(rows, 'row')} {'stays' if rows == 1 else 'stay'} {now}"
+        said = f"{counted(rows, 'row', 'stays', 'stay')} {now}"
     waits = "nothing waits"
     if left is not None:
-        verb = "waits" if len(left.rows) == 1 else "wait"
-        waits = f"{counted(len(left.rows), 'row')} {verb} as {left.hash[:SHOWN]}"
+        waits = f"{counted(len(left.rows), 'row', 'waits', 'wait')} as {left.hash[:SHOWN]}"
     is_new = after.version > before.version
     deployed = f"version {after.version:,} {'is deployed now' if is_new else 'stays deployed'}"
     return f"{said}, {waits}; {deployed}"

@@ -12,8 +12,9 @@ from lowswitch import bandits
 from lowswitch.bandits import BanditAlgorithm, BanditRuns, IndexPolicy, UCB2Policy
 from lowswitch.reproduce.grades import Check, Finding
 from lowswitch.reproduce.lab import Lab
-from lowswitch.reproduce.section import Section, Table, exponent_of, span
+from lowswitch.reproduce.section import Section, Table, exponent_of
 from lowswitch.show import report
+from lowswitch.show.text import span
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

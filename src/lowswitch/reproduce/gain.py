@@ -10,8 +10,9 @@ import numpy as np
 from lowswitch.algorithms.recipes import ucb2_bernstein, ucb2_hoeffding
 from lowswitch.reproduce.grades import Check, Finding
 from lowswitch.reproduce.lab import Lab
-from lowswitch.reproduce.section import Section, Table, span
+from lowswitch.reproduce.section import Section, Table
 from lowswitch.show import report
+from lowswitch.show.text import span
 
 HORIZONS = (5, 10, 20, 40)
 LEAST_GAIN_EXPONENT = 0.25  # of the ratio of the regrets in H; sqrt(H) has 0.5
@@ -55,9 +56,9 @@ def _gain_finding(gains: Mapping[int, float], episodes: int, scale: float) -> Fi
         says=r"regret by $\sqrt{H}$ smaller than with Hoeffding",
         scale=f"c = {scale}",
         length=f"K = {episodes:,}",
-        problems=f"random (3, 2, H), H = {span(list(gains), 'd')}",
+        problems=f"random (3, 2, H), H = {span(gains, 'd')}",
         proved=False,
-        found=(f"{span(list(gains.values()))} times smaller, a ratio like $H^{{{slope:.2f}}}$"),
+        found=(f"{span(gains.values())} times smaller, a ratio like $H^{{{slope:.2f}}}$"),
         checks=[
             Check(
                 "Bernstein's regret is below Hoeffding's for every H",

@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from lowswitch.reproduce import qlearning
 from lowswitch.reproduce.lab import Lab
 from lowswitch.reproduce.qlearning import LEARNERS, SCALE
-from lowswitch.reproduce.section import Section, Table, span
+from lowswitch.reproduce.section import Section, Table
 from lowswitch.runs.results import Runs
 from lowswitch.show import plotting, report
+from lowswitch.show.text import span
 
 
 def headline(lab: Lab) -> Section:

@@ -12,11 +12,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from lowswitch import bandits, envs, simulate
+from lowswitch import bandits, envs
 from lowswitch.algorithms.algorithm import Algorithm
 from lowswitch.io import storage
 from lowswitch.runs.results import Runs
-from lowswitch.runs.simulate import NothingLearnedWarning
+from lowswitch.runs.simulate import NothingLearnedWarning, simulate
 from lowswitch.show.progress import Progress, cores, run_all, waiting
 from lowswitch.table_learner import BonusWarning
 

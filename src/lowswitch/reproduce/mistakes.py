@@ -20,8 +20,9 @@ from lowswitch.reproduce.lab import Lab
 from lowswitch.reproduce.machines import RIVER, history_of
 from lowswitch.reproduce.near_optimal import near_optimal, near_optimal_finding, near_optimal_table
 from lowswitch.reproduce.qlearning import PROBLEMS, SCALE
-from lowswitch.reproduce.section import Section, Table, span
+from lowswitch.reproduce.section import Section, Table
 from lowswitch.show import report
+from lowswitch.show.text import span
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -195,7 +196,7 @@ def _order_finding(counts: Counted, episodes: int) -> Finding:
         problems=", ".join(PROBLEMS),
         proved=False,
         found=(
-            f"{MACHINES[-1]} machines make {span(list(more.values()), '.0f')} times the mistakes of"
+            f"{MACHINES[-1]} machines make {span(more.values(), '.0f')} times the mistakes of"
             f" one ({eps})"
         ),
         checks=[

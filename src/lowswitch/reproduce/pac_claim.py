@@ -14,10 +14,11 @@ from lowswitch.history import deployment_gaps
 from lowswitch.reproduce.grades import Check, Finding
 from lowswitch.reproduce.lab import Lab
 from lowswitch.reproduce.qlearning import ONE_STATE, SCALE, problem_list, runs_of
-from lowswitch.reproduce.section import Section, Table, exponent, span
+from lowswitch.reproduce.section import Section, Table, exponent
 from lowswitch.runs.results import Runs
 from lowswitch.show import report
 from lowswitch.show.progress import waiting
+from lowswitch.show.text import span
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -117,7 +118,7 @@ def _finding(results: Mapping[str, Runs], *, scale: str, problems: str, proved: 
         length=f"K = {next(iter(results.values())).episodes:,}",
         problems=problems,
         proved=proved,
-        found=f"exponents {span(list(slopes.values()))}",
+        found=f"exponents {span(slopes.values())}",
         checks=[
             Check(
                 f"suboptimality has an exponent of at most {LARGEST_EXPONENT}; $K^{{-1/2}}$ has"

@@ -20,9 +20,10 @@ from lowswitch.algorithms.schedules import UCB2
 from lowswitch.reproduce.gain import with_gain
 from lowswitch.reproduce.grades import Check, Finding
 from lowswitch.reproduce.lab import Lab
-from lowswitch.reproduce.section import Section, Table, exponent_of, span
+from lowswitch.reproduce.section import Section, Table, exponent_of
 from lowswitch.runs.results import Runs
 from lowswitch.show import plotting, report
+from lowswitch.show.text import span
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

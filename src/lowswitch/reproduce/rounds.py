@@ -27,8 +27,9 @@ from lowswitch.reproduce.machines import (
     play_all,
 )
 from lowswitch.reproduce.qlearning import PROBLEMS, SCALE
-from lowswitch.reproduce.section import Section, Table, span
+from lowswitch.reproduce.section import Section, Table
 from lowswitch.show import report
+from lowswitch.show.text import span
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -153,7 +154,7 @@ def _finding(problem: str, sequential: Sequential, played: Rounds, reached: Reac
 
 
 def _times(speeds: Mapping[str, float]) -> str:
-    return f"{span(list(speeds.values()))} x"
+    return f"{span(speeds.values())} x"
 
 
 def _bound_shares(

@@ -79,9 +79,3 @@ def exponent(times: np.ndarray, costs: np.ndarray) -> float:
 def exponent_of(curves: Any, name: str) -> float:
     """The exponent with which a cost of some runs grows, in the mean over the runs."""
     return exponent(curves[0], getattr(curves, name).mean(axis=0))
-
-
-def span(values: Sequence[float], form: str = ".2f") -> str:
-    """The least and the largest of some numbers, such as `0.12 to 0.31`; or the only one."""
-    words = [f"{value:{form}}" for value in (min(values), max(values))]
-    return words[0] if words[0] == words[1] else " to ".join(words)

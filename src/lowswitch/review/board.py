@@ -12,6 +12,7 @@ from lowswitch.checks import require_truth
 from lowswitch.review.decisions import require_review
 from lowswitch.review.gate import Gate
 from lowswitch.review.proposals import Key
+from lowswitch.show.text import counted
 
 Result = TypeVar("Result")
 
@@ -87,7 +88,7 @@ class Reviewed:
         held, asked = _held_rows(len(self.held)), self._gate.nothing_wanted_at
         if asked is None:
             return "nothing is due, and nobody has asked" + held
-        after = f"after {asked:,} episode{'s' if asked != 1 else ''}"
+        after = f"after {counted(asked, 'episode')}"
         if self._knowledge.exploits_next:
             return (
                 f"the next deployment is the last one, which plays what is known to be best, and"
@@ -235,7 +236,5 @@ def _held_rows(count: int) -> str:
     """That rows are held, as the end of a sentence."""
     if not count:
         return ""
-    rows = "1 row is held at what it plays"
-    if count > 1:
-        rows = f"{count:,} rows are held at what they play"
+    rows = counted(count, "row", "is held at what it plays", "are held at what they play")
     return f"; {rows}, after a rejection or a rollback"

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -147,10 +145,7 @@ class _Found:
 
     def checkpoint(self, batch: list[int]) -> Path | None:
         """Where a GPU keeps what it has of these."""
-        if self.kept.folder is None:
-            return None
-        text = json.dumps([self.facts[i] for i in batch], sort_keys=True)
-        return self.kept.folder / f"gpu-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
+        return self.kept.place("gpu", [self.facts[i] for i in batch], __name__)
 
 
 def _is_missing() -> Runs:

@@ -9,7 +9,6 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from lowswitch.ledger import LedgerError, ProposalView, SupersededError
 from lowswitch.ledger.responses import Status, TicketView
-from lowswitch.ledger.text import counted
 from lowswitch.service import api, display, figures
 from lowswitch.service import roles as table
 from lowswitch.service.app import Call, Service, now
@@ -17,6 +16,7 @@ from lowswitch.service.bodies import RefusedError, count, query, text
 from lowswitch.service.figures import Interval
 from lowswitch.service.journal import Mark
 from lowswitch.service.render import HERE, after, catch_up, is_by_enter, reason_of, show, templates
+from lowswitch.show.text import counted
 
 _EVENTS = 50  # on a page of the audit
 _OPEN_TICKETS = 200  # that an operator chooses from

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,10 +13,11 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from lowswitch.ledger.events import canonical
-from lowswitch.ledger.text import age, counted
 from lowswitch.service import display
 from lowswitch.service.app import Call, Service
 from lowswitch.service.bodies import RefusedError, text
+from lowswitch.show.templates import templates as made
+from lowswitch.show.text import age, counted
 
 _BY_ENTER = (
     "Nothing was done yet: the Enter key alone does nothing here. What you filled in is kept; press"
@@ -27,17 +29,11 @@ _CATCH_UP = 2.0  # seconds that a page waits for the journal
 
 @functools.cache
 def templates() -> jinja2.Environment:
-    """The templates; every value is escaped, and one that is missing is an error."""
-    made = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(HERE / "templates"),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    made.filters |= {"clock": display.clock, "age": age, "counted": counted, "text": canonical}
-    made.filters |= {"begin": display.sentence, "numbers": display.numbers}
-    return made
+    """The templates of the console."""
+    filters: dict[str, Callable[..., Any]] = {"clock": display.clock, "age": age}
+    filters |= {"counted": counted, "text": canonical}
+    filters |= {"begin": display.sentence, "numbers": display.numbers}
+    return made(HERE / "templates", filters)
 
 
 class Draft(NamedTuple):

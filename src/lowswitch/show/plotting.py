@@ -13,6 +13,7 @@ import numpy as np
 from lowswitch.checks import require_word
 from lowswitch.show import report
 from lowswitch.show.tables import Table, Tables
+from lowswitch.show.text import wrapped_label
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -250,10 +251,10 @@ def _before_panel_names(
     if not title or len(title) + 2 + longest <= _PANEL:
         return f"{title}: " if title else "", 0
     if alone:
-        text = report.wrapped(title, int(width / 1.1 / _CHARACTER))
+        text = wrapped_label(title, int(width / 1.1 / _CHARACTER))
         figure.suptitle(text, fontsize=11)
         return "", 1 + text.count("\n")
-    text = report.wrapped(title, _PANEL)
+    text = wrapped_label(title, _PANEL)
     return f"{text}\n", 1 + text.count("\n")
 
 
@@ -270,7 +271,7 @@ def _draw_legend(figure: Figure, panels: Sequence[Axes], width: float) -> int:
     columns = max(1, min(4, len(labels)))  # matplotlib may leave out all labels
     if columns * (_HANDLE + _CHARACTER * max(map(len, labels), default=0)) > width:
         columns = 1
-        labels = [report.wrapped(label, int((width - _HANDLE) / _CHARACTER)) for label in labels]
+        labels = [wrapped_label(label, int((width - _HANDLE) / _CHARACTER)) for label in labels]
     figure.legend(handles, labels, loc="outside lower center", ncols=columns, frameon=False)
     lines: int = sum(1 + label.count("\n") for label in labels)
     return max(0, math.ceil(lines / columns) - 2)

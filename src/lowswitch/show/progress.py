@@ -15,6 +15,8 @@ from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
 from typing import Any, ClassVar
 
+from lowswitch.show.text import duration, short
+
 LOADING = "loading the kernels"
 COMPILING = "compiling the kernels, which are kept for the next time"
 _BAR = 24
@@ -263,20 +265,3 @@ def say_when_compiling() -> None:
     register: Any = event.register
     methods = {"on_start": lambda *_: _compiler.begin(), "on_end": lambda *_: _compiler.end()}
     register("numba:compile", type("Listener", (event.Listener,), methods)())
-
-
-# ---- words ---------------------------------------------------------------------------------------
-
-
-def short(rate: float) -> str:
-    """A rate, to two or three digits."""
-    if rate < 100:
-        return f"{rate:.1f}"
-    return f"{rate / 1e6:.1f} M" if rate >= 1e6 else f"{rate / 1e3:.1f} k"
-
-
-def duration(seconds: float) -> str:
-    """A time, in the unit that suits it."""
-    if seconds < 120:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"

@@ -7,7 +7,6 @@ import importlib.util
 import io
 import math
 import os
-import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -16,8 +15,8 @@ import numpy as np
 
 from lowswitch.checks import require_word
 from lowswitch.io import storage
-from lowswitch.show.progress import short
 from lowswitch.show.tables import Facts, Table, chosen_names
+from lowswitch.show.text import short
 from lowswitch.theory import rounds_bound
 
 if TYPE_CHECKING:
@@ -249,19 +248,6 @@ def versus(runs: Mapping[str, Runs], baselines: Mapping[str, str]) -> Table:
         rows.append(tuple(cells))
     costs = ("regret", "vs every visit", "local switches", "", "deployments", "")
     return Table(heading(next(iter(runs.values()))), ("algorithm", *costs), tuple(rows))
-
-
-def wrapped(text: str, width: int) -> str:
-    """The text on lines of at most `width` characters.
-
-    Lines are broken after commas and spaces, or anywhere in a longer word.
-    """
-    lines = [""]
-    for piece in re.findall(rf"[^, ]{{1,{width}}}[, ]*|[, ]+", text):
-        if len(lines[-1]) + len(piece.rstrip()) > width and lines[-1]:
-            lines.append("")
-        lines[-1] += piece
-    return "\n".join(line.rstrip() for line in lines)
 
 
 def draw_band(

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import html
 import re
-import textwrap
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from lowswitch.checks import require_word
+from lowswitch.show.text import wrapped
 
 _LATEX = {
     "\\": r"\textbackslash{}",
@@ -187,17 +187,6 @@ def page(parts: Iterable[str | Summary], width: int | None = None) -> str:
 def fits(text: str, width: int | None) -> bool:
     """Whether no line of a text is longer than `width` characters."""
     return width is None or max(map(len, text.splitlines()), default=0) <= width
-
-
-def wrapped(text: str, width: int | None) -> str:
-    """A text whose lines are broken at spaces to at most `width` characters.
-
-    A hyphen is no place to break at: options and dates that have some are there to be copied.
-    """
-    if width is None:
-        return text
-    lines = text.splitlines()
-    return "\n".join(textwrap.fill(line, width, break_on_hyphens=False) for line in lines)
 
 
 def aligned(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

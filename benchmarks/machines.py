@@ -7,26 +7,18 @@ steps that takes no time to play, in batches of 1,000.
 
 from __future__ import annotations
 
-import argparse
-import json
 import logging
-import os
-import platform
 import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import date
-from pathlib import Path
 from typing import Any, get_args
-
-# The concurrent.py of this folder would hide Python's own.
-sys.path = [folder for folder in sys.path if folder != str(Path(__file__).resolve().parent)]
 
 import gymnasium
 import numpy as np
 import ray
 
+import bench
 import lowswitch as ls
 from lowswitch.concurrent import Gymnasium, InProcess, Processes, Ray, System
 from lowswitch.concurrent.fleets import Fleet
@@ -167,22 +159,11 @@ def show(rows: list[dict[str, Any]], row: dict[str, Any]) -> None:
     print("\n".join(lines if len(rows) == 1 else lines[2:]), flush=True)
 
 
-def described(rounds: int) -> str:
-    """Which run this is, in words."""
-    return (
-        f"{date.today():%d %B %Y}, medians of {rounds}, lowswitch {ls.__version__} with"
-        f" Python {platform.python_version()} on {os.cpu_count()} cores, {platform.machine()}"
-    )
-
-
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = bench.parser(__doc__)
     parser.add_argument(
         "--quick", action="store_true", help="each thing once, and 10^5 episodes for the rules"
     )
-    parser.add_argument("--json", metavar="FILE", type=Path, help="write all numbers to a file")
     options = parser.parse_args()
     rounds = 1 if options.quick else 3
     # The workers only sleep, so there may be more of them than cores.
@@ -197,9 +178,8 @@ def main() -> int:
     for title, measure in measures.items():
         print(f"\n{title}", flush=True)
         tables[title] = measure()
-    if options.json:
-        named = dict(zip(("speed_ups", "overhead", "rules"), tables.values(), strict=True))
-        options.json.write_text(json.dumps({"run": described(rounds)} | named, indent=2) + "\n")
+    named = dict(zip(("speed_ups", "overhead", "rules"), tables.values(), strict=True))
+    bench.write(options.json, {"run": bench.described(f"medians of {rounds}")} | named)
     return 0
 
 
