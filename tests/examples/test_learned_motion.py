@@ -1,53 +1,67 @@
-"""Control with a learned motion that is planned on a grid."""
+"""The example of a learned motion: its grid, its regression, its plan, and CartPole."""
+
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-import lowswitch as ls
-from lowswitch.features import DynamicsLearner, GridPolicy
-from lowswitch.features.control import UniformPolicy
-from lowswitch.features.grid import Axes, interpolation, iterate
-from lowswitch.features.motion import Motion, leave_one_out
-
-gymnasium = pytest.importorskip("gymnasium", reason="the extra gymnasium installs it")
-from lowswitch.envs.gymnasium import control  # noqa: E402
+pytest.importorskip("gymnasium", reason="the extra gymnasium installs it")
+ROOT = Path(__file__).parents[2]
+sys.path.append(str(ROOT / "examples"))
+import cartpole  # noqa: E402
+from learned_motion import (  # noqa: E402
+    Episode,
+    Grid,
+    Motion,
+    Problem,
+    fit,
+    interpolation,
+    iterate_values,
+    leave_one_out,
+)
 
 # ---- the grid ------------------------------------------------------------------------------------
 
 
+def grid(bounds, points, **options):
+    return Grid(np.array(bounds, dtype=float), points, **options)
+
+
 def test_interpolation_by_hand():
     """On points 0, 1, 2 by 0, 10 the state (0.5, 2.5) has weights 3/8, 1/8, 3/8, 1/8."""
-    axes = Axes.of([(0, 2), (0, 10)], (3, 2))
-    assert axes.nodes().tolist() == [[0, 0], [0, 10], [1, 0], [1, 10], [2, 0], [2, 10]]
-    index, weight = axes.corners(np.array([[0.5, 2.5]]))
+    made = grid([(0, 2), (0, 10)], (3, 2))
+    assert made.nodes().tolist() == [[0, 0], [0, 10], [1, 0], [1, 10], [2, 0], [2, 10]]
+    index, weight = made.corners(np.array([[0.5, 2.5]]))
     assert index.tolist() == [[0, 1, 2, 3]]
     assert weight[0] == pytest.approx([3 / 8, 1 / 8, 3 / 8, 1 / 8])
 
 
 def test_interpolation_takes_states_outside_at_the_edge_and_wraps_angles():
-    axes = Axes.of([(0, 2)], 3)
-    table = interpolation(axes, np.array([[-5.0], [7.0]]), np.array([True, True])).toarray()
+    line = grid([(0, 2)], (3,))
+    table = interpolation(line, np.array([[-5.0], [7.0]]), np.array([True, True])).toarray()
     assert table.tolist() == [[1, 0, 0], [0, 0, 1]]
-    angle = Axes.of([(0.0, 4.0)], 4, [True])
+    angle = grid([(0, 4)], (4,), angles=(0,))
     assert angle.nodes()[:, 0].tolist() == [0, 1, 2, 3]
     table = interpolation(angle, np.array([[3.5], [-0.5]]), np.array([True, True])).toarray()
     assert table.tolist() == [[0.5, 0, 0, 0.5], [0.5, 0, 0, 0.5]]
 
 
 def test_what_is_linear_is_interpolated_exactly():
-    axes = Axes.of([(-1, 1), (0, 3), (2, 5), (-4, 4)], (3, 4, 2, 5))
+    made = grid([(-1, 1), (0, 3), (2, 5), (-4, 4)], (3, 4, 2, 5))
     generator = np.random.default_rng(0)
-    states = axes.low + generator.random((50, 4)) * (axes.high - axes.low)
+    low, high = made.bounds.T
+    states = low + generator.random((50, 4)) * (high - low)
     slope = generator.normal(size=4)
-    table = interpolation(axes, states, np.ones(50, dtype=bool))
-    assert table @ (axes.nodes() @ slope) == pytest.approx(states @ slope)
+    table = interpolation(made, states, np.ones(50, dtype=bool))
+    assert table @ (made.nodes() @ slope) == pytest.approx(states @ slope)
 
 
 def test_value_iteration_by_hand():
     """Two points: stay and be paid 1, or go and be paid 0; discount 1/2. V = (2, 1)."""
     rewards = np.array([[1.0, 0.0], [0.0, 0.0]])
     ahead = np.array([[1.0, 0.0], [0.0, 1.0], [0.0, 1.0], [1.0, 0.0]])
-    q = iterate(rewards, ahead, discount=0.5, sweeps=100, tolerance=1e-12)
+    q = iterate_values(rewards, ahead, discount=0.5, tolerance=1e-12)
     assert q == pytest.approx(np.array([[2.0, 0.5], [0.5, 1.0]]))
 
 
@@ -92,68 +106,38 @@ def slide(**options):
     known = {
         "reward": lambda states, action, nexts: 2 - np.abs(nexts[:, 0]),
         "ends": lambda nexts: np.abs(nexts[:, 0]) > 2,
-        "bounds": [(-2, 2)],
+        "grid": grid([(-2, 2)], (41,)),
         "actions": 3,
-        "points": 41,
-        "features": 20,
     }
-    return ls.dynamics(**known | options)
+    return Problem(**known | options)
 
 
-def play(learner, generator, steps=20, noise=0.0):
-    state, states, actions = generator.uniform(-1, 1), [], []
-    states.append([state])
-    for h in range(steps):
-        action = learner.act([state], h).action
-        state = state + 0.3 * (action - 1) + 0.1 * np.sin(state) + noise * generator.normal()
-        states.append([state])
-        actions.append(action)
-        if abs(state) > 2:
-            break
-    return states, actions
+def pushed(state, action):
+    return state + 0.3 * (action - 1) + 0.1 * np.sin(state)
 
 
-def test_the_motion_is_learned_and_the_policy_is_the_right_one(tmp_path):
-    learner, generator = (
-        DynamicsLearner(slide(), episodes=12, deployments=2),
-        np.random.default_rng(0),
-    )
-    deployed = [k for k in range(12) if learner.tell(*play(learner, generator))]
-    assert (deployed, learner.deployments) == ([3, 7], 2)
-    policy = learner.policy
-    assert [policy.act([x]).action for x in (-1.5, -0.6, 0.0, 0.6, 1.5)] == [2, 2, 1, 0, 0]
-    policy.save(tmp_path / "policy.npz")
-    back = GridPolicy.load(tmp_path / "policy.npz")
-    assert back.identity == policy.identity
-    states = np.linspace(-2, 2, 50)[:, None]
-    assert back.difference(policy, states) == 0
+def at_random(episodes, noise=0.0):
+    """Episodes of at most 20 random actions on the line."""
+    generator, told = np.random.default_rng(3), []
+    for _ in range(episodes):
+        states, actions = [generator.uniform(-1, 1)], []
+        while len(actions) < 20 and abs(states[-1]) <= 2:
+            actions.append(int(generator.integers(3)))
+            states.append(pushed(states[-1], actions[-1]) + noise * generator.normal())
+        told.append(Episode(np.array(states)[:, None], np.array(actions), 0.0))
+    return told
 
 
-def test_a_learner_of_the_motion_resumes_to_the_bit(tmp_path):
-    straight = DynamicsLearner(slide(), episodes=8, deployments=2, seed=4)
-    generator = np.random.default_rng(1)
-    told = []
-    for _ in range(8):
-        told.append(play(straight, generator))
-        straight.tell(*told[-1])
-    resumed = DynamicsLearner(slide(), episodes=8, deployments=2, seed=4)
-    for episode in told:
-        resumed.tell(*episode)
-        resumed.save(tmp_path / "learner.npz")
-        resumed = DynamicsLearner.load(tmp_path / "learner.npz", slide())
-    assert resumed.policy.identity == straight.policy.identity
-    assert (resumed.told, resumed.deployments) == (8, 2)
+def test_the_motion_is_learned_and_the_policy_is_the_right_one():
+    policy = fit(slide(), at_random(8)).plan()
+    places = (-1.5, -0.6, 0.0, 0.6, 1.5)
+    assert [policy.act(np.array([place])) for place in places] == [2, 2, 1, 0, 0]
 
 
-def test_a_learner_of_the_motion_without_dates_is_loaded(tmp_path):
-    DynamicsLearner(slide(), episodes=1, deployments=1).save(tmp_path / "learner.npz")
-    assert DynamicsLearner.load(tmp_path / "learner.npz", slide()).dates == ()
-
-
-@pytest.mark.parametrize("episode", [np.int64(2**50), np.uint64(7), np.int32(2**20)])
-def test_the_first_policy_takes_numbers_of_numpy(episode):
-    policy = UniformPolicy(5, seed=1)
-    assert policy.act(None, episode, np.int32(3)) == policy.act(None, int(episode), 3)
+def test_an_action_that_was_hardly_tried_is_named():
+    told = [Episode(np.zeros((4, 1)), np.array([0, 0, 1]), 0.0)]
+    with pytest.raises(ValueError, match="was tried 1 times, too rarely to learn its effect"):
+        fit(slide(), told)
 
 
 def test_a_plan_keeps_away_from_an_edge_over_which_noise_pushes():
@@ -161,13 +145,9 @@ def test_a_plan_keeps_away_from_an_edge_over_which_noise_pushes():
     known = {"reward": lambda states, action, nexts: nexts[:, 0], "discount": 0.9}
     places = {}
     for noise in (0.0, 0.25):
-        learner = DynamicsLearner(slide(**known), episodes=30, deployments=1)
-        generator = np.random.default_rng(3)
-        for _ in range(30):
-            learner.tell(*play(learner, generator, noise=noise))
-        state = 0.0
+        policy, state = fit(slide(**known), at_random(15, noise)).plan(), 0.0
         for _ in range(40):
-            state += 0.3 * (learner.policy.act([state]).action - 1) + 0.1 * np.sin(state)
+            state = pushed(state, policy.act(np.array([state])))
         places[noise] = state
     assert places[0.25] < places[0.0] - 0.1
 
@@ -177,104 +157,41 @@ def test_a_plan_where_only_one_action_is_noisy(noisy):
     """Two dimensions, discount 1/1000: a value is the mean reward over four points sqrt(2) errors
     away, by hand, of an action that stays in place; what ends is worth its reward alone.
     """
-    known = ls.dynamics(
+    problem = Problem(
         reward=lambda states, action, nexts: nexts[:, 0] ** 2 + 10 * action * nexts[:, 1],
         ends=lambda nexts: nexts[:, 0] > -9,  # always
-        bounds=[(-2, 2), (-1, 1)],
+        grid=grid([(-2, 2), (-1, 1)], (3, 3)),
         actions=2,
-        points=3,
-        features=0,
         discount=0.001,
     )
     errors = np.zeros((2, 2))
     errors[noisy] = [0.5, 0.25]
-    nodes = known.axes.nodes()
-    policy = Motion(known, np.zeros((2, 3, 2)), errors).plan()
+    nodes = problem.grid.nodes()
+    policy = Motion(problem, np.zeros((2, 153, 2)), errors).plan()
     for a in range(2):
         wide = 2 * errors[a, 0] ** 2 / 2  # (x +- sqrt(2) e)^2 in half of the points
         assert policy.q[a] == pytest.approx(nodes[:, 0] ** 2 + wide + 10 * a * nodes[:, 1])
 
 
-def test_control_of_cart_pole():
-    """Seed 0, 12 episodes and one deployment: the last policy balances for all 500 steps."""
-    high = np.array([2.4, 3.0, 0.2095, 3.5])
-    known = ls.dynamics(
+def test_an_angle_moves_the_short_way_round():
+    """A wheel that turns by 0.1 is learned across the end of its circle."""
+    wheel = Problem(
         reward=lambda states, action, nexts: np.ones(len(states)),
-        ends=lambda nexts: (np.abs(nexts[:, 0]) > 2.4) | (np.abs(nexts[:, 2]) > 0.2095),
-        bounds=np.column_stack([-high, high]),
-        actions=2,
-        points=(5, 7, 9, 9),
+        ends=lambda nexts: np.zeros(len(nexts), dtype=bool),
+        grid=grid([(-np.pi, np.pi)], (8,), angles=(0,)),
+        actions=1,
     )
-    learner = DynamicsLearner(known, episodes=12, deployments_at=(10,))
-    found = control("CartPole-v1", learner, progress=False)
-    assert found.returns[:10].max() < 200
-    assert found.returns[10:].tolist() == [500, 500]
-    assert (found.lengths == found.returns).all()
+    turned = (np.arange(200) * 0.1 + np.pi) % (2 * np.pi) - np.pi
+    motion = fit(wheel, [Episode(turned[:, None], np.zeros(199, dtype=int), 0.0)])
+    assert motion.predict(np.array([[3.1], [0.0]]), 0)[:, 0] == pytest.approx([3.2, 0.1], abs=1e-3)
 
 
-def played(env, **options):
-    learner = DynamicsLearner(slide(**options), episodes=2, deployments=1)
-    return control(env, learner, progress=False)
+# ---- CartPole ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (lambda: slide(bounds=[(0, 1)] * 5), "one to 4 numbers of a state"),
-        (lambda: slide(bounds=[(0, 1), (1, 0)]), r"those of number 1 are \(1, 0\); for a speed"),
-        (lambda: slide(bounds=[(-np.inf, 1)]), "number 0 are .-inf, 1"),
-        (lambda: played("CartPole-v1"), r"of 3 actions, and the environment has 2; .*actions=2"),
-        (lambda: played("MountainCar-v0"), "of 1 numbers, and a state is 2; give bounds"),
-        (
-            lambda: control("CartPole-v1", ls.few(deployments=2)),
-            "a DynamicsLearner, .*not Algorithm.*learn_features",
-        ),
-        (lambda: slide(points=1), "points must be a whole number from 2"),
-        (lambda: slide(reward=3), "reward and ends must be functions"),
-        (lambda: slide(discount=1), "discount must lie strictly between 0 and 1"),
-        (lambda: DynamicsLearner(slide(), episodes=9), "give deployments=N, or the dates"),
-        (lambda: DynamicsLearner(3, episodes=9, deployments=1), "made by ls.dynamics"),
-        (
-            lambda: DynamicsLearner(
-                slide(),
-                episodes=9,
-                deployments=1,
-                initial=GridPolicy(slide(points=9).axes, np.zeros((3, 9))),
-            ),
-            "on the grid of the dynamics",
-        ),
-        (
-            lambda: DynamicsLearner(slide(), episodes=9, deployments=1).tell(0.0, 1),
-            "T . 1 states of 1 numbers and T actions",
-        ),
-        (
-            lambda: DynamicsLearner(slide(), episodes=9, deployments=1).tell([[0.0]], []),
-            "T . 1 states of 1 numbers and T actions",
-        ),
-        (
-            lambda: DynamicsLearner(slide(), episodes=9, deployments=1).tell(
-                [[0.0], [np.nan]], [0]
-            ),
-            "states must be finite numbers",
-        ),
-        (
-            lambda: DynamicsLearner(slide(), episodes=9, deployments_at=(1,)).tell(
-                [[0.0], [0.1]], [0]
-            ),
-            "tried 1 times, too rarely to learn what it does",
-        ),
-        (
-            lambda: DynamicsLearner(
-                slide(ends=lambda nexts: nexts), episodes=9, deployments_at=(1,)
-            ).tell([[0.0], [0.1], [0.1], [0.1], [0.1], [0.1], [0.1]], [0, 1, 2, 0, 1, 2]),
-            "ends must give True or False for each of",
-        ),
-        (
-            lambda: slide(bounds=[(-2, 2)] * 4, points=10**6),
-            r"points need .* GiB, .*; use fewer points",
-        ),
-    ],
-)
-def test_what_cannot_be_controlled_is_refused(make, message):
-    with pytest.raises(ValueError, match=message):
-        make()
+def test_the_example_prints_what_its_page_shows(capsys):
+    """Seed 0: the pole falls soon at random, and stays up for 500 steps after each deployment."""
+    cartpole.main([])
+    page = (ROOT / "docs" / "features.md").read_text(encoding="utf-8")
+    shown = page.partition("python examples/cartpole.py\n```\n")[2]
+    assert shown.startswith(f"```text\n{capsys.readouterr().out}```\n")
