@@ -32,7 +32,7 @@ def test_the_public_names_are_few_and_all_there():
 
 
 EXPORTED_ONCE = """
-    dynamics linear linucb mbie mvp psrl q_bernstein q_hoeffding rmax stage_q ucb2_bernstein
+    linear linucb mbie mvp psrl q_bernstein q_hoeffding rmax stage_q ucb2_bernstein
     ucb2_hoeffding ucb_advantage ucb_bernstein ucb_hoeffding ucbvi ucbvi_bernstein ucrl2
 """
 

@@ -1,11 +1,18 @@
-"""Classic control as the library and its rival see it: CartPole, MountainCar, Acrobot."""
+"""Classic control for the example of a learned motion: CartPole, MountainCar, Acrobot."""
+
+import itertools
+import sys
+from pathlib import Path
 
 import numpy as np
 from gymnasium import ObservationWrapper, make
 
-import lowswitch as ls
+from lowswitch.envs.gymnasium.features import reset_seed
+from lowswitch.kernels.streams import DRAWS, bits, purpose_key
 
-CART = np.array([2.4, 3.0, 0.2095, 3.5])
+sys.path.append(str(Path(__file__).parents[2] / "examples"))
+from cartpole import DEPLOYMENTS_AT, EPISODES, HIGH, cart_pole
+from learned_motion import Grid, Problem, learn, play
 
 
 class Shaken(ObservationWrapper):
@@ -18,28 +25,17 @@ class Shaken(ObservationWrapper):
     def observation(self, observation):
         inner = self.env.unwrapped
         if inner.steps_beyond_terminated is None:
-            noise = self.generator.normal(size=4) * self.share * 2 * CART
+            noise = self.generator.normal(size=4) * self.share * 2 * HIGH
             inner.state = np.asarray(inner.state) + noise
         return np.array(inner.state, dtype=np.float32)
 
 
-def cart_pole():
-    return ls.dynamics(
-        reward=lambda states, action, nexts: np.ones(len(states)),
-        ends=lambda nexts: (np.abs(nexts[:, 0]) > 2.4) | (np.abs(nexts[:, 2]) > 0.2095),
-        bounds=np.column_stack([-CART, CART]),
-        actions=2,
-        points=(9, 11, 17, 15),
-    )
-
-
 def mountain_car():
-    return ls.dynamics(
+    return Problem(
         reward=lambda states, action, nexts: -np.ones(len(states)),
         ends=lambda nexts: nexts[:, 0] >= 0.5,
-        bounds=[(-1.2, 0.6), (-0.07, 0.07)],
+        grid=Grid(np.array([(-1.2, 0.6), (-0.07, 0.07)]), (61, 61)),
         actions=3,
-        points=61,
     )
 
 
@@ -47,24 +43,47 @@ def acrobot():
     """Bounds on the speeds are half of what the simulator allows, so that the grid is finer where
     episodes are; faster states are taken at the edge.
     """
-    return ls.dynamics(
+    bounds = np.pi * np.array([(-1, 1), (-1, 1), (-2, 2), (-4.5, 4.5)])
+    return Problem(
         reward=lambda states, action, nexts: -np.ones(len(states)),
         ends=lambda nexts: -np.cos(nexts[:, 0]) - np.cos(nexts[:, 0] + nexts[:, 1]) > 1,
-        bounds=np.pi * np.array([(-1, 1), (-1, 1), (-2, 2), (-4.5, 4.5)]),
+        grid=Grid(bounds, (16, 16, 15, 15), angles=(0, 1)),
         actions=3,
-        points=(16, 16, 15, 15),
-        periodic=(True, True, False, False),
     )
 
 
-def angles(seen):
-    """Acrobot shows sines and cosines of its two angles."""
-    return np.array([np.arctan2(seen[1], seen[0]), np.arctan2(seen[3], seen[2]), seen[4], seen[5]])
+class Angles(ObservationWrapper):
+    """Acrobot with its two angles, of which it shows sines and cosines."""
+
+    def observation(self, observation):
+        seen = np.asarray(observation, dtype=float)
+        angles = np.arctan2(seen[1], seen[0]), np.arctan2(seen[3], seen[2])
+        return np.array([*angles, seen[4], seen[5]])
 
 
 PROBLEMS = {
-    "CartPole": (lambda seed: make("CartPole-v1"), cart_pole, None),
-    "CartPole, noise 0.5 %": (lambda seed: Shaken(0.005, seed), cart_pole, None),
-    "MountainCar": (lambda seed: make("MountainCar-v0"), mountain_car, None),
-    "Acrobot": (lambda seed: make("Acrobot-v1"), acrobot, angles),
+    "CartPole": (lambda seed: make("CartPole-v1"), cart_pole),
+    "CartPole, noise 0.5 %": (lambda seed: Shaken(0.005, seed), cart_pole),
+    "MountainCar": (lambda seed: make("MountainCar-v0"), mountain_car),
+    "Acrobot": (lambda seed: Angles(make("Acrobot-v1")), acrobot),
 }
+
+
+def steer(name, seed):
+    """The mean return of ten episodes after the last deployment, and the steps until then."""
+    environment, known = PROBLEMS[name]
+    env, problem, key = environment(seed), known(), purpose_key(seed, DRAWS)
+
+    def explore(episode):
+        places = itertools.count(episode * 2**20)
+        return lambda state: int(bits(key, next(places), 1)[0]) % problem.actions
+
+    policy, told = learn(
+        env,
+        problem,
+        resets=[reset_seed(seed, k) for k in range(EPISODES)],
+        deployments_at=DEPLOYMENTS_AT,
+        explore=explore,
+    )
+    tested = [play(env, policy.act, reset_seed(seed, 10**6 + k)).paid for k in range(10)]
+    return float(np.mean(tested)), sum(len(episode.actions) for episode in told)

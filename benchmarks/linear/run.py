@@ -206,41 +206,21 @@ def intervals():
 
 def control(name):
     """Three deployments in 30 episodes; the last policy then plays 10 further ones."""
-    found = [
-        KEPT.get(f"{name}, {seed}", lambda seed=seed: steer(name, seed)) for seed in CONTROLLED
-    ]
-    means, steps, deployments = zip(*found, strict=True)
+    from classic import DEPLOYMENTS_AT, EPISODES, steer
+
+    found = []
+    for seed in CONTROLLED:
+        found.append(KEPT.get(f"{name}, {seed}", lambda seed=seed: steer(name, seed)))
+        say(f"  {name}, seed {seed}: {found[-1][0]:.1f} after {found[-1][1]:,} steps")
+    means, steps = zip(*found, strict=True)
     return {
         "returns": means,
         "mean": float(np.mean(means)),
         "worst": float(np.min(means)),
         "steps": float(np.mean(steps)),
-        "deployments": max(deployments),
-        "episodes": 30,
+        "deployments": len(DEPLOYMENTS_AT),
+        "episodes": EPISODES,
     }
-
-
-def steer(name, seed):
-    """The mean return of a seed, its steps and its deployments."""
-    from classic import PROBLEMS
-
-    from lowswitch.envs.gymnasium import control as drive
-    from lowswitch.envs.gymnasium.features import play_control, reset_seed
-    from lowswitch.envs.gymnasium.spaces import Numbering
-    from lowswitch.features import DynamicsLearner
-
-    make, known, state = PROBLEMS[name]
-    env = make(seed)
-    learner = DynamicsLearner(known(), episodes=30, deployments=3, seed=seed)
-    played = drive(env, learner, state=state, seed=seed, progress=False)
-    numbering = Numbering(env.action_space, "actions")
-    tested = [
-        play_control(env, learner, numbering, state, reset_seed(seed, 10**6 + k))[2]
-        for k in range(10)
-    ]
-    mean, steps = float(np.mean(tested)), int(played.lengths.sum())
-    say(f"  {name}, seed {seed}: {mean:.1f} after {steps:,} steps")
-    return mean, steps, learner.deployments
 
 
 SECTIONS = {

@@ -31,7 +31,7 @@ else:
         """Packages that are imported when they are first used; recipes and parts by their names."""
         if name in ("bandits", "concurrent", "ledger"):
             return importlib.import_module(f"lowswitch.{name}")
-        for module in (algorithms, parts, features):
+        for module in (algorithms, parts):
             if name in module.__all__:
                 return getattr(module, name)
         raise AttributeError(f"module 'lowswitch' has no attribute {name!r}")

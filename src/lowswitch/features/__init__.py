@@ -3,10 +3,8 @@
 from lowswitch.feature_learner import FeatureLearner
 from lowswitch.feature_learner import FeatureLearner as LinearLearner
 from lowswitch.features import problems
-from lowswitch.features.control import DynamicsLearner
 from lowswitch.features.evaluation import Estimate, Evaluation, Log, evaluate
 from lowswitch.features.maps import Features, fourier, one_hot, own, polynomial, standardised
-from lowswitch.features.motion import Dynamics, GridPolicy, dynamics
 from lowswitch.features.problem import FeatureProblem
 from lowswitch.features.runs import LinearRuns
 from lowswitch.learners.ridge import Deployment
@@ -16,20 +14,16 @@ from lowswitch.review.proposals import LinearProposal
 __all__ = [
     "Choice",
     "Deployment",
-    "Dynamics",
-    "DynamicsLearner",
     "Estimate",
     "Evaluation",
     "FeatureLearner",
     "FeatureProblem",
     "Features",
-    "GridPolicy",
     "LinearLearner",
     "LinearPolicy",
     "LinearProposal",
     "LinearRuns",
     "Log",
-    "dynamics",
     "evaluate",
     "fourier",
     "one_hot",

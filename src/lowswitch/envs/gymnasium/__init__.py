@@ -3,7 +3,7 @@
 `gymnasium.make("lowswitch.envs.gymnasium:lowswitch/...")` imports it.
 """
 
-from lowswitch.envs.gymnasium.features import Environment, control, learn_features
+from lowswitch.envs.gymnasium.features import Environment, learn_features
 from lowswitch.envs.gymnasium.tables import (
     Episode,
     Played,
@@ -19,7 +19,6 @@ __all__ = [
     "Episode",
     "Played",
     "TabularEnv",
-    "control",
     "from_gymnasium",
     "learn",
     "learn_features",

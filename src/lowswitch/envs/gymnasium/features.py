@@ -1,20 +1,18 @@
-"""Gymnasium environments with `Box` observations: by features, or by a learned motion."""
+"""Gymnasium environments with `Box` observations, which a learner sees by features."""
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from lowswitch.algorithms.algorithm import Algorithm
-from lowswitch.checks import require_count, require_seed, shown
+from lowswitch.checks import require_seed, shown
 from lowswitch.envs.gymnasium.spaces import Numbering, gymnasium
 from lowswitch.envs.gymnasium.tables import environment
 from lowswitch.feature_learner import FeatureLearner
-from lowswitch.features.control import DynamicsLearner
 from lowswitch.features.maps import Features
 from lowswitch.features.problem import FeatureProblem, Played
 from lowswitch.kernels.streams import CONTEXTS, bits, purpose_key
@@ -114,7 +112,7 @@ def learn_features(
 ) -> PlayedFeatures:
     """Let a new learner play `episodes` episodes of an environment that it sees by features.
 
-    It is for few steps; for many see `control`.
+    It is for few steps; for many see `examples/cartpole.py`.
     """
     problem = Environment(env, features, horizon=horizon)
     shape: Any = problem.shape._asdict()
@@ -132,85 +130,3 @@ def learn_features(
                 drawn = time.perf_counter()
                 bar.update(k + 1)
     return PlayedFeatures(learner, returns, tuple(deployed))
-
-
-class Controlled(NamedTuple):
-    """What came out of `control`."""
-
-    learner: DynamicsLearner
-    returns: np.ndarray  # [K]  sums of rewards
-    lengths: np.ndarray  # [K]  steps
-
-
-def control(
-    env: gymnasium.Env[Any, Any] | str,
-    learner: DynamicsLearner,
-    *,
-    state: Callable[[np.ndarray], np.ndarray] | None = None,
-    seed: int = 0,
-    progress: bool | None = None,
-) -> Controlled:
-    """Let a learner of the motion play all its episodes of an environment.
-
-    state: from an observation to the numbers that the dynamics are of, where these differ. Episodes
-    last until the environment ends or truncates them; what it pays is only reported, since the
-    learner knows the reward.
-    """
-    if not isinstance(learner, DynamicsLearner):
-        raise ValueError(
-            f"control plays a DynamicsLearner, made of ls.dynamics(...), not {shown(learner)};"
-            " an algorithm plays by learn_features"
-        )
-    env, left = environment(env), learner.episodes - learner.told
-    require_count("the number of episodes left", left)
-    numbers_of = Numbering(env.action_space, "actions")
-    if learner.dynamics.actions != numbers_of.size:
-        raise ValueError(
-            f"the dynamics are of {learner.dynamics.actions} actions, and the environment has"
-            f" {numbers_of.size}; make them with ls.dynamics(..., actions={numbers_of.size})"
-        )
-    returns, lengths, drawn = np.zeros(left), np.zeros(left, dtype=np.int64), 0.0
-    with Progress(
-        left, unit="episodes", show=progress, label=f"{learner.dynamics.actions} actions"
-    ) as bar:
-        for i in range(left):
-            seed_of = reset_seed(seed, learner.told)
-            states, actions, returns[i] = play_control(env, learner, numbers_of, state, seed_of)
-            lengths[i] = len(actions)
-            learner.tell(states, actions)
-            if time.perf_counter() - drawn > _REDRAW_SECONDS or i + 1 == left:
-                drawn = time.perf_counter()
-                bar.update(i + 1)
-    return Controlled(learner, returns, lengths)
-
-
-def play_control(
-    env: Any,
-    learner: Any,
-    numbers_of: Numbering,
-    state: Callable[[np.ndarray], np.ndarray] | None,
-    seed: int,
-) -> tuple[np.ndarray, np.ndarray, float]:
-    """One episode to its end: states [T + 1, D], actions [T], and what was paid."""
-    observation, _ = env.reset(seed=seed)
-    seen, paid, over = [_state(observation, state)], 0.0, False
-    if seen[0].shape != (known := len(learner.dynamics.axes.low),):
-        raise ValueError(
-            f"the bounds of the dynamics are of {known} numbers, and a state is"
-            f" {len(seen[0])}; give bounds for all of them, or state=, a function from an"
-            " observation to the others"
-        )
-    actions: list[int] = []
-    while not over:
-        action = learner.act(seen[-1], len(actions)).action
-        observation, reward, terminated, truncated, _ = env.step(numbers_of.element(action))
-        seen.append(_state(observation, state))
-        actions.append(action)
-        paid += float(reward)
-        over = bool(terminated or truncated)
-    return np.stack(seen), np.array(actions, dtype=np.int64), paid
-
-
-def _state(observation: Any, state: Callable[[np.ndarray], np.ndarray] | None) -> np.ndarray:
-    flat = np.ravel(np.asarray(observation, dtype=float))
-    return flat if state is None else np.asarray(state(flat), dtype=float)

@@ -68,8 +68,8 @@ def _or_features(what: str) -> str:
     if what != "observations":
         return ""
     return (
-        ", or play it with learn_features of lowswitch.envs.gymnasium, which sees features of them,"
-        " or with control, which learns the motion where the reward is known"
+        ", or play it with learn_features of lowswitch.envs.gymnasium, which sees features of them;"
+        " if you know the reward, examples/cartpole.py in the repository shows another way"
     )
 
 
