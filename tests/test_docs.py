@@ -228,7 +228,10 @@ def test_every_public_name_is_on_an_api_page():
         name
         for name in lowswitch.__all__
         if name
-        not in ("envs", "from_gymnasium", "plot", "bandits", "concurrent", "ledger", "parts")
+        not in (
+            *("algorithms", "bandits", "concurrent", "envs", "features", "ledger", "parts"),
+            *("LinearLearner", "from_gymnasium", "plot"),
+        )
     } <= rendered
 
 

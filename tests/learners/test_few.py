@@ -30,7 +30,7 @@ def test_one_of_the_deployed_policies_is_drawn_for_each_episode_and_the_pages_sa
         assert (learner.mixture == learner.policy).all(axis=(1, 2)).any()
         other += switch is None and (learner.policy != before).any()
     assert other > 0
-    root = Path(__file__).parents[1]
+    root = Path(__file__).parents[2]
     said = [(root / "README.md").read_text(), ls.Learner.policy.__doc__]
     assert all("draws one of them for each episode" in " ".join(text.split()) for text in said)
     said += [path.read_text() for path in (root / "docs").glob("*.md")]

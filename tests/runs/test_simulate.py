@@ -173,7 +173,7 @@ print(json.dumps(out))
 
 def test_compiled_equals_interpreted():
     def run(**environment):
-        here = os.path.dirname(__file__)
+        here = os.path.dirname(os.path.dirname(__file__))
         result = subprocess.run(
             [sys.executable, "-c", SCRIPT],
             cwd=here,

@@ -69,7 +69,9 @@ if __name__ == "__main__":
 
 def test_what_workers_started_ends_with_a_driver_that_is_killed(tmp_path):
     file, script = tmp_path / "started", tmp_path / "driver.py"
-    script.write_text(DRIVER.format(tests=os.path.dirname(__file__), file=str(file)))
+    script.write_text(
+        DRIVER.format(tests=os.path.dirname(os.path.dirname(__file__)), file=str(file))
+    )
     with subprocess.Popen(
         [sys.executable, str(script)], stdout=subprocess.PIPE, text=True
     ) as driver:
