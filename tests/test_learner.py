@@ -13,6 +13,7 @@ import pytest
 import lowswitch as ls
 import lowswitch.learner as learner_module
 from conftest import ALGORITHMS, PAIRS, PROBLEMS, learner_for
+from lowswitch import checks
 from lowswitch.reproduce.plain import PlainLearner, play_episode
 
 EPISODES, HALF = 300, 140
@@ -284,6 +285,21 @@ def test_sizes_below_one_are_refused(name):
     sizes = {"horizon": 2, "states": 3, "actions": 2, "episodes": 10} | {name: 0}
     with pytest.raises(ValueError, match=f"{name} must be a whole number from 1"):
         ls.Learner(ls.ucb_hoeffding(), **sizes)
+
+
+def test_a_size_that_does_not_fit_is_refused_before_anything_is_built(monkeypatch):
+    monkeypatch.setattr(checks, "free_memory", lambda: 2**30)
+    size = {"horizon": 1, "states": 1, "actions": 10**8}
+    tracemalloc.start()
+    with pytest.raises(
+        ValueError, match=r"A = 100,000,000 need 1.5 GiB, and this .* 1.0 free; use a smaller"
+    ):
+        ls.Learner(ls.ucb_hoeffding(), episodes=10, **size)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 2**20
+    with pytest.raises(ValueError, match="H = 1,000,000,000, S = 4, A = 2 need 208.6 GiB"):
+        ls.Learner(ls.ucb_hoeffding(), horizon=10**9, states=4, actions=2, episodes=10)
 
 
 def test_loud_share():

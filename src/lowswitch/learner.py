@@ -18,11 +18,13 @@ from lowswitch.checks import (
     checked_mask,
     checked_policy,
     require_count,
+    require_memory,
     require_seed,
     require_truth,
     require_word,
 )
 from lowswitch.history import History
+from lowswitch.kernels.arrays import CELL, ROW
 from lowswitch.learners import Knowledge, ProblemSize, knowledge_of, whole
 from lowswitch.learners.gate import Gate
 from lowswitch.learners.gated import Gated
@@ -85,6 +87,7 @@ class Learner(Gated):
         self.episodes = require_count("episodes", episodes)
         self.seed = require_seed(seed)
         self.told = 0
+        self._require_memory()
         self._allowed = checked_mask(actions_allowed, self.horizon, self.states, self.actions)
         require_word("gate", gate, ("open", "review"))
         self.gate = gate
@@ -99,6 +102,12 @@ class Learner(Gated):
             self._knowledge.begin_with(checked_policy(initial, self._allowed))
         self._deployed = self._knowledge.policy()
         self._telling = threading.Lock()
+
+    def _require_memory(self) -> None:
+        """Say before anything is built that not even the smallest tables fit."""
+        H, S, A = self.horizon, self.states, self.actions
+        need = H * S * (ROW.itemsize + A * CELL.itemsize)
+        require_memory(need, f"tables of H = {H:,}, S = {S:,}, A = {A:,}", "use a smaller problem")
 
     def _size(self, numbers: dict[str, Any] | None) -> Knowledge:
         """The algorithm worked out for the size of the problem, without tables.
