@@ -8,9 +8,15 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 from lowswitch.algorithms.algorithm import Algorithm, require_algorithm
-from lowswitch.checks import checked_batch, checked_mask, checked_policy, require_count
+from lowswitch.checks import (
+    checked_batch,
+    checked_mask,
+    checked_policy,
+    require_count,
+    require_memory,
+)
 from lowswitch.history import History
-from lowswitch.kernels.arrays import WAITING
+from lowswitch.kernels.arrays import CELL, ROW, WAITING
 from lowswitch.learner import Batch, Learner, refuse_action
 from lowswitch.learners import Knowledge, ProblemSize, integrity, knowledge_of
 from lowswitch.learners.numbers import spec_numbers
@@ -21,6 +27,7 @@ from lowswitch.review.gate import Gate
 from lowswitch.review.proposals import Proposal
 
 _MOST_VISITS = 0.5  # the share of visits from which a run says so
+_LOG_BYTES = 2**25  # of the row changes that a batch is learned with at once
 _BEFORE = -(10**9)  # the number of an episode of history: no grid has it
 _SIZES = ("horizon", "states", "actions", "episodes")
 
@@ -70,6 +77,7 @@ class TableLearner(Learner):
         self.horizon = require_count("horizon", horizon)
         self.states = require_count("states", states)
         self.actions = require_count("actions", actions)
+        self._require_memory()
         self._allowed = checked_mask(actions_allowed, self.horizon, self.states, self.actions)
         self._knowledge = self._size(numbers).fresh(self.seed)
         self._knowledge.spec = self._knowledge.copied_spec()
@@ -78,6 +86,12 @@ class TableLearner(Learner):
         if initial is not None:
             self._knowledge.begin_with(checked_policy(initial, self._allowed))
         self._deployed = self._knowledge.policy()
+
+    def _require_memory(self) -> None:
+        """Say before anything is built that not even the smallest tables fit."""
+        H, S, A = self.horizon, self.states, self.actions
+        need = H * S * (ROW.itemsize + A * CELL.itemsize)
+        require_memory(need, f"tables of H = {H:,}, S = {S:,}, A = {A:,}", "use a smaller problem")
 
     def _size(self, numbers: dict[str, Any] | None) -> Knowledge:
         """The algorithm worked out for the size of the problem, without tables.
@@ -258,18 +272,31 @@ class TableLearner(Learner):
     def _learn(self, batch: Batch, off_policy: bool) -> History | None:
         if self.gate == "review":
             return self._learn_behind_gate(*batch, off_policy)
-        knowledge, (states, actions, _) = self._knowledge, batch
-        room = len(states) * knowledge.spec.timing.room
-        changes = np.zeros((room, 3 + knowledge.members), dtype=np.int64)
-        used, episode, step = knowledge.learn(*batch, off_policy, self.told, changes)
-        if step >= 0:
-            hint = ""
+        return self._learn_in_pieces(*batch, off_policy)
+
+    def _learn_in_pieces(
+        self, states: np.ndarray, actions: np.ndarray, rewards: np.ndarray, off_policy: bool
+    ) -> History | None:
+        """Learn in pieces, because the log must have room for all rows in every episode."""
+        knowledge, done, found = self._knowledge, 0, list[np.ndarray]()
+        room, columns = knowledge.spec.timing.room, 3 + knowledge.members
+        at_once = min(len(states), max(1, _LOG_BYTES // (8 * room * columns)))
+        changes = np.zeros((at_once * room, columns), dtype=np.int64)
+        while done < len(states):
+            last = done + at_once
+            piece = states[done:last], actions[done:last], rewards[done:last]
+            used, learned, step = knowledge.learn(*piece, off_policy, self.told + done, changes)
             if used:
-                changed = changes[0, 0] - self.told
-                hint = f"; the policy changed after episode {changed} of this batch, "
-                hint += "tell it up to there"
-            self._refuse(episode, step, states, actions, hint)
-        return History(changes[:used].copy(), self._deployed.actions) if used else None
+                found.append(changes[:used].copy())
+            done += learned
+            if step >= 0:
+                hint = ""
+                if found:
+                    changed = found[0][0, 0] - self.told
+                    hint = f"; the policy changed after episode {changed} of this batch, "
+                    hint += "tell it up to there"
+                self._refuse(done, step, states, actions, hint)
+        return History(np.concatenate(found), self._deployed.actions) if found else None
 
     def _learn_behind_gate(
         self, states: np.ndarray, actions: np.ndarray, rewards: np.ndarray, off_policy: bool
