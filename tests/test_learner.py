@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import lowswitch as ls
-import lowswitch.learner as learner_module
+import lowswitch.table_learner as learner_module
 from conftest import ALGORITHMS, PAIRS, PROBLEMS, learner_for
 from lowswitch import checks
 from lowswitch.reproduce.pseudocode import PlainLearner, play_episode
