@@ -92,11 +92,76 @@ def test_kernels_import_from_the_rows_above_theirs():
         assert all(KERNELS[other] < KERNELS[file] for other, _ in imports(file))
 
 
+ORDERS = {
+    package: [part.split() for part in files.split("|")]
+    for package, files in re.findall(r"^(\w+)/: ((?:.|\n(?=    ))*)", BLOCKS[2], re.MULTILINE)
+}
+
+
+def test_large_packages_have_an_order():
+    large = {file.split("/")[0] for file in FILES if "/" in file}
+    size = {name: sum(file.startswith(f"{name}/") for file in FILES) for name in large}
+    assert {name for name in large if size[name] > 12} - {"kernels"} == set(ORDERS)
+
+
+@pytest.mark.parametrize("package", ORDERS)
+def test_files_of_a_package_import_from_those_before_them(package):
+    place = {f"{package}/{name}": i for i, names in enumerate(ORDERS[package]) for name in names}
+    here = {file for file in FILES if re.fullmatch(rf"{package}/(?!__init__)\w+", file)}
+    assert place.keys() == here
+    for file in here:
+        for other, when in imports(file):
+            if when == "loaded" and other in here:
+                assert place[other] < place[file], (file, other)
+
+
+# ---- private names -------------------------------------------------------------------------------
+
+OF_TUPLES = {"_asdict", "_fields", "_make", "_replace"}
+
+
+def private_names(tree):
+    """The private functions, classes, attributes and fields that a file defines."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            yield node.name
+        elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+            yield node.attr
+        elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+            yield node.target.id
+        elif isinstance(node, ast.Assign):
+            yield from (target.id for target in node.targets if isinstance(target, ast.Name))
+
+
+def package_of(file):
+    """The package of a file; the two families of learners belong to the learner."""
+    return re.sub(r"^(table|feature)_", "", file.split("/")[0])
+
+
+def test_nobody_uses_a_private_name_of_another_package():
+    trees = {file: ast.parse(path.read_text("utf-8")) for file, path in FILES.items()}
+    homes = {}
+    for file, tree in trees.items():
+        for name in private_names(tree):
+            homes.setdefault(name, set()).add(package_of(file))
+    reached = {
+        (file, ast.unparse(node))
+        for file, tree in trees.items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute)
+        and re.match(r"_[a-z]", node.attr)
+        and node.attr not in OF_TUPLES
+        and ast.unparse(node.value) not in ("self", "cls")
+        and package_of(file) not in homes.get(node.attr, {package_of(file)})
+    }
+    assert reached == set()
+
+
 # ---- walks ---------------------------------------------------------------------------------------
 
 WALKS = {
     block.split()[0]: re.findall(r"^( *)([\w.]+) +(\S.*)$", block, re.MULTILINE)
-    for block in BLOCKS[2:]
+    for block in BLOCKS[3:]
 }
 
 
