@@ -175,7 +175,7 @@ def full_gpu(gpu: driver.Facts, mdp: ls.TabularMDP, algorithm: ls.Algorithm, K: 
     """How many runs a GPU plays side by side."""
     job = Job.of(mdp, algorithm, K, [0], regret=False, history=False)
     kind = kind_of(mdp, algorithm, job.knowledge)
-    sizes = {"regret": False, "history": False, "checkpoints": 200}
+    sizes = {"regret": False, "history": False, "curve_points": 200}
     many = plan(kind, [mdp.model], gpu, np.array([10**8]), **sizes)
     return many.runs * gpu.multiprocessors
 

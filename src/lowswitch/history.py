@@ -204,12 +204,12 @@ def deployment_gaps(mdp: TabularMDP, history: History, *, initial: Any) -> np.nd
     return np.asarray(mdp.scale.to_regret(gaps))
 
 
-def fresh_account(gap: float, checkpoints: np.ndarray) -> Account:
+def fresh_account(gap: float, curve_points: np.ndarray) -> Account:
     """An account of no episodes yet, for a first policy that is this far below the optimum."""
     return Account(
         balance=np.array([(0.0, gap, 0, 0)], dtype=BALANCE),
-        checkpoints=checkpoints,
-        curve=np.full(len(checkpoints), np.nan),
+        curve_points=curve_points,
+        curve=np.full(len(curve_points), np.nan),
     )
 
 

@@ -176,7 +176,7 @@ H200 = driver.Facts("H200", 90, 132, 232_448, 150 * 10**9, 13000)
 def planned(mdp, algorithm, runs=10**6, problems=1):
     job = simulate_module.Job.of(mdp, algorithm, 1000, [0], regret=False, history=False)
     kind = encode.kind_of(mdp, algorithm, job.knowledge)
-    sizes = {"regret": False, "history": False, "checkpoints": 200}
+    sizes = {"regret": False, "history": False, "curve_points": 200}
     return plan.plan(kind, [mdp.model], H200, np.full(problems, runs // problems), **sizes)
 
 

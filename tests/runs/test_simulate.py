@@ -18,7 +18,7 @@ from conftest import ALGORITHMS, PAIRS, PROBLEMS, random_tables
 from lowswitch.kernels import noise, play, values
 from lowswitch.kernels.streams import stream_key
 from lowswitch.reproduce.pseudocode import play_plain
-from lowswitch.runs.simulate import checkpoints
+from lowswitch.runs.results import curve_points
 from lowswitch.show import progress as progress_module
 from lowswitch.show.progress import PieceSize, Progress
 
@@ -239,11 +239,11 @@ def test_save_and_load(tmp_path, mdp):
 
 
 def test_curves_are_log_spaced_and_end_at_the_end():
-    marks = checkpoints(10**6)
+    marks = curve_points(10**6)
     assert (marks[0], marks[-1]) == (1, 10**6)
     assert 150 <= len(marks) <= 200
     assert (np.diff(marks) > 0).all()
-    assert checkpoints(1).tolist() == [1]
+    assert curve_points(1).tolist() == [1]
 
 
 def test_streams_differ_by_seed():

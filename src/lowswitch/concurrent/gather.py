@@ -81,11 +81,11 @@ def _curves(
     The other two are the curves of the rounds and of the rewards.
     """
     learned, source, log, rounds = state.learned, setting.source, state.log, state.rounds
-    reached = log.checkpoints <= learned
-    at_the_end = learned and learned not in log.checkpoints
+    reached = log.curve_points <= learned
+    at_the_end = learned and learned not in log.curve_points
     ended = np.array([learned] if at_the_end else [], dtype=np.int64)
     here = slice(0, len(ended))
-    marks = np.append(log.checkpoints[reached], ended)
+    marks = np.append(log.curve_points[reached], ended)
     regret = np.append(state.account.curve[reached], _final_regret(state, ended))
     curves = Curves(
         marks,

@@ -26,10 +26,11 @@ from lowswitch.kernels.arrays import (
     Window,
 )
 from lowswitch.learners import Knowledge, ProblemSize, knowledge_of
-from lowswitch.runs.simulate import checkpoints
+from lowswitch.runs.results import curve_points
 
 AHEAD = 2  # rounds of M episodes that "speculate" may be ahead of what is learned
 GROWING = {"log_changes", "rounds_stamps"}
+_IN_FILES = {"curve_points": "checkpoints"}  # what files call an array, as those of before do
 _CHANGES = 2**12
 _PARTS = ("start", "play", "learn", "save")  # of the seconds that a run takes
 _NETWORK = ("lost", "bytes_sent", "bytes_received")
@@ -197,7 +198,7 @@ class State:
         """The arrays that change and do not grow."""
         parts = ("log", "account", "window", "rounds")
         return {
-            f"{part}_{name}": value
+            f"{part}_{_IN_FILES.get(name, name)}": value
             for part in parts
             for name, value in getattr(self, part)._asdict().items()
             if isinstance(value, np.ndarray) and f"{part}_{name}" not in GROWING
@@ -224,13 +225,13 @@ def fresh_state(setting: Setting, stop: Stop) -> State:
     mdp = source.mdp if isinstance(source, Tabular) else _no_tables()
     wanted = setting.regret and isinstance(source, Tabular)
     evaluation, gap = evaluation_of(mdp, knowledge.policy().actions, wanted=wanted)
-    marks = checkpoints(setting.episodes)
+    marks = curve_points(setting.episodes)
     account, rounds = fresh_account(gap, marks), _fresh_rounds(setting, stop, knowledge, mdp, marks)
     log = Log(
         keep=True,
         logged=np.zeros(1, dtype=np.int64),
         changes=np.zeros((len(rounds.stamps), 3 + knowledge.members), dtype=np.int64),
-        checkpoints=marks,
+        curve_points=marks,
         switches=np.zeros(0, dtype=np.int64),  # the changes say it
         deployments=np.zeros(0, dtype=np.int64),
     )

@@ -19,9 +19,9 @@ from lowswitch.features.problem import FeatureProblem, Played, require_problem
 from lowswitch.io import storage
 from lowswitch.learners.ridge_spec import linear_form
 from lowswitch.policy.linear import LinearPolicy
+from lowswitch.runs.results import curve_points
 from lowswitch.show.progress import Progress, cores, run_all
 
-_POINTS = 200  # of the curves, about
 _FIRST_PIECE, _LARGEST_PIECE = 1, 20_000  # episodes
 _KIND = "linear runs"  # of its files
 
@@ -125,17 +125,12 @@ def simulate_features(
         earned=np.array([run.earned for run in runs]),
         deployments=np.array([run.deployments[-1] for run in runs], dtype=np.int64),
         curves=LinearCurves(
-            marks_of(episodes),
+            curve_points(episodes),
             np.stack([run.regret for run in runs]),
             np.stack([run.deployments for run in runs]),
         ),
         seconds=time.perf_counter() - begin,
     )
-
-
-def marks_of(episodes: int) -> np.ndarray:
-    """About 200 log-spaced numbers of episodes, from 1 to all."""
-    return np.unique(np.geomspace(1, episodes, _POINTS).round().astype(np.int64))
 
 
 class _Run:
@@ -152,7 +147,7 @@ class _Run:
         self.problem, self.algorithm, self.initial = problem, algorithm, initial
         self.seed, self.episodes = seed, episodes
         self.done, self.earned = 0, 0.0
-        marks = marks_of(episodes)
+        marks = curve_points(episodes)
         self.regret, self.deployments = np.zeros(len(marks)), np.zeros(len(marks), dtype=np.int64)
 
     def play(self, stop: threading.Event) -> None:
@@ -174,7 +169,7 @@ class Account:
     """Regret and deployments at the marks of the curves, charged piece by piece."""
 
     def __init__(self, episodes: int) -> None:
-        self.marks = marks_of(episodes)
+        self.marks = curve_points(episodes)
         self.regret = np.zeros(len(self.marks))
         self.deployments = np.zeros(len(self.marks), dtype=np.int64)
         self.done, self.total = 0, 0.0

@@ -187,7 +187,7 @@ class _Launch:
             left,
             regret=work.regret,
             history=work.history,
-            checkpoints=len(marks),
+            curve_points=len(marks),
         )
         tables = encoded_problems(work.mdps, layout.constants, work.regret, work.episodes)
         tables |= encoded_specs(work.specs) | {"marks": marks.astype(np.int32)}

@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
+POINTS = 200  # of a curve, about
+
+
 class Curves(NamedTuple):
     """What each run had cost after about 200 log-spaced numbers of episodes."""
 
@@ -31,6 +34,11 @@ class Curves(NamedTuple):
     regret: np.ndarray  # [seeds, C]
     local_switches: np.ndarray  # [seeds, C]
     deployments: np.ndarray  # [seeds, C]
+
+
+def curve_points(episodes: int, size: int = POINTS) -> np.ndarray:
+    """About `size` log-spaced numbers of episodes, from 1 to all, at which curves have a point."""
+    return np.unique(np.geomspace(1, episodes, size).round().astype(np.int64))
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

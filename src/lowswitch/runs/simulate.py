@@ -30,7 +30,7 @@ from lowswitch.history import Costs, History, evaluation_of, fresh_account, requ
 from lowswitch.kernels.arrays import Log
 from lowswitch.kernels.streams import stream_key
 from lowswitch.learners import Knowledge, ProblemSize, knowledge_of
-from lowswitch.runs.results import Curves, Runs, origin
+from lowswitch.runs.results import POINTS, Curves, Runs, curve_points, origin
 from lowswitch.runs.results import load as load
 from lowswitch.show.progress import LOADING, PieceSize, Progress, cores, needs_loading, run_all
 from lowswitch.table_learner import warn_if_drowned
@@ -40,7 +40,6 @@ Device = Literal["cpu", "gpu"]
 _LOGGED_CHANGES = 2**11  # few enough to stay in the cache until their regret is known
 _KEPT_CHANGES = 2**16
 _SAME_VALUE = 1e-9  # relative: a first policy so near the optimum has nothing to learn
-_POINTS = 200  # of the curves, about
 
 
 class NothingLearnedWarning(UserWarning):
@@ -210,7 +209,7 @@ def _warn_if_beyond_bound(results: Runs) -> None:
 def _require_room(knowledge: Knowledge, seeds: int, workers: int) -> None:
     """Say before it is allocated that tables and results do not fit."""
     H, S, _ = knowledge.allowed.shape
-    each = 8 * (H * S * knowledge.members + 3 * _POINTS)
+    each = 8 * (H * S * knowledge.members + 3 * POINTS)
     need = seeds * each + workers * knowledge.nbytes
     require_memory(need, f"{seeds:,} seeds on {workers} threads", "use fewer, or a smaller problem")
 
@@ -274,7 +273,7 @@ class Job(NamedTuple):
             deployments=deployments[:, -1].copy(),
             triggers=costs.triggers,
             drowned_share=costs.drowned / (episodes * mdp.horizon),
-            curves=Curves(checkpoints(episodes), regret, switches, deployments),
+            curves=Curves(curve_points(episodes), regret, switches, deployments),
             initial=initial,
             policy=costs.policy,
             history=costs.histories,
@@ -353,7 +352,7 @@ def _play_on_gpu(jobs: list[Job], bar: Progress, checkpoint: Path | None) -> lis
         seeds=jobs[0].seeds,
         regret=jobs[0].regret,
         history=jobs[0].history,
-        marks=checkpoints(jobs[0].episodes),
+        marks=curve_points(jobs[0].episodes),
         checkpoint=checkpoint,
     )
     bar.note(LOADING)
@@ -372,11 +371,6 @@ def start_value(mdp: TabularMDP, values: np.ndarray, episodes: int) -> float:
     """The mean of values [S] under the start law, or over the start states that were played."""
     starts = mdp.start_sequence[:episodes]
     return float(values[starts].mean()) if len(starts) else mdp.at_start(values)
-
-
-def checkpoints(episodes: int, size: int = _POINTS) -> np.ndarray:
-    """About `size` log-spaced numbers of episodes, from 1 to all."""
-    return np.unique(np.geomspace(1, episodes, size).round().astype(np.int64))
 
 
 class _Run:
@@ -400,7 +394,7 @@ class _Run:
 
     def play(self, stop: threading.Event) -> None:
         mdp, episodes = self.job.mdp, self.job.episodes
-        marks = checkpoints(episodes)
+        marks = curve_points(episodes)
         knowledge = self.job.beginning.put_into(self.job.knowledge.fresh(self.seed))
         policies = knowledge.policy().actions
         evaluation, gap = evaluation_of(mdp, policies, wanted=self.job.regret)
@@ -430,7 +424,7 @@ class _Run:
             keep=self.job.history,
             logged=np.zeros(1, dtype=np.int64),
             changes=np.zeros((room, 3 + knowledge.members), dtype=np.int64),
-            checkpoints=marks,
+            curve_points=marks,
             switches=np.zeros(len(marks), dtype=np.int64),
             deployments=np.zeros(len(marks), dtype=np.int64),
         )
