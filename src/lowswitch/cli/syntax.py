@@ -13,7 +13,7 @@ import lowswitch
 from lowswitch.cli.ledger import add_commands
 from lowswitch.cli.serve import add_serve, add_token
 from lowswitch.concurrent.runner import RoundRule
-from lowswitch.runs.simulate import Device
+from lowswitch.runs.jobs import Device
 from lowswitch.show.plotting import Against, Cost, Scale
 
 _MOST_DIGITS = 100  # of a whole number; none that the library takes has so many

@@ -10,7 +10,6 @@ from lowswitch.concurrent.state import Setting, State
 from lowswitch.history import History
 from lowswitch.kernels.arrays import Account
 from lowswitch.runs.results import Curves, origin
-from lowswitch.runs.simulate import optimal_value_of
 
 
 def gather(setting: Setting, state: State, reason: str) -> ConcurrentRun:
@@ -70,7 +69,7 @@ def _name(source: Source) -> str:
 
 def _optimal_value(source: Source, episodes: int) -> float:
     """The optimal value over the episodes learned; NaN where nothing is known of the source."""
-    return optimal_value_of(source.mdp, episodes) if isinstance(source, Tabular) else np.nan
+    return source.mdp.optimal_value(episodes) if isinstance(source, Tabular) else np.nan
 
 
 def _curves(

@@ -12,7 +12,8 @@ import numpy as np
 
 from lowswitch.algorithms.algorithm import Algorithm
 from lowswitch.checks import is_number, require_memory, shown
-from lowswitch.concurrent.sources import Source, Tabular, Trajectories
+from lowswitch.concurrent.round_driver import fresh_seconds
+from lowswitch.concurrent.sources import Tabular, Trajectories
 from lowswitch.envs.mdp import TabularMDP
 from lowswitch.history import evaluation_of, fresh_account
 from lowswitch.kernels.arrays import (
@@ -32,7 +33,6 @@ AHEAD = 2  # rounds of M episodes that "speculate" may be ahead of what is learn
 GROWING = {"log_changes", "rounds_stamps"}
 _IN_FILES = {"curve_points": "checkpoints"}  # what files call an array, as those of before do
 _CHANGES = 2**12
-_PARTS = ("start", "play", "learn", "save")  # of the seconds that a run takes
 _NETWORK = ("lost", "bytes_sent", "bytes_received")
 
 
@@ -73,7 +73,7 @@ class Stop:
 class Setting:
     """What is to be run: two runs with equal settings have equal results, whatever their fleets."""
 
-    source: Source
+    source: Any  # a Source, or a problem with features
     algorithm: Algorithm
     episodes: int
     machines: int
@@ -108,7 +108,7 @@ class State:
     window: Window
     rounds: Rounds
     initial: np.ndarray  # [H, S]
-    seconds: dict[str, float] = field(default_factory=lambda: dict.fromkeys(_PARTS, 0.0))
+    seconds: dict[str, float] = field(default_factory=fresh_seconds)
     network: dict[str, int] = field(default_factory=lambda: dict.fromkeys(_NETWORK, 0))
 
     @property

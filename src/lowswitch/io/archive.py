@@ -105,14 +105,15 @@ def _raw(array: np.ndarray) -> memoryview:
 def from_bytes(data: bytes, kind: str) -> tuple[dict[str, Any], dict[str, Any]]:
     """The facts and the arrays that `to_bytes` wrote as this kind; the error is a RefusedError."""
     header, tables, packed = _opened(data)
-    version, found = header.get("version"), header.get("kind")
+    version, found = header.get("version"), str(header.get("kind"))
+    found = _FORMER.get(found, found)
     if version not in (FORMAT, _BEFORE):
         raise RefusedError(
             f"has format {version!r}; this version of lowswitch reads formats {_BEFORE} and"
             f" {FORMAT}: use the version that wrote it, or make it again"
         )
     if found != kind:
-        reader = _READERS.get(str(found), "what saved it")
+        reader = _READERS.get(found, "what saved it")
         raise RefusedError(f"holds a {found!r}, not a {kind!r}; read it with {reader}")
     if version == FORMAT:
         _require_digest(header, tables, packed)
@@ -143,6 +144,8 @@ _READERS = {
     "learner": "lowswitch.Learner.load",
     "pac policy": "lowswitch.PacPolicy.load",
 }
+
+_FORMER = {"linear runs": "runs"}  # what a kind is now that files of before say
 
 # what goes on from where it was, and must go on in the same way
 _RESUMED = ("concurrent checkpoint",)
