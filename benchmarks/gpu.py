@@ -35,7 +35,8 @@ from lowswitch import envs
 from lowswitch.gpu import driver
 from lowswitch.gpu.encode import kind_of
 from lowswitch.gpu.plan import plan
-from lowswitch.runs.simulate import Job
+from lowswitch.runs.jobs import Options
+from lowswitch.runs.simulate import job_of
 from lowswitch.show.progress import cores
 
 LEARNERS = {
@@ -167,9 +168,9 @@ def equal_sweep(episodes: int) -> dict[str, Any]:
 
 def full_gpu(gpu: driver.Facts, mdp: ls.TabularMDP, algorithm: ls.Algorithm, K: int) -> int:
     """How many runs a GPU plays side by side."""
-    job = Job.of(mdp, algorithm, K, [0], regret=False, history=False)
+    job = job_of(mdp, algorithm, K, [0], Options(regret=False))
     kind = kind_of(mdp, algorithm, job.knowledge)
-    sizes = {"regret": False, "history": False, "checkpoints": 200}
+    sizes = {"regret": False, "history": False, "curve_points": 200}
     many = plan(kind, [mdp.model], gpu, np.array([10**8]), **sizes)
     return many.runs * gpu.multiprocessors
 

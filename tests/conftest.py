@@ -15,6 +15,7 @@ import pytest
 from scipy import sparse
 
 import lowswitch as ls
+from lowswitch.features import problems
 from lowswitch.show.progress import cores
 
 
@@ -183,14 +184,54 @@ FIELD = {
     ),
 }
 ALGORITHMS = PAPERS | FIELD
-# Each algorithm with three of the problems, and each two problems with some algorithm: for drivers
-# that are held to the simulator, which is tried with all of them.
-PAIRS = [
-    (problem, name)
-    for i, name in enumerate(ALGORITHMS)
-    for j, problem in enumerate(PROBLEMS)
-    if (j - i) % len(PROBLEMS) in (0, 1, 3)
-]
+
+
+def pairs(problems, algorithms):
+    """Each algorithm with three of the problems, and each two problems with some algorithm: for
+    drivers that are held to the simulator, which is tried with all of them.
+    """
+    return [
+        (problem, name)
+        for i, name in enumerate(algorithms)
+        for j, problem in enumerate(problems)
+        if (j - i) % len(problems) in (0, 1, 3)
+    ]
+
+
+PAIRS = pairs(PROBLEMS, ALGORITHMS)
+
+# ---- the same with features ----------------------------------------------------------------------
+
+
+def _one_hot():
+    return problems.one_hot(ls.TabularMDP(*random_tables(3, 2, 1), horizon=2))
+
+
+FEATURE_PROBLEMS = {
+    "fresh-contexts": lambda: problems.linear_bandit(features=3, actions=4),
+    "shared-contexts": lambda: problems.linear_bandit(features=3, actions=4, shared=True),
+    "fixed-arms": lambda: problems.fixed_arms(arms=6, features=3),
+    "classes": lambda: problems.classification(np.eye(3)[[0, 1, 2, 0]], np.array([0, 1, 2, 0])),
+    "linear-mdp": lambda: problems.linear_mdp(features=3, states=4, actions=2, horizon=3),
+    "one-hot": _one_hot,
+    "inventory": lambda: problems.inventory(horizon=3, knots=4),
+}
+FEATURE_ALGORITHMS = {
+    "linear-mixture": ls.linear(members=4, deployments=5),
+    "linear-every": ls.linear(members=1, schedule="every"),
+    "linear-determinant": ls.linear(members=3, schedule="determinant/budget", deployments=6),
+    "linucb": ls.linucb(schedule="determinant/1.5"),
+    "linucb-greedy": ls.linucb(schedule="spread/1", deployments=7, last="greedy"),
+    "few-features": ls.few(deployments=5, members=3),
+    "few-dates": ls.few(deployments_at=(20, 50, 120)),
+}
+FEATURE_PAIRS = pairs(FEATURE_PROBLEMS, FEATURE_ALGORITHMS)
+
+
+def setting(pair):
+    """The problem and the algorithm that a pair names, with a table or with features."""
+    problem, name = pair
+    return (PROBLEMS | FEATURE_PROBLEMS)[problem](), (ALGORITHMS | FEATURE_ALGORITHMS)[name]
 
 
 @pytest.fixture(params=ALGORITHMS)
@@ -203,15 +244,14 @@ def paper_algorithm(request):
     return PAPERS[request.param]
 
 
-def learner_for(mdp, algorithm, episodes):
-    return ls.Learner(
-        algorithm,
-        horizon=mdp.horizon,
-        states=mdp.states,
-        actions=mdp.actions,
-        episodes=episodes,
-        actions_allowed=mdp.actions_allowed,
-    )
+def learner_for(problem, algorithm, episodes, seed=0):
+    """A learner of the right size for a problem."""
+    options = {"episodes": episodes, "seed": seed}
+    if "features" in problem.size:
+        options["shared"] = problem.shape.shared
+    else:
+        options["actions_allowed"] = problem.actions_allowed
+    return ls.Learner(algorithm, **problem.size, **options)
 
 
 @pytest.fixture

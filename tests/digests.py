@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 import lowswitch as ls
-from conftest import ALGORITHMS, PROBLEMS
+from conftest import ALGORITHMS, FEATURE_ALGORITHMS, FEATURE_PROBLEMS, PROBLEMS
 from lowswitch import bandits, concurrent
 
 EPISODES, SEEDS = 400, 2
@@ -65,6 +65,24 @@ def in_rounds(algorithm, exact):
     return [*entry(runs, exact), rounds]
 
 
+def with_features(algorithm):
+    """When policies were deployed, and how many episodes rounds threw away, on all problems."""
+    runs = [
+        ls.simulate(make(), algorithm, episodes=EPISODES, seeds=SEEDS)
+        for make in FEATURE_PROBLEMS.values()
+    ]
+    rounds = [
+        concurrent.run(make(), algorithm, EPISODES, machines=7, rule=rule)
+        for make in FEATURE_PROBLEMS.values()
+        for rule in ("trigger", "switch")
+    ]
+    return [
+        digest(run.curves.deployments for run in runs),
+        float(f"{sum(float(run.regret.sum()) for run in runs):.10g}"),
+        digest(array for run in rounds for array in (run.rounds, run.played, *run.curves[2:])),
+    ]
+
+
 def of_mbie(machines):
     """MBIE on all problems; the digests are from when it still had kernels of its own."""
     histories, regret = hashlib.sha256(), 0.0
@@ -88,6 +106,7 @@ def all_digests(exact=False):
         return {
             "simulate": {name: simulated(one, exact) for name, one in ALGORITHMS.items()},
             "rounds": {name: in_rounds(one, exact) for name, one in ALGORITHMS.items()},
+            "features": {name: with_features(one) for name, one in FEATURE_ALGORITHMS.items()},
             "mbie": {machines: of_mbie(machines) for machines in MACHINES},
             "bandits": {name: of_bandits(recipe()) for name, recipe in bandits.RECIPES.items()},
         }

@@ -1,12 +1,12 @@
-"""Every history is what it was: those of all learners, of rounds and of bandits, as digests."""
+"""Every history is what it was: of all learners, of rounds and of bandits, as digests."""
 
 import hashlib
 import json
 
 import pytest
 
-from conftest import ALGORITHMS
-from digests import FILE, MACHINES, in_rounds, of_bandits, of_mbie, simulated
+from conftest import ALGORITHMS, FEATURE_ALGORITHMS
+from digests import FILE, MACHINES, in_rounds, of_bandits, of_mbie, simulated, with_features
 from lowswitch import bandits
 from lowswitch.io import archive
 
@@ -33,6 +33,7 @@ def test_checkpoints_are_resumed_by_the_semantics_that_wrote_them():
 
 def test_nothing_is_forgotten():
     assert list(KEPT["simulate"]) == list(KEPT["rounds"]) == list(ALGORITHMS)
+    assert list(KEPT["features"]) == list(FEATURE_ALGORITHMS)
     assert list(KEPT["mbie"]) == list(MACHINES)
     assert list(KEPT["bandits"]) == list(bandits.RECIPES)
 
@@ -47,6 +48,11 @@ def test_histories_are_kept(name):
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_rounds_are_kept(name):
     assert close(in_rounds(ALGORITHMS[name], exact=False), KEPT["rounds"][name])
+
+
+@pytest.mark.parametrize("name", FEATURE_ALGORITHMS)
+def test_deployments_with_features_are_kept(name):
+    assert close(with_features(FEATURE_ALGORITHMS[name]), KEPT["features"][name])
 
 
 @pytest.mark.filterwarnings("ignore::lowswitch.BonusWarning")

@@ -2,6 +2,7 @@
 bit.
 """
 
+import math
 import tracemalloc
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -12,19 +13,41 @@ import pytest
 
 import lowswitch as ls
 import lowswitch.table_learner as learner_module
-from conftest import ALGORITHMS, PAIRS, PROBLEMS, learner_for
+from conftest import FEATURE_PAIRS, PAIRS, learner_for, setting
 from lowswitch import checks
+from lowswitch.feature_learner import FeatureLearner
+from lowswitch.features import FeatureProblem
 from lowswitch.reproduce.pseudocode import PlainLearner, play_episode
 
 EPISODES, HALF = 300, 140
 
 
 def state_of(learner):
+    if isinstance(learner, FeatureLearner):
+        return [learner.told, learner.digest()]
     tables = learner._knowledge.tables._asdict()
     if "pool" in tables:
         used = tables["clock"][0]["pool"]
         tables["pool"] = tables["pool"][:used]  # the room beyond may differ
-    return [learner.told, learner.mixture.tolist(), *(array.tobytes() for array in tables.values())]
+    deployed = [learner.policy.tolist(), learner.mixture.tolist()]
+    return [learner.told, *deployed, *(array.tobytes() for array in tables.values())]
+
+
+def changes_of(told):
+    """What a learner deployed when it was told something: its row changes, or its policies."""
+    if isinstance(told, tuple):
+        return [(made.episode, made.policy.identity) for made in told]
+    return [] if told is None else told.changes.tolist()
+
+
+def played(problem, learner, k):
+    """States or features, actions and rewards of an episode that the deployed policy plays."""
+    if isinstance(problem, ls.TabularMDP):
+        return play_episode(problem, learner.policy, 0, k)
+    x, actions, rewards, _ = (part[0] for part in problem.play(learner.policy, 0, k, k + 1))
+    x = x[:, 0] if problem.shape.shared else x
+    assert [learner.act(x[h], h).action for h in range(len(x))] == actions.tolist()
+    return x, actions, rewards
 
 
 # ---- one conversation, about which every question is asked ---------------------------------------
@@ -34,7 +57,7 @@ def state_of(learner):
 class Conversation:
     """Episodes played and told one by one; after 140 of them the learner was saved."""
 
-    mdp: ls.TabularMDP
+    problem: ls.TabularMDP | FeatureProblem
     algorithm: ls.Algorithm
     learner: ls.Learner
     saved: Path
@@ -46,41 +69,56 @@ class Conversation:
     def tell(self, learner, first, last):
         """Tell another learner a batch of these episodes; return what it changes."""
         told = self.episodes[first:last]
-        switch = learner.tell(*(np.array(arrays) for arrays in zip(*told, strict=True)))
-        return [] if switch is None else switch.changes.tolist()
+        return changes_of(learner.tell(*(np.array(arrays) for arrays in zip(*told, strict=True))))
+
+    def costs(self, end):
+        """Deployments and local switches of the first `end` changes."""
+        if isinstance(self.learner, FeatureLearner):
+            return end, end
+        changes = np.array(self.changes).reshape(-1, 3 + len(self.learner.mixture))
+        history = ls.History(changes[:end])
+        return history.deployments, history.local_switches
 
 
-@pytest.fixture(scope="module", params=PAIRS, ids="-".join)
+@pytest.fixture(scope="module", params=PAIRS + FEATURE_PAIRS, ids="-".join)
 def talk(request, tmp_path_factory):
-    mdp, algorithm = PROBLEMS[request.param[0]](), ALGORITHMS[request.param[1]]
-    learner, saved = learner_for(mdp, algorithm, EPISODES), tmp_path_factory.mktemp("half") / "npz"
-    talk = Conversation(mdp, algorithm, learner, saved)
+    problem, algorithm = setting(request.param)
+    saved = tmp_path_factory.mktemp("half") / "npz"
+    learner = learner_for(problem, algorithm, EPISODES)
+    talk = Conversation(problem, algorithm, learner, saved)
     for k in range(EPISODES):
         if k == HALF:
             learner.save(saved)
-            talk.half = [learner.policy.tolist(), *state_of(learner)]
-        talk.episodes.append(play_episode(mdp, learner.policy, 0, k))
-        switch = learner.tell(*talk.episodes[-1])
-        talk.changes += [] if switch is None else switch.changes.tolist()
-        talk.spent.append((learner.deployments, learner.local_switches, learner.frozen))
+            talk.half = state_of(learner)
+        talk.episodes.append(played(problem, learner, k))
+        talk.changes += changes_of(learner.tell(*talk.episodes[-1]))
+        switches = getattr(learner, "local_switches", learner.deployments)
+        talk.spent.append((learner.deployments, switches, learner.frozen))
     return talk
 
 
 def test_ask_and_tell_is_the_simulator(talk):
-    runs = ls.simulate(talk.mdp, talk.algorithm, episodes=EPISODES, seeds=[0], history=True)
-    assert talk.changes == runs.history[0].changes.tolist()
-    assert (talk.learner.mixture == runs.policy[0]).all()
-    assert talk.learner.loud_share == runs.loud_share[0]
-    assert talk.learner.visits.sum() == EPISODES * talk.mdp.horizon
+    tables = isinstance(talk.problem, ls.TabularMDP)
+    options = {"history": True} if tables else {}
+    runs = ls.simulate(talk.problem, talk.algorithm, episodes=EPISODES, seeds=[0], **options)
+    reached = [talk.spent[k - 1][0] for k in runs.curves.episodes]
+    assert runs.curves.deployments[0].tolist() == reached
+    if tables:
+        assert talk.changes == runs.history[0].changes.tolist()
+        assert (talk.learner.mixture == runs.policy[0]).all()
+        assert talk.learner.loud_share == runs.loud_share[0]
+        assert talk.learner.visits.sum() == EPISODES * talk.problem.horizon
+    else:
+        paid = math.fsum(float(rewards.sum()) for _, _, rewards in talk.episodes)
+        assert runs.earned[0] == pytest.approx(paid, rel=1e-12)
 
 
 def test_a_learner_says_what_is_spent_of_its_budget(talk):
-    changes = np.array(talk.changes).reshape(-1, 3 + len(talk.learner.mixture))
-    schedule = talk.algorithm.schedule
+    schedule = talk.learner.algorithm.schedule
     budget = schedule if isinstance(schedule, ls.parts.Budget) else None
-    ends = np.searchsorted(changes[:, 0], np.arange(EPISODES), side="right")
-    histories = {end: ls.History(changes[:end]) for end in set(ends.tolist())}
-    costs = {end: (one.deployments, one.local_switches) for end, one in histories.items()}
+    episodes = np.array([change[0] for change in talk.changes])
+    ends = np.searchsorted(episodes, np.arange(EPISODES), side="right")
+    costs = {end: talk.costs(end) for end in set(ends.tolist())}
     for end, (deployments, switches, frozen) in zip(ends.tolist(), talk.spent, strict=True):
         assert (deployments, switches) == costs[end]
         assert frozen == (
@@ -91,7 +129,7 @@ def test_a_learner_says_what_is_spent_of_its_budget(talk):
 
 
 def test_one_by_one_is_in_batches(talk):
-    batched, changes = learner_for(talk.mdp, talk.algorithm, EPISODES), []
+    batched, changes = learner_for(talk.problem, talk.algorithm, EPISODES), []
     for first, last in pairwise((0, 1, 2, 9, 100, 101, 250, EPISODES)):
         changes += talk.tell(batched, first, last)
     assert changes == talk.changes
@@ -107,8 +145,8 @@ def test_a_batch_is_learned_in_pieces(talk, monkeypatch):
 
 def test_stop_save_load_go_on(talk):
     resumed = ls.Learner.load(talk.saved)
-    assert resumed.algorithm == talk.algorithm
-    assert [resumed.policy.tolist(), *state_of(resumed)] == talk.half
+    assert resumed.algorithm == talk.learner.algorithm
+    assert state_of(resumed) == talk.half
     changes = talk.tell(resumed, HALF, EPISODES)
     assert changes == [change for change in talk.changes if change[0] >= HALF]
     assert state_of(resumed) == state_of(talk.learner)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -107,28 +108,34 @@ class History:
         return f"History({self.local_switches} switches, {self.deployments} deployments)"
 
 
-class Costs(NamedTuple):
-    """What some runs cost along the way, and what they had deployed in the end."""
+_NOTHING = np.zeros(0)
 
-    regret: np.ndarray  # [runs, C]  for rewards in [0, 1]; NaN where it was not asked for
+
+class Costs(NamedTuple):
+    """What some runs cost along the way, and what they had deployed in the end.
+
+    What a kind of problem does not have is empty.
+    """
+
+    regret: np.ndarray  # [runs, C]  NaN where it was not asked for
     local_switches: np.ndarray  # [runs, C]
     deployments: np.ndarray  # [runs, C]
-    triggers: np.ndarray  # [runs]
-    drowned: np.ndarray  # [runs]  visits whose bonus was above H
-    policy: np.ndarray  # [runs, H, S]; [runs, members, H, S] of mixtures
-    histories: tuple[History, ...] | None
+    triggers: np.ndarray = _NOTHING  # [runs]
+    drowned: np.ndarray = _NOTHING  # [runs]  visits whose bonus was above H
+    policy: np.ndarray = _NOTHING  # [runs, H, S]; [runs, members, H, S] of mixtures
+    earned: np.ndarray = _NOTHING  # [runs]  the sum of all rewards
+    histories: tuple[History, ...] | None = None
 
     def part(self, first: int, last: int) -> Costs:
-        """Those of some of the runs."""
-        return Costs(
-            regret=self.regret[first:last],
-            local_switches=self.local_switches[first:last],
-            deployments=self.deployments[first:last],
-            triggers=self.triggers[first:last],
-            drowned=self.drowned[first:last],
-            policy=self.policy[first:last],
-            histories=self.histories and self.histories[first:last],
-        )
+        """The costs of some of the runs."""
+        return Costs._make(None if part is None else part[first:last] for part in self)
+
+    @classmethod
+    def joined(cls, runs: Sequence[Costs]) -> Costs:
+        """The costs of all these runs."""
+        *arrays, histories = zip(*runs, strict=True)
+        kept = tuple(history for some in histories for history in some or ())
+        return cls._make([*map(np.concatenate, arrays), kept or None])
 
 
 # ---- exact regret --------------------------------------------------------------------------------
@@ -204,12 +211,12 @@ def deployment_gaps(mdp: TabularMDP, history: History, *, initial: Any) -> np.nd
     return np.asarray(mdp.scale.to_regret(gaps))
 
 
-def fresh_account(gap: float, checkpoints: np.ndarray) -> Account:
+def fresh_account(gap: float, curve_points: np.ndarray) -> Account:
     """An account of no episodes yet, for a first policy that is this far below the optimum."""
     return Account(
         balance=np.array([(0.0, gap, 0, 0)], dtype=BALANCE),
-        checkpoints=checkpoints,
-        curve=np.full(len(checkpoints), np.nan),
+        curve_points=curve_points,
+        curve=np.full(len(curve_points), np.nan),
     )
 
 

@@ -16,7 +16,8 @@ from exam import RULES, same_rounds, same_run, sequential
 from lowswitch.algorithms.parts import ByVisits, FromCounts, Triggers, Whole
 from lowswitch.cli import commands
 from lowswitch.reproduce.pseudocode import play_episode
-from lowswitch.runs.simulate import Job, _Run
+from lowswitch.runs.jobs import Options
+from lowswitch.runs.simulate import job_of
 
 EPISODES = 150
 
@@ -478,7 +479,7 @@ def test_a_run_is_heard_between_two_plans():
     algorithm = ls.Algorithm(
         estimator=Stopper(), bonus=ls.parts.NoBonus(), schedule=ls.parts.Grid((3, 5, 1000))
     )
-    run = _Run(Job.of(mdp, algorithm, episodes, [0], regret=True, history=False), 0)
+    run = job_of(mdp, algorithm, episodes, [0], Options()).begin(0, episodes)
     run.play(stop)
     assert run.done == 3
 

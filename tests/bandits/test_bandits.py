@@ -65,7 +65,7 @@ def traced(algorithm, means, pulls, seed):
     """
     bandit = compile_bandit(algorithm, np.array(means), pulls)
     bandit = bandit._replace(
-        checkpoints=np.arange(1, pulls + 1), gaps=np.arange(len(means), dtype=float)
+        curve_points=np.arange(1, pulls + 1), gaps=np.arange(len(means), dtype=float)
     )
     tables = fresh_tables(np.array([seed]), len(means), pulls)
     counts = np.zeros((2, 1, pulls), dtype=np.int64)

@@ -81,7 +81,7 @@ def test_what_compare_saves_is_plotted_later(capsys, tmp_path):
     assert files == ["01-ucb-h-c=0.05.npz", "02-q-h-c=0.05-schedule=whole-2.0-3.npz"]
     runs = ls.load(tmp_path / "both" / files[0])
     mdp = ls.envs.riverswim(states=4, horizon=5)
-    assert (runs.problem, runs.fingerprint) == (mdp.name, storage.short_fingerprint(mdp))
+    assert (runs.problem, runs.fingerprint) == (mdp.name, storage.short_fingerprint(mdp.facts()))
     assert runs.made_with == f"lowswitch {ls.__version__}"
     assert datetime.fromisoformat(runs.date).utcoffset() == timedelta(0)
 

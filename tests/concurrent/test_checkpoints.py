@@ -34,7 +34,7 @@ from lowswitch.concurrent import (
     Stop,
     System,
     checkpoints,
-    runner,
+    round_driver,
     state,
 )
 from lowswitch.concurrent.sources import Tabular, name_of
@@ -353,8 +353,8 @@ def test_an_interrupt_keeps_what_was_reached(tmp_path, interruptible, monkeypatc
     """The signal comes some time after the first rounds: before them there is nothing to keep."""
     mdp, algorithm, file = PROBLEMS["dense"](), ALGORITHMS["ucb2-h"], tmp_path / "run.npz"
     timer = threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGINT))
-    look_up, begun = runner._Driver._look_up, functools.cache(timer.start)
-    monkeypatch.setattr(runner._Driver, "_look_up", lambda driver: (begun(), look_up(driver)))
+    look_up, begun = round_driver.RoundDriver.look_up, functools.cache(timer.start)
+    monkeypatch.setattr(round_driver.RoundDriver, "look_up", lambda run: (begun(), look_up(run)))
     with pytest.raises(KeyboardInterrupt) as caught:
         concurrent.run(mdp, algorithm, 2 * 10**9, machines=7, checkpoint=file)
     assert caught.value.__notes__ == [

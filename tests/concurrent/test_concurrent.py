@@ -14,7 +14,7 @@ from conftest import ALGORITHMS, PROBLEMS
 from exam import EPISODES, overwrites, same_rounds, same_run
 from lowswitch import concurrent
 from lowswitch.cli import commands
-from lowswitch.concurrent import Gymnasium, Processes, Stop, System, runner
+from lowswitch.concurrent import Gymnasium, Processes, Stop, System, table_rounds
 from lowswitch.kernels import rounds as kernels
 
 pytestmark = pytest.mark.filterwarnings("ignore::lowswitch.BonusWarning")  # Short runs warn.
@@ -55,7 +55,7 @@ def test_bad_arguments(bad, named):
 def test_nothing_is_loading_while_a_round_is_played(monkeypatch):
     screen, seen = io.StringIO(), []
     monkeypatch.setattr(sys, "stderr", screen)
-    monkeypatch.setattr(runner, "needs_loading", lambda _: True)
+    monkeypatch.setattr(table_rounds, "needs_loading", lambda _: True)
     advance = kernels.advance
 
     def play(policy, episodes):

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 import lowswitch as ls
+from conftest import learner_for
 from lowswitch import features
 from lowswitch.features import problems
-from lowswitch.features.runs import learner_for
 from lowswitch.io import storage
 
 gymnasium = pytest.importorskip("gymnasium", reason="the extra gymnasium installs it")
@@ -55,7 +55,7 @@ def test_machines_are_the_sequential_run_to_the_bit(algorithm, machines, rule):
     assert run.learner.digest() == learner.digest()
     assert run.rounds >= 100 / machines
     if machines == 1:
-        assert (run.discarded, run.rounds) == (0, 100)
+        assert (run.thrown_away, run.rounds) == (0, 100)
     sequential = ls.simulate(problem, algorithm, episodes=100, seeds=[2], progress=False)
     assert run.regret == pytest.approx(sequential.regret[0], rel=1e-12)
 
@@ -107,8 +107,8 @@ def test_rounds_go_on_from_a_checkpoint_to_the_bit(rule, tmp_path):
     again = ls.concurrent.run(problem, algorithm, 100, **options, checkpoint=path)  # nothing left
     for run in (resumed, again):
         assert run.learner.digest() == straight.learner.digest()
-        assert (run.curve == straight.curve).all()
-        for name in ("rounds", "discarded", "regret", "earned", "deployments"):
+        assert (run.curves.regret == straight.curves.regret).all()
+        for name in ("rounds", "thrown_away", "regret", "earned", "deployments"):
             assert getattr(run, name) == getattr(straight, name)
     with pytest.raises(ValueError, match="of a run with another machines and seed"):
         ls.concurrent.run(

@@ -1,62 +1,16 @@
 """Simulated problems with features: the same runs by every driver, files, and the race."""
 
-import numpy as np
 import pytest
 
 import lowswitch as ls
-from conftest import random_tables
+from conftest import FEATURE_PROBLEMS, learner_for
 from lowswitch.features import LinearRuns, problems
-from lowswitch.features.runs import learner_for
-
-PROBLEMS = {
-    "fresh contexts": lambda: problems.linear_bandit(features=3, actions=4),
-    "shared contexts": lambda: problems.linear_bandit(features=3, actions=4, shared=True),
-    "fixed arms": lambda: problems.fixed_arms(arms=6, features=3),
-    "classes": lambda: problems.classification(np.eye(3)[[0, 1, 2, 0]], np.array([0, 1, 2, 0])),
-    "linear MDP": lambda: problems.linear_mdp(features=3, states=4, actions=2, horizon=3),
-    "one-hot": lambda: problems.one_hot(ls.TabularMDP(*random_tables(3, 2, 1), horizon=2)),
-    "inventory": lambda: problems.inventory(horizon=3, knots=4),
-}
-ALGORITHMS = {
-    "mixture": ls.linear(members=4, deployments=5),
-    "determinant": ls.linucb(schedule="determinant/1.5"),
-    "every": ls.linear(members=1, schedule="every"),
-}
+from lowswitch.races.portfolio import portfolio
 
 
-@pytest.fixture(params=PROBLEMS)
+@pytest.fixture(params=FEATURE_PROBLEMS)
 def problem(request):
-    return PROBLEMS[request.param]()
-
-
-@pytest.fixture(params=ALGORITHMS)
-def algorithm(request):
-    return ALGORITHMS[request.param]
-
-
-def test_ask_and_tell_is_the_simulator_to_the_bit(problem, algorithm):
-    """Episode by episode: what the simulator charges and deploys is what a learner does."""
-    runs = ls.simulate(problem, algorithm, episodes=60, seeds=[7], threads=1, progress=False)
-    learner, regret = learner_for(problem, algorithm, 60, 7), []
-    for k in range(60):
-        played = problem.play(learner.policy, 7, k, k + 1)
-        x = played.x[0, :, 0] if problem.shape.shared else played.x[0]
-        for h in range(problem.shape.horizon):
-            assert learner.act(x[h], h).action == played.actions[0, h]
-        learner.tell(x, played.actions[0], played.rewards[0])
-        regret.append(played.regret[0])
-    assert learner.deployments == runs.deployments[0]
-    assert runs.regret[0] == pytest.approx(sum(regret), rel=1e-12, abs=1e-12)
-    assert runs.curves.regret[0, -1] == runs.regret[0]
-    assert (np.diff(runs.curves.deployments[0]) >= 0).all()
-
-
-def test_threads_do_not_matter(problem, algorithm):
-    options = {"episodes": 50, "seeds": 3, "progress": False}
-    one, two = (ls.simulate(problem, algorithm, threads=n, **options) for n in (1, 2))
-    assert (one.regret == two.regret).all()
-    assert (one.curves.regret == two.curves.regret).all()
-    assert (one.deployments == two.deployments).all()
+    return FEATURE_PROBLEMS[request.param]()
 
 
 def test_an_episode_is_the_same_whoever_plays_it(problem):
@@ -118,10 +72,8 @@ def test_problems_with_features_race(tmp_path):
 
 
 def test_the_default_race_is_named_and_within_its_budget():
-    from lowswitch.races.portfolio import feature_portfolio
-
-    assert len(feature_portfolio()) >= 40
-    for algorithm in feature_portfolio(budget=7):
+    assert len(portfolio(features=True)) >= 40
+    for algorithm in portfolio(features=True, budget=7):
         assert algorithm.schedule.deployments == 7
         assert ls.Algorithm.from_text(str(algorithm)) == algorithm
 

@@ -9,7 +9,6 @@ import json
 import shutil
 import signal
 import subprocess
-import sys
 import threading
 from pathlib import Path
 
@@ -23,13 +22,14 @@ from lowswitch.gpu import compiler, driver, encode, plan
 from lowswitch.gpu import play as gpu_play
 from lowswitch.gpu.driver import GpuError
 from lowswitch.kernels.noise import draw
+from lowswitch.runs.jobs import Options
+from lowswitch.runs.simulate import job_of
 
 pytestmark = [
     pytest.mark.skipif(shutil.which("g++") is None, reason="the twin needs a C++ compiler"),
     pytest.mark.filterwarnings("ignore::lowswitch.BonusWarning"),  # short runs warn
 ]
 EPISODES = 1000
-simulate_module = sys.modules["lowswitch.runs.simulate"]  # ls.simulate is the function
 ON_GPU = {
     name: algorithm
     for name, algorithm in ALGORITHMS.items()
@@ -174,9 +174,9 @@ H200 = driver.Facts("H200", 90, 132, 232_448, 150 * 10**9, 13000)
 
 
 def planned(mdp, algorithm, runs=10**6, problems=1):
-    job = simulate_module.Job.of(mdp, algorithm, 1000, [0], regret=False, history=False)
+    job = job_of(mdp, algorithm, 1000, [0], Options(regret=False))
     kind = encode.kind_of(mdp, algorithm, job.knowledge)
-    sizes = {"regret": False, "history": False, "checkpoints": 200}
+    sizes = {"regret": False, "history": False, "curve_points": 200}
     return plan.plan(kind, [mdp.model], H200, np.full(problems, runs // problems), **sizes)
 
 
@@ -417,7 +417,7 @@ def test_runs_that_were_stopped_go_on_from_their_checkpoint(twin, tmp_path, monk
         player.play(StopsAfter(looks))
         return player
 
-    job = simulate_module.Job.of(mdp, algorithm, 1500, [0, 1, 2, 3], regret=True, history=False)
+    job = job_of(mdp, algorithm, 1500, [0, 1, 2, 3], Options())
     for looks in (4, 9, 3):
         assert not played(looks).costs
         assert len(list(tmp_path.iterdir())) == 1

@@ -9,16 +9,31 @@ import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 import lowswitch as ls
-from conftest import ALGORITHMS, PAIRS, PROBLEMS, random_tables
-from lowswitch.kernels import noise, play, values
+from conftest import (
+    ALGORITHMS,
+    FEATURE_ALGORITHMS,
+    FEATURE_PAIRS,
+    FEATURE_PROBLEMS,
+    PAIRS,
+    PROBLEMS,
+    random_tables,
+    setting,
+)
+from lowswitch.features import LinearRuns
+from lowswitch.io import storage
+from lowswitch.kernels import noise, play, ridge, values
 from lowswitch.kernels.streams import stream_key
 from lowswitch.reproduce.pseudocode import play_plain
-from lowswitch.runs.simulate import checkpoints
+from lowswitch.runs import table_jobs
+from lowswitch.runs.jobs import Options
+from lowswitch.runs.results import curve_points
+from lowswitch.runs.simulate import job_of
 from lowswitch.show import progress as progress_module
 from lowswitch.show.progress import PieceSize, Progress
 
@@ -32,13 +47,14 @@ def same(one, two):
         assert first.tobytes() == second.tobytes()
 
 
-@pytest.mark.parametrize(("problem", "name"), PAIRS)
-def test_the_number_of_threads_does_not_matter(problem, name):
-    mdp, algorithm = PROBLEMS[problem](), ALGORITHMS[name]
-    one = ls.simulate(mdp, algorithm, episodes=EPISODES, seeds=5, threads=1)
+@pytest.mark.parametrize("pair", PAIRS + FEATURE_PAIRS, ids="-".join)
+def test_the_number_of_threads_does_not_matter(pair):
+    problem, algorithm = setting(pair)
+    episodes = EPISODES if pair in PAIRS else 150
+    one = ls.simulate(problem, algorithm, episodes=episodes, seeds=5, threads=1)
     for threads in (2, 8):
-        same(one, ls.simulate(mdp, algorithm, episodes=EPISODES, seeds=5, threads=threads))
-    alone = ls.simulate(mdp, algorithm, episodes=EPISODES, seeds=[3])
+        same(one, ls.simulate(problem, algorithm, episodes=episodes, seeds=5, threads=threads))
+    alone = ls.simulate(problem, algorithm, episodes=episodes, seeds=[3])
     assert alone.regret[0] == one.regret[3]
     assert alone.local_switches[0] == one.local_switches[3]
 
@@ -71,9 +87,8 @@ def test_the_history_says_everything(mdp, algorithm):
 def test_a_history_longer_than_its_buffer(monkeypatch):
     mdp = PROBLEMS["dense"]()
     whole = ls.simulate(mdp, ls.ucb_hoeffding(c=0.1), episodes=EPISODES, seeds=1, history=True)
-    module = sys.modules["lowswitch.runs.simulate"]  # ls.simulate is the function
-    monkeypatch.setattr(module, "_KEPT_CHANGES", 5)
-    monkeypatch.setattr(module, "_LOGGED_CHANGES", 7)
+    monkeypatch.setattr(table_jobs, "_KEPT_CHANGES", 5)
+    monkeypatch.setattr(table_jobs, "_LOGGED_CHANGES", 7)
     begin, sizes = PieceSize.__enter__, []
     monkeypatch.setattr(
         PieceSize, "__enter__", lambda piece: begin(sizes.append(piece.size) or piece)
@@ -88,13 +103,11 @@ def test_a_history_longer_than_its_buffer(monkeypatch):
 @pytest.mark.parametrize("history", [False, True])
 def test_a_log_has_room_for_what_one_episode_may_change(monkeypatch, history):
     """A planner may change all 3 x 4 rows after an episode."""
-    module = sys.modules["lowswitch.runs.simulate"]
-    monkeypatch.setattr(module, "_KEPT_CHANGES", 5)
-    monkeypatch.setattr(module, "_LOGGED_CHANGES", 7)
-    job = module.Job.of(
-        PROBLEMS["dense"](), ALGORITHMS["ucbvi"], EPISODES, [0], regret=False, history=history
-    )
-    log = module._Run(job, 0)._fresh_log(job.knowledge, np.array([EPISODES]))
+    monkeypatch.setattr(table_jobs, "_KEPT_CHANGES", 5)
+    monkeypatch.setattr(table_jobs, "_LOGGED_CHANGES", 7)
+    options = Options(regret=False, history=history)
+    job = job_of(PROBLEMS["dense"](), ALGORITHMS["ucbvi"], EPISODES, [0], options)
+    log = job.begin(0, EPISODES)._fresh_log(job.knowledge, np.array([EPISODES]))
     assert len(log.changes) == 12
 
 
@@ -173,7 +186,7 @@ print(json.dumps(out))
 
 def test_compiled_equals_interpreted():
     def run(**environment):
-        here = os.path.dirname(os.path.dirname(__file__))
+        here = Path(__file__).parents[1]  # which has conftest
         result = subprocess.run(
             [sys.executable, "-c", SCRIPT],
             cwd=here,
@@ -195,6 +208,10 @@ def test_nothing_recompiles():
         for algorithm in ALGORITHMS.values():
             ls.simulate(make(), algorithm, episodes=10, seeds=1)
             ls.simulate(make(), algorithm, episodes=10, seeds=1, history=True, regret=False)
+    for make in FEATURE_PROBLEMS.values():
+        for algorithm in FEATURE_ALGORITHMS.values():
+            ls.simulate(make(), algorithm, episodes=130, seeds=1)
+    assert len(ridge.learn.signatures) == 1
     # Q-learners by visits and by stages, planners, and mixtures of Q-learners of both kinds
     assert len(play.simulate.signatures) == 5
     assert len(values.optimal_values.signatures) == 1
@@ -226,6 +243,84 @@ def test_runs_print_as_a_line():
     assert "100 episodes, 1 seed, regret unknown, local switches " in repr(unknown)
 
 
+@pytest.mark.parametrize("pair", FEATURE_PAIRS[:3], ids="-".join)
+def test_runs_with_features_have_the_form_of_all_runs(tmp_path, pair):
+    """Saved and loaded, printed, and drawn from their curves; `LinearRuns` is their former name."""
+    problem, algorithm = setting(pair)
+    runs = ls.simulate(problem, algorithm, episodes=60, seeds=3)
+    runs.save(tmp_path / "runs.npz")
+    for load in (ls.load, ls.Runs.load, LinearRuns.load):
+        loaded = load(tmp_path / "runs.npz")
+        same(runs, loaded)
+        assert loaded.to_dict() == runs.to_dict()
+        assert loaded.earned.tolist() == runs.earned.tolist()
+    assert (runs.states, runs.features) == (0, problem.shape.features)
+    assert (runs.local_switches == runs.deployments).all()
+    assert (runs.problem, runs.to_dict()["features"]) == (problem.name, runs.features)
+    assert f"features={runs.features}" in repr(runs)
+    assert runs.earned_per_episode.tolist() == (runs.earned / 60).tolist()
+    summary = str(ls.summary(runs))
+    assert summary.startswith(f"d = {runs.features}, A = {runs.actions}, H = {runs.horizon};")
+    assert len(runs.to_dataframe("pandas")) == 3 * len(runs.curves.episodes)
+
+
+def test_runs_with_features_of_earlier_versions_are_read(tmp_path):
+    """Their files had a kind of their own, and neither local switches nor an optimal value."""
+    runs = ls.simulate(FEATURE_PROBLEMS["linear-mdp"](), ls.few(deployments=3), episodes=9, seeds=2)
+    runs.save(tmp_path / "runs.npz")
+    facts, arrays = storage.read(tmp_path / "runs.npz", "runs")
+    before = ("algorithm", "problem", "horizon", "features", "actions", "episodes", "seconds")
+    per_seed = ("seeds", "regret", "earned", "deployments")
+    curves = ("episodes", "regret", "deployments")
+    facts = {name: facts[name] for name in (*before, *per_seed)} | {"curves": dict.fromkeys(curves)}
+    arrays = {name: arrays[name] for name in (*per_seed, *(f"curves.{one}" for one in curves))}
+    storage.write(tmp_path / "before.npz", "linear runs", facts, arrays)
+    for load in (ls.load, LinearRuns.load):
+        same(runs, load(tmp_path / "before.npz"))
+
+
+@pytest.mark.parametrize(
+    ("facts", "missing", "message"),
+    [
+        ({"features": 0}, "", "it has 0 states and 0 features"),
+        ({}, "earned", "it does not say what each seed earned"),
+    ],
+)
+def test_runs_that_lack_something_are_refused(tmp_path, facts, missing, message):
+    runs = ls.simulate(FEATURE_PROBLEMS["fixed-arms"](), ls.few(deployments=3), episodes=9, seeds=2)
+    runs.save(tmp_path / "runs.npz")
+    saved, arrays = storage.read(tmp_path / "runs.npz", "runs")
+    arrays.pop(missing, None)
+    storage.write(tmp_path / "runs.npz", "runs", saved | facts, arrays)
+    with pytest.raises(ValueError, match=message):
+        ls.load(tmp_path / "runs.npz")
+
+
+def test_a_sweep_has_the_runs_of_simulate_with_features_too(tmp_path):
+    problems = [PROBLEMS["dense"](), FEATURE_PROBLEMS["linear-mdp"]()]
+    options = {"episodes": 60, "seeds": 2}
+    for _ in range(2):  # the second time from the folder
+        found = ls.sweep(problems, ls.few(deployments=3), folder=tmp_path, **options)
+        for i, problem in enumerate(problems):
+            same(ls.simulate(problem, ls.few(deployments=3), **options), found[i, 0])
+    alone = ls.sweep(problems[1], ls.few(deployments=3), **options)
+    assert (alone.regret[0, 0] == found.regret[1, 0]).all()
+
+
+def test_what_only_looks_like_a_problem_is_refused():
+    class Own:
+        name, knows_regret, size, steps_alike = "own", True, {"horizon": 1}, False
+
+        def optimal_value(self, episodes=0):
+            return 1.0
+
+        def facts(self):
+            return {}
+
+    with pytest.raises(ValueError, match="a Own cannot be simulated; derive it from Feature"):
+        ls.simulate(Own(), ls.linear(), episodes=9)
+
+
 def test_save_and_load(tmp_path, mdp):
     runs = ls.simulate(mdp, ALGORITHMS["ucb2-b"], episodes=200, seeds=3, history=True)
     runs.save(tmp_path / "runs.npz")
@@ -239,11 +334,11 @@ def test_save_and_load(tmp_path, mdp):
 
 
 def test_curves_are_log_spaced_and_end_at_the_end():
-    marks = checkpoints(10**6)
+    marks = curve_points(10**6)
     assert (marks[0], marks[-1]) == (1, 10**6)
     assert 150 <= len(marks) <= 200
     assert (np.diff(marks) > 0).all()
-    assert checkpoints(1).tolist() == [1]
+    assert curve_points(1).tolist() == [1]
 
 
 def test_streams_differ_by_seed():

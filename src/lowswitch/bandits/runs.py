@@ -16,7 +16,7 @@ from lowswitch.checks import require_count, require_memory, require_seed, shown
 from lowswitch.io import storage
 from lowswitch.kernels.arrays import NEVER, Bandit, BanditTables
 from lowswitch.kernels.streams import stream_key
-from lowswitch.runs.simulate import checkpoints
+from lowswitch.runs.results import curve_points
 from lowswitch.show.progress import LOADING, PieceSize, Progress, cores, needs_loading, run_all
 from lowswitch.show.tables import Table
 
@@ -169,7 +169,7 @@ def simulate(
         pulls=pulls,
         seeds=seeds,
         arm_pulls=tables.pulls,
-        curves=BanditCurves(bandit.checkpoints, tables.regret, tables.switches, tables.batches),
+        curves=BanditCurves(bandit.curve_points, tables.regret, tables.switches, tables.batches),
         seconds=seconds,
     )
 
@@ -202,13 +202,13 @@ def compile_bandit(algorithm: BanditAlgorithm, means: np.ndarray, pulls: int) ->
         every_until=triggers.every_until,
         later=np.array([*triggers.later, NEVER], dtype=np.int64),
         grid=np.array(algorithm.ends(len(means), pulls), dtype=np.int64),
-        checkpoints=checkpoints(pulls),
+        curve_points=curve_points(pulls),
     )
 
 
 def fresh_tables(seeds: np.ndarray, arms: int, pulls: int) -> BanditTables:
     """Runs that have played nothing."""
-    runs, points = len(seeds), len(checkpoints(pulls))
+    runs, points = len(seeds), len(curve_points(pulls))
     counts = {name: np.zeros(runs, dtype=np.int64) for name in ("arm", "due", "switched", "begun")}
     arm_counts = {
         name: np.zeros((runs, arms), dtype=np.int64)
@@ -240,7 +240,7 @@ class _Block:
     def play(self, stop: threading.Event) -> None:
         from lowswitch.kernels.bandits import play_bandits
 
-        runs, done, pulls = self.last - self.first, 0, int(self.bandit.checkpoints[-1])
+        runs, done, pulls = self.last - self.first, 0, int(self.bandit.curve_points[-1])
         piece = PieceSize(10**5 // runs)
         while done < pulls and not stop.is_set():
             with piece:

@@ -22,8 +22,8 @@ from lowswitch.algorithms.text import build
 from lowswitch.cli.syntax import KNOWN, argument, arguments, command, problem
 from lowswitch.envs.mdp import TabularMDP
 from lowswitch.io import storage
+from lowswitch.runs.jobs import Device
 from lowswitch.runs.results import AlgorithmTextWarning
-from lowswitch.runs.simulate import Device
 from lowswitch.show import plotting, report
 from lowswitch.show.plotting import Against, Cost, Scale
 

@@ -10,7 +10,6 @@ from lowswitch.concurrent.state import Setting, State
 from lowswitch.history import History
 from lowswitch.kernels.arrays import Account
 from lowswitch.runs.results import Curves, origin
-from lowswitch.runs.simulate import optimal_value_of
 
 
 def gather(setting: Setting, state: State, reason: str) -> ConcurrentRun:
@@ -70,7 +69,7 @@ def _name(source: Source) -> str:
 
 def _optimal_value(source: Source, episodes: int) -> float:
     """The optimal value over the episodes learned; NaN where nothing is known of the source."""
-    return optimal_value_of(source.mdp, episodes) if isinstance(source, Tabular) else np.nan
+    return source.mdp.optimal_value(episodes) if isinstance(source, Tabular) else np.nan
 
 
 def _curves(
@@ -81,11 +80,11 @@ def _curves(
     The other two are the curves of the rounds and of the rewards.
     """
     learned, source, log, rounds = state.learned, setting.source, state.log, state.rounds
-    reached = log.checkpoints <= learned
-    at_the_end = learned and learned not in log.checkpoints
+    reached = log.curve_points <= learned
+    at_the_end = learned and learned not in log.curve_points
     ended = np.array([learned] if at_the_end else [], dtype=np.int64)
     here = slice(0, len(ended))
-    marks = np.append(log.checkpoints[reached], ended)
+    marks = np.append(log.curve_points[reached], ended)
     regret = np.append(state.account.curve[reached], _final_regret(state, ended))
     curves = Curves(
         marks,

@@ -10,7 +10,7 @@ from lowswitch.checks import require_indices
 from lowswitch.concurrent.state import Setting, State
 from lowswitch.history import History
 from lowswitch.learners.integrity import require, require_finite
-from lowswitch.runs.simulate import checkpoints
+from lowswitch.runs.results import curve_points
 
 
 def require_whole(state: State, setting: Setting) -> None:
@@ -29,7 +29,7 @@ def _require_totals(state: State, setting: Setting) -> None:
     ready = int(np.count_nonzero(state.window.ready))
     counts = learned + ready <= played <= most
     require(counts, f"it played {played} episodes in {totals['rounds']} rounds")
-    passed = int(np.searchsorted(state.log.checkpoints, learned, side="right"))
+    passed = int(np.searchsorted(state.log.curve_points, learned, side="right"))
     require(totals["passed"] == passed, f"it passed {totals['passed']} points of its curves")
     require_finite("rewards", totals["earned"], rounds.earned_curve)
     require((rounds.plays >= 0) & (rounds.plays <= played), "its plays are no counts")
@@ -82,11 +82,11 @@ def _require_window(state: State) -> None:
 def _require_account(state: State, setting: Setting) -> None:
     balance, passed = state.account.balance[0], int(state.account.balance[0]["passed"])
     require_finite("regret", balance["regret"], balance["gap"])
-    points = np.array_equal(state.account.checkpoints, checkpoints(setting.episodes))
+    points = np.array_equal(state.account.curve_points, curve_points(setting.episodes))
     require(points, "the points of its curve are not those of its run")
     if not state.evaluation.wanted:
         return
     require(0 <= balance["charged"] <= state.learned, "it charged episodes that were not learned")
-    expected = np.searchsorted(state.account.checkpoints, balance["charged"], side="right")
+    expected = np.searchsorted(state.account.curve_points, balance["charged"], side="right")
     require(passed == expected, f"it charged {passed} points of its curve, not {expected}")
     require_finite("regret", state.account.curve[:passed])

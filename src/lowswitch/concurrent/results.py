@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -12,9 +12,9 @@ import numpy as np
 from lowswitch.checks import require_eps
 from lowswitch.concurrent.mistakes import mistakes, suboptimal_actions
 from lowswitch.envs.mdp import TabularMDP
+from lowswitch.feature_learner import FeatureLearner
 from lowswitch.history import deployment_gaps
-from lowswitch.io import storage
-from lowswitch.runs.results import Runs
+from lowswitch.runs.results import Runs, loaded, nothing
 from lowswitch.show.tables import Summary
 
 
@@ -25,6 +25,7 @@ class ConcurrentRun(Runs):
     Regret and the optimal value are NaN where the source has no tables.
     """
 
+    kind = "concurrent run"  # of its files
     machines: int
     rule: str
     planned: int  # episodes that were asked for
@@ -32,15 +33,17 @@ class ConcurrentRun(Runs):
     rounds: int
     played: int  # episodes, those thrown away included
     earned: float  # rewards of the episodes kept, in the source's units
-    lost: int  # workers that died or hung and were replaced
-    bytes_sent: int  # to the workers
-    bytes_received: int
     parts: dict[str, float]  # seconds of wall time: start, play, learn, save
-    plays: np.ndarray  # [H, S, A]  how often each action was played by a machine
-    rounds_at: np.ndarray  # [deployments]  rounds played when the policy changed
-    played_at: np.ndarray  # [deployments]  episodes played when the policy changed
-    rounds_curve: np.ndarray  # [C]  rounds, at the curves' episodes
-    earned_curve: np.ndarray  # [C]  rewards, at the curves' episodes
+    lost: int = 0  # workers that died or hung and were replaced
+    bytes_sent: int = 0  # to the workers
+    bytes_received: int = 0
+    # with features these are empty
+    plays: np.ndarray = field(default_factory=nothing)  # [H, S, A]  how often an action was played
+    rounds_at: np.ndarray = field(default_factory=nothing)  # [deployments]  rounds played before
+    played_at: np.ndarray = field(default_factory=nothing)  # [deployments]  episodes played before
+    rounds_curve: np.ndarray = field(default_factory=nothing)  # [C]  at the curves' episodes
+    earned_curve: np.ndarray = field(default_factory=nothing)  # [C]  at the curves' episodes
+    learner: FeatureLearner | None = None  # with features, at the end; its own `save` keeps it
 
     def __repr__(self) -> str:
         machines = f"{self.machines:,} machine{'s' * (self.machines > 1)}"
@@ -116,10 +119,8 @@ class ConcurrentRun(Runs):
         return super().to_dict() | {name: getattr(self, name) for name in _NUMBERS}
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the results with their configuration; `lowswitch.concurrent.load` reads them
-        back.
-        """
-        storage.save(path, "concurrent run", self)
+        """Write the results with their configuration, without the learner; `load` reads them."""
+        Runs.save(replace(self, learner=None), path)
 
 
 # what `--json` prints of a run beside the numbers of `Runs`
@@ -131,4 +132,4 @@ _NUMBERS = (
 
 def load(path: str | os.PathLike[str]) -> ConcurrentRun:
     """Read the run that `ConcurrentRun.save` wrote."""
-    return storage.load(path, "concurrent run", ConcurrentRun)
+    return loaded(ConcurrentRun, path)

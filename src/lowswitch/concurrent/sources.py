@@ -12,7 +12,7 @@ import numpy as np
 
 from lowswitch.checks import checked_batch, checked_mask, require_count, shown
 from lowswitch.envs.mdp import Scale, TabularMDP
-from lowswitch.io import storage
+from lowswitch.features.problem import FeatureProblem
 from lowswitch.kernels.streams import stream_key
 
 
@@ -93,7 +93,7 @@ class Tabular:
         return TabularPlayer(self.mdp, seed)
 
     def facts(self) -> dict[str, Any]:
-        return storage.fingerprint(self.mdp)
+        return self.mdp.facts()
 
 
 class TabularPlayer:
@@ -340,13 +340,15 @@ def name_of(thing: Any) -> str:
     return f"{named.__module__}.{named.__qualname__}"
 
 
-def source_of(given: Any) -> Source:
-    """The source that was given, or the one made of a TabularMDP."""
-    if isinstance(given, TabularMDP):
-        return Tabular(given)
-    if not isinstance(given, Tabular | Gymnasium | System):
-        raise ValueError(
-            "a source is a TabularMDP, lowswitch.concurrent.Gymnasium(name, horizon=H) or"
-            f" lowswitch.concurrent.System(play, ...), not {shown(given)}"
-        )
-    return given
+@functools.singledispatch
+def source_of(given: Any) -> Any:
+    """What is played: a source, the one made of a TabularMDP, or a problem with features."""
+    raise ValueError(
+        "a source is a TabularMDP, a problem with features, lowswitch.concurrent.Gymnasium(name,"
+        f" horizon=H) or lowswitch.concurrent.System(play, ...), not {shown(given)}"
+    )
+
+
+source_of.register(TabularMDP, Tabular)
+for _kind in (Tabular, Gymnasium, System, FeatureProblem):
+    source_of.register(_kind, lambda given: given)

@@ -12,7 +12,8 @@ import numpy as np
 
 from lowswitch.algorithms.algorithm import Algorithm
 from lowswitch.checks import is_number, require_memory, shown
-from lowswitch.concurrent.sources import Source, Tabular, Trajectories
+from lowswitch.concurrent.round_driver import fresh_seconds
+from lowswitch.concurrent.sources import Tabular, Trajectories
 from lowswitch.envs.mdp import TabularMDP
 from lowswitch.history import evaluation_of, fresh_account
 from lowswitch.kernels.arrays import (
@@ -26,12 +27,12 @@ from lowswitch.kernels.arrays import (
     Window,
 )
 from lowswitch.learners import Knowledge, ProblemSize, knowledge_of
-from lowswitch.runs.simulate import checkpoints
+from lowswitch.runs.results import curve_points
 
 AHEAD = 2  # rounds of M episodes that "speculate" may be ahead of what is learned
 GROWING = {"log_changes", "rounds_stamps"}
+_IN_FILES = {"curve_points": "checkpoints"}  # what files call an array, as those of before do
 _CHANGES = 2**12
-_PARTS = ("start", "play", "learn", "save")  # of the seconds that a run takes
 _NETWORK = ("lost", "bytes_sent", "bytes_received")
 
 
@@ -72,7 +73,7 @@ class Stop:
 class Setting:
     """What is to be run: two runs with equal settings have equal results, whatever their fleets."""
 
-    source: Source
+    source: Any  # a Source, or a problem with features
     algorithm: Algorithm
     episodes: int
     machines: int
@@ -107,7 +108,7 @@ class State:
     window: Window
     rounds: Rounds
     initial: np.ndarray  # [H, S]
-    seconds: dict[str, float] = field(default_factory=lambda: dict.fromkeys(_PARTS, 0.0))
+    seconds: dict[str, float] = field(default_factory=fresh_seconds)
     network: dict[str, int] = field(default_factory=lambda: dict.fromkeys(_NETWORK, 0))
 
     @property
@@ -197,7 +198,7 @@ class State:
         """The arrays that change and do not grow."""
         parts = ("log", "account", "window", "rounds")
         return {
-            f"{part}_{name}": value
+            f"{part}_{_IN_FILES.get(name, name)}": value
             for part in parts
             for name, value in getattr(self, part)._asdict().items()
             if isinstance(value, np.ndarray) and f"{part}_{name}" not in GROWING
@@ -224,13 +225,13 @@ def fresh_state(setting: Setting, stop: Stop) -> State:
     mdp = source.mdp if isinstance(source, Tabular) else _no_tables()
     wanted = setting.regret and isinstance(source, Tabular)
     evaluation, gap = evaluation_of(mdp, knowledge.policy().actions, wanted=wanted)
-    marks = checkpoints(setting.episodes)
+    marks = curve_points(setting.episodes)
     account, rounds = fresh_account(gap, marks), _fresh_rounds(setting, stop, knowledge, mdp, marks)
     log = Log(
         keep=True,
         logged=np.zeros(1, dtype=np.int64),
         changes=np.zeros((len(rounds.stamps), 3 + knowledge.members), dtype=np.int64),
-        checkpoints=marks,
+        curve_points=marks,
         switches=np.zeros(0, dtype=np.int64),  # the changes say it
         deployments=np.zeros(0, dtype=np.int64),
     )

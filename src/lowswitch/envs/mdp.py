@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 from dataclasses import dataclass
 from functools import cached_property
@@ -114,6 +115,8 @@ class TabularMDP:
     [H, S, A]. name: what results call the problem.
     """
 
+    knows_regret = True
+
     def __init__(
         self,
         transitions: Any,
@@ -141,6 +144,11 @@ class TabularMDP:
         self.actions_allowed = checked_mask(actions_allowed, *size)
         self._freeze()
 
+    @property
+    def size(self) -> dict[str, int]:
+        """Its horizon, states and actions, by these names."""
+        return {"horizon": self.horizon, "states": self.states, "actions": self.actions}
+
     def _freeze(self) -> None:
         for value in vars(self).values():
             if isinstance(value, np.ndarray):
@@ -159,6 +167,31 @@ class TabularMDP:
         """Whether the transitions are the same at all steps; the rewards may differ by step."""
         return len(self.offsets) - 1 == self.states * self.actions
 
+    @property
+    def steps_alike(self) -> bool:
+        """Whether neither the transitions nor the rewards differ by step."""
+        return self.stationary and self.rewards.ndim == 2
+
+    def facts(self) -> dict[str, Any]:
+        """What tells it from every other problem, as JSON can hold it."""
+        digest = hashlib.sha256()
+        for array in (
+            self.offsets,
+            self.successors,
+            self.probabilities,
+            self.rewards,
+            self.start_law,
+            self.start_sequence,
+            self.actions_allowed,  # [H, S, A], so that the horizon counts as well
+        ):
+            digest.update(f"{array.dtype.str} {array.shape}".encode())
+            digest.update(np.ascontiguousarray(array).tobytes())
+        return {
+            "tables": digest.hexdigest(),
+            "reward law": self.reward_law,
+            "rewards": [self.scale.low, self.scale.high],
+        }
+
     def __repr__(self) -> str:
         alike = self.stationary, self.rewards.ndim == 2
         kinds = ["stationary" if same else "per-step" for same in alike]
@@ -170,9 +203,9 @@ class TabularMDP:
 
     # ---- exact values, in the user's units -------------------------------------------------------
 
-    def optimal_value(self) -> float:
-        """V*_1 under the start law."""
-        return self.at_start(self.optimal_values[0])
+    def optimal_value(self, episodes: int = 0) -> float:
+        """V*_1 under the start law, or its mean over the first `episodes` given start states."""
+        return self.at_start(self.optimal_values[0], episodes)
 
     def evaluate(self, policy: Any) -> float:
         """V^pi_1 under the start law of a policy [H, S], or of a mixture [members, H, S]."""
@@ -182,12 +215,16 @@ class TabularMDP:
         """The value under the start law of playing all allowed actions equally often."""
         return self.at_start(self.uniform_values[0])
 
-    def at_start(self, values: np.ndarray) -> float:
-        """The mean of values [S] under the start law.
+    def at_start(self, values: np.ndarray, episodes: int = 0) -> float:
+        """The mean of values [S] under the start law, or over the first `episodes` start states
+        where these are given.
 
-        It is the exact sum of the products, rounded once: what a BLAS adds up depends in its last
-        bit on the machine, and on how many threads it has.
+        Under the law it is the exact sum of the products, rounded once: what a BLAS adds up depends
+        in its last bit on the machine, and on how many threads it has.
         """
+        starts = self.start_sequence[:episodes]
+        if len(starts):
+            return float(values[starts].mean())
         return math.fsum((self.start_law * values).tolist())
 
     @property

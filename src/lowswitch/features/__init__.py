@@ -6,10 +6,10 @@ from lowswitch.features import problems
 from lowswitch.features.evaluation import Estimate, Evaluation, Log, evaluate
 from lowswitch.features.maps import Features, fourier, one_hot, own, polynomial, standardised
 from lowswitch.features.problem import FeatureProblem
-from lowswitch.features.runs import LinearRuns
 from lowswitch.learners.ridge import Deployment
 from lowswitch.policy.linear import Choice, LinearPolicy
 from lowswitch.review.proposals import LinearProposal
+from lowswitch.runs.results import Runs as LinearRuns
 
 __all__ = [
     "Choice",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -29,9 +30,20 @@ class FeatureProblem:
     needed for that.
     """
 
-    name: str
+    name: str = ""
     shape: Shape
     knows_regret = True  # whether `play` knows what each episode loses
+    steps_alike = False
+
+    @property
+    def size(self) -> dict[str, int]:
+        """Its horizon, features and actions, by these names."""
+        H, d, A, _ = self.shape
+        return {"horizon": H, "features": d, "actions": A}
+
+    def optimal_value(self, episodes: int = 0) -> float:
+        """Not known."""
+        return math.nan
 
     def play(self, policy: LinearPolicy, seed: int, first: int, last: int) -> Played:
         """The episodes `first` to `last` - 1 of a seed, played by a policy."""
@@ -58,12 +70,3 @@ class FeatureProblem:
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name}, {self.shape})"
-
-
-def require_problem(problem: Any) -> FeatureProblem:
-    """A problem with features."""
-    if not isinstance(problem, FeatureProblem):
-        raise ValueError(
-            f"a problem must be one of lowswitch.features.problems, not {type(problem).__name__}"
-        )
-    return problem

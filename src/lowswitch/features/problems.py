@@ -10,7 +10,6 @@ from lowswitch.checks import has_integers, numbers, require_count, require_posit
 from lowswitch.envs.mdp import TabularMDP, require_mdp
 from lowswitch.features.inventory import Inventory
 from lowswitch.features.problem import FeatureProblem, Played
-from lowswitch.io import storage
 from lowswitch.kernels.streams import CONTEXTS, REWARDS, START, normals, purpose_key, uniforms
 from lowswitch.policy.linear import LinearPolicy
 from lowswitch.policy.shape import Shape
@@ -78,7 +77,7 @@ class LinearBandit(FeatureProblem):
         earned = means[np.arange(n), actions]
         noise = self.noise * normals(purpose_key(seed, REWARDS), first, n)
         return Played(
-            x=np.ascontiguousarray(x[:, None]),
+            x=np.array(x[:, None], order="C"),
             actions=actions[:, None],
             rewards=(earned + noise)[:, None],
             regret=means.max(axis=1) - earned,
@@ -210,7 +209,7 @@ class LinearMDP(FeatureProblem):
         return known[1]
 
     def facts(self) -> dict[str, Any]:
-        return super().facts() | {"mdp": storage.fingerprint(self.mdp)}
+        return super().facts() | {"mdp": self.mdp.facts()}
 
 
 def linear_mdp(

@@ -7,7 +7,7 @@ import os
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
+from functools import partial, singledispatch
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -186,12 +186,9 @@ class _Source(NamedTuple):
     facts: Any  # what tells it from other sources, as JSON can hold it
 
 
+@singledispatch
 def _source(problem: Any, size: Any, initial: Any) -> _Source:
     first = "lowest" if initial is None else "given"
-    if isinstance(problem, TabularMDP):
-        H, S, A = problem.horizon, problem.states, problem.actions
-        known = storage.fingerprint(problem)
-        return _Source("a simulator", Size(H, S, A), lambda _: problem, initial, first, None, known)
     try:
         parts = [np.asarray(part) for part in problem]
     except TypeError:
@@ -212,6 +209,13 @@ def _source(problem: Any, size: Any, initial: Any) -> _Source:
     facts = [list(checked), *(array.tolist() for array in logged)]
     words = f"{len(logged.states):,} logged episodes"
     return _Source(words, checked, posterior.problem, initial, first, logged, facts)
+
+
+@_source.register
+def _simulator(problem: TabularMDP, size: Any, initial: Any) -> _Source:
+    first = "lowest" if initial is None else "given"
+    made = Size(**problem.size)
+    return _Source("a simulator", made, lambda _: problem, initial, first, None, problem.facts())
 
 
 # ---- what is tried -------------------------------------------------------------------------------

@@ -935,7 +935,7 @@ __device__ double deployed_value(const Evaluation &it, int first, int last, doub
     return DENSE ? flow_dense(it) : flow_listed(it, law);
 }
 
-// Charge the deployed policy for the episodes before `last`; fill in checkpoints on the way.
+// Charge the deployed policy for the episodes before `last`; fill in its curve on the way.
 __device__ void charge(const Evaluation &it, Balance &balance, int last) {
     const Arguments &g = it.g;
     while (balance.charged < last) {

@@ -68,7 +68,7 @@ class Plan(NamedTuple):
 
 
 def plan(kind: Kind, models: list[Model], facts: Facts, runs: np.ndarray, *, regret: bool,
-         history: bool, checkpoints: int) -> Plan:  # fmt: skip
+         history: bool, curve_points: int) -> Plan:  # fmt: skip
     """The layout for runs of one kind, so many of each problem."""
     constants = {name: int(value) for name, value in kind._asdict().items()}
     del constants["SEQUENCED"]
@@ -84,7 +84,7 @@ def plan(kind: Kind, models: list[Model], facts: Facts, runs: np.ndarray, *, reg
     split = -(-per_block * constants["HELPERS"] // groups)
     constants |= {"SETTLE_SPLIT": split}
     log_size = max(_LOGGED_CHANGES, 2 * constants["ROOM"]) if constants["LOGGED"] else 0
-    sizes = _sizes(constants, regret, checkpoints, log_size)
+    sizes = _sizes(constants, regret, curve_points, log_size)
     return Plan(
         constants=constants,
         runs=per_block,
@@ -262,7 +262,7 @@ def _play_shared(constants: dict[str, int], runs: int) -> int:
 
 
 def _sizes(
-    constants: dict[str, int], regret: bool, checkpoints: int, log_size: int
+    constants: dict[str, int], regret: bool, curve_points: int, log_size: int
 ) -> dict[str, tuple[int, np.dtype]]:
     """The arrays that runs have in global memory: entries for each run, and their type."""
     rows = constants["H"] * constants["S"]
@@ -277,10 +277,10 @@ def _sizes(
         "clocks": (1, CLOCK),
         "balances": (1, BALANCE),
         "changes": (log_size, CHANGE),
-        "curve_switches": (checkpoints, whole),
-        "curve_deployments": (checkpoints, whole),
+        "curve_switches": (curve_points, whole),
+        "curve_deployments": (curve_points, whole),
         "triggers": (1, whole),
-        "curve_regret": (checkpoints * regret, real),
+        "curve_regret": (curve_points * regret, real),
         "masses": (masses, real),
         "gaps": (log_size * regret, real),
     }

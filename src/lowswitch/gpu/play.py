@@ -133,7 +133,7 @@ class Player:
                     gpu.free_all()
                     first = launch.last
                 if not stop.is_set():
-                    self.costs.append(_joined(parts))
+                    self.costs.append(Costs.joined(parts))
 
     def _play(self, launch: _Launch, stop: threading.Event) -> bool:
         before, begin = self.done, time.perf_counter()
@@ -153,16 +153,6 @@ class Player:
             for place, i in enumerate(members):
                 found[i] = costs.part(place * seeds, (place + 1) * seeds)
         return [found[i] for i in sorted(found)]
-
-
-def _joined(parts: list[Costs]) -> Costs:
-    kept = [history for part in parts for history in part.histories or ()]
-    arrays = {
-        name: np.concatenate([getattr(part, name) for part in parts])
-        for name in Costs._fields
-        if name != "histories"
-    }
-    return Costs(**arrays, histories=tuple(kept) or None)
 
 
 class _Launch:
@@ -187,7 +177,7 @@ class _Launch:
             left,
             regret=work.regret,
             history=work.history,
-            checkpoints=len(marks),
+            curve_points=len(marks),
         )
         tables = encoded_problems(work.mdps, layout.constants, work.regret, work.episodes)
         tables |= encoded_specs(work.specs) | {"marks": marks.astype(np.int32)}

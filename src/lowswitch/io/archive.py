@@ -43,7 +43,6 @@ _ANEW = "give another file and begin anew"
 _TELL_ANEW = "tell the episodes to a new learner"
 KINDS = {
     "runs": Kind("lowswitch.load"),
-    "linear runs": Kind("lowswitch.features.LinearRuns.load"),
     "concurrent run": Kind("lowswitch.concurrent.load"),
     "bandit runs": Kind("lowswitch.bandits.load"),
     "frontier": Kind("lowswitch.Frontier.load"),
@@ -56,6 +55,7 @@ KINDS = {
     "linear rounds checkpoint": Kind("lowswitch.concurrent.run", _ANEW),
     "gpu state": Kind("lowswitch.sweep", _ANEW),
 }
+_FORMER = {"linear runs": "runs"}  # kinds that files of earlier versions say
 
 
 class RefusedError(ValueError):
@@ -142,14 +142,15 @@ def _raw(array: np.ndarray) -> memoryview:
 def from_bytes(data: bytes, kind: str) -> tuple[dict[str, Any], dict[str, Any]]:
     """The facts and the arrays that `to_bytes` wrote as this kind; the error is a RefusedError."""
     header, tables, packed = _opened(data)
-    version, found = header.get("version"), header.get("kind")
+    version, found = header.get("version"), str(header.get("kind"))
+    found = _FORMER.get(found, found)
     if version not in (FORMAT, _BEFORE):
         raise RefusedError(
             f"has format {version!r}; this version of lowswitch reads formats {_BEFORE} and"
             f" {FORMAT}: use the version that wrote it, or make it again"
         )
     if found != kind:
-        reader = KINDS.get(str(found), Kind("the program that saved it")).reader
+        reader = KINDS.get(found, Kind("the program that saved it")).reader
         raise RefusedError(f"holds a {found!r}, not a {kind!r}; read it with {reader}")
     if version == FORMAT:
         _require_digest(header, tables, packed)

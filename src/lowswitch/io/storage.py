@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import is_dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_origin, get_type_hints
+from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 import numpy as np
 
@@ -24,12 +24,8 @@ from lowswitch.io.dependencies import code_stamp
 from lowswitch.io.files import make_folder, read_bytes, replacing, require_writable, write_text
 from lowswitch.show.text import counted
 
-if TYPE_CHECKING:
-    from lowswitch.envs.mdp import TabularMDP
-
 __all__ = [
     "Kept",
-    "fingerprint",
     "load",
     "make_folder",
     "pack",
@@ -136,7 +132,7 @@ def unpack(
 ) -> Any:
     """The value of the wanted type that `pack` turned into this data."""
     if types.NoneType in get_args(wanted):  # as in `History | None`
-        if data is None:
+        if data is None and (arrays is None or place not in arrays):
             return None
         wanted = get_args(wanted)[0]
     if wanted is np.ndarray:
@@ -236,28 +232,6 @@ class Kept:
         return f"{found} in {self.folder}" if self.found else ""
 
 
-def short_fingerprint(mdp: TabularMDP) -> str:
-    """The fingerprint of a problem in 16 characters, for people to compare."""
-    text = json.dumps(fingerprint(mdp), sort_keys=True)
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
-
-
-def fingerprint(mdp: TabularMDP) -> dict[str, Any]:
-    """What tells a problem from every other one, as JSON can hold it."""
-    digest = hashlib.sha256()
-    for array in (
-        mdp.offsets,
-        mdp.successors,
-        mdp.probabilities,
-        mdp.rewards,
-        mdp.start_law,
-        mdp.start_sequence,
-        mdp.actions_allowed,  # [H, S, A], so that the horizon counts as well
-    ):
-        digest.update(f"{array.dtype.str} {array.shape}".encode())
-        digest.update(np.ascontiguousarray(array).tobytes())
-    return {
-        "tables": digest.hexdigest(),
-        "reward law": mdp.reward_law,
-        "rewards": [mdp.scale.low, mdp.scale.high],
-    }
+def short_fingerprint(facts: dict[str, Any]) -> str:
+    """What tells a problem from others in 16 characters, for people to compare."""
+    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:16]

@@ -295,7 +295,7 @@ BALANCE = np.dtype(
         ("regret", "f8"),  # of the episodes charged
         ("gap", "f8"),  # of the deployed policy, an episode
         ("charged", "i8"),  # episodes
-        ("passed", "i8"),  # checkpoints
+        ("passed", "i8"),  # points of the curve
     ]
 )
 
@@ -340,7 +340,7 @@ class Log(NamedTuple):
     keep: bool  # the caller takes the changes; else they are dropped once their regret is known
     logged: np.ndarray  # [1]  row changes that lie in the log
     changes: np.ndarray  # [n, 3 + L]  (episode, step, state, action of each member)
-    checkpoints: np.ndarray  # [C]  episodes after which the curves have a point
+    curve_points: np.ndarray  # [C]  episodes after which the curves have a point
     switches: np.ndarray  # [C]  local switches
     deployments: np.ndarray  # [C]
 
@@ -349,7 +349,7 @@ class Account(NamedTuple):
     """What the episodes of one run cost."""
 
     balance: np.ndarray  # [1]  BALANCE
-    checkpoints: np.ndarray  # [C]
+    curve_points: np.ndarray  # [C]
     curve: np.ndarray  # [C]  regret
 
 
@@ -362,7 +362,7 @@ ROUND_TOTALS = np.dtype(
         ("played", "i8"),  # episodes, those thrown away included
         ("learned", "i8"),  # episodes
         ("last", "i8"),  # the number of episodes at which the run ends, as things stand
-        ("passed", "i8"),  # checkpoints
+        ("passed", "i8"),  # points of the curve
         ("earned", "f8"),  # rewards of the episodes learned
     ]
 )
@@ -406,7 +406,7 @@ class Bandit(NamedTuple):
     every_until: int  # a batch ends at each pull count of an arm up to here
     later: np.ndarray  # [n]  and at these after that, sorted; the last is NEVER
     grid: np.ndarray  # [M]  and at these numbers of all pulls, sorted; the last is T
-    checkpoints: np.ndarray  # [C]  pulls after which the curves have a point
+    curve_points: np.ndarray  # [C]  pulls after which the curves have a point
 
 
 class BanditTables(NamedTuple):

@@ -90,7 +90,7 @@ def total_gap(gaps, pulls):
 def next_mark(bandit, t):
     """The first checkpoint after t pulls."""
     mark = 0
-    while mark < len(bandit.checkpoints) and bandit.checkpoints[mark] <= t:
+    while mark < len(bandit.curve_points) and bandit.curve_points[mark] <= t:
         mark += 1
     return mark
 
@@ -135,11 +135,11 @@ def play_by_index(bandit, tables, run, first, last):
                     bound = best_other_index(bandit, bound_until, pulls, wins, arm)
                 switched += arm != incumbent
             due = next_trigger(bandit, pulls[arm])
-        stop = min(last, bandit.checkpoints[mark], t + due - pulls[arm])
+        stop = min(last, bandit.curve_points[mark], t + due - pulls[arm])
         wins[arm] += pull_arm(tables.keys[run], t, stop, bandit.means[arm])
         pulls[arm] += stop - t
         t = stop
-        if t == bandit.checkpoints[mark]:
+        if t == bandit.curve_points[mark]:
             write_costs(bandit, tables, run, mark, switched, begun)
             mark += 1
     tables.arm[run], tables.due[run], tables.switched[run], tables.begun[run] = (
@@ -361,13 +361,13 @@ def play_in_batches(bandit, tables, run, first, last):
             if left[arm] == 0:
                 switched += t > 0
                 arm = lowest_left(left)
-        stop = min(last, bandit.checkpoints[mark], t + left[arm])
+        stop = min(last, bandit.curve_points[mark], t + left[arm])
         wins[arm] += pull_arm(tables.keys[run], t, stop, bandit.means[arm])
         pulls[arm] += stop - t
         left[arm] -= stop - t
         tables.arm[run] = arm
         t = stop
-        if t == bandit.checkpoints[mark]:
+        if t == bandit.curve_points[mark]:
             write_costs(bandit, tables, run, mark, switched, tables.begun[run])
             mark += 1
     tables.switched[run] = switched

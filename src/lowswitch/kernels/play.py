@@ -55,7 +55,7 @@ def close_episode(tables, log, k, changed, mark):
     Return the next checkpoint.
     """
     log.logged[0] += changed
-    if log.checkpoints[mark] == k + 1:
+    if log.curve_points[mark] == k + 1:
         log.switches[mark] = tables.clock[0]["switches"]
         log.deployments[mark] = tables.clock[0]["deployments"]
         mark += 1
@@ -71,7 +71,7 @@ def play(spec, tables, model, log, key, first, last):
 
     Stops also where Python must plan.
     """
-    mark = np.searchsorted(log.checkpoints, first, side="right")
+    mark = np.searchsorted(log.curve_points, first, side="right")
     for k in range(first, last):
         if log.logged[0] + spec.timing.room > len(log.changes) or lacks_room(spec, tables):
             return k
@@ -102,7 +102,7 @@ def simulate(spec, tables, model, evaluation, log, account, key, first, last):
     if tables.clock[0]["awaits_plan"] > 0:
         k = first - 1
         changed = deploy_plan(spec, tables, log.changes, log.logged[0], k)
-        mark = np.searchsorted(log.checkpoints, k, side="right")
+        mark = np.searchsorted(log.curve_points, k, side="right")
         close_episode(tables, log, k, changed, mark)
     going = True
     while going:

@@ -136,7 +136,7 @@ def note_learned(log, rounds, window, k, changed, triggered):
     log.logged[0] += changed
     totals["learned"] = k + 1
     mark = totals["passed"]
-    if log.checkpoints[mark] == k + 1:
+    if log.curve_points[mark] == k + 1:
         rounds.curve[mark] = totals["rounds"]
         rounds.earned_curve[mark] = totals["earned"]
         totals["passed"] = mark + 1

@@ -245,8 +245,8 @@ def sequence_regret(model, evaluation, first, last):
 
 @inline
 def charge(model, evaluation, account, last):
-    """Charge the deployed policy for the episodes before `last`; fill in checkpoints on the way."""
-    balance, marks = account.balance[0], account.checkpoints
+    """Charge the deployed policy for the episodes before `last`; fill in its curve on the way."""
+    balance, marks = account.balance[0], account.curve_points
     while balance["charged"] < last:
         mark, stop = balance["passed"], last
         if mark < len(marks):
@@ -293,8 +293,8 @@ def settle(model, evaluation, account, changes, used, episodes):
         if len(model.starts) == 0:
             account.balance[0]["gap"] = evaluation.best - deployed_value(model, evaluation, first)
     mark = account.balance[0]["passed"]
-    while mark < len(account.checkpoints) and account.checkpoints[mark] <= episodes:
-        charge(model, evaluation, account, account.checkpoints[mark])
+    while mark < len(account.curve_points) and account.curve_points[mark] <= episodes:
+        charge(model, evaluation, account, account.curve_points[mark])
         mark += 1
 
 

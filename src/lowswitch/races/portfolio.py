@@ -64,7 +64,7 @@ _BUDGET = (
 )
 
 
-# learners with features; N and M are as below
+# learners with features, and those for a budget of N deployments
 FEATURES = (
     "linear:c={0.25|0.5|1},members={1|8|32},deployments={5|10|20|50}",
     "linear:c={0.25|0.5|1},schedule={determinant/2|determinant/1.2}",
@@ -78,30 +78,23 @@ _FEATURES_BUDGET = (
 )
 
 
-def feature_portfolio(*, budget: int | None = None) -> list[Algorithm]:
-    """The algorithms that race on a problem with features; for a budget those made for it."""
-    patterns: tuple[str, ...] = FEATURES
-    if budget is not None:
-        number = f"deployments={budget}"
-        patterns = tuple(one.replace("deployments=N", number) for one in _FEATURES_BUDGET)
-    texts = [text for pattern in patterns for text in alternatives(pattern)]
-    return list(dict.fromkeys(build(text, RECIPES, "algorithm") for text in texts))
-
-
-def portfolio(*, stationary: bool = False, budget: int | None = None) -> list[Algorithm]:
+def portfolio(
+    *, stationary: bool = False, budget: int | None = None, features: bool = False
+) -> list[Algorithm]:
     """The algorithms of `frontier`.
 
     stationary: whether the problem is known to be stationary; then those are added that pool the
     counts of all steps. budget: the most deployments that any of them may make; then those are
-    added that are made for just this number.
+    added that are made for just this number. features: whether the problem has features in place
+    of a table; a budget then leaves only what is made for it.
     """
-    patterns = [*ROWS, *MODELS, DEFAULT]
+    patterns = [*FEATURES] if features else [*ROWS, *MODELS, DEFAULT]
     if stationary:
         patterns += [f"{pattern},pooled=true" for pattern in (*MODELS, DEFAULT)]
     if budget is not None:
-        patterns = [pattern for pattern in patterns if not pattern.startswith("few")]
+        patterns = [one for one in patterns if not (features or one.startswith("few"))]
         numbers = {"deployments=N": f"deployments={budget}", "/M": f"/{budget + 1}"}
-        for pattern in _BUDGET:
+        for pattern in _FEATURES_BUDGET if features else _BUDGET:
             for letter, number in numbers.items():
                 pattern = pattern.replace(letter, number)
             patterns.append(pattern)

@@ -29,16 +29,13 @@ from lowswitch.algorithms.recipes import RECIPES
 from lowswitch.algorithms.schedules import Budget
 from lowswitch.algorithms.text import build
 from lowswitch.checks import require_count, require_truth, shown
-from lowswitch.envs.mdp import TabularMDP, require_mdp
-from lowswitch.features.problem import FeatureProblem
+from lowswitch.envs.problem import Problem, require_problem
 from lowswitch.io import archive, storage
 from lowswitch.io.files import read_bytes
-from lowswitch.policy.shape import Shape
 from lowswitch.races import report as frontier_report
-from lowswitch.races.portfolio import feature_portfolio
 from lowswitch.races.portfolio import portfolio as default_portfolio
 from lowswitch.races.report import AXES, LIMITS, Axis
-from lowswitch.runs.simulate import optimal_value_of, simulate
+from lowswitch.runs.simulate import simulate
 from lowswitch.show import report
 from lowswitch.show.progress import LOADING, Progress, cores, say
 from lowswitch.table_learner import BonusWarning
@@ -256,7 +253,7 @@ _FACTS = frozenset({*Frontier.__annotations__, "best", "fronts"})
 
 
 def frontier(
-    mdp: TabularMDP | FeatureProblem,
+    mdp: Problem,
     *,
     episodes: int,
     seeds: int = 8,
@@ -280,24 +277,21 @@ def frontier(
     folder: where finished runs are kept, so that the same call goes on where it was interrupted.
     """
     require_truth("stationary", stationary)
-    problem = mdp.shape if isinstance(mdp, FeatureProblem) else require_mdp(mdp)
-    if isinstance(mdp, FeatureProblem) and not mdp.knows_regret:
+    size = require_problem(mdp).size
+    if not mdp.knows_regret:
         raise ValueError(
             f"{mdp.name} does not know what an episode loses, so nothing can race on it"
         )
-    if stationary and (
-        isinstance(mdp, FeatureProblem) or not (mdp.stationary and mdp.rewards.ndim == 2)
-    ):
+    if stationary and not mdp.steps_alike:
         raise ValueError(
             "the steps of this problem differ, so that nothing can be pooled; leave stationary out"
         )
     episodes, seeds = require_count("episodes", episodes), require_count("seeds", seeds)
     if portfolio is None:
         most = None if budget is None else require_count("budget", budget)
-        if isinstance(mdp, FeatureProblem):
-            portfolio = feature_portfolio(budget=most)
-        else:
-            portfolio = default_portfolio(stationary=stationary, budget=most)
+        portfolio = default_portfolio(
+            stationary=stationary, budget=most, features="features" in size
+        )
     labels = _checked(portfolio, budget)
     workers = require_count("threads", cores() if threads is None else threads)
     track = _Track(mdp, episodes, folder, workers, progress)
@@ -317,13 +311,11 @@ def frontier(
     say(track.kept.note, show=progress)
     return Frontier(
         name=name,
-        horizon=problem.horizon,
-        states=problem.features if isinstance(problem, Shape) else problem.states,
-        actions=problem.actions,
+        horizon=size["horizon"],
+        states=size.get("states") or size["features"],
+        actions=size["actions"],
         episodes=episodes,
-        optimal_value=(
-            math.nan if isinstance(mdp, FeatureProblem) else optimal_value_of(mdp, episodes)
-        ),
+        optimal_value=mdp.optimal_value(episodes),
         points=tuple(
             _point(algorithm, labels[algorithm], costs, final.get(algorithm))
             for algorithm, costs in selection.items()
@@ -410,17 +402,14 @@ class _Track:
 
     def __init__(
         self,
-        mdp: TabularMDP | FeatureProblem,
+        mdp: Problem,
         episodes: int,
         folder: str | os.PathLike[str] | None,
         threads: int,
         progress: bool | None,
     ) -> None:
         self.mdp, self.episodes, self.threads, self.progress = mdp, episodes, threads, progress
-        if isinstance(mdp, FeatureProblem):
-            self.problem, self.horizon = mdp.facts(), mdp.shape.horizon
-        else:
-            self.problem, self.horizon = storage.fingerprint(mdp), mdp.horizon
+        self.problem, self.horizon = mdp.facts(), mdp.size["horizon"]
         self.kept = storage.Kept(None if folder is None else Path(folder) / "kept")
 
     def run(

@@ -8,20 +8,23 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypedDict
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self, TypedDict, TypeVar
 
 import numpy as np
 
 from lowswitch.algorithms.algorithm import Algorithm
 from lowswitch.algorithms.encoding import UnknownPartError
 from lowswitch.checks import has_integers, is_integer, shown
-from lowswitch.envs.mdp import TabularMDP
+from lowswitch.envs.problem import Problem
 from lowswitch.history import History, PacPolicy
 from lowswitch.io import archive, storage
 from lowswitch.show.tables import Summary
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+
+POINTS = 200  # of a curve, about
 
 
 class Curves(NamedTuple):
@@ -33,31 +36,46 @@ class Curves(NamedTuple):
     deployments: np.ndarray  # [seeds, C]
 
 
+def nothing() -> np.ndarray:
+    """What a kind of problem does not have."""
+    return np.zeros(0, dtype=np.int64)
+
+
+def curve_points(episodes: int, size: int = POINTS) -> np.ndarray:
+    """About `size` log-spaced numbers of episodes, from 1 to all, at which curves have a point."""
+    return np.unique(np.geomspace(1, episodes, size).round().astype(np.int64))
+
+
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Runs:
     """What the runs of one algorithm on one problem cost.
 
-    Regret is exact and in the problem's reward units.
+    Regret is exact and in the problem's reward units. A problem has states or features. With
+    features there are no rows: each deployment counts as one local switch, and what is known of
+    rows alone is empty.
     """
 
     algorithm: Algorithm
     horizon: int
-    states: int
+    states: int = 0  # 0 with features
+    features: int = 0  # 0 with states
     actions: int
     episodes: int
     seeds: np.ndarray  # [seeds]
-    optimal_value: float
+    optimal_value: float = math.nan  # NaN where it is not known, as with features
     regret: np.ndarray  # [seeds]
     local_switches: np.ndarray  # [seeds]
     deployments: np.ndarray  # [seeds]
-    # visits at which a row might have changed, and episodes after which all rows might have
-    triggers: np.ndarray  # [seeds]
-    drowned_share: np.ndarray  # [seeds]  share of visits whose bonus was above H
+    drowned_share: np.ndarray  # [seeds]  share of visits whose bonus was above H; 0 with features
     curves: Curves
-    initial: np.ndarray  # [H, S]  deployed at the beginning
-    policy: np.ndarray  # [seeds, H, S]  deployed at the end; [seeds, members, H, S] of mixtures
-    history: tuple[History, ...] | None  # one for each seed, where it was asked for
     seconds: float
+    earned: np.ndarray | float | None = None  # [seeds]  the sum of all rewards, with features
+    # visits at which a row might have changed, and episodes after which all rows might have
+    triggers: np.ndarray = field(default_factory=nothing)  # [seeds]
+    initial: np.ndarray = field(default_factory=nothing)  # [H, S]  deployed at the beginning
+    # deployed at the end; [seeds, members, H, S] of mixtures
+    policy: np.ndarray = field(default_factory=nothing)  # [seeds, H, S]
+    history: tuple[History, ...] | None = None  # one for each seed, where it was asked for
     # what is earned an episode, to compare with the optimal value; NaN where regret is not known
     first_value: float = math.nan  # of the policy deployed at the beginning
     uniform_value: float = math.nan  # of playing all allowed actions equally often
@@ -74,8 +92,14 @@ class Runs:
         return f"Runs({self.algorithm}, {size}, {self._means})"
 
     @property
+    def size(self) -> dict[str, int]:
+        """The horizon, the states or the features, and the actions of the problem."""
+        names = ("horizon", "features" if self.features else "states", "actions")
+        return {name: getattr(self, name) for name in names}
+
+    @property
     def _size(self) -> str:
-        return f"horizon={self.horizon}, states={self.states}, actions={self.actions}"
+        return ", ".join(f"{name}={number}" for name, number in self.size.items())
 
     @property
     def _means(self) -> str:
@@ -92,7 +116,9 @@ class Runs:
 
     @property
     def earned_per_episode(self) -> np.ndarray:  # [seeds]
-        """What a run earned an episode, in the mean over all of them."""
+        """What a run earned per episode, on average."""
+        if self.features:
+            return np.reshape(np.array(self.earned), -1) / self.episodes
         return self.optimal_value - self.regret / self.episodes
 
     @property
@@ -160,9 +186,7 @@ class Runs:
     def to_dict(self) -> dict[str, Any]:
         """The numbers that `--json` prints."""
         return {
-            "horizon": self.horizon,
-            "states": self.states,
-            "actions": self.actions,
+            **self.size,
             "episodes": self.episodes,
             "seeds": len(self.seeds),
             "algorithm": str(self.algorithm),
@@ -178,31 +202,39 @@ class Runs:
 
     def require_whole(self) -> None:
         """Raise a ValueError if the results are not those of so many seeds on such a problem."""
-        seeds, (H, S) = len(self.seeds), (self.horizon, self.states)
-        points = self.curves.episodes.shape
-        shapes = {
-            **dict.fromkeys(("seeds", *_PER_SEED), (seeds,)),
-            "initial": (H, S),
-            "policy": (seeds, *self.policy.shape[1:-2], H, S),
-        }
-        for name, shape in shapes.items():
-            if getattr(self, name).shape != shape:
-                raise ValueError(f"{name} has the shape {getattr(self, name).shape}, not {shape}")
-        for name, curve in self.curves._asdict().items():
-            if curve.shape != (points if name == "episodes" else (seeds, *points)):
-                raise ValueError(f"the curve of {name} has the shape {curve.shape}")
+        seeds = len(self.seeds)
+        if not (seeds and self.seconds > 0 and self.episodes >= 0):
+            raise ValueError("it has no seeds, or took no time")
+        if (self.states > 0) == (self.features > 0):
+            raise ValueError(f"it has {self.states} states and {self.features} features")
+        self._require_shapes(seeds)
         for name in ("initial", "policy"):
             actions = getattr(self, name)
             if not has_integers(actions) or not ((actions >= 0) & (actions < self.actions)).all():
                 raise ValueError(f"{name} has actions outside 0 to {self.actions - 1}")
         if self.history is not None and len(self.history) != seeds:
             raise ValueError(f"it has {len(self.history)} histories for {seeds} seeds")
-        if not (seeds and self.seconds > 0 and self.episodes >= 0):
-            raise ValueError("it has no seeds, or took no time")
+        if self.features and (self.earned is None or np.size(self.earned) != seeds):
+            raise ValueError("it does not say what each seed earned")
+
+    def _require_shapes(self, seeds: int) -> None:
+        H, S, points = self.horizon, self.states, self.curves.episodes.shape
+        shapes: dict[str, Any] = dict.fromkeys(("seeds", *_PER_SEED), (seeds,))
+        if S:
+            lasting = (seeds, *self.policy.shape[1:-2], H, S)
+            shapes |= {"triggers": (seeds,), "initial": (H, S), "policy": lasting}
+        for name, shape in shapes.items():
+            if getattr(self, name).shape != shape:
+                raise ValueError(f"{name} has the shape {getattr(self, name).shape}, not {shape}")
+        for name, curve in self.curves._asdict().items():
+            if curve.shape != (points if name == "episodes" else (seeds, *points)):
+                raise ValueError(f"the curve of {name} has the shape {curve.shape}")
+
+    kind = "runs"  # of its files
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the results with their configuration; `lowswitch.load` reads them back."""
-        storage.save(path, "runs", self)
+        """Write the results with their configuration; `load` reads them back."""
+        storage.save(path, self.kind, self)
         for part in self.algorithm.own_parts:
             if type(part).__module__ == "__main__":
                 warnings.warn(
@@ -212,8 +244,14 @@ class Runs:
                     stacklevel=2,
                 )
 
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Self:
+        """Read the runs that `save` wrote, as `lowswitch.load` does."""
+        return loaded(cls, path)
 
-_PER_SEED = ("regret", "local_switches", "deployments", "triggers", "drowned_share")
+
+_PER_SEED = ("regret", "local_switches", "deployments", "drowned_share")
+AnyRuns = TypeVar("AnyRuns", bound=Runs)
 
 
 def load(path: str | os.PathLike[str]) -> Runs:
@@ -222,7 +260,12 @@ def load(path: str | os.PathLike[str]) -> Runs:
     Where a part of the algorithm is of a class that is not known here, there is a warning, and the
     algorithm is its text only.
     """
-    with storage.reading(path, "runs") as (facts, arrays):
+    return loaded(Runs, path)
+
+
+def loaded(wanted: type[AnyRuns], path: str | os.PathLike[str]) -> AnyRuns:
+    """Read the runs of this type that were saved."""
+    with storage.reading(path, wanted.kind) as (facts, arrays):
         try:
             facts["algorithm"] = Algorithm.from_dict(facts["algorithm"])
         except UnknownPartError as error:
@@ -231,11 +274,22 @@ def load(path: str | os.PathLike[str]) -> Runs:
                 f"of the algorithm in {str(path)!r} only the text is read, its results are whole:"
                 f" {error}",
                 AlgorithmTextWarning,
-                stacklevel=2,
+                stacklevel=3,
             )
-        runs: Runs = storage.unpack(Runs, facts, arrays)
+        if "local_switches" not in facts:
+            _count_deployments(facts, arrays)
+        runs: AnyRuns = storage.unpack(wanted, facts, arrays)
         runs.require_whole()
         return runs
+
+
+def _count_deployments(facts: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
+    """Add what files of runs with features did not say before all runs had one form."""
+    switches = arrays["deployments"]
+    arrays["local_switches"], arrays["drowned_share"] = switches, np.zeros(len(switches))
+    arrays["curves.local_switches"] = arrays["curves.deployments"]
+    facts |= dict.fromkeys(("local_switches", "drowned_share"))
+    facts["curves"]["local_switches"] = None
 
 
 class AlgorithmTextWarning(UserWarning):
@@ -280,11 +334,11 @@ class Origin(TypedDict):
     date: str
 
 
-def origin(mdp: TabularMDP | None, name: str = "") -> Origin:
-    """Where results come from that end now; the name is that of a problem without tables."""
+def origin(problem: Problem | None, name: str = "") -> Origin:
+    """Where results come from that end now; `name` is for what is played and is no problem."""
     return Origin(
-        problem=name if mdp is None else mdp.name,
-        fingerprint="" if mdp is None else storage.short_fingerprint(mdp),
+        problem=name if problem is None else problem.name,
+        fingerprint="" if problem is None else storage.short_fingerprint(problem.facts()),
         made_with=f"lowswitch {archive.library_version()}",
         date=datetime.now(UTC).isoformat(timespec="seconds"),
     )

@@ -12,10 +12,11 @@ import numpy as np
 
 from lowswitch.algorithms.algorithm import Algorithm, require_algorithm
 from lowswitch.checks import checked_seeds, require_count, require_word
-from lowswitch.envs.mdp import TabularMDP, require_mdp
+from lowswitch.envs.problem import Problem
 from lowswitch.io import storage
+from lowswitch.runs.jobs import Device, Job, Options
 from lowswitch.runs.results import Runs
-from lowswitch.runs.simulate import Device, Job, play_jobs
+from lowswitch.runs.simulate import job_of, play_jobs
 from lowswitch.show.progress import Progress, cores
 
 _MOST_RUNS = 2**16  # that are played on a GPU and held in memory before their results are made
@@ -72,7 +73,7 @@ class Sweep:
 
 
 def sweep(
-    problems: TabularMDP | Sequence[TabularMDP],
+    problems: Problem | Sequence[Problem],
     algorithms: Algorithm | Sequence[Algorithm],
     *,
     episodes: int,
@@ -85,23 +86,25 @@ def sweep(
 ) -> Sweep:
     """Run every algorithm on every problem, for `episodes` episodes under each seed.
 
-    Every entry of the result is what `simulate` gives, on whatever device. device: "cpu" shares all
-    runs among threads, "gpu" plays problems of one size and Q-learners with one kind of bonus in
-    one launch. folder: keeps what is finished, and of a GPU also what is not, so that the same call
-    goes on where it was. The other options are those of `simulate`.
+    Every entry of the result is what `simulate` gives, on whatever device. problems: tables, or
+    problems with features. device: "cpu" shares all runs among threads, "gpu" plays tables of one
+    size and Q-learners with one kind of bonus in one launch. folder: keeps what is finished, and of
+    a GPU also what is not, so that the same call goes on where it was. The other options are those
+    of `simulate`.
     """
     require_word("device", device, get_args(Device))
-    mdps = [problems] if isinstance(problems, TabularMDP) else [require_mdp(p) for p in problems]
+    given = [problems] if isinstance(problems, Problem) else list(problems)
     learners = [algorithms] if isinstance(algorithms, Algorithm) else list(algorithms)
     for learner in learners:
         require_algorithm(learner)
-    if not mdps or not learners:
+    if not given or not learners:
         raise ValueError("a sweep needs at least one problem and one algorithm")
     workers = require_count("threads", cores() if threads is None else threads)
     numbers, kept = checked_seeds(seeds), storage.Kept(None if folder is None else Path(folder))
+    options = Options(regret=regret, device=device)
     jobs = [
-        Job.of(mdp, learner, episodes, numbers, regret=regret, history=False)
-        for mdp in mdps
+        job_of(problem, learner, episodes, numbers, options)
+        for problem in given
         for learner in learners
     ]
     found = _Found(kept, jobs)
@@ -131,8 +134,8 @@ class _Found:
 
     def __init__(self, kept: storage.Kept, jobs: list[Job]) -> None:
         self.kept, self.runs = kept, dict[int, Runs]()
-        prints = {id(job.mdp): storage.fingerprint(job.mdp) for job in jobs} if kept.folder else {}
-        self.facts = [_facts(job, prints.get(id(job.mdp))) for job in jobs]
+        prints = {id(job.problem): job.problem.facts() for job in jobs} if kept.folder else {}
+        self.facts = [_facts(job, prints.get(id(job.problem))) for job in jobs]
         for i, facts in enumerate(self.facts):
             try:
                 self.runs[i] = kept.get("sweep", facts, _is_missing, Runs)

@@ -138,13 +138,12 @@ def distinct(pairs: Sequence[tuple[str, Runs]]) -> bool:
 
 def _problem(run: Runs) -> tuple[Any, ...]:
     """What tells the problem of a run from others, as far as the run knows it."""
-    facts = ("problem", "fingerprint", "horizon", "states", "features", "actions")
-    return tuple(getattr(run, name, None) for name in facts)
+    return run.problem, run.fingerprint, *run.size.items()
 
 
 def _problem_name(run: Runs, *, marked: bool = False) -> str:
     """What the problem of a run is called; without a name by its size and its fingerprint."""
-    mark = getattr(run, "fingerprint", "")[:6]
+    mark = run.fingerprint[:6]
     if not run.problem:
         return f"{report.size_of(run)} [{mark}]" if mark else report.size_of(run)
     return f"{run.problem} [{mark or report.size_of(run)}]" if marked else run.problem

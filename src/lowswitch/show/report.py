@@ -103,12 +103,13 @@ def heading(run: Runs, *, alike: bool = True) -> str:
     seeds = "one seed" if alone else f"{len(run.seeds)} seeds"
     means = "" if alone else "; means, ± is a 95 % interval"
     played = f"; {run.episodes:,} episodes, {seeds}" if alike else ""
-    return f"{size_of(run)}{played}{means}\nearned an episode by {_baselines(run)}"
+    return f"{size_of(run)}{played}{means}{_baselines(run)}"
 
 
 def size_of(run: Runs) -> str:
     """The size of the problem in words."""
-    return f"S = {run.states}, A = {run.actions}, H = {run.horizon}"
+    size = f"d = {run.features}" if run.features else f"S = {run.states}"
+    return f"{size}, A = {run.actions}, H = {run.horizon}"
 
 
 def named_summary(
@@ -125,13 +126,14 @@ def named_summary(
 
 
 def _baselines(run: Runs) -> str:
-    """What an optimal policy, the first one and uniform play earn, as far as it is known."""
+    """A line with what an optimal policy, the first one and uniform play earn; empty if unknown."""
     values = {
         "an optimal policy": run.optimal_value,
         "the first one": run.first_value,
         "uniform play": run.uniform_value,
     }
-    return ", ".join(f"{name} {value:.4f}" for name, value in values.items() if value == value)
+    said = ", ".join(f"{name} {value:.4f}" for name, value in values.items() if value == value)
+    return f"\nearned an episode by {said}" if said else ""
 
 
 def _value(value: float) -> str:

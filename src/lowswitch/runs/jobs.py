@@ -1,0 +1,109 @@
+"""One algorithm on one problem under every seed, as the drivers of many seeds see it."""
+
+from __future__ import annotations
+
+import threading
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple, Protocol
+
+import numpy as np
+
+from lowswitch.algorithms.algorithm import Algorithm
+from lowswitch.checks import require_memory
+from lowswitch.envs.problem import Problem
+from lowswitch.history import Costs
+from lowswitch.runs.results import POINTS, Curves, Runs, curve_points, origin
+
+Device = Literal["cpu", "gpu"]
+
+
+class Options(NamedTuple):
+    """What else is asked of runs; not every kind of problem has all of it."""
+
+    regret: bool = True
+    history: bool = False
+    device: Device = "cpu"
+    initial: Any = None
+    warm_start: tuple[Any, Any, Any] | None = None
+
+
+class Run(Protocol):
+    """One seed: its learner lives while it runs, its costs stay."""
+
+    done: int  # episodes
+    costs: Costs  # once it was played
+
+    def play(self, stop: threading.Event) -> None:
+        """Play all episodes, or until the event is set."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job(ABC):
+    """One algorithm on one problem, under every seed."""
+
+    problem: Problem
+    algorithm: Algorithm
+    episodes: int
+    seeds: list[int]
+    regret: bool = True  # whether it is worked out
+
+    @property
+    def horizon(self) -> int:
+        """H, the steps of an episode."""
+        return self.problem.size["horizon"]
+
+    @property
+    def steps(self) -> int:
+        """How many steps all its runs have together."""
+        return len(self.seeds) * self.episodes * self.horizon
+
+    @property
+    def deployment_bound(self) -> float:
+        """The most deployments that the schedule lets a run make."""
+        return self.episodes
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes that a run needs while it is played, as far as they are known before."""
+        return 0
+
+    @property
+    def policy_size(self) -> int:
+        """How many numbers the results keep of the last policy of a run."""
+        return 0
+
+    def require_room(self, workers: int) -> None:
+        """Say before it is allocated that tables and results do not fit."""
+        seeds = len(self.seeds)
+        workers = min(workers, seeds)
+        need = seeds * 8 * (self.policy_size + 3 * POINTS) + workers * self.nbytes
+        what = f"{seeds:,} seeds on {workers} threads"
+        require_memory(need, what, "use fewer, or a smaller problem")
+
+    @abstractmethod
+    def kernel(self) -> Any:
+        """The compiled function that plays or learns, which is loaded first."""
+
+    @abstractmethod
+    def begin(self, seed: int, episodes: int) -> Run:
+        """The run of one seed, which ends after so many episodes."""
+
+    def runs(self, costs: Costs, seconds: float) -> Runs:
+        """The results, from the costs of its runs in the order of the seeds."""
+        regret, switches, deployments = costs.regret, costs.local_switches, costs.deployments
+        size: dict[str, Any] = dict(self.problem.size)
+        return Runs(
+            algorithm=self.algorithm,
+            **size,
+            episodes=self.episodes,
+            seeds=np.array(self.seeds, dtype=np.int64),
+            optimal_value=self.problem.optimal_value(self.episodes),
+            regret=regret[:, -1].copy(),
+            local_switches=switches[:, -1].copy(),
+            deployments=deployments[:, -1].copy(),
+            drowned_share=np.zeros(len(self.seeds)),
+            curves=Curves(curve_points(self.episodes), regret, switches, deployments),
+            seconds=seconds,
+            **origin(self.problem),
+        )

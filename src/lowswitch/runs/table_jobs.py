@@ -1,0 +1,211 @@
+"""Runs on tables of states, seed by seed on the CPU or all of them on a GPU."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+
+from lowswitch.algorithms.algorithm import Algorithm
+from lowswitch.checks import checked_batch
+from lowswitch.envs.mdp import TabularMDP
+from lowswitch.history import Costs, History, evaluation_of, fresh_account, require_starts
+from lowswitch.kernels.arrays import Log
+from lowswitch.kernels.streams import stream_key
+from lowswitch.learners import Knowledge, ProblemSize, knowledge_of
+from lowswitch.runs.jobs import Job, Options
+from lowswitch.runs.results import Runs, curve_points
+from lowswitch.show.progress import LOADING, PieceSize, Progress, run_all
+
+_LOGGED_CHANGES = 2**11  # few enough to stay in the cache until their regret is known
+_KEPT_CHANGES = 2**16
+
+
+class _Beginning(NamedTuple):
+    """What every run begins with."""
+
+    policy: np.ndarray | None  # [H, S]
+    data: tuple[np.ndarray, np.ndarray, np.ndarray] | None  # [B, H] each
+
+    @classmethod
+    def of(cls, mdp: TabularMDP, options: Options) -> Self:
+        """What was asked for, once it is known to fit the problem and the device."""
+        initial, warm_start = options.initial, options.warm_start
+        if options.device == "gpu" and not (initial is None and warm_start is None):
+            raise ValueError(
+                "a GPU begins with the lowest allowed actions and without data; leave initial and"
+                " warm_start out, or the device"
+            )
+        policy = None if initial is None else mdp.checked_policy(initial)
+        data = None
+        if warm_start is not None:
+            states, actions, rewards = warm_start
+            data = checked_batch(states, actions, rewards, mdp.actions_allowed)
+        return cls(policy, data)
+
+    def put_into(self, knowledge: Knowledge) -> Knowledge:
+        if self.policy is not None:
+            knowledge.begin_with(self.policy)
+        if self.data is not None:
+            knowledge.count(*self.data)
+        return knowledge
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableJob(Job):
+    """One algorithm on one table, under every seed."""
+
+    problem: TabularMDP
+    knowledge: Knowledge
+    history: bool
+    beginning: _Beginning
+
+    @classmethod
+    def of(
+        cls,
+        mdp: TabularMDP,
+        algorithm: Algorithm,
+        episodes: int,
+        seeds: list[int],
+        options: Options,
+    ) -> TableJob:
+        """The job, once everything is known to fit."""
+        require_starts(mdp, episodes)
+        knowledge = knowledge_of(
+            algorithm, ProblemSize(**mdp.size, episodes=episodes), mdp.actions_allowed
+        )
+        return cls(
+            problem=mdp,
+            algorithm=algorithm,
+            episodes=episodes,
+            seeds=seeds,
+            knowledge=knowledge,
+            regret=options.regret,
+            history=options.history,
+            beginning=_Beginning.of(mdp, options),
+        )
+
+    @property
+    def deployment_bound(self) -> float:
+        return self.algorithm.deployment_bound(**self.problem.size, episodes=self.episodes)
+
+    @property
+    def nbytes(self) -> int:
+        return self.knowledge.nbytes
+
+    @property
+    def policy_size(self) -> int:
+        return self.problem.horizon * self.problem.states * self.knowledge.members
+
+    def kernel(self) -> Any:
+        from lowswitch.kernels.play import simulate
+
+        return simulate
+
+    def begin(self, seed: int, episodes: int) -> TableRun:
+        return TableRun(self, seed, episodes)
+
+    def runs(self, costs: Costs, seconds: float) -> Runs:
+        mdp, initial = self.problem, self.beginning.policy
+        if initial is None:
+            initial = mdp.actions_allowed.argmax(axis=-1)
+        found = super().runs(costs._replace(regret=mdp.scale.to_regret(costs.regret)), seconds)
+        return replace(
+            found,
+            triggers=costs.triggers,
+            drowned_share=costs.drowned / (self.episodes * mdp.horizon),
+            initial=initial,
+            policy=costs.policy,
+            history=costs.histories,
+            **(self._values(initial, costs.policy) if self.regret else {}),
+        )
+
+    def _values(self, initial: np.ndarray, policies: np.ndarray) -> dict[str, Any]:
+        """What the first and the last policies earn, and uniform play."""
+        mdp = self.problem
+
+        def earned(policy: np.ndarray) -> float:
+            return mdp.at_start(mdp.policy_values(policy)[0], self.episodes)
+
+        return {
+            "first_value": earned(initial),
+            "uniform_value": mdp.at_start(mdp.uniform_values[0], self.episodes),
+            "last_value": np.array([earned(policy) for policy in policies]),
+        }
+
+
+class TableRun:
+    """One seed: its tables live while it runs, its costs stay."""
+
+    costs: Costs
+
+    def __init__(self, job: TableJob, seed: int, episodes: int) -> None:
+        self.job, self.seed, self.episodes = job, seed, episodes
+        self.done = 0
+
+    def play(self, stop: threading.Event) -> None:
+        mdp, episodes = self.job.problem, self.episodes
+        marks = curve_points(episodes)
+        knowledge = self.job.beginning.put_into(self.job.knowledge.fresh(self.seed))
+        policies = knowledge.policy().actions
+        evaluation, gap = evaluation_of(mdp, policies, wanted=self.job.regret)
+        account, log = fresh_account(gap, marks), self._fresh_log(knowledge, marks)
+        kept: list[np.ndarray] = []
+        key, piece = stream_key(self.seed), PieceSize(10**5 // mdp.horizon)
+        while self.done < episodes and not stop.is_set():
+            with piece:
+                first, last = self.done, min(episodes, self.done + piece.size)
+                self.done = knowledge.play(mdp.model, evaluation, log, account, key, first, last)
+            if self.done < last:  # its time says nothing of how long a larger piece takes
+                piece.size = max(1, self.done - first)
+            if self.job.history:
+                kept.append(log.changes[: log.logged[0]].copy())
+                log.logged[0] = 0
+        policies = knowledge.policy().actions
+        self.costs = Costs(
+            regret=account.curve[None],
+            local_switches=log.switches[None],
+            deployments=log.deployments[None],
+            triggers=np.array([knowledge.triggers()]),
+            drowned=np.array([knowledge.drowned]),
+            policy=policies if knowledge.members == 1 else policies[None],
+            histories=(History(np.concatenate(kept)),) if self.job.history else None,
+        )
+
+    def _fresh_log(self, knowledge: Knowledge, marks: np.ndarray) -> Log:
+        room = _KEPT_CHANGES if self.job.history else _LOGGED_CHANGES
+        room = max(room, knowledge.spec.timing.room)
+        return Log(
+            keep=self.job.history,
+            logged=np.zeros(1, dtype=np.int64),
+            changes=np.zeros((room, 3 + knowledge.members), dtype=np.int64),
+            curve_points=marks,
+            switches=np.zeros(len(marks), dtype=np.int64),
+            deployments=np.zeros(len(marks), dtype=np.int64),
+        )
+
+
+def play_on_gpu(jobs: list[Any], bar: Progress, checkpoint: Path | None) -> list[Runs]:
+    """Play jobs that differ in problem and algorithm only, those of one kind in one launch.
+
+    All are of tables: other problems refuse the device.
+    """
+    from lowswitch.gpu.play import player_for
+
+    player = player_for(
+        [(job.problem, job.algorithm, job.knowledge) for job in jobs],
+        episodes=jobs[0].episodes,
+        seeds=jobs[0].seeds,
+        regret=jobs[0].regret,
+        history=jobs[0].history,
+        marks=curve_points(jobs[0].episodes),
+        checkpoint=checkpoint,
+    )
+    bar.note(LOADING)
+    bar.start()
+    run_all([player.play], workers=1, look_up=lambda: bar.update(player.done))
+    each = player.seconds / len(jobs)
+    return [job.runs(costs, each) for job, costs in zip(jobs, player.by_job(), strict=True)]
