@@ -125,10 +125,12 @@ class FeatureLearner(Learner):
         """
         return self.shape.episodes(states, actions, rewards)
 
-    def _learn(self, batch: Batch, off_policy: bool) -> tuple[Deployment, ...] | None:
+    def _learn(
+        self, batch: Batch, off_policy: bool, until_proposed: bool
+    ) -> tuple[tuple[Deployment, ...] | None, int]:
         x, actions, rewards = batch
-        first, made, done = self.told, [], 0
-        while done < len(x):
+        first, made, done, before_all = self.told, [], 0, self._gate.pending
+        while done < len(x) and not (until_proposed and self._gate.pending is not before_all):
             until = self.next_stop(len(x) - done) + done
             wrong = None if off_policy else self._first_wrong(x, actions, done, until)
             before = self._deployed
@@ -142,7 +144,7 @@ class FeatureLearner(Learner):
             if self._deployed is not before:
                 made.append(Deployment(self.told - 1, self._deployed))
         self.told = first
-        return tuple(made) or None
+        return tuple(made) or None, done
 
     @property
     def may_change(self) -> bool:

@@ -106,20 +106,25 @@ class Learner(Reviewed):
         """What was told, as arrays with one axis for the episodes, or an error."""
         raise NotImplementedError
 
-    def _learn(self, batch: Batch, off_policy: bool) -> Any:
-        """Learn checked episodes; return what was deployed, or None."""
+    def _learn(self, batch: Batch, off_policy: bool, until_proposed: bool) -> tuple[Any, int]:
+        """Learn checked episodes; return what was deployed, or None, and how many were learned.
+
+        until_proposed: stop after the episode in which a proposal is made.
+        """
         raise NotImplementedError
 
-    def _learn_or_undo(self, batch: Batch, off_policy: bool) -> Any:
+    def _learn_or_undo(
+        self, batch: Batch, off_policy: bool, *, until_proposed: bool = False
+    ) -> Any:
         """Learn checked episodes; a failure, or an interrupt, changes nothing."""
         told, deployed, knowledge = self.told, self._deployed, self._knowledge
         # the end of a hold reaches everywhere
         undo = knowledge.undo_all() if self._gate.holds else knowledge.undo(*batch[:2])
         undo_gate = self._gate.undo(knowledge) if self.gate == "review" else None
         try:
-            switch = self._learn(batch, off_policy)
+            switch, learned = self._learn(batch, off_policy, until_proposed)
             new = deployed if switch is None else knowledge.policy()
-            self.told, self._deployed = told + len(batch[0]), new
+            self.told, self._deployed = told + learned, new
         except BaseException:  # an interrupt too
             undo()
             if undo_gate is not None:

@@ -20,6 +20,7 @@ from lowswitch.kernels.arrays import CELL, ROW, WAITING
 from lowswitch.learner import Batch, Learner, refuse_action
 from lowswitch.learners import Knowledge, ProblemSize, integrity, knowledge_of
 from lowswitch.learners.numbers import spec_numbers
+from lowswitch.learners.posterior import Posterior
 from lowswitch.learners.samples import DrawnModel
 from lowswitch.policy.tables import TablePolicy
 from lowswitch.review.decisions import require_review
@@ -207,13 +208,24 @@ class TableLearner(Learner):
         return self.learn_checked(states, np.where(known, actions, -1), rewards)
 
     def learn_checked(
-        self, states: np.ndarray, actions: np.ndarray, rewards: np.ndarray
+        self,
+        states: np.ndarray,
+        actions: np.ndarray,
+        rewards: np.ndarray,
+        *,
+        until_proposed: bool = False,
     ) -> History | None:
-        """As `tell_steps`, for arrays [B, H] of int64, int64 and float64 that are known to fit."""
+        """As `tell_steps`, for arrays [B, H] of int64, int64 and float64 that are known to fit.
+
+        until_proposed: stop after the episode in which a proposal is made; `told` then says how
+        many episodes were learned.
+        """
         with self._alone("tell"):
             self._require_room(len(states))
             self._plain = self._plain and bool((actions >= 0).all())
-            switch: History | None = self._learn_or_undo((states, actions, rewards), True)
+            switch: History | None = self._learn_or_undo(
+                (states, actions, rewards), True, until_proposed=until_proposed
+            )
             return switch
 
     def _checked_batch(self, states: Any, actions: Any, rewards: Any) -> Batch:
@@ -269,10 +281,16 @@ class TableLearner(Learner):
         model: DrawnModel = self._knowledge.model(number)
         return model
 
-    def _learn(self, batch: Batch, off_policy: bool) -> History | None:
+    def posterior(self) -> Posterior | None:
+        """What the learner believes now, whatever it learns later; None if it keeps no model."""
+        return self._knowledge.posterior()
+
+    def _learn(
+        self, batch: Batch, off_policy: bool, until_proposed: bool
+    ) -> tuple[History | None, int]:
         if self.gate == "review":
-            return self._learn_behind_gate(*batch, off_policy)
-        return self._learn_in_pieces(*batch, off_policy)
+            return None, self._learn_behind_gate(*batch, off_policy, until_proposed)
+        return self._learn_in_pieces(*batch, off_policy), len(batch[0])
 
     def _learn_in_pieces(
         self, states: np.ndarray, actions: np.ndarray, rewards: np.ndarray, off_policy: bool
@@ -299,9 +317,16 @@ class TableLearner(Learner):
         return History(np.concatenate(found), self._deployed.actions) if found else None
 
     def _learn_behind_gate(
-        self, states: np.ndarray, actions: np.ndarray, rewards: np.ndarray, off_policy: bool
-    ) -> History | None:
+        self,
+        states: np.ndarray,
+        actions: np.ndarray,
+        rewards: np.ndarray,
+        off_policy: bool,
+        until_proposed: bool,
+    ) -> int:
+        """Learn episodes and return how many: all, or those until a proposal is made."""
         knowledge, gate, done = self._knowledge, self._gate, 0
+        before = gate.pending
         if not knowledge.learns_forbidden:
             still = knowledge.allowed[np.arange(self.horizon), states, actions]
             actions = np.where(still, actions, -1)
@@ -316,9 +341,11 @@ class TableLearner(Learner):
             if step >= 0:
                 self._refuse(done, step, states, actions, "")
             gate.after_episode(knowledge, changes[:used], self.told + done)
+            if until_proposed and gate.pending is not before:
+                break
         if passed := len(dates) - len(knowledge.dates):
             gate.after_date(int(dates[passed - 1]))
-        return None
+        return done
 
     def _refuse(
         self, episode: int, step: int, states: np.ndarray, actions: np.ndarray, hint: str
