@@ -18,6 +18,37 @@ _ENCODER = json.JSONEncoder(
 )
 
 
+class Kind(NamedTuple):
+    """What is true of all events of a kind."""
+
+    verb: str = ""  # what the actor did, in words; the pages keep the events that have one
+    learn_later: bool = False  # no report before it needs to be learned by then
+    has_report: bool = False  # of a ticket
+    is_decision: bool = False  # of people, about the run
+    makes_version: bool = False
+
+
+KINDS = {
+    "asked": Kind(learn_later=True),
+    "told": Kind(learn_later=True, has_report=True),
+    "missing": Kind(learn_later=True, has_report=True),
+    "refused": Kind(learn_later=True),
+    "conflict": Kind(learn_later=True),
+    "amended": Kind("amended a report", has_report=True),
+    "met": Kind("asked for a proposal"),
+    "proposed": Kind("was proposed"),
+    "approved": Kind("approved", is_decision=True, makes_version=True),
+    "rejected": Kind("rejected", is_decision=True),
+    "rolled_back": Kind("rolled back", is_decision=True, makes_version=True),
+    "deployed": Kind("was deployed by itself", makes_version=True),
+    "frozen": Kind("froze the run", is_decision=True),
+    "thawed": Kind("let the run go on", is_decision=True),
+    "history": Kind("imported history"),
+    "created": Kind("began the run", makes_version=True),
+    "snapshot": Kind(),
+}
+
+
 class Event(NamedTuple):
     """One thing that happened."""
 

@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 from lowswitch.ledger.errors import SupersededError
-from lowswitch.ledger.events import Event
+from lowswitch.ledger.events import KINDS, Event
 from lowswitch.ledger.responses import SHOWN
 from lowswitch.ledger.state import proposal_hash
 from lowswitch.ledger.store import Store
@@ -43,5 +43,6 @@ def _decision(event: Event) -> str:
     payload: dict[str, Any] = event.payload
     rows = len(payload["rows"])
     did = f"{event.actor} {event.kind} {rows:,} row{'' if rows == 1 else 's'} of it"
-    into = f", which made version {payload['version']}" if event.kind == "approved" else ""
+    made = KINDS[event.kind].makes_version
+    into = f", which made version {payload['version']}" if made else ""
     return f"{did} in event {event.seq:,}{into}"

@@ -10,7 +10,7 @@ import numpy as np
 from lowswitch.ledger import errors, views
 from lowswitch.ledger.dates import FROZEN, late_date
 from lowswitch.ledger.errors import LedgerError
-from lowswitch.ledger.events import LEDGER, SITE, Event, event
+from lowswitch.ledger.events import KINDS, LEDGER, SITE, Event, event
 from lowswitch.ledger.reference import is_named, not_pending
 from lowswitch.ledger.responses import ProposalView, Told
 from lowswitch.ledger.snapshot import is_due, snapshot_of
@@ -48,7 +48,7 @@ class Writer:
         self.broken = True
         state.apply(made, self.replay)
         self.broken = False
-        if kind in ("told", "missing", "amended"):
+        if KINDS[kind].has_report:
             self.reports[payload["number"]] = seq
         return made
 

@@ -16,15 +16,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from lowswitch.ledger import Ledger
+from lowswitch.ledger.events import KINDS, Kind
 
 _PIECE = 2000  # events that are read at once
 _PATIENCE = 0.5  # seconds to wait for another thread that reads
 _ASKED = '"site","asked",{'  # in the text of an event, where quotes of a value are escaped
-KEPT = (
-    *("created", "proposed", "approved", "rejected", "rolled_back", "deployed", "met"),
-    *("frozen", "thawed", "amended", "history"),
-)
-_NEW_VERSION = ("created", "approved", "rolled_back", "deployed")
 
 
 @dataclass(frozen=True)
@@ -131,9 +127,9 @@ class Journal:
             site.reports, site.last = site.reports + 1, time
         elif kind == "amended":
             self._amend(payload)
-        if kind in _NEW_VERSION:
-            self._version += 1
-        if kind in KEPT:
+        known = KINDS.get(kind, Kind())  # whether there is such a kind is for `verify` to say
+        self._version += known.makes_version
+        if known.verb:
             self.marks.append(Mark(seq, time, actor, role, kind, _facts(kind, payload)))
 
     def _returns_of(self, number: int) -> Returns:
@@ -154,12 +150,11 @@ class Journal:
 
     def versions(self) -> list[Mark]:
         """The events that made the versions, in their order."""
-        return [mark for mark in self.marks if mark.kind in _NEW_VERSION]
+        return [mark for mark in self.marks if KINDS[mark.kind].makes_version]
 
     def decisions(self) -> list[Mark]:
         """What people decided, in its order."""
-        kinds = ("approved", "rejected", "rolled_back", "frozen", "thawed")
-        return [mark for mark in self.marks if mark.kind in kinds]
+        return [mark for mark in self.marks if KINDS[mark.kind].is_decision]
 
     def proposals(self) -> list[Mark]:
         return [mark for mark in self.marks if mark.kind == "proposed"]

@@ -8,6 +8,7 @@ from typing import Any
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from lowswitch.ledger import LedgerError, ProposalView, SupersededError
+from lowswitch.ledger.events import KINDS
 from lowswitch.ledger.responses import Status, TicketView
 from lowswitch.ledger.text import counted
 from lowswitch.service import api, display, figures
@@ -355,8 +356,8 @@ async def audit(call: Call) -> Response:
     asked = query(call.request, "kind", "search", "before")
     kind, words = asked.get("kind", ""), asked.get("search", "")
     before = count(asked, "before", 0, 10**17) or None
-    if kind and not kind.replace("_", "").isalpha():
-        raise RefusedError(400, "there is no such kind of event")
+    if kind and kind not in KINDS:
+        raise RefusedError(400, f"there is no such kind of event; there are {', '.join(KINDS)}")
 
     def read() -> list[Any]:
         with service.reading() as reader:
@@ -369,7 +370,7 @@ async def audit(call: Call) -> Response:
         "audit.html",
         "audit",
         events=events,
-        kinds=_KINDS,
+        kinds=KINDS,
         kind=kind,
         search=words,
         before=before,
@@ -377,13 +378,6 @@ async def audit(call: Call) -> Response:
         verdict=service.access.last_verdict(),
         verifying=service.verifying is not None and not service.verifying.done(),
     )
-
-
-_KINDS = (
-    *("asked", "told", "missing", "refused", "conflict", "amended", "met", "proposed"),
-    *("approved", "rejected", "rolled_back", "deployed", "frozen", "thawed", "history", "created"),
-    "snapshot",
-)
 
 
 async def difference(call: Call) -> Response:
