@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from lowswitch.ledger.errors import BrokenError
 
-FORMAT = 2  # of the events: 2 has events of the kind "snapshot"
+FORMAT = 2  # of what is stored: 2 has events of the kind "snapshot", and a column of kinds
 SEMANTICS = 1  # of what the learner makes of them
 GENESIS = "0" * 64
 LEDGER, SITE, REVIEWER, OPERATOR = "ledger", "site", "reviewer", "operator"  # roles
@@ -80,7 +80,9 @@ def event(
     return Event(seq, time, actor, role, kind, payload, previous, body, digest(body))
 
 
-def read_event(seq: int, body: str, stored: str, expected: int, previous: str) -> Event:
+def read_event(
+    seq: int, body: str, stored: str, column: str, expected: int, previous: str
+) -> Event:
     """The event of a stored row, once it is known to be whole and to follow the one before it."""
     if seq != expected:
         raise BrokenError(expected, f"it is not there; the next one on record is {seq}")
@@ -94,4 +96,8 @@ def read_event(seq: int, body: str, stored: str, expected: int, previous: str) -
         raise BrokenError(seq, f"its text says that it is event {number}")
     if before != previous:
         raise BrokenError(seq, "it does not follow the event before it")
+    if column != kind:
+        raise BrokenError(
+            seq, f"it is stored under the kind {column!r}, but its text says {kind!r}"
+        )
     return Event(seq, time, actor, role, kind, payload, before, body, stored)

@@ -30,9 +30,9 @@ def not_pending(store: Store, name: str, now: str | None) -> SupersededError:
             f" of it; {pending}"
         )
     gone = f"the proposal {name[:SHOWN]} does not wait for a decision any more"
-    for row in store.newest(1, None, [f'"proposal":"{name}']):
+    for row in store.newest(1, part=f'"proposal":"{name}'):
         return SupersededError(f"{gone}: {_decision(event_of(*row))}; {pending}")
-    for row in store.newest(10**9, None, [',"proposed",{']):
+    for row in store.newest(10**9, kind="proposed"):
         if is_named(proposal_hash(event_of(*row).payload), name):
             return SupersededError(f"{gone}: another one took its place; {pending}")
     return SupersededError(f"there never was a proposal {name[:SHOWN]}; {pending}")

@@ -206,13 +206,13 @@ def row(state: State, h: int, x: int) -> RowView:
     )
 
 
-def event_of(seq: int, body: str, stored: str) -> Event:
+def event_of(seq: int, body: str, stored: str, column: str) -> Event:
     """A stored event, as it is."""
     number, time, actor, role, kind, payload, previous = json.loads(body)
     return Event(number, time, actor, role, kind, payload, previous, body, stored)
 
 
-def payload_of(seq: int, body: str, stored: str) -> dict[str, Any]:
+def payload_of(seq: int, body: str, *_: str) -> dict[str, Any]:
     """The payload of a stored event."""
     payload: dict[str, Any] = json.loads(body)[5]
     return payload

@@ -82,7 +82,6 @@ class Writer:
         """
         taken = snapshot_of(self.state)
         self.add("ledger", LEDGER, "snapshot", {"hash": taken.hash})
-        self.store.set_format()
         return taken
 
     # ---- tickets ---------------------------------------------------------------------------------
@@ -183,8 +182,7 @@ class Writer:
         for one in self.events:
             if one.seq == seq:
                 return one.payload
-        number, body, stored = self.store.event(seq)
-        return views.payload_of(number, body, stored)
+        return views.payload_of(*self.store.event(seq))
 
     # ---- decisions -------------------------------------------------------------------------------
 

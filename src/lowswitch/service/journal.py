@@ -17,10 +17,10 @@ from typing import Any
 
 from lowswitch.ledger import Ledger
 from lowswitch.ledger.events import KINDS, Kind
+from lowswitch.ledger.views import payload_of
 
 _PIECE = 2000  # events that are read at once
 _PATIENCE = 0.5  # seconds to wait for another thread that reads
-_ASKED = '"site","asked",{'  # in the text of an event, where quotes of a value are escaped
 
 
 @dataclass(frozen=True)
@@ -100,12 +100,12 @@ class Journal:
         return False
 
     def _read_piece(self) -> bool:
-        rows = self.reader.store.execute(
-            "SELECT seq, body FROM events WHERE seq > ? ORDER BY seq LIMIT ?", self.seq, _PIECE
-        )
-        for seq, body in rows:
-            if _ASKED not in body:
-                _, time, actor, role, kind, payload, _ = json.loads(body)
+        store = self.reader.store
+        sql = f"SELECT seq, kind, body FROM {store.events} WHERE seq > ? ORDER BY seq LIMIT ?"
+        rows = store.execute(sql, self.seq, _PIECE)
+        for seq, kind, body in rows:
+            if kind != "asked":
+                _, time, actor, role, _, payload, _ = json.loads(body)
                 self._take(seq, time, actor, role, kind, payload)
             elif len(self._firsts) < self._version:
                 self._begin(json.loads(body)[5])
@@ -140,8 +140,7 @@ class Journal:
         """Take out the report that was corrected, and take in the right one."""
         returns, instead = self._returns_of(payload["number"]), payload.get("instead")
         if instead is not None:
-            _, body, _ = self.reader.store.event(instead)
-            before = json.loads(body)[5]
+            before = payload_of(*self.reader.store.event(instead))
             if before["ended"] != "missing":
                 returns.add(_return(before), -1)
         returns.add(_return(payload))
