@@ -210,8 +210,10 @@ class Writer:
             for row in chosen:
                 if row not in proposed:
                     raise LedgerError(f"row {self.terms.row_name(*row)} is not proposed")
-            if not chosen or len({tuple(row) for row in chosen}) < len(chosen):
-                raise LedgerError("name each row once, and at least one")
+            if not chosen:
+                raise LedgerError("no row is chosen; choose those that you decide on")
+            if len({tuple(row) for row in chosen}) < len(chosen):
+                raise LedgerError("a row is chosen twice; name each one once")
         return {"proposal": now, "base": pending["version"], "rows": chosen, "reason": reason}
 
     def make_up_for_late_date(self) -> None:

@@ -15,7 +15,7 @@ from lowswitch.ledger.events import canonical
 from lowswitch.ledger.text import age, counted
 from lowswitch.service import display
 from lowswitch.service.app import Call, Service
-from lowswitch.service.bodies import RefusedError, text
+from lowswitch.service.bodies import RefusedError
 
 _BY_ENTER = (
     "Nothing was done yet: the Enter key alone does nothing here. What you filled in is kept; press"
@@ -113,5 +113,9 @@ async def catch_up(call: Call) -> None:
     await asyncio.wait([task], timeout=_CATCH_UP)
 
 
-def reason_of(call: Call) -> str:
-    return text("the reason", call.field("reason"))
+def filled_in(call: Call, *names: str) -> dict[str, Any]:
+    """What a form says in some of its fields, each once."""
+    pairs = [(name, value) for name, value in call.fields if name in names]
+    if len(dict(pairs)) < len(pairs):
+        raise RefusedError(400, "a field of the form is there twice")
+    return dict(pairs)
