@@ -11,10 +11,8 @@ from lowswitch.ledger import ProposalView
 from lowswitch.ledger.events import KINDS
 from lowswitch.ledger.responses import Status, TicketView
 from lowswitch.ledger.text import counted
-from lowswitch.service import api, display, figures
+from lowswitch.service import actions, api, display, figures
 from lowswitch.service import roles as table
-from lowswitch.service.actions import act
-from lowswitch.service.actions import revoke as revoke_token
 from lowswitch.service.app import Call, Service, now
 from lowswitch.service.bodies import RefusedError, count, query, whole
 from lowswitch.service.figures import Interval
@@ -127,7 +125,7 @@ async def freeze(call: Call) -> Response:
     """Stop the run."""
     if is_by_enter(call):
         return await status(call)
-    await act(call, "freeze", filled_in(call, "reason"))
+    await actions.act(call, "freeze", filled_in(call, "reason"))
     return after(call, "/", "The run is frozen: no ticket is issued, nothing is decided.")
 
 
@@ -135,7 +133,7 @@ async def thaw(call: Call) -> Response:
     """Let the run go on."""
     if is_by_enter(call):
         return await status(call)
-    await act(call, "thaw", filled_in(call, "reason"))
+    await actions.act(call, "thaw", filled_in(call, "reason"))
     return after(call, "/", "The run goes on.")
 
 
@@ -144,7 +142,7 @@ async def missing(call: Call) -> Response:
     if is_by_enter(call):
         return await status(call)
     given = filled_in(call, "reason", "ticket")
-    await act(call, "missing", given)
+    await actions.act(call, "missing", given)
     return after(call, "/", f"Ticket {given['ticket']} is declared missing.")
 
 
@@ -189,7 +187,7 @@ async def proposal(call: Call) -> Response:
 async def propose(call: Call) -> Response:
     """Let the learner propose what it would change now."""
     said = "Here is what it would change."
-    if await act(call, "propose", {}) is None:
+    if await actions.act(call, "propose", {}) is None:
         run, _ = await _standing(call.service)
         why = run.nothing_because  # None if somebody else has asked since
         said = f"The learner would change nothing{f': {why}' if why else ''}."
@@ -203,14 +201,14 @@ async def decide(call: Call) -> Response:
     how, given = call.field("decision"), filled_in(call, "reason", "proposal")
     rows = [_row_labels(call, value) for name, value in call.fields if name == "row"]
     if how == "approve all":
-        version = await act(call, "approve", given)
+        version = await actions.act(call, "approve", given)
         said = f"Version {version} is deployed: all rows approved."
     elif how == "approve":
-        version = await act(call, "approve", given | {"rows": rows})
+        version = await actions.act(call, "approve", given | {"rows": rows})
         said = f"Version {version} is deployed: {counted(len(rows), 'row')} approved."
     elif how in ("not now", "never"):
         forever = how == "never"
-        await act(call, "reject", given | {"rows": rows, "forever": forever})
+        await actions.act(call, "reject", given | {"rows": rows, "forever": forever})
         time = "for ever" if forever else "for now"
         said = f"{counted(len(rows), 'row')} rejected {time}."
     else:
@@ -333,7 +331,7 @@ async def rollback(call: Call) -> Response:
     given = filled_in(call, "reason", "version")
     if "version" in given:
         given["version"] = whole(given["version"])
-    new, old = await act(call, "rollback", given), given["version"]
+    new, old = await actions.act(call, "rollback", given), given["version"]
     return after(call, "/timeline", f"Version {new} is deployed; it plays what version {old} did.")
 
 
@@ -410,5 +408,5 @@ async def tokens(call: Call) -> Response:
 
 async def revoke(call: Call) -> Response:
     """Let a token work no more."""
-    gone = revoke_token(call, filled_in(call, "id"))
+    gone = actions.revoke(call, filled_in(call, "id"))
     return after(call, "/tokens", f"The token of {gone.name} works no more.")
