@@ -118,15 +118,6 @@ def test_a_ledger_with_unbound_snapshots_is_replayed_and_gets_a_bound_one(addres
     assert opened.verify().whole
 
 
-def test_an_older_version_refuses_a_ledger_with_an_event_that_it_does_not_know(tmp_path):
-    ledger = made(tmp_path / "run.db")
-    ledger.store.execute("PRAGMA user_version = 1")  # which an older version wrote
-    play(ledger, 1)
-    assert ledger.store.execute("PRAGMA user_version") == [(1,)]
-    ledger.save_snapshot()
-    assert ledger.store.execute("PRAGMA user_version") == [(2,)]
-
-
 EDITED_SNAPSHOTS = {
     "of an event to come": ("seq = ?", 10**6),
     "of another event": ("seq = seq - 1",),

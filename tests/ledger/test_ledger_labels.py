@@ -139,7 +139,8 @@ def test_the_console_decides_on_rows_by_their_labels(tmp_path):
         given = {"proposal": proposal.hash, "reason": "minutes", "decision": "approve"}
         assert served.post("/decide", session, **given, row="1:2")[0] == 303
         assert last(served.ledger, "approved")["rows"] == [[1, 2]]  # positions, as on the page
-        assert served.post("/decide", session, **given, row="3:0")[0] == 422
+        given["proposal"] = served.ledger.proposal().hash
+        assert served.post("/decide", session, **given, row="3:0")[0] == 422  # not the label 3
         status, text = served.page("/row?step=1&state=2", session)
         assert (status, "minutes" in text) == (200, True)
         rows = {"proposal": served.ledger.proposal().hash, "rows": [[1, 2]], "reason": "no"}

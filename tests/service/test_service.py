@@ -3,6 +3,7 @@
 import contextlib
 import gzip
 import json
+import re
 import socket
 import threading
 import time
@@ -12,7 +13,7 @@ import pytest
 from attacks import fuzz, send_raw
 from ledgers import episode, play
 from lowswitch.ledger import Client, Spooled, StorageError
-from lowswitch.service import bodies, engine, openapi, roles, server
+from lowswitch.service import bodies, engine, roles, server
 from served import Process, Served, wait_for
 
 H = 3
@@ -130,7 +131,12 @@ def test_the_description_has_every_address(served):
     found = {(method.upper(), path) for path, one in said["paths"].items() for method in one}
     assert found == {(one.method, one.path) for one in roles.API}
     posts = {one.handler for one in roles.API if one.method == "POST"}
-    assert posts - {"verify"} == openapi.BODIES.keys()
+    assert posts - {"verify"} == bodies.BODIES.keys()
+    report = said["components"]["schemas"]["Report"]
+    assert report["required"] == ["ticket", "states", "actions", "rewards"]
+    assert report["properties"]["ended"]["enum"] == ["whole", "truncated", "terminated"]
+    used = set(re.findall(r"#/components/schemas/(\w+)", json.dumps(said)))
+    assert used == said["components"]["schemas"].keys()
 
 
 def test_many_requests_share_a_commit(served):
@@ -209,14 +215,18 @@ def test_a_bad_body_is_refused_and_changes_nothing(served, name):
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        ({"states": [True, False, True]}, "states must be a text"),
-        ({"actions": [0, 0, False]}, "actions must be a text"),
-        ({"rewards": [True, 0, 0]}, "rewards must be a number"),
-        ({"rewards": ["1", 0, 0]}, "rewards must be a number"),
+        ({"states": [True, False, True]}, "states[0] must be a text or a whole number"),
+        ({"states": [0, 1.0, 2]}, "states[1] must be a text or a whole number, not a number"),
+        ({"actions": [0, 0, False]}, "actions[2] must be a text or a whole number"),
+        ({"rewards": [True, 0, 0]}, "rewards[0] must be a number, not true or false"),
+        ({"rewards": ["1", 0, 0]}, "rewards[0] must be a number, not a text"),
+        ({"rewards": [10**18, 0, 0]}, "rewards[0] must be a whole number <= "),
         ({"rewards": None}, "rewards must be a list"),
         ({"states": "012"}, "states must be a list"),
         ({"ended": 1}, "ended must be a text"),
-        ({"site": "another"}, "there is no field 'site'"),
+        ({"ticket": "a\nb"}, "ticket must be a text that is not empty and has no char"),
+        ({"site": "another"}, "reports[0] has a field that is not in /api/openapi.json: `site`"),
+        ({"\ud800": 1}, "the name of a field has a character that is no text"),
     ],
 )
 def test_a_bad_report_is_refused_and_its_ticket_stays_open(served, change, says):

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from lowswitch.checks import require_word
 from lowswitch.io.storage import replacing
 from lowswitch.ledger.errors import BrokenError, StorageError
-from lowswitch.ledger.events import Event, canonical
+from lowswitch.ledger.events import KINDS, Event, canonical
 from lowswitch.ledger.responses import Verdict
 from lowswitch.ledger.snapshot import compared, is_whole, state_of
 from lowswitch.ledger.state import Replay, State
@@ -86,7 +86,7 @@ class _Walk:
         if event.kind == "asked":
             names = ("ticket", "site", "request", "version")
             self.issued.append((*map(payload.get, names), event.seq))
-        elif event.kind in ("told", "missing", "amended"):
+        elif KINDS[event.kind].has_report:
             self.reports[payload["number"]] = event.seq
 
     def end(self, total: int) -> None:

@@ -25,7 +25,7 @@ _KNOWN: dict[str, type[LedgerError]] = {
     )
 }
 MOST_TEXT = 2000  # characters of a text
-_CONTROL = re.compile(r"[\x00-\x1f\x7f\x80-\x9f\u2028\u2029\ud800-\udfff]")
+CONTROL = re.compile(r"[\x00-\x1f\x7f\x80-\x9f\u2028\u2029\ud800-\udfff]")
 _AWAY = (408, 429, 500, 502, 503, 504)  # send it again later
 
 
@@ -140,7 +140,7 @@ def why_no_text(name: str, value: Any) -> str | None:
         return f"{name} must be a text that is not empty"
     if len(value) > MOST_TEXT:
         return f"{name} may have {MOST_TEXT:,} characters, not {len(value):,}"
-    if _CONTROL.search(value):
+    if CONTROL.search(value):
         return f"{name} has a character that cannot be shown"
     return None
 

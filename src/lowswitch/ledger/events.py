@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from lowswitch.ledger.errors import BrokenError
 
-FORMAT = 2  # of the events: 2 has events of the kind "snapshot"
+FORMAT = 2  # of what is stored: 2 has events of the kind "snapshot", and a column of kinds
 SEMANTICS = 1  # of what the learner makes of them
 GENESIS = "0" * 64
 LEDGER, SITE, REVIEWER, OPERATOR = "ledger", "site", "reviewer", "operator"  # roles
@@ -16,6 +16,37 @@ LEDGER, SITE, REVIEWER, OPERATOR = "ledger", "site", "reviewer", "operator"  # r
 _ENCODER = json.JSONEncoder(
     sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
 )
+
+
+class Kind(NamedTuple):
+    """What is true of all events of a kind."""
+
+    verb: str = ""  # what the actor did, in words; the pages keep the events that have one
+    learn_later: bool = False  # no report before it needs to be learned by then
+    has_report: bool = False  # of a ticket
+    is_decision: bool = False  # of people, about the run
+    makes_version: bool = False
+
+
+KINDS = {
+    "asked": Kind(learn_later=True),
+    "told": Kind(learn_later=True, has_report=True),
+    "missing": Kind(learn_later=True, has_report=True),
+    "refused": Kind(learn_later=True),
+    "conflict": Kind(learn_later=True),
+    "amended": Kind("amended a report", has_report=True),
+    "met": Kind("asked for a proposal"),
+    "proposed": Kind("was proposed"),
+    "approved": Kind("approved", is_decision=True, makes_version=True),
+    "rejected": Kind("rejected", is_decision=True),
+    "rolled_back": Kind("rolled back", is_decision=True, makes_version=True),
+    "deployed": Kind("was deployed by itself", makes_version=True),
+    "frozen": Kind("froze the run", is_decision=True),
+    "thawed": Kind("let the run go on", is_decision=True),
+    "history": Kind("imported history"),
+    "created": Kind("began the run", makes_version=True),
+    "snapshot": Kind(),
+}
 
 
 class Event(NamedTuple):
@@ -49,7 +80,9 @@ def event(
     return Event(seq, time, actor, role, kind, payload, previous, body, digest(body))
 
 
-def read_event(seq: int, body: str, stored: str, expected: int, previous: str) -> Event:
+def read_event(
+    seq: int, body: str, stored: str, column: str, expected: int, previous: str
+) -> Event:
     """The event of a stored row, once it is known to be whole and to follow the one before it."""
     if seq != expected:
         raise BrokenError(expected, f"it is not there; the next one on record is {seq}")
@@ -63,4 +96,8 @@ def read_event(seq: int, body: str, stored: str, expected: int, previous: str) -
         raise BrokenError(seq, f"its text says that it is event {number}")
     if before != previous:
         raise BrokenError(seq, "it does not follow the event before it")
+    if column != kind:
+        raise BrokenError(
+            seq, f"it is stored under the kind {column!r}, but its text says {kind!r}"
+        )
     return Event(seq, time, actor, role, kind, payload, before, body, stored)

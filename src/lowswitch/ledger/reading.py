@@ -83,7 +83,10 @@ class Reading:
         if pending is None:
             return None
         wanted = proposal_hash(pending)
-        return next(one for one in views.proposals(self, newest=True) if one.hash == wanted)
+        for one in views.proposals(self, newest=True):
+            if one.hash == wanted:
+                return one
+        raise StorageError("the pending proposal is not found among the events; verify says why")
 
     def proposals(self) -> list[ProposalView]:
         """All proposals with what was decided on them, in their order."""
@@ -147,9 +150,9 @@ class Reading:
         before: only events with a smaller number. kind, containing: only those of a kind, and those
         in whose text these words are. Whether the chain is whole is for `verify` to say.
         """
-        parts = [f',"{kind}",{{'] if kind else []
-        parts += [canonical(containing)[1:-1]] if containing else []
-        return [views.event_of(*row) for row in self.store.newest(count, before, parts)]
+        part = canonical(containing)[1:-1]
+        rows = self.store.newest(count, before=before, kind=kind, part=part)
+        return [views.event_of(*row) for row in rows]
 
     def chart(self) -> Chart:
         """What is known of every row of the policy, as of now."""
@@ -208,7 +211,7 @@ class Reading:
         for snapshot in self._snapshots():
             state = state_of(snapshot, self.terms) if self.is_bound(snapshot) else None
             if state is not None:
-                seq, _, stored = self.store.event(snapshot.seq)
+                seq, _, stored, _ = self.store.event(snapshot.seq)
                 if (state.seq, state.head) == (seq, stored):
                     return state
         return State.of(self.terms, self.store.event(1)[2])

@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 from lowswitch.ledger.errors import SupersededError
-from lowswitch.ledger.events import Event
+from lowswitch.ledger.events import KINDS, Event
 from lowswitch.ledger.responses import SHOWN
 from lowswitch.ledger.state import proposal_hash
 from lowswitch.ledger.store import Store
@@ -31,9 +31,9 @@ def not_pending(store: Store, name: str, now: str | None) -> SupersededError:
             f" of it; {pending}"
         )
     gone = f"the proposal {name[:SHOWN]} does not wait for a decision any more"
-    for row in store.newest(1, None, [f'"proposal":"{name}']):
+    for row in store.newest(1, part=f'"proposal":"{name}'):
         return SupersededError(f"{gone}: {_decision(event_of(*row))}; {pending}")
-    for row in store.newest(10**9, None, [',"proposed",{']):
+    for row in store.newest(10**9, kind="proposed"):
         if is_named(proposal_hash(event_of(*row).payload), name):
             return SupersededError(f"{gone}: another one took its place; {pending}")
     return SupersededError(f"there never was a proposal {name[:SHOWN]}; {pending}")
@@ -43,5 +43,6 @@ def _decision(event: Event) -> str:
     """Who decided what, in words."""
     payload: dict[str, Any] = event.payload
     did = f"{event.actor} {event.kind} {counted(len(payload['rows']), 'row')} of it"
-    into = f", which made version {payload['version']}" if event.kind == "approved" else ""
+    made = KINDS[event.kind].makes_version
+    into = f", which made version {payload['version']}" if made else ""
     return f"{did} in event {event.seq:,}{into}"

@@ -20,6 +20,9 @@ _BUSY_MS = 30_000
 class SqliteStore(Store):
     """One connection to the file of a ledger; a writer alone checkpoints."""
 
+    kind_in_body = "CASE WHEN json_valid(body) THEN json_extract(body, '$[4]') END"
+    column = "VIRTUAL"
+
     def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
         self.path, self.connection = path, connection
         self._errors = _Errors(path)
@@ -52,16 +55,11 @@ class SqliteStore(Store):
         store = cls(path, _connect(path, "ro" if read_only else "rw"))
         with store._errors:
             kind = store.execute("PRAGMA application_id")[0][0]
-            version = store.execute("PRAGMA user_version")[0][0]
             if kind != _KIND:
                 raise NotALedgerError(f"{str(path)!r} is a database, but no ledger")
-            if version > FORMAT:
-                raise NotALedgerError(
-                    f"{str(path)!r} has format {version}, and this version of lowswitch reads"
-                    f" {FORMAT}; use the version that wrote it, or a newer one"
-                )
             if not read_only:
                 store._prepare()
+            store.adopt(repr(str(path)), read_only=read_only)
         return store
 
     def _prepare(self) -> None:
@@ -73,7 +71,10 @@ class SqliteStore(Store):
         for statement in SCHEMA:
             self.execute(statement.format(bytes="BLOB"))
         self.connection.execute(f"PRAGMA application_id = {_KIND}")
-        self.set_format()
+        self.add_kinds()
+
+    def format(self) -> int:
+        return int(self.execute("PRAGMA user_version")[0][0])
 
     def set_format(self) -> None:
         self.execute(f"PRAGMA user_version = {FORMAT}")

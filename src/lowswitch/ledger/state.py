@@ -16,7 +16,7 @@ import numpy as np
 
 from lowswitch.ledger.dates import late_date
 from lowswitch.ledger.errors import BrokenError
-from lowswitch.ledger.events import LEDGER, Event, canonical, digest
+from lowswitch.ledger.events import KINDS, LEDGER, Event, canonical, digest
 from lowswitch.ledger.evidence import BY_INTERVAL, BY_MODEL, Evidence, what_is_left
 from lowswitch.ledger.intake import Lessons
 from lowswitch.ledger.tally import Tally
@@ -99,11 +99,12 @@ class State:
 
     def apply(self, event: Event, replay: Replay) -> None:
         """Take in the next event."""
+        known = KINDS.get(event.kind)
         handler: Callable[[Event, Replay], None] | None = getattr(self, f"_{event.kind}", None)
-        if handler is None:
+        if known is None or handler is None:
             raise BrokenError(event.seq, f"its kind {event.kind!r} is unknown")
         try:
-            if event.kind not in _LEARN_LATER:
+            if not known.learn_later:
                 self.learn()
                 if event.role != LEDGER and self.expected() and not replay.forced:
                     raise BrokenError(event.seq, "what the events before it led to is missing")
@@ -431,5 +432,4 @@ def proposal_hash(payload: dict[str, Any]) -> str:
     return digest(canonical(payload))
 
 
-_LEARN_LATER = ("asked", "told", "missing", "refused", "conflict")
 _NONE = np.zeros((0, 0))

@@ -13,7 +13,8 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from lowswitch.ledger.events import Event
+from lowswitch.ledger.errors import NotALedgerError
+from lowswitch.ledger.events import FORMAT, Event
 
 SCHEMA = (
     "CREATE TABLE events (seq BIGINT PRIMARY KEY, body TEXT NOT NULL, hash TEXT NOT NULL)",
@@ -24,9 +25,13 @@ SCHEMA = (
     "CREATE TABLE snapshots (seq BIGINT PRIMARY KEY, hash TEXT NOT NULL, facts TEXT NOT NULL,"
     " learner {bytes} NOT NULL, tally {bytes} NOT NULL)",
 )
+_EVENT = "seq, body, hash, kind"
 _LIKE = re.compile(r"([%_~])")  # what LIKE takes for more than itself
 _AT_ONCE = 500  # names in one query
 _TICKET = "number, ticket, site, request, version, status, asked, report"
+
+
+Row = tuple[int, str, str, str]  # an event: its number, text, hash and kind
 
 
 class StoredTicket(NamedTuple):
@@ -55,6 +60,10 @@ class Snapshot(NamedTuple):
 class Store(ABC):
     """A database that holds one ledger."""
 
+    kind_in_body: str  # the kind of an event, from its text, in SQL
+    column: str  # how the database computes a column of a table that exists
+    events = "events"  # the table, or what stands in its place
+
     # ---- what each database gives ----------------------------------------------------------------
 
     @abstractmethod
@@ -66,8 +75,12 @@ class Store(ABC):
         """Make the tables, inside of the first transaction."""
 
     @abstractmethod
+    def format(self) -> int:
+        """The format of what is stored."""
+
+    @abstractmethod
     def set_format(self) -> None:
-        """Say that the events are of the present format, so that an older version refuses them."""
+        """Say that what is stored has the present format, so that older versions refuse it."""
 
     @abstractmethod
     def execute(self, sql: str, *values: Any) -> list[Any]:
@@ -93,6 +106,31 @@ class Store(ABC):
     def close(self) -> None:
         """Let go of the database."""
 
+    # ---- formats ---------------------------------------------------------------------------------
+
+    def adopt(self, name: str, *, read_only: bool) -> None:
+        """Refuse a newer format; bring an older one up to date, or read it as if it were."""
+        found = self.format()
+        if found > FORMAT:
+            raise NotALedgerError(
+                f"{name} has format {found}, and this version of lowswitch reads {FORMAT}; use the"
+                " version that wrote it, or a newer one"
+            )
+        if found < FORMAT and read_only:
+            kind = f"{self.kind_in_body} AS kind"
+            self.events = f"(SELECT seq, body, hash, {kind} FROM events) AS events"
+        elif found < FORMAT:
+            with self.transaction():
+                if self.format() < FORMAT:  # nobody else was faster
+                    self.add_kinds()
+
+    def add_kinds(self) -> None:
+        """Let the database find events by their kind; that makes the format the present one."""
+        how = f"GENERATED ALWAYS AS ({self.kind_in_body}) {self.column}"
+        self.execute(f"ALTER TABLE events ADD COLUMN kind TEXT {how}")
+        self.execute("CREATE INDEX events_kind ON events (kind, seq)")
+        self.set_format()
+
     # ---- events ----------------------------------------------------------------------------------
 
     def append(self, events: Iterable[Event]) -> None:
@@ -105,32 +143,30 @@ class Store(ABC):
         rows = self.execute("SELECT seq, hash FROM events ORDER BY seq DESC LIMIT 1")
         return (rows[0][0], rows[0][1]) if rows else (0, "")
 
-    def read(self, first: int) -> Iterator[tuple[int, str, str]]:
-        """The numbers, texts and hashes of the events from a number on."""
+    def read(self, first: int) -> Iterator[Row]:
+        """The events from a number on."""
         yield from self.stream(
-            "SELECT seq, body, hash FROM events WHERE seq >= ? ORDER BY seq", first
+            f"SELECT {_EVENT} FROM {self.events} WHERE seq >= ? ORDER BY seq", first
         )
 
-    def event(self, seq: int) -> tuple[int, str, str]:
+    def event(self, seq: int) -> Row:
         """One event."""
-        number, body, stored = self.execute(
-            "SELECT seq, body, hash FROM events WHERE seq = ?", seq
-        )[0]
-        return number, body, stored
+        row: Row = self.execute(f"SELECT {_EVENT} FROM {self.events} WHERE seq = ?", seq)[0]
+        return row
 
     def newest(
-        self, count: int, before: int | None, parts: Sequence[str]
-    ) -> list[tuple[int, str, str]]:
-        """So many events whose texts contain all of these parts, the newest first."""
-        where, values = "WHERE 1 = 1", list[Any]()
-        if before is not None:
-            where, values = "WHERE seq < ?", [before]
-        for part in parts:
-            where += " AND body LIKE ? ESCAPE '~'"
-            quoted = _LIKE.sub(r"~\1", part)
-            values.append(f"%{quoted}%")
+        self, count: int, *, before: int | None = None, kind: str | None = None, part: str = ""
+    ) -> list[Row]:
+        """Some events, the newest first: those before a number, of a kind, with a part of text."""
+        quoted = _LIKE.sub(r"~\1", part)
+        asked = {"seq < ?": before, "kind = ?": kind}
+        asked["body LIKE ? ESCAPE '~'"] = f"%{quoted}%" if part else None
+        given = {test: value for test, value in asked.items() if value is not None}
+        where = f"WHERE {' AND '.join(given)}" if given else ""
         return self.execute(
-            f"SELECT seq, body, hash FROM events {where} ORDER BY seq DESC LIMIT ?", *values, count
+            f"SELECT {_EVENT} FROM {self.events} {where} ORDER BY seq DESC LIMIT ?",
+            *given.values(),
+            count,
         )
 
     # ---- tickets ---------------------------------------------------------------------------------

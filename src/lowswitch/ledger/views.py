@@ -12,7 +12,7 @@ import numpy as np
 from lowswitch.checks import require_count
 from lowswitch.ledger.dates import next_date, why_refused
 from lowswitch.ledger.errors import LedgerError
-from lowswitch.ledger.events import Event
+from lowswitch.ledger.events import KINDS, Event
 from lowswitch.ledger.evidence import action_values, width
 from lowswitch.ledger.responses import (
     MOST_DATES,
@@ -82,7 +82,7 @@ def proposals(ledger: Reading, *, newest: bool = False) -> Iterator[ProposalView
     for event in _newest(ledger) if newest else ledger.events():
         if event.kind == "proposed":
             made[proposal_hash(event.payload)] = event, []
-        elif event.kind in ("approved", "rejected") and event.payload["proposal"] in made:
+        elif event.payload.get("proposal") in made:  # a decision on it
             words = {"event": event.seq, "time": event.time, "by": event.actor, "kind": event.kind}
             made[event.payload["proposal"]][1].append(words | event.payload)
     for key, (event, decisions) in made.items():
@@ -145,11 +145,10 @@ def _labelled(terms: Terms, row: dict[str, Any]) -> dict[str, Any]:
 def versions(ledger: Reading) -> list[Version]:
     """The versions on record."""
     state, found = ledger._ready(), list[Version]()
-    kinds = ("created", "approved", "rolled_back", "deployed")
     for event in ledger.events():
         if event.seq > state.seq:
             break  # written meanwhile
-        if event.kind in kinds:
+        if KINDS[event.kind].makes_version:
             number = len(found) + 1
             changed = 0
             if number > 1:
@@ -210,13 +209,13 @@ def row(state: State, h: int, x: int) -> RowView:
     )
 
 
-def event_of(seq: int, body: str, stored: str) -> Event:
+def event_of(seq: int, body: str, stored: str, column: str) -> Event:
     """A stored event, as it is."""
     number, time, actor, role, kind, payload, previous = json.loads(body)
     return Event(number, time, actor, role, kind, payload, previous, body, stored)
 
 
-def payload_of(seq: int, body: str, stored: str) -> dict[str, Any]:
+def payload_of(seq: int, body: str, *_: str) -> dict[str, Any]:
     """The payload of a stored event."""
     payload: dict[str, Any] = json.loads(body)[5]
     return payload

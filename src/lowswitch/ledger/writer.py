@@ -10,7 +10,7 @@ import numpy as np
 from lowswitch.ledger import errors, views
 from lowswitch.ledger.dates import FROZEN, late_date
 from lowswitch.ledger.errors import LedgerError
-from lowswitch.ledger.events import LEDGER, SITE, Event, event
+from lowswitch.ledger.events import KINDS, LEDGER, SITE, Event, event
 from lowswitch.ledger.reference import is_named, not_pending
 from lowswitch.ledger.responses import ProposalView, Told
 from lowswitch.ledger.snapshot import is_due, snapshot_of
@@ -48,7 +48,7 @@ class Writer:
         self.broken = True
         state.apply(made, self.replay)
         self.broken = False
-        if kind in ("told", "missing", "amended"):
+        if KINDS[kind].has_report:
             self.reports[payload["number"]] = seq
         return made
 
@@ -82,7 +82,6 @@ class Writer:
         """
         taken = snapshot_of(self.state)
         self.add("ledger", LEDGER, "snapshot", {"hash": taken.hash})
-        self.store.set_format()
         return taken
 
     # ---- tickets ---------------------------------------------------------------------------------
@@ -183,8 +182,7 @@ class Writer:
         for one in self.events:
             if one.seq == seq:
                 return one.payload
-        number, body, stored = self.store.event(seq)
-        return views.payload_of(number, body, stored)
+        return views.payload_of(*self.store.event(seq))
 
     # ---- decisions -------------------------------------------------------------------------------
 
@@ -212,8 +210,10 @@ class Writer:
             for row in chosen:
                 if row not in proposed:
                     raise LedgerError(f"row {self.terms.row_name(*row)} is not proposed")
-            if not chosen or len({tuple(row) for row in chosen}) < len(chosen):
-                raise LedgerError("name each row once, and at least one")
+            if not chosen:
+                raise LedgerError("no row is chosen; choose those that you decide on")
+            if len({tuple(row) for row in chosen}) < len(chosen):
+                raise LedgerError("a row is chosen twice; name each one once")
         return {"proposal": now, "base": pending["version"], "rows": chosen, "reason": reason}
 
     def make_up_for_late_date(self) -> None:

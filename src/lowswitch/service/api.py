@@ -13,39 +13,18 @@ import json
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
+from msgspec.structs import asdict
 from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
 
 from lowswitch.ledger import Ledger, LedgerError
 from lowswitch.ledger.audit import exported
+from lowswitch.service import actions
 from lowswitch.service import openapi as description
 from lowswitch.service.app import Call, now
-from lowswitch.service.bodies import (
-    Check,
-    RefusedError,
-    count,
-    fields,
-    labels,
-    many,
-    maybe,
-    numbers,
-    parsed,
-    query,
-    row,
-    text,
-    truth,
-    whole,
-)
+from lowswitch.service.bodies import RefusedError, checked, count, parsed, query
 from lowswitch.service.metrics import metrics_text
 
-MOST_AT_ONCE = 512  # tickets or reports in one request
 _MOST_LISTED = 1000  # tickets or events in one answer
-_REPORT: dict[str, Check] = {
-    "ticket": text,
-    "states": labels,
-    "actions": maybe(labels),
-    "rewards": numbers,
-    "ended": text,
-}
 
 
 def _json(value: Any, status: int = 200) -> Response:
@@ -61,10 +40,6 @@ def facts(answer: Any) -> Any:
         return [facts(one) for one in answer]
     is_record = dataclasses.is_dataclass(answer) and not isinstance(answer, type)
     return dict(vars(answer)) if is_record else answer
-
-
-def _given(call: Call, checks: dict[str, Check], optional: tuple[str, ...] = ()) -> dict[str, Any]:
-    return fields(parsed(call.body), checks, optional)
 
 
 # ---- everybody -----------------------------------------------------------------------------------
@@ -120,28 +95,17 @@ async def policy(call: Call) -> Response:
 
 async def ask(call: Call) -> Response:
     """Tickets for the site that asks."""
-    given = _given(call, {"requests": many(text)})["requests"]
-    _require_some(given)
-    answers = await call.service.engine.ask([(call.who, request) for request in given])
+    requests = checked(parsed(call.body), "ask")["requests"]
+    answers = await call.service.engine.ask([(call.who, request) for request in requests])
     return _json({"answers": facts(answers)})
 
 
 async def tell(call: Call) -> Response:
     """Reports of the site that tells them."""
-    reports = _given(call, {"reports": many(_report)})["reports"]
-    _require_some(reports)
-    own = [report | {"site": call.who} for report in reports]
+    reports = checked(parsed(call.body), "tell")["reports"]
+    own = [asdict(report) | {"site": call.who} for report in reports]
     answers = await call.service.engine.tell(own)
     return _json({"answers": facts(answers)})
-
-
-def _report(name: str, value: Any) -> dict[str, Any]:
-    return fields(value, _REPORT, ("ended",))
-
-
-def _require_some(values: list[Any]) -> None:
-    if not 1 <= len(values) <= MOST_AT_ONCE:
-        raise RefusedError(400, f"1 to {MOST_AT_ONCE} at once are taken, not {len(values)}")
 
 
 # ---- readers -------------------------------------------------------------------------------------
@@ -247,79 +211,55 @@ async def verdict(call: Call) -> Response:
     return _json({"verifying": running, "last": call.service.access.last_verdict()})
 
 
-# ---- reviewers -----------------------------------------------------------------------------------
+# ---- reviewers and operators ---------------------------------------------------------------------
 
-_DECISION: dict[str, Check] = {"proposal": text, "rows": maybe(many(row)), "reason": text}
+
+async def _act(call: Call) -> Any:
+    return await actions.act(call, call.endpoint.handler, parsed(call.body))
 
 
 async def approve(call: Call) -> Response:
     """Deploy rows of the pending proposal."""
-    given = _given(call, _DECISION, ("rows",))
-    ledger, wanted = call.service.ledger, given.pop("proposal")
-    version = await call.service.engine.call(lambda: ledger.approve(wanted, **given, by=call.who))
-    return _json({"version": version})
+    return _json({"version": await _act(call)})
 
 
 async def reject(call: Call) -> Response:
     """Let rows of the pending proposal stay as they are."""
-    checks = _DECISION | {"forever": truth, "visits": maybe(whole)}
-    given = _given(call, checks, ("rows", "forever", "visits"))
-    ledger, wanted = call.service.ledger, given.pop("proposal")
-    await call.service.engine.call(lambda: ledger.reject(wanted, **given, by=call.who))
+    await _act(call)
     return _json({"rejected": True})
-
-
-# ---- operators -----------------------------------------------------------------------------------
 
 
 async def propose(call: Call) -> Response:
     """Let the learner propose what it would change now."""
-    early = _given(call, {"early": truth}, ("early",)).get("early", False)
-    ledger = call.service.ledger
-    made = await call.service.engine.call(lambda: ledger.propose(by=call.who, early=early))
-    return _json(facts(made))
+    return _json(facts(await _act(call)))
 
 
 async def freeze(call: Call) -> Response:
     """Stop the run."""
-    return await _with_reason(call, call.service.ledger.freeze)
+    await _act(call)
+    return await status(call)
 
 
 async def thaw(call: Call) -> Response:
     """Let the run go on."""
-    return await _with_reason(call, call.service.ledger.thaw)
-
-
-async def _with_reason(call: Call, method: Any) -> Response:
-    given = _given(call, {"reason": text})
-    await call.service.engine.call(lambda: method(by=call.who, **given))
-    return _json(facts(await call.service.engine.call(call.service.ledger.status)))
+    await _act(call)
+    return await status(call)
 
 
 async def rollback(call: Call) -> Response:
     """Deploy an earlier version again."""
-    given = _given(call, {"version": whole, "reason": text})
-    ledger = call.service.ledger
-    version = await call.service.engine.call(lambda: ledger.rollback(**given, by=call.who))
-    return _json({"version": version})
+    return _json({"version": await _act(call)})
 
 
 async def missing(call: Call) -> Response:
     """Declare that no report will come."""
-    checks: dict[str, Check] = {"ticket": text, "reason": text}
-    checks |= {"states": labels, "actions": labels, "rewards": numbers}
-    given = _given(call, checks, ("states", "actions", "rewards"))
-    ledger = call.service.ledger
-    await call.service.engine.call(lambda: ledger.missing(**given, by=call.who))
-    return _json({"missing": given["ticket"]})
+    await _act(call)
+    return _json({"missing": parsed(call.body)["ticket"]})
 
 
 async def amend(call: Call) -> Response:
     """Correct a report, which takes a replay of the run."""
-    given = _given(call, _REPORT | {"reason": text}, ("ended",))
-    ledger = call.service.ledger
-    told = await call.service.engine.call(lambda: ledger.amend(**given, by=call.who))
-    return _json(facts(told))
+    return _json(facts(await _act(call)))
 
 
 async def tokens(call: Call) -> Response:
@@ -330,5 +270,4 @@ async def tokens(call: Call) -> Response:
 
 async def revoke(call: Call) -> Response:
     """Let a token work no more."""
-    identity = _given(call, {"id": text})["id"]
-    return _json(call.service.access.revoke(identity, by=call.who).shown(now()))
+    return _json(actions.revoke(call, parsed(call.body)).shown(now()))

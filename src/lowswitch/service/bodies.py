@@ -2,27 +2,31 @@
 
 `json.loads` takes NaN, infinities, numbers that overflow to them, duplicate keys and lone halves of
 surrogate pairs without a word. Here each of them is refused, and so is every field that is not
-expected, before anything is looked up or changed.
+expected, before anything is looked up or changed. The types of the bodies say what is expected; the
+description of the interface is made from them, too.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
-import math
-from collections.abc import Callable
-from typing import Any
+import re
+import sys
+from typing import Annotated, Any
 from urllib.parse import parse_qsl
 
+import msgspec
+from msgspec import Meta
 from starlette.requests import ClientDisconnect, Request
 
-from lowswitch.ledger.connection import why_no_text
+from lowswitch.ledger.connection import CONTROL, MOST_TEXT, why_no_text
+from lowswitch.ledger.terms import ENDED
 
 MOST_BYTES = 1 << 20  # of a body
 _MOST_DROPPED = 8 << 20  # bytes that are read only to say that they are too many
 MOST_SECONDS = 10.0  # for a body to come
 MOST_DIGITS = 18  # of a whole number
-_LARGE = 10**MOST_DIGITS
+_WHOLE = re.compile(rf"-?[0-9]{{1,{MOST_DIGITS}}}")
 _MOST_FIELDS = 5000  # of a form
 
 
@@ -96,21 +100,6 @@ def _constant(text: str) -> Any:
 
 _DECODER = json.JSONDecoder(object_pairs_hook=_pairs, parse_constant=_constant)
 
-Check = Callable[[str, Any], Any]
-
-
-def fields(value: Any, checks: dict[str, Check], optional: tuple[str, ...] = ()) -> dict[str, Any]:
-    """An object with these fields and no others, each checked."""
-    if not isinstance(value, dict):
-        raise RefusedError(400, f"an object with {', '.join(checks)} is expected")
-    if not value.keys() <= checks.keys():
-        name = min(value.keys() - checks.keys())
-        raise RefusedError(400, f"there is no field {name[:80]!r}; there are {', '.join(checks)}")
-    for name in checks:
-        if name not in value and name not in optional:
-            raise RefusedError(400, f"the field {name!r} is missing")
-    return {name: checks[name](name, given) for name, given in value.items()}
-
 
 def text(name: str, value: Any) -> str:
     """A text that can be shown, and is not empty."""
@@ -120,73 +109,118 @@ def text(name: str, value: Any) -> str:
     return found
 
 
-def label(name: str, value: Any) -> int | str:
-    """A label or a position of a state, an action or a step."""
-    return whole(name, value) if type(value) is int else text(name, value)
+# ---- what each body has --------------------------------------------------------------------------
+
+_SHOWN = rf"^(?!\s*$)(?![\s\S]*{CONTROL.pattern})"
+_LARGE = 10**MOST_DIGITS
+MOST_AT_ONCE = 512  # tickets or reports in one request
+
+Text = Annotated[str, Meta(pattern=_SHOWN, max_length=MOST_TEXT)]
+Whole = Annotated[int, Meta(gt=-_LARGE, lt=_LARGE)]
+Number = Whole | Annotated[float, Meta(ge=-sys.float_info.max, le=sys.float_info.max)]
+_LABEL = "a label as text, or a position from 0 on that is no label of another one"
+Label = Annotated[Whole | Text, Meta(description=_LABEL)]
+Some = Meta(min_length=1, max_length=MOST_AT_ONCE)
 
 
-def number(name: str, value: Any) -> int | float:
-    """A number that is finite; a truth value is none."""
-    if type(value) is int:
-        return whole(name, value)
-    if type(value) is not float or not math.isfinite(value):
-        raise RefusedError(400, f"{name} must be a number")
-    found: float = value
-    return found
+class Body(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """The fields of a request, with their types; one with a default may be left out."""
 
 
-def whole(name: str, value: Any) -> int:
-    """A whole number that fits into 64 bits; a truth value is none."""
-    if type(value) is not int or not -_LARGE < value < _LARGE:
-        raise RefusedError(400, f"{name} must be a whole number of at most {MOST_DIGITS} digits")
-    found: int = value
-    return found
+class Tickets(Body):
+    requests: Annotated[list[Text], Some]
 
 
-def labels(name: str, value: Any) -> list[Any]:
-    """Labels or positions; a list of small numbers, the usual case, is seen at one glance."""
-    if type(value) is list and {*map(type, value)} == {int} and -1 < min(value) <= max(value) < 999:
-        return list(value)
-    checked: list[Any] = many(label)(name, value)
-    return checked
+class Report(Body):
+    ticket: Text
+    states: list[Label]
+    actions: list[Label] | None
+    rewards: list[Number]
+    ended: Annotated[Text, Meta(extra_json_schema={"enum": ENDED})] = "whole"
 
 
-def numbers(name: str, value: Any) -> list[Any]:
-    """Numbers; a list of finite floats, the usual case, is seen at one glance."""
-    if type(value) is list and {*map(type, value)} == {float} and all(map(math.isfinite, value)):
-        return list(value)
-    checked: list[Any] = many(number)(name, value)
-    return checked
+class Reports(Body):
+    reports: Annotated[list[Report], Some]
 
 
-def truth(name: str, value: Any) -> bool:
-    if type(value) is not bool:
-        raise RefusedError(400, f"{name} must be true or false")
-    found: bool = value
-    return found
+class Amendment(Report, kw_only=True):
+    reason: Text
 
 
-def many(check: Check) -> Check:
-    """A list of things that are checked one by one."""
-
-    def checked(name: str, value: Any) -> list[Any]:
-        if type(value) is not list:
-            raise RefusedError(400, f"{name} must be a list")
-        return [check(name, one) for one in value]
-
-    return checked
+class Reason(Body):
+    reason: Text
 
 
-def maybe(check: Check) -> Check:
-    """A thing, or null."""
-    return lambda name, value: None if value is None else check(name, value)
+class Loss(Reason):
+    ticket: Text
+    states: list[Label] = []
+    actions: list[Label] = []
+    rewards: list[Number] = []
 
 
-def row(name: str, value: Any) -> tuple[int | str, int | str]:
-    """A row of the policy: step and state."""
-    if type(value) is not list or len(value) != 2:
-        raise RefusedError(400, f"{name} must be pairs [step, state]")
-    return label(name, value[0]), label(name, value[1])
+class Approval(Reason):
+    proposal: Text
+    rows: list[tuple[Label, Label]] | None = None
+
+
+class Rejection(Approval):
+    forever: bool = False
+    visits: Whole | None = None
+
+
+class Meeting(Body):
+    early: bool = False
+
+
+class Rollback(Reason):
+    version: Whole
+
+
+class Revocation(Body):
+    id: Text
+
+
+BODIES: dict[str, type[Body]] = {
+    "ask": Tickets,
+    "tell": Reports,
+    "approve": Approval,
+    "reject": Rejection,
+    "propose": Meeting,
+    "freeze": Reason,
+    "thaw": Reason,
+    "rollback": Rollback,
+    "missing": Loss,
+    "amend": Amendment,
+    "revoke": Revocation,
+}
+_WORDS = {  # of msgspec, and ours
+    f"matching regex {_SHOWN!r}": "that is not empty and has no character that cannot be shown",
+    "Object missing required field": "lacks the field",
+    "Object contains unknown field": "has a field that is not in /api/openapi.json:",
+    "Expected": "must be",
+    ", got": ", not",
+    "`int | float`": "a number",
+    "`int | str`": "a text or a whole number",
+    "`str`": "a text",
+    "`int`": "a whole number",
+    "`float`": "a number",
+    "`bool`": "true or false",
+    "`array`": "a list",
+    "`object`": "an object",
+}
+
+
+def checked(value: Any, action: str) -> dict[str, Any]:
+    """The fields of a body, once they are known to be those of an action."""
+    try:
+        return msgspec.structs.asdict(msgspec.convert(value, BODIES[action]))
+    except msgspec.ValidationError as error:
+        what, _, where = str(error).partition(" - at `$")
+        for theirs, ours in _WORDS.items():
+            what = what.replace(theirs, ours)
+        raise RefusedError(400, f"{where.strip('`.') or 'the body'} {what[:300]}") from None
+    except UnicodeEncodeError:
+        raise RefusedError(400, "the name of a field has a character that is no text") from None
 
 
 # ---- forms and addresses -------------------------------------------------------------------------
@@ -222,6 +256,11 @@ def _fields(data: bytes, status: int) -> list[tuple[str, str]]:
         )
     except ValueError:
         raise RefusedError(status, "the fields cannot be read") from None
+
+
+def whole(value: str) -> int | str:
+    """The whole number that a field of a form says; anything else stays as it is, to be refused."""
+    return int(value) if _WHOLE.fullmatch(value) else value
 
 
 def count(fields: dict[str, str], name: str, default: int, most: int) -> int:

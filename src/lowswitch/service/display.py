@@ -10,7 +10,7 @@ import numpy as np
 from markupsafe import Markup
 
 from lowswitch.ledger import ProposalView
-from lowswitch.ledger.events import LEDGER
+from lowswitch.ledger.events import KINDS, LEDGER
 from lowswitch.ledger.evidence import width
 from lowswitch.ledger.responses import Chart
 from lowswitch.ledger.terms import Terms
@@ -26,19 +26,6 @@ VIEWS = {
     "visits": "visits of what is played",
     "width": "width of its interval",
     "changes": "changes so far",
-}
-KINDS = {
-    "created": "began the run",
-    "approved": "approved",
-    "rejected": "rejected",
-    "rolled_back": "rolled back",
-    "deployed": "was deployed by itself",
-    "proposed": "was proposed",
-    "met": "asked for a proposal",
-    "frozen": "froze the run",
-    "thawed": "let the run go on",
-    "amended": "amended a report",
-    "history": "imported history",
 }
 
 
@@ -105,7 +92,7 @@ def why_now(journal: Journal, view: ProposalView) -> str:
         if before.kind == "met":
             early = " before its next date" if before.facts.get("early") else ""
             return f"{before.actor} asked the learner{early} what it would change."
-        if before.kind in ("approved", "rejected"):
+        if "proposal" in before.facts:  # a decision on it
             decided = journal.before(before.seq, "proposed")
             if decided is not None and decided.facts["told"] < view.told:
                 due = "It became due while an earlier proposal waited"
@@ -113,8 +100,7 @@ def why_now(journal: Journal, view: ProposalView) -> str:
             return f"It is what the last decision (event {before.seq}) left open."
         if before.kind == "history":
             return "The history of the old protocol was imported."
-        if before.kind in ("amended", "thawed", "rolled_back"):
-            return f"It follows from event {before.seq}: {before.actor} {KINDS[before.kind]}."
+        return f"It follows from event {before.seq}: {before.actor} {KINDS[before.kind].verb}."
     return f"Its schedule allowed a change after {view.told:,} episodes were learned."
 
 
@@ -200,7 +186,7 @@ def version_lines(journal: Journal, policies: list[np.ndarray]) -> list[dict[str
             {
                 "number": i + 1,
                 "mark": mark,
-                "said": KINDS[mark.kind],
+                "said": KINDS[mark.kind].verb,
                 "reason": mark.facts.get("reason", ""),
                 "changed": changed,
                 "episodes": returns.count if known and returns is not None else 0,
@@ -238,7 +224,7 @@ def _said(mark: Mark) -> str:
         return "rejected for now" if visits is None else f"rejected for {visits:,} visits"
     if mark.kind == "rolled_back":
         return f"rolled back to version {facts['to']}"
-    return KINDS[mark.kind]
+    return KINDS[mark.kind].verb
 
 
 def row_names(terms: Terms, rows: Any) -> list[str]:

@@ -16,15 +16,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from lowswitch.ledger import Ledger
+from lowswitch.ledger.events import KINDS, Kind
+from lowswitch.ledger.views import payload_of
 
 _PIECE = 2000  # events that are read at once
 _PATIENCE = 0.5  # seconds to wait for another thread that reads
-_ASKED = '"site","asked",{'  # in the text of an event, where quotes of a value are escaped
-KEPT = (
-    *("created", "proposed", "approved", "rejected", "rolled_back", "deployed", "met"),
-    *("frozen", "thawed", "amended", "history"),
-)
-_NEW_VERSION = ("created", "approved", "rolled_back", "deployed")
 
 
 @dataclass(frozen=True)
@@ -104,12 +100,12 @@ class Journal:
         return False
 
     def _read_piece(self) -> bool:
-        rows = self.reader.store.execute(
-            "SELECT seq, body FROM events WHERE seq > ? ORDER BY seq LIMIT ?", self.seq, _PIECE
-        )
-        for seq, body in rows:
-            if _ASKED not in body:
-                _, time, actor, role, kind, payload, _ = json.loads(body)
+        store = self.reader.store
+        sql = f"SELECT seq, kind, body FROM {store.events} WHERE seq > ? ORDER BY seq LIMIT ?"
+        rows = store.execute(sql, self.seq, _PIECE)
+        for seq, kind, body in rows:
+            if kind != "asked":
+                _, time, actor, role, _, payload, _ = json.loads(body)
                 self._take(seq, time, actor, role, kind, payload)
             elif len(self._firsts) < self._version:
                 self._begin(json.loads(body)[5])
@@ -131,9 +127,9 @@ class Journal:
             site.reports, site.last = site.reports + 1, time
         elif kind == "amended":
             self._amend(payload)
-        if kind in _NEW_VERSION:
-            self._version += 1
-        if kind in KEPT:
+        known = KINDS.get(kind, Kind())  # whether there is such a kind is for `verify` to say
+        self._version += known.makes_version
+        if known.verb:
             self.marks.append(Mark(seq, time, actor, role, kind, _facts(kind, payload)))
 
     def _returns_of(self, number: int) -> Returns:
@@ -144,8 +140,7 @@ class Journal:
         """Take out the report that was corrected, and take in the right one."""
         returns, instead = self._returns_of(payload["number"]), payload.get("instead")
         if instead is not None:
-            _, body, _ = self.reader.store.event(instead)
-            before = json.loads(body)[5]
+            before = payload_of(*self.reader.store.event(instead))
             if before["ended"] != "missing":
                 returns.add(_return(before), -1)
         returns.add(_return(payload))
@@ -154,12 +149,11 @@ class Journal:
 
     def versions(self) -> list[Mark]:
         """The events that made the versions, in their order."""
-        return [mark for mark in self.marks if mark.kind in _NEW_VERSION]
+        return [mark for mark in self.marks if KINDS[mark.kind].makes_version]
 
     def decisions(self) -> list[Mark]:
         """What people decided, in its order."""
-        kinds = ("approved", "rejected", "rolled_back", "frozen", "thawed")
-        return [mark for mark in self.marks if mark.kind in kinds]
+        return [mark for mark in self.marks if KINDS[mark.kind].is_decision]
 
     def proposals(self) -> list[Mark]:
         return [mark for mark in self.marks if mark.kind == "proposed"]

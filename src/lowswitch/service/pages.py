@@ -7,15 +7,16 @@ from typing import Any
 
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
-from lowswitch.ledger import LedgerError, ProposalView, SupersededError
+from lowswitch.ledger import ProposalView
+from lowswitch.ledger.events import KINDS
 from lowswitch.ledger.responses import Status, TicketView
-from lowswitch.service import api, display, figures
+from lowswitch.service import actions, api, display, figures
 from lowswitch.service import roles as table
 from lowswitch.service.app import Call, Service, now
-from lowswitch.service.bodies import RefusedError, count, query, text
+from lowswitch.service.bodies import RefusedError, count, query, whole
 from lowswitch.service.figures import Interval
 from lowswitch.service.journal import Mark
-from lowswitch.service.render import HERE, after, catch_up, is_by_enter, reason_of, show, templates
+from lowswitch.service.render import HERE, after, catch_up, filled_in, is_by_enter, show, templates
 from lowswitch.show.text import counted
 
 _EVENTS = 50  # on a page of the audit
@@ -124,8 +125,7 @@ async def freeze(call: Call) -> Response:
     """Stop the run."""
     if is_by_enter(call):
         return await status(call)
-    reason, ledger = reason_of(call), call.service.ledger
-    await call.service.engine.call(lambda: ledger.freeze(by=call.who, reason=reason))
+    await actions.act(call, "freeze", filled_in(call, "reason"))
     return after(call, "/", "The run is frozen: no ticket is issued, nothing is decided.")
 
 
@@ -133,8 +133,7 @@ async def thaw(call: Call) -> Response:
     """Let the run go on."""
     if is_by_enter(call):
         return await status(call)
-    reason, ledger = reason_of(call), call.service.ledger
-    await call.service.engine.call(lambda: ledger.thaw(by=call.who, reason=reason))
+    await actions.act(call, "thaw", filled_in(call, "reason"))
     return after(call, "/", "The run goes on.")
 
 
@@ -142,10 +141,9 @@ async def missing(call: Call) -> Response:
     """Declare that no report will come."""
     if is_by_enter(call):
         return await status(call)
-    reason, ledger = reason_of(call), call.service.ledger
-    ticket = text("the ticket", call.field("ticket"))
-    await call.service.engine.call(lambda: ledger.missing(ticket, reason, by=call.who))
-    return after(call, "/", f"Ticket {ticket} is declared missing.")
+    given = filled_in(call, "reason", "ticket")
+    await actions.act(call, "missing", given)
+    return after(call, "/", f"Ticket {given['ticket']} is declared missing.")
 
 
 async def verify(call: Call) -> Response:
@@ -188,54 +186,44 @@ async def proposal(call: Call) -> Response:
 
 async def propose(call: Call) -> Response:
     """Let the learner propose what it would change now."""
-    ledger = call.service.ledger
-
-    def ask() -> str:
-        if ledger.propose(by=call.who) is not None:
-            return "Here is what it would change."
-        why = ledger.status().nothing_because  # None if somebody else has asked since
-        return f"The learner would change nothing{f': {why}' if why else ''}."
-
-    return after(call, "/proposal", await call.service.engine.call(ask))
+    said = "Here is what it would change."
+    if await actions.act(call, "propose", {}) is None:
+        run, _ = await _standing(call.service)
+        why = run.nothing_because  # None if somebody else has asked since
+        said = f"The learner would change nothing{f': {why}' if why else ''}."
+    return after(call, "/proposal", said)
 
 
 async def decide(call: Call) -> Response:
     """Approve or reject the rows that are ticked; bound to the hash that was on the page."""
     if is_by_enter(call):
         return await proposal(call)
-    ledger, how, wanted = call.service.ledger, call.field("decision"), call.field("proposal")
+    how, given = call.field("decision"), filled_in(call, "reason", "proposal")
     rows = [_row_labels(call, value) for name, value in call.fields if name == "row"]
-    if not rows and how != "approve all":
-        raise RefusedError(422, "no row is ticked; tick those that you decide on")
-    given: dict[str, Any] = {"rows": rows, "by": call.who, "reason": reason_of(call)}
-    rows_said = counted(len(rows), "row")
-    try:
-        if how == "approve all":
-            given["rows"], rows_said = None, "all rows"
-        if how in ("approve", "approve all"):
-            version = await call.service.engine.call(lambda: ledger.approve(wanted, **given))
-            said = f"Version {version} is deployed: {rows_said} approved."
-        elif how in ("not now", "never"):
-            forever = how == "never"
-            await call.service.engine.call(lambda: ledger.reject(wanted, **given, forever=forever))
-            said = f"{rows_said.capitalize()} rejected {'for ever' if forever else 'for now'}."
-        else:
-            raise RefusedError(400, "a decision is approve, not now or never")
-    except SupersededError as error:
-        says = f"Nothing was done: {error}. Look at the proposal again."
-        raise RefusedError(409, says) from None
+    if how == "approve all":
+        version = await actions.act(call, "approve", given)
+        said = f"Version {version} is deployed: all rows approved."
+    elif how == "approve":
+        version = await actions.act(call, "approve", given | {"rows": rows})
+        said = f"Version {version} is deployed: {counted(len(rows), 'row')} approved."
+    elif how in ("not now", "never"):
+        forever = how == "never"
+        await actions.act(call, "reject", given | {"rows": rows, "forever": forever})
+        time = "for ever" if forever else "for now"
+        said = f"{counted(len(rows), 'row')} rejected {time}."
+    else:
+        raise RefusedError(400, "a decision is approve all, approve, not now or never")
     return after(call, "/proposal", said)
 
 
-def _row_labels(call: Call, value: str) -> tuple[str, str]:
+def _row_labels(call: Call, value: str) -> list[int | str]:
     """The labels of a row of the form, where it stands by its positions."""
-    terms = call.service.ledger.terms
-    step, _, state = value.partition(":")
-    if not (step.isascii() and step.isdecimal() and state.isascii() and state.isdecimal()):
-        raise RefusedError(400, "a row is step:state")
-    if len(value) > 20 or int(step) >= terms.horizon or int(state) >= terms.states:
-        raise RefusedError(422, f"there is no row {value[:20]}")
-    return terms.labels["step"][int(step)], terms.labels["state"][int(state)]
+    labels, found = call.service.ledger.terms.labels, list[int | str]()
+    for kind, place in zip(("step", "state"), value.partition(":")[::2], strict=True):
+        position = whole(place)
+        is_one = isinstance(position, int) and 0 <= position < len(labels[kind])
+        found.append(labels[kind][int(position)] if is_one else position)
+    return found
 
 
 # ---- 3: policy map -------------------------------------------------------------------------------
@@ -340,9 +328,10 @@ async def rollback(call: Call) -> Response:
     """Deploy an earlier version again."""
     if is_by_enter(call):
         return await timeline(call)
-    reason, ledger = reason_of(call), call.service.ledger
-    old = count({"version": call.field("version")}, "version", 0, 10**9)
-    new = await call.service.engine.call(lambda: ledger.rollback(old, by=call.who, reason=reason))
+    given = filled_in(call, "reason", "version")
+    if "version" in given:
+        given["version"] = whole(given["version"])
+    new, old = await actions.act(call, "rollback", given), given["version"]
     return after(call, "/timeline", f"Version {new} is deployed; it plays what version {old} did.")
 
 
@@ -355,8 +344,8 @@ async def audit(call: Call) -> Response:
     asked = query(call.request, "kind", "search", "before")
     kind, words = asked.get("kind", ""), asked.get("search", "")
     before = count(asked, "before", 0, 10**17) or None
-    if kind and not kind.replace("_", "").isalpha():
-        raise RefusedError(400, "there is no such kind of event")
+    if kind and kind not in KINDS:
+        raise RefusedError(400, f"there is no such kind of event; there are {', '.join(KINDS)}")
 
     def read() -> list[Any]:
         with service.reading() as reader:
@@ -369,7 +358,7 @@ async def audit(call: Call) -> Response:
         "audit.html",
         "audit",
         events=events,
-        kinds=_KINDS,
+        kinds=KINDS,
         kind=kind,
         search=words,
         before=before,
@@ -377,13 +366,6 @@ async def audit(call: Call) -> Response:
         verdict=service.access.last_verdict(),
         verifying=service.verifying is not None and not service.verifying.done(),
     )
-
-
-_KINDS = (
-    *("asked", "told", "missing", "refused", "conflict", "amended", "met", "proposed"),
-    *("approved", "rejected", "rolled_back", "deployed", "frozen", "thawed", "history", "created"),
-    "snapshot",
-)
 
 
 async def difference(call: Call) -> Response:
@@ -426,8 +408,5 @@ async def tokens(call: Call) -> Response:
 
 async def revoke(call: Call) -> Response:
     """Let a token work no more."""
-    identity = text("the id", call.field("id"))
-    if call.token is not None and identity == call.token.id:
-        raise LedgerError("this is your own token; another operator can revoke it")
-    gone = call.service.access.revoke(identity, by=call.who)
+    gone = actions.revoke(call, filled_in(call, "id"))
     return after(call, "/tokens", f"The token of {gone.name} works no more.")

@@ -15,7 +15,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from lowswitch.ledger.events import canonical
 from lowswitch.service import display
 from lowswitch.service.app import Call, Service
-from lowswitch.service.bodies import RefusedError, text
+from lowswitch.service.bodies import RefusedError
 from lowswitch.show.templates import templates as made
 from lowswitch.show.text import age, counted
 
@@ -109,5 +109,9 @@ async def catch_up(call: Call) -> None:
     await asyncio.wait([task], timeout=_CATCH_UP)
 
 
-def reason_of(call: Call) -> str:
-    return text("the reason", call.field("reason"))
+def filled_in(call: Call, *names: str) -> dict[str, Any]:
+    """What a form says in some of its fields, each once."""
+    pairs = [(name, value) for name, value in call.fields if name in names]
+    if len(dict(pairs)) < len(pairs):
+        raise RefusedError(400, "a field of the form is there twice")
+    return dict(pairs)
