@@ -1,6 +1,7 @@
 """The default for a budget of deployments, its calendar, and what a run may begin with."""
 
 import dataclasses
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,6 +15,27 @@ from lowswitch.parts import Calendar, Late
 from lowswitch.reproduce.plain import play_episode
 
 pytestmark = pytest.mark.filterwarnings("ignore::lowswitch.simulate.NothingLearnedWarning")
+
+# ---- what is played ------------------------------------------------------------------------------
+
+
+def test_one_of_the_deployed_policies_is_drawn_for_each_episode_and_the_pages_say_so():
+    mdp = ls.envs.riverswim(states=4, horizon=4)
+    learner = learner_for(mdp, ls.few(deployments=3), 300)
+    assert len(learner.mixture) == 64
+    other = 0  # episodes after which nothing was deployed, and another policy plays the next one
+    for k in range(200):
+        before = learner.policy
+        switch = learner.tell(*play_episode(mdp, before, 0, k))
+        assert (learner.mixture == learner.policy).all(axis=(1, 2)).any()
+        other += switch is None and (learner.policy != before).any()
+    assert other > 0
+    root = Path(__file__).parents[1]
+    said = [(root / "README.md").read_text(), ls.Learner.policy.__doc__]
+    assert all("draws one of them for each episode" in " ".join(text.split()) for text in said)
+    said += [path.read_text() for path in (root / "docs").glob("*.md")]
+    assert not any("changes only where `tell`" in " ".join(text.split()) for text in said)
+
 
 # ---- dates ---------------------------------------------------------------------------------------
 

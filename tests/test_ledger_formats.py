@@ -3,7 +3,7 @@
 Each is the export of a run, with the SHA-256 of what its learner knew. `python
 tests/test_ledger_formats.py` writes that of the present format, which is to be done once for each
 release that changes it. That of a planner holds the snapshot of a learner as well, as an earlier
-version wrote it.
+version wrote it. The pooled one was recorded before the first successor was a trigger.
 """
 
 import base64

@@ -275,6 +275,104 @@ def test_pooled_counts_have_triggers_beyond_the_number_of_episodes():
     assert ls.simulate(mdp, pooled, episodes=4, seeds=1).triggers.tolist() == [3]
 
 
+# ---- pooled counts and the last step, which has no successor -------------------------------------
+
+
+def triggers(spec, tables, *steps):
+    """Which visits of one cell, at these steps, are triggers."""
+    return [bool(counts.note_visit(spec, tables, h, 0, 0, 0, 0.5, 1)) for h in steps]
+
+
+@pytest.mark.parametrize("data", ["current", "all", "newest"])
+def test_the_first_successor_is_a_trigger_after_a_trigger_at_the_last_step(data):
+    algorithm = ls.Algorithm(
+        estimator=ls.parts.Planning(data=data, pooled=True),
+        bonus=ls.parts.Unknown(known=1),
+        schedule=ls.parts.Visits((1, 5)),
+    )
+    # visit 1 is a trigger at the last step, visit 4 has the first successor, visit 5 is a trigger
+    found = triggers(*family(algorithm), 1, 1, 1, 0, 0, 0)
+    assert found == [True, False, False, True, True, False]
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "expected"),
+    [
+        (ls.rmax(known=1, pooled=True), [True, False, True, False]),
+        (ls.rmax(known=2, pooled=True), [False, True, True, False]),
+        (ls.rmax(known=3, pooled=True), [False, False, True, False]),  # which is a trigger anyway
+        (ls.rmax(known=4, pooled=True), [False, False, False, True]),
+        (ls.ucbvi(pooled=True, schedule="grid/equal/3"), [False] * 4),
+    ],
+)
+def test_the_first_successor_is_no_trigger_unless_one_was_used_up(algorithm, expected):
+    assert triggers(*family(algorithm), 1, 1, 0, 0) == expected
+
+
+def test_a_spent_budget_has_no_trigger_at_the_first_successor():
+    spec, tables = family(ls.rmax(known=1, pooled=True, deployments=1))
+    assert triggers(spec, tables, 1) == [True]
+    tables.clock[0]["deployments"] = 1
+    assert triggers(spec, tables, 0) == [False]
+
+
+def certain_problem(seed, S=8, A=2, H=6):
+    """Moves and rewards are certain."""
+    generator = np.random.default_rng(seed)
+    transitions = np.eye(S)[generator.integers(S, size=(S, A))]
+    return ls.TabularMDP(transitions, generator.random((S, A)), horizon=H)
+
+
+FIRST_VISITS = {
+    "rmax": ls.rmax(known=1, pooled=True),
+    "mbie": ls.Algorithm(
+        estimator=ls.parts.Planning(clip="remaining", pooled=True),
+        bonus=ls.parts.ConfidenceIntervals(c=1e-6, most_visits=1),
+        schedule=ls.parts.EveryVisit(),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FIRST_VISITS)
+def test_a_learner_of_first_visits_finds_the_best_policy_where_all_is_certain(name):
+    """60 problems; some first visits to a state and action are at the last step."""
+    algorithm, stuck = FIRST_VISITS[name], []
+    for seed in range(60):
+        mdp = certain_problem(seed)
+        runs = ls.simulate(mdp, algorithm, episodes=200, seeds=1)
+        size = {"horizon": 6, "states": 8, "actions": 2, "episodes": 200}
+        assert runs.deployments[0] <= algorithm.deployment_bound(**size)
+        if mdp.evaluate(runs.policy[0]) < mdp.optimal_value() - 1e-9:
+            stuck.append(seed)
+    assert stuck == []
+
+
+@pytest.mark.parametrize("horizon", [20, 21, 22])
+def test_rmax_finds_the_way_along_the_cliff(horizon):
+    mdp = ls.from_gymnasium("CliffWalking-v1", horizon=horizon)
+    runs = ls.simulate(mdp, FIRST_VISITS["rmax"], episodes=300, seeds=1)
+    assert mdp.evaluate(runs.policy[0]) == pytest.approx(-13)
+
+
+def test_pooled_data_beyond_the_first_visits_are_the_first_with_a_successor(tmp_path):
+    """most_visits = 2: three visits at the last step, then three with a successor."""
+    algorithm = ls.Algorithm(
+        estimator=ls.parts.Planning(pooled=True),
+        bonus=ls.parts.ConfidenceIntervals(most_visits=2),
+        schedule=ls.parts.EveryVisit(),
+    )
+    learner = ls.Learner(algorithm, horizon=2, states=2, actions=1, episodes=10)
+    learner.tell([[0, 1]] * 3, [[0, 0]] * 3, [[0.0, 0.5]] * 3)
+    learner.tell([[1, 0]] * 3, [[0, 0]] * 3, [[1.0, 0.0]] * 3)
+    record = learner._knowledge.tables.records[1]
+    assert (record["n"], record["followed"], record["total"]) == (4, 2, 0.5 + 0.5 + 1 + 1)
+    learner.save(tmp_path / "learner.npz")
+    assert ls.Learner.load(tmp_path / "learner.npz").q.tolist() == learner.q.tolist()
+
+
+# ---- files ---------------------------------------------------------------------------------------
+
+
 def test_a_saved_pool_that_is_too_short_is_refused(tmp_path):
     learner = ls.Learner(ls.ucbvi(c=0.01), horizon=2, states=3, actions=2, episodes=10)
     learner.tell([0, 1], [0, 0], [0.5, 0.5])

@@ -121,8 +121,9 @@ class Learner(Gated):
     def policy(self) -> np.ndarray:
         """The policy [H, S] that must play the next episode, read-only.
 
-        It changes only where `tell` says so; of a deployed mixture it is the member drawn for the
-        next episode, so that it may differ from episode to episode while the mixture stays.
+        If one policy is deployed, it is the same until the next deployment. `few` deploys several
+        policies, as all mixtures do, and draws one of them for each episode, so read this before
+        every episode.
         """
         return self.policy_for(self.told)
 

@@ -8,7 +8,12 @@ from typing import Any
 
 from lowswitch import theory
 from lowswitch.algorithms.asked import asks
-from lowswitch.algorithms.jsonable import is_own, part_from_dict, part_to_dict
+from lowswitch.algorithms.jsonable import (
+    UnknownPartError,
+    is_own,
+    part_from_dict,
+    part_to_dict,
+)
 from lowswitch.algorithms.linear import Ridge, require_linear
 from lowswitch.algorithms.own import FromCounts
 from lowswitch.algorithms.parts import (
@@ -22,7 +27,7 @@ from lowswitch.algorithms.parts import (
     Posterior,
     StageQLearning,
 )
-from lowswitch.algorithms.schedules import Budget, ByVisits, PlainSchedule, Whole
+from lowswitch.algorithms.schedules import Budget, ByVisits, PlainSchedule, Whole, WholePolicy
 from lowswitch.algorithms.text import build, recipe_of, text_by, text_of, without_defaults
 from lowswitch.checks import (
     LARGEST,
@@ -38,6 +43,12 @@ PARTS: dict[str, tuple[type, ...]] = {  # and whatever is derived from them
     "bonus": tuple({kind: None for kinds in BONUSES.values() for kind in kinds}),
     "schedule": (ByVisits, Whole, Budget),
 }
+# compiled code stands for the class of these, whatever a subclass defines
+COMPILED = tuple(
+    kind
+    for kind in (*PARTS["estimator"], *PARTS["bonus"], Budget, WholePolicy)
+    if kind is not FromCounts
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,6 +72,8 @@ class Algorithm:
     def __post_init__(self) -> None:
         for name, kinds in PARTS.items():
             _require_kind(name, getattr(self, name), kinds)
+        for name, part in self._parts():
+            _require_no_subclass(name, part)
         self._require_fit()
         way_out = "it is the probability that the guarantee may fail"
         object.__setattr__(self, "p", require_fraction("p", self.p, way_out))
@@ -137,9 +150,14 @@ class Algorithm:
     @property
     def own_parts(self) -> list[Any]:
         """The parts that are of classes of your own."""
-        budget = self.schedule
-        schedule = budget.schedule if isinstance(budget, Budget) else budget
-        return [part for part in (self.estimator, self.bonus, schedule) if is_own(type(part))]
+        return [part for _, part in self._parts() if is_own(type(part))]
+
+    def _parts(self) -> list[tuple[str, Any]]:
+        """Every part with its name; a budget and the schedule below it are two."""
+        parts = [(name, getattr(self, name)) for name in PARTS]
+        if isinstance(self.schedule, Budget):
+            parts.append(("schedule", self.schedule.schedule))
+        return parts
 
     def facts(self) -> dict[str, Any]:
         """What tells it from unequal algorithms, as JSON can hold it; how it is called does not."""
@@ -182,6 +200,23 @@ def _require_kind(name: str, part: Any, kinds: tuple[type, ...]) -> None:
     if not isinstance(part, kinds):
         words = " or ".join(kind.__name__ for kind in kinds)
         raise ValueError(f"{name} must be a {words}, not {shown(part)}{call_it(part)}")
+
+
+def _require_no_subclass(name: str, part: Any) -> None:
+    """Refuse a subclass of a compiled part, which would run as the part itself."""
+    base = next((kind for kind in COMPILED if isinstance(part, kind)), None)
+    if base is None or type(part) is base:
+        return
+    way_out = (
+        "derive a schedule from ByVisits or Whole instead (docs/adding.md)"
+        if name == "schedule"
+        else "derive an estimator in Python from FromCounts, or compile a new part into the library"
+        " (docs/adding.md shows both)"
+    )
+    raise UnknownPartError(
+        f"{name} {type(part).__name__} is a subclass of {base.__name__}, whose compiled code would"
+        f" run in its place; {way_out}"
+    )
 
 
 def require_algorithm(algorithm: Any) -> Algorithm:

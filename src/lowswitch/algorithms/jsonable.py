@@ -10,7 +10,7 @@ from lowswitch.checks import shown
 
 
 class UnknownPartError(ValueError):
-    """A part of an algorithm is of a class that is not known here."""
+    """A part of an algorithm is of a class that is not known here, or that would not be used."""
 
 
 def part_to_dict(part: Any) -> dict[str, Any]:

@@ -209,7 +209,7 @@ def require_linear(
         )
     if scales > 1:
         raise ValueError("a mixture on features has members=L, and one scale only")
-    if isinstance(plain, WholePolicy) or (plain.by_row and not isinstance(plain, EveryVisit)):
+    if isinstance(plain, WholePolicy) or (plain.by_row and type(plain) is not EveryVisit):
         raise ValueError(
             f"{shown(plain)} counts the visits to states, which features do not have; use"
             " determinant/2, spread, a grid, a calendar, episodes/M or every"

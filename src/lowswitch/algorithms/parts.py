@@ -87,7 +87,9 @@ class Planning(_Clipped):
     data: which visits a plan uses. "current" uses all of them. With "all" and "newest" a plan sees
     new visits to an (h, x, a) only from its next trigger on: "all" then uses every visit up to that
     trigger, "newest" only those since the trigger before it. monotone: estimates never grow.
-    pooled: all steps share one set of counts, for problems that are known to be stationary.
+    pooled: all steps share one set of counts, for problems that are known to be stationary. The
+    last step has no successor. So where all visits of a state and action before a trigger were at
+    the last step, their first visit with a successor is a trigger too.
     """
 
     clip: Clip = "horizon"
@@ -238,7 +240,8 @@ class ConfidenceIntervals(_Scaled):
     """The most favourable law and mean reward within their intervals: Strehl, Littman 2008 (MBIE).
 
     c scales the widths of the intervals. The data of an (h, x, a) are its first `most_visits`
-    visits, which is the m of MBIE, or by default all of its visits.
+    visits, which is the m of MBIE, or by default all of its visits. Pooled counts also take the
+    first `most_visits` that have a successor.
     """
 
     most_visits: int | None = None

@@ -157,6 +157,7 @@ class PlanSpec(NamedTuple):
     S: int
     A: int
     stride: int  # cells from one step to the next: 0 if the counts of all steps are pooled
+    waits_for_law: bool  # a cell's first successor is a trigger if it comes after a trigger
     allowed: np.ndarray  # [H * S * A]
     caps: np.ndarray  # [H]  largest value that step h can have
     kind: int  # how it explores, a number in `planning.py`
@@ -166,7 +167,7 @@ class PlanSpec(NamedTuple):
     log: float  # the bonus' logarithm
     law_log: float  # that of the width of an L1 ball
     known: int  # visits from which a cell is known
-    most_visits: int  # later visits of a cell are no data
+    most_visits: int  # later visits of a cell are no data; of pooled counts see `counts.is_data`
     prior: float  # of each successor
     rewards_known: bool  # the mean reward of a cell is taken as known from its first visit on
     mass: float  # of the prior of a law, over all successors; 0: it is learned

@@ -2,7 +2,7 @@
 
 from lowswitch.kernels.compile import entry, inline, part
 from lowswitch.kernels.qlearning import QUIET, TRIGGERED
-from lowswitch.kernels.schedule import next_growth, next_trigger
+from lowswitch.kernels.schedule import is_spent, next_growth, next_trigger
 
 # when the data of an (h, x, a) are planned from: see `Planning.data`
 CURRENT, ALL, NEWEST = 0, 1, 2
@@ -71,14 +71,45 @@ def note_visit(spec, tables, h, x, a, action, reward, y):
     tables.clock[0]["drowned"] += tables.drowned[place]
     n = cell["visits"] + 1
     cell["visits"] = n
-    if n <= spec.most_visits:
+    late = law_is_late(spec, tables, i, h, n)
+    if is_data(spec, tables, i, h, n):
         add_visit(spec, tables, i, h, reward, y)
-    if n != cell["due"]:
+    if n != cell["due"] and not late:
         return QUIET
     cell["due"] = next_trigger(spec, n)
     if spec.data != CURRENT:
         take_over(spec, tables, i)
     return TRIGGERED
+
+
+@inline
+def followed(spec, tables, i):
+    """How many visits of a cell with a successor are on record."""
+    planned = tables.records[i]["followed"]
+    return planned if spec.data == CURRENT else planned + tables.fresh[i]["followed"]
+
+
+@inline
+def law_is_late(spec, tables, i, h, n):
+    """Whether visit n of a cell, at step h, is its first with a successor and follows a trigger.
+
+    Of pooled counts, visits at the last step may use up every trigger before the law is known.
+    """
+    if not spec.waits_for_law or h + 1 == spec.H or followed(spec, tables, i) > 0:
+        return False
+    return n > next_trigger(spec, 0) and not is_spent(spec, tables)
+
+
+@inline
+def is_data(spec, tables, i, h, n):
+    """Whether visit n of a cell at step h is data: one of its first `most_visits` visits.
+
+    Of pooled counts, the first `most_visits` with a successor are data too.
+    """
+    if n <= spec.most_visits:
+        return True
+    has_successor = spec.waits_for_law and h + 1 < spec.H
+    return has_successor and followed(spec, tables, i) < spec.most_visits
 
 
 @inline

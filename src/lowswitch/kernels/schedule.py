@@ -56,8 +56,14 @@ def freeze(spec, tables):
 
 
 @inline
+def is_spent(spec, tables):
+    """Whether nothing is left of the budget."""
+    clock, timing = tables.clock[0], spec.timing
+    return clock["switches"] >= timing.switches or clock["deployments"] >= timing.deployments
+
+
+@inline
 def freeze_if_spent(spec, tables):
     """Once the budget is spent, the policy stays as it is."""
-    clock, timing = tables.clock[0], spec.timing
-    if clock["switches"] >= timing.switches or clock["deployments"] >= timing.deployments:
+    if is_spent(spec, tables):
         freeze(spec, tables)

@@ -63,6 +63,7 @@ def plan_spec(algorithm: Algorithm, size: ProblemSize, allowed: np.ndarray) -> P
         S=S,
         A=A,
         stride=0 if pooled else S * A,
+        waits_for_law=pooled,
         allowed=allowed.reshape(-1).copy(),  # of one type, whether or not a gate may change it
         caps=planning.caps(H),
         kind=kind,

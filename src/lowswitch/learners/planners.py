@@ -55,6 +55,10 @@ class PlannerKnowledge(Knowledge):
         require_feasible(spec)
         return cls(algorithm.estimator, spec, allowed)
 
+    def set_numbers(self, numbers: dict[str, Any]) -> None:
+        """Take over the numbers of a spec; those of an older run do not know `waits_for_law`."""
+        super().set_numbers({"waits_for_law": False} | numbers)
+
     def fresh(self, seed: int) -> Self:
         self.require_room()
         other = type(self)(self.estimator, self.spec, self.allowed)
@@ -233,7 +237,8 @@ class PlannerKnowledge(Knowledge):
         if told is not None:
             frozen = whole.is_frozen(self.spec, tables.clock)
             whole.require_due(self.spec, tables.cells, frozen)
-        self._require_records(np.minimum(counted, self.spec.most_visits))
+        most = self.spec.most_visits * (2 if self.spec.waits_for_law else 1)
+        self._require_records(np.minimum(counted, most))
         whole.require(np.sort(tables.order) == np.arange(S), "its order of states is none")
         scratch = (tables.scratch == 0).all() and (tables.tally == 0).all()
         whole.require(scratch, "what is zero between two calls is not")

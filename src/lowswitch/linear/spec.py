@@ -123,7 +123,7 @@ def linear_form(algorithm: Algorithm, episodes: int) -> Algorithm:
                 " ls.linear"
             )
     last: Last = "usual" if schedule.last == "usual" else "greedy"
-    when = Spread(plain.gap) if isinstance(plain, Late) else plain
+    when = Spread(plain.gap) if type(plain) is Late else plain
     made = linear(schedule=when, deployments=schedule.deployments, last=last)
     if algorithm.members != _USUAL_MEMBERS:
         made = replace(made, estimator=Ridge(members=algorithm.members))
