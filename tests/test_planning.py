@@ -8,6 +8,7 @@ from scipy import stats
 
 import lowswitch as ls
 from conftest import PROBLEMS, learner_for, random_tables
+from exam import RULES, same_run, sequential
 from lowswitch import checks, storage
 from lowswitch.kernels import counts, planning, posterior, stages
 from lowswitch.kernels.streams import MEMBERS, SAMPLES, learner_stream, stream_key
@@ -352,6 +353,17 @@ def test_rmax_finds_the_way_along_the_cliff(horizon):
     mdp = ls.from_gymnasium("CliffWalking-v1", horizon=horizon)
     runs = ls.simulate(mdp, FIRST_VISITS["rmax"], episodes=300, seeds=1)
     assert mdp.evaluate(runs.policy[0]) == pytest.approx(-13)
+
+
+def test_every_driver_has_the_trigger_of_the_first_successor():
+    mdp, algorithm = certain_problem(7), FIRST_VISITS["rmax"]  # whose first visits matter
+    alone = sequential(mdp, algorithm, 100)
+    learner = learner_for(mdp, algorithm, 100)
+    told = [learner.tell(*play_episode(mdp, learner.policy, 0, k)) for k in range(100)]
+    changes = [row for switch in told if switch is not None for row in switch.changes.tolist()]
+    assert changes == alone.history[0].changes.tolist()
+    for rule in RULES:
+        same_run(ls.concurrent.run(mdp, algorithm, 100, machines=7, rule=rule), alone)
 
 
 def test_pooled_data_beyond_the_first_visits_are_the_first_with_a_successor(tmp_path):
