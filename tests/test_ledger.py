@@ -526,10 +526,10 @@ def test_what_is_no_ledger_is_refused(tmp_path):
     with pytest.raises(NotALedgerError, match="exists already"):
         made(tmp_path / "run.db")
     connection = sqlite3.connect(tmp_path / "run.db")
-    connection.execute("PRAGMA user_version = 2")
+    connection.execute("PRAGMA user_version = 3")
     connection.close()
     with pytest.raises(
-        NotALedgerError, match="has format 2, and this version of lowswitch reads 1"
+        NotALedgerError, match="has format 3, and this version of lowswitch reads 2"
     ):
         Ledger.open(tmp_path / "run.db")
     with pytest.raises(StorageError, match="choose a file in a folder that exists"):

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from lowswitch.ledger.errors import BrokenError
 
-FORMAT = 1  # of the events
+FORMAT = 2  # of the events: 2 has events of the kind "snapshot"
 SEMANTICS = 1  # of what the learner makes of them
 GENESIS = "0" * 64
 LEDGER, SITE, REVIEWER, OPERATOR = "ledger", "site", "reviewer", "operator"  # roles

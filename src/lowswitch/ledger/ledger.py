@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -27,14 +27,10 @@ from lowswitch.ledger.events import (
     read_event,
 )
 from lowswitch.ledger.reading import Reading
-from lowswitch.ledger.snapshot import snapshot_of
 from lowswitch.ledger.state import OPEN
 from lowswitch.ledger.store import Store, StoredTicket
 from lowswitch.ledger.terms import Terms, checked_terms
 from lowswitch.ledger.writer import Writer, require_ended, text
-
-_SNAPSHOT_EVERY = 5000  # events; more where many tickets are open, because it holds them all
-_MOST_SINCE = 50_000  # events that an opening may have to replay
 
 
 class Ledger(Reading):
@@ -428,11 +424,12 @@ class Ledger(Reading):
     # ---- writing ---------------------------------------------------------------------------------
 
     def save_snapshot(self) -> None:
-        """Keep the state, so that opening is fast; this happens by itself now and then."""
-        with self._lock, self.store.transaction():
-            state = self._catch_up()
-            self.store.add_snapshot(snapshot_of(state))
-            self._snapshot_at = state.seq
+        """Keep the state, so that opening is fast; this happens by itself now and then.
+
+        An event says its hash, without which it is not used.
+        """
+        with self._writing() as writer:
+            self.store.add_snapshot(writer.bind_snapshot())
 
     @contextmanager
     def _writing(self) -> Iterator[Writer]:
@@ -454,16 +451,9 @@ class Ledger(Reading):
                 if writer is None or writer.events:
                     self._state = None  # what was applied is not on record
                 raise
-            every = min(max(_SNAPSHOT_EVERY, len(writer.state.tickets)), _MOST_SINCE)
-            if writer.state.seq - self._snapshot_at >= every:
-                self._try_snapshot()
-
-    def _try_snapshot(self) -> None:
-        """Keep a snapshot if there is room for it; nothing depends on it."""
-        try:
-            self.save_snapshot()
-        except errors.StorageError:
-            self._state = None
+            if writer.snapshot is not None:
+                with suppress(errors.StorageError), self.store.transaction():
+                    self.store.add_snapshot(writer.snapshot)  # if there is room: nothing needs it
 
 
 def _now(seq: int) -> str:

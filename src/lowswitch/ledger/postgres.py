@@ -73,6 +73,9 @@ class PostgresStore(Store):
         for statement in SCHEMA:
             self.execute(statement.format(bytes="BYTEA"))
 
+    def set_format(self) -> None:
+        self.execute(f"UPDATE {self.schema}.format SET version = ?", FORMAT)
+
     @property
     def connection(self) -> Any:
         """The connection, made where there is none or where it was lost."""

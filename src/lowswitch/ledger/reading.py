@@ -22,11 +22,11 @@ from lowswitch.ledger.answers import (
     Verdict,
     Version,
 )
-from lowswitch.ledger.errors import LedgerError
+from lowswitch.ledger.errors import BrokenError, LedgerError, StorageError
 from lowswitch.ledger.events import GENESIS, Event, canonical, read_event
-from lowswitch.ledger.snapshot import state_of
+from lowswitch.ledger.snapshot import binds, is_whole, state_of
 from lowswitch.ledger.state import OPEN, STATUSES, Replay, State, proposal_hash
-from lowswitch.ledger.store import Store, StoredTicket
+from lowswitch.ledger.store import Snapshot, Store, StoredTicket
 from lowswitch.ledger.terms import Terms
 
 
@@ -37,7 +37,6 @@ class Reading:
         self.store, self.terms, self.read_only = store, terms, read_only
         self._lock = threading.RLock()
         self._state: State | None = None
-        self._snapshot_at = 0
 
     def close(self) -> None:
         """Let go of the database."""
@@ -204,12 +203,29 @@ class Reading:
         return state
 
     def _loaded(self) -> State:
-        """The state of the newest snapshot that is whole, or that of the first event."""
-        for snapshot in self.store.snapshots():
-            state = state_of(snapshot, self.terms)
-            seq, _, stored = self.store.event(snapshot.seq)
-            if state is not None and (state.seq, state.head) == (seq, stored):
-                self._snapshot_at = seq
-                return state
-        self._snapshot_at = 0
+        """The state of the newest snapshot that can be used, or that of the first event."""
+        for snapshot in self._snapshots():
+            state = state_of(snapshot, self.terms) if self.is_bound(snapshot) else None
+            if state is not None:
+                seq, _, stored = self.store.event(snapshot.seq)
+                if (state.seq, state.head) == (seq, stored):
+                    return state
         return State.of(self.terms, self.store.event(1)[2])
+
+    def _snapshots(self) -> list[Snapshot]:
+        """The snapshots, none if the database cannot read them: the events are enough."""
+        try:
+            return self.store.snapshots()
+        except StorageError:
+            return []
+
+    def is_bound(self, snapshot: Snapshot) -> bool:
+        """Whether the chain vouches for a snapshot, by the event that follows it."""
+        seq, last = snapshot.seq, self.store.head()[0]
+        if not (isinstance(seq, int) and 1 <= seq < last and is_whole(snapshot)):
+            return False
+        try:
+            before = self.store.event(seq)[2]
+            return binds(read_event(*self.store.event(seq + 1), seq + 1, before), snapshot)
+        except (BrokenError, IndexError):
+            return False  # what is wrong with that event is for the replay to say

@@ -1,4 +1,8 @@
-"""A state as a snapshot and back."""
+"""A state as a snapshot and back.
+
+A snapshot is used only if it is bound to the chain: the event after the last one that it holds has
+the kind "snapshot", and says its hash. So it cannot be changed without changing the chain.
+"""
 
 from __future__ import annotations
 
@@ -10,12 +14,21 @@ from typing import Any
 import numpy as np
 
 from lowswitch.learner import Learner
-from lowswitch.ledger.events import canonical
+from lowswitch.ledger.events import Event, canonical
 from lowswitch.ledger.lessons import Lessons
 from lowswitch.ledger.state import State, Ticket
 from lowswitch.ledger.store import Snapshot
 from lowswitch.ledger.tally import Tally
 from lowswitch.ledger.terms import Report, Terms
+
+_EVERY = 5000  # events; more where many tickets are open, because a snapshot holds them all
+_MOST_SINCE = 50_000  # events that an opening may have to replay
+
+
+def is_due(state: State) -> bool:
+    """Whether it is time for the next snapshot, which the events alone decide."""
+    every = min(max(_EVERY, len(state.tickets)), _MOST_SINCE)
+    return state.seq - state.snapshot_at >= every
 
 
 def snapshot_of(state: State) -> Snapshot:
@@ -49,22 +62,44 @@ def state_of(snapshot: Snapshot, terms: Terms) -> State | None:
         return None
     try:
         return _read(snapshot, terms)
-    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
+    except Exception:  # Bytes that nobody vouches for make zipfile and numpy raise almost anything.
         return None
 
 
+def compared(state: State, *, bound: bool) -> str:
+    """The hash by which `verify` compares the state of a snapshot with that of the replay.
+
+    Versions that did not bind snapshots to the chain had the decisions on a proposal among those
+    before it; these are left out.
+    """
+    taken = snapshot_of(state)
+    if bound:
+        return taken.hash
+    facts = json.loads(taken.facts)
+    for row in (facts["proposal"] or {"rows": []})["rows"]:
+        del row["before"]
+    return _hash(canonical(facts), taken.learner, taken.tally)
+
+
 def is_whole(snapshot: Snapshot) -> bool:
-    """Whether a snapshot is as it was written."""
-    return snapshot.hash == _hash(snapshot.facts, bytes(snapshot.learner), bytes(snapshot.tally))
+    """Whether the hash of a snapshot fits its contents, which anybody can compute anew."""
+    _, stored, *parts = snapshot
+    typed = tuple(map(type, parts)) == (str, bytes, bytes)  # columns of SQLite hold anything
+    return typed and stored == _hash(snapshot.facts, snapshot.learner, snapshot.tally)
+
+
+def binds(event: Event, snapshot: Snapshot) -> bool:
+    """Whether an event vouches for a snapshot."""
+    return event.kind == "snapshot" and event.payload == {"hash": snapshot.hash}
 
 
 def _read(snapshot: Snapshot, terms: Terms) -> State:
     facts: dict[str, Any] = json.loads(snapshot.facts)
     shape = (terms.horizon, terms.states, terms.actions)
-    learner = Learner.from_bytes(bytes(snapshot.learner), numbers=terms.numbers)
+    learner = Learner.from_bytes(snapshot.learner, numbers=terms.numbers)
     return State(
         terms=terms,
-        lessons=Lessons(learner, Tally.from_bytes(shape, bytes(snapshot.tally))),
+        lessons=Lessons(learner, Tally.from_bytes(shape, snapshot.tally)),
         versions=[np.array(version, dtype=np.int64) for version in facts["versions"]],
         seq=facts["seq"],
         head=facts["head"],

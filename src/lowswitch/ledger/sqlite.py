@@ -73,7 +73,10 @@ class SqliteStore(Store):
         for statement in SCHEMA:
             self.execute(statement.format(bytes="BLOB"))
         self.connection.execute(f"PRAGMA application_id = {_KIND}")
-        self.connection.execute(f"PRAGMA user_version = {FORMAT}")
+        self.set_format()
+
+    def set_format(self) -> None:
+        self.execute(f"PRAGMA user_version = {FORMAT}")
 
     @contextmanager
     def transaction(self) -> Iterator[None]:

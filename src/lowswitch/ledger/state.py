@@ -55,6 +55,7 @@ class State:
     proposal: dict[str, Any] | None = None  # the payload of the one that was recorded last
     decisions: dict[tuple[int, int], list[dict[str, Any]]] = field(default_factory=dict)
     changed: dict[int, str] = field(default_factory=dict)  # new status of tickets, to be stored
+    snapshot_at: int = 0  # the last event that says the hash of a snapshot
 
     @classmethod
     def of(cls, terms: Terms, head: str) -> State:
@@ -267,6 +268,10 @@ class State:
         self.lessons.deployed = []
         self._new_version(event.payload["version"])
 
+    def _snapshot(self, event: Event, replay: Replay) -> None:
+        """It vouches for a snapshot of the state before it, and changes nothing else."""
+        self.snapshot_at = event.seq
+
     def _new_version(self, number: int) -> None:
         if number != self.version + 1:
             raise ValueError(f"version {self.version + 1} is next, not {number}")
@@ -359,7 +364,7 @@ class State:
                 | {
                     "from": list(row.now),
                     "to": list(row.proposed),
-                    "before": self.decisions.get(row.row, []),
+                    "before": list(self.decisions.get(row.row, [])),  # which goes on growing
                 }
                 for row in made.rows
             ],

@@ -66,6 +66,10 @@ class Store(ABC):
         """Make the tables, inside of the first transaction."""
 
     @abstractmethod
+    def set_format(self) -> None:
+        """Say that the events are of the present format, so that an older version refuses them."""
+
+    @abstractmethod
     def execute(self, sql: str, *values: Any) -> list[Any]:
         """Run one statement with ? for values; return its rows."""
 
@@ -186,8 +190,11 @@ class Store(ABC):
     # ---- snapshots -------------------------------------------------------------------------------
 
     def add_snapshot(self, snapshot: Snapshot) -> None:
-        """Keep a snapshot, and the one before it."""
-        self.execute("DELETE FROM snapshots WHERE seq = ?", snapshot.seq)
+        """Keep a snapshot, and the one before it, but none of events that are not there."""
+        self.execute(
+            "DELETE FROM snapshots WHERE seq = ? OR seq > (SELECT MAX(seq) FROM events)",
+            snapshot.seq,
+        )
         self.execute("INSERT INTO snapshots VALUES (?, ?, ?, ?, ?)", *snapshot)
         self.execute(
             "DELETE FROM snapshots WHERE seq NOT IN"

@@ -13,8 +13,9 @@ from lowswitch.ledger.dates import FROZEN, late_date
 from lowswitch.ledger.errors import LedgerError
 from lowswitch.ledger.events import LEDGER, SITE, Event, event
 from lowswitch.ledger.named import is_named, not_pending
+from lowswitch.ledger.snapshot import is_due, snapshot_of
 from lowswitch.ledger.state import MISSING, OPEN, REFUSED, Replay, State, proposal_hash
-from lowswitch.ledger.store import Store, StoredTicket
+from lowswitch.ledger.store import Snapshot, Store, StoredTicket
 from lowswitch.ledger.terms import ENDED, Report
 
 
@@ -36,6 +37,7 @@ class Writer:
         self.reports: dict[int, int] = {}  # the event of the report of a ticket
         self.broken = False
         self.known: dict[Any, StoredTicket] = {}
+        self.snapshot: Snapshot | None = None  # to be stored once the events are
 
     def add(self, actor: str, role: str, kind: str, payload: dict[str, Any]) -> Event:
         """Write the next event, and take it in."""
@@ -56,6 +58,8 @@ class Writer:
             return
         while (next_one := self.state.expected()) is not None:
             self.add("ledger", LEDGER, *next_one)
+        if is_due(self.state):
+            self.snapshot = self.bind_snapshot()
         changed = self.state.changed
         new = [
             ticket._replace(status=changed.pop(number), report=self.reports.pop(number, None))
@@ -69,6 +73,17 @@ class Writer:
             if old:
                 self.store.set_tickets(old)
         changed.clear()
+
+    def bind_snapshot(self) -> Snapshot:
+        """A snapshot of the state, for which the next event vouches.
+
+        That event is one of this transaction, so that it comes at the same place in every run of
+        the same requests. Whether the snapshot itself is stored makes no difference to the chain.
+        """
+        taken = snapshot_of(self.state)
+        self.add("ledger", LEDGER, "snapshot", {"hash": taken.hash})
+        self.store.set_format()
+        return taken
 
     # ---- tickets ---------------------------------------------------------------------------------
 

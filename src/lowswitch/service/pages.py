@@ -382,6 +382,7 @@ async def audit(call: Call) -> Response:
 _KINDS = (
     *("asked", "told", "missing", "refused", "conflict", "amended", "met", "proposed"),
     *("approved", "rejected", "rolled_back", "deployed", "frozen", "thawed", "history", "created"),
+    "snapshot",
 )
 
 
