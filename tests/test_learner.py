@@ -2,6 +2,7 @@
 bit.
 """
 
+import tracemalloc
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -10,7 +11,9 @@ import numpy as np
 import pytest
 
 import lowswitch as ls
+import lowswitch.learner as learner_module
 from conftest import ALGORITHMS, PAIRS, PROBLEMS, learner_for
+from lowswitch import checks
 from lowswitch.reproduce.plain import PlainLearner, play_episode
 
 EPISODES, HALF = 300, 140
@@ -93,6 +96,13 @@ def test_one_by_one_is_in_batches(talk):
         changes += talk.tell(batched, first, last)
     assert changes == talk.changes
     assert state_of(batched) == state_of(talk.learner)
+
+
+def test_a_batch_is_learned_in_pieces(talk, monkeypatch):
+    monkeypatch.setattr(learner_module, "_LOG_BYTES", 20_000)  # an episode or some of them
+    pieces = learner_for(talk.mdp, talk.algorithm, EPISODES)
+    assert talk.tell(pieces, 0, EPISODES) == talk.changes
+    assert state_of(pieces) == state_of(talk.learner)
 
 
 def test_stop_save_load_go_on(talk):
@@ -212,7 +222,9 @@ def test_a_failed_tell_changes_nothing(told, message):
     assert state_of(learner) == before
 
 
-def test_a_batch_that_goes_off_policy_in_the_middle_changes_nothing():
+@pytest.mark.parametrize("log_bytes", [1, 2**25])
+def test_a_batch_that_goes_off_policy_in_the_middle_changes_nothing(log_bytes, monkeypatch):
+    monkeypatch.setattr(learner_module, "_LOG_BYTES", log_bytes)
     learner = small()
     before = state_of(learner)
     with pytest.raises(
@@ -221,6 +233,20 @@ def test_a_batch_that_goes_off_policy_in_the_middle_changes_nothing():
     ):
         learner.tell([[0, 0], [1, 1], [0, 0]], [[0, 0]] * 3, [[0.0, 0.0]] * 3)
     assert state_of(learner) == before
+
+
+def test_a_batch_on_many_rows_takes_no_more_memory_than_an_episode():
+    """200 episodes of 14,320 rows and 64 policies: a log for all of them at once has 1.4 GiB."""
+    H, S, A, B = 20, 716, 25, 200
+    algorithm, generator = ls.few(deployments=5, asked=True), np.random.default_rng(0)
+    learner = ls.Learner(algorithm, horizon=H, states=S, actions=A, episodes=10**4)
+    batch = *(generator.integers(0, size, (B, H)) for size in (S, A)), generator.random((B, H))
+    learner.tell(*(part[0] for part in batch), off_policy=True)  # compiles
+    tracemalloc.start()
+    learner.tell(*batch, off_policy=True)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 2**28  # the tables, a copy of them for a failure, and a piece of the log
 
 
 def test_moments_and_the_count_of_loud_bonuses_are_taken_back_too():
@@ -259,6 +285,21 @@ def test_sizes_below_one_are_refused(name):
     sizes = {"horizon": 2, "states": 3, "actions": 2, "episodes": 10} | {name: 0}
     with pytest.raises(ValueError, match=f"{name} must be a whole number from 1"):
         ls.Learner(ls.ucb_hoeffding(), **sizes)
+
+
+def test_a_size_that_does_not_fit_is_refused_before_anything_is_built(monkeypatch):
+    monkeypatch.setattr(checks, "free_memory", lambda: 2**30)
+    size = {"horizon": 1, "states": 1, "actions": 10**8}
+    tracemalloc.start()
+    with pytest.raises(
+        ValueError, match=r"A = 100,000,000 need 1.5 GiB, and this .* 1.0 free; use a smaller"
+    ):
+        ls.Learner(ls.ucb_hoeffding(), episodes=10, **size)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 2**20
+    with pytest.raises(ValueError, match="H = 1,000,000,000, S = 4, A = 2 need 208.6 GiB"):
+        ls.Learner(ls.ucb_hoeffding(), horizon=10**9, states=4, actions=2, episodes=10)
 
 
 def test_loud_share():

@@ -25,6 +25,7 @@ from ledgers import (
     steady,
     tables,
 )
+from lowswitch import checks
 from lowswitch.ledger import (
     ConflictError,
     ExpiredError,
@@ -509,6 +510,36 @@ def test_empty_reasons_and_foreign_rows_are_refused(address):
         with pytest.raises(LedgerError, match=message):
             call()
         assert facts(ledger) == before
+
+
+@pytest.mark.parametrize("rewards", [(-1e308, 1e308), (0, 1e200), (-1e200, 0)])
+def test_rewards_whose_sums_are_infinite_are_refused(tmp_path, rewards):
+    with pytest.raises(
+        LedgerError, match=r"between -1e\+100 and 1e\+100, not .*; give the range in a larger unit"
+    ):
+        made(tmp_path / "run.db", rewards=rewards)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("size", "named"),
+    [
+        ({"horizon": 10**9}, "horizon 1,000,000,000, 4 states and 2 actions"),
+        ({"states": 10**9}, "horizon 3, 1,000,000,000 states and 2 actions"),
+        ({"actions": 10**9}, "horizon 3, 4 states and 1,000,000,000 actions"),
+    ],
+)
+def test_sizes_that_no_database_holds_are_refused(tmp_path, size, named):
+    with pytest.raises(LedgerError, match=f"{named} begins with an event of .* declare fewer"):
+        made(tmp_path / "run.db", **size)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_size_that_does_not_fit_into_memory_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(checks, "free_memory", lambda: 2**27)
+    with pytest.raises(ValueError, match=r"horizon 1,000,000, .* need 0.9 GiB, .* declare fewer"):
+        made(tmp_path / "run.db", horizon=10**6)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_what_is_no_ledger_is_refused(tmp_path):

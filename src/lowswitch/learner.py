@@ -18,11 +18,13 @@ from lowswitch.checks import (
     checked_mask,
     checked_policy,
     require_count,
+    require_memory,
     require_seed,
     require_truth,
     require_word,
 )
 from lowswitch.history import History
+from lowswitch.kernels.arrays import CELL, ROW
 from lowswitch.learners import Knowledge, ProblemSize, knowledge_of, whole
 from lowswitch.learners.gate import Gate
 from lowswitch.learners.gated import Gated
@@ -31,6 +33,7 @@ from lowswitch.policy import TablePolicy
 
 _KIND = "learner"  # of its files
 _MOST_VISITS = 0.5  # the share of visits from which a run says so
+_LOG_BYTES = 2**25  # of the row changes that a batch is learned with at once
 
 
 class BonusWarning(UserWarning):
@@ -84,6 +87,7 @@ class Learner(Gated):
         self.episodes = require_count("episodes", episodes)
         self.seed = require_seed(seed)
         self.told = 0
+        self._require_memory()
         self._allowed = checked_mask(actions_allowed, self.horizon, self.states, self.actions)
         require_word("gate", gate, ("open", "review"))
         self.gate = gate
@@ -98,6 +102,12 @@ class Learner(Gated):
             self._knowledge.begin_with(checked_policy(initial, self._allowed))
         self._deployed = self._knowledge.policy()
         self._telling = threading.Lock()
+
+    def _require_memory(self) -> None:
+        """Say before anything is built that not even the smallest tables fit."""
+        H, S, A = self.horizon, self.states, self.actions
+        need = H * S * (ROW.itemsize + A * CELL.itemsize)
+        require_memory(need, f"tables of H = {H:,}, S = {S:,}, A = {A:,}", "use a smaller problem")
 
     def _size(self, numbers: dict[str, Any] | None) -> Knowledge:
         """The algorithm worked out for the size of the problem, without tables.
@@ -351,20 +361,26 @@ class Learner(Gated):
     def _learn(
         self, states: np.ndarray, actions: np.ndarray, rewards: np.ndarray, off_policy: bool
     ) -> History | None:
-        knowledge = self._knowledge
-        room = len(states) * knowledge.spec.timing.room
-        changes = np.zeros((room, 3 + knowledge.members), dtype=np.int64)
-        used, episode, step = knowledge.learn(
-            states, actions, rewards, off_policy, self.told, changes
-        )
-        if step >= 0:
-            hint = ""
+        """Learn in pieces, because the log must have room for all rows in every episode."""
+        knowledge, done, found = self._knowledge, 0, list[np.ndarray]()
+        room, columns = knowledge.spec.timing.room, 3 + knowledge.members
+        at_once = min(len(states), max(1, _LOG_BYTES // (8 * room * columns)))
+        changes = np.zeros((at_once * room, columns), dtype=np.int64)
+        while done < len(states):
+            last = done + at_once
+            piece = states[done:last], actions[done:last], rewards[done:last]
+            used, learned, step = knowledge.learn(*piece, off_policy, self.told + done, changes)
             if used:
-                changed = changes[0, 0] - self.told
-                hint = f"; the policy changed after episode {changed} of this batch, "
-                hint += "tell it up to there"
-            self._refuse(episode, step, states, actions, hint)
-        return History(changes[:used].copy(), self._deployed.actions) if used else None
+                found.append(changes[:used].copy())
+            done += learned
+            if step >= 0:
+                hint = ""
+                if found:
+                    changed = found[0][0, 0] - self.told
+                    hint = f"; the policy changed after episode {changed} of this batch, "
+                    hint += "tell it up to there"
+                self._refuse(done, step, states, actions, hint)
+        return History(np.concatenate(found), self._deployed.actions) if found else None
 
     def _learn_behind_gate(
         self, states: np.ndarray, actions: np.ndarray, rewards: np.ndarray, off_policy: bool

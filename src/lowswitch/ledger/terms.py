@@ -12,11 +12,13 @@ import numpy as np
 from lowswitch.algorithms.algorithm import Algorithm, require_algorithm
 from lowswitch.algorithms.schedules import Budget
 from lowswitch.checks import (
+    LARGEST,
     checked_mask,
     checked_policy,
     is_integer,
     is_number,
     require_count,
+    require_memory,
     require_seed,
     require_word,
 )
@@ -26,6 +28,7 @@ from lowswitch.ledger.errors import LedgerError
 MISSING = ("drop", "optimistic", "hold")
 ENDED = ("whole", "truncated", "terminated")
 _MOST_DIGITS = 100  # of a number; a longer label is no position of anything
+_LONGEST = 10**9  # bytes of an event that SQLite and PostgreSQL can hold
 Steps = tuple[list[int], list[int], list[float]]  # H states, actions and rewards in [0, 1]
 
 
@@ -348,15 +351,14 @@ def checked_terms(
     """The terms of a run, or an error that names what does not fit."""
     require_algorithm(algorithm)
     H = require_count("horizon", horizon)
+    _require_size(H, _count("states", states), _count("actions", actions))
     labels = {
         "step": _labels("steps", H if steps is None else steps, H),
         "state": _labels("states", states, None),
         "action": _labels("actions", actions, None),
     }
     S, A = len(labels["state"]), len(labels["action"])
-    low, high = rewards
-    if not (is_number(low) and is_number(high) and low < high):
-        raise LedgerError(f"rewards must be a range such as (0, 1), not {rewards!r}")
+    low, high = _checked_range(rewards)
     require_word("missing", missing, MISSING)
     require_word("gate", gate, ("review", "open"))
     allowed = checked_mask(actions_allowed, H, S, A)
@@ -367,7 +369,7 @@ def checked_terms(
         actions=A,
         episodes=require_count("episodes", episodes),
         labels=labels,
-        rewards=(float(low), float(high)),
+        rewards=(low, high),
         allowed=allowed,
         policy=allowed.argmax(axis=-1) if policy is None else checked_policy(policy, allowed),
         missing=missing,
@@ -385,6 +387,44 @@ def checked_terms(
             )
         facts["absorbing"] = terms.index("state", absorbing)
     return Terms.from_payload(facts)
+
+
+def _checked_range(rewards: tuple[float, float]) -> tuple[float, float]:
+    """The least and the largest reward, of which sums and squares are finite."""
+    low, high = rewards
+    if not (is_number(low) and is_number(high) and low < high):
+        raise LedgerError(f"rewards must be a range such as (0, 1), not {rewards!r}")
+    if not (low >= -LARGEST and high <= LARGEST):
+        raise LedgerError(
+            f"rewards must lie between {-LARGEST:g} and {LARGEST:g}, not {rewards!r}: the sum of"
+            " larger ones is infinite; give the range in a larger unit"
+        )
+    return float(low), float(high)
+
+
+def _count(name: str, given: Any) -> int:
+    """How many labels there are, or are to be made."""
+    if is_integer(given):
+        return require_count(name, given)
+    return len(given) if isinstance(given, Sequence) else 1  # which `_labels` refuses
+
+
+def _require_size(H: int, S: int, A: int) -> None:
+    """Say before anything is built that a run of this size cannot be held.
+
+    Its first event has a number for each cell and each row, and a label for each step, state and
+    action. In memory it is a list and a text, twice.
+    """
+    what = f"a ledger with horizon {H:,}, {S:,} states and {A:,} actions"
+    way_out = "declare fewer steps, states or actions"
+    text = 2 * H * S * (A + 1) + 4 * (H + S + A)
+    if text > _LONGEST:
+        raise LedgerError(
+            f"{what} begins with an event of {text / 1e9:,.1f} GB, and a database holds at most"
+            f" {_LONGEST / 1e9:g} GB in one; {way_out}"
+        )
+    labels = H + S + A
+    require_memory(H * S * (40 * A + 100) + 250 * labels, f"the terms of {what}", way_out)
 
 
 def _labels(name: str, given: int | Sequence[str], size: int | None) -> tuple[str, ...]:
