@@ -16,12 +16,13 @@ FIELD = {
     "ucb-advantage": "UCB-Advantage",
 }
 SMALL = 20  # states
+_SHOWN = ("proposals", "runs")
 
 
 def values() -> dict[str, str]:
     speed, machines, gpu = (load(name) for name in ("speed", "concurrent", "gpu"))
     ledgers = of_ledger(load("ledger")) | of_faults(load("ledger_faults"))
-    ledgers |= of_service(load("service"))
+    ledgers |= of_service(load("service")) | of_evidence(load("evidence"))
     return of_speed(speed) | of_machines(machines) | of_gpu(gpu) | ledgers
 
 
@@ -210,6 +211,26 @@ def of_faults(faults: dict[str, Any]) -> dict[str, str]:
     ]
     return {
         "ledger/faults": table(["what befell it", "how often", "what became of it"], rows, left=3)
+    }
+
+
+def of_evidence(evidence: dict[str, Any]) -> dict[str, str]:
+    rows = []
+    for name, words in (("equal", "exactly equal"), ("different", "different")):
+        of_all = evidence[name]
+        for key, rule in (("recorded", "by the model"), ("older rule", "older rule")):
+            found = of_all[key]
+            shares = [f"{found[f'{what} with IMPROVE']} of {of_all[what]}" for what in _SHOWN]
+            true = [f"{found[f'truly {which}']:,}" for which in ("better", "worse")]
+            rows.append([words, rule, f"{found['rows with IMPROVE']:,}", *true, *shares])
+    head = ["treatments", "rule", "IMPROVE rows", "truly better", "truly worse"]
+    equal = evidence["equal"]
+    share = equal["recorded"]["rows with IMPROVE"] / equal["rows of tried actions"]
+    return {
+        "evidence/verdicts": table([*head, *(f"{what} with any" for what in _SHOWN)], rows, left=2),
+        "evidence/false-share": f"{100 * share:.1f} %",
+        "evidence/runs": f"{equal['runs']}",
+        "evidence/patients": f"{equal['patients']:,}",
     }
 
 

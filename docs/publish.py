@@ -8,7 +8,7 @@
 The other result files are written by docs/frontier.py, docs/orders.py, docs/coarser.py,
 docs/episodes.py, docs/scales.py and docs/sweeps.py, by benchmarks/speed.py, concurrent.py, gpu.py,
 few/run.py and linear/run.py with --json docs/numbers/NAME.json, and by benchmarks/ledger.py,
-ledger_faults.py and service.py with --out.
+ledger_faults.py, evidence.py and service.py with --out.
 """
 
 import argparse

@@ -1,9 +1,18 @@
-"""The evidence of a proposal is that of the reports that were learned when it became due."""
+"""The evidence of a proposal: which reports it is of, what is IMPROVE, and its replay."""
+
+import json
+
+import numpy as np
+import pytest
 
 import lowswitch as ls
-from ledgers import episode, made, play, steady
-from lowswitch.ledger import Ledger
+from ledgers import clock, episode, made, play, steady
+from lowswitch.learners.gate import ProposedRow
+from lowswitch.ledger import Ledger, lessons, words
+from lowswitch.ledger.evidence import Evidence
 from lowswitch.ledger.state import State
+from lowswitch.ledger.tally import Tally
+from test_ledger_formats import FOLDER, stored_again
 
 DATED = ls.psrl(members=16, schedule="calendar/3-6-9", deployments=3)  # changes every row
 
@@ -57,7 +66,7 @@ def test_a_proposal_of_an_older_ledger_says_that_its_evidence_may_be_newer(tmp_p
     ledger = made(tmp_path / "run.db", DATED)
     newer = State.proposal_payload
     monkeypatch.setattr(
-        State, "proposal_payload", lambda self, as_due=False: newer(self, as_due=False)
+        State, "proposal_payload", lambda self, **_: newer(self, as_due=False, rule=1)
     )
     held_back(ledger, 5)
     proposal = ledger.proposal()
@@ -71,3 +80,224 @@ def test_a_proposal_of_an_older_ledger_says_that_its_evidence_may_be_newer(tmp_p
     assert (left.told, left.learned) == (3, 5)
     assert "with evidence of all 5 that were learned" in left.basis
     assert ledger.verify().whole
+
+
+# ---- what is IMPROVE -----------------------------------------------------------------------------
+
+WARD = {"states": ["well", "ill"], "actions": ["watch", "drug A", "surgery"]}
+CARE = ls.few(deployments=10, asked=True)
+
+
+def ward(address, algorithm=CARE, **options):
+    """A ledger of a ward with two visits."""
+    size = {"horizon": 2, "episodes": 500}
+    return steady(Ledger.create(address, algorithm, **WARD | size | options, clock=clock))
+
+
+def treated(ledger, rewards, patients=60, most=60):
+    """Patients before the run, as many of each treatment that `rewards` names."""
+    generator = np.random.default_rng(0)
+    states, actions, paid = [], [], []
+    for treatment, chance in rewards.items():
+        for _ in range(patients):
+            states.append(generator.integers(0, 2, 2).tolist())
+            actions.append([treatment] * 2)
+            paid.append((generator.random(2) < chance).astype(float).tolist())
+    attested = "by finding alone"
+    return ledger.add_history(
+        states, actions, paid, source="ward", most=most, by="office", attested=attested
+    )
+
+
+def test_what_nobody_ever_received_is_not_an_improvement(tmp_path):
+    """Sixty patients were watched, and none got better. The mixture is mostly of other treatments,
+    and the visits of what was watched say nothing of those.
+    """
+    ledger = ward(tmp_path / "run.db")
+    for number in range(60):
+        ticket = ledger.ask("north", f"p{number}").ticket
+        ledger.tell(ticket, [number % 2, number % 3 % 2], None, [0.0, 0.0])
+    proposal = ledger.propose(by="secretary")
+    mixed = [row for row in proposal.rows if 0 < row["proposed"]["law"].get("watch", 0) < 0.2]
+    assert mixed
+    assert {row["verdict"] for row in proposal.rows} == {"EXPLORE"}
+    for row in proposal.rows:
+        assert row["probability"] is None
+        assert row["untried"] == [name for name in row["proposed"]["law"] if name != "watch"]
+    assert all("never tried: drug A" in line for line in lines_of(proposal, mixed))
+    assert ledger.verify().whole
+
+
+def lines_of(proposal, rows):
+    """The lines of a printed proposal that are about these rows."""
+    lines = words.proposal_table(proposal).splitlines()
+    names = [f"{row['step_label']}     {row['state_label']}" for row in rows]
+    return [line for line in lines if line.startswith(tuple(names))]
+
+
+def test_what_was_tried_and_is_clearly_better_improves_by_95_percent_of_the_model(tmp_path):
+    ledger = ward(tmp_path / "run.db", ls.few(deployments=2, asked=True, members=4))
+    proposal = treated(ledger, {0: 0.1, 1: 0.6, 2: 0.1})
+    assert proposal.by_model
+    improved = [row for row in proposal.rows if row["verdict"] == "IMPROVE"]
+    assert improved
+    for row in proposal.rows:
+        assert (row["verdict"] == "IMPROVE") == (row["probability"] >= 0.95)
+        assert row["untried"] == []
+    (event,) = ledger.newest(1, kind="proposed")
+    assert event.payload["rule"] == 2
+    printed = words.proposal_table(proposal)
+    assert "95 % by the learner's model" in printed
+    assert "known" not in printed
+    assert "> 99 %  IMPROVE" in printed
+
+
+def test_probabilities_are_rounded_down():
+    cases = {
+        0.0: "< 1 %",
+        0.009: "< 1 %",
+        0.5: "50 %",
+        0.94875: "94 %",
+        0.95: "95 %",
+        1.0: "> 99 %",
+    }
+    assert {given: words.percent(given) for given in cases} == cases
+
+
+@pytest.mark.parametrize(
+    "algorithm", [ls.q_hoeffding(c=0.02, schedule="asked"), ls.stage_q(c=0.02)]
+)
+def test_a_q_learner_has_no_model_and_never_says_improve(tmp_path, algorithm):
+    ledger = ward(tmp_path / "run.db", algorithm)
+    proposal = treated(ledger, {0: 0.0, 1: 1.0, 2: 0.0}, patients=200, most=200)
+    assert {row["verdict"] for row in proposal.rows} == {"EXPLORE"}
+    for row in proposal.rows:
+        assert (row["probability"], row["untried"]) == (None, [])
+    assert ledger.verify().whole
+
+
+def test_on_which_site_an_improvement_hangs(tmp_path):
+    """East alone tried the drug, and west alone saw that watching is worse."""
+    tally, reports = Tally((1, 1, 2)), np.zeros((30, 1), dtype=np.int64)
+    tally.add(["east"] * 30, reports, reports + 1, np.full((30, 1), 0.5))
+    tally.add(["east"] * 30, reports, reports, np.full((30, 1), 0.6))
+    tally.add(["west"] * 30, reports, reports, np.full((30, 1), 0.1))
+    row = ProposedRow(0, 0, (0,), (1,))
+    policies = np.zeros((1, 1, 1), dtype=np.int64)
+    evidence = Evidence(tally, policies, 90)
+    facts = evidence.row(row, {}, [policies])
+    improved = evidence.by_model(row, facts, 0.97)
+    assert improved["hangs_on_sites"] == ["east", "west"]
+    assert not improved["hangs_on_unsettled"]
+    assert evidence.by_model(row, facts, 0.94)["hangs_on_sites"] == []
+    # of 60 and 30 + 40 visits the estimates are 0.35 and 0.5, at worst 0.61 and 0.21
+    late = evidence.row(row, {1: 40}, [policies])
+    assert evidence.by_model(row, late, 0.97)["hangs_on_unsettled"]
+    assert not evidence.by_model(row, late, 0.94)["hangs_on_unsettled"]
+
+
+# ---- replay --------------------------------------------------------------------------------------
+
+MEETINGS = ls.few(deployments_at=(40, 80), members=4)
+
+
+def probabilities(proposal):
+    return [row["probability"] for row in proposal.rows]
+
+
+def test_probabilities_are_of_what_was_learned_when_the_proposal_became_due(tmp_path):
+    late, in_time = (made(tmp_path / name, MEETINGS) for name in ("late.db", "in_time.db"))
+    for ledger in (late, in_time):
+        play(ledger, 45)
+        ledger.approve(ledger.proposal(), by="board", reason="seen")
+    held_back(late, 60)  # all are learned at once, and the date is after 35 of them
+    play(in_time, 35)
+    expected = in_time.proposal()
+    play(in_time, 25)
+    assert in_time.proposal() == expected
+    assert late.proposal().rows == expected.rows
+    assert any(chance is not None for chance in probabilities(expected))
+    for ledger in (late, in_time):
+        assert ledger.verify().whole
+
+
+def test_probabilities_are_replayed_to_the_bit(tmp_path, monkeypatch):
+    """By another process, from a snapshot, after an amendment, and from other pieces."""
+    ledger = made(tmp_path / "run.db", MEETINGS)
+    play(ledger, 45)
+    first = ledger.proposal()
+    ledger.approve(first, by="board", reason="seen")
+    play(ledger, 20)
+    ledger.save_snapshot()
+    play(ledger, 20)
+    second = ledger.proposal()
+    assert any(chance is not None for chance in probabilities(second))
+    reopened = steady(Ledger.open(tmp_path / "run.db"))
+    assert reopened.proposal() == second
+    monkeypatch.setattr(lessons, "_MOST", 7)
+    assert reopened.verify().whole
+    monkeypatch.undo()
+    reopened.amend("t3", [0, 1, 2], [1, 1, 1], [0, 0, 1], by="nurse", reason="a wrong file")
+    amended = reopened.proposal()
+    assert probabilities(amended) != probabilities(second)
+    assert reopened.verify().whole
+    assert Ledger.open(tmp_path / "run.db").proposals()[-1] == amended
+
+
+def test_a_learner_stops_at_its_proposal_if_it_is_told_to():
+    """Which is when the ledger notes what the learner believed."""
+    learner = ls.Learner(MEETINGS, horizon=3, states=4, actions=2, episodes=200, gate="review")
+    policy = learner.policy
+    played = [episode(policy, number) for number in range(1, 101)]
+    batch = [np.array(part) for part in zip(*played, strict=True)]
+    batch[2] = batch[2].astype(float)
+    learner.learn_checked(*batch, until_proposed=True)
+    assert (learner.told, learner.proposal().told) == (40, 40)
+    learner.learn_checked(*(part[40:] for part in batch), until_proposed=True)
+    assert learner.told == 100
+
+
+# ---- proposals of the older rule -----------------------------------------------------------------
+
+
+def kept(folder):
+    """A ledger of the version that called a row known to be better which nobody had tried."""
+    *events, _ = map(json.loads, (FOLDER / "interval-rule.jsonl").read_text().splitlines())
+    return stored_again(folder / "kept.db", events)
+
+
+def test_an_older_proposal_is_verified_by_the_older_rule_and_shown_without_known(tmp_path):
+    ledger = kept(tmp_path)
+    assert "tickets are stored" in ledger.verify().what  # all else is whole
+    proposal = ledger.proposal()
+    assert {row["verdict"] for row in proposal.rows} == {"IMPROVE", "EXPLORE"}
+    printed = words.proposal_table(proposal)
+    assert "known" not in printed
+    assert "by an older rule" in printed
+    assert not proposal.by_model
+
+
+def test_what_a_decision_leaves_of_an_older_proposal_keeps_its_rule(tmp_path, monkeypatch):
+    ledger = ward(tmp_path / "run.db")
+    newer = State.proposal_payload
+    monkeypatch.setattr(State, "proposal_payload", lambda self, **_: newer(self, rule=1))
+    proposal = treated(ledger, {0: 0.0})
+    assert not proposal.by_model
+    monkeypatch.undo()
+    rows = [(proposal.rows[0]["step"], proposal.rows[0]["state"])]
+    ledger.reject(proposal, rows=rows, by="board", reason="no")
+    left = ledger.proposal()
+    assert left.rows == proposal.rows[1:]
+    assert not left.by_model
+    assert ledger.propose(by="secretary").by_model
+    assert ledger.verify().whole
+
+
+def test_a_rule_of_a_later_version_is_named(tmp_path, monkeypatch):
+    ledger = ward(tmp_path / "run.db")
+    newer = State.proposal_payload
+    monkeypatch.setattr(State, "proposal_payload", lambda self, **_: newer(self) | {"rule": 3})
+    monkeypatch.setattr(State, "_proposal_like", lambda self, payload: payload)
+    treated(ledger, {0: 0.0})
+    monkeypatch.undo()
+    assert "follows rule 3, which this version of lowswitch lacks" in ledger.verify().what

@@ -1,6 +1,7 @@
 """The console, as its pages are sent and as a real Chromium shows them."""
 
 import itertools
+import json
 import re
 from datetime import UTC, datetime, timedelta
 from html.parser import HTMLParser
@@ -21,6 +22,7 @@ from lowswitch.service.figures import Interval
 from lowswitch.service.journal import Journal, Returns
 from lowswitch.service.shown import codes, map_rows, short, why_now
 from served import Served, wait_for
+from test_ledger_formats import FOLDER, stored_again
 
 MARKUP = "<script>alert(1)</script>"
 NASTY = {
@@ -178,7 +180,7 @@ def test_the_demo_is_whole_and_leaves_a_proposal(tmp_path):
     kinds = {version.kind for version in ledger.versions()}
     assert kinds == {"created", "approved", "rolled_back"}
     verdicts = {row["verdict"] for row in ledger.proposal().rows}
-    assert verdicts == {"IMPROVE", "EXPLORE"}
+    assert verdicts == {"EXPLORE"}  # its learner has no posterior
     assert ledger.verify().whole
     chart = ledger.chart()
     rows = shown.map_rows(ledger.terms, chart, "action", range(8))
@@ -310,6 +312,38 @@ def test_all_rows_are_approved_at_once_and_never_names_its_action(tmp_path):
         status, _, body = served.post("/decide", session, **veto)
         name = f"row {row['step_label']}:{row['state_label']} would play the same actions"
         assert (status, name in body.decode()) == (422, True)
+
+
+def test_the_page_says_how_probable_an_improvement_is_by_the_model(tmp_path):
+    few = ls.few(deployments=9, asked=True, members=2)
+    with Served(tmp_path, **WARD | {"algorithm": few}) as served:
+        generator = np.random.default_rng(0)
+        states, actions = generator.integers(0, 4, (300, 3)), generator.integers(0, 2, (300, 3))
+        rewards = np.where(actions == 1, 0.9, 0.1)
+        how = {"source": "ward", "most": 300, "by": "office", "attested": "by finding alone"}
+        view = served.ledger.add_history(states.tolist(), actions.tolist(), rewards.tolist(), **how)
+        assert {row["verdict"] for row in view.rows} == {"IMPROVE"}
+        session = served.login("reviewer")
+        text = served.page("/proposal", session)[1]
+        said = "&gt; 99 % by the learner's model</span>"
+        assert text.replace("&#39;", "'").count(said) == len(view.rows)
+        assert "with a probability of 95 % by the learner's model" in text
+        assert "known" not in text
+        assert (
+            f"{len(view.rows)} improve (95 % by the learner's model)"
+            in served.page("/", session)[1]
+        )
+
+
+def test_a_proposal_of_the_older_rule_is_not_called_known(tmp_path):
+    *events, _ = map(json.loads, (FOLDER / "interval-rule.jsonl").read_text().splitlines())
+    stored_again(tmp_path / "run.db", events).close()
+    with Served(tmp_path) as served:
+        text = served.page("/proposal", served.login("reviewer"))[1]
+        assert ">IMPROVE</span>" in text
+        assert "known" not in text
+        assert "by an older rule" in text
+        assert "learner's model" not in text
 
 
 def test_the_open_tickets_are_listed_and_the_one_that_blocks_is_named(tmp_path, monkeypatch):

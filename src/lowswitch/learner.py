@@ -258,19 +258,34 @@ class Learner(Gated):
         return self.learn_checked(states, np.where(known, actions, -1), rewards)
 
     def learn_checked(
-        self, states: np.ndarray, actions: np.ndarray, rewards: np.ndarray
+        self,
+        states: np.ndarray,
+        actions: np.ndarray,
+        rewards: np.ndarray,
+        *,
+        until_proposed: bool = False,
     ) -> History | None:
-        """As `tell_steps`, for arrays [B, H] of int64, int64 and float64 that are known to fit."""
+        """As `tell_steps`, for arrays [B, H] of int64, int64 and float64 that are known to fit.
+
+        until_proposed: stop after the episode in which a proposal is made; `told` then says how
+        many episodes were learned.
+        """
         with self._alone("tell"):
             self._require_room(len(states))
             self._plain = self._plain and bool((actions >= 0).all())
-            return self._learn_or_undo(states, actions, rewards, True)
+            return self._learn_or_undo(states, actions, rewards, True, until_proposed)
 
     def _learn_or_undo(
-        self, states: np.ndarray, actions: np.ndarray, rewards: np.ndarray, off_policy: bool
+        self,
+        states: np.ndarray,
+        actions: np.ndarray,
+        rewards: np.ndarray,
+        off_policy: bool,
+        until_proposed: bool = False,
     ) -> History | None:
         """Learn checked episodes; a failure, or an interrupt, changes nothing."""
         told, deployed, knowledge = self.told, self._deployed, self._knowledge
+        switch, learned = None, len(states)
         if self._gate.holds:  # the end of a hold reaches everywhere
             undo = Knowledge.undo(knowledge, states, actions)
         else:
@@ -280,9 +295,10 @@ class Learner(Gated):
             if self.gate == "open":
                 switch = self._learn(states, actions, rewards, off_policy)
             else:
-                switch = self._learn_behind_gate(states, actions, rewards, off_policy)
+                batch = states, actions, rewards
+                learned = self._learn_behind_gate(*batch, off_policy, until_proposed)
             new = deployed if switch is None else knowledge.policy()
-            self.told, self._deployed = told + len(states), new
+            self.told, self._deployed = told + learned, new
         except BaseException:  # an interrupt too
             undo()
             if undo_gate is not None:
@@ -383,9 +399,16 @@ class Learner(Gated):
         return History(np.concatenate(found), self._deployed.actions) if found else None
 
     def _learn_behind_gate(
-        self, states: np.ndarray, actions: np.ndarray, rewards: np.ndarray, off_policy: bool
-    ) -> History | None:
+        self,
+        states: np.ndarray,
+        actions: np.ndarray,
+        rewards: np.ndarray,
+        off_policy: bool,
+        until_proposed: bool,
+    ) -> int:
+        """Learn episodes and return how many: all, or those until a proposal is made."""
         knowledge, gate, done = self._knowledge, self._gate, 0
+        before = gate.pending
         if not knowledge.learns_forbidden:
             still = knowledge.allowed[np.arange(self.horizon), states, actions]
             actions = np.where(still, actions, -1)
@@ -400,9 +423,11 @@ class Learner(Gated):
             if step >= 0:
                 self._refuse(done, step, states, actions, "")
             gate.after_episode(knowledge, changes[:used], self.told + done)
+            if until_proposed and gate.pending is not before:
+                break
         if passed := len(dates) - len(knowledge.dates):
             gate.after_date(int(dates[passed - 1]))
-        return None
+        return done
 
     def _require_room(self, episodes: int) -> None:
         if self.told + episodes > self.episodes:

@@ -260,6 +260,16 @@ class Drawn(NamedTuple):
     rewards: np.ndarray  # [S * A]
 
 
+class Changes(NamedTuple):
+    """Rows (h, x) of deployed policies that might change, each of them alone."""
+
+    played: np.ndarray  # [H * S, L]  what each member plays
+    rows: np.ndarray  # [R]  h S + x, ascending
+    proposed: np.ndarray  # [R, L]  what each member would play there
+    laws: np.ndarray  # [H, S * A]  the cells whose laws are needed
+    rewards: np.ndarray  # [H, S * A]  the cells whose rewards are needed
+
+
 class MixtureSpec(NamedTuple):
     """A mixture of Q-learners that differ in the scale of their bonus."""
 

@@ -19,6 +19,7 @@ _CURIOUS_MASS = 0.5
 _ATOMS = 24  # successors that a law draws beyond those that were seen
 _ALL = 32  # up to so many states a law draws a weight for each of them
 _REWARD_STREAM = np.uint64(2**63)
+_COMPARING = np.uint64(2**62)
 
 
 # ---- draws ---------------------------------------------------------------------------------------
@@ -145,21 +146,51 @@ def draw_reward(spec, belief, row, typical, key, counter):
     return (one + mean * sure) / (one + zero + sure + 1e-300)
 
 
+@inline
+def model_key(stream, number):
+    """The noise of a model, by its number among those on which policies are compared."""
+    return noise(noise(stream, _COMPARING), np.uint64(number))
+
+
+@inline
+def draw_cell_law(spec, belief, h, i, key, drawn, counter, seen):
+    """Draw the law of cell i = x A + a at step h.
+
+    Each has a stream of its own, so that it is the same in whatever order cells are drawn.
+    """
+    row, counter[0] = h * belief.laws.stride + i, 0
+    draw_law(spec, belief, row, drawn, noise(key, np.uint64(row)), counter, seen)
+
+
+@inline
+def draw_cell_reward(spec, belief, h, i, key, drawn, counter, typical):
+    """Draw the mean reward of cell i at step h, likewise."""
+    row, counter[0] = h * belief.rewards.stride + i, 0
+    stream = noise(noise(key, _REWARD_STREAM), np.uint64(row))
+    drawn.rewards[i] = draw_reward(spec, belief, row, typical, stream, counter)
+
+
+@inline
+def draws_laws(spec, belief, h):
+    """Whether the laws of step h are drawn: those of steps that are alike are drawn once."""
+    return h + 2 == spec.H or (h + 2 < spec.H and belief.laws.stride > 0)
+
+
+@inline
+def draws_rewards(spec, belief, h):
+    """Whether the rewards of step h are drawn: those of steps that are alike are drawn once."""
+    return h + 1 == spec.H or belief.rewards.stride > 0
+
+
 @entry
 def draw_step(spec, belief, h, key, drawn, counter, seen):
-    """Draw the rows of step h of a model; steps that are alike are drawn once, at the last step.
-
-    Each row has a stream of its own, so that it is the same in whatever order rows are drawn.
-    """
+    """Draw the rows of step h of a model; steps that are alike are drawn once, at the last step."""
     typical = typical_reward(belief.rewards)
     for i in range(spec.S * spec.A):
-        if h + 2 == spec.H or (h + 2 < spec.H and belief.laws.stride > 0):
-            row, counter[0] = h * belief.laws.stride + i, 0
-            draw_law(spec, belief, row, drawn, noise(key, np.uint64(row)), counter, seen)
-        if h + 1 == spec.H or belief.rewards.stride > 0:
-            row, counter[0] = h * belief.rewards.stride + i, 0
-            stream = noise(noise(key, _REWARD_STREAM), np.uint64(row))
-            drawn.rewards[i] = draw_reward(spec, belief, row, typical, stream, counter)
+        if draws_laws(spec, belief, h):
+            draw_cell_law(spec, belief, h, i, key, drawn, counter, seen)
+        if draws_rewards(spec, belief, h):
+            draw_cell_reward(spec, belief, h, i, key, drawn, counter, typical)
 
 
 @inline

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 
@@ -14,6 +14,9 @@ from lowswitch.kernels.arrays import CLOCK, KEYS
 from lowswitch.kernels.streams import MEMBERS, SAMPLES, learner_stream
 from lowswitch.learners.numbers import with_numbers
 from lowswitch.policy import TablePolicy
+
+if TYPE_CHECKING:
+    from lowswitch.learners.posterior import Posterior
 
 
 class ProblemSize(NamedTuple):
@@ -123,6 +126,10 @@ class Knowledge(ABC):
         raise ValueError(
             "only learners that plan from counts have a posterior, such as few, psrl and ucbvi"
         )
+
+    def posterior(self) -> Posterior | None:
+        """What it believes now; None if it does not plan from counts."""
+        return None
 
     def model(self, number: int) -> Any:
         """A model that is drawn from the posterior."""

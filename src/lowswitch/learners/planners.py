@@ -34,6 +34,7 @@ from lowswitch.learners.plan_spec import (
     plan_spec,
     require_feasible,
 )
+from lowswitch.learners.posterior import Posterior
 from lowswitch.policy import TablePolicy
 from lowswitch.progress import cores
 
@@ -90,6 +91,15 @@ class PlannerKnowledge(Knowledge):
         rows = np.ascontiguousarray(policies, dtype=np.int64).reshape(len(policies), -1)
         values_on_draws(self.spec, self.tables, believe(self.spec, self.tables), rows, found)
         return found
+
+    def posterior(self) -> Posterior:
+        from lowswitch.kernels.evidence import believe
+
+        began = self.visits()[0].sum(axis=-1).astype(float)
+        if not began.any():
+            began[:] = 1.0
+        belief = believe(self.spec, self.tables)
+        return Posterior(self.spec, belief, self.tables.keys[0]["samples"], began / began.sum())
 
     def model(self, number: int) -> DrawnModel:
         """Model `number` of the posterior with a learned prior."""

@@ -53,6 +53,11 @@ class ProposalView:
     learned: int | None = None  # episodes that its evidence is of; None in some older ledgers
 
     @property
+    def by_model(self) -> bool:
+        """Whether its verdicts are by the learner's model, and not by the older rule."""
+        return all("probability" in row for row in self.rows)
+
+    @property
     def basis(self) -> str:
         """How many episodes it was made from, in words, and its evidence if these are others."""
         made = f"{self.told:,} learned episode{'' if self.told == 1 else 's'}"

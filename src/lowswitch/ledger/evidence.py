@@ -3,8 +3,18 @@
 The estimate of an action is its value in the empirical model of all steps that were learned, if the
 row plays it and all later steps play what is deployed. Steps are used one by one, whichever version
 played them. The width is Hoeffding's at 95 %, (H - h) sqrt(log(2 / 0.05) / (2 n)), for the sampling
-at this row; the values of later steps are taken as they are estimated. A row is IMPROVE if the
-lower end of what is proposed is above the estimate of what it plays now, and else it is EXPLORE.
+at this row; the values of later steps are taken as they are estimated.
+
+The verdict on a row is IMPROVE or EXPLORE, by a rule whose version the proposal records.
+
+Rule 2: a row is IMPROVE if each of its proposed actions was tried there, at this step in this
+state, and if the learner's posterior says with a probability of 95 % that the deployed policy gets
+better when this row alone changes (`learners/posterior.py`). A learner without a posterior never
+says IMPROVE.
+
+Rule 1: a row is IMPROVE if the lower end of what is proposed is above the estimate of what it plays
+now. This rule ignores how uncertain that estimate is, and takes the trials of one action of a
+mixture for trials of all. Proposals that record no rule were made by it, and are replayed by it.
 """
 
 from __future__ import annotations
@@ -19,7 +29,9 @@ from lowswitch.learners.gate import Proposal, ProposedRow
 from lowswitch.ledger.tally import Model, Tally
 
 LEVEL = 0.05
+SURE = 0.95  # the probability from which on a row is IMPROVE
 IMPROVE, EXPLORE = "IMPROVE", "EXPLORE"
+BY_INTERVAL, BY_MODEL = 1, 2  # versions of the rule
 
 
 def width(n: int, span: float) -> float:
@@ -51,7 +63,7 @@ def action_values(model: Model, policies: np.ndarray) -> np.ndarray:  # [H, S, A
 
 
 def verdict(now: float, proposed: float, n: int, span: float) -> str:
-    """Whether what is proposed is already known to be better."""
+    """Whether the lower end of what is proposed is above the estimate of what is played now."""
     return IMPROVE if proposed - width(n, span) > now else EXPLORE
 
 
@@ -71,45 +83,23 @@ class Evidence:
     def row(
         self, row: ProposedRow, unsettled: Counter[int], versions: list[np.ndarray]
     ) -> dict[str, Any]:
-        """What a reviewer should know of a row.
+        """What a reviewer should know of a row, but for the verdict.
 
         unsettled: how many tickets of each version are open or missing; each of them may have
         visited the row once, with any outcome, and so bounds what is known.
         """
-        H = self.policies.shape[1]
-        span = float(H - row.step)
-        model, _ = self.everything
         now, proposed = (
-            self._side(row, law, unsettled, versions, span)
-            for law in (row.law_now, row.law_proposed)
+            self._side(row, law, unsettled, versions) for law in (row.law_now, row.law_proposed)
         )
-        found = verdict(now["estimate"], proposed["estimate"], proposed["visits"], span)
-        worst = verdict(now["bounds"][1], proposed["bounds"][0], proposed["visits"], span)
-        best = verdict(now["bounds"][0], proposed["bounds"][1], proposed["visits"], span)
-        hangs_on = [
-            site
-            for site, (other, others) in self.without.items()
-            if self._verdict(row, other, others, span) != found
-        ]
-        reached = int(model.visits[row.step, row.state].sum())
+        reached = int(self.everything[0].visits[row.step, row.state].sum())
         return {
             "step": row.step,
             "state": row.state,
             "now": now,
             "proposed": proposed,
-            "verdict": found,
             "never_tried": proposed["visits"] == 0,
             "reach": _rounded(reached / max(1, self.learned)),
-            "hangs_on_sites": hangs_on,
-            "hangs_on_unsettled": worst != best,
         }
-
-    def _verdict(self, row: ProposedRow, model: Model, values: np.ndarray, span: float) -> str:
-        now, new = (
-            _mean(law, values[row.step, row.state]) for law in (row.law_now, row.law_proposed)
-        )
-        n = sum(int(model.visits[row.step, row.state, a]) for a in row.law_proposed)
-        return verdict(now, new, n, span)
 
     def _side(
         self,
@@ -117,10 +107,9 @@ class Evidence:
         law: dict[int, float],
         unsettled: Counter[int],
         versions: list[np.ndarray],
-        span: float,
     ) -> dict[str, Any]:
         """What is known of the actions that a row plays in these shares."""
-        model, values = self.everything
+        (model, values), span = self.everything, self._span(row)
         n = sum(int(model.visits[row.step, row.state, a]) for a in law)
         estimate = _mean(law, values[row.step, row.state])
         more = sum(
@@ -140,6 +129,74 @@ class Evidence:
             "bounds": [_rounded(bound) for bound in bounds],
         }
 
+    def _span(self, row: ProposedRow) -> float:
+        """What the steps from a row on can be worth at most."""
+        return float(self.policies.shape[1] - row.step)
+
+    # ---- rule 2 ----------------------------------------------------------------------------------
+
+    def untried(self, row: ProposedRow) -> list[int]:
+        """The proposed actions that were never tried in a row."""
+        return _untried(row, self.everything[0])
+
+    def by_model(
+        self, row: ProposedRow, facts: dict[str, Any], probability: float | None
+    ) -> dict[str, Any]:
+        """The verdict on a row, of which `row` gave the facts.
+
+        probability: that the row alone makes the policy better; None if an action was never tried
+        there, or if the learner has no posterior.
+
+        IMPROVE hangs on a site if without its reports an action was never tried, or what is
+        proposed is not estimated to be better any more. It hangs on open and missing reports if the
+        worst that these can say takes its lead away. The posterior without them is not computed.
+        """
+        improves = probability is not None and probability >= SURE
+        now, new = facts["now"], facts["proposed"]
+        lead_at_worst = new["bounds"][0] - now["bounds"][1]
+        sites = [site for site in self.sites if improves and self._hangs_on(row, site)]
+        return {
+            "verdict": IMPROVE if improves else EXPLORE,
+            "probability": probability,
+            "untried": self.untried(row),
+            "hangs_on_sites": sites,
+            "hangs_on_unsettled": improves
+            and now["unsettled"] + new["unsettled"] > 0
+            and lead_at_worst <= 0,
+        }
+
+    def _hangs_on(self, row: ProposedRow, site: str) -> bool:
+        model, values = self.without[site]
+        if _untried(row, model):
+            return True
+        return _lead(row, self.everything[1]) > 0 >= _lead(row, values)
+
+    # ---- rule 1 ----------------------------------------------------------------------------------
+
+    def by_interval(self, row: ProposedRow, facts: dict[str, Any]) -> dict[str, Any]:
+        """The verdict on a row by the older rule, of which `row` gave the facts."""
+        now, new, span = facts["now"], facts["proposed"], self._span(row)
+        found = verdict(now["estimate"], new["estimate"], new["visits"], span)
+        worst = verdict(now["bounds"][1], new["bounds"][0], new["visits"], span)
+        best = verdict(now["bounds"][0], new["bounds"][1], new["visits"], span)
+        hangs_on = [
+            site
+            for site, (other, others) in self.without.items()
+            if self._verdict(row, other, others, span) != found
+        ]
+        return {
+            "verdict": found,
+            "hangs_on_sites": hangs_on,
+            "hangs_on_unsettled": worst != best,
+        }
+
+    def _verdict(self, row: ProposedRow, model: Model, values: np.ndarray, span: float) -> str:
+        now, new = (
+            _mean(law, values[row.step, row.state]) for law in (row.law_now, row.law_proposed)
+        )
+        n = sum(int(model.visits[row.step, row.state, a]) for a in row.law_proposed)
+        return verdict(now, new, n, span)
+
 
 def what_is_left(last: dict[str, Any] | None, made: Proposal) -> dict[str, Any] | None:
     """The evidence of a proposal that is what a decision left of the last one, which it keeps.
@@ -155,9 +212,19 @@ def what_is_left(last: dict[str, Any] | None, made: Proposal) -> dict[str, Any] 
             return None
     if made.number != last["raised"] + 1 or len(kept) == len(rows):
         return None
-    return {name: last[name] for name in ("through", "open", "unsettled", "learned")} | {
-        "rows": kept
-    }
+    names = ("through", "open", "unsettled", "learned", "rule")
+    return {name: last[name] for name in names if name in last} | {"rows": kept}
+
+
+def _untried(row: ProposedRow, model: Model) -> list[int]:
+    """The proposed actions of a row of which a model has no visit there."""
+    return [a for a in row.law_proposed if model.visits[row.step, row.state, a] == 0]
+
+
+def _lead(row: ProposedRow, values: np.ndarray) -> float:
+    """How much better what is proposed is than what is played now, by values [H, S, A]."""
+    here = values[row.step, row.state]
+    return _mean(row.law_proposed, here) - _mean(row.law_now, here)
 
 
 def _mean(law: dict[int, float], values: np.ndarray) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -9,6 +10,8 @@ import numpy as np
 
 from lowswitch.algorithms.asked import asks
 from lowswitch.learner import Learner
+from lowswitch.learners.gate import Proposal, ProposedRow
+from lowswitch.learners.posterior import Posterior
 from lowswitch.ledger.tally import Tally
 from lowswitch.ledger.terms import Steps
 
@@ -21,6 +24,7 @@ class Due(NamedTuple):
     proposal: str  # its hash
     through: int  # the ticket that was learned last
     tally: Tally
+    posterior: Posterior | None  # of a learner that has one
 
 
 @dataclass
@@ -38,6 +42,8 @@ class Lessons:
     steps: list[Steps] = field(default_factory=list)
     deployed: list[list[int]] = field(default_factory=list)  # by an open gate, to be recorded
     due: Due | None = None  # of a proposal that is not on record yet
+    # how probable it is that rows make the policy better, with the hash of their proposal
+    judged: tuple[str, dict[tuple[int, int], float]] | None = None
 
     @property
     def quiet(self) -> bool:
@@ -64,16 +70,42 @@ class Lessons:
         kinds = (np.int64, np.int64, np.float64)
         each = zip(zip(*self.steps, strict=True), kinds, strict=True)
         states, actions, rewards = (np.array(lists, dtype=kind) for lists, kind in each)
-        told, before = self.learner.told, self.learner.proposal()
-        switch = self.learner.learn_checked(states, actions, rewards)
-        made = self.learner.proposal()
-        if made is None or made == before:
-            self.tally.add(self.sites, states, actions, rewards)
-        else:
-            n = made.told - told
-            self.tally.add(self.sites[:n], states[:n], actions[:n], rewards[:n])
-            self.due = Due(made.hash, self.numbers[n - 1], self.tally.copy())
-            self.tally.add(self.sites[n:], states[n:], actions[n:], rewards[n:])
+        done, learner = 0, self.learner
+        while done < len(states):
+            told, before = learner.told, learner.proposal()
+            rest = states[done:], actions[done:], rewards[done:]
+            switch = learner.learn_checked(*rest, until_proposed=True)
+            n = learner.told - told
+            self.tally.add(self.sites[done : done + n], *(part[:n] for part in rest))
+            done += n
+            made = learner.proposal()
+            if made is not None and made != before:
+                known = self.tally.copy(), learner._knowledge.posterior()
+                self.due = Due(made.hash, self.numbers[done - 1], *known)
+            if switch is not None:
+                self.deployed += switch.changes.tolist()
         self.numbers, self.sites, self.steps = [], [], []
-        if switch is not None:
-            self.deployed += switch.changes.tolist()
+
+    def probabilities(
+        self, made: Proposal, rows: Sequence[ProposedRow]
+    ) -> dict[tuple[int, int], float]:
+        """How probable it is that each of these rows of a proposal alone makes the policy better.
+
+        It is by the learner's posterior when the proposal became due; empty if it has none. What is
+        found is kept, because a proposal is looked at twice: when it is made, and when it is put on
+        record.
+        """
+        if self.judged is None or self.judged[0] != made.hash:
+            found, posterior = dict[tuple[int, int], float](), self._posterior(made)
+            if posterior is not None and rows:
+                ordered = sorted(rows, key=lambda row: row.row)
+                chances = posterior.probabilities(self.learner.mixture, ordered).tolist()
+                found = {row.row: chance for row, chance in zip(ordered, chances, strict=True)}
+            self.judged = made.hash, found
+        return self.judged[1]
+
+    def _posterior(self, made: Proposal) -> Posterior | None:
+        """What the learner believed when a proposal became due: before the rest, or just now."""
+        if self.due is not None and self.due.proposal == made.hash:
+            return self.due.posterior
+        return self.learner._knowledge.posterior()

@@ -19,7 +19,7 @@ from lowswitch.learners.gate import Proposal, ProposedRow
 from lowswitch.ledger.dates import late_date
 from lowswitch.ledger.errors import BrokenError
 from lowswitch.ledger.events import LEDGER, Event, canonical, digest
-from lowswitch.ledger.evidence import Evidence, what_is_left
+from lowswitch.ledger.evidence import BY_INTERVAL, BY_MODEL, Evidence, what_is_left
 from lowswitch.ledger.lessons import Lessons
 from lowswitch.ledger.tally import Tally
 from lowswitch.ledger.terms import Report, Terms
@@ -204,9 +204,16 @@ class State:
             self._force(event.payload)
         elif self.pending is not None or self.learner.proposal() is None:
             raise ValueError("nothing was to be proposed")
-        elif event.payload != self.proposal_payload(as_due="learned" in event.payload):
+        elif event.payload != self._proposal_like(event.payload):
             raise ValueError("another proposal was to be recorded")
         self.proposal, self.lessons.due = event.payload, None
+
+    def _proposal_like(self, payload: dict[str, Any]) -> dict[str, Any]:
+        """The pending proposal as the version of the library records it that wrote a payload."""
+        rule = payload.get("rule", BY_INTERVAL)
+        if rule not in (BY_INTERVAL, BY_MODEL):
+            raise ValueError(f"it follows rule {rule}, which this version of lowswitch lacks")
+        return self.proposal_payload(as_due="learned" in payload, rule=rule)
 
     def _force(self, payload: dict[str, Any]) -> None:
         """Let the learner have proposed what the board saw."""
@@ -326,12 +333,13 @@ class State:
                     return "missing", payload | {"reason": reason}
         return None
 
-    def proposal_payload(self, *, as_due: bool = True) -> dict[str, Any]:
+    def proposal_payload(self, *, as_due: bool = True, rule: int = BY_MODEL) -> dict[str, Any]:
         """The pending proposal with its evidence.
 
         as_due: the evidence is that of the reports that were learned when the proposal became due,
         and what is left of a proposal keeps its own. Otherwise it is that of all that were learned
-        when it was put on record, as in events that do not say how many these are.
+        when it was put on record, as in events that do not say how many these are. rule: the
+        version of the rule that decides which rows are IMPROVE.
         """
         made = self.learner.proposal()
         assert made is not None
@@ -344,9 +352,9 @@ class State:
             "base": made.base,
             "put": [int(clock["deployments"]), int(clock["switches"])],
             "version": self.version,
-        } | (left or self._evidence(made, as_due))
+        } | (left or self._evidence(made, as_due, rule))
 
-    def _evidence(self, made: Proposal, as_due: bool) -> dict[str, Any]:
+    def _evidence(self, made: Proposal, as_due: bool, rule: int) -> dict[str, Any]:
         """What is known of the rows of a proposal, and of how many reports that is."""
         learned, through, tally = self.learner.told, self.through, self.tally
         due = self.lessons.due
@@ -359,16 +367,30 @@ class State:
             "through": through,
             "open": waiting[:_MOST_NAMED],
             "unsettled": sum(unsettled.values()),
-            "rows": [
-                evidence.row(row, unsettled, self.versions)
-                | {
-                    "from": list(row.now),
-                    "to": list(row.proposed),
-                    "before": list(self.decisions.get(row.row, [])),  # which goes on growing
-                }
-                for row in made.rows
-            ],
-        } | ({"learned": learned} if as_due else {})
+            "rows": self._judged(made, evidence, unsettled, rule),
+            **({"learned": learned} if as_due else {}),
+            **({} if rule == BY_INTERVAL else {"rule": rule}),
+        }
+
+    def _judged(
+        self, made: Proposal, evidence: Evidence, unsettled: Counter[int], rule: int
+    ) -> list[dict[str, Any]]:
+        """What is known of the rows of a proposal, with the verdicts of a rule."""
+        known = [
+            evidence.row(row, unsettled, self.versions)
+            | {
+                "from": list(row.now),
+                "to": list(row.proposed),
+                "before": list(self.decisions.get(row.row, [])),  # which goes on growing
+            }
+            for row in made.rows
+        ]
+        rows = list(zip(made.rows, known, strict=True))
+        if rule == BY_INTERVAL:
+            return [facts | evidence.by_interval(row, facts) for row, facts in rows]
+        tried = [row for row in made.rows if not evidence.untried(row)]
+        chances = self.lessons.probabilities(made, tried)
+        return [facts | evidence.by_model(row, facts, chances.get(row.row)) for row, facts in rows]
 
 
 class Replay:

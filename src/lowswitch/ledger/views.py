@@ -139,12 +139,15 @@ def _labelled(terms: Terms, row: dict[str, Any]) -> dict[str, Any]:
         }
         return known | {"law": law} | amounts
 
-    return row | {
+    labelled = row | {
         "step_label": terms.labels["step"][row["step"]],
         "state_label": terms.labels["state"][row["state"]],
         "now": side(row["now"]),
         "proposed": side(row["proposed"]),
     }
+    if "untried" in row:  # which an older rule did not record
+        labelled["untried"] = [names[action] for action in row["untried"]]
+    return labelled
 
 
 def versions(ledger: Reading) -> list[Version]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
@@ -15,8 +16,15 @@ gain     estimate of what is proposed less that of what is played now, from this
          of the 95 % interval of the former
 visits   how often what stands before it was played there, in the learned episodes
 reach    share of the learned episodes that came to the row
-IMPROVE  better than now even at the lower end of its interval; EXPLORE: worth a trial, not known
-         to be better"""
+"""
+BY_MODEL = """\
+better   probability, by the learner's model, that the policy gets better if this row alone changes;
+         - if a proposed action was never tried there, or the learner has no such model
+IMPROVE  every proposed action was tried there, and it is better with 95 % by the learner's model;
+         EXPLORE: worth a trial"""
+BY_INTERVAL = """\
+IMPROVE  by an older rule: the lower end of its interval is above the estimate of what is played
+         now, however uncertain that is; EXPLORE: worth a trial"""
 
 
 def counted(n: int, what: str) -> str:
@@ -104,17 +112,37 @@ def issued_table(issued: Issued, terms: Terms) -> str:
 
 def proposal_table(view: ProposalView) -> str:
     """A proposal, a line for each row, and what the columns mean."""
-    head = ("step", "state", "now", "visits", "proposed", "visits", "gain", "reach", "verdict")
+    head = ["step", "state", "now", "visits", "proposed", "visits", "gain", "reach", "verdict"]
+    if view.by_model:
+        head.insert(-1, "better")
     lines = table([head, *(_row_cells(row) for row in view.rows)])
     waits = "pending" if view.pending else "decided"
     title = f"proposal {view.hash}\nfor version {view.version}, {waits}; from {view.basis}"
     unsettled = counted(view.unsettled, "ticket")
-    return f"{title}; {unsettled} open or missing\n\n{lines}\n\n{LEGEND}"
+    verdicts = BY_MODEL if view.by_model else BY_INTERVAL
+    return f"{title}; {unsettled} open or missing\n\n{lines}\n\n{LEGEND}{verdicts}"
+
+
+def percent(probability: float) -> str:
+    """A probability in whole percent, rounded down, so that 94.9 % is not taken for 95 %."""
+    whole = math.floor(100 * probability + 1e-9)
+    return {0: "< 1 %", 100: "> 99 %"}.get(whole, f"{whole} %")
+
+
+def untried(row: dict[str, Any]) -> str:
+    """Which proposed actions of a row were never tried there; nothing if all were."""
+    if row["never_tried"]:
+        return "never tried"
+    return f"never tried: {', '.join(row['untried'])}" if row.get("untried") else ""
+
+
+def _better(probability: float | None) -> str:
+    return "-" if probability is None else percent(probability)
 
 
 def _row_cells(row: dict[str, Any]) -> tuple[str, ...]:
     now, new = row["now"], row["proposed"]
-    notes = " never tried" if row["never_tried"] else ""
+    notes = f" {untried(row)}".rstrip()
     notes += "".join(f" hangs on {site}" for site in row["hangs_on_sites"])
     notes += " hangs on open reports" if row["hangs_on_unsettled"] else ""
     return (
@@ -126,6 +154,7 @@ def _row_cells(row: dict[str, Any]) -> tuple[str, ...]:
         f"{new['visits']:,}",
         f"{new['estimate'] - now['estimate']:+.3f} ({new['width']:.3f})",
         f"{row['reach']:.0%}",
+        *([_better(row["probability"])] if "probability" in row else []),
         row["verdict"] + notes,
     )
 

@@ -14,7 +14,7 @@ from lowswitch.ledger.answers import Chart
 from lowswitch.ledger.events import LEDGER
 from lowswitch.ledger.evidence import width
 from lowswitch.ledger.terms import Terms
-from lowswitch.ledger.words import law
+from lowswitch.ledger.words import law, percent, untried
 from lowswitch.service import figures
 from lowswitch.service.figures import Interval
 from lowswitch.service.journal import Journal, Mark
@@ -69,7 +69,7 @@ def _proposal_row(terms: Terms, row: dict[str, Any]) -> dict[str, Any]:
         Interval(name, side["estimate"], side["width"], side["visits"] > 0)
         for name, side in (("now", row["now"]), ("proposed", row["proposed"]))
     ]
-    notes = ["never tried here"] if row["never_tried"] else []
+    notes = [note] if (note := untried(row)) else []
     notes += [f"hangs on {site} alone" for site in row["hangs_on_sites"]]
     notes += ["hangs on reports that are open"] if row["hangs_on_unsettled"] else []
     return row | {
@@ -78,6 +78,7 @@ def _proposal_row(terms: Terms, row: dict[str, Any]) -> dict[str, Any]:
         "new": law(row["proposed"]["law"]),
         "new_actions": [name for name in row["proposed"]["law"] if name not in row["now"]["law"]],
         "figure": figures.intervals(low, high, pair),
+        "better": percent(row["probability"]) if row.get("probability") is not None else "",
         "notes": notes,
     }
 
