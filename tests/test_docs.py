@@ -268,8 +268,8 @@ def test_every_name_of_a_public_module_is_explained_on_an_api_page(name):
     missing = []
     for public in module.__all__:
         thing = getattr(module, public)
-        # a thin name stands for the thing itself
-        on_page = {public, getattr(thing, "__name__", public)} & (last | members | defined)
+        names = {public, getattr(thing, "__name__", public)}  # a former name has none of its own
+        on_page = names & (last | members | defined)
         # an error has one sentence for all, and neither a constant nor a module has a docstring
         simple = not callable(thing) or (isinstance(thing, type) and issubclass(thing, Exception))
         if not (on_page or (simple and f"`{public}`" in pages)):

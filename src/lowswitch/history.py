@@ -117,7 +117,7 @@ class Costs(NamedTuple):
     What a kind of problem does not have is empty.
     """
 
-    regret: np.ndarray  # [runs, C]  NaN where it was not asked for
+    regret: np.ndarray  # [runs, C]  of tables for rewards in [0, 1]; NaN if not asked for
     local_switches: np.ndarray  # [runs, C]
     deployments: np.ndarray  # [runs, C]
     triggers: np.ndarray = _NOTHING  # [runs]

@@ -60,6 +60,20 @@ def test_machines_are_the_sequential_run_to_the_bit(algorithm, machines, rule):
     assert run.regret == pytest.approx(sequential.regret[0], rel=1e-12)
 
 
+def test_rounds_with_features_are_a_concurrent_run(tmp_path):
+    problem = problems.linear_mdp(features=3, states=4, actions=2, horizon=3)
+    run = ls.concurrent.run(problem, ls.few(deployments=3), 60, machines=7, seed=2, progress=False)
+    assert run.learner.told == run.kept == 60
+    assert "problem    d = 3, A = 2, H = 3" in str(run.summary())
+    assert f"{run.thrown_away} of {run.played} played were thrown away" in str(run.summary())
+    run.save(tmp_path / "run.npz")
+    back = ls.concurrent.load(tmp_path / "run.npz")
+    assert (back.to_dict(), back.learner) == (run.to_dict(), None)
+    sequential = ls.simulate(problem, ls.few(deployments=3), episodes=60, seeds=[2], progress=False)
+    assert (back.curves.deployments == sequential.curves.deployments).all()
+    assert back.fingerprint == sequential.fingerprint
+
+
 def test_rounds_on_an_environment_and_their_doors():
     run = ls.concurrent.run(
         cart_pole(), ls.few(deployments=3), 20, machines=4, seed=0, progress=False

@@ -8,28 +8,45 @@ from __future__ import annotations
 
 import copy
 import os
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from lowswitch.checks import is_number, require_count, require_word
+from lowswitch.checks import require_count, require_word
 from lowswitch.concurrent.fleets import Fleet
 from lowswitch.concurrent.results import ConcurrentRun
 from lowswitch.concurrent.round_driver import RoundDriver, fresh_seconds
 from lowswitch.concurrent.state import Setting, Stop
 from lowswitch.feature_learner import FeatureLearner
-from lowswitch.features.problem import FeatureProblem, Played
+from lowswitch.features.problem import Played
 from lowswitch.io import storage
-from lowswitch.runs.feature_jobs import Account, learner_for
-from lowswitch.runs.results import Curves, origin
+from lowswitch.runs.feature_jobs import Account, FeatureJob
+from lowswitch.runs.jobs import Options
 
 _KIND = "linear rounds checkpoint"  # of its files
+
+
+@dataclass
+class _State:
+    """A run between two rounds."""
+
+    learner: FeatureLearner
+    account: Account
+    played_rounds: int = 0
+    discarded: int = 0
+    earned: float = 0.0
+    seconds: dict[str, float] = field(default_factory=fresh_seconds)
+
+    @property
+    def learned(self) -> int:
+        return self.learner.told
 
 
 class FeatureRounds(RoundDriver):
     """A run in rounds whose learner knows features."""
 
-    problem: FeatureProblem
+    state: _State
 
     def __init__(self, setting: Setting, stop: Stop | None, fleet: Fleet | None) -> None:
         if not (fleet is None and stop is None and setting.regret):
@@ -38,82 +55,56 @@ class FeatureRounds(RoundDriver):
                 " and regret out"
             )
         require_word("rule", setting.rule, ("trigger", "switch"))
-        self.setting, self.problem = setting, setting.source
-        self.learner = learner_for(self.problem, setting.algorithm, setting.episodes, setting.seed)
-        self.account = Account(setting.episodes)
-        self._rounds, self.discarded, self.earned = 0, 0, 0.0
-        self._seconds = fresh_seconds()
-
-    @property
-    def learned(self) -> int:
-        return self.learner.told
-
-    @property
-    def rounds(self) -> int:
-        return self._rounds
-
-    @property
-    def seconds(self) -> dict[str, float]:
-        return self._seconds
+        self.setting, sizes = setting, {"episodes": setting.episodes, "seeds": [setting.seed]}
+        self.job = FeatureJob.of(setting.source, Options(), algorithm=setting.algorithm, **sizes)
+        self.state = _State(self.job.learner(setting.seed), Account(setting.episodes))
 
     def play(self) -> None:
-        self.bar.start(self.learned)
-        while self.learned < self.setting.episodes:
+        self.bar.start(self.state.learned)
+        while self.state.learned < self.setting.episodes:
             self._round()
             self.look_up()
 
     def _round(self) -> None:
         """Play one round, and learn it up to its cut."""
-        learner, first = self.learner, self.learned
+        state, learner, first = self.state, self.state.learner, self.state.learned
         last = min(learner.episodes, first + self.setting.machines)
         with self.timed("play"):
-            played = self.problem.play(learner.policy, learner.seed, first, last)
-        account = copy.deepcopy(self.account)
+            played = self.job.problem.play(learner.policy, learner.seed, first, last)
+        account = copy.deepcopy(state.account)
         with self.timed("learn"):
             learned = _learn_round(learner, played, self.setting.rule, account)
-        self.__dict__.update(
+        vars(state).update(
             account=account,
-            earned=self.earned + float(played.rewards[:learned].sum()),
-            discarded=self.discarded + last - first - learned,
-            _rounds=self._rounds + 1,
+            earned=state.earned + float(played.rewards[:learned].sum()),
+            discarded=state.discarded + last - first - learned,
+            played_rounds=state.played_rounds + 1,
         )
 
     def result(self) -> ConcurrentRun:
-        setting, account, size = self.setting, self.account, dict[str, Any](self.problem.size)
-        regret, deployments = account.regret[None], account.deployments[None]
+        setting, state = self.setting, self.state
+        seconds = max(sum(state.seconds.values()), 1e-9)
+        costs = vars(self.job.runs(state.account.costs(state.earned), seconds))
         return ConcurrentRun(
-            algorithm=self.learner.algorithm,
-            **size,
-            episodes=self.learned,
-            seeds=np.array([setting.seed], dtype=np.int64),
-            regret=np.array([account.total]),
-            local_switches=deployments[:, -1],
-            deployments=deployments[:, -1],
-            drowned_share=np.zeros(1),
-            curves=Curves(account.marks, regret, deployments, deployments),
-            seconds=max(sum(self.seconds.values()), 1e-9),
+            **costs | {"earned": state.earned},
             machines=setting.machines,
             rule=setting.rule,
             planned=setting.episodes,
             stopped="episodes",
-            rounds=self.rounds,
-            played=self.learned + self.discarded,
-            earned=self.earned,
-            parts=dict(self.seconds),
-            learner=self.learner,
-            **origin(self.problem),
+            rounds=state.played_rounds,
+            played=state.learned + state.discarded,
+            parts=dict(state.seconds),
+            learner=state.learner,
         )
 
     # ---- checkpoints -----------------------------------------------------------------------------
 
     def facts(self) -> dict[str, Any]:
+        names = ("episodes", "machines", "rule", "seed")
         return {
-            "problem": self.problem.facts(),
-            "algorithm": self.learner.algorithm.to_dict(),
-            **{
-                name: getattr(self.setting, name)
-                for name in ("episodes", "machines", "rule", "seed")
-            },
+            "problem": self.job.problem.facts(),
+            "algorithm": self.job.algorithm.to_dict(),
+            **{name: getattr(self.setting, name) for name in names},
         }
 
     def write(self, path: str | os.PathLike[str]) -> None:
@@ -121,17 +112,22 @@ class FeatureRounds(RoundDriver):
 
         If an interrupt has cut the learning of a round in two, the last checkpoint stays.
         """
-        account = self.account
-        if account.done != self.learned:
+        state, account = self.state, self.state.account
+        if account.done != state.learned:
             return
-        counts = {"rounds": self.rounds, "discarded": self.discarded, "seconds": self.seconds}
+        facts = {
+            "setting": self.facts(),
+            "rounds": state.played_rounds,
+            "discarded": state.discarded,
+            "seconds": state.seconds,
+        }
         arrays = {
-            "learner": np.frombuffer(self.learner.to_bytes(), dtype=np.uint8),
+            "learner": np.frombuffer(state.learner.to_bytes(), dtype=np.uint8),
             "regret": account.regret,
             "deployments": account.deployments,
-            "totals": np.array([account.total, self.earned]),
+            "totals": np.array([account.total, state.earned]),
         }
-        storage.write(path, _KIND, {"setting": self.facts(), **counts}, arrays)
+        storage.write(path, _KIND, facts, arrays)
 
     def start(self, checkpoint: str | os.PathLike[str] | None) -> None:
         if checkpoint is None:
@@ -149,22 +145,22 @@ class FeatureRounds(RoundDriver):
             )
 
     def _take_over(self, facts: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
-        learner, account = FeatureLearner.from_bytes(arrays["learner"].tobytes()), self.account
+        state, account = self.state, self.state.account
+        learner = FeatureLearner.from_bytes(arrays["learner"].tobytes())
         for name in ("shape", "seed", "episodes", "algorithm", "gate"):
-            if getattr(learner, name) != getattr(self.learner, name):
+            if getattr(learner, name) != getattr(state.learner, name):
                 raise ValueError(f"its learner has the {name} {getattr(learner, name)}")
         for name in ("regret", "deployments"):
             mine, found = getattr(account, name), arrays[name]
             if (found.shape, found.dtype) != (mine.shape, mine.dtype):
                 raise ValueError(f"its {name} are {found.dtype} of {found.shape}")
             setattr(account, name, found.copy())
-        self._rounds = require_count("rounds", facts["rounds"], least=0)
-        self.discarded = require_count("discarded", facts["discarded"], least=0)
-        account.total, self.earned = map(float, arrays["totals"])
-        self.learner, account.done = learner, learner.told
-        self._seconds = facts.get("seconds", self._seconds)  # which files of before do not have
-        if not all(is_number(self._seconds[part]) for part in fresh_seconds()):
-            raise ValueError(f"its seconds are {self._seconds!r}")
+        state.played_rounds = require_count("rounds", facts["rounds"], least=0)
+        state.discarded = require_count("discarded", facts["discarded"], least=0)
+        account.total, state.earned = map(float, arrays["totals"])
+        state.learner, account.done = learner, learner.told
+        saved = facts.get("seconds", state.seconds)  # which files of before do not have
+        state.seconds = {part: float(saved[part]) for part in state.seconds}
 
 
 def _learn_round(learner: FeatureLearner, played: Played, rule: str, account: Account) -> int:

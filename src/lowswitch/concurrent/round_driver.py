@@ -26,6 +26,7 @@ def fresh_seconds() -> dict[str, float]:
 class RoundDriver(ABC):
     """A run in rounds; each kind of problem says how a round is played, learned and saved."""
 
+    state: Any  # how far it is: `learned` episodes, `played_rounds`, and `seconds` of each part
     bar: Progress
     checkpoint: str | os.PathLike[str] | None
     save_every: float
@@ -47,21 +48,6 @@ class RoundDriver(ABC):
         self._save_at_the_end()
 
     # ---- what differs ----------------------------------------------------------------------------
-
-    @property
-    @abstractmethod
-    def learned(self) -> int:
-        """How many episodes were learned."""
-
-    @property
-    @abstractmethod
-    def rounds(self) -> int:
-        """How many rounds were played."""
-
-    @property
-    @abstractmethod
-    def seconds(self) -> dict[str, float]:
-        """The wall time of each part, in calls before this one too."""
 
     @abstractmethod
     def facts(self) -> dict[str, Any]:
@@ -87,11 +73,11 @@ class RoundDriver(ABC):
 
     def look_up(self) -> None:
         """Draw the progress and write the checkpoint if it is time to."""
-        now = time.perf_counter()
+        now, state = time.perf_counter(), self.state
         if now - self.drawn > _REDRAW_SECONDS:
-            self.drawn = now
-            note = f"  {self.rounds:,} rounds  speed-up {self.learned / self.rounds:.1f}"
-            self.bar.update(self.learned, note)
+            self.drawn, rounds = now, state.played_rounds
+            note = f"  {rounds:,} rounds  speed-up {state.learned / rounds:.1f}"
+            self.bar.update(state.learned, note)
         if self.checkpoint is not None and now - self.saved >= self.save_every:
             self._save()
 
@@ -101,7 +87,7 @@ class RoundDriver(ABC):
         try:
             yield
         finally:
-            self.seconds[part] += time.perf_counter() - begin
+            self.state.seconds[part] += time.perf_counter() - begin
 
     def _keep(self, error: BaseException) -> None:
         """Save what was reached before an error or an interrupt, and note in it what was saved."""
@@ -126,8 +112,8 @@ class RoundDriver(ABC):
             )
 
     def _save(self) -> None:
-        if self.checkpoint is not None and self.saved_at != self.rounds:
+        if self.checkpoint is not None and self.saved_at != self.state.played_rounds:
             self.bar.note("saving the checkpoint ...")
             with self.timed("save"):
                 self.write(self.checkpoint)
-            self.saved, self.saved_at = time.perf_counter(), self.rounds
+            self.saved, self.saved_at = time.perf_counter(), self.state.played_rounds

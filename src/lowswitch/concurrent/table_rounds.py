@@ -51,18 +51,6 @@ class TableRounds(RoundDriver):
                 f" lowswitch.concurrent, not {shown(fleet)}"
             )
 
-    @property
-    def learned(self) -> int:
-        return self.state.learned
-
-    @property
-    def rounds(self) -> int:
-        return self.state.played_rounds
-
-    @property
-    def seconds(self) -> dict[str, float]:
-        return self.state.seconds
-
     def facts(self) -> dict[str, Any]:
         return self.setting.facts()
 

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from lowswitch.algorithms.algorithm import Algorithm
 from lowswitch.feature_learner import FeatureLearner
 from lowswitch.features.problem import FeatureProblem, Played
 from lowswitch.history import Costs
@@ -28,27 +27,21 @@ class FeatureJob(Job):
     initial: LinearPolicy | None
 
     @classmethod
-    def of(
-        cls,
-        problem: FeatureProblem,
-        algorithm: Algorithm,
-        episodes: int,
-        seeds: list[int],
-        options: Options,
-    ) -> FeatureJob:
+    def of(cls, problem: FeatureProblem, options: Options, **job: Any) -> FeatureJob:
         """The job, once everything is known to fit."""
         if options._replace(initial=None) != Options():
             raise ValueError(
                 "runs with features are on the CPU, with regret, and have neither history nor"
                 " warm_start; leave these options out"
             )
-        return cls(
-            problem=problem,
-            algorithm=linear_form(algorithm, episodes),
-            episodes=episodes,
-            seeds=seeds,
-            initial=options.initial,
-        )
+        job["algorithm"] = linear_form(job["algorithm"], job["episodes"])
+        return cls(**job, problem=problem, initial=options.initial)
+
+    def learner(self, seed: int) -> FeatureLearner:
+        """A learner of the right size for the problem."""
+        shape: Any = self.problem.shape._asdict()
+        sizes: Any = {"episodes": self.episodes, "seed": seed, "initial": self.initial}
+        return FeatureLearner(self.algorithm, **shape, **sizes)
 
     def kernel(self) -> Any:
         from lowswitch.kernels.ridge import learn
@@ -73,8 +66,7 @@ class FeatureRun:
 
     def play(self, stop: threading.Event) -> None:
         job, earned = self.job, 0.0
-        learner = learner_for(job.problem, job.algorithm, job.episodes, self.seed, job.initial)
-        account, piece = Account(self.episodes), _FIRST_PIECE
+        learner, account, piece = job.learner(self.seed), Account(self.episodes), _FIRST_PIECE
         while self.done < self.episodes and not stop.is_set():
             policy, before = learner.policy, learner.deployments
             size = learner.next_stop(min(piece, self.episodes - self.done))
@@ -84,10 +76,7 @@ class FeatureRun:
             account.charge(played, learned, before, learner.deployments)
             self.done += learned
             piece = min(2 * piece, _LARGEST_PIECE) if learned == size else max(1, learned // 2)
-        deployments = account.deployments[None]
-        self.costs = Costs(
-            account.regret[None], deployments, deployments, earned=np.array([earned])
-        )
+        self.costs = account.costs(earned)
 
 
 class Account:
@@ -109,14 +98,7 @@ class Account:
         if last and self.marks[last - 1] == self.done:
             self.deployments[last - 1] = after
 
-
-def learner_for(
-    problem: FeatureProblem,
-    algorithm: Algorithm,
-    episodes: int,
-    seed: int,
-    initial: LinearPolicy | None = None,
-) -> FeatureLearner:
-    """A learner of the right size for a problem."""
-    shape: Any = problem.shape._asdict()
-    return FeatureLearner(algorithm, **shape, episodes=episodes, seed=seed, initial=initial)
+    def costs(self, earned: float) -> Costs:
+        """What the run has cost, and earned."""
+        deployments = self.deployments[None]
+        return Costs(self.regret[None], deployments, deployments, earned=np.array([earned]))

@@ -10,7 +10,6 @@ from typing import Any, Literal, NamedTuple, Protocol
 import numpy as np
 
 from lowswitch.algorithms.algorithm import Algorithm
-from lowswitch.checks import require_memory
 from lowswitch.envs.problem import Problem
 from lowswitch.history import Costs
 from lowswitch.runs.results import POINTS, Curves, Runs, curve_points, origin
@@ -58,28 +57,9 @@ class Job(ABC):
         """How many steps all its runs have together."""
         return len(self.seeds) * self.episodes * self.horizon
 
-    @property
-    def deployment_bound(self) -> float:
-        """The most deployments that the schedule lets a run make."""
-        return self.episodes
-
-    @property
-    def nbytes(self) -> int:
-        """The bytes that a run needs while it is played, as far as they are known before."""
-        return 0
-
-    @property
-    def policy_size(self) -> int:
-        """How many numbers the results keep of the last policy of a run."""
-        return 0
-
-    def require_room(self, workers: int) -> None:
-        """Say before it is allocated that tables and results do not fit."""
-        seeds = len(self.seeds)
-        workers = min(workers, seeds)
-        need = seeds * 8 * (self.policy_size + 3 * POINTS) + workers * self.nbytes
-        what = f"{seeds:,} seeds on {workers} threads"
-        require_memory(need, what, "use fewer, or a smaller problem")
+    def nbytes(self, threads: int) -> int:
+        """The bytes of all results and of the runs that are played at once, as far as known."""
+        return len(self.seeds) * 3 * 8 * POINTS
 
     @abstractmethod
     def kernel(self) -> Any:

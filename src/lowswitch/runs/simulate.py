@@ -16,7 +16,13 @@ from lowswitch.algorithms.algorithm import Algorithm, require_algorithm
 from lowswitch.algorithms.calendars import Calendar, Late
 from lowswitch.algorithms.meetings import require_dates
 from lowswitch.algorithms.schedules import Budget
-from lowswitch.checks import checked_seeds, require_count, require_truth, require_word
+from lowswitch.checks import (
+    checked_seeds,
+    require_count,
+    require_memory,
+    require_truth,
+    require_word,
+)
 from lowswitch.envs.mdp import TabularMDP
 from lowswitch.envs.problem import Problem, require_problem
 from lowswitch.features.problem import FeatureProblem
@@ -71,12 +77,14 @@ def simulate(
     options = Options(regret, history, device, initial, warm_start)
     job = job_of(mdp, algorithm, episodes, checked_seeds(seeds), options)
     if device == "cpu":
-        job.require_room(workers)
+        workers = min(workers, len(job.seeds))
+        what = f"{len(job.seeds):,} seeds on {workers} threads"
+        require_memory(job.nbytes(workers), what, "use fewer, or a smaller problem")
     with Progress(job.steps, unit="steps", show=progress, label=str(algorithm)) as bar:
         (results,) = play_jobs([job], device, workers, bar)
     warn_if_drowned(float(results.drowned_share.mean()), algorithm)
     warn_if_nothing_learned(results)
-    _warn_if_beyond_bound(results, job.deployment_bound)
+    _warn_if_beyond_bound(results)
     return results
 
 
@@ -86,11 +94,12 @@ def job_of(
     """The job, once everything is known to fit."""
     require_problem(problem)
     require_dates(require_algorithm(algorithm).schedule)
-    return _job_of(problem, algorithm, require_count("episodes", episodes), seeds, options)
+    episodes = require_count("episodes", episodes)
+    return _job_of(problem, options, algorithm=algorithm, episodes=episodes, seeds=seeds)
 
 
 @singledispatch
-def _job_of(problem: Any, *_: Any) -> Job:
+def _job_of(problem: Any, options: Options, **job: Any) -> Job:
     raise ValueError(
         f"a {type(problem).__name__} cannot be simulated; derive it from FeatureProblem"
     )
@@ -128,8 +137,11 @@ def _more(algorithm: Algorithm) -> str:
     return ", more deployments" * limited + ", a smaller c" * scaled + "," * (limited or scaled)
 
 
-def _warn_if_beyond_bound(results: Runs, bound: float) -> None:
+def _warn_if_beyond_bound(results: Runs) -> None:
     """Say that a schedule of one's own promised fewer deployments than there were."""
+    if not results.states:
+        return  # schedules promise nothing for features
+    bound = results.algorithm.deployment_bound(**results.size, episodes=results.episodes)
     most = int(results.deployments.max())
     if most > bound:
         warnings.warn(

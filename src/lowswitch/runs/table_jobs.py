@@ -9,7 +9,6 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from lowswitch.algorithms.algorithm import Algorithm
 from lowswitch.checks import checked_batch
 from lowswitch.envs.mdp import TabularMDP
 from lowswitch.history import Costs, History, evaluation_of, fresh_account, require_starts
@@ -64,41 +63,25 @@ class TableJob(Job):
     beginning: _Beginning
 
     @classmethod
-    def of(
-        cls,
-        mdp: TabularMDP,
-        algorithm: Algorithm,
-        episodes: int,
-        seeds: list[int],
-        options: Options,
-    ) -> TableJob:
+    def of(cls, mdp: TabularMDP, options: Options, **job: Any) -> TableJob:
         """The job, once everything is known to fit."""
+        episodes = job["episodes"]
         require_starts(mdp, episodes)
-        knowledge = knowledge_of(
-            algorithm, ProblemSize(**mdp.size, episodes=episodes), mdp.actions_allowed
-        )
+        size = ProblemSize(**mdp.size, episodes=episodes)
         return cls(
+            **job,
             problem=mdp,
-            algorithm=algorithm,
-            episodes=episodes,
-            seeds=seeds,
-            knowledge=knowledge,
+            knowledge=knowledge_of(job["algorithm"], size, mdp.actions_allowed),
             regret=options.regret,
             history=options.history,
             beginning=_Beginning.of(mdp, options),
         )
 
-    @property
-    def deployment_bound(self) -> float:
-        return self.algorithm.deployment_bound(**self.problem.size, episodes=self.episodes)
-
-    @property
-    def nbytes(self) -> int:
-        return self.knowledge.nbytes
-
-    @property
-    def policy_size(self) -> int:
-        return self.problem.horizon * self.problem.states * self.knowledge.members
+    def nbytes(self, threads: int) -> int:
+        knowledge = self.knowledge
+        policy = 8 * self.problem.horizon * self.problem.states * knowledge.members
+        runs = len(self.seeds) * policy + threads * knowledge.nbytes
+        return super().nbytes(threads) + runs
 
     def kernel(self) -> Any:
         from lowswitch.kernels.play import simulate
