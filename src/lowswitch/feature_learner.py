@@ -71,7 +71,7 @@ class FeatureLearner(Learner):
 
     def __repr__(self) -> str:
         return (
-            f"LinearLearner({self.algorithm}, {self.shape}, told {self.told:,} of"
+            f"FeatureLearner({self.algorithm}, {self.shape}, told {self.told:,} of"
             f" {self.episodes:,} episodes, {self.deployments:,} deployments)"
         )
 
@@ -136,9 +136,10 @@ class FeatureLearner(Learner):
             before = self._deployed
             learned = self.learn_piece(x[done:until], actions[done:until], rewards[done:until])
             if wrong is not None and wrong.episode < done + learned:
-                hint = (
-                    f"; the policy changed after episode {done - 1} of this batch" if done else ""
-                )
+                hint = ""
+                if made:
+                    changed = made[-1].episode - first
+                    hint = f"; the policy changed after episode {changed} of this batch"
                 refuse_action(wrong.episode, wrong.step, "", wrong.played, wrong.planned, hint)
             done += learned
             if self._deployed is not before:
@@ -163,7 +164,7 @@ class FeatureLearner(Learner):
         """
         knowledge = self._knowledge
         batch = x, actions, rewards, self.told
-        learned, grown = knowledge.learn(*batch, watch=not knowledge.frozen)
+        learned, grown = knowledge.learn(*batch, watch=not self.budget_spent)
         self.told += learned
         if grown or knowledge.on_grid(self.told):
             self._due()
@@ -175,6 +176,7 @@ class FeatureLearner(Learner):
         if self.gate == "review":
             self._gate.waiting.add(WHOLE)
             self._gate.look_again(knowledge, self.told)
+            self._gate.after_date(self.told)
         elif not knowledge.frozen and (wanted := knowledge.put(knowledge.wanted(self.told))):
             self._deployed = knowledge.deploy(wanted, self.told).policy
 
@@ -230,6 +232,8 @@ class FeatureLearner(Learner):
     def _from_state(
         cls, facts: dict[str, Any], arrays: dict[str, np.ndarray], numbers: dict[str, Any] | None
     ) -> Self:
+        if numbers is not None:
+            raise ValueError("numbers are for tables; a learner with features needs none")
         learner = object.__new__(cls)
         learner.shape = Shape.of(**facts["shape"])
         algorithm = Algorithm.from_dict(facts["algorithm"])

@@ -78,8 +78,11 @@ class Learner(Reviewed):
 
     @property
     def budget_spent(self) -> bool:
-        """Whether the budget is spent, so that the policy stays as it is for good."""
-        return bool(self._knowledge.frozen)
+        """Whether the budget is spent, so that the policy stays as it is for good.
+
+        It is not while a proposal may follow that replaces one that was withdrawn, which is free.
+        """
+        return bool(self._knowledge.frozen) and not self._gate.replaces
 
     @property
     def frozen(self) -> bool:
@@ -91,10 +94,13 @@ class Learner(Reviewed):
     def tell(self, states: Any, actions: Any, rewards: Any, *, off_policy: bool = False) -> Any:
         """Learn one episode, or a batch of them in order; return what was deployed, or None.
 
-        states: [H], or with features the vectors of each step. A batch has one more axis in front.
-        Each episode must have been played by the policy deployed before it is learned, unless
-        `off_policy` says that other actions are meant. A call that fails changes nothing. A learner
-        belongs to one thread at a time: a second one that tells it meanwhile gets an error.
+        states: [H]; the state after the last step may follow, and is ignored. With features they
+        are the vectors of each step, [H, d], or [d] if there is one step; where each action has
+        features of its own, [A, d] takes the place of [d]. There an episode that is over early has
+        the action -1 from then on. A batch has one more axis in front of everything. Each episode
+        must have been played by the policy deployed before it is learned, unless `off_policy` says
+        that other actions are meant. A call that fails changes nothing. A learner belongs to one
+        thread at a time: a second one that tells it meanwhile gets an error.
         """
         require_truth("off_policy", off_policy)
         batch = self._checked_batch(states, actions, rewards)

@@ -288,3 +288,43 @@ def test_an_open_gate_has_nothing_to_decide():
     assert (learner.deployments, learner.proposal(), learner.propose()) == (1, None, None)
     with pytest.raises(ValueError, match='make it with gate="review"'):
         learner.approve()
+
+
+# ---- one board for tables and features -----------------------------------------------------------
+
+
+def test_a_withdrawn_proposal_leaves_the_budget_to_the_one_that_replaces_it():
+    """The only proposal of the budget is withdrawn by a rollback; the determinant rule goes on."""
+    learner = reviewed(ls.linucb(schedule="determinant/1.5", deployments=1))
+    first = learner.policy
+    tell(learner, 20)
+    other = learner.proposal().policy
+    learner.approve()
+    assert learner.budget_spent
+    learner = reviewed(ls.linucb(schedule="determinant/1.5", deployments=1))
+    tell(learner, 20)
+    assert learner.proposal() is not None
+    learner.install(other)
+    assert not learner.budget_spent
+    tell(learner, 100)
+    assert (learner.proposal() is not None, learner.proposed) == (True, 1)
+    assert learner.policy.identity != first.identity
+
+
+def test_dates_to_come_leave_out_those_that_have_passed():
+    learner = reviewed()
+    assert learner.dates.tolist() == [6, 21, 72]
+    tell(learner, 25)
+    assert learner.dates.tolist() == [72]
+
+
+def test_what_means_nothing_for_features_is_refused():
+    learner = reviewed()
+    tell(learner, 10)
+    for wrong, message in (
+        (lambda: learner.approve(rows=[(0, 0)]), "decided on as a whole"),
+        (lambda: learner.reject(visits=3), "a policy on features is not"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            wrong()
+    assert learner.proposal() is not None

@@ -350,3 +350,26 @@ def test_nobody_asks_in_a_simulation():
     algorithm = ls.Algorithm.from_text("psrl:schedule=asked/5-9")
     assert str(algorithm) == "psrl:schedule=asked/5-9"
     assert ls.Algorithm.from_dict(algorithm.to_dict()) == algorithm
+
+
+def test_named_actions_are_forbidden_and_the_others_stay():
+    learner = ls.Learner(
+        ls.psrl(members=4, schedule="asked"),
+        horizon=1,
+        states=1,
+        actions=4,
+        episodes=50,
+        gate="review",
+    )
+    learner.tell(*(np.zeros((20, 1), dtype=int),) * 2, np.zeros((20, 1)), off_policy=True)
+    proposal = learner.propose()
+    (row,) = proposal.rows
+    before = learner.digest()
+    for actions in ([], [9], [0.5], [row.now[0]]):
+        with pytest.raises(ValueError, match="actions"):
+            learner.reject(proposal, forever=True, actions=actions)
+        assert learner.digest() == before
+    learner.reject(proposal, forever=True, actions=[row.new_actions[0]])
+    allowed = learner.actions_allowed[0, 0]
+    assert not allowed[row.new_actions[0]]
+    assert allowed.sum() == 3

@@ -50,7 +50,7 @@ KINDS = {
     "linear policy": Kind("lowswitch.LinearPolicy.load"),
     "finished work": Kind("the call that wrote it"),
     "learner": Kind("lowswitch.Learner.load", _TELL_ANEW),
-    "linear learner": Kind("lowswitch.LinearLearner.load", _TELL_ANEW),
+    "linear learner": Kind("lowswitch.Learner.load", _TELL_ANEW),
     "concurrent checkpoint": Kind("lowswitch.concurrent.run", _ANEW),
     "linear rounds checkpoint": Kind("lowswitch.concurrent.run", _ANEW),
     "gpu state": Kind("lowswitch.sweep", _ANEW),
@@ -154,7 +154,7 @@ def from_bytes(data: bytes, kind: str) -> tuple[dict[str, Any], dict[str, Any]]:
         raise RefusedError(f"holds a {found!r}, not a {kind!r}; read it with {reader}")
     if version == FORMAT:
         _require_digest(header, tables, packed)
-    elif header.keys() & {"sha256", "arrays", "library"}:
+    elif header.keys() & {"sha256", "arrays", "library", "semantics"}:
         raise _damaged("its format is not that of its header")
     semantics = header.get("semantics", 1)  # format 2 does not say it
     if KINDS[kind].anew and _differs(semantics, header):
@@ -177,10 +177,11 @@ def _differs(semantics: int, header: dict[str, Any]) -> bool:
 def kind_of(data: bytes) -> str:
     """The kind that these bytes say they are; empty if they are not an archive."""
     try:
-        header, _, _ = _opened(data)
-    except RefusedError:
+        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+            header = json.loads(str(_member(archive, archive.getinfo(f"{_HEADER}.npy"))[()]))
+        return str(header["kind"])
+    except Exception:  # Damaged bytes make zipfile and numpy raise almost anything.
         return ""
-    return str(header.get("kind"))
 
 
 def _opened(data: bytes) -> tuple[dict[str, Any], dict[str, np.ndarray], memoryview]:

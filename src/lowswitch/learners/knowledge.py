@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 import numpy as np
 
 from lowswitch.algorithms.algorithm import Algorithm
-from lowswitch.checks import require_memory
+from lowswitch.checks import has_integers, require_indices, require_memory
 from lowswitch.history import History
 from lowswitch.kernels.arrays import CLOCK, KEYS, OPEN, REVIEW, WAITING
 from lowswitch.kernels.streams import MEMBERS, SAMPLES, learner_stream
@@ -234,7 +234,7 @@ class Knowledge(ABC):
 
     def forbid_new(self, rows: Iterable[ProposedRow], actions: Iterable[int] | None) -> None:
         """Forbid what rows of a proposal would newly play, or the actions of it that are named."""
-        named = None if actions is None else set(actions)
+        named = None if actions is None else checked_actions(actions, self.spec.A)
         forbidden = [
             (row, [action for action in row.new_actions if named is None or action in named])
             for row in rows
@@ -458,7 +458,7 @@ class Knowledge(ABC):
         """The same spec with the tables that were saved after so many episodes.
 
         A ValueError says where they do not fit. `told` is None where more than whole episodes was
-        told, or decisions were made: see `learners.whole`.
+        told, or decisions were made: see `learners.integrity`.
         """
         for name, (size, kind) in self.layout().items():
             array = arrays[name]
@@ -474,6 +474,15 @@ class Knowledge(ABC):
     @abstractmethod
     def _with(self, arrays: dict[str, np.ndarray]) -> Self:
         """The same spec with these tables."""
+
+
+def checked_actions(actions: Iterable[int], A: int) -> set[int]:
+    """The actions that are to be forbidden, or an error."""
+    named = np.asarray(list(actions))
+    if not len(named) or not has_integers(named):
+        raise ValueError(f"actions must be whole numbers, at least one, not {actions!r}")
+    require_indices("actions", named, A)
+    return set(named.tolist())
 
 
 def fresh_clock() -> np.ndarray:

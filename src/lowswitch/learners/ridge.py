@@ -15,8 +15,9 @@ from typing import NamedTuple
 import numpy as np
 
 from lowswitch.algorithms.ridge import Sampled
-from lowswitch.checks import has_integers, require_indices, require_memory
+from lowswitch.checks import require_memory
 from lowswitch.kernels.streams import DRAWS, normals, purpose_key
+from lowswitch.learners.knowledge import checked_actions
 from lowswitch.learners.ridge_spec import Spec
 from lowswitch.policy.linear import LinearPolicy, allowed_actions
 from lowswitch.policy.shape import Shape
@@ -263,11 +264,7 @@ class RidgeKnowledge:
         (proposal,) = parts
         mask = self.allowed.copy()
         if actions is not None:
-            named = np.asarray(list(actions))
-            if not len(named) or not has_integers(named):
-                raise ValueError(f"actions must be whole numbers, at least one, not {actions!r}")
-            require_indices("actions", named, self.shape.actions)
-            mask[:, named] = False
+            mask[:, sorted(checked_actions(actions, self.shape.actions))] = False
         elif proposal.new_actions:
             mask[tuple(np.array(proposal.new_actions).T)] = False
         else:

@@ -198,6 +198,7 @@ class Reading:
         if state is None or seq < state.seq or (seq == state.seq and head != state.head):
             state = self._loaded()
         if state.seq < seq:
+            self._state = None  # until every event was taken in
             replay = self._replay()
             for one in self.events(state.seq + 1):
                 state.apply(one, replay)

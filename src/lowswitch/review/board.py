@@ -44,10 +44,15 @@ class Reviewed:
         pending proposal is replaced, and the budget counts the two as one. Where the gate is open,
         the proposal is deployed at once. `why_nothing` says why it is None.
         """
+
+        def propose(gate: Gate, knowledge: Any) -> Any:
+            made = gate.propose(knowledge, self.told)
+            if made is not None and self.gate == "open":
+                gate.approve(knowledge, made.parts, self.told)
+            return made
+
+        made = self._decide(propose)
         self._plain = False
-        made = self._decide(lambda gate, knowledge: gate.propose(knowledge, self.told))
-        if made is not None and self.gate == "open":
-            self._decide(lambda gate, knowledge: gate.approve(knowledge, made.parts, self.told))
         return made
 
     def make_up(self) -> Any:
@@ -66,7 +71,8 @@ class Reviewed:
 
         There are none if the budget is spent, or if rows change one by one.
         """
-        dates: np.ndarray = self._knowledge.dates.view()
+        dates: np.ndarray = self._knowledge.dates
+        dates = dates[dates > self.told]
         dates.flags.writeable = False
         return dates
 
@@ -83,7 +89,7 @@ class Reviewed:
             return None
         if self.paused:
             return "the learner is frozen"
-        if self._knowledge.frozen:
+        if self._knowledge.frozen and not self._gate.replaces:
             return "the budget is spent, and the deployed policy stays"
         held, asked = _held_rows(len(self.held)), self._gate.nothing_wanted_at
         if asked is None:

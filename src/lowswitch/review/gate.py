@@ -4,6 +4,10 @@ Where the gate is in review, what is due becomes a proposal, and nothing is depl
 approved. There is one proposal at a time. What becomes due meanwhile waits, and is worked out anew
 from all data once the first proposal is decided. The gate works on any kind of knowledge: the parts
 of a proposal are rows of a table, or the whole of a policy on features.
+
+A row that is rejected for now is held: its value is the value of the action that it plays, and it
+is not due until the hold ends. An action that is rejected for ever leaves the mask, so that values
+are maxima over the actions that are left.
 """
 
 from __future__ import annotations
@@ -16,7 +20,7 @@ from typing import Any, Protocol
 
 from lowswitch.checks import require_count
 from lowswitch.review.decisions import require_budget, require_pending, require_thawed
-from lowswitch.review.proposals import Key
+from lowswitch.review.proposals import WHOLE, Key
 
 Parts = Mapping[Key, Any]
 
@@ -207,6 +211,8 @@ class Gate:
         parts: Parts = require_pending(self.pending, proposal).parts
         if keys is None:
             return parts
+        if WHOLE in parts:
+            raise ValueError("a policy on features is decided on as a whole; leave rows out")
         named = [(step, state) for step, state in keys]
         for key in named:
             if key not in parts:
@@ -239,6 +245,11 @@ class Gate:
         actions: Iterable[int] | None,
     ) -> None:
         """Keep parts of the pending proposal as they are: for now, or forbid the new actions."""
+        if visits is not None and (forever or not knowledge.holds_rows):
+            what = "what is forbidden" if forever else "a policy on features"
+            raise ValueError(
+                f"visits say how long a row is held, and {what} is not; leave them out"
+            )
         if forever:
             knowledge.forbid_new(parts.values(), actions)
         elif knowledge.holds_rows:
