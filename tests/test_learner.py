@@ -138,7 +138,7 @@ def test_one_by_one_is_in_batches(talk):
 
 def test_a_batch_is_learned_in_pieces(talk, monkeypatch):
     monkeypatch.setattr(learner_module, "_LOG_BYTES", 20_000)  # an episode or some of them
-    pieces = learner_for(talk.mdp, talk.algorithm, EPISODES)
+    pieces = learner_for(talk.problem, talk.algorithm, EPISODES)
     assert talk.tell(pieces, 0, EPISODES) == talk.changes
     assert state_of(pieces) == state_of(talk.learner)
 

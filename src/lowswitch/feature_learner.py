@@ -129,7 +129,8 @@ class FeatureLearner(Learner):
         self, batch: Batch, off_policy: bool, until_proposed: bool
     ) -> tuple[tuple[Deployment, ...] | None, int]:
         x, actions, rewards = batch
-        first, made, done, before_all = self.told, [], 0, self._gate.pending
+        first, done, before_all = self.told, 0, self._gate.pending
+        made = list[Deployment]()
         while done < len(x) and not (until_proposed and self._gate.pending is not before_all):
             until = self.next_stop(len(x) - done) + done
             wrong = None if off_policy else self._first_wrong(x, actions, done, until)
