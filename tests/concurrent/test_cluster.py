@@ -43,7 +43,8 @@ from toys import (
 )
 
 CPUS = 4
-TESTS = str(pathlib.Path(__file__).parents[1])
+HERE = pathlib.Path(__file__).parent
+TESTS = os.pathsep.join(map(str, (HERE.parent, HERE)))  # toys, and what is defined here
 
 
 # ---- addresses -----------------------------------------------------------------------------------

@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,6 +18,7 @@ from lowswitch.concurrent import scheduler
 from lowswitch.concurrent.processes import Processes
 from toys import NONE, Toy, ToyPlayer, Trouble, everybody_up, lives, pids, plays_right, until, zeros
 
+HERE = Path(__file__).parent
 SLEEPER = [sys.executable, "-c", "import time; time.sleep(1000)"]
 
 
@@ -54,7 +56,7 @@ def test_what_workers_started_ends_with_them(tmp_path):
 DRIVER = """
 import sys, time
 import numpy as np
-sys.path.insert(0, {tests!r})
+sys.path[:0] = {tests!r}
 from pathlib import Path
 from lowswitch.concurrent.processes import Processes
 from test_sessions import StartsAnother
@@ -69,9 +71,7 @@ if __name__ == "__main__":
 
 def test_what_workers_started_ends_with_a_driver_that_is_killed(tmp_path):
     file, script = tmp_path / "started", tmp_path / "driver.py"
-    script.write_text(
-        DRIVER.format(tests=os.path.dirname(os.path.dirname(__file__)), file=str(file))
-    )
+    script.write_text(DRIVER.format(tests=[str(HERE.parent), str(HERE)], file=str(file)))
     with subprocess.Popen(
         [sys.executable, str(script)], stdout=subprocess.PIPE, text=True
     ) as driver:

@@ -7,10 +7,9 @@ import pytest
 from scipy import integrate
 
 import lowswitch as ls
-from conftest import random_tables
+from conftest import learner_for, random_tables
 from lowswitch.features import problems
 from lowswitch.features.inventory import MEAN_DEMAND
-from lowswitch.features.runs import learner_for
 
 # ---- exact values --------------------------------------------------------------------------------
 

@@ -13,6 +13,7 @@ from conftest import PROBLEMS, learner_for, random_tables
 from lowswitch.algorithms.calendars import last_date, late_dates, spaced
 from lowswitch.algorithms.parts import Calendar, Late
 from lowswitch.reproduce.pseudocode import play_episode
+from lowswitch.table_learner import TableLearner
 
 pytestmark = pytest.mark.filterwarnings("ignore::lowswitch.runs.simulate.NothingLearnedWarning")
 
@@ -31,7 +32,7 @@ def test_one_of_the_deployed_policies_is_drawn_for_each_episode_and_the_pages_sa
         other += switch is None and (learner.policy != before).any()
     assert other > 0
     root = Path(__file__).parents[2]
-    said = [(root / "README.md").read_text(), ls.Learner.policy.__doc__]
+    said = [(root / "README.md").read_text(), TableLearner.policy.__doc__]
     assert all("draws one of them for each episode" in " ".join(text.split()) for text in said)
     said += [path.read_text() for path in (root / "docs").glob("*.md")]
     assert not any("changes only where `tell`" in " ".join(text.split()) for text in said)

@@ -6,6 +6,7 @@ import pytest
 import lowswitch as ls
 from conftest import random_tables
 from lowswitch.kernels.model_draws import draw_step, fresh_drawn, model_key
+from lowswitch.learners.posterior import models_for
 from lowswitch.reproduce.pseudocode import play_episode
 from lowswitch.review.proposals import ProposedRow
 
@@ -151,3 +152,18 @@ def test_what_is_learned_later_does_not_change_it():
 def test_a_q_learner_has_none():
     size = {"horizon": 1, "states": 1, "actions": 2, "episodes": 9}
     assert ls.Learner(ls.ucb2_hoeffding(), **size)._knowledge.posterior() is None
+
+
+@pytest.mark.parametrize("name", PROBLEMS)
+def test_a_row_has_the_same_gain_whichever_others_are_asked_about(name):
+    learner = learned(PROBLEMS[name](), ls.few(deployments=3, asked=True, members=3), 50)
+    posterior, (policies, rows) = learner.posterior(), random_change(learner, seed=2)
+    together = posterior.row_gains(policies, rows, 2)
+    for r in (0, len(rows) // 2, len(rows) - 1):
+        assert (posterior.row_gains(policies, [rows[r]], 2)[:, 0] == together[:, r]).all()
+
+
+def test_how_many_models_judge_the_rows():
+    clinic, sepsis = np.zeros((64, 6, 12)), np.zeros((64, 20, 716))
+    assert [models_for(clinic, rows) for rows in (1, 20, 72, 500)] == [400, 400, 1440, 2000]
+    assert models_for(sepsis, 500) == 100

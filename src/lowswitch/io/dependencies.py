@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import functools
 import hashlib
+import threading
 from pathlib import Path
 
 PACKAGE = Path(__file__).parents[1]
@@ -36,10 +37,14 @@ def sources(module: str) -> list[Path]:
     return sorted(found)
 
 
+_PARSING = threading.Lock()  # Python 3.11 fails if two threads parse at once
+
+
 @functools.cache
 def _imports(path: Path) -> list[Path]:
-    """The files of the library that a file imports, but for names that `lowswitch` exports."""
-    tree = ast.parse(path.read_bytes())
+    """The files of the library that a file imports, except for names that `lowswitch` exports."""
+    with _PARSING:
+        tree = ast.parse(path.read_bytes())
     froms = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.module]
     names = [(node.module or "", alias.name) for node in froms for alias in node.names]
     files = [_file(f"{module}.{name}") or _file(module) for module, name in names]

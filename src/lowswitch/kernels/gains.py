@@ -108,7 +108,7 @@ def sweep_forth(spec, belief, key, starts, changes, drawn, counter, seen, differ
             if 0 <= x < spec.S:
                 found[r] = (reach[:, x] * differences[r]).sum() / L
         if h < last:
-            if belief.laws.stride > 0:  # else they are drawn already
+            if h == 0 or belief.laws.stride > 0:  # else the steps are alike
                 draw_laws(spec, belief, h, key, changes.laws, drawn, counter, seen)
             push(spec, drawn, h, changes.played, reach, following, spread)
             reach, following = following, reach

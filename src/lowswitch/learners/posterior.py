@@ -13,6 +13,9 @@ from lowswitch.review.proposals import ProposedRow
 from lowswitch.show.progress import cores
 
 MODELS = 400  # as many as `Learner.confidence` draws
+FEWER = 100  # if a problem is so large that these would take minutes
+_LARGE = 250_000  # rows of all members
+_MOST_ROWS = 100  # for which the number of models grows with the rows
 TIE = 1e-9  # a smaller gain per episode is none: sums of equal rewards differ by their rounding
 _PIECE = 20  # models that a thread draws at once
 _MOST_THREADS = 8  # each needs room for a model, and for values and gains of every member
@@ -40,7 +43,7 @@ class Posterior(NamedTuple):
 
         Rows are in the order of step and state.
         """
-        changes = self._changes(policies, rows)
+        changes, models = self._changes(policies, rows), models_for(policies, len(rows))
 
         def better(first: int) -> np.ndarray:
             gains = self._gains(changes, first, _PIECE)
@@ -48,8 +51,8 @@ class Posterior(NamedTuple):
             return count
 
         with ThreadPoolExecutor(min(cores(), _MOST_THREADS)) as threads:
-            found: np.ndarray = sum(threads.map(better, range(0, MODELS, _PIECE)), np.zeros(1))
-        return found / MODELS
+            found: np.ndarray = sum(threads.map(better, range(0, models, _PIECE)), np.zeros(1))
+        return found / models
 
     def _gains(self, changes: Changes, first: int, models: int) -> np.ndarray:  # [models, R]
         from lowswitch.kernels.gains import row_gains
@@ -73,3 +76,13 @@ class Posterior(NamedTuple):
             by_step if known.stride else at_all for known in (self.belief.laws, self.belief.rewards)
         )
         return Changes(played, places, proposed, laws, rewards)
+
+
+def models_for(policies: np.ndarray, rows: int) -> int:
+    """How many models are drawn to judge so many rows of policies [L, H, S].
+
+    A row among m is IMPROVE alone if its probability is above 1 - 0.05 / m, which 20 m models show.
+    """
+    if policies.size >= _LARGE:
+        return FEWER
+    return max(MODELS, 20 * min(rows, _MOST_ROWS))

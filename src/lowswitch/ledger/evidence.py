@@ -8,9 +8,10 @@ at this row; the values of later steps are taken as they are estimated.
 The verdict on a row is IMPROVE or EXPLORE, by a rule whose version the proposal records.
 
 Rule 2: a row is IMPROVE if each of its proposed actions was tried there, at this step in this
-state, and if the learner's posterior says with a probability of 95 % that the deployed policy gets
-better when this row alone changes (`learners/posterior.py`). A learner without a posterior never
-says IMPROVE.
+state, and if the learner's posterior says with a probability of 95 % or more that the deployed
+policy gets better when this row alone changes (`learners/posterior.py`). A proposal has many rows,
+so the probability that is asked for grows with their number (`improved`). A learner without a
+posterior never says IMPROVE.
 
 Rule 1: a row is IMPROVE if the lower end of what is proposed is above the estimate of what it plays
 now. This rule ignores how uncertain that estimate is, and takes the trials of one action of a
@@ -21,6 +22,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -29,9 +31,9 @@ from lowswitch.ledger.tally import Model, Tally
 from lowswitch.review.proposals import Proposal, ProposedRow
 
 LEVEL = 0.05
-SURE = 0.95  # the probability from which on a row is IMPROVE
 IMPROVE, EXPLORE = "IMPROVE", "EXPLORE"
 BY_INTERVAL, BY_MODEL = 1, 2  # versions of the rule
+Row = tuple[int, int]  # step and state
 
 
 def width(n: int, span: float) -> float:
@@ -65,6 +67,22 @@ def action_values(model: Model, policies: np.ndarray) -> np.ndarray:  # [H, S, A
 def verdict(now: float, proposed: float, n: int, span: float) -> str:
     """Whether the lower end of what is proposed is above the estimate of what is played now."""
     return IMPROVE if proposed - width(n, span) > now else EXPLORE
+
+
+def improved(chances: Mapping[Row, float], models: int) -> set[Row]:
+    """The rows that are IMPROVE, of those whose actions were tried, by their probabilities.
+
+    Benjamini and Hochberg 1995: of m rows the k most probable ones, for the largest k for which the
+    k-th has a probability of at least 1 - 0.05 k / m. A probability comes from some models, so it
+    counts as if one more model had said otherwise.
+    """
+    ordered = sorted(chances.values(), reverse=True)
+    m, share = len(ordered), models / (models + 1)
+    passed = [k for k, p in enumerate(ordered, 1) if share * p >= 1 - LEVEL * k / m]
+    if not passed:
+        return set()
+    least = ordered[passed[-1] - 1]
+    return {row for row, p in chances.items() if p >= least}
 
 
 class Evidence:
@@ -140,18 +158,22 @@ class Evidence:
         return _untried(row, self.everything[0])
 
     def by_model(
-        self, row: ProposedRow, facts: dict[str, Any], probability: float | None
+        self,
+        row: ProposedRow,
+        facts: dict[str, Any],
+        probability: float | None,
+        *,
+        improves: bool,
     ) -> dict[str, Any]:
         """The verdict on a row, of which `row` gave the facts.
 
         probability: that the row alone makes the policy better; None if an action was never tried
-        there, or if the learner has no posterior.
+        there, or if the learner has no posterior. improves: whether it is among the `improved`.
 
         IMPROVE hangs on a site if without its reports an action was never tried, or what is
         proposed is not estimated to be better any more. It hangs on open and missing reports if the
         worst that these can say takes its lead away. The posterior without them is not computed.
         """
-        improves = probability is not None and probability >= SURE
         now, new = facts["now"], facts["proposed"]
         lead_at_worst = new["bounds"][0] - now["bounds"][1]
         sites = [site for site in self.sites if improves and self._hangs_on(row, site)]

@@ -14,10 +14,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from lowswitch.learners.posterior import models_for
 from lowswitch.ledger.dates import late_date
 from lowswitch.ledger.errors import BrokenError
 from lowswitch.ledger.events import KINDS, LEDGER, Event, canonical, digest
-from lowswitch.ledger.evidence import BY_INTERVAL, BY_MODEL, Evidence, what_is_left
+from lowswitch.ledger.evidence import BY_INTERVAL, BY_MODEL, Evidence, improved, what_is_left
 from lowswitch.ledger.intake import Lessons
 from lowswitch.ledger.tally import Tally
 from lowswitch.ledger.terms import Report, Terms
@@ -376,7 +377,11 @@ class State:
             return [facts | evidence.by_interval(row, facts) for row, facts in rows]
         tried = [row for row in made.rows if not evidence.untried(row)]
         chances = self.lessons.probabilities(made, tried)
-        return [facts | evidence.by_model(row, facts, chances.get(row.row)) for row, facts in rows]
+        better = improved(chances, models_for(self.lessons.learner.mixture, len(tried)))
+        return [
+            facts | evidence.by_model(row, facts, chances.get(row.row), improves=row.row in better)
+            for row, facts in rows
+        ]
 
 
 class Replay:
