@@ -1,11 +1,19 @@
 """Ledgers to try things on: a small run, in SQLite and in a real PostgreSQL."""
 
+import base64
+from pathlib import Path
+
 import numpy as np
 
 import lowswitch as ls
 from lowswitch.ledger import Ledger
+from lowswitch.ledger.events import canonical
+from lowswitch.ledger.sqlite import SqliteStore
+from lowswitch.ledger.store import Snapshot
 from lowswitch.reproduce.pseudocode import play_episode
 from lowswitch.show.progress import Progress
+
+FOLDER = Path(__file__).parent / "ledgers_kept"  # ledgers of earlier versions
 
 H, S, A = 3, 4, 2
 MDP = ls.envs.riverswim(states=S, horizon=H)
@@ -62,3 +70,20 @@ def tables(ledger):
     if "pool" in known:
         known["pool"] = known["pool"][: known["clock"][0]["pool"]]
     return [learner.told, learner.mixture.tolist(), *(array.tobytes() for array in known.values())]
+
+
+def stored_again(path, lines, snapshot=None):
+    """A ledger that holds these exported events, and perhaps a snapshot."""
+    store = SqliteStore.create(path)
+    names = ("seq", "time", "actor", "role", "kind", "payload", "previous")
+    with store.transaction():
+        store.create_tables()
+        rows = [
+            (line["seq"], canonical([line[name] for name in names]), line["hash"]) for line in lines
+        ]
+        store.execute_many("INSERT INTO events VALUES (?, ?, ?)", rows)
+        if snapshot is not None:
+            parts = {name: base64.b64decode(snapshot[name]) for name in ("learner", "tally")}
+            store.add_snapshot(Snapshot(**snapshot | parts))
+    store.close()
+    return Ledger.open(path, read_only=True)

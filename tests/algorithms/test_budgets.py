@@ -148,3 +148,16 @@ def test_the_concurrent_runner_keeps_budgets_too():
             run = ls.concurrent.run(mdp, algorithm, episodes=500, machines=8, rule=rule, seed=0)
             assert run.history[0].changes.tolist() == alone.history[0].changes.tolist()
             within(run.history[0], algorithm.schedule)
+
+
+def test_the_bound_of_pooled_counts_by_hand():
+    """With two steps a state and action is visited twice in one episode: a stage of two visits
+    ends in it, though K is 1.
+    """
+    size = {"horizon": 2, "states": 1, "actions": 2, "episodes": 1}
+    pooled = ls.ucbvi(c=0.001, schedule="stages", pooled=True)
+    assert ls.ucbvi(c=0.001, schedule="stages").deployment_bound(**size) == 0
+    assert pooled.deployment_bound(**size) == 1
+    assert ls.rmax(known=10, pooled=True).deployment_bound(**size | {"episodes": 20}) > 0
+    budget = ls.rmax(known=1, pooled=True, deployments=3)
+    assert budget.deployment_bound(**size | {"episodes": 100}) == 3

@@ -4,10 +4,9 @@ import json
 
 import numpy as np
 import pytest
-from test_ledger_formats import FOLDER, stored_again
 
 import lowswitch as ls
-from ledgers import clock, episode, made, play, steady
+from ledgers import FOLDER, clock, episode, made, play, steady, stored_again
 from lowswitch.ledger import Ledger, intake, text
 from lowswitch.ledger.evidence import Evidence, improved
 from lowswitch.ledger.state import State

@@ -6,7 +6,6 @@ release that changes it. That of a planner holds the snapshot of a learner as we
 version wrote it. The pooled one was recorded before the first successor was a trigger.
 """
 
-import base64
 import hashlib
 import json
 import sys
@@ -15,14 +14,9 @@ from pathlib import Path
 import pytest
 
 import lowswitch as ls
-from ledgers import approve, episode, made, play, tables
-from lowswitch.ledger import Ledger
-from lowswitch.ledger.events import FORMAT, canonical
+from ledgers import FOLDER, approve, episode, made, play, stored_again, tables
+from lowswitch.ledger.events import FORMAT
 from lowswitch.ledger.snapshot import compared, state_of
-from lowswitch.ledger.sqlite import SqliteStore
-from lowswitch.ledger.store import Snapshot
-
-FOLDER = Path(__file__).parents[1] / "ledgers_kept"
 
 
 def digest(ledger):
@@ -32,23 +26,6 @@ def digest(ledger):
     for array in arrays:
         total.update(array)
     return total.hexdigest()
-
-
-def stored_again(path, lines, snapshot=None):
-    """A ledger that holds these exported events, and perhaps a snapshot."""
-    store = SqliteStore.create(path)
-    names = ("seq", "time", "actor", "role", "kind", "payload", "previous")
-    with store.transaction():
-        store.create_tables()
-        rows = [
-            (line["seq"], canonical([line[name] for name in names]), line["hash"]) for line in lines
-        ]
-        store.execute_many("INSERT INTO events VALUES (?, ?, ?)", rows)
-        if snapshot is not None:
-            parts = {name: base64.b64decode(snapshot[name]) for name in ("learner", "tally")}
-            store.add_snapshot(Snapshot(**snapshot | parts))
-    store.close()
-    return Ledger.open(path, read_only=True)
 
 
 @pytest.mark.parametrize("path", sorted(FOLDER.glob("*.jsonl")), ids=lambda path: path.stem)

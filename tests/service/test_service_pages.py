@@ -9,11 +9,10 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from test_ledger_formats import FOLDER, stored_again
 
 import browser
 import lowswitch as ls
-from ledgers import made, play
+from ledgers import FOLDER, made, play, stored_again
 from lowswitch.ledger import Ledger, views
 from lowswitch.ledger.responses import Chart
 from lowswitch.ledger.text import law
@@ -328,7 +327,7 @@ def test_the_page_says_how_probable_an_improvement_is_by_the_model(tmp_path):
         text = served.page("/proposal", session)[1]
         said = "&gt; 99 % by the learner's model</span>"
         assert text.replace("&#39;", "'").count(said) == len(view.rows)
-        assert "with a probability of 95 % by the learner's model" in text
+        assert "with a probability of at least 95 % by the learner's model" in text
         assert "known" not in text
         assert (
             f"{len(view.rows)} improve (95 % by the learner's model)"

@@ -114,10 +114,20 @@ class Algorithm:
         return len(self.scales)
 
     def deployment_bound(self, *, horizon: int, states: int, actions: int, episodes: int) -> float:
-        """The most deployments there can be, by the schedule and the budget alone."""
-        return self.schedule.refresh_bound(
-            horizon=horizon, states=states, actions=actions, episodes=episodes
-        )
+        """The most deployments there can be, by the schedule and the budget alone.
+
+        Where all steps share their counts, a state and action is visited up to H K times, and its
+        first visit with a successor is a trigger too.
+        """
+        size = {"horizon": horizon, "states": states, "actions": actions, "episodes": episodes}
+        schedule = self.schedule
+        plain = schedule.schedule if isinstance(schedule, Budget) else schedule
+        by_visits = isinstance(plain, ByVisits | WholePolicy)
+        if getattr(self.estimator, "pooled", False) is not True or not by_visits:
+            return schedule.refresh_bound(**size)
+        pooled = plain.refresh_bound(**size | {"episodes": horizon * episodes})
+        budget = schedule.given if isinstance(schedule, Budget) else ()
+        return min(episodes, pooled + states * actions, *budget)
 
     def switch_bound(self, *, horizon: int, states: int, actions: int, episodes: int) -> float:
         """The most local switches there can be, by the schedule and the budget alone."""

@@ -396,8 +396,12 @@ class Budget(Schedule):
 
     def refresh_bound(self, **size: int) -> float:
         """The schedule's, or the budget."""
-        given = [most for most in (self.deployments, self.switches) if most is not None]
-        return min(self.schedule.refresh_bound(**size), *given)
+        return min(self.schedule.refresh_bound(**size), *self.given)
+
+    @property
+    def given(self) -> tuple[int, ...]:
+        """The budget of deployments and that of switches, of which at least one is given."""
+        return tuple(most for most in (self.deployments, self.switches) if most is not None)
 
     def switch_bound(self, **size: int) -> float:
         """The schedule's, or the budget; a deployment changes at most H S rows."""
