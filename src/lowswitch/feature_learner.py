@@ -11,6 +11,7 @@ from lowswitch.checks import require_count
 from lowswitch.kernels.streams import MEMBERS, learner_stream
 from lowswitch.learner import Batch, Learner, refuse_action
 from lowswitch.learners.ridge import Deployment, RidgeKnowledge
+from lowswitch.learners.ridge_posterior import RidgePosterior
 from lowswitch.learners.ridge_spec import linear_form, spec_of
 from lowswitch.policy.linear import Choice, LinearPolicy
 from lowswitch.policy.shape import Shape
@@ -82,11 +83,6 @@ class FeatureLearner(Learner):
         """The deployed policy: it acts, is compared, saved and evaluated without the learner."""
         return self._deployed
 
-    @property
-    def deployed(self) -> LinearPolicy:
-        """The deployed policy, as `Learner.deployed` of tables."""
-        return self._deployed
-
     def act(self, x: Any, step: int = 0) -> Choice:
         """The action that must be played in a context of the next episode, and its propensity."""
         return self._deployed.act(x, self.told, step)
@@ -115,6 +111,9 @@ class FeatureLearner(Learner):
         factor = self._knowledge.sums.factor
         product: np.ndarray = factor.transpose(0, 1, 3, 2) @ factor
         return product
+
+    def posterior(self) -> RidgePosterior:
+        return self._knowledge.posterior(self.told)
 
     # ---- telling ---------------------------------------------------------------------------------
 

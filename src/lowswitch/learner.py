@@ -64,6 +64,20 @@ class Learner(Reviewed):
         self._gate, self._plain = Gate(), gate == "open"
         self._telling = threading.Lock()
 
+    @property
+    def deployed(self) -> Any:
+        """What is deployed, as an object: it acts, is compared with others, has an identity."""
+        return self._deployed
+
+    @property
+    def actions_allowed(self) -> np.ndarray:
+        """What may be deployed; it shrinks when an action is forbidden."""
+        raise NotImplementedError
+
+    def posterior(self) -> Any:
+        """What the learner believes now, whatever it learns later; None if it keeps no model."""
+        raise NotImplementedError
+
     # ---- costs -----------------------------------------------------------------------------------
 
     @property
@@ -107,6 +121,26 @@ class Learner(Reviewed):
         with self._alone("tell"):
             self._require_room(len(batch[0]))
             return self._learn_or_undo(batch, off_policy)
+
+    def learn_checked(
+        self,
+        states: np.ndarray,
+        actions: np.ndarray,
+        rewards: np.ndarray,
+        *,
+        until_proposed: bool = False,
+    ) -> Any:
+        """As `tell` with `off_policy`, for a batch of arrays that are known to fit.
+
+        With tables, nothing is learned from a step whose action is -1. until_proposed: stop after
+        the episode in which a proposal is made; `told` then says how many episodes were learned.
+        """
+        with self._alone("tell"):
+            self._require_room(len(states))
+            self._plain = self._plain and bool((actions >= 0).all())
+            return self._learn_or_undo(
+                (states, actions, rewards), True, until_proposed=until_proposed
+            )
 
     def _checked_batch(self, states: Any, actions: Any, rewards: Any) -> Batch:
         """What was told, as arrays with one axis for the episodes, or an error."""

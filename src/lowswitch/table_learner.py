@@ -127,11 +127,6 @@ class TableLearner(Learner):
         return self._deployed.table(require_count("episode", episode, least=0))
 
     @property
-    def deployed(self) -> TablePolicy:
-        """What is deployed, as an object: it acts, is compared with others, has an identity."""
-        return self._deployed
-
-    @property
     def mixture(self) -> np.ndarray:
         """All deployed policies [members, H, S], read-only, of which each episode plays one.
 
@@ -205,28 +200,8 @@ class TableLearner(Learner):
         states, actions, rewards = checked_batch(
             states, np.where(known, actions, lowest), np.where(known, rewards, 0.0), self._allowed
         )
-        return self.learn_checked(states, np.where(known, actions, -1), rewards)
-
-    def learn_checked(
-        self,
-        states: np.ndarray,
-        actions: np.ndarray,
-        rewards: np.ndarray,
-        *,
-        until_proposed: bool = False,
-    ) -> History | None:
-        """As `tell_steps`, for arrays [B, H] of int64, int64 and float64 that are known to fit.
-
-        until_proposed: stop after the episode in which a proposal is made; `told` then says how
-        many episodes were learned.
-        """
-        with self._alone("tell"):
-            self._require_room(len(states))
-            self._plain = self._plain and bool((actions >= 0).all())
-            switch: History | None = self._learn_or_undo(
-                (states, actions, rewards), True, until_proposed=until_proposed
-            )
-            return switch
+        switch: History | None = self.learn_checked(states, np.where(known, actions, -1), rewards)
+        return switch
 
     def _checked_batch(self, states: Any, actions: Any, rewards: Any) -> Batch:
         return checked_batch(states, actions, rewards, self._allowed)
@@ -282,7 +257,6 @@ class TableLearner(Learner):
         return model
 
     def posterior(self) -> Posterior | None:
-        """What the learner believes now, whatever it learns later; None if it keeps no model."""
         return self._knowledge.posterior()
 
     def _learn(
@@ -362,7 +336,7 @@ class TableLearner(Learner):
         return pending
 
     def _checked_policy(self, policy: Any) -> np.ndarray:  # [members, H, S]
-        tables = np.asarray(policy)
+        tables = np.asarray(policy.actions if isinstance(policy, TablePolicy) else policy)
         tables = np.repeat(tables[None], len(self.mixture), axis=0) if tables.ndim == 2 else tables
         if tables.shape != self.mixture.shape:
             raise ValueError(

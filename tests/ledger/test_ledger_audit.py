@@ -9,6 +9,7 @@ import faults
 from ledgers import approve, episode, made, play, steady, tables
 from lowswitch.ledger import Ledger, StorageError, snapshot
 from lowswitch.ledger.snapshot import snapshot_of, state_of
+from lowswitch.policy.tables import TablePolicy
 from served import Served
 
 
@@ -27,7 +28,8 @@ def forge(address):
     with contextlib.closing(Ledger.open(address)) as editor:
         found = editor.store.snapshots()[0]
         state = state_of(found, editor.terms)
-        state.versions[-1] = 1 - state.versions[-1]
+        newest = state.versions[-1]
+        state.versions[-1] = TablePolicy(1 - newest.actions, newest.key)
         with editor.store.transaction():
             editor.store.add_snapshot(snapshot_of(state))
     return found.seq

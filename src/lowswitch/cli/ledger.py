@@ -158,7 +158,7 @@ def ask(ledger: Ledger, options: argparse.Namespace) -> Any:
 
     issued = ledger.ask(options.site, options.request)
     if not options.json:
-        return issued_table(issued, ledger.terms)
+        return issued_table(issued, ledger.tables())
     names = ledger.terms.labels
     labels = {f"{kind}s": list(names[kind]) for kind in ("step", "state", "action")}
     return dataclasses.asdict(issued) | {"labels": labels}
@@ -319,6 +319,7 @@ COMMANDS = {
     "backup": backup,
     "import": import_history,
 }
+TABLES = ("ask", "tell", "amend", "import")  # these read or print states
 READERS = ("status", "tickets", "proposal", "verify", "export", "backup")
 
 
@@ -332,6 +333,8 @@ def ledger(options: argparse.Namespace) -> None:
         answer = function(options)
     else:
         with Ledger.open(options.address, read_only=options.ledger in READERS) as opened:
+            if options.ledger in TABLES:
+                opened.tables()
             answer = function(opened, options)
     is_record = dataclasses.is_dataclass(answer) and not isinstance(answer, type)
     facts = dataclasses.asdict(answer) if is_record else answer

@@ -18,6 +18,7 @@ from lowswitch.algorithms.ridge import Sampled
 from lowswitch.checks import require_memory
 from lowswitch.kernels.streams import DRAWS, normals, purpose_key
 from lowswitch.learners.knowledge import checked_actions
+from lowswitch.learners.ridge_posterior import RidgePosterior
 from lowswitch.learners.ridge_spec import Spec
 from lowswitch.policy.linear import LinearPolicy, allowed_actions
 from lowswitch.policy.shape import Shape
@@ -394,6 +395,10 @@ class RidgeKnowledge:
         """The ridge estimates [H, B, d], and the offset of each step [H]."""
         values = self._means(told, 0.0)
         return values.weights[..., 0].transpose(0, 2, 1).copy(), values.offsets[:, 0].copy()
+
+    def posterior(self, told: int) -> RidgePosterior:
+        """What is believed after `told` episodes, whatever is learned later."""
+        return RidgePosterior(*self.estimates(told), self._recent_contexts(told))
 
     def _fresh_values(self, columns: int, roots: np.ndarray | None = None) -> _Values:
         H, d, B = self.shape.horizon, self.shape.features, self.shape.blocks

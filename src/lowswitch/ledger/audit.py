@@ -18,7 +18,7 @@ from lowswitch.ledger.responses import Verdict
 from lowswitch.ledger.snapshot import compared, is_whole, state_of
 from lowswitch.ledger.state import Replay, State
 from lowswitch.ledger.store import Snapshot, StoredTicket
-from lowswitch.ledger.terms import Terms
+from lowswitch.ledger.terms import read_terms
 from lowswitch.show.progress import Progress
 
 if TYPE_CHECKING:
@@ -110,7 +110,7 @@ def _first(event: Event) -> State:
     if event.kind != "created":
         raise BrokenError(1, "it does not declare a run")
     try:
-        return State.of(Terms.from_payload(event.payload["terms"]), event.hash)
+        return State.of(read_terms(event.payload["terms"]), event.hash)
     except (KeyError, TypeError, ValueError) as error:
         raise BrokenError(1, f"it does not declare a run ({error})") from error
 

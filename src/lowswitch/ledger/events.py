@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from lowswitch.ledger.errors import BrokenError
 
 FORMAT = 2  # of what is stored: 2 has events of the kind "snapshot", and a column of kinds
+NEWEST = 3  # of the first event: 3 declares features
 SEMANTICS = 1  # of what the learner makes of them
 GENESIS = "0" * 64
 LEDGER, SITE, REVIEWER, OPERATOR = "ledger", "site", "reviewer", "operator"  # roles

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from lowswitch.ledger.errors import LedgerError
 from lowswitch.ledger.responses import ProposalView
-from lowswitch.ledger.terms import Terms
+from lowswitch.ledger.table_terms import TableTerms
 from lowswitch.show.progress import Progress
 
 if TYPE_CHECKING:
@@ -52,8 +52,9 @@ def import_csv(
     episode must be whole. Nothing is imported unless everything can be.
     """
     place = Path(path)
-    episodes = read_episodes(place, ledger.terms, columns or {}, progress)
-    states, actions = (ledger.terms.labels[kind] for kind in ("state", "action"))
+    terms = ledger.tables()
+    episodes = read_episodes(place, terms, columns or {}, progress)
+    states, actions = (terms.labels[kind] for kind in ("state", "action"))
     return ledger.add_history(
         [[states[step.state] for step in one] for one in episodes],
         [[actions[step.action] for step in one] for one in episodes],
@@ -66,7 +67,7 @@ def import_csv(
 
 
 def read_episodes(
-    path: Path, terms: Terms, columns: dict[str, str], progress: bool | None
+    path: Path, terms: TableTerms, columns: dict[str, str], progress: bool | None
 ) -> list[list[Step]]:
     """The episodes of a file in their order, or an error that names line and column."""
     unknown = columns.keys() - {*COLUMNS, "date"}
@@ -91,7 +92,7 @@ def read_episodes(
     return sorted(episodes, key=lambda steps: (steps[0].date, steps[0].line))
 
 
-def _steps(lines: Any, terms: Terms, columns: dict[str, str], path: Path) -> Iterator[Step]:
+def _steps(lines: Any, terms: TableTerms, columns: dict[str, str], path: Path) -> Iterator[Step]:
     header: list[str] = next(lines, [])
     places = {}
     for name in (*COLUMNS, "date"):
@@ -115,7 +116,7 @@ def _steps(lines: Any, terms: Terms, columns: dict[str, str], path: Path) -> Ite
         yield _step(number, cells, terms, path)
 
 
-def _step(number: int, cells: dict[str, str], terms: Terms, path: Path) -> Step:
+def _step(number: int, cells: dict[str, str], terms: TableTerms, path: Path) -> Step:
     values: dict[str, Any] = {}
     for name, cell in cells.items():
         try:
@@ -125,7 +126,7 @@ def _step(number: int, cells: dict[str, str], terms: Terms, path: Path) -> Step:
     return Step(number, **{"date": ""} | values)
 
 
-def _value(name: str, cell: str, terms: Terms) -> Any:
+def _value(name: str, cell: str, terms: TableTerms) -> Any:
     if not cell:
         raise LedgerError("it is empty")
     if name == "reward":
@@ -142,7 +143,7 @@ def _value(name: str, cell: str, terms: Terms) -> Any:
     return cell
 
 
-def _whole(steps: list[Step], terms: Terms, path: Path) -> list[Step]:
+def _whole(steps: list[Step], terms: TableTerms, path: Path) -> list[Step]:
     """The steps of one episode in order, if all are there."""
     ordered = sorted(steps, key=lambda step: step.step)
     for wanted, step in enumerate(ordered):

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
-
-import numpy as np
+from typing import Any, NamedTuple
 
 from lowswitch.algorithms.meetings import asks
-from lowswitch.learners.posterior import Posterior
+from lowswitch.learner import Learner
 from lowswitch.ledger.tally import Tally
-from lowswitch.ledger.terms import Steps
+from lowswitch.ledger.terms import Steps, Terms
 from lowswitch.review.proposals import Proposal, ProposedRow
-from lowswitch.table_learner import TableLearner
 
 _MOST = 256  # episodes that wait; learning so many takes a millisecond or two
 
@@ -24,7 +21,7 @@ class Due(NamedTuple):
     proposal: str  # its hash
     through: int  # the ticket that was learned last
     tally: Tally
-    posterior: Posterior | None  # of a learner that has one
+    posterior: Any  # what the learner believed; None if it keeps no model
 
 
 @dataclass
@@ -35,12 +32,13 @@ class Lessons:
     and learned when there are many, or when somebody looks at what they lead to.
     """
 
-    learner: TableLearner  # as it was before the episodes that wait
+    terms: Terms
+    learner: Learner  # as it was before the episodes that wait
     tally: Tally
     numbers: list[int] = field(default_factory=list)  # tickets of the episodes that wait
     sites: list[str] = field(default_factory=list)  # and their sites
     steps: list[Steps] = field(default_factory=list)
-    deployed: list[list[int]] = field(default_factory=list)  # by an open gate, to be recorded
+    deployed: list[Any] = field(default_factory=list)  # by an open gate, to be recorded
     due: Due | None = None  # of a proposal that is not on record yet
     # how probable it is that rows make the policy better, with the hash of their proposal
     judged: tuple[str, dict[tuple[int, int], float]] | None = None
@@ -67,23 +65,19 @@ class Lessons:
         """Learn what waits, in its order."""
         if not self.steps:
             return
-        kinds = (np.int64, np.int64, np.float64)
-        each = zip(zip(*self.steps, strict=True), kinds, strict=True)
-        states, actions, rewards = (np.array(lists, dtype=kind) for lists, kind in each)
-        done, learner = 0, self.learner
-        while done < len(states):
+        batch, done, learner = self.terms.batch(self.steps), 0, self.learner
+        counted = self.terms.places(batch), *batch[1:]
+        while done < len(batch[0]):
             told, before = learner.told, learner.proposal()
-            rest = states[done:], actions[done:], rewards[done:]
-            switch = learner.learn_checked(*rest, until_proposed=True)
-            n = learner.told - told
-            self.tally.add(self.sites[done : done + n], *(part[:n] for part in rest))
-            done += n
+            switch = learner.learn_checked(*(part[done:] for part in batch), until_proposed=True)
+            first, done = done, done + learner.told - told
+            self.tally.add(self.sites[first:done], *(part[first:done] for part in counted))
             made = learner.proposal()
             if made is not None and made != before:
                 known = self.tally.copy(), learner.posterior()
                 self.due = Due(made.hash, self.numbers[done - 1], *known)
             if switch is not None:
-                self.deployed += switch.changes.tolist()
+                self.deployed += self.terms.deployed(switch)
         self.numbers, self.sites, self.steps = [], [], []
 
     def probabilities(
@@ -96,15 +90,15 @@ class Lessons:
         record.
         """
         if self.judged is None or self.judged[0] != made.hash:
-            found, posterior = dict[tuple[int, int], float](), self._posterior(made)
+            found, posterior = dict[tuple[int, int], float](), self.posterior(made)
             if posterior is not None and rows:
                 ordered = sorted(rows, key=lambda row: row.row)
-                chances = posterior.probabilities(self.learner.mixture, ordered).tolist()
+                chances = posterior.probabilities(self.learner.deployed.actions, ordered).tolist()
                 found = {row.row: chance for row, chance in zip(ordered, chances, strict=True)}
             self.judged = made.hash, found
         return self.judged[1]
 
-    def _posterior(self, made: Proposal) -> Posterior | None:
+    def posterior(self, made: Any) -> Any:
         """What the learner believed when a proposal became due: before the rest, or just now."""
         if self.due is not None and self.due.proposal == made.hash:
             return self.due.posterior

@@ -9,16 +9,15 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from lowswitch.algorithms.algorithm import Algorithm
+from lowswitch.checks import require_count
 from lowswitch.ledger import errors, views
 from lowswitch.ledger.address import printable, store_at
 from lowswitch.ledger.dates import why_early, why_refused
 from lowswitch.ledger.errors import LedgerError
 from lowswitch.ledger.events import (
-    FORMAT,
     GENESIS,
+    NEWEST,
     OPERATOR,
     REVIEWER,
     SEMANTICS,
@@ -29,7 +28,7 @@ from lowswitch.ledger.reading import Reading
 from lowswitch.ledger.responses import Issued, ProposalView, Told
 from lowswitch.ledger.state import OPEN
 from lowswitch.ledger.store import Store, StoredTicket
-from lowswitch.ledger.terms import Terms, checked_terms
+from lowswitch.ledger.terms import Terms, declared, read_terms
 from lowswitch.ledger.writer import Writer, require_ended, text
 
 
@@ -56,9 +55,11 @@ class Ledger(Reading):
         algorithm: Algorithm,
         *,
         horizon: int,
-        states: int | Sequence[str],
+        states: int | Sequence[str] | None = None,
+        features: int | Sequence[str] | None = None,
         actions: int | Sequence[str],
         episodes: int,
+        shared: bool = True,
         steps: Sequence[str] | None = None,
         rewards: tuple[float, float] = (0.0, 1.0),
         actions_allowed: Any = None,
@@ -74,12 +75,14 @@ class Ledger(Reading):
     ) -> Ledger:
         """A new ledger, in a file or at postgresql://...#name.
 
-        states, actions, steps: how many there are, or their labels. rewards: their range. policy:
-        what is deployed first, [H, S]. missing: what a report that never comes means. "drop" is for
-        reports that are lost whatever they would have said, "optimistic" learns the best from the
-        step that was not seen, and "hold" learns nothing that came later until it is settled.
-        patience: an open ticket is declared missing when so many later ones were issued. absorbing:
-        the state in which an episode that was terminated stays, unpaid.
+        states, actions, steps: how many there are, or their labels. In the place of states,
+        features=d says that a context is d numbers, as many as there are or their labels; see
+        `FeatureLearner` for `shared`. rewards: their range. policy: what is deployed first, [H, S],
+        or a LinearPolicy. missing: what a report that never comes means. "drop" is for reports that
+        are lost whatever they would have said, "optimistic" learns the best from the step that was
+        not seen, and "hold" learns nothing that came later until it is settled. patience: an open
+        ticket is declared missing when so many later ones were issued. absorbing: the state in
+        which an episode that was terminated stays, unpaid. The last two meanings need states.
         """
         from lowswitch import __version__
 
@@ -88,27 +91,26 @@ class Ledger(Reading):
                 "what a ledger deploys first is given as policy=, a table of actions [H, S]; it is"
                 " initial= of a Learner, of simulate and of plan"
             )
-        terms = checked_terms(
+        terms = declared(
             algorithm,
+            {"states": states, "actions_allowed": actions_allowed, "absorbing": absorbing},
+            {"features": features, "shared": shared},
             horizon=horizon,
-            states=states,
             actions=actions,
             episodes=episodes,
             steps=steps,
             rewards=rewards,
-            actions_allowed=actions_allowed,
             policy=policy,
             missing=missing,
             gate=gate,
             patience=patience,
-            absorbing=absorbing,
             seed=seed,
         )
         store = store_at(address, create=True)
         made = cls(store, terms)
         made.clock = clock or _now
         facts = {
-            "format": FORMAT,
+            "format": terms.format,
             "semantics": SEMANTICS,
             "lowswitch": __version__,
             "terms": terms.to_payload(),
@@ -134,13 +136,13 @@ class Ledger(Reading):
         except BaseException:
             store.close()
             raise
-        if facts["format"] > FORMAT or facts["semantics"] > SEMANTICS:
+        if facts["format"] > NEWEST or facts["semantics"] > SEMANTICS:
             store.close()
             raise errors.NotALedgerError(
                 f"{printable(address)!r} was written by lowswitch {facts['lowswitch']}, whose"
                 " events this version does not know; use that version, or a newer one"
             )
-        return cls(store, Terms.from_payload(facts["terms"]), read_only=read_only)
+        return cls(store, read_terms(facts["terms"]), read_only=read_only)
 
     # ---- sites -----------------------------------------------------------------------------------
 
@@ -193,6 +195,9 @@ class Ledger(Reading):
         site: str | None = None,
     ) -> Told:
         """Report what came of a ticket; the same report again gets the same answer.
+
+        With features, the states are the vectors of each step, as `Learner.tell` takes them; of one
+        step, a vector, an action and a reward may come without lists around them.
 
         States and actions are labels, which are text, or positions, which are whole numbers from 0
         on. A number that is also the label of another position is refused. Actions that are None
@@ -252,8 +257,7 @@ class Ledger(Reading):
             known = writer.ticket(ticket)
             if known.status != OPEN:
                 raise LedgerError(f"ticket {ticket} is {known.status}, and not open; amend it")
-            policy = writer.policy_of(known)
-            seen = self.terms.report(known.number, policy, states, actions, rewards, "truncated")
+            seen = writer.report(known, states, actions, rewards, "truncated")
             payload = seen.to_payload() | {"ended": "missing", "reason": reason}
             writer.add(text("by", by), OPERATOR, "missing", payload)
 
@@ -280,8 +284,7 @@ class Ledger(Reading):
             known = writer.ticket(ticket)
             if known.status == OPEN:
                 raise LedgerError(f"ticket {ticket} is open; tell it")
-            policy = writer.policy_of(known)
-            report = self.terms.report(known.number, policy, states, actions, rewards, ended)
+            report = writer.report(known, states, actions, rewards, ended)
             payload = report.to_payload() | {
                 "reason": reason,
                 "version": known.version,
@@ -332,10 +335,10 @@ class Ledger(Reading):
                 raise LedgerError("this ledger has an open gate; only one in review is rolled back")
             if not (isinstance(version, int) and 1 <= version <= state.version):
                 raise LedgerError(f"there is no version {version!r}; they are 1 to {state.version}")
-            old, allowed = state.versions[version - 1], state.learner.actions_allowed
-            if (old == state.versions[-1]).all():
+            old = state.versions[version - 1]
+            if old.identity == state.versions[-1].identity:
                 raise LedgerError(f"version {version} is what is deployed now")
-            if not np.take_along_axis(allowed[None], old[..., None], axis=-1).all():
+            if self.terms.is_forbidden(old, state.learner):
                 raise LedgerError(f"version {version} plays an action that was forbidden since")
             payload = {"to": version, "version": state.version + 1, "reason": reason}
             writer.add(text("by", by), OPERATOR, "rolled_back", payload)
@@ -363,12 +366,10 @@ class Ledger(Reading):
                 raise LedgerError(
                     "history comes before the first ticket, and behind a gate in review"
                 )
-            lists = views.checked_history(self.terms, states, actions, rewards)
-            payload = {
+            payload = self.terms.history(states, actions, rewards) | {
                 "source": text("source", source),
-                "most": views.checked_most(most),
+                "most": require_count("most", most),
                 "attested": text("attested", attested),
-                **dict(zip(("states", "actions", "rewards"), lists, strict=True)),
             }
             if why_early(writer.state) is not None:
                 payload["propose"] = False
@@ -414,9 +415,7 @@ class Ledger(Reading):
         """
         with self._writing() as writer:
             payload = writer.decision(proposal, rows, reason)
-            if forever:
-                writer.require_new_actions(payload["rows"])
-            views.require_hold(forever, visits)
+            writer.require_rejection(payload["rows"], forever, visits)
             payload |= {"forever": bool(forever), "visits": None if visits is None else int(visits)}
             writer.add(text("by", by), REVIEWER, "rejected", payload)
             writer.make_up_for_late_date()

@@ -27,6 +27,7 @@ from lowswitch.ledger.responses import (
 from lowswitch.ledger.snapshot import binds, is_whole, state_of
 from lowswitch.ledger.state import OPEN, STATUSES, Replay, State, proposal_hash
 from lowswitch.ledger.store import Snapshot, Store, StoredTicket
+from lowswitch.ledger.table_terms import TableTerms
 from lowswitch.ledger.terms import Terms
 from lowswitch.show.text import counted
 
@@ -58,21 +59,28 @@ class Reading:
         return self._ready().version
 
     @property
-    def policy(self) -> np.ndarray:  # [members, H, S]
-        """What is deployed, read-only."""
+    def policy(self) -> Any:
+        """What is deployed, read-only: tables [members, H, S], or a LinearPolicy."""
         return self.policy_of(self.version)
 
-    def policy_of(self, version: int) -> np.ndarray:  # [members, H, S]
-        """What a version plays, read-only."""
+    def policy_of(self, version: int) -> Any:
+        """What a version plays, read-only: tables [members, H, S], or a LinearPolicy."""
         versions = self._ready().versions
         if not (isinstance(version, int) and 1 <= version <= len(versions)):
             raise LedgerError(f"there is no version {version!r}; they are 1 to {len(versions)}")
-        table = versions[version - 1].view()
-        table.flags.writeable = False
-        return table
+        return self.terms.shown(versions[version - 1])
+
+    def tables(self) -> TableTerms:
+        """The terms of a run with states, for what cannot be done with features yet."""
+        if isinstance(self.terms, TableTerms):
+            return self.terms
+        raise LedgerError(
+            "this ledger is of a run with features, and this needs a table of states; read it in"
+            " Python with status, proposal, policy_of, events, verify and export"
+        )
 
     @property
-    def actions_allowed(self) -> np.ndarray:  # [H, S, A]
+    def actions_allowed(self) -> np.ndarray:  # [H, S, A], or [H, A] with features
         """What may be deployed: what was declared, less what was rejected for ever."""
         with self._lock:
             return self._ready().learner.actions_allowed
@@ -157,13 +165,15 @@ class Reading:
     def chart(self) -> Chart:
         """What is known of every row of the policy, as of now."""
         with self._lock:
+            self.tables()
             return views.chart(self._ready())
 
     def row(self, step: Any, state: Any) -> RowView:
         """What is known of one row: its actions with their evidence, and its past."""
-        h, x = self.terms.index("step", step), self.terms.index("state", state)
+        terms = self.tables()
+        h, x = terms.index("step", step), terms.index("state", state)
         with self._lock:
-            return views.row(self._ready(), h, x)
+            return views.row(self._ready(), terms, h, x)
 
     def verify(self, *, progress: bool | None = None) -> Verdict:
         """Walk the chain of events and replay them from the start; name the first bad one."""

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from lowswitch.policy.linear import Choice
 from lowswitch.show.text import counted
 
 MOST_DATES = 20  # that a status names
@@ -22,7 +23,17 @@ class Issued:
     site: str
     request: str
     version: int
-    policy: list[list[int]]  # [H][S]
+    policy: Any  # [H][S]; with features a LinearPolicy
+
+
+@dataclass(frozen=True)
+class FeatureIssued(Issued):
+    """A ticket whose policy is a function of features, for a site in the same program."""
+
+    def act(self, context: Any, step: int = 0) -> Choice:
+        """The action to play in a context at a step of the episode, and its exact propensity."""
+        choice: Choice = self.policy.act(context, self.number - 1, step)
+        return choice
 
 
 @dataclass(frozen=True)

@@ -11,15 +11,12 @@ import json
 from collections import Counter
 from typing import Any
 
-import numpy as np
-
 from lowswitch.ledger.events import Event, canonical
 from lowswitch.ledger.intake import Lessons
 from lowswitch.ledger.state import State, Ticket
 from lowswitch.ledger.store import Snapshot
 from lowswitch.ledger.tally import Tally
 from lowswitch.ledger.terms import Report, Terms
-from lowswitch.table_learner import TableLearner
 
 _EVERY = 5000  # events; more where many tickets are open, because a snapshot holds them all
 _MOST_SINCE = 50_000  # events that an opening may have to replay
@@ -38,7 +35,7 @@ def snapshot_of(state: State) -> Snapshot:
         {
             "seq": state.seq,
             "head": state.head,
-            "versions": [version.tolist() for version in state.versions],
+            "versions": [state.terms.to_facts(version) for version in state.versions],
             "issued": state.issued,
             "through": state.through,
             "tickets": [[t.number, t.site, t.version] for t in state.tickets.values()],
@@ -95,12 +92,12 @@ def binds(event: Event, snapshot: Snapshot) -> bool:
 
 def _read(snapshot: Snapshot, terms: Terms) -> State:
     facts: dict[str, Any] = json.loads(snapshot.facts)
-    shape = (terms.horizon, terms.states, terms.actions)
-    learner = TableLearner.from_bytes(snapshot.learner, numbers=terms.numbers)
+    learner = terms.restored(snapshot.learner)
+    tally = Tally.from_bytes(terms.tally_shape, snapshot.tally)
     return State(
         terms=terms,
-        lessons=Lessons(learner, Tally.from_bytes(shape, snapshot.tally)),
-        versions=[np.array(version, dtype=np.int64) for version in facts["versions"]],
+        lessons=Lessons(terms, learner, tally),
+        versions=[terms.from_facts(version, learner) for version in facts["versions"]],
         seq=facts["seq"],
         head=facts["head"],
         issued=facts["issued"],

@@ -12,18 +12,13 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-import numpy as np
-
-from lowswitch.learners.posterior import models_for
+from lowswitch.learner import Learner
 from lowswitch.ledger.dates import late_date
 from lowswitch.ledger.errors import BrokenError
 from lowswitch.ledger.events import KINDS, LEDGER, Event, canonical, digest
-from lowswitch.ledger.evidence import BY_INTERVAL, BY_MODEL, Evidence, improved, what_is_left
 from lowswitch.ledger.intake import Lessons
 from lowswitch.ledger.tally import Tally
-from lowswitch.ledger.terms import Report, Terms
-from lowswitch.review.proposals import Proposal, ProposedRow
-from lowswitch.table_learner import TableLearner
+from lowswitch.ledger.terms import Known, Report, Terms, read_terms
 
 OPEN, WAITING, LEARNED, MISSING, REFUSED = "open", "waiting", "learned", "missing", "refused"
 STATUSES = OPEN, WAITING, LEARNED, MISSING, REFUSED  # of tickets
@@ -44,7 +39,7 @@ class State:
 
     terms: Terms
     lessons: Lessons
-    versions: list[np.ndarray]  # [members, H, S] each; the first has number 1
+    versions: list[Any]  # a policy each; the first has number 1
     seq: int = 1
     head: str = ""
     issued: int = 0
@@ -62,11 +57,11 @@ class State:
     def of(cls, terms: Terms, head: str) -> State:
         """The state after the first event."""
         learner = terms.learner()
-        shape = (terms.horizon, terms.states, terms.actions)
-        return cls(terms, Lessons(learner, Tally(shape)), [learner.mixture.copy()], head=head)
+        lessons = Lessons(terms, learner, Tally(terms.tally_shape))
+        return cls(terms, lessons, [learner.deployed], head=head)
 
     @property
-    def learner(self) -> TableLearner:
+    def learner(self) -> Learner:
         """The learner, which has learned all that has its turn."""
         self.lessons.learn()
         return self.lessons.learner
@@ -80,13 +75,6 @@ class State:
     @property
     def version(self) -> int:
         return len(self.versions)
-
-    def policy_for(self, number: int, version: int) -> np.ndarray:  # [H, S]
-        """What ticket `number` of a version has to play."""
-        policies = self.versions[version - 1]
-        member = self.lessons.learner.deployed.member_for(np.array([number - 1]))[0]
-        table: np.ndarray = policies[member]
-        return table
 
     @property
     def pending(self) -> dict[str, Any] | None:
@@ -170,9 +158,8 @@ class State:
                 before.spent, had_pending=before.proposal() is not None, paused=before.paused
             )
         if self.terms.gate == "open":  # it deployed as it went, and may be elsewhere now
-            now, told = self.learner.mixture, self.learner.told
-            rows = np.argwhere((now != self.versions[-1]).any(axis=0)).tolist()
-            self.lessons.deployed = [[told - 1, h, x, *now[:, h, x].tolist()] for h, x in rows]
+            now, told = self.learner.deployed, self.learner.told
+            self.lessons.deployed = self.terms.difference(self.versions[-1], now, told)
         self.changed[report.number] = LEARNED
 
     def _met(self, event: Event, replay: Replay) -> None:
@@ -186,9 +173,7 @@ class State:
 
     def _history(self, event: Event, replay: Replay) -> None:
         payload = event.payload
-        states, actions = np.array(payload["states"]), np.array(payload["actions"])
-        rewards = np.vectorize(self.terms.unit, otypes=[float])(np.array(payload["rewards"]))
-        kept = self.learner.learn_history(states, actions, rewards, most=payload["most"])
+        states, kept, rewards = self.terms.learn_history(self.learner, payload)
         self.tally.add([f"history {payload['source']}"] * len(states), states, kept, rewards)
         if payload.get("propose", True):
             self.learner.propose()
@@ -204,30 +189,27 @@ class State:
 
     def _proposal_like(self, payload: dict[str, Any]) -> dict[str, Any]:
         """The pending proposal as the version of the library records it that wrote a payload."""
-        rule = payload.get("rule", BY_INTERVAL)
-        if rule not in (BY_INTERVAL, BY_MODEL):
+        rules = self.terms.proposals.rules
+        rule = payload.get("rule", rules[0])
+        if rule not in rules:
             raise ValueError(f"it follows rule {rule}, which this version of lowswitch lacks")
         return self.proposal_payload(as_due="learned" in payload, rule=rule)
 
     def _force(self, payload: dict[str, Any]) -> None:
         """Let the learner have proposed what the board saw."""
-        rows = tuple(
-            ProposedRow(row["step"], row["state"], tuple(row["from"]), tuple(row["to"]))
-            for row in payload["rows"]
-        )
-        made = Proposal(payload["raised"], payload["told"], payload["base"], rows)
-        self.learner.force_proposal(made, tuple(payload["put"]))
+        made, (deployments, switches) = self.terms.proposals.read(payload), payload["put"]
+        self.learner.force_proposal(made, (deployments, switches))
 
     def _approved(self, event: Event, replay: Replay) -> None:
         self._decided(event)
-        self.learner.approve(rows=[tuple(row) for row in event.payload["rows"]])
+        self.learner.approve(rows=self.terms.proposals.keys(event.payload["rows"]))
         self._new_version(event.payload["version"])
 
     def _rejected(self, event: Event, replay: Replay) -> None:
         payload = event.payload
         self._decided(event)
         self.learner.reject(
-            rows=[tuple(row) for row in payload["rows"]],
+            rows=self.terms.proposals.keys(payload["rows"]),
             forever=payload["forever"],
             visits=payload["visits"],
         )
@@ -270,7 +252,7 @@ class State:
     def _new_version(self, number: int) -> None:
         if number != self.version + 1:
             raise ValueError(f"version {self.version + 1} is next, not {number}")
-        self.versions.append(self.learner.mixture.copy())
+        self.versions.append(self.learner.deployed)
 
     # ---- learning --------------------------------------------------------------------------------
 
@@ -289,11 +271,8 @@ class State:
             self.through += 1
             ticket = self.tickets.pop(self.through)
             del self.settled[self.through]
-            values, policy = _NONE, _NONE
-            if is_missing and terms.missing == "optimistic":
-                values = self.learner.values  # what is hoped for depends on all that came before
-                policy = self.policy_for(ticket.number, ticket.version)
-            steps = terms.steps(report, values, policy)
+            policy = self.versions[ticket.version - 1]
+            steps = terms.steps(report, lambda: self.learner, policy)
             if steps is not None:
                 self.lessons.add(ticket.number, ticket.site, steps)
             if not is_missing:
@@ -321,17 +300,18 @@ class State:
                     return "missing", payload | {"reason": reason}
         return None
 
-    def proposal_payload(self, *, as_due: bool = True, rule: int = BY_MODEL) -> dict[str, Any]:
+    def proposal_payload(self, *, as_due: bool = True, rule: int | None = None) -> dict[str, Any]:
         """The pending proposal with its evidence.
 
         as_due: the evidence is that of the reports that were learned when the proposal became due,
         and what is left of a proposal keeps its own. Otherwise it is that of all that were learned
         when it was put on record, as in events that do not say how many these are. rule: the
-        version of the rule that decides which rows are IMPROVE.
+        version of the rule that judges the rows, by default the one in use.
         """
-        made = self.learner.proposal()
+        made, proposals = self.learner.proposal(), self.terms.proposals
         assert made is not None
-        left = what_is_left(self.proposal, made) if as_due else None
+        left = proposals.left(self.proposal, made) if as_due else None
+        rule = proposals.rules[-1] if rule is None else rule
         return {
             "learner": made.hash,
             "raised": made.number,
@@ -341,47 +321,23 @@ class State:
             "version": self.version,
         } | (left or self._evidence(made, as_due, rule))
 
-    def _evidence(self, made: Proposal, as_due: bool, rule: int) -> dict[str, Any]:
+    def _evidence(self, made: Any, as_due: bool, rule: int) -> dict[str, Any]:
         """What is known of the rows of a proposal, and of how many reports that is."""
         learned, through, tally = self.learner.told, self.through, self.tally
         due = self.lessons.due
         if as_due and due is not None and due.proposal == made.hash:
             learned, through, tally = made.told, due.through, due.tally
-        evidence = Evidence(tally, self.learner.mixture, learned)
         unsettled = Counter({v: n for v, n in self.unsettled.items() if n > 0})
+        proposals = self.terms.proposals
         waiting = [number for number in self.tickets if number not in self.settled]
         return {
             "through": through,
             "open": waiting[:_MOST_NAMED],
             "unsettled": sum(unsettled.values()),
-            "rows": self._judged(made, evidence, unsettled, rule),
+            "rows": proposals.rows(self, made, Known(tally, learned, unsettled), rule),
             **({"learned": learned} if as_due else {}),
-            **({} if rule == BY_INTERVAL else {"rule": rule}),
+            **({} if rule == proposals.rules[0] else {"rule": rule}),
         }
-
-    def _judged(
-        self, made: Proposal, evidence: Evidence, unsettled: Counter[int], rule: int
-    ) -> list[dict[str, Any]]:
-        """What is known of the rows of a proposal, with the verdicts of a rule."""
-        known = [
-            evidence.row(row, unsettled, self.versions)
-            | {
-                "from": list(row.now),
-                "to": list(row.proposed),
-                "before": list(self.decisions.get(row.row, [])),  # which goes on growing
-            }
-            for row in made.rows
-        ]
-        rows = list(zip(made.rows, known, strict=True))
-        if rule == BY_INTERVAL:
-            return [facts | evidence.by_interval(row, facts) for row, facts in rows]
-        tried = [row for row in made.rows if not evidence.untried(row)]
-        chances = self.lessons.probabilities(made, tried)
-        better = improved(chances, models_for(self.lessons.learner.mixture, len(tried)))
-        return [
-            facts | evidence.by_model(row, facts, chances.get(row.row), improves=row.row in better)
-            for row, facts in rows
-        ]
 
 
 class Replay:
@@ -422,7 +378,7 @@ def replayed(events: Iterable[Event], replay: Replay) -> State:
     state: State | None = None
     for event in events:
         if state is None:
-            state = State.of(Terms.from_payload(event.payload["terms"]), event.hash)
+            state = State.of(read_terms(event.payload["terms"]), event.hash)
         else:
             state.apply(event, replay)
             state.changed.clear()
@@ -435,6 +391,3 @@ def replayed(events: Iterable[Event], replay: Replay) -> State:
 def proposal_hash(payload: dict[str, Any]) -> str:
     """What a decision on a proposal is bound to."""
     return digest(canonical(payload))
-
-
-_NONE = np.zeros((0, 0))

@@ -1,42 +1,53 @@
-"""What a run declares before its first episode, and how a report is read by it."""
+"""What a run declares before its first episode, and what it makes of states, reports and policies.
+
+`TableTerms` are those of a run whose states are counted, `FeatureTerms` those of one whose states
+are vectors. State, intake, snapshots and views ask the terms, and none of them asks which it has.
+"""
 
 from __future__ import annotations
 
+import dataclasses
 import functools
+from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, Self
 
 import numpy as np
 
-from lowswitch.algorithms.algorithm import Algorithm, require_algorithm
+from lowswitch.algorithms.algorithm import Algorithm
 from lowswitch.algorithms.schedules import Budget
 from lowswitch.checks import (
     LARGEST,
-    checked_mask,
-    checked_policy,
     is_integer,
     is_number,
     require_count,
-    require_memory,
     require_seed,
     require_word,
 )
+from lowswitch.learner import Batch, Learner
 from lowswitch.ledger.errors import LedgerError
-from lowswitch.table_learner import TableLearner
+from lowswitch.ledger.responses import Issued
+from lowswitch.ledger.tally import Tally
+
+if TYPE_CHECKING:
+    from lowswitch.ledger.feature_terms import FeatureTerms
+    from lowswitch.ledger.state import State
+    from lowswitch.ledger.store import StoredTicket
+    from lowswitch.ledger.table_terms import TableTerms
 
 MISSING = ("drop", "optimistic", "hold")
 ENDED = ("whole", "truncated", "terminated")
 _MOST_DIGITS = 100  # of a number; a longer label is no position of anything
-_LONGEST = 10**9  # bytes of an event that SQLite and PostgreSQL can hold
-Steps = tuple[list[int], list[int], list[float]]  # H states, actions and rewards in [0, 1]
+Steps = tuple[list[Any], list[int], list[float]]  # H states or contexts, actions and rewards
 
 
 class Report(NamedTuple):
     """What came of one ticket, in numbers: states, actions and rewards in the run's own units."""
 
     number: int  # of the ticket
-    states: tuple[int, ...]
+    states: tuple[Any, ...]  # positions; with features the vector of each step, or its vectors
     actions: tuple[int, ...]
     rewards: tuple[float, ...]
     ended: str  # one of ENDED, or "missing"
@@ -56,40 +67,59 @@ class Report(NamedTuple):
         return cls(payload["number"], states, actions, tuple(payload["rewards"]), payload["ended"])
 
 
+class Known(NamedTuple):
+    """What the evidence of a proposal is made of, beside what the learner believed."""
+
+    tally: Tally
+    learned: int  # episodes
+    unsettled: Counter[int]  # tickets that are open or missing, of each version
+
+
+class Proposals(Protocol):
+    """How the proposals of a run are recorded, read again, decided on and shown."""
+
+    rules: tuple[int, ...]  # versions of the rule that judges rows; the last one is in use
+
+    def rows(self, state: State, made: Any, known: Known, rule: int) -> list[dict[str, Any]]:
+        """What is recorded of each part of a proposal, with its evidence by a rule."""
+
+    def left(self, last: dict[str, Any] | None, made: Any) -> dict[str, Any] | None:
+        """The evidence of a proposal that is what a decision left of the last one, or None."""
+
+    def read(self, payload: dict[str, Any]) -> Any:
+        """The proposal that was recorded, as the learner makes it."""
+
+    def keys(self, rows: list[list[int]]) -> list[tuple[int, int]] | None:
+        """The recorded rows of a decision, as the learner takes them."""
+
+    def chosen(self, pending: dict[str, Any], rows: Sequence[Any] | None) -> list[list[int]]:
+        """The rows that a decision is about, by default all, or an error."""
+
+    def require_rejection(
+        self, pending: dict[str, Any], rows: list[list[int]], forever: bool, visits: Any
+    ) -> None:
+        """These rows can be rejected for ever, or held for so many visits."""
+
+    def labelled(self, row: dict[str, Any]) -> dict[str, Any]:
+        """A recorded row with the names of things, and in the run's units of reward."""
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Terms:
+class Terms(ABC):
     """The declaration of a run, as its first event holds it."""
+
+    format: ClassVar[int]  # of the first event: versions that do not know it refuse the ledger
 
     algorithm: Algorithm
     horizon: int
-    states: int
     actions: int
     episodes: int
-    labels: dict[str, tuple[str, ...]]  # of "step", "state" and "action"
+    labels: dict[str, tuple[str, ...]]  # of "step", "action", and "state" or "feature"
     rewards: tuple[float, float]  # the range
-    allowed: np.ndarray  # [H, S, A]
-    policy: np.ndarray  # [H, S]  deployed first
     missing: str  # what a report that never comes means: one of MISSING
     gate: str
     patience: int | None  # a ticket expires when so many later ones were issued
-    absorbing: int | None  # the state in which a terminated episode stays
     seed: int
-    numbers: dict[str, Any]  # of the algorithm, worked out for this size
-
-    def learner(self) -> TableLearner:
-        """A learner that knows nothing."""
-        return TableLearner(
-            self.algorithm,
-            horizon=self.horizon,
-            states=self.states,
-            actions=self.actions,
-            episodes=self.episodes,
-            actions_allowed=self.allowed,
-            seed=self.seed,
-            gate=self.gate,
-            initial=self.policy,
-            numbers=self.numbers or None,
-        )
 
     @property
     def budget(self) -> Budget | None:
@@ -108,10 +138,94 @@ class Terms:
         schedule = self.algorithm.schedule if self.budget is None else self.budget.schedule
         return int(getattr(schedule, "gap", 1))
 
-    @functools.cached_property
-    def _forbidden(self) -> frozenset[tuple[int, int, int]]:
-        """What may never be played, as (step, state, action)."""
-        return frozenset((h, x, a) for h, x, a in np.argwhere(~self.allowed).tolist())
+    # ---- the learner -----------------------------------------------------------------------------
+
+    @abstractmethod
+    def learner(self) -> Learner:
+        """A learner that knows nothing."""
+
+    @abstractmethod
+    def restored(self, data: bytes) -> Learner:
+        """The learner of a snapshot."""
+
+    @property
+    @abstractmethod
+    def tally_shape(self) -> tuple[int, int, int]:
+        """The steps, states and actions that are counted; with features there is one state."""
+
+    @property
+    @abstractmethod
+    def proposals(self) -> Proposals:
+        """How proposals are recorded and shown."""
+
+    # ---- reports ---------------------------------------------------------------------------------
+
+    @abstractmethod
+    def report(
+        self, number: int, policy: Any, states: Any, actions: Any, rewards: Any, ended: str
+    ) -> Report:
+        """A report once it is checked; actions that are None are those of the ticket's policy."""
+
+    @abstractmethod
+    def steps(self, report: Report, learner: Callable[[], Any], policy: Any) -> Steps | None:
+        """What is learned from a report: H steps, whose action is -1 where it is nothing.
+
+        None if nothing at all is learned. learner: as it is before this report; policy: what the
+        ticket was issued with.
+        """
+
+    @abstractmethod
+    def batch(self, steps: Sequence[Steps]) -> Batch:
+        """Episodes as the arrays that a learner takes."""
+
+    @abstractmethod
+    def places(self, batch: Batch) -> np.ndarray:  # [B, H]
+        """The states of each episode, as a tally counts them."""
+
+    def history(self, states: Any, actions: Any, rewards: Any) -> dict[str, Any]:
+        """Whole episodes of an earlier protocol, once they are checked, as an event holds them."""
+        raise LedgerError(
+            "records of an earlier protocol can be learned by tables only so far; create this"
+            " ledger without them, and with policy= as the protocol in use"
+        )
+
+    def learn_history(self, learner: Any, payload: dict[str, Any]) -> Batch:
+        """Learn the episodes of `history`; return them with the action -1 where it did not."""
+        raise ValueError("a run with features learns no history")
+
+    # ---- policies --------------------------------------------------------------------------------
+
+    @abstractmethod
+    def to_facts(self, policy: Any) -> Any:
+        """A version, as JSON can hold it."""
+
+    @abstractmethod
+    def from_facts(self, facts: Any, learner: Learner) -> Any:
+        """The version that `to_facts` wrote."""
+
+    @abstractmethod
+    def issued(self, ticket: StoredTicket, policy: Any) -> Issued:
+        """What a site is given."""
+
+    @abstractmethod
+    def shown(self, policy: Any) -> Any:
+        """A version as a reader of the ledger gets it, read-only."""
+
+    @abstractmethod
+    def changed_rows(self, before: Any, after: Any) -> int:
+        """In how many rows two versions differ; a policy on features counts as one."""
+
+    @abstractmethod
+    def is_forbidden(self, policy: Any, learner: Learner) -> bool:
+        """Whether a version plays what was forbidden since."""
+
+    @abstractmethod
+    def deployed(self, switch: Any) -> list[Any]:
+        """What is recorded of a deployment by an open gate."""
+
+    @abstractmethod
+    def difference(self, before: Any, after: Any, told: int) -> list[Any]:
+        """The same, of a policy that takes the place of another one; empty if both play alike."""
 
     # ---- labels and rewards ----------------------------------------------------------------------
 
@@ -165,15 +279,11 @@ class Terms:
             return tuple(values)
         return tuple(self.index(kind, value) for value in values)
 
-    def row_name(self, h: int, x: int) -> str:
-        """A row by its labels, as the command line takes it."""
-        return f"{self.labels['step'][h]}:{self.labels['state'][x]}"
-
     def size(self, kind: str) -> int:
         """How many steps, states or actions there are."""
         return len(self.labels[kind])
 
-    def _rewards(self, values: list[Any]) -> tuple[float, ...]:
+    def paid(self, values: list[Any]) -> tuple[float, ...]:
         """Several rewards; those that are floats of the range already are seen at one glance."""
         low, high = self.rewards
         if [value for value in values if not (type(value) is float and low <= value <= high)]:
@@ -190,203 +300,95 @@ class Terms:
             )
         return float(value)
 
-    def unit(self, reward: float) -> float:
-        """A reward in [0, 1], as learners have it."""
-        low, high = self.rewards
-        return (reward - low) / (high - low)
-
-    def amount(self, value: float) -> float:
-        """A difference in [0, 1] in the units of the run."""
-        low, high = self.rewards
-        return value * (high - low)
-
-    # ---- reports ---------------------------------------------------------------------------------
-
-    def report(
-        self,
-        number: int,
-        policy: Callable[[], np.ndarray],
-        states: Any,
-        actions: Any,
-        rewards: Any,
-        ended: str,
-    ) -> Report:
-        """A report once it is checked; actions that are None are those of the policy [H, S]."""
-        places = self.indices("state", _items("states", states))
-        paid = self._rewards(_items("rewards", rewards))
-        if actions is None:
-            table = policy()
-            played = tuple(int(table[h, x]) for h, x in enumerate(places[: len(paid)]))
-        else:
-            played = self.indices("action", _items("actions", actions))
-        self._require_lengths(places, played, paid, ended)
-        if self._forbidden:
-            self._require_allowed(places, played)
-        return Report(number, places, played, paid, ended)
-
-    def _require_allowed(self, states: Sequence[int], actions: Sequence[int]) -> None:
-        for h, x, a in zip(range(self.horizon), states, actions, strict=False):
-            if (h, x, a) in self._forbidden:
-                raise LedgerError(
-                    f"action {self.labels['action'][a]} is not allowed at step"
-                    f" {self.labels['step'][h]} in state {self.labels['state'][x]}"
-                )
-
-    def _require_lengths(
-        self, states: Sequence[int], actions: Sequence[int], rewards: Sequence[float], ended: str
-    ) -> None:
-        n, H = len(actions), self.horizon
-        fits = len(rewards) == n and len(states) in (n, n + 1) and n <= H and len(states) <= H + 1
-        if ended == "whole":
-            fits = fits and n == H
-        if ended == "terminated" and self.absorbing is None:
-            raise LedgerError(
-                "this run has no absorbing state, so no episode of it can be terminated; report it"
-                " as truncated, or create the ledger with absorbing=, which is --absorbing on the"
-                " command line"
-            )
-        if not fits:
-            raise LedgerError(
-                f"{len(states)} states, {n} actions and {len(rewards)} rewards are no {ended}"
-                f" episode of {H} steps: there is one action and one reward for each state, and the"
-                " state after the last step may follow; say ended='truncated', or --ended truncated"
-                " on the command line, for one that was not seen to its end"
-            )
-
-    def steps(self, report: Report, values: np.ndarray, policy: np.ndarray) -> Steps | None:
-        """The H states, actions (-1 where nothing is learned) and rewards in [0, 1] of a report.
-
-        None if nothing at all is to be learned. `values` [H + 1, S] are those that the learner
-        hopes for, and `policy` [H, S] is what the ticket was to play.
-        """
-        H, n = self.horizon, len(report.actions)
-        states = [*report.states[:H], *[0] * (H - len(report.states))]
-        actions = [*report.actions, *[-1] * (H - n)]
-        low, high = self.rewards
-        width = high - low
-        rewards = [*[(reward - low) / width for reward in report.rewards], *[0.0] * (H - n)]
-        if report.ended in ("truncated", "missing") and 0 < n < H and len(report.states) == n:
-            actions[n - 1] = -1  # what came of it was not seen
-        if report.ended == "terminated":
-            end = self.absorbing or 0
-            for h in range(n, H):
-                states[h], rewards[h] = end, self.unit(0.0)
-                actions[h] = int(self.allowed[h, end].argmax())
-        if report.ended == "missing" and self.missing == "optimistic":
-            self._hope(report, states, actions, rewards, values, policy)
-        return (states, actions, rewards) if max(actions) >= 0 else None
-
-    def _hope(
-        self,
-        report: Report,
-        states: list[int],
-        actions: list[int],
-        rewards: list[float],
-        values: np.ndarray,
-        policy: np.ndarray,
-    ) -> None:
-        """Fill in the step whose outcome is missing: the largest reward and the largest value."""
-        h = len(report.states) - 1
-        if not 0 <= h < self.horizon:
-            return
-        known = h < len(report.actions)
-        actions[h] = report.actions[h] if known else int(policy[h, states[h]])
-        rewards[h] = 1.0
-        if h + 1 < self.horizon:
-            states[h + 1] = int(values[h + 1].argmax())
-
     # ---- the first event -------------------------------------------------------------------------
 
     def to_payload(self) -> dict[str, Any]:
-        return {
+        fields = {one.name: getattr(self, one.name) for one in dataclasses.fields(self)}
+        return fields | {
             "algorithm": self.algorithm.to_dict(),
-            "horizon": self.horizon,
-            "states": self.states,
-            "actions": self.actions,
-            "episodes": self.episodes,
             "labels": {name: list(labels) for name, labels in self.labels.items()},
             "rewards": list(self.rewards),
-            "allowed": self.allowed.astype(int).tolist(),
-            "policy": self.policy.tolist(),
-            "missing": self.missing,
-            "gate": self.gate,
-            "patience": self.patience,
-            "absorbing": self.absorbing,
-            "seed": self.seed,
-            "numbers": self.numbers,
         }
 
     @classmethod
-    def from_payload(cls, payload: dict[str, Any]) -> Terms:
-        fields = {name: payload[name] for name in cls.__dataclass_fields__}
+    def from_payload(cls, payload: dict[str, Any]) -> Self:
+        """The terms that `to_payload` wrote."""
+        fields = {one.name: payload[one.name] for one in dataclasses.fields(cls)}
         return cls(
             **fields
             | {
                 "algorithm": Algorithm.from_dict(payload["algorithm"]),
                 "labels": {name: tuple(labels) for name, labels in payload["labels"].items()},
                 "rewards": tuple(payload["rewards"]),
-                "allowed": np.array(payload["allowed"], dtype=bool),
-                "policy": np.array(payload["policy"], dtype=np.int64),
             }
         )
 
 
-def checked_terms(
-    algorithm: Algorithm,
+def declared(
+    algorithm: Algorithm, tables: dict[str, Any], features: dict[str, Any], **others: Any
+) -> Terms:
+    """The terms of a run with states or with features; what is of the other kind is refused."""
+    if (tables["states"] is None) == (features["features"] is None):
+        raise LedgerError("give states=S for tables, or features=d for contexts of d numbers")
+    of_tables, of_features = families()
+    if features["features"] is None:
+        if not features["shared"]:
+            raise LedgerError(f"shared={features['shared']!r} is of features; leave it out")
+        return of_tables.declared(algorithm, **tables, **others)
+    for name, given in tables.items():
+        if given is not None:
+            raise LedgerError(f"{name}= is of tables, which features do not have; leave it out")
+    return of_features.declared(algorithm, **features, **others)
+
+
+def read_terms(payload: dict[str, Any]) -> Terms:
+    """The terms of a first event."""
+    tables, features = families()
+    return (features if "features" in payload else tables).from_payload(payload)
+
+
+def families() -> tuple[type[TableTerms], type[FeatureTerms]]:
+    """The terms of runs with states, and with features."""
+    from lowswitch.ledger.feature_terms import FeatureTerms
+    from lowswitch.ledger.table_terms import TableTerms
+
+    return TableTerms, FeatureTerms
+
+
+# ---- checks --------------------------------------------------------------------------------------
+
+
+def checked_parts(
     *,
     horizon: int,
-    states: int | Sequence[str],
     actions: int | Sequence[str],
-    episodes: int,
     steps: Sequence[str] | None,
+    episodes: int,
     rewards: tuple[float, float],
-    actions_allowed: Any,
-    policy: Any,
     missing: str,
     gate: str,
     patience: int | None,
-    absorbing: int | str | None,
     seed: int,
-) -> Terms:
-    """The terms of a run, or an error that names what does not fit."""
-    require_algorithm(algorithm)
+) -> dict[str, Any]:
+    """What all terms declare, once it is checked, by its names."""
     H = require_count("horizon", horizon)
-    _require_size(H, _count("states", states), _count("actions", actions))
     labels = {
-        "step": _labels("steps", H if steps is None else steps, H),
-        "state": _labels("states", states, None),
-        "action": _labels("actions", actions, None),
+        "step": checked_labels("steps", H if steps is None else steps, H),
+        "action": checked_labels("actions", actions),
     }
-    S, A = len(labels["state"]), len(labels["action"])
-    low, high = _checked_range(rewards)
     require_word("missing", missing, MISSING)
     require_word("gate", gate, ("review", "open"))
-    allowed = checked_mask(actions_allowed, H, S, A)
-    terms = Terms(
-        algorithm=algorithm,
-        horizon=H,
-        states=S,
-        actions=A,
-        episodes=require_count("episodes", episodes),
-        labels=labels,
-        rewards=(low, high),
-        allowed=allowed,
-        policy=allowed.argmax(axis=-1) if policy is None else checked_policy(policy, allowed),
-        missing=missing,
-        gate=gate,
-        patience=None if patience is None else require_count("patience", patience),
-        absorbing=None,
-        seed=require_seed(seed),
-        numbers={},
-    )
-    facts = terms.to_payload() | {"numbers": terms.learner().numbers()}
-    if absorbing is not None:
-        if not low <= 0 <= high:
-            raise LedgerError(
-                f"an absorbing state pays 0, which is outside of the rewards [{low:g}, {high:g}]"
-            )
-        facts["absorbing"] = terms.index("state", absorbing)
-    return Terms.from_payload(facts)
+    return {
+        "horizon": H,
+        "actions": len(labels["action"]),
+        "episodes": require_count("episodes", episodes),
+        "labels": labels,
+        "rewards": _checked_range(rewards),
+        "missing": missing,
+        "gate": gate,
+        "patience": None if patience is None else require_count("patience", patience),
+        "seed": require_seed(seed),
+    }
 
 
 def _checked_range(rewards: tuple[float, float]) -> tuple[float, float]:
@@ -402,32 +404,17 @@ def _checked_range(rewards: tuple[float, float]) -> tuple[float, float]:
     return float(low), float(high)
 
 
-def _count(name: str, given: Any) -> int:
+def count_of(name: str, given: Any) -> int:
     """How many labels there are, or are to be made."""
     if is_integer(given):
         return require_count(name, given)
-    return len(given) if isinstance(given, Sequence) else 1  # which `_labels` refuses
+    return len(given) if isinstance(given, Sequence) else 1  # which `checked_labels` refuses
 
 
-def _require_size(H: int, S: int, A: int) -> None:
-    """Say before anything is built that a run of this size cannot be held.
-
-    Its first event has a number for each cell and each row, and a label for each step, state and
-    action. In memory it is a list and a text, twice.
-    """
-    what = f"a ledger with horizon {H:,}, {S:,} states and {A:,} actions"
-    way_out = "declare fewer steps, states or actions"
-    text = 2 * H * S * (A + 1) + 4 * (H + S + A)
-    if text > _LONGEST:
-        raise LedgerError(
-            f"{what} begins with an event of {text / 1e9:,.1f} GB, and a database holds at most"
-            f" {_LONGEST / 1e9:g} GB in one; {way_out}"
-        )
-    labels = H + S + A
-    require_memory(H * S * (40 * A + 100) + 250 * labels, f"the terms of {what}", way_out)
-
-
-def _labels(name: str, given: int | Sequence[str], size: int | None) -> tuple[str, ...]:
+def checked_labels(
+    name: str, given: int | Sequence[str], size: int | None = None
+) -> tuple[str, ...]:
+    """The labels that were given, or the numbers from 0 on."""
     if is_integer(given):
         assert isinstance(given, int)
         return tuple(str(i) for i in range(require_count(name, given)))
@@ -448,7 +435,8 @@ def _is_number(label: str) -> bool:
     return label.strip().isdecimal() and len(label) < _MOST_DIGITS
 
 
-def _items(name: str, values: Any) -> list[Any]:
+def items(name: str, values: Any) -> list[Any]:
+    """The steps of a report as a list, or an error."""
     if type(values) is list:
         return values
     if isinstance(values, np.ndarray):

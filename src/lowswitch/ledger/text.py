@@ -9,7 +9,7 @@ from typing import Any
 
 from lowswitch.ledger.events import Event
 from lowswitch.ledger.responses import SHOWN, Issued, ProposalView, Status, TicketView
-from lowswitch.ledger.terms import Terms
+from lowswitch.ledger.table_terms import TableTerms
 from lowswitch.show.text import age, columns, counted
 
 LEGEND = """\
@@ -74,7 +74,7 @@ def ticket_table(tickets: Sequence[TicketView], status: str, now: datetime | Non
     return f"{columns([head, *lines])}\n\n{counted(len(tickets), 'ticket')} {status}"
 
 
-def issued_table(issued: Issued, terms: Terms) -> str:
+def issued_table(issued: Issued, terms: TableTerms) -> str:
     """A ticket with its policy: a line for each state, a column for each step."""
     steps, states, actions = (terms.labels[kind] for kind in ("step", "state", "action"))
     lines = [("state", *steps)]

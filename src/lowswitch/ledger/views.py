@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lowswitch.checks import require_count
 from lowswitch.ledger.dates import next_date, why_refused
-from lowswitch.ledger.errors import LedgerError
 from lowswitch.ledger.events import KINDS, Event
 from lowswitch.ledger.evidence import action_values, width
 from lowswitch.ledger.responses import (
@@ -25,6 +23,7 @@ from lowswitch.ledger.responses import (
 )
 from lowswitch.ledger.state import LEARNED, MISSING, OPEN, REFUSED, WAITING, State, proposal_hash
 from lowswitch.ledger.store import StoredTicket
+from lowswitch.ledger.table_terms import TableTerms
 from lowswitch.ledger.terms import Terms
 
 if TYPE_CHECKING:
@@ -33,8 +32,7 @@ if TYPE_CHECKING:
 
 def issued(ticket: StoredTicket, state: State) -> Issued:
     """What a site is given."""
-    policy = state.policy_for(ticket.number, ticket.version).tolist()
-    return Issued(ticket.ticket, ticket.number, ticket.site, ticket.request, ticket.version, policy)
+    return state.terms.issued(ticket, state.versions[ticket.version - 1])
 
 
 def status(state: State, counts: dict[str, int]) -> Status:
@@ -107,39 +105,11 @@ def _view(
         through=payload["through"],
         open=payload["open"],
         unsettled=payload["unsettled"],
-        rows=[_labelled(terms, row) for row in payload["rows"]],
+        rows=[terms.proposals.labelled(row) for row in payload["rows"]],
         pending=pending,
         decisions=decisions,
         learned=payload.get("learned"),
     )
-
-
-def _labelled(terms: Terms, row: dict[str, Any]) -> dict[str, Any]:
-    """A row of a proposal with the names of things, and in the run's units of reward."""
-    names = terms.labels["action"]
-
-    def side(known: dict[str, Any]) -> dict[str, Any]:
-        law = {names[int(action)]: share for action, share in known["law"].items()}
-        low = terms.rewards[0] * (terms.horizon - row["step"])
-        bounds = known["bounds"]
-        if not known["visits"] + known["unsettled"]:  # it may be worth anything
-            bounds = [0.0, terms.horizon - row["step"]]
-        amounts = {
-            "estimate": low + terms.amount(known["estimate"]),
-            "width": terms.amount(known["width"]),
-            "bounds": [low + terms.amount(bound) for bound in bounds],
-        }
-        return known | {"law": law} | amounts
-
-    labelled = row | {
-        "step_label": terms.labels["step"][row["step"]],
-        "state_label": terms.labels["state"][row["state"]],
-        "now": side(row["now"]),
-        "proposed": side(row["proposed"]),
-    }
-    if "untried" in row:  # which an older rule did not record
-        labelled["untried"] = [names[action] for action in row["untried"]]
-    return labelled
 
 
 def versions(ledger: Reading) -> list[Version]:
@@ -153,23 +123,25 @@ def versions(ledger: Reading) -> list[Version]:
             changed = 0
             if number > 1:
                 before, after = state.versions[number - 2], state.versions[number - 1]
-                changed = int((before != after).any(axis=0).sum())
+                changed = ledger.terms.changed_rows(before, after)
             found.append(Version(number, event.seq, event.time, event.actor, event.kind, changed))
     return found
 
 
 def chart(state: State) -> Chart:
-    """What is known of every row."""
-    changes = np.zeros(state.versions[0].shape[1:], dtype=np.int64)
-    for before, after in itertools.pairwise(state.versions):
+    """What is known of every row of tables."""
+    learner: Any = state.learner
+    tables = [version.actions for version in state.versions]
+    changes = np.zeros(tables[0].shape[1:], dtype=np.int64)
+    for before, after in itertools.pairwise(tables):
         changes += (before != after).any(axis=0)
     return Chart(
         version=state.version,
-        policy=state.versions[-1].copy(),
-        visits=state.learner.visits,
-        allowed=state.learner.actions_allowed,
+        policy=tables[-1].copy(),
+        visits=learner.visits,
+        allowed=learner.actions_allowed,
         changes=changes,
-        held=state.learner.held,
+        held=learner.held,
         pending=_pending_rows(state),
     )
 
@@ -179,11 +151,11 @@ def _pending_rows(state: State) -> list[tuple[int, int]]:
     return [] if pending is None else [(row["step"], row["state"]) for row in pending["rows"]]
 
 
-def row(state: State, h: int, x: int) -> RowView:
-    """What is known of one row."""
-    terms, model = state.terms, state.tally.model()
-    values = action_values(model, state.learner.mixture)[h, x]
-    now = state.versions[-1][:, h, x].tolist()
+def row(state: State, terms: TableTerms, h: int, x: int) -> RowView:
+    """What is known of one row of tables."""
+    model = state.tally.model()
+    values = action_values(model, state.learner.deployed.actions)[h, x]
+    now = state.versions[-1].actions[:, h, x].tolist()
     low, allowed = terms.rewards[0] * (terms.horizon - h), state.learner.actions_allowed
     actions = [
         {
@@ -196,7 +168,7 @@ def row(state: State, h: int, x: int) -> RowView:
         }
         for a in range(terms.actions)
     ]
-    played = [version[:, h, x].tolist() for version in state.versions]
+    played = [version.actions[:, h, x].tolist() for version in state.versions]
     changed = [i for i in range(len(played)) if i == 0 or played[i] != played[i - 1]]
     return RowView(
         step=h,
@@ -219,37 +191,3 @@ def payload_of(seq: int, body: str, *_: str) -> dict[str, Any]:
     """The payload of a stored event."""
     payload: dict[str, Any] = json.loads(body)[5]
     return payload
-
-
-def checked_history(
-    terms: Terms,
-    states: Sequence[Sequence[Any]],
-    actions: Sequence[Sequence[Any]],
-    rewards: Sequence[Sequence[Any]],
-) -> tuple[list[list[int]], list[list[int]], list[list[float]]]:
-    """Whole episodes in numbers."""
-    if not len(states) == len(actions) == len(rewards) or len(states) == 0:
-        raise LedgerError("history has as many lists of states as of actions and rewards, and some")
-    found = [
-        terms.report(0, lambda: terms.policy, *episode, "whole")
-        for episode in zip(states, actions, rewards, strict=True)
-    ]
-    return (
-        [list(report.states[: terms.horizon]) for report in found],
-        [list(report.actions) for report in found],
-        [list(report.rewards) for report in found],
-    )
-
-
-def checked_most(most: Any) -> int:
-    return require_count("most", most)
-
-
-def require_hold(forever: bool, visits: Any) -> None:
-    """How long a row is held is for a rejection that is not for ever."""
-    if visits is not None:
-        require_count("visits", visits)
-        if forever:
-            raise LedgerError(
-                "what is rejected for ever is not held for so many visits; leave one out"
-            )

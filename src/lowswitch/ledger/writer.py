@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
-
 from lowswitch.ledger import errors, views
 from lowswitch.ledger.dates import FROZEN, late_date
 from lowswitch.ledger.errors import LedgerError
@@ -113,9 +111,12 @@ class Writer:
         self.issued[number] = issued
         return issued
 
-    def policy_of(self, ticket: StoredTicket) -> Callable[[], np.ndarray]:
-        """What a ticket was to play, when somebody asks for it."""
-        return lambda: self.state.policy_for(ticket.number, ticket.version)
+    def report(
+        self, ticket: StoredTicket, states: Any, actions: Any, rewards: Any, ended: str
+    ) -> Report:
+        """The report of a ticket once it is checked."""
+        policy = self.state.versions[ticket.version - 1]
+        return self.terms.report(ticket.number, policy, states, actions, rewards, ended)
 
     def fetch(self, tickets: Sequence[Any]) -> None:
         """Look up many tickets at once."""
@@ -147,8 +148,7 @@ class Writer:
         known = self.ticket(ticket)
         if site is not None and site != known.site:
             raise errors.UnknownTicketError(f"ticket {ticket} does not belong to {site!r}")
-        policy = self.policy_of(known)
-        report = self.terms.report(known.number, policy, states, actions, rewards, ended)
+        report = self.report(known, states, actions, rewards, ended)
         if known.status == OPEN:
             made = self.add(known.site, SITE, "told", report.to_payload())
             return Told(ticket, known.number, made.seq)
@@ -202,36 +202,19 @@ class Writer:
         now = None if pending is None else proposal_hash(pending)
         if pending is None or not is_named(now, wanted):
             raise not_pending(self.store, wanted, now)
-        proposed = [[row["step"], row["state"]] for row in pending["rows"]]
-        chosen = proposed
-        if rows is not None:
-            index = self.terms.index
-            chosen = [[index("step", step), index("state", state)] for step, state in rows]
-            for row in chosen:
-                if row not in proposed:
-                    raise LedgerError(f"row {self.terms.row_name(*row)} is not proposed")
-            if not chosen:
-                raise LedgerError("no row is chosen; choose those that you decide on")
-            if len({tuple(row) for row in chosen}) < len(chosen):
-                raise LedgerError("a row is chosen twice; name each one once")
+        chosen = self.terms.proposals.chosen(pending, rows)
         return {"proposal": now, "base": pending["version"], "rows": chosen, "reason": reason}
+
+    def require_rejection(self, rows: list[list[int]], forever: bool, visits: Any) -> None:
+        """Rows of the pending proposal can be rejected in this way."""
+        assert self.state.pending is not None
+        self.terms.proposals.require_rejection(self.state.pending, rows, forever, visits)
 
     def make_up_for_late_date(self) -> None:
         """Propose what is wanted if a date passed while the proposal waited that is decided now."""
         date = late_date(self.state)
         if date is not None:
             self.add("ledger", LEDGER, "met", {"date": date})
-
-    def require_new_actions(self, rows: list[list[int]]) -> None:
-        """Refuse to forbid where nothing new would be played."""
-        assert self.state.pending is not None
-        for row in self.state.pending["rows"]:
-            if [row["step"], row["state"]] in rows and not {*row["to"]} - {*row["from"]}:
-                name = self.terms.row_name(row["step"], row["state"])
-                raise LedgerError(
-                    f"row {name} would play the same actions in other shares, so there is no action"
-                    " to forbid; reject it for now"
-                )
 
 
 def text(name: str, value: Any) -> str:

@@ -234,6 +234,18 @@ class LinearPolicy:
             allowed=arrays.get("allowed"),
         )
 
+    def to_dict(self) -> dict[str, Any]:
+        """The policy as JSON can hold it, to the bit."""
+        facts, arrays = self.state()
+        return facts | {"arrays": {name: array.tolist() for name, array in arrays.items()}}
+
+    @classmethod
+    def from_dict(cls, facts: dict[str, Any]) -> LinearPolicy:
+        """The policy that `to_dict` wrote."""
+        return cls.from_state(
+            facts, {name: np.array(array) for name, array in facts["arrays"].items()}
+        )
+
     def _arrays(self) -> dict[str, np.ndarray]:
         arrays = {
             "weights": self.weights,

@@ -13,6 +13,7 @@ from lowswitch.ledger import ProposalView
 from lowswitch.ledger.events import KINDS, LEDGER
 from lowswitch.ledger.evidence import width
 from lowswitch.ledger.responses import Chart
+from lowswitch.ledger.table_terms import TableTerms
 from lowswitch.ledger.terms import Terms
 from lowswitch.ledger.text import law, percent, untried
 from lowswitch.service import figures
@@ -107,7 +108,9 @@ def why_now(journal: Journal, view: ProposalView) -> str:
 # ---- the map -------------------------------------------------------------------------------------
 
 
-def map_rows(terms: Terms, chart: Chart, view: str, states: Sequence[int]) -> list[dict[str, Any]]:
+def map_rows(
+    terms: TableTerms, chart: Chart, view: str, states: Sequence[int]
+) -> list[dict[str, Any]]:
     """A line for each of these states, a cell for each step."""
     held, pending, signs = set(chart.held), set(chart.pending), codes(terms.labels["action"])
     counted = chart.changes if view == "changes" else _played_visits(chart)
@@ -136,7 +139,7 @@ def _played_visits(chart: Chart) -> np.ndarray:  # [H, S]
 
 
 def _cell(
-    terms: Terms, chart: Chart, view: str, h: int, x: int, signs: list[str], most: int
+    terms: TableTerms, chart: Chart, view: str, h: int, x: int, signs: list[str], most: int
 ) -> dict[str, Any]:
     actions = sorted(set(chart.policy[:, h, x].tolist()))
     forbidden = int((terms.allowed[h, x] & ~chart.allowed[h, x]).sum())

@@ -231,7 +231,7 @@ def _row_labels(call: Call, value: str) -> list[int | str]:
 
 async def policy_map(call: Call) -> Response:
     """Steps by states: what is played, how well it is known, how often it changed."""
-    service, terms = call.service, call.service.ledger.terms
+    service, terms = call.service, call.service.ledger.tables()
     asked = query(call.request, "view", "page", "search")
     view, words = asked.get("view", "action"), asked.get("search", "")
     if view not in display.VIEWS:
@@ -261,7 +261,7 @@ async def policy_map(call: Call) -> Response:
 
 async def row(call: Call) -> Response:
     """One row: what is known of each action, and its history."""
-    service, terms = call.service, call.service.ledger.terms
+    service, terms = call.service, call.service.ledger.tables()
     asked = query(call.request, "step", "state")
     h = count(asked, "step", 0, terms.horizon - 1)
     x = count(asked, "state", 0, terms.states - 1)

@@ -140,7 +140,7 @@ def opened(address: str, access: Path | None, place: Place, note: str = "") -> I
     owned = owning(None if is_postgres(address) else file_of(address))
     with (
         owned,
-        Ledger.open(address) as ledger,  # before a file of tokens is made beside what is none
+        _table_ledger(address) as ledger,  # before a file of tokens is made beside what is none
         contextlib.closing(Access(tokens_file)) as tokens,
     ):
         made = Service(ledger, address, tokens, place.behind_tls, place.origin, note)
@@ -148,9 +148,17 @@ def opened(address: str, access: Path | None, place: Place, note: str = "") -> I
             yield made
 
 
+@contextlib.contextmanager
+def _table_ledger(address: str) -> Iterator[Ledger]:
+    """The ledger at an address; the pages and the JSON API show tables only."""
+    with Ledger.open(address) as ledger:
+        ledger.tables()
+        yield ledger
+
+
 def warm_up(ledger: Ledger) -> None:
     """Load the state and compile what learning needs, so that the first request need not wait."""
-    terms, H = ledger.terms, ledger.terms.horizon
+    terms, H = ledger.tables(), ledger.terms.horizon
     states = np.zeros((1, H), dtype=np.int64)
     actions = terms.allowed[:, 0].argmax(axis=-1)[None].astype(np.int64)
     terms.learner().learn_checked(states, actions, np.zeros((1, H)))

@@ -1,0 +1,149 @@
+"""The proposals of a run with features: a policy, and what it would change in recent contexts.
+
+A policy on features is one part, which is decided on as a whole. Its record holds the policy in
+full. The evidence of each step is of the newest contexts that were learned when the proposal became
+due: how often each action is played there now and would be played, what the learner expects of both
+on average, and how often each action was learned from. The expectation is the estimate that the
+policy was made from, so it flatters the proposal; no row is called IMPROVE. A rule with
+probabilities would be the next one of `rules`, and would ask the posterior for more than its means.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from lowswitch.learners.ridge_posterior import RidgePosterior
+from lowswitch.ledger.errors import LedgerError
+from lowswitch.policy.linear import LinearPolicy
+from lowswitch.review.proposals import WHOLE, LinearProposal
+
+if TYPE_CHECKING:
+    from lowswitch.ledger.feature_terms import FeatureTerms
+    from lowswitch.ledger.state import State
+    from lowswitch.ledger.terms import Known
+
+BY_ESTIMATES = 1  # the version of the rule
+
+
+class FeatureProposals:
+    """See `terms.Proposals`."""
+
+    rules: tuple[int, ...] = (BY_ESTIMATES,)
+
+    def __init__(self, terms: FeatureTerms) -> None:
+        self.terms = terms
+
+    def rows(
+        self, state: State, made: LinearProposal, known: Known, rule: int
+    ) -> list[dict[str, Any]]:
+        believed: RidgePosterior = state.lessons.posterior(made)
+        visits = known.tally.model().visits[:, 0]  # [H, A]
+        sides = state.learner.deployed, made.policy
+        step, whole = WHOLE
+        return [
+            {
+                "step": step,
+                "state": whole,
+                "policy": made.policy.to_dict(),
+                "identity": made.policy.identity,
+                "changed": made.changed,
+                "last": made.last,
+                "new_actions": [list(pair) for pair in made.new_actions],
+                "steps": [
+                    _evidence(h, believed, sides, visits[h]) for h in range(self.terms.horizon)
+                ],
+                "before": list(state.decisions.get(WHOLE, [])),  # which goes on growing
+            }
+        ]
+
+    def left(self, last: dict[str, Any] | None, made: LinearProposal) -> None:
+        """Nothing is left of a policy that was decided on."""
+
+    def read(self, payload: dict[str, Any]) -> LinearProposal:
+        (row,) = payload["rows"]
+        facts = {name: row[name] for name in ("changed", "last", "new_actions")}
+        facts |= {"number": payload["raised"], "told": payload["told"], "base": payload["base"]}
+        return LinearProposal.from_facts(facts, LinearPolicy.from_dict(row["policy"]))
+
+    # ---- decisions -------------------------------------------------------------------------------
+
+    def keys(self, rows: list[list[int]]) -> None:
+        """A learner with features takes no rows."""
+        if rows != [list(WHOLE)]:
+            raise ValueError(f"a policy on features has no rows {rows}")
+
+    def chosen(self, pending: dict[str, Any], rows: Sequence[Any] | None) -> list[list[int]]:
+        if rows is not None:
+            raise LedgerError("a policy on features is decided on as a whole; leave rows out")
+        return [list(WHOLE)]
+
+    def require_rejection(
+        self, pending: dict[str, Any], rows: list[list[int]], forever: bool, visits: Any
+    ) -> None:
+        if visits is not None:
+            raise LedgerError(
+                f"visits={visits!r} says how long a row of a table is held, and a policy on"
+                " features has no rows; leave visits out"
+            )
+        if forever and not pending["rows"][0]["new_actions"]:
+            raise LedgerError(
+                "the proposal plays the same actions as the deployed policy in other contexts, so"
+                " there is no new action to forbid; reject it for now"
+            )
+
+    # ---- reading ---------------------------------------------------------------------------------
+
+    def labelled(self, row: dict[str, Any]) -> dict[str, Any]:
+        """Without the policy itself, which `identity` names and the event holds."""
+        steps, actions = self.terms.labels["step"], self.terms.labels["action"]
+
+        def side(known: dict[str, Any]) -> dict[str, Any]:
+            return known | {"law": {actions[int(a)]: p for a, p in known["law"].items()}}
+
+        return {name: fact for name, fact in row.items() if name != "policy"} | {
+            "new_actions": [[steps[h], actions[a]] for h, a in row["new_actions"]],
+            "steps": [
+                one
+                | {
+                    "step_label": steps[one["step"]],
+                    "visits": dict(zip(actions, one["visits"], strict=True)),
+                    "now": side(one["now"]),
+                    "proposed": side(one["proposed"]),
+                }
+                for one in row["steps"]
+            ],
+        }
+
+
+def _evidence(
+    step: int,
+    believed: RidgePosterior,
+    policies: tuple[LinearPolicy, LinearPolicy],
+    visits: np.ndarray,
+) -> dict[str, Any]:
+    """What a step plays now and would play, in the newest contexts; visits: of each action [A]."""
+    contexts, means = believed.contexts[step], believed.means(step)  # [n, R, d] and [n, A]
+    now, new = (policy.propensities(contexts, step) for policy in policies)  # [n, A]
+    changed = 0.5 * np.abs(now - new).sum(axis=1)
+    return {
+        "step": step,
+        "contexts": len(contexts),
+        "changed": _mean(changed),
+        "visits": visits.tolist(),
+        "now": _side(now, means),
+        "proposed": _side(new, means),
+    }
+
+
+def _side(shares: np.ndarray, means: np.ndarray) -> dict[str, Any]:
+    """How often each action is played, and what is expected of that, by contexts [n, A]."""
+    law = {str(a): _mean(shares[:, a]) for a in range(shares.shape[1]) if shares[:, a].any()}
+    return {"law": law, "estimate": _mean((shares * means).sum(axis=1))}
+
+
+def _mean(values: np.ndarray) -> float | None:
+    """The mean in nine digits, which the order of a sum does not reach; None without contexts."""
+    return round(float(values.mean()), 9) if len(values) else None
