@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
 from lowswitch.algorithms.algorithm import Algorithm
-from lowswitch.checks import is_number, require_count
+from lowswitch.checks import require_count
 from lowswitch.feature_learner import FeatureLearner
 from lowswitch.learner import Batch, Learner
 from lowswitch.learners.ridge import Deployment
@@ -116,7 +116,7 @@ class FeatureTerms(Terms):
         self, number: int, policy: LinearPolicy, states: Any, actions: Any, rewards: Any, ended: str
     ) -> Report:
         """Of one step, an episode may be a context, an action and a reward."""
-        if self.horizon == 1 and is_number(rewards):
+        if self.horizon == 1 and not isinstance(rewards, Sequence | np.ndarray):
             states, rewards = [states], [rewards]
             actions = None if actions is None else [actions]
         paid = self.paid(items("rewards", rewards))
@@ -158,9 +158,7 @@ class FeatureTerms(Terms):
                 " over early, at its first step or later"
             )
 
-    def steps(
-        self, report: Report, learner: Callable[[], FeatureLearner], policy: LinearPolicy
-    ) -> Steps | None:
+    def steps(self, report: Report, learner: Any = None, policy: Any = None) -> Steps | None:
         n = len(report.actions)
         if not n:
             return None
@@ -180,6 +178,11 @@ class FeatureTerms(Terms):
     def batch(self, steps: Sequence[Steps]) -> Batch:
         contexts, actions, rewards = (np.array(part) for part in zip(*steps, strict=True))
         return self.shape.episodes(contexts, actions, rewards)
+
+    def require_learnable(self, report: Report) -> None:
+        steps = self.steps(report)
+        if steps is not None:
+            self.batch([steps])
 
     def places(self, batch: Batch) -> np.ndarray:  # [B, H]
         return np.zeros_like(batch[1])

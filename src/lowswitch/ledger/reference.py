@@ -7,11 +7,10 @@ from typing import Any
 
 from lowswitch.ledger.errors import SupersededError
 from lowswitch.ledger.events import KINDS, Event
-from lowswitch.ledger.responses import SHOWN
+from lowswitch.ledger.responses import SHOWN, decided_on
 from lowswitch.ledger.state import proposal_hash
 from lowswitch.ledger.store import Store
 from lowswitch.ledger.views import event_of
-from lowswitch.show.text import counted
 
 _LEAST = 8  # characters that name a proposal
 _NAME = re.compile(f"[0-9a-f]{{{_LEAST},64}}")
@@ -42,7 +41,7 @@ def not_pending(store: Store, name: str, now: str | None) -> SupersededError:
 def _decision(event: Event) -> str:
     """Who decided what, in words."""
     payload: dict[str, Any] = event.payload
-    did = f"{event.actor} {event.kind} {counted(len(payload['rows']), 'row')} of it"
+    did = f"{event.actor} {event.kind} {decided_on(payload['rows'])} of it"
     made = KINDS[event.kind].makes_version
     into = f", which made version {payload['version']}" if made else ""
     return f"{did} in event {event.seq:,}{into}"

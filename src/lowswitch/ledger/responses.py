@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from lowswitch.policy.linear import Choice
+from lowswitch.review.proposals import WHOLE
 from lowswitch.show.text import counted
 
 MOST_DATES = 20  # that a status names
@@ -66,6 +67,11 @@ class ProposalView:
     learned: int | None = None  # episodes that its evidence is of; None in some older ledgers
 
     @property
+    def is_whole(self) -> bool:
+        """Whether it is a policy on features, which is decided on as a whole."""
+        return all("steps" in row for row in self.rows)
+
+    @property
     def by_model(self) -> bool:
         """Whether its verdicts are by the learner's model, and not by the older rule."""
         return all("probability" in row for row in self.rows)
@@ -81,6 +87,11 @@ class ProposalView:
             f"{made} when it became due, with evidence of {shown} that were learned when it was put"
             " on record"
         )
+
+
+def decided_on(rows: list[list[int]]) -> str:
+    """What a decision was about, in words."""
+    return "the policy" if rows == [list(WHOLE)] else counted(len(rows), "row")
 
 
 @dataclass(frozen=True)

@@ -118,19 +118,15 @@ class State:
         ticket = self.tickets[report.number]
         if report.number in self.settled:
             raise ValueError(f"ticket {report.number} has a report already")
+        self.terms.require_learnable(report)
         self.settled[report.number] = report
+        if report.ended == "missing":
+            self.changed[report.number] = MISSING
+            return
         self.unsettled[ticket.version] -= 1
         self.changed[report.number] = WAITING
 
-    def _missing(self, event: Event, replay: Replay) -> None:
-        report = replay.report(event)
-        ticket = self.tickets[report.number]
-        if report.number in self.settled:
-            raise ValueError(f"ticket {report.number} has a report already")
-        self.settled[report.number] = report
-        if report.ended != "missing":  # it was amended later
-            self.unsettled[ticket.version] -= 1
-        self.changed[report.number] = MISSING if report.ended == "missing" else WAITING
+    _missing = _told  # whose report may have come later, by an amendment
 
     def _refused(self, event: Event, replay: Replay) -> None:
         self.changed[event.payload["number"]] = REFUSED

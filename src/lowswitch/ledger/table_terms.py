@@ -229,6 +229,13 @@ class TableTerms(Terms):
             np.array(rewards, dtype=np.float64),
         )
 
+    def require_learnable(self, report: Report) -> None:
+        for name, found in (("state", report.states), ("action", report.actions)):
+            if found and not 0 <= min(found) <= max(found) < self.size(name):
+                raise ValueError(
+                    f"its {name}s are {min(found)} to {max(found)}, and there are {self.size(name)}"
+                )
+
     def places(self, batch: Batch) -> np.ndarray:  # [B, H]
         return batch[0]
 

@@ -182,6 +182,10 @@ class Terms(ABC):
     def places(self, batch: Batch) -> np.ndarray:  # [B, H]
         """The states of each episode, as a tally counts them."""
 
+    @abstractmethod
+    def require_learnable(self, report: Report) -> None:
+        """Refuse a recorded report that no learner takes, before it waits with others."""
+
     def history(self, states: Any, actions: Any, rewards: Any) -> dict[str, Any]:
         """Whole episodes of an earlier protocol, once they are checked, as an event holds them."""
         raise LedgerError(

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from lowswitch.ledger.events import Event
-from lowswitch.ledger.responses import SHOWN, Issued, ProposalView, Status, TicketView
+from lowswitch.ledger.responses import SHOWN, Issued, ProposalView, Status, TicketView, decided_on
 from lowswitch.ledger.table_terms import TableTerms
 from lowswitch.show.text import age, columns, counted
 
@@ -26,6 +26,13 @@ IMPROVE  every proposed action was tried there, and it is better with 95 % by th
 BY_INTERVAL = """\
 IMPROVE  by an older rule: the lower end of its interval is above the estimate of what is played
          now, however uncertain that is; EXPLORE: worth a trial"""
+
+BY_ESTIMATES = """\
+contexts  the newest contexts of the step that were learned when the proposal became due
+changes   share of them in which another action would be played; of a mixture, by its shares
+expected  mean value from this step on that the learner expects in them; the proposal was made from
+          these estimates, so they are too favourable to it
+learned   how often each action was learned from at the step"""
 
 
 def law(shares: dict[str, float]) -> str:
@@ -88,16 +95,44 @@ def issued_table(issued: Issued, terms: TableTerms) -> str:
 
 
 def proposal_table(view: ProposalView) -> str:
-    """A proposal, a line for each row, and what the columns mean."""
-    head = ["step", "state", "now", "visits", "proposed", "visits", "gain", "reach", "verdict"]
-    if view.by_model:
-        head.insert(-1, "better")
-    lines = columns([head, *(_row_cells(row) for row in view.rows)])
+    """A proposal, a line for each row or step, and what the columns mean."""
+    lines, legend = _step_table(view) if view.is_whole else _row_table(view)
     waits = "pending" if view.pending else "decided"
     title = f"proposal {view.hash}\nfor version {view.version}, {waits}; from {view.basis}"
     unsettled = counted(view.unsettled, "ticket")
+    return f"{title}; {unsettled} open or missing\n\n{lines}\n\n{legend}"
+
+
+def _row_table(view: ProposalView) -> tuple[str, str]:
+    """The rows of a proposal, and what the columns mean."""
+    head = ["step", "state", "now", "visits", "proposed", "visits", "gain", "reach", "verdict"]
+    if view.by_model:
+        head.insert(-1, "better")
     verdicts = BY_MODEL if view.by_model else BY_INTERVAL
-    return f"{title}; {unsettled} open or missing\n\n{lines}\n\n{LEGEND}{verdicts}"
+    return columns([head, *(_row_cells(row) for row in view.rows)]), f"{LEGEND}{verdicts}"
+
+
+def _step_table(view: ProposalView) -> tuple[str, str]:
+    """The steps of a proposed policy on features, and what the columns mean."""
+    head = ("step", "contexts", "changes", "now", "expected", "proposed", "expected", "learned")
+    lines = [
+        (
+            one["step_label"],
+            f"{one['contexts']:,}",
+            "-" if one["changed"] is None else f"{one['changed']:.0%}",
+            *(cell for side in (one["now"], one["proposed"]) for cell in _side_cells(side)),
+            ", ".join(f"{action} {n:,}" for action, n in one["visits"].items()),
+        )
+        for row in view.rows
+        for one in row["steps"]
+    ]
+    return columns([head, *lines]), BY_ESTIMATES
+
+
+def _side_cells(side: dict[str, Any]) -> tuple[str, str]:
+    """What is played, and what is expected of it."""
+    expected = side["estimate"]
+    return law(side["law"]) or "-", "-" if expected is None else f"{expected:.3f}"
 
 
 def percent(probability: float) -> str:
@@ -154,14 +189,16 @@ def withdrawn(nothing: str, before: ProposalView) -> str:
 
 def decided(event: Event, before: Status, after: Status, left: ProposalView | None) -> str:
     """What a decision led to, in a line."""
-    rows = len(event.payload["rows"])
-    said = f"{counted(rows, 'row')} approved"
+    rows, whole = event.payload["rows"], left is not None and left.is_whole
+    said = f"{decided_on(rows)} approved"
     if event.kind == "rejected":
         now = "for ever" if event.payload["forever"] else "for now"
-        said = f"{counted(rows, 'row', 'stays', 'stay')} {now}"
+        stays = "stay" if len(rows) > 1 else "stays"
+        said = f"{decided_on(rows)} {stays} {now}"
     waits = "nothing waits"
     if left is not None:
-        waits = f"{counted(len(left.rows), 'row', 'waits', 'wait')} as {left.hash[:SHOWN]}"
+        what = "another one waits" if whole else counted(len(left.rows), "row", "waits", "wait")
+        waits = f"{what} as {left.hash[:SHOWN]}"
     is_new = after.version > before.version
     deployed = f"version {after.version:,} {'is deployed now' if is_new else 'stays deployed'}"
     return f"{said}, {waits}; {deployed}"
