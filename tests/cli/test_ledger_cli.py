@@ -24,6 +24,28 @@ def run(capsys, command, address, *more):
     return code, printed.out, printed.err
 
 
+def test_a_ledger_with_features_is_read_and_decided_on_by_the_command_line(tmp_path, capsys):
+    address = tmp_path / "run.db"
+    size = {"horizon": 1, "features": 2, "actions": ["wait", "treat"], "episodes": 50}
+    ledger = Ledger.create(address, ls.few(deployments=4), **size)
+    for number in range(9):
+        ledger.tell(ledger.ask("here", f"r{number}").ticket, [1.0, number / 9], None, number % 2)
+    code, _, error = run(capsys, "ask", address, "--site", "here", "--request", "r")
+    assert (code, "with features, and this needs a table of states" in error) == (2, True)
+    assert ledger.status().issued == 9
+    table = run(capsys, "proposal", address)[1]
+    assert re.search(r"^0 +\d+ +\d+% .*wait \d+%, treat \d+% .*treat \d$", table, re.MULTILINE)
+    assert "too favourable" in table
+    who = ["--by", "board", "--reason", "seen"]
+    chosen = ["--proposal", ledger.proposal().hash[:12], *who]
+    said = run(capsys, "reject", address, *chosen)[1]
+    assert said.startswith("the deployed policy stays for now, another one waits as ")
+    chosen[1] = ledger.proposal().hash
+    said = run(capsys, "approve", address, *chosen)[1]
+    assert said.startswith("the policy approved, nothing waits; version 2 is deployed now")
+    assert "whole" in run(capsys, "verify", address)[1]
+
+
 def test_a_run_by_the_command_line(tmp_path, capsys):
     address = tmp_path / "run.db"
     assert run(capsys, "create", address, *CREATE.split())[0] == 0

@@ -22,6 +22,7 @@ from lowswitch.ledger.errors import (
 from lowswitch.ledger.imports import import_csv
 from lowswitch.ledger.ledger import Ledger
 from lowswitch.ledger.responses import (
+    FeatureIssued,
     Issued,
     ProposalView,
     Status,
@@ -37,6 +38,7 @@ __all__ = [
     "Client",
     "ConflictError",
     "ExpiredError",
+    "FeatureIssued",
     "FrozenError",
     "Issued",
     "Ledger",

@@ -10,6 +10,7 @@ from typing import Any
 from lowswitch.ledger.events import Event
 from lowswitch.ledger.responses import SHOWN, Issued, ProposalView, Status, TicketView, decided_on
 from lowswitch.ledger.table_terms import TableTerms
+from lowswitch.review.proposals import WHOLE
 from lowswitch.show.text import age, columns, counted
 
 LEGEND = """\
@@ -189,16 +190,20 @@ def withdrawn(nothing: str, before: ProposalView) -> str:
 
 def decided(event: Event, before: Status, after: Status, left: ProposalView | None) -> str:
     """What a decision led to, in a line."""
-    rows, whole = event.payload["rows"], left is not None and left.is_whole
-    said = f"{decided_on(rows)} approved"
-    if event.kind == "rejected":
-        now = "for ever" if event.payload["forever"] else "for now"
-        stays = "stay" if len(rows) > 1 else "stays"
-        said = f"{decided_on(rows)} {stays} {now}"
     waits = "nothing waits"
     if left is not None:
-        what = "another one waits" if whole else counted(len(left.rows), "row", "waits", "wait")
-        waits = f"{what} as {left.hash[:SHOWN]}"
+        rows = counted(len(left.rows), "row", "waits", "wait")
+        waits = f"{'another one waits' if left.is_whole else rows} as {left.hash[:SHOWN]}"
     is_new = after.version > before.version
     deployed = f"version {after.version:,} {'is deployed now' if is_new else 'stays deployed'}"
-    return f"{said}, {waits}; {deployed}"
+    return f"{_said(event.kind, event.payload)}, {waits}; {deployed}"
+
+
+def _said(kind: str, payload: dict[str, Any]) -> str:
+    """What was decided."""
+    rows, forever = payload["rows"], payload.get("forever", False)
+    if kind == "approved":
+        return f"{decided_on(rows)} approved"
+    if rows == [list(WHOLE)]:
+        return "the new actions are forbidden" if forever else "the deployed policy stays for now"
+    return f"{counted(len(rows), 'row', 'stays', 'stay')} {'for ever' if forever else 'for now'}"
