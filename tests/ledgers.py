@@ -1,13 +1,14 @@
 """Ledgers to try things on: a small run, in SQLite and in a real PostgreSQL."""
 
 import base64
+import contextlib
 from pathlib import Path
 
 import numpy as np
 
 import lowswitch as ls
 from lowswitch.ledger import Ledger
-from lowswitch.ledger.events import canonical
+from lowswitch.ledger.events import GENESIS, canonical, event
 from lowswitch.ledger.sqlite import SqliteStore
 from lowswitch.ledger.store import Snapshot
 from lowswitch.reproduce.pseudocode import play_episode
@@ -70,6 +71,21 @@ def tables(ledger):
     if "pool" in known:
         known["pool"] = known["pool"][: known["clock"][0]["pool"]]
     return [learner.told, learner.mixture.tolist(), *(array.tobytes() for array in known.values())]
+
+
+def rewritten(address, seq, change):
+    """Change the payload of an event, and make all hashes anew."""
+    with contextlib.closing(Ledger.open(address)) as editor, editor.store.transaction():
+        previous = GENESIS
+        for one in list(editor.events()):
+            if one.seq == seq:
+                change(one.payload)
+            again = event(*one[:6], previous)
+            editor.store.execute(
+                "UPDATE events SET body = ?, hash = ? WHERE seq = ?",
+                *(again.body, again.hash, one.seq),
+            )
+            previous = again.hash
 
 
 def stored_again(path, lines, snapshot=None):

@@ -8,10 +8,9 @@ import pytest
 
 import lowswitch as ls
 from ledgers import made as table_ledger
-from ledgers import steady
+from ledgers import rewritten, steady
 from lowswitch.ledger import ConflictError, ExpiredError, Ledger, LedgerError, import_csv
 from lowswitch.ledger import snapshot as snapshots
-from lowswitch.ledger.events import GENESIS, event
 from lowswitch.ledger.state import Replay, replayed
 from lowswitch.ledger.text import proposal_table
 from lowswitch.policy.shape import Shape
@@ -165,6 +164,22 @@ def test_a_proposal_says_what_would_change_and_what_is_expected_of_it(tmp_path):
     assert f"{step['proposed']['estimate']:.3f}" in text
 
 
+def test_the_evidence_is_of_what_was_learned_when_the_proposal_became_due(tmp_path):
+    """A late report lets seven be learned at once, and the first date is after three."""
+    ledger = made(tmp_path / "a.db")
+    late = ledger.ask("here", "late")
+    play(ledger, 6)
+    ledger.tell(late.ticket, *played(BANDIT, late))
+    proposal = ledger.proposal()
+    (step,) = proposal.rows[0]["steps"]
+    assert (proposal.told, proposal.learned, proposal.through) == (3, 3, 3)
+    assert (step["contexts"], sum(step["visits"].values())) == (3, 3)
+    assert ledger.status().told == 7
+    again = made(tmp_path / "b.db")
+    play(again, 3)
+    assert again.proposal().rows == proposal.rows
+
+
 # ---- reading it back -----------------------------------------------------------------------------
 
 
@@ -188,20 +203,6 @@ def test_a_snapshot_and_a_replay_lead_to_the_same_learner(problem, tmp_path):
     approve(again_to_write := steady(Ledger.open(tmp_path / "a.db")), again.proposal())
     assert again_to_write.policy.identity == learner_of(again_to_write).policy.identity
     assert again_to_write.verify().whole
-
-
-def rewritten(path, seq, change):
-    """Change the payload of an event, and make the whole chain anew from there on."""
-    with contextlib.closing(Ledger.open(path)) as editor, editor.store.transaction():
-        previous = GENESIS
-        for one in list(editor.events()):
-            if one.seq == seq:
-                change(one.payload)
-            made = event(*one[:6], previous)
-            editor.store.execute(
-                "UPDATE events SET body = ?, hash = ? WHERE seq = ?", made.body, made.hash, one.seq
-            )
-            previous = made.hash
 
 
 def raised(payload):

@@ -6,7 +6,7 @@ import itertools
 import pytest
 
 import faults
-from ledgers import approve, episode, made, play, steady, tables
+from ledgers import approve, episode, made, play, rewritten, steady, tables
 from lowswitch.ledger import Ledger, StorageError, snapshot
 from lowswitch.ledger.snapshot import snapshot_of, state_of
 from lowswitch.policy.tables import TablePolicy
@@ -33,6 +33,22 @@ def forge(address):
         with editor.store.transaction():
             editor.store.add_snapshot(snapshot_of(state))
     return found.seq
+
+
+@pytest.mark.parametrize(
+    ("name", "says"), [("states", "and there are 4"), ("actions", "and there are 2")]
+)
+def test_a_report_of_what_does_not_exist_is_named_also_if_all_hashes_are_made_anew(
+    tmp_path, name, says
+):
+    ledger = made(tmp_path / "a.db")
+    play(ledger, 3)
+    told = [one.seq for one in ledger.events() if one.kind == "told"][1]
+    rewritten(tmp_path / "a.db", told, lambda payload: payload.update({name: [0, 99, 0]}))
+    found = Ledger.open(tmp_path / "a.db", read_only=True).verify()
+    assert (found.whole, found.first_bad) == (False, told)
+    assert f"its {name} are 0 to 99" in found.what
+    assert says in found.what
 
 
 @pytest.fixture

@@ -138,6 +138,7 @@ class State:
         if replay.forced:
             return  # the report is in its place already
         report = Report.from_payload(event.payload)
+        self.terms.require_learnable(report)
         version = event.payload["version"]
         was_missing = event.payload["was"] in (MISSING, REFUSED)
         if was_missing:
