@@ -159,6 +159,12 @@ def require_fraction(name: str, value: Any, way_out: str) -> float:
     return float(value)
 
 
+def require_share(name: str, value: Any, way_out: str) -> float:
+    if not (is_number(value) and 0 <= value <= 1):
+        raise ValueError(f"{name} must lie from 0 to 1, not {shown(value)}{_then(way_out)}")
+    return float(value)
+
+
 def require_memory(need: int, what: str, way_out: str) -> None:
     """Say before it is allocated that something does not fit."""
     have = free_memory()

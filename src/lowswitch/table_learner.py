@@ -84,7 +84,9 @@ class TableLearner(Learner):
         self._knowledge.spec = self._knowledge.copied_spec()
         if gate == "review":
             self._gate.set_mode(self._knowledge)
-        if initial is not None:
+        if initial is None:
+            self._knowledge.begin_without()
+        else:
             self._knowledge.begin_with(checked_policy(initial, self._allowed))
         self._deployed = self._knowledge.policy()
 

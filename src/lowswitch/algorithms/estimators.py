@@ -11,8 +11,10 @@ from lowswitch.algorithms.custom import FromCounts
 from lowswitch.algorithms.ridge import Ellipsoid, Ridge, Sampled
 from lowswitch.checks import (
     require_count,
+    require_fraction,
     require_positive,
     require_scale,
+    require_share,
     require_truth,
     require_word,
 )
@@ -23,6 +25,7 @@ Rewards = Literal["bootstrap", "mean"]
 SeenRewards = Literal["seen", "bootstrap", "mean"]
 Learned = Literal["learned"]
 Tested = Literal["tested"]
+Trial = float | Literal["auto", "falling"]
 
 # ---- estimators ----------------------------------------------------------------------------------
 
@@ -141,6 +144,12 @@ class LearnedPosterior:
     it is 20 to 1. rows: in how many rows at most a deployment differs from what is deployed, so
     that people can review it; those change that most members want to change and most episodes
     visit. A last deployment that exploits is one table, and not limited.
+
+    trial: the share of the cases that explore. The others follow the protocol, one table that
+    exploits what is known. "falling" is one over the number of the deployment. "auto" has a
+    protocol where an initial policy is given and there are several members, and the share depends
+    on what the trial finds. None has no protocol, so that all explore. floor: with an initial
+    policy, the share of its value below which the mean over all cases must not fall.
     """
 
     mass: float | Learned = "learned"
@@ -149,10 +158,13 @@ class LearnedPosterior:
     members: int = 1
     pooled: bool | Tested = "tested"
     rows: int | None = None
+    trial: Trial | None = None
+    floor: float | None = None
 
     def __post_init__(self) -> None:
         if self.rows is not None:
             object.__setattr__(self, "rows", require_count("rows", self.rows))
+        self._check_trial()
         if self.mass != "learned":
             mass = require_positive("mass", self.mass, 'or give "learned"')
             object.__setattr__(self, "mass", mass)
@@ -162,6 +174,27 @@ class LearnedPosterior:
         object.__setattr__(self, "members", require_count("members", self.members))
         if self.pooled != "tested":
             require_truth("pooled", self.pooled)
+
+    def _check_trial(self) -> None:
+        """A share is from 0 to 1, and a floor needs a trial that it can limit."""
+        if isinstance(self.trial, str):
+            require_word("trial", self.trial, ("auto", "falling"))
+        elif self.trial is not None:
+            way_out = 'it is a share of the cases; or give "auto" or "falling"'
+            object.__setattr__(self, "trial", require_share("trial", self.trial, way_out))
+        if self.trial not in (None, "auto") and self.members == 1:
+            raise ValueError(
+                "a protocol and a trial are several policies, so members must be 2 or more, such as"
+                " 64; one policy at a time has trial=None"
+            )
+        if self.floor is not None:
+            way_out = "it is a share of the initial policy's value, such as 0.9"
+            object.__setattr__(self, "floor", require_fraction("floor", self.floor, way_out))
+            if self.trial is None:
+                raise ValueError(
+                    "floor limits the share of the cases that explore, and with trial=None all do;"
+                    " leave floor out, or give a trial"
+                )
 
 
 # ---- bonuses -------------------------------------------------------------------------------------

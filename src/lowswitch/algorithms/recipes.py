@@ -33,6 +33,7 @@ from lowswitch.algorithms.estimators import (
     SeenRewards,
     StageQLearning,
     Tested,
+    Trial,
     Unknown,
 )
 from lowswitch.algorithms.meetings import Asked
@@ -310,6 +311,8 @@ def few(
     rewards: SeenRewards = "seen",
     pooled: bool | Tested = "tested",
     rows: int | None = None,
+    trial: Trial | None = "auto",
+    floor: float | None = None,
     last: Last = "exploit",
 ) -> Algorithm:
     """The library's answer for a budget of N deployments, with nothing to tune.
@@ -318,6 +321,9 @@ def few(
     end one policy that exploits. How far laws spread, whether rewards vary and whether all steps
     are alike it learns from the data.
 
+    Where an initial policy is given, a deployment is a protocol and a trial: most cases follow one
+    table, which exploits what is known at each date, and the rest explore.
+
     deployments: how often the policy may change. deployments_at: after which numbers of episodes it
     may, such as (300, 600, 900) or "300-600-900"; by default the library chooses them. With both,
     there may be more dates than deployments: the first dates that change something count. asked: it
@@ -325,14 +331,24 @@ def few(
     it likes; the last one of so many times exploits. gap: the least number of episodes between two
     deployments. members: how many policies are deployed together; 1 deploys one policy at a time.
     rows: in how many rows at most a deployment but the last differs from what is deployed, for
-    reviewers. The others say what is known and need not be learned: mass, rewards and pooled are
-    those of `LearnedPosterior`.
+    reviewers; of a protocol and a trial, in how many rows the protocol changes, and in how many the
+    trial departs from it. trial: the share of the cases that explore; "auto" lets the data choose
+    it, "falling" is one over the number of the deployment, and with None all explore. floor: the
+    share of the initial policy's value below which the mean over all cases of a deployment may fall
+    with a probability of at most 10 %. The others say what is known and need not be learned: mass,
+    rewards and pooled are those of `LearnedPosterior`.
     """
     dates = None if deployments_at is None else as_dates(deployments_at)
     most = len(dates or ()) if deployments is None else deployments
     schedule = _few_dates(deployments, dates, most, gap, asked)
     posterior = LearnedPosterior(
-        mass=mass, rewards=rewards, members=members, pooled=pooled, rows=rows
+        mass=mass,
+        rewards=rewards,
+        members=members,
+        pooled=pooled,
+        rows=rows,
+        trial=trial,
+        floor=floor,
     )
     return assemble(posterior, NoBonus(), schedule, deployments=most, last=last)
 

@@ -13,9 +13,9 @@ from lowswitch.kernels.posterior_mean import plan_on_mean, value_on_mean
 CAUTIONS = (0.0, 0.5, 1.0, 2.0, 3.0)  # standard errors in a row
 _CAREFUL = 2.0  # where no gain is clear
 _SPLITS = 4  # of the data into two halves
-_CLEAR = 2.5  # standard deviations of a gain
 _SPLITTING = np.uint64(2**61)
 _WORD = 64
+_TINY = 1e-9
 
 
 @inline
@@ -105,12 +105,15 @@ def halves(spec, belief, number, key):
 
 
 @allocating_part
-def learned_caution(spec, tables, belief):
+def learned_caution(spec, tables, belief, clear):
     """The caution that gains most over the first policy, by halves of the data; else 2.
 
     A policy that is planned on one half is compared with the first one on the other half, which did
     not choose it: a posterior that promises too much is found out so (Stone 1974). A gain counts if
-    it exceeds 2.5 times its standard deviation from half to half.
+    it exceeds `clear` times its standard deviation from half to half.
+
+    Return the caution; the largest mean gain, or 0; and the largest ratio of a mean gain to its
+    standard deviation, or 0.
     """
     rows, gains = spec.H * spec.S, np.zeros((len(CAUTIONS), _SPLITS, 2))
     last, first = np.zeros(rows, dtype=np.int64), np.zeros(rows, dtype=np.int64)
@@ -122,9 +125,10 @@ def learned_caution(spec, tables, belief):
                 plan_on_mean(spec, tables, planned, CAUTIONS[level], last, first)
                 gains[level, split, turn] = value_on_mean(spec, tables, tried, last)
                 gains[level, split, turn] -= value_on_mean(spec, tables, tried, first)
-    best, most = _CAREFUL, 0.0
+    best, most, largest, ratio = _CAREFUL, 0.0, 0.0, 0.0
     for level in range(len(CAUTIONS)):
-        gain = gains[level].mean()
-        if gain > max(most, _CLEAR * gains[level].std()):
+        gain, spread = gains[level].mean(), gains[level].std()
+        largest, ratio = max(largest, gain), max(ratio, gain / max(_TINY, spread))
+        if gain > max(most, clear * spread):
             best, most = CAUTIONS[level], gain
-    return best
+    return best, largest, ratio

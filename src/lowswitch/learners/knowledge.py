@@ -113,6 +113,9 @@ class Knowledge(ABC):
         """Deploy a policy [H, S] before anything is learned."""
         raise NotImplementedError(f"{type(self).__name__} begins with the lowest allowed actions")
 
+    def begin_without(self) -> None:  # noqa: B027
+        """Begin with the lowest allowed actions, or say that a policy is needed."""
+
     def initial(self) -> np.ndarray:  # [H, S]
         """The policy that was deployed at the beginning."""
         raise ValueError(f"{type(self).__name__} does not keep its first policy; name it in than=")

@@ -35,10 +35,13 @@ from lowswitch.learners.plan_spec import (
 )
 from lowswitch.learners.posterior import Posterior
 from lowswitch.learners.samples import DrawnModel, drawn_model
+from lowswitch.learners.trials import Found, members_in_trial, most_in_trial, trial_share
 from lowswitch.policy.tables import TablePolicy
 from lowswitch.show.progress import cores
 
 _LARGE = 10**5  # cells of a model whose plan is worth a thread
+_CLEAR_FOR_NOW = 1.0  # standard deviations by which a protocol must gain
+_COSTED = 16  # policies of a trial that are enough to say what it costs
 
 
 class PlannerKnowledge(Knowledge):
@@ -71,6 +74,14 @@ class PlannerKnowledge(Knowledge):
             deployed[:] = np.tile(policy.reshape(-1), self.members)
         self.tables.initial[:] = policy.reshape(-1)
         self.tables.chosen[0] = True
+
+    def begin_without(self) -> None:
+        floor = getattr(self.estimator, "floor", None)
+        if floor is not None:
+            raise ValueError(
+                f"floor={floor:g} is a share of the initial policy's value; give the policy that is"
+                " played today as initial=, or leave floor out"
+            )
 
     def initial(self) -> np.ndarray:
         return self.tables.initial.reshape(self.allowed.shape[:2]).copy()
@@ -122,6 +133,7 @@ class PlannerKnowledge(Knowledge):
         return True
 
     def plan(self, episodes: int) -> None:
+        from lowswitch.kernels.exploitation import CLEAR
         from lowswitch.kernels.schedule import is_last
 
         if isinstance(self.estimator, FromCounts):
@@ -129,13 +141,69 @@ class PlannerKnowledge(Knowledge):
             wanted = checked_policies(policies, self.members, self._planned_from)
             self.tables.wanted[:] = wanted.reshape(-1)
         elif self.spec.timing.exploit_last and is_last(self.spec, self.tables):
-            from lowswitch.kernels.exploitation import exploit
-
-            exploit(self.spec, self.tables)
+            self._exploit(CLEAR)
         else:
             self._plan_on_draws()
-            if isinstance(self.estimator, LearnedPosterior) and self.estimator.rows is not None:
-                self._keep_all_but(self.estimator.rows)
+            if isinstance(self.estimator, LearnedPosterior):
+                self._settle_law(self.estimator)
+
+    @property
+    def has_protocol(self) -> bool:
+        """Whether the first member is the protocol, which those outside of the trial follow."""
+        if not isinstance(self.estimator, LearnedPosterior) or self.members == 1:
+            return False
+        trial = self.estimator.trial
+        return bool(self.tables.chosen[0]) if trial == "auto" else trial is not None
+
+    def _exploit(self, clear: float) -> tuple[float, float, np.ndarray]:
+        """Let all members want the policy that exploits.
+
+        Return its gain over the first policy, the ratio of a gain to its standard deviation, and
+        the values [2, models] of both policies.
+        """
+        from lowswitch.kernels.exploitation import COMPARED, exploit
+
+        values = np.zeros((2, COMPARED))
+        gain, ratio = exploit(self.spec, self.tables, clear, values)
+        return max(gain, float(values[0].mean() - values[1].mean())), ratio, values
+
+    def _settle_law(self, estimator: LearnedPosterior) -> None:
+        """Let members want a protocol, where there is one, and what limits rows and shares allow.
+
+        What was drawn for the last members is the trial.
+        """
+        wanted, deployed = (
+            table.reshape(self.members, -1) for table in (self.tables.wanted, self.tables.policy)
+        )
+        if not self.has_protocol:
+            self._keep_all_but(estimator.rows, wanted, deployed)
+            return
+        drawn = wanted.copy()
+        trial = slice(self.members - self._plan_protocol(estimator, drawn), self.members)
+        self._keep_all_but(estimator.rows, wanted[:1], deployed[:1])
+        wanted[1:] = wanted[0]
+        self._keep_all_but(estimator.rows, drawn[trial], wanted[trial])
+        wanted[trial] = drawn[trial]
+
+    def _plan_protocol(self, estimator: LearnedPosterior, drawn: np.ndarray) -> int:
+        """Let all members want the protocol; return how many are to explore.
+
+        A later deployment can correct a protocol, so it need not be as certain as the last one. It
+        is the initial policy if another one would be below the floor.
+        """
+        H, S, L = self.spec.H, self.spec.S, self.members
+        gain, ratio, values = self._exploit(_CLEAR_FOR_NOW)
+        some = self.values_on_models(drawn[:_COSTED].reshape(-1, H, S), values.shape[1])
+        found = Found(gain, ratio, cost=float(values[0].mean() - some.mean()))
+        number = int(self.tables.clock[0]["deployments"]) + 1
+        exploring = members_in_trial(trial_share(estimator.trial, number, found), L)
+        if estimator.floor is None:
+            return exploring
+        most = most_in_trial(estimator.floor, L, *values)
+        if most < 0:
+            self.tables.wanted[:] = np.tile(self.tables.initial, L)
+            most = most_in_trial(estimator.floor, L, values[1], values[1])
+        return min(exploring, most)
 
     def _plan_on_draws(self) -> None:
         """Let every member want the best policy of a model of its own, large ones side by side."""
@@ -149,20 +217,19 @@ class PlannerKnowledge(Knowledge):
             members = range(self.members)
             list(threads.map(lambda m: plan_on_draw(self.spec, self.tables, belief, m), members))
 
-    def _keep_all_but(self, most: int) -> None:
-        """Want other actions than the deployed ones in at most so many rows.
+    def _keep_all_but(self, most: int | None, wanted: np.ndarray, kept: np.ndarray) -> None:
+        """Let policies [n, H * S] differ from others that are kept in at most so many rows.
 
-        Rows are ranked by the number of members that want to change them, times their visits; of
-        equals the first ones change.
+        Rows are ranked by the number of policies that differ there, times their visits; of equals
+        the first ones may differ.
         """
+        if most is None:
+            return
         H, S, A = self.allowed.shape
-        deployed, wanted = (
-            table.reshape(self.members, H * S) for table in (self.tables.policy, self.tables.wanted)
-        )
         visits = self.tables.visits.reshape(H * S, A).sum(axis=1)
-        worth = (deployed != wanted).sum(axis=0) * (visits + 1)
-        kept = np.argsort(-worth, kind="stable")[most:]
-        wanted[:, kept] = deployed[:, kept]
+        worth = (kept != wanted).sum(axis=0) * (visits + 1)
+        rows = np.argsort(-worth, kind="stable")[most:]
+        wanted[:, rows] = kept[:, rows]
 
     @property
     def _planned_from(self) -> np.ndarray:  # [H, S, A]

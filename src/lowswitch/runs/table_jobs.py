@@ -46,7 +46,9 @@ class _Beginning(NamedTuple):
         return cls(policy, data)
 
     def put_into(self, knowledge: Knowledge) -> Knowledge:
-        if self.policy is not None:
+        if self.policy is None:
+            knowledge.begin_without()
+        else:
             knowledge.begin_with(self.policy)
         if self.data is not None:
             knowledge.count(*self.data)
