@@ -31,11 +31,14 @@ class Counts(NamedTuple):
         if np.shape(q) != shape or np.isnan(q).any():
             what = "some are NaN" if np.shape(q) == shape else f"they are {np.shape(q)}"
             raise ValueError(f"estimates must be numbers of shape {shape}, but {what}")
-        masked = np.where(self.allowed, q, -np.inf)
-        incumbent = np.take_along_axis(masked, self.deployed[member][..., None], axis=-1)[..., 0]
-        stays = incumbent >= masked.max(axis=-1)
-        best: np.ndarray = np.where(stays, self.deployed[member], masked.argmax(axis=-1))
-        return best
+        return best_actions(np.where(self.allowed, q, -np.inf), self.deployed[member])
+
+
+def best_actions(q: np.ndarray, own: np.ndarray) -> np.ndarray:  # [...]
+    """The best actions for estimates [..., A]: of equals `own` [...], else the lowest index."""
+    mine = np.take_along_axis(q, own[..., None], axis=-1)[..., 0]
+    best: np.ndarray = np.where(mine >= q.max(axis=-1), own, q.argmax(axis=-1))
+    return best
 
 
 @dataclass(frozen=True)

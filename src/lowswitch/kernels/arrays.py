@@ -6,6 +6,7 @@ import numpy as np
 
 LANES = 8  # float64 in a cache line
 NEVER = 2**31 - 1  # a visit count that no run reaches
+UNLIMITED = NEVER * NEVER  # a budget that no run spends
 OPEN, REVIEW, WAITING = 0, 1, 2  # a gate: deploy at once; propose; propose once this is decided
 EPISODE, STEP, STATE, ACTION = 0, 1, 2, 3  # columns of a row change; further members follow ACTION
 

@@ -156,9 +156,8 @@ class PlannerKnowledge(Knowledge):
         equals the first ones change.
         """
         H, S, A = self.allowed.shape
-        deployed, wanted = (
-            table.reshape(self.members, H * S) for table in (self.tables.policy, self.tables.wanted)
-        )
+        deployed = self.tables.policy.reshape(self.members, H * S)
+        wanted = self.tables.wanted.reshape(self.members, H * S)
         visits = self.tables.visits.reshape(H * S, A).sum(axis=1)
         worth = (deployed != wanted).sum(axis=0) * (visits + 1)
         kept = np.argsort(-worth, kind="stable")[most:]
@@ -264,12 +263,13 @@ class PlannerKnowledge(Knowledge):
 
     # ---- the gate --------------------------------------------------------------------------------
 
-    def install(self, step: int, state: int, actions: tuple[int, ...]) -> None:
-        for table in (self.tables.policy, self.tables.wanted):
-            table.reshape(self.members, self.spec.H, self.spec.S)[:, step, state] = actions
+    def want(self, step: int, state: int, actions: Sequence[int]) -> None:
+        wanted = self.tables.wanted.reshape(self.members, self.spec.H, self.spec.S)
+        wanted[:, step, state] = actions
 
     def forbid(self, step: int, state: int, action: int) -> None:
         self.allowed[step, state, action] = False
+        self.want(step, state, self.policy().actions[:, step, state].tolist())
         self._allow(step, state, self.spec.allowed.reshape(self.allowed.shape)[step, state])
 
     def hold(self, step: int, state: int) -> None:
