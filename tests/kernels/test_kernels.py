@@ -108,7 +108,7 @@ def learn(spec, tables, h, x, a, reward, y):
     if said == qlearning.DUE:
         changes = np.zeros((1, 4), dtype=np.int64)
         deploy.log_row(spec, tables, changes, 0, 0, h, x)
-        deploy.pass_gate(spec, tables, changes, 0)
+        deploy.pass_gate(spec, tables, h * spec.S + x, changes, 0)
     return said
 
 

@@ -36,9 +36,11 @@ class Counts(NamedTuple):
 
 def best_actions(q: np.ndarray, own: np.ndarray) -> np.ndarray:  # [...]
     """The best actions for estimates [..., A]: of equals `own` [...], else the lowest index."""
-    mine = np.take_along_axis(q, own[..., None], axis=-1)[..., 0]
-    best: np.ndarray = np.where(mine >= q.max(axis=-1), own, q.argmax(axis=-1))
-    return best
+    from lowswitch.kernels.qlearning import take_best
+
+    actions = own.astype(np.int64).reshape(-1)
+    take_best(np.asarray(q, dtype=np.float64).reshape(-1), q.shape[-1], actions)
+    return actions.reshape(own.shape)
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """What the kernels read and write: the layout of every array that crosses into compiled code."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -99,6 +99,11 @@ class Timing(NamedTuple):
     exploit_last: bool  # it is one policy, of actions that were tried
     asked: bool  # visits are no reason to change anything, only dates are
     gate: int  # OPEN, REVIEW or WAITING
+
+
+def is_spent(clock: Any, timing: Timing) -> Any:
+    """Whether nothing is left of the budget; kernels have it compiled, from `schedule`."""
+    return clock["switches"] >= timing.switches or clock["deployments"] >= timing.deployments
 
 
 class RowSpec(NamedTuple):

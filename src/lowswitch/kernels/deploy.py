@@ -122,19 +122,14 @@ wants_anew = of_rows("wants_anew", never, always)
 
 
 @inline
-def row_of(spec, changes, i):
-    return changes[i, STEP] * spec.S + changes[i, STATE]
-
-
-@inline
-def every_change(spec, tables, changes, i):
+def every_change(spec, tables, here, changes, i):
     return True
 
 
 @inline
-def law_differs(spec, tables, changes, i):
-    """Whether change i lets another number of members play some action of its row."""
-    rows, here = spec.H * spec.S, row_of(spec, changes, i)
+def law_differs(spec, tables, here, changes, i):
+    """Whether change i lets another number of members play some action of row `here`."""
+    rows = spec.H * spec.S
     for m in range(spec.members):
         tables.tally[tables.policy[m * rows + here]] += 1
         tables.tally[changes[i, ACTION + m]] -= 1
@@ -190,10 +185,10 @@ is_switch = of_rows("is_switch", every_change, law_differs)
 
 
 @inline
-def may_switch(spec, tables, changes, i):
+def may_switch(spec, tables, here, changes, i):
     """Whether the budget has a switch left for change i, or change i is none."""
     left = tables.clock[0]["switches"] < spec.timing.switches
-    return left or not is_switch(spec, tables, changes, i)
+    return left or not is_switch(spec, tables, here, changes, i)
 
 
 @inline
@@ -229,15 +224,14 @@ def was_due(spec, changes, i, k, h, x):
 
 
 @inline
-def switch_own(spec, tables, changes, i):
-    set_own(spec, tables, row_of(spec, changes, i), changes[i, ACTION])
+def switch_own(spec, tables, here, changes, i):
+    set_own(spec, tables, here, changes[i, ACTION])
 
 
 @inline
-def switch_policies(spec, tables, changes, i):
+def switch_policies(spec, tables, here, changes, i):
     for m in range(spec.members):
-        place = m * spec.H * spec.S + row_of(spec, changes, i)
-        tables.policy[place] = changes[i, ACTION + m]
+        tables.policy[m * spec.H * spec.S + here] = changes[i, ACTION + m]
 
 
 # deploy change i of the log; nothing else changes what is deployed
@@ -245,15 +239,15 @@ switch_row = of_rows("switch_row", switch_own, switch_policies)
 
 
 @inline
-def pass_gate(spec, tables, changes, i):
+def pass_gate(spec, tables, here, changes, i):
     """Count change i, and deploy it where the gate is open.
 
     What is put to the board is counted, whatever becomes of it. What must wait is not.
     """
     if spec.timing.gate != WAITING:
-        tables.clock[0]["switches"] += is_switch(spec, tables, changes, i)
+        tables.clock[0]["switches"] += is_switch(spec, tables, here, changes, i)
     if spec.timing.gate == OPEN:
-        switch_row(spec, tables, changes, i)
+        switch_row(spec, tables, here, changes, i)
 
 
 @inline
@@ -266,7 +260,7 @@ def take_step(spec, tables, changes, i, k, h, x, a, action, reward, y):
     if outcome != DUE:
         return outcome != QUIET, 0
     log_row(spec, tables, changes, i, k, h, x)
-    pass_gate(spec, tables, changes, i)
+    pass_gate(spec, tables, h * spec.S + x, changes, i)
     freeze_if_spent(spec, tables)
     return True, 1
 
@@ -283,11 +277,11 @@ def switch_all(spec, tables, changes, logged, k):
     for h in range(steps):
         first, last = states_at_stake(spec, tables, h)
         for x in range(first, last):
-            i = logged + changed
-            if differs(spec, tables, h * spec.S + x) and not was_due(spec, changes, i, k, h, x):
+            here, i = h * spec.S + x, logged + changed
+            if differs(spec, tables, here) and not was_due(spec, changes, i, k, h, x):
                 log_row(spec, tables, changes, i, k, h, x)
-                if may_switch(spec, tables, changes, i):
-                    pass_gate(spec, tables, changes, i)
+                if may_switch(spec, tables, here, changes, i):
+                    pass_gate(spec, tables, here, changes, i)
                     changed += 1
     if spec.timing.factor > 0:
         for i in range(len(tables.cells)):
@@ -311,8 +305,9 @@ def pass_rows(spec, tables, changes):
     """
     passed = NOTHING
     for i in range(len(changes)):
-        if may_switch(spec, tables, changes, i):
-            pass_gate(spec, tables, changes, i)
+        here = changes[i, STEP] * spec.S + changes[i, STATE]
+        if may_switch(spec, tables, here, changes, i):
+            pass_gate(spec, tables, here, changes, i)
             for j in range(changes.shape[1]):
                 changes[passed, j] = changes[i, j]
             passed += 1

@@ -8,7 +8,7 @@ import math
 
 import numpy as np
 
-from lowswitch.kernels.compile import inline, part, pasted
+from lowswitch.kernels.compile import entry, inline, part, pasted
 from lowswitch.kernels.schedule import next_trigger
 
 HOEFFDING, BERNSTEIN = 0, 1
@@ -91,12 +91,19 @@ def best_action(q, first, A, own):
 
     Every learner breaks ties so, because a change that gains nothing is not worth its cost.
     """
-    action, best = own, q[np.uint64(first + own)]
+    action, best = own, q[first + own]
     for a in range(A):
-        other = q[np.uint64(first + a)]
-        if other > best:
-            action, best = a, other
+        other = q[first + a]
+        action = a if other > best else action
+        best = max(best, other)
     return action
+
+
+@entry
+def take_best(q, A, actions):
+    """Replace the incumbents `actions` [n] by the best actions for estimates [n A]."""
+    for i in range(len(actions)):
+        actions[i] = best_action(q, i * A, A, actions[i])
 
 
 @part

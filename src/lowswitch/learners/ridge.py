@@ -251,9 +251,7 @@ class RidgeKnowledge:
         by_hand = LinearProposal(0, 0, self.deployed.identity, policy, 1.0, last=False)
         return {WHOLE: by_hand}
 
-    def deploy(
-        self, parts: Iterable[LinearProposal | Wanted], told: int
-    ) -> tuple[Deployment, int]:
+    def deploy(self, parts: Iterable[LinearProposal | Wanted], told: int) -> tuple[Deployment, int]:
         """The one place that changes the deployed policy of a learner with features.
 
         There are no rows, so each deployment is one switch.
