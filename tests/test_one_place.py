@@ -1,7 +1,8 @@
 """One place deploys: no other code of the package writes where learners keep deployed policies.
 
 A planner and a mixture have deployed `tables.policy`, and a Q-learner the action of each of its
-`tables.rows`. This test reads the syntax tree of every file for writes to them.
+`tables.rows`. A learner with features has deployed `RidgeKnowledge.deployed`. This test reads the
+syntax tree of every file for writes to them, and for second texts of the rules about them.
 """
 
 import ast
@@ -206,6 +207,103 @@ def test_the_one_place_is_reached_through_the_gate_alone():
     assert callers("pass_rows") == {"learners/knowledge.Knowledge._pass_rows"}
     members = {"kernels/mixtures.learn_path", "kernels/targets.gather_rows"}
     assert callers("set_own") == {"kernels/deploy.switch_own"} | members
+
+
+def found_in(text, name, is_one):
+    """The functions of a file with a node of its own that is one of those looked for."""
+    return {
+        full
+        for full, function in functions(ast.parse(text), name)
+        if any(is_one(node) for node in own_nodes(function))
+    }
+
+
+def found_everywhere(is_one, under=""):
+    """The same for all files of the package, or of a folder."""
+    return {
+        full
+        for name, text in FILES.items()
+        if name.startswith(under)
+        for full in found_in(text, name, is_one)
+    }
+
+
+def test_a_learner_with_features_has_one_place_as_well():
+    def writes(node):
+        stored = isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store)
+        return stored and node.attr == "deployed"
+
+    ridge = {"begin_with": "the initial policy, or a saved one", "deploy": "the one place"}
+    expected = {f"learners/ridge.RidgeKnowledge.{name}" for name in ridge}
+    assert found_in(FILES["learners/ridge"], "learners/ridge", writes) == expected
+    assert not found_in("def f(self):\n    self.deployed.act(0)\n", "f", writes)
+
+
+# ---- and so does each rule about it --------------------------------------------------------------
+
+
+def is_count(node):
+    """Whether a node is `clock["switches"]` or `clock["deployments"]`."""
+    return (
+        isinstance(node, ast.Subscript)
+        and isinstance(node.slice, ast.Constant)
+        and node.slice.value in ("switches", "deployments")
+        and "clock" in ast.unparse(node.value)
+    )
+
+
+def test_a_budget_is_counted_at_the_gate_alone():
+    counting = found_everywhere(lambda node: is_count(node) and isinstance(node.ctx, ast.Store))
+    gate = {"kernels/deploy.pass_gate", "kernels/deploy.close_deployment"}
+    assert counting == {*gate, "learners/knowledge.Knowledge.spent"}  # which a ledger restores
+
+
+def test_what_is_left_of_a_budget_is_asked_in_three_places():
+    compared = found_everywhere(
+        lambda node: isinstance(node, ast.Compare) and any(map(is_count, ast.walk(node)))
+    )
+    rules = {"kernels/arrays.is_spent", "kernels/schedule.is_last", "kernels/deploy.may_switch"}
+    assert compared == rules
+
+
+def test_whether_a_change_is_a_switch_is_asked_at_the_gate_alone():
+    asked = {"kernels/deploy.may_switch", "kernels/deploy.pass_gate"}
+    assert callers("is_switch") == {"kernels/deploy", *asked}
+    tallies = found_everywhere(
+        lambda node: isinstance(node, ast.Attribute) and node.attr == "tally", "kernels"
+    )
+    assert tallies == {"kernels/deploy.law_differs"}
+
+    def compares_laws(node):
+        return isinstance(node, ast.Compare) and ast.unparse(node).count("sort") > 1
+
+    assert not found_everywhere(compares_laws)
+
+
+def test_ties_are_broken_in_one_text():
+    def looks_for_best(node):
+        return (
+            isinstance(node, ast.Compare)
+            and isinstance(node.ops[0], ast.Gt | ast.GtE | ast.Eq)
+            and ast.unparse(node.comparators[0]) == "best"
+        )
+
+    others = {
+        "kernels/values.optimal_values": "an optimal policy has no incumbent",
+        "kernels/bandits.best_arm": "an index is worked out on the way",
+        "kernels/bandits.leading_arm": "a mean is worked out on the way",
+        "kernels/bandits.sampled_arm": "draws have no ties",
+    }
+    found = found_everywhere(looks_for_best, "kernels")
+    assert found == {"kernels/qlearning.best_action", *others}
+
+
+def test_changes_are_applied_to_policies_in_one_text():
+    def applies(node):
+        stored = isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store)
+        return stored and "steps, states" in ast.unparse(node.slice)
+
+    assert found_everywhere(applies) == {"policy/tables.change_rows"}
 
 
 # ---- and whoever breaks it is found --------------------------------------------------------------

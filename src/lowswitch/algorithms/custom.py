@@ -36,10 +36,10 @@ class Counts(NamedTuple):
 
 def best_actions(q: np.ndarray, own: np.ndarray) -> np.ndarray:  # [...]
     """The best actions for estimates [..., A]: of equals `own` [...], else the lowest index."""
-    from lowswitch.kernels.qlearning import take_best
+    from lowswitch.kernels.qlearning import take_best_actions
 
     actions = own.astype(np.int64).reshape(-1)
-    take_best(np.asarray(q, dtype=np.float64).reshape(-1), q.shape[-1], actions)
+    take_best_actions(np.asarray(q, dtype=np.float64).reshape(-1), q.shape[-1], actions)
     return actions.reshape(own.shape)
 
 

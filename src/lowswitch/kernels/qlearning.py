@@ -100,7 +100,7 @@ def best_action(q, first, A, own):
 
 
 @entry
-def take_best(q, A, actions):
+def take_best_actions(q, A, actions):
     """Replace the incumbents `actions` [n] by the best actions for estimates [n A]."""
     for i in range(len(actions)):
         actions[i] = best_action(q, i * A, A, actions[i])

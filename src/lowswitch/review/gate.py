@@ -190,7 +190,7 @@ class Gate:
         """Put changes to the board as far as the budget goes, and count that."""
         if self.holds:
             changes = changes[[key not in self.holds for key in knowledge.keys(changes)]]
-        if not free:
+        if len(changes) and not free:
             changes = knowledge.put(changes)
         if len(changes):
             self._raise(knowledge, changes, told)
