@@ -178,7 +178,8 @@ class FeatureLearner(Learner):
             self._gate.look_again(knowledge, self.told)
             self._gate.after_date(self.told)
         elif not knowledge.frozen and (wanted := knowledge.put(knowledge.wanted(self.told))):
-            self._deployed = knowledge.deploy(wanted, self.told).policy
+            knowledge.deploy(wanted, self.told)
+            self._deployed = knowledge.policy()
 
     def _first_wrong(
         self, x: np.ndarray, actions: np.ndarray, first: int, last: int

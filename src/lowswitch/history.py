@@ -18,6 +18,7 @@ from lowswitch.checks import has_integers, require_count, shown
 from lowswitch.envs.mdp import TabularMDP, aligned_zeros, require_mdp
 from lowswitch.io import storage
 from lowswitch.kernels.arrays import BALANCE, Account, Evaluation
+from lowswitch.policy.tables import change_rows
 
 
 @dataclass(frozen=True, eq=False)
@@ -301,8 +302,7 @@ class PacPolicy:
         """The policy, or the mixture of policies, that was deployed in an episode."""
         episode = require_count("episode", episode, least=0, most=self.episodes - 1)
         mixture = np.repeat(self.initial[None], self.history.members, axis=0)
-        _, steps, states, *actions = self.history.changes[self.history.episode < episode].T
-        mixture[:, steps, states] = actions  # of several changes of a row the last one stays
+        change_rows(mixture, self.history.changes[self.history.episode < episode, 1:])
         return mixture[0] if self.history.members == 1 else mixture
 
     def sample(self, generator: np.random.Generator) -> np.ndarray:  # [H, S]

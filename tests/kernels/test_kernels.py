@@ -106,7 +106,9 @@ def learn(spec, tables, h, x, a, reward, y):
     action = tables.rows[h * spec.S + x]["action"]
     said = qlearning.digest_visit(spec, tables, 1.0, 0, h, x, a, action, reward, y)
     if said == qlearning.DUE:
-        deploy.switch_row(spec, tables, np.zeros((1, 4), dtype=np.int64), 0, 0, h, x)
+        changes = np.zeros((1, 4), dtype=np.int64)
+        deploy.log_row(spec, tables, changes, 0, 0, h, x)
+        deploy.pass_gate(spec, tables, h * spec.S + x, changes, 0)
     return said
 
 
@@ -154,7 +156,7 @@ def test_ties_keep_the_incumbent_and_else_take_the_lowest_index():
     spec = spec_of(ls.ucb_hoeffding(), A=3)
     tables = fresh_row_tables(spec, np.ones((2, 3, 3), dtype=bool))
     tables.cells["q"][:3] = 1.0, 5.0, 5.0
-    qlearning.take_best(spec, tables, 0)
+    qlearning.set_own(spec, tables, 0, qlearning.own_best(spec, tables, 0))
     assert tables.rows[0]["action"] == 1
     # an equal estimate does not displace the incumbent: q < best_other is false
     assert tables.rows[0]["best_other"] == 5.0

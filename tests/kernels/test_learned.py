@@ -329,7 +329,7 @@ def test_as_much_caution_as_gains_most(paid, caution):
     seen = [(0, 0, a, paid[a], 0) for a in range(2) for _ in range(20)]
     spec, tables = told(ls.few(deployments=1), seen, S=1)
     belief = evidence.believe(spec, tables)
-    assert crossfit.learned_caution(spec, tables, belief) == caution
+    assert crossfit.learned_caution(spec, tables, belief, 2.5)[0] == caution
 
 
 def test_what_is_planned_on_a_half_is_not_compared_on_it():
@@ -348,7 +348,7 @@ def test_what_is_planned_on_a_half_is_not_compared_on_it():
         ]
         spec, tables = told(ls.few(deployments=1), seen, H=1, S=20, A=4)
         belief = evidence.believe(spec, tables)._replace(noisy=True, reward_mass=0.3)
-        found.append(crossfit.learned_caution(spec, tables, belief))
+        found.append(crossfit.learned_caution(spec, tables, belief, 2.5)[0])
     assert found.count(2.0) >= 9
 
 

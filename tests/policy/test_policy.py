@@ -7,7 +7,7 @@ import pytest
 
 import lowswitch as ls
 from lowswitch.kernels.streams import MEMBERS, learner_stream
-from lowswitch.policy.tables import TablePolicy
+from lowswitch.policy.tables import TablePolicy, change_rows
 
 KEY = learner_stream(0, MEMBERS)
 
@@ -82,3 +82,12 @@ def test_a_learner_says_what_it_has_deployed():
         assert set(map(tuple, learner.deployed.difference(before))) == rows
         assert (learner.deployed.identity != before.identity) == bool(rows)
         before = learner.deployed
+
+
+def test_changes_of_rows_are_applied_in_order():
+    table = np.zeros((2, 3), dtype=np.int64)
+    change_rows(table, np.array([[0, 1, 2], [1, 2, 1], [0, 1, 3]]))  # step, state, action
+    assert table.tolist() == [[0, 3, 0], [0, 0, 1]]
+    mixture = np.zeros((2, 1, 2), dtype=np.int64)
+    change_rows(mixture, np.array([[0, 1, 4, 5]]))  # an action for each member
+    assert mixture.tolist() == [[[0, 4]], [[0, 5]]]

@@ -141,26 +141,26 @@ def misprinted_variance(right):
 
 
 def whole_table_copy(right):
-    take_best = right.take_best
+    set_own, own_best = right.set_own, right.own_best
 
-    def take_best_everywhere(spec, tables, here):
+    def set_own_everywhere(spec, tables, here, action):
         first = here // spec.S * spec.S
         for other in range(first, first + spec.S):
-            take_best(spec, tables, other)
+            set_own(spec, tables, other, own_best(spec, tables, other))
 
-    return {"take_best": take_best_everywhere}
+    return {"set_own": set_own_everywhere}
 
 
 def ties_away_from_the_incumbent(right):
     digest_visit, DUE, TRIGGERED = right.digest_visit, right.DUE, right.TRIGGERED
 
-    def take_last_best(spec, tables, here):
+    def last_best(spec, tables, here):
         action, best = 0, -np.inf
         for a in range(spec.A):
             q = tables.cells[here * spec.A + a]["q"]
             action = a if q >= best else action
             best = max(best, q)
-        tables.rows[here]["action"] = action
+        return action
 
     def digest_ties(spec, tables, scale, base, h, x, a, action, reward, y):
         said = digest_visit(spec, tables, scale, base, h, x, a, action, reward, y)
@@ -168,7 +168,7 @@ def ties_away_from_the_incumbent(right):
         q = tables.cells[here * spec.A + action]["q"]
         return DUE if said == TRIGGERED and q == tables.rows[here]["best_other"] else said
 
-    return {"take_best": take_last_best, "digest_visit": digest_ties}
+    return {"own_best": last_best, "digest_visit": digest_ties}
 
 
 BREAKS = {

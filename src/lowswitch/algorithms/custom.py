@@ -31,11 +31,16 @@ class Counts(NamedTuple):
         if np.shape(q) != shape or np.isnan(q).any():
             what = "some are NaN" if np.shape(q) == shape else f"they are {np.shape(q)}"
             raise ValueError(f"estimates must be numbers of shape {shape}, but {what}")
-        masked = np.where(self.allowed, q, -np.inf)
-        incumbent = np.take_along_axis(masked, self.deployed[member][..., None], axis=-1)[..., 0]
-        stays = incumbent >= masked.max(axis=-1)
-        best: np.ndarray = np.where(stays, self.deployed[member], masked.argmax(axis=-1))
-        return best
+        return best_actions(np.where(self.allowed, q, -np.inf), self.deployed[member])
+
+
+def best_actions(q: np.ndarray, own: np.ndarray) -> np.ndarray:  # [...]
+    """The best actions for estimates [..., A]: of equals `own` [...], else the lowest index."""
+    from lowswitch.kernels.qlearning import take_best_actions
+
+    actions = own.astype(np.int64).reshape(-1)
+    take_best_actions(np.asarray(q, dtype=np.float64).reshape(-1), q.shape[-1], actions)
+    return actions.reshape(own.shape)
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from typing import Protocol
 import numpy as np
 
 from lowswitch.concurrent.sources import Player, PlayError, Source, Trajectories
+from lowswitch.policy.tables import change_rows
 
 
 class FleetError(RuntimeError):
@@ -74,8 +75,7 @@ class OpenInProcess:
         self.player, self.policy = player, policy.copy()
 
     def play(self, changes: np.ndarray, episodes: np.ndarray) -> Trajectories:
-        steps, states, actions = changes.T
-        self.policy[steps, states] = actions
+        change_rows(self.policy, changes)
         try:
             return self.player.play(self.policy, episodes)
         except PlayError as error:

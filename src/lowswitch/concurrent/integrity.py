@@ -10,6 +10,7 @@ from lowswitch.checks import require_indices
 from lowswitch.concurrent.state import Setting, State
 from lowswitch.history import History
 from lowswitch.learners.integrity import require, require_finite
+from lowswitch.policy.tables import change_rows
 from lowswitch.runs.results import curve_points
 
 
@@ -53,8 +54,7 @@ def _require_history(state: State) -> None:
         require(np.diff(order) >= 0, f"the {name} of its changes do not increase")
     deployed = state.knowledge.policy().actions
     policies = np.repeat(state.initial[None], len(deployed), axis=0)
-    _, steps, states, *actions = changes.T
-    policies[:, steps, states] = actions  # of several changes of a row the last one stays
+    change_rows(policies, changes[:, 1:])
     require(policies == deployed, "its changes do not lead to its policy")
     history, knowledge = History(changes), state.knowledge
     counted = history.deployments, history.local_switches

@@ -6,7 +6,7 @@ import numpy as np
 
 from lowswitch.concurrent.fleets import OpenFleet, machine_of
 from lowswitch.concurrent.sources import PlayError, Trajectories
-from lowswitch.policy.tables import TablePolicy
+from lowswitch.policy.tables import TablePolicy, change_rows
 
 
 class MixturePlay:
@@ -26,8 +26,7 @@ class MixturePlay:
     def play(self, changes: np.ndarray, episodes: np.ndarray) -> Trajectories:
         """Play a round as a fleet does; a change [2 + members] has an action for each member."""
         if len(changes):
-            steps, states, *actions = changes.T
-            self.mixture[:, steps, states] = actions
+            change_rows(self.mixture, changes)
             self.alike = _alike(self.mixture)
         members = self.alike[self.deployed.member_for(episodes)]
         played = Trajectories.empty(len(episodes), self.mixture.shape[1])

@@ -19,6 +19,7 @@ from lowswitch.checks import is_number, require_count, shown
 from lowswitch.concurrent.fleets import FleetError, machine_of
 from lowswitch.concurrent.sources import PlayError, Trajectories
 from lowswitch.concurrent.worker import Assignment, FailedPiece, PlayedPiece, Reply
+from lowswitch.policy.tables import change_rows
 
 START_SECONDS = 30.0  # A worker may take this long to start, even where the patience is shorter.
 CLOSING_SECONDS = 3.0  # When a fleet closes, its players have this long to close what they opened.
@@ -159,8 +160,7 @@ class Deployed:
     def change(self, changes: np.ndarray) -> None:
         if not len(changes):
             return
-        steps, states, actions = changes.T
-        self.policy[steps, states] = actions
+        change_rows(self.policy, changes)
         self.version += 1
         self.log.append(changes.copy())
         self.logged += changes.size

@@ -11,6 +11,7 @@ from typing import NamedTuple, cast
 import numpy as np
 
 from lowswitch.concurrent.sources import PlayError, Source, Trajectories
+from lowswitch.policy.tables import change_rows
 
 
 class Assignment(NamedTuple):
@@ -79,8 +80,7 @@ class PiecePlayer:
     def _play(self, asked: Assignment) -> Trajectories:
         if asked.policy is not None:
             self.policy = asked.policy.copy()
-        steps, states, actions = asked.changes.T
-        self.policy[steps, states] = actions
+        change_rows(self.policy, asked.changes)
         # Ray delivers arrays read-only, and a kernel would be compiled anew for such an array.
         played = self.player.play(self.policy, asked.episodes.copy())
         shape = len(asked.episodes), self.horizon

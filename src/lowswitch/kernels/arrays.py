@@ -1,11 +1,12 @@
 """What the kernels read and write: the layout of every array that crosses into compiled code."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 LANES = 8  # float64 in a cache line
 NEVER = 2**31 - 1  # a visit count that no run reaches
+UNLIMITED = NEVER * NEVER  # a budget that no run spends
 OPEN, REVIEW, WAITING = 0, 1, 2  # a gate: deploy at once; propose; propose once this is decided
 EPISODE, STEP, STATE, ACTION = 0, 1, 2, 3  # columns of a row change; further members follow ACTION
 
@@ -98,6 +99,11 @@ class Timing(NamedTuple):
     exploit_last: bool  # it is one policy, of actions that were tried
     asked: bool  # visits are no reason to change anything, only dates are
     gate: int  # OPEN, REVIEW or WAITING
+
+
+def is_spent(clock: Any, timing: Timing) -> Any:
+    """Whether nothing is left of the budget; kernels have it compiled, from `schedule`."""
+    return clock["switches"] >= timing.switches or clock["deployments"] >= timing.deployments
 
 
 class RowSpec(NamedTuple):

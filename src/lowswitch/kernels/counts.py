@@ -97,7 +97,7 @@ def law_is_late(spec, tables, i, h, n):
     """
     if not spec.waits_for_law or h + 1 == spec.H or followed(spec, tables, i) > 0:
         return False
-    return n > next_trigger(spec, 0) and not is_spent(spec, tables)
+    return n > next_trigger(spec, 0) and not is_spent(tables.clock[0], spec.timing)
 
 
 @inline

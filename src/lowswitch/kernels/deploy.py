@@ -1,9 +1,10 @@
-"""The one place where what is deployed changes: a row is due, and `switch_row` switches it.
+"""The one place where the deployed policy changes: `switch_row` deploys a change of the log.
 
 A learner wants a policy and has another one deployed. A schedule says when a row, or all rows, may
-change; then the wanted action is deployed, logged and counted, as far as a budget goes. Behind a
-gate that is not open, `pass_gate` logs what is wanted instead, and nothing is deployed. What kind
-of learner it is makes no difference here but for the short functions that are chosen `by_kind`.
+change; then the change is logged, as far as a budget goes, and meets the gate, which counts it.
+Where the gate is open, the change is deployed. In review it is put to a board, and what the board
+approves comes back by `pass_rows` through an open gate. What kind of learner it is makes no
+difference here, except in the short functions that are chosen `by_kind`.
 """
 
 import numpy as np
@@ -12,7 +13,6 @@ from lowswitch.kernels.arrays import (
     ACTION,
     EPISODE,
     OPEN,
-    REVIEW,
     STATE,
     STEP,
     WAITING,
@@ -26,7 +26,7 @@ from lowswitch.kernels.counts import note_visit, pool_is_full
 from lowswitch.kernels.kinds import always, by_kind, never, of_rows
 from lowswitch.kernels.mixtures import learn_together, note_gap, note_step
 from lowswitch.kernels.noise import noise, uniform
-from lowswitch.kernels.qlearning import DUE, QUIET, digest_visit, take_best
+from lowswitch.kernels.qlearning import DUE, QUIET, digest_visit, own_best, set_own
 from lowswitch.kernels.schedule import freeze_if_spent, next_growth, refresh_is_due
 from lowswitch.kernels.stages import digest_stage
 from lowswitch.kernels.targets import differs, make_wanted, states_at_stake
@@ -122,17 +122,17 @@ wants_anew = of_rows("wants_anew", never, always)
 
 
 @inline
-def every_change(spec, tables, here):
+def every_change(spec, tables, here, changes, i):
     return True
 
 
 @inline
-def law_differs(spec, tables, here):
-    """Whether some action of a row is wanted by another number of members than have it deployed."""
+def law_differs(spec, tables, here, changes, i):
+    """Whether change i lets another number of members play some action of row `here`."""
     rows = spec.H * spec.S
     for m in range(spec.members):
         tables.tally[tables.policy[m * rows + here]] += 1
-        tables.tally[tables.wanted[m * rows + here]] -= 1
+        tables.tally[changes[i, ACTION + m]] -= 1
     same = True
     for a in range(spec.A):
         same = same and tables.tally[a] == 0
@@ -180,50 +180,20 @@ only_traded = by_kind(
     {RowSpec: never, StageSpec: never, PlanSpec: members_traded, MixtureSpec: whole_traded},
 )
 
-# whether changing a row is a switch: of a mixture, if how often each action is played changes
+# whether a change is a switch: of a mixture, if how often each action is played changes
 is_switch = of_rows("is_switch", every_change, law_differs)
 
 
 @inline
-def install_row(spec, tables, here, changes, i):
-    take_best(spec, tables, here)
-    changes[i, ACTION] = tables.rows[here]["action"]
-
-
-@inline
-def install_policies(spec, tables, here, changes, i):
-    for m in range(spec.members):
-        place = m * spec.H * spec.S + here
-        tables.policy[place] = tables.wanted[place]
-        changes[i, ACTION + m] = tables.wanted[place]
-
-
-# deploy what is wanted in a row, and write its actions into change i
-install = of_rows("install", install_row, install_policies)
-
-
-@inline
-def switch_row(spec, tables, changes, i, k, h, x):
-    """Deploy after episode k what is wanted in row (h, x), as change i of the log, and count it.
-
-    Return how many rows changed.
-    """
-    here = h * spec.S + x
-    tables.clock[0]["switches"] += is_switch(spec, tables, here)
-    changes[i, EPISODE], changes[i, STEP], changes[i, STATE] = k, h, x
-    install(spec, tables, here, changes, i)
-    return 1
+def may_switch(spec, tables, here, changes, i):
+    """Whether the budget has a switch left for change i, or change i is none."""
+    left = tables.clock[0]["switches"] < spec.timing.switches
+    return left or not is_switch(spec, tables, here, changes, i)
 
 
 @inline
 def write_best(spec, tables, here, changes, i):
-    """Write the best action of a row into change i, the lowest index among equals."""
-    action, best = 0, -np.inf
-    for a in range(spec.A):
-        q = tables.cells[here * spec.A + a]["q"]
-        action = a if q > best else action
-        best = max(best, q)
-    changes[i, ACTION] = action
+    changes[i, ACTION] = own_best(spec, tables, here)
 
 
 @inline
@@ -232,42 +202,52 @@ def write_policies(spec, tables, here, changes, i):
         changes[i, ACTION + m] = tables.wanted[m * spec.H * spec.S + here]
 
 
-# write what is wanted in a row into change i, and deploy nothing
+# write what is wanted in a row into change i
 write_wanted = of_rows("write_wanted", write_best, write_policies)
 
 
 @inline
-def is_logged(changes, i, k, h, x):
-    """Whether row (h, x) is among the changes before i that episode k caused."""
-    found, j = False, i - 1
+def log_row(spec, tables, changes, i, k, h, x):
+    """Write into change i what is wanted in row (h, x) after episode k; nothing is deployed."""
+    changes[i, EPISODE], changes[i, STEP], changes[i, STATE] = k, h, x
+    write_wanted(spec, tables, h * spec.S + x, changes, i)
+
+
+@inline
+def was_due(spec, changes, i, k, h, x):
+    """Whether row (h, x) was logged at its trigger in episode k, and not deployed, before i."""
+    found, j = False, i - 1 if spec.timing.gate != OPEN else -1
     while not found and j >= 0 and changes[j, EPISODE] == k:
         found = changes[j, STEP] == h and changes[j, STATE] == x
         j -= 1
     return found
 
 
-@part
-def propose_row(spec, tables, changes, i, k, h, x):
-    """Log once what is wanted in row (h, x) after episode k; return how many rows were logged.
-
-    What is put to the board is counted, whatever becomes of it. What must wait is not.
-    """
-    if is_logged(changes, i, k, h, x):  # at its trigger, before all rows were looked at
-        return 0
-    here = h * spec.S + x
-    if spec.timing.gate == REVIEW:
-        tables.clock[0]["switches"] += is_switch(spec, tables, here)
-    changes[i, EPISODE], changes[i, STEP], changes[i, STATE] = k, h, x
-    write_wanted(spec, tables, here, changes, i)
-    return 1
+@inline
+def switch_own(spec, tables, here, changes, i):
+    set_own(spec, tables, here, changes[i, ACTION])
 
 
 @inline
-def pass_gate(spec, tables, changes, i, k, h, x):
-    """Switch a row that is due where the gate is open, else propose it."""
+def switch_policies(spec, tables, here, changes, i):
+    for m in range(spec.members):
+        tables.policy[m * spec.H * spec.S + here] = changes[i, ACTION + m]
+
+
+# deploy change i of the log; nothing else changes what is deployed
+switch_row = of_rows("switch_row", switch_own, switch_policies)
+
+
+@inline
+def pass_gate(spec, tables, here, changes, i):
+    """Count change i, and deploy it where the gate is open.
+
+    What is put to the board is counted, whatever becomes of it. What must wait is not.
+    """
+    if spec.timing.gate != WAITING:
+        tables.clock[0]["switches"] += is_switch(spec, tables, here, changes, i)
     if spec.timing.gate == OPEN:
-        return switch_row(spec, tables, changes, i, k, h, x)
-    return propose_row(spec, tables, changes, i, k, h, x)
+        switch_row(spec, tables, here, changes, i)
 
 
 @inline
@@ -279,16 +259,10 @@ def take_step(spec, tables, changes, i, k, h, x, a, action, reward, y):
     outcome = learn_step(spec, tables, h, x, a, action, reward, y)
     if outcome != DUE:
         return outcome != QUIET, 0
-    switched = pass_gate(spec, tables, changes, i, k, h, x)
+    log_row(spec, tables, changes, i, k, h, x)
+    pass_gate(spec, tables, h * spec.S + x, changes, i)
     freeze_if_spent(spec, tables)
-    return True, switched
-
-
-@inline
-def may_switch(spec, tables, here):
-    """Whether a row may change: the budget has a switch left, or the change is none."""
-    left = tables.clock[0]["switches"] < spec.timing.switches
-    return left or not is_switch(spec, tables, here)
+    return True, 1
 
 
 @part
@@ -303,9 +277,12 @@ def switch_all(spec, tables, changes, logged, k):
     for h in range(steps):
         first, last = states_at_stake(spec, tables, h)
         for x in range(first, last):
-            here = h * spec.S + x
-            if differs(spec, tables, here) and may_switch(spec, tables, here):
-                changed += pass_gate(spec, tables, changes, logged + changed, k, h, x)
+            here, i = h * spec.S + x, logged + changed
+            if differs(spec, tables, here) and not was_due(spec, changes, i, k, h, x):
+                log_row(spec, tables, changes, i, k, h, x)
+                if may_switch(spec, tables, here, changes, i):
+                    pass_gate(spec, tables, here, changes, i)
+                    changed += 1
     if spec.timing.factor > 0:
         for i in range(len(tables.cells)):
             tables.cells[i]["due"] = next_growth(spec.timing, tables.cells[i]["visits"])
@@ -314,10 +291,28 @@ def switch_all(spec, tables, changes, logged, k):
 
 @inline
 def close_deployment(spec, tables, changed):
-    """Count a deployment, or what is put to the board, after so many rows; keep to the budget."""
+    """If rows passed the gate, count a deployment or a proposal, and keep to the budget."""
     if changed > 0 and spec.timing.gate != WAITING:
         tables.clock[0]["deployments"] += 1
         freeze_if_spent(spec, tables)
+
+
+@entry
+def pass_rows(spec, tables, changes):
+    """Let changes that Python logged pass the gate, as one deployment or one proposal.
+
+    Move those that passed to the front, and return how many they are.
+    """
+    passed = NOTHING
+    for i in range(len(changes)):
+        here = changes[i, STEP] * spec.S + changes[i, STATE]
+        if may_switch(spec, tables, here, changes, i):
+            pass_gate(spec, tables, here, changes, i)
+            for j in range(changes.shape[1]):
+                changes[passed, j] = changes[i, j]
+            passed += 1
+    close_deployment(spec, tables, passed)
+    return passed
 
 
 @entry

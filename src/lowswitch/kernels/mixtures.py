@@ -3,7 +3,7 @@
 from lowswitch.kernels.arrays import RowSpec, StageSpec
 from lowswitch.kernels.compile import inline, part
 from lowswitch.kernels.kinds import by_kind
-from lowswitch.kernels.qlearning import DUE, QUIET, digest_visit, take_best
+from lowswitch.kernels.qlearning import DUE, QUIET, digest_visit, own_best, set_own
 from lowswitch.kernels.stages import digest_stage
 
 digest = by_kind("digest", {RowSpec: digest_visit, StageSpec: digest_stage})
@@ -40,7 +40,7 @@ def learn_path(spec, tables, scale, base):
         outcome = digest(spec, tables, scale, base, h, x, a, action, reward, y)
         triggered |= outcome != QUIET
         if outcome == DUE:
-            take_best(spec, tables, here)
+            set_own(spec, tables, here, own_best(spec, tables, here))
     return triggered
 
 

@@ -9,6 +9,7 @@ from lowswitch.kernels.compile import allocating, entry, inline, part
 from lowswitch.kernels.evidence import others_reward, reward_spread, row_prior, typical_reward
 from lowswitch.kernels.noise import next_uniform, noise
 from lowswitch.kernels.posterior import gamma
+from lowswitch.kernels.qlearning import best_action
 
 _CURIOUS_MASS = 0.5
 _ATOMS = 24  # successors that a law draws beyond those that were seen
@@ -212,23 +213,21 @@ def plan_on_draw(spec, tables, belief, m):
     number = np.uint64(tables.clock[0]["refreshes"] * spec.members + m)
     key = noise(tables.keys[0]["samples"], number)
     drawn, values = fresh_drawn(spec, belief.laws), np.zeros(spec.S)
-    counter, seen = np.zeros(1, dtype=np.uint64), np.zeros(spec.S)
+    counter, seen, q = np.zeros(1, dtype=np.uint64), np.zeros(spec.S), np.zeros(spec.A)
     for h in range(spec.H - 1, -1, -1):
         draw_step(spec, belief, h, key, drawn, counter, seen)
         mean, new = values.mean(), np.zeros(spec.S)
         for x in range(spec.S):
-            here = (m * spec.H + h) * spec.S + x
-            action, best = tables.policy[here], -np.inf
+            here, first = (m * spec.H + h) * spec.S + x, (h * spec.S + x) * spec.A
             for a in range(spec.A):
-                place = (h * spec.S + x) * spec.A + a
-                if spec.allowed[place]:
+                q[a] = -np.inf
+                if spec.allowed[first + a]:
                     i = x * spec.A + a
-                    q = drawn_estimate(drawn, h + 1 == spec.H, i, values, mean)
-                    if m == 0:
-                        tables.q[place] = q
-                    if q > best or (q == best and a == tables.policy[here]):
-                        action, best = a, q
-            tables.wanted[here], new[x] = action, min(best, spec.caps[h])
+                    q[a] = drawn_estimate(drawn, h + 1 == spec.H, i, values, mean)
+                if m == 0:
+                    tables.q[first + a] = q[a]
+            action = best_action(q, 0, spec.A, tables.policy[here])
+            tables.wanted[here], new[x] = action, min(q[action], spec.caps[h])
         values = new
         if m == 0:
             tables.values[h * spec.S : (h + 1) * spec.S] = values

@@ -6,6 +6,7 @@ import numpy as np
 
 from lowswitch.kernels.compile import allocating_part, inline, part
 from lowswitch.kernels.evidence import others_reward, row_prior, typical_reward
+from lowswitch.kernels.qlearning import best_action
 
 
 @inline
@@ -101,23 +102,20 @@ def first_action(spec, tables, here):
 
 @inline
 def best_known(spec, choices, q, error, start, deployed, caution):
-    """The best action that may be chosen, and its value.
+    """The best action that may be chosen, and its value; other estimates become -inf.
 
     With a caution from 0 on the action of the first policy stays, unless another one is better by
-    so many standard errors. Else, of equals it is what the first member has deployed, or the
-    lowest.
+    `caution` standard errors. The incumbent is the action that the first member has deployed.
     """
-    action, best, needed = start, -np.inf, -np.inf
     kept = caution >= 0.0 and choices[start]
-    if kept:
-        best = q[start]
     for a in range(spec.A):
-        if choices[a]:
-            if kept:
-                needed = q[start] + caution * math.sqrt(error[a] + error[start])
-            if q[a] > needed and (q[a] > best or (q[a] == best and a == deployed)):
-                action, best = a, q[a]
-    return action, best
+        needed = -np.inf
+        if choices[a] and kept and a != start:
+            needed = q[start] + caution * math.sqrt(error[a] + error[start])
+        if not (choices[a] and q[a] > needed):
+            q[a] = -np.inf
+    action = best_action(q, 0, spec.A, deployed)
+    return action, q[action]
 
 
 @inline

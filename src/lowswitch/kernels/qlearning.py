@@ -8,7 +8,7 @@ import math
 
 import numpy as np
 
-from lowswitch.kernels.compile import inline, part
+from lowswitch.kernels.compile import entry, inline, part, pasted
 from lowswitch.kernels.schedule import next_trigger
 
 HOEFFDING, BERNSTEIN = 0, 1
@@ -73,7 +73,7 @@ def best_of_others(spec, tables, here, action):
     """The best estimate of a row but that of one action."""
     best = -np.inf
     for a in range(spec.A):
-        q = tables.cells[here * spec.A + a]["q"]
+        q = tables.cells[np.uint64(here * spec.A + a)]["q"]
         best = max(best, -np.inf if a == action else q)
     return best
 
@@ -85,17 +85,38 @@ def is_beaten(spec, tables, here):
     return tables.cells[here * spec.A + row["action"]]["q"] < row["best_other"]
 
 
+@pasted
+def best_action(q, first, A, own):
+    """The best of the A estimates from `first` on: `own` if it is among the best, else the lowest.
+
+    Every learner breaks ties so, because a change that gains nothing is not worth its cost.
+    """
+    action, best = own, q[first + own]
+    for a in range(A):
+        other = q[first + a]
+        action = a if other > best else action
+        best = max(best, other)
+    return action
+
+
+@entry
+def take_best_actions(q, A, actions):
+    """Replace the incumbents `actions` [n] by the best actions for estimates [n A]."""
+    for i in range(len(actions)):
+        actions[i] = best_action(q, i * A, A, actions[i])
+
+
 @part
-def take_best(spec, tables, here):
-    """Make the best action the row's own, the lowest index among equals."""
-    action, best, second = 0, -np.inf, -np.inf
-    for a in range(spec.A):
-        q = tables.cells[here * spec.A + a]["q"]
-        second = max(second, min(q, best))
-        action = a if q > best else action
-        best = max(best, q)
+def own_best(spec, tables, here):
+    """The best action of a row."""
+    return best_action(tables.cells["q"], here * spec.A, spec.A, tables.rows[here]["action"])
+
+
+@part
+def set_own(spec, tables, here, action):
+    """Give a row its own action: a Q-learner plays it, and a member of a mixture would play it."""
     tables.rows[here]["action"] = action
-    tables.rows[here]["best_other"] = second
+    tables.rows[here]["best_other"] = best_of_others(spec, tables, here, action)
 
 
 @inline

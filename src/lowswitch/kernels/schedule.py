@@ -4,8 +4,11 @@ import math
 
 import numpy as np
 
+from lowswitch.kernels import arrays
 from lowswitch.kernels.arrays import NEVER
 from lowswitch.kernels.compile import entry, inline, part
+
+is_spent = inline(arrays.is_spent)
 
 
 @part
@@ -56,14 +59,7 @@ def freeze(spec, tables):
 
 
 @inline
-def is_spent(spec, tables):
-    """Whether nothing is left of the budget."""
-    clock, timing = tables.clock[0], spec.timing
-    return clock["switches"] >= timing.switches or clock["deployments"] >= timing.deployments
-
-
-@inline
 def freeze_if_spent(spec, tables):
     """Once the budget is spent, the policy stays as it is."""
-    if is_spent(spec, tables):
+    if is_spent(tables.clock[0], spec.timing):
         freeze(spec, tables)

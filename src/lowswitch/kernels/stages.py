@@ -2,7 +2,7 @@
 
 Numba drops the reference counts of a loop only while few paths lead through it: about a thousand,
 those of unrolled loops included. So what is rare here has as few branches as possible, and so have
-`best_of_others` and `take_best`: with the counts a step takes 3 times as long.
+`best_of_others` and `own_best`: with the counts a step takes 3 times as long.
 """
 
 import math

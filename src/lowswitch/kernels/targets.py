@@ -5,7 +5,7 @@ from lowswitch.kernels.compile import inline, part
 from lowswitch.kernels.kinds import always, by_kind, of_rows
 from lowswitch.kernels.planning import LEARNED, OWN, SAMPLED, plan
 from lowswitch.kernels.posterior import sample_plan
-from lowswitch.kernels.qlearning import is_beaten, take_best
+from lowswitch.kernels.qlearning import best_action, is_beaten, own_best, set_own
 from lowswitch.kernels.schedule import is_last
 
 
@@ -35,15 +35,10 @@ states_at_stake = by_kind(
 
 @part
 def want_best(spec, tables, m):
-    """Member m wants its best actions: the deployed one if it is among them, else the lowest."""
-    for here in range(spec.H * spec.S):
-        place = m * spec.H * spec.S + here
-        action = tables.policy[place]
-        best = tables.q[place * spec.A + action]
-        for a in range(spec.A):
-            if tables.q[place * spec.A + a] > best:
-                action, best = a, tables.q[place * spec.A + a]
-        tables.wanted[place] = action
+    """Member m wants its best actions."""
+    for place in range(m * spec.H * spec.S, (m + 1) * spec.H * spec.S):
+        deployed = tables.policy[place]
+        tables.wanted[place] = best_action(tables.q, place * spec.A, spec.A, deployed)
 
 
 @part
@@ -80,7 +75,7 @@ def gather_rows(spec, tables):
             for m in range(spec.members):
                 mine = m * (rows + spec.S) + here
                 if spec.whole and is_beaten(spec, tables, mine):
-                    take_best(spec, tables, mine)
+                    set_own(spec, tables, mine, own_best(spec, tables, mine))
                 tables.wanted[m * rows + here] = tables.rows[mine]["action"]
     return True
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from lowswitch.kernels.arrays import NEVER
+from lowswitch.kernels.arrays import NEVER, is_spent
 
 
 def require(holds: Any, what: str) -> None:
@@ -114,8 +114,7 @@ def require_clock(spec: Any, clock: np.ndarray, told: int | None, members: int) 
 
 def is_frozen(spec: Any, clock: np.ndarray) -> bool:
     """Whether a budget is spent."""
-    now, timing = clock[0], spec.timing
-    return bool(now["deployments"] >= timing.deployments or now["switches"] >= timing.switches)
+    return bool(is_spent(clock[0], spec.timing))
 
 
 def require_rows(

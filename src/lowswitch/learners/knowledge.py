@@ -11,8 +11,9 @@ import numpy as np
 from lowswitch.algorithms.algorithm import Algorithm
 from lowswitch.checks import has_integers, require_indices, require_memory
 from lowswitch.history import History
-from lowswitch.kernels.arrays import CLOCK, KEYS, OPEN, REVIEW, WAITING
+from lowswitch.kernels.arrays import CLOCK, KEYS, OPEN, REVIEW, UNLIMITED, WAITING
 from lowswitch.kernels.streams import MEMBERS, SAMPLES, learner_stream
+from lowswitch.learners import integrity
 from lowswitch.learners.numbers import with_numbers
 from lowswitch.policy.tables import TablePolicy
 from lowswitch.review.proposals import Key, Proposal, ProposedRow
@@ -146,12 +147,12 @@ class Knowledge(ABC):
     # ---- the gate --------------------------------------------------------------------------------
 
     @abstractmethod
-    def install(self, step: int, state: int, actions: tuple[int, ...]) -> None:
-        """Deploy the actions of all members in a row, and count nothing."""
+    def want(self, step: int, state: int, actions: Sequence[int]) -> None:
+        """Let the members want these actions in a row, which is no longer held."""
 
     @abstractmethod
     def forbid(self, step: int, state: int, action: int) -> None:
-        """Take an action, which is not deployed, off the mask; values follow."""
+        """Take an action, which is not deployed, off the mask; want the deployed ones."""
 
     @abstractmethod
     def hold(self, step: int, state: int) -> None:
@@ -191,18 +192,14 @@ class Knowledge(ABC):
 
         The first ones, in the order of step and state.
         """
-        from lowswitch.kernels.schedule import freeze_if_spent
+        return changes[: self._pass_rows(changes, self.tables, gate=REVIEW)]
 
-        clock, deployed, kept = self.tables.clock[0], self.policy().actions, []
-        for i, (_, h, x, *wanted) in enumerate(changes.tolist()):
-            switches = sorted(wanted) != sorted(deployed[:, h, x].tolist())
-            if clock["switches"] < self.spec.timing.switches or not switches:
-                clock["switches"] += switches
-                kept.append(i)
-        if kept:
-            clock["deployments"] += 1
-            freeze_if_spent(self.spec, self.tables)
-        return changes[kept]
+    def _pass_rows(self, changes: np.ndarray, tables: Any, **timing: int) -> int:
+        """Let row changes pass a gate; return how many did, which are the first ones then."""
+        from lowswitch.kernels.deploy import pass_rows
+
+        spec = self.spec._replace(timing=self.spec.timing._replace(**timing))
+        return int(pass_rows(spec, tables, changes))
 
     def keys(self, changes: np.ndarray) -> list[Key]:
         """The rows of logged changes, in order."""
@@ -227,13 +224,19 @@ class Knowledge(ABC):
         ]
         return {row.row: row for row in rows}
 
-    def deploy(self, rows: Iterable[ProposedRow], told: int) -> History:
-        """Deploy rows of a proposal, and count nothing."""
-        changes = []
-        for row in rows:
-            self.install(row.step, row.state, row.proposed)
-            changes.append((told - 1, row.step, row.state, *row.proposed))
-        return History(np.array(changes, dtype=np.int64))
+    def deploy(self, rows: Iterable[ProposedRow], told: int) -> tuple[History, int]:
+        """Deploy rows of a proposal through an open gate; return them and how many are switches.
+
+        The clock goes on counting what was put to the board, whatever came of it.
+        """
+        changes = [(told - 1, row.step, row.state, *row.proposed) for row in rows]
+        made, clock = History(np.array(changes, dtype=np.int64)), fresh_clock()
+        for _, h, x, *actions in changes:
+            self.want(h, x, actions)
+        tables = self.tables._replace(clock=clock)
+        limits = {"deployments": UNLIMITED, "switches": UNLIMITED}
+        self._pass_rows(made.changes, tables, gate=OPEN, **limits)
+        return made, int(clock[0]["switches"])
 
     def forbid_new(self, rows: Iterable[ProposedRow], actions: Iterable[int] | None) -> None:
         """Forbid what rows of a proposal would newly play, or the actions of it that are named."""
@@ -257,7 +260,6 @@ class Knowledge(ABC):
         for row, new in forbidden:
             for action in new:
                 self.forbid(row.step, row.state, action)
-            self.install(row.step, row.state, row.now)
 
     @property
     def whole_spec(self) -> Any:
@@ -363,10 +365,7 @@ class Knowledge(ABC):
     @property
     def frozen(self) -> bool:
         """Whether a budget is spent."""
-        timing = self.spec.timing
-        return bool(
-            self.deployments >= timing.deployments or self.local_switches >= timing.switches
-        )
+        return integrity.is_frozen(self.spec, self.tables.clock)
 
     # ---- learning --------------------------------------------------------------------------------
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -70,20 +71,19 @@ class MixtureKnowledge(RowKnowledge):
         H, S = self.spec.H, self.spec.S
         return [(m * (H + 1) + step) * S + state for m in range(self.members)]
 
-    def _deployed(self, step: int, state: int) -> list[int]:
+    def _deployed(self, step: int, state: int) -> np.ndarray:
         """What is deployed, and not what the members would play."""
-        policies: np.ndarray = self._policies("policy")[:, step, state]
-        return [int(action) for action in policies]
+        return self.policy().actions[:, step, state]
 
-    def _policies(self, name: str) -> np.ndarray:  # [L, H, S]
+    def want(self, step: int, state: int, actions: Sequence[int]) -> None:
         spec = self.spec
-        table: np.ndarray = getattr(self.tables, name).reshape(spec.members, spec.H, spec.S)
-        return table
+        self.tables.wanted.reshape(spec.members, spec.H, spec.S)[:, step, state] = actions
+        self.tables.rows["action"][self._places(step, state)] = actions
+        super().want(step, state, actions)
 
-    def install(self, step: int, state: int, actions: tuple[int, ...]) -> None:
-        super().install(step, state, actions)
-        self._policies("policy")[:, step, state] = actions
-        self._policies("wanted")[:, step, state] = actions
+    def hold(self, step: int, state: int) -> None:
+        self.tables.rows["action"][self._places(step, state)] = self._deployed(step, state)
+        super().hold(step, state)
 
     @property
     def _by_row(self) -> bool:

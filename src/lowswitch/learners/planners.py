@@ -331,12 +331,13 @@ class PlannerKnowledge(Knowledge):
 
     # ---- the gate --------------------------------------------------------------------------------
 
-    def install(self, step: int, state: int, actions: tuple[int, ...]) -> None:
-        for table in (self.tables.policy, self.tables.wanted):
-            table.reshape(self.members, self.spec.H, self.spec.S)[:, step, state] = actions
+    def want(self, step: int, state: int, actions: Sequence[int]) -> None:
+        wanted = self.tables.wanted.reshape(self.members, self.spec.H, self.spec.S)
+        wanted[:, step, state] = actions
 
     def forbid(self, step: int, state: int, action: int) -> None:
         self.allowed[step, state, action] = False
+        self.want(step, state, self.policy().actions[:, step, state].tolist())
         self._allow(step, state, self.spec.allowed.reshape(self.allowed.shape)[step, state])
 
     def hold(self, step: int, state: int) -> None:

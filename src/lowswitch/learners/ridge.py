@@ -252,11 +252,14 @@ class RidgeKnowledge:
         by_hand = LinearProposal(0, 0, self.deployed.identity, policy, 1.0, last=False)
         return {WHOLE: by_hand}
 
-    def deploy(self, parts: Iterable[LinearProposal | Wanted], told: int) -> Deployment:
-        """The one place that changes the deployed policy of a learner with features."""
+    def deploy(self, parts: Iterable[LinearProposal | Wanted], told: int) -> tuple[Deployment, int]:
+        """The one place that changes the deployed policy of a learner with features.
+
+        There are no rows, so each deployment is one switch.
+        """
         (part,) = parts
         self.deployed = part.policy
-        return Deployment(told - 1, part.policy)
+        return Deployment(told - 1, part.policy), 1
 
     def forbid_new(self, parts: Iterable[LinearProposal], actions: Iterable[int] | None) -> None:
         """Take actions out of the mask: named ones at all steps, or the new ones of a proposal

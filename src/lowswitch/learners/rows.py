@@ -8,6 +8,7 @@ from typing import Any, Self
 import numpy as np
 
 from lowswitch.algorithms.algorithm import Algorithm
+from lowswitch.algorithms.custom import best_actions
 from lowswitch.algorithms.estimators import Bernstein, Hoeffding, QLearning
 from lowswitch.kernels.arrays import CELL, CLOCK, MOMENTS, NEVER, ROW, RowSpec, RowTables
 from lowswitch.learners import integrity
@@ -67,41 +68,43 @@ class RowKnowledge(Knowledge):
         """Where the row of each member lies."""
         return [step * self.spec.S + state]
 
-    def _deployed(self, step: int, state: int) -> list[int]:
+    def _own(self, step: int, state: int) -> np.ndarray:  # [members]
+        """What the row of each member has for its own action."""
+        actions: np.ndarray = self.tables.rows["action"][self._places(step, state)]
+        return actions
+
+    def _deployed(self, step: int, state: int) -> np.ndarray:  # [members]
         """What each member plays in a row."""
-        return [int(self.tables.rows[here]["action"]) for here in self._places(step, state)]
+        return self._own(step, state)
 
-    def _estimates(self, here: int) -> np.ndarray:  # [A]
-        A = self.spec.A
-        estimates: np.ndarray = self.tables.cells["q"][here * A : (here + 1) * A]
-        return estimates
+    def _estimates(self, step: int, state: int) -> np.ndarray:  # [members, A]
+        estimates: np.ndarray = self.tables.cells["q"].reshape(-1, self.spec.A)
+        return estimates[self._places(step, state)]
 
-    def _set_row(self, step: int, here: int, action: int, *, held: bool = False) -> None:
-        """Give a row its action, and the best of the others that it may change to."""
-        estimates, row = self._estimates(here), self.tables.rows[here]
-        others = np.delete(estimates, action)
-        row["action"] = action
-        row["best_other"] = -np.inf if held else others.max(initial=-np.inf)
-        row["value"] = min(self.spec_of_one.caps[step], max(estimates[action], row["best_other"]))
+    def _appraise(self, step: int, state: int, *, held: bool = False) -> None:
+        """Work out the value of a row, and the best of the actions that it may change to."""
+        places, own = self._places(step, state), self._own(step, state)[:, None]
+        estimates = self._estimates(step, state)
+        mine = np.take_along_axis(estimates, own, axis=1)[:, 0]
+        np.put_along_axis(estimates, own, -np.inf, axis=1)
+        others = np.full(len(own), -np.inf) if held else estimates.max(axis=1)
+        best = np.minimum(self.spec_of_one.caps[step], np.maximum(mine, others))
+        self.tables.rows["best_other"][places], self.tables.rows["value"][places] = others, best
 
-    def install(self, step: int, state: int, actions: tuple[int, ...]) -> None:
-        for here, action in zip(self._places(step, state), actions, strict=True):
-            self._set_row(step, here, action)
+    def want(self, step: int, state: int, actions: Sequence[int]) -> None:
+        self._appraise(step, state)  # a change says itself what is wanted
 
     def forbid(self, step: int, state: int, action: int) -> None:
         self.allowed[step, state, action] = False
-        deployed = self._deployed(step, state)
-        for here, own in zip(self._places(step, state), deployed, strict=True):
-            self._estimates(here)[action] = -np.inf
-            self._set_row(step, here, own)
+        cells = [here * self.spec.A + action for here in self._places(step, state)]
+        self.tables.cells["q"][cells] = -np.inf
+        self.release(step, state)
 
     def hold(self, step: int, state: int) -> None:
-        deployed = self._deployed(step, state)
-        for here, own in zip(self._places(step, state), deployed, strict=True):
-            self._set_row(step, here, own, held=True)
+        self._appraise(step, state, held=True)
 
     def release(self, step: int, state: int) -> None:
-        self.install(step, state, tuple(self._deployed(step, state)))
+        self.want(step, state, self._deployed(step, state).tolist())
 
     def next_trigger(self, step: int, state: int) -> int | None:
         if self.spec.timing.asked:
@@ -118,13 +121,9 @@ class RowKnowledge(Knowledge):
             return self.wanted(told)
         changes = []
         for h, x in rows:
-            wanted = []
-            for here in self._places(h, x):
-                estimates, own = self._estimates(here), int(self.tables.rows[here]["action"])
-                beaten = estimates.max() > estimates[own]
-                wanted.append(int(estimates.argmax()) if beaten else own)
-            if wanted != self._deployed(h, x):
-                changes.append((told - 1, h, x, *wanted))
+            wanted = best_actions(self._estimates(h, x), self._own(h, x))
+            if (wanted != self._deployed(h, x)).any():
+                changes.append((told - 1, h, x, *wanted.tolist()))
         return np.array(changes, dtype=np.int64).reshape(-1, 3 + self.members)
 
     @property

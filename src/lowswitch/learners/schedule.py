@@ -10,7 +10,7 @@ from lowswitch.algorithms.meetings import asks
 from lowswitch.algorithms.powers import MOST_POINTS
 from lowswitch.algorithms.schedules import Budget, Schedule, Triggers, WholePolicy
 from lowswitch.checks import increasing
-from lowswitch.kernels.arrays import NEVER, OPEN, Timing
+from lowswitch.kernels.arrays import NEVER, OPEN, UNLIMITED, Timing
 from lowswitch.learners.knowledge import ProblemSize
 
 
@@ -28,13 +28,12 @@ def timing_of(schedule: Schedule, size: ProblemSize, *, replans: bool) -> Timing
     if len(grid) and not isinstance(grid, range):
         increasing(f"the grid of {plain!r}", grid)
         _require_bound(plain, size, sum(date <= size.episodes for date in grid))
-    no_limit = NEVER * NEVER
     return Timing(
         factor=whole.factor if whole else 0.0,
         least=whole.least if whole else 1,
         grid=np.append(np.array(grid, dtype=np.int64), NEVER),
-        deployments=(budget and budget.deployments) or no_limit,
-        switches=(budget and budget.switches) or no_limit,
+        deployments=(budget and budget.deployments) or UNLIMITED,
+        switches=(budget and budget.switches) or UNLIMITED,
         room=size.horizon * (1 if plain.by_row and not replans else size.states),
         greedy_last=budget is not None and budget.last == "greedy",
         exploit_last=budget is not None and budget.last == "exploit",

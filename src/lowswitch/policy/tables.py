@@ -63,3 +63,12 @@ class TablePolicy:
     def __repr__(self) -> str:
         members, H, S = self.actions.shape
         return f"TablePolicy({members} x {H} steps x {S} states, {self.identity[:12]})"
+
+
+def change_rows(policies: np.ndarray, changes: np.ndarray) -> None:
+    """Change rows of policies [H, S] or [members, H, S]: [n, 2 + members] step, state, actions.
+
+    Of several changes of a row the last one stays.
+    """
+    steps, states, *actions = changes.T
+    policies[..., steps, states] = actions

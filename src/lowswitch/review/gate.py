@@ -80,8 +80,11 @@ class Knowledge(Protocol):
     def parts_to(self, policy: Any) -> Parts:
         """The parts by which a policy differs from the deployed one."""
 
-    def deploy(self, parts: Iterable[Any], told: int) -> Any:
-        """Deploy parts of a proposal; return the change as the learner reports it."""
+    def deploy(self, parts: Iterable[Any], told: int) -> tuple[Any, int]:
+        """Deploy parts of a proposal, and return the change as the learner reports it.
+
+        Return the number of switches with it; the budget has counted them as put to the board.
+        """
 
     def forbid_new(self, parts: Iterable[Any], actions: Iterable[int] | None) -> None:
         """Forbid the actions that these parts would newly play, or the named ones."""
@@ -187,7 +190,7 @@ class Gate:
         """Put changes to the board as far as the budget goes, and count that."""
         if self.holds:
             changes = changes[[key not in self.holds for key in knowledge.keys(changes)]]
-        if not free:
+        if len(changes) and not free:
             changes = knowledge.put(changes)
         if len(changes):
             self._raise(knowledge, changes, told)
@@ -230,9 +233,10 @@ class Gate:
 
     def _deploy(self, knowledge: Knowledge, parts: Parts, told: int) -> Any:
         """Deploy parts, and count that."""
-        self.applied_rows += sum(part.is_switch for part in parts.values())
+        made, switches = knowledge.deploy(parts.values(), told)
         self.applied += 1
-        return knowledge.deploy(parts.values(), told)
+        self.applied_rows += switches
+        return made
 
     def reject(
         self,

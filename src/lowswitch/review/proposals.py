@@ -49,11 +49,6 @@ class ProposedRow:
         """The actions that the row would play and does not play now."""
         return tuple(sorted({*self.proposed} - {*self.now}))
 
-    @property
-    def is_switch(self) -> bool:
-        """Whether how often each action is played would change."""
-        return sorted(self.now) != sorted(self.proposed)
-
 
 @dataclass(frozen=True)
 class Proposal:
@@ -129,11 +124,6 @@ class LinearProposal:
         """The proposal that `facts` wrote, of this policy."""
         new = tuple((h, a) for h, a in facts.get("new_actions", ()))
         return cls(policy=policy, **facts | {"new_actions": new})
-
-    @property
-    def is_switch(self) -> bool:
-        """Each deployment counts once: there are no rows."""
-        return True
 
     @property
     def parts(self) -> Mapping[Key, LinearProposal]:
