@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
@@ -15,8 +15,9 @@ from lowswitch.kernels.arrays import CLOCK, KEYS, OPEN, REVIEW, UNLIMITED, WAITI
 from lowswitch.kernels.streams import MEMBERS, SAMPLES, learner_stream
 from lowswitch.learners import integrity
 from lowswitch.learners.numbers import with_numbers
+from lowswitch.learners.trials import limited_law
 from lowswitch.policy.tables import TablePolicy
-from lowswitch.review.proposals import Key, Proposal, ProposedRow
+from lowswitch.review.proposals import Key, Part, Proposal, ProposedRow
 
 if TYPE_CHECKING:
     from lowswitch.learners.posterior import Posterior
@@ -42,6 +43,7 @@ class Knowledge(ABC):
     tables: Any  # a NamedTuple of arrays, with clock
     allowed: np.ndarray  # [H, S, A]
     members = 1  # policies in a deployed mixture
+    has_protocol: Any = False  # whether the first of them is the protocol; the others are a trial
     holds_rows = True
 
     # ---- what each kind gives --------------------------------------------------------------------
@@ -223,6 +225,20 @@ class Knowledge(ABC):
             for h, x in found
         ]
         return {row.row: row for row in rows}
+
+    def limited(
+        self, rows: Mapping[Key, ProposedRow], *, part: Part | None, share: float | None
+    ) -> dict[Key, ProposedRow]:
+        """The rows that change if only a part of a proposal is approved, or a smaller trial."""
+        if not self.has_protocol:
+            raise ValueError(
+                f"{_named(part, share)} needs a protocol and a trial, which few deploys where an"
+                " initial policy is given; leave it out"
+            )
+        now, new = self.policy().actions, self.policy().actions.copy()
+        for (h, x), row in rows.items():
+            new[:, h, x] = row.proposed
+        return self.parts_to(limited_law(now, new, part, share))
 
     def deploy(self, rows: Iterable[ProposedRow], told: int) -> tuple[History, int]:
         """Deploy rows of a proposal through an open gate; return them and how many are switches.
@@ -476,6 +492,10 @@ class Knowledge(ABC):
     @abstractmethod
     def _with(self, arrays: dict[str, np.ndarray]) -> Self:
         """The same spec with these tables."""
+
+
+def _named(part: Part | None, share: float | None) -> str:
+    return f"share={share:g}" if part is None else f"part={part!r}"
 
 
 def checked_actions(actions: Iterable[int], A: int) -> set[int]:

@@ -168,4 +168,4 @@ def deployed_mixture(knowledge: Knowledge) -> TablePolicy:
     """What is deployed, of a learner that keeps its policies apart from its estimates."""
     spec, tables = knowledge.spec, knowledge.tables
     actions = tables.policy.reshape(spec.members, spec.H, spec.S).copy()
-    return TablePolicy(actions, tables.keys[0]["members"])
+    return TablePolicy(actions, tables.keys[0]["members"], has_protocol=knowledge.has_protocol)

@@ -9,7 +9,7 @@ after it.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -22,7 +22,7 @@ from lowswitch.learners.ridge_posterior import RidgePosterior
 from lowswitch.learners.ridge_spec import Spec
 from lowswitch.policy.linear import LinearPolicy, allowed_actions
 from lowswitch.policy.shape import Shape
-from lowswitch.review.proposals import WHOLE, Key, LinearProposal
+from lowswitch.review.proposals import WHOLE, Key, LinearProposal, Part
 from lowswitch.show.progress import say_when_compiling
 
 _FIRST_ROOM = 64  # episodes
@@ -251,6 +251,12 @@ class RidgeKnowledge:
             )
         by_hand = LinearProposal(0, 0, self.deployed.identity, policy, 1.0, last=False)
         return {WHOLE: by_hand}
+
+    def limited(
+        self, parts: Mapping[Key, Wanted], *, part: Part | None, share: float | None
+    ) -> Mapping[Key, Wanted]:
+        """A policy on features has no protocol and no trial yet."""
+        raise ValueError("a policy on features is decided on as a whole; leave part and share out")
 
     def deploy(self, parts: Iterable[LinearProposal | Wanted], told: int) -> tuple[Deployment, int]:
         """The one place that changes the deployed policy of a learner with features.

@@ -12,6 +12,8 @@ from typing import NamedTuple
 import numpy as np
 
 from lowswitch.algorithms.estimators import Trial
+from lowswitch.policy.tables import departing
+from lowswitch.review.proposals import Part
 
 _FIRST = 0.3  # of the cases enter the first trial that starts from a policy somebody chose
 _DECAY = 1.5  # the power of the deployment's number by which the share falls while nothing is found
@@ -62,3 +64,24 @@ def most_in_trial(floor: float, members: int, protocol: np.ndarray, initial: np.
     """
     needed = np.quantile(floor * initial / np.maximum(protocol, _TIE), 1.0 - _RISK)
     return -1 if needed > 1.0 else math.floor((1.0 - needed) * members + _TIE)
+
+
+def limited_law(
+    now: np.ndarray, new: np.ndarray, part: Part | None, share: float | None
+) -> np.ndarray:  # [L, H, S]
+    """What is deployed if only a part of a law is approved, or a smaller share for its trial.
+
+    now, new: the policies [L, H, S] that are deployed and proposed, the protocol first. The other
+    part stays as it is; where a trial is smaller, its last members stay.
+    """
+    law = new.copy()
+    if part == "protocol":
+        kept = departing(now)
+        law[~kept], law[kept] = new[0], now[kept]
+    elif part == "trial":
+        law[~departing(new)] = now[0]
+    if share is not None:
+        exploring = np.flatnonzero(departing(law))
+        most = math.floor(share * len(law) + _TIE)
+        law[exploring[: max(0, len(exploring) - most)]] = law[0]
+    return law

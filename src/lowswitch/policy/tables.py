@@ -16,16 +16,31 @@ class TablePolicy:
     """One or more tables of actions [members, H, S], of which each episode plays one.
 
     Which member plays an episode is drawn from the noise stream `key` and the episode's number.
+
+    has_protocol: the first table is the protocol, which most cases follow. The members that differ
+    from it anywhere are the trial.
     """
 
-    def __init__(self, actions: np.ndarray, key: np.uint64) -> None:
-        self.actions, self.key = actions.view(), key
+    def __init__(self, actions: np.ndarray, key: np.uint64, *, has_protocol: bool = False) -> None:
+        self.actions, self.key, self.has_protocol = actions.view(), key, has_protocol
         self.actions.flags.writeable = False
 
     @property
     def members(self) -> int:
         """How many tables there are; most algorithms deploy one."""
         return len(self.actions)
+
+    @property
+    def in_trial(self) -> np.ndarray:  # [members]
+        """Which members differ from the protocol; none where there is no protocol."""
+        if not self.has_protocol:
+            return np.zeros(self.members, dtype=bool)
+        return departing(self.actions)
+
+    @property
+    def share(self) -> float | None:
+        """The share of the cases that enter the trial; None where there is no protocol."""
+        return float(self.in_trial.mean()) if self.has_protocol else None
 
     def table(self, episode: int) -> np.ndarray:  # [H, S]
         """The table that plays an episode, read-only."""
@@ -63,6 +78,12 @@ class TablePolicy:
     def __repr__(self) -> str:
         members, H, S = self.actions.shape
         return f"TablePolicy({members} x {H} steps x {S} states, {self.identity[:12]})"
+
+
+def departing(policies: np.ndarray) -> np.ndarray:  # [members]
+    """Which of the policies [members, H, S] differ from the first one."""
+    others: np.ndarray = (policies != policies[:1]).any(axis=(1, 2))
+    return others
 
 
 def change_rows(policies: np.ndarray, changes: np.ndarray) -> None:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
 import numpy as np
 
-from lowswitch.checks import require_truth
+from lowswitch.checks import require_share, require_truth, require_word
 from lowswitch.review.decisions import require_review
 from lowswitch.review.gate import Gate
-from lowswitch.review.proposals import Key
+from lowswitch.review.proposals import Key, Part
 from lowswitch.show.text import counted
 
 Result = TypeVar("Result")
@@ -104,15 +104,40 @@ class Reviewed:
 
     # ---- decisions -------------------------------------------------------------------------------
 
-    def approve(self, proposal: Any = None, *, rows: Iterable[Key] | None = None) -> Any:
+    def approve(
+        self,
+        proposal: Any = None,
+        *,
+        rows: Iterable[Key] | None = None,
+        part: Part | None = None,
+        share: float | None = None,
+    ) -> Any:
         """Deploy the pending proposal, or some of its rows (step, state).
 
         proposal: the one that was looked at, or its hash; if another one is pending by now, nothing
-        is deployed. Return what changed. A policy on features is approved whole.
+        is deployed. part: of a protocol and a trial only the one that is named changes, and the
+        other one stays as it is deployed. share: at most this share of the cases enters the trial.
+        Return what changed. A policy on features is approved whole.
         """
         require_review(self.gate)
+        limits = _checked_limits(part, share)
         chosen = self._gate.chosen(proposal, rows)
-        return self._decide(lambda gate, knowledge: gate.approve(knowledge, chosen, self.told))
+        return self._decide(
+            lambda gate, knowledge: gate.approve(knowledge, chosen, self.told, **limits)
+        )
+
+    def cap_trial(self, share: float) -> Any:
+        """Let at most this share of the cases enter the trial from now on, and return what changed.
+
+        It is allowed at any time, also when the budget is spent; 0 ends the trial. It counts as a
+        deployment and is no switch of a row. A pending proposal is withdrawn, and made again. None
+        if the trial is not larger.
+        """
+        require_review(self.gate)
+        limits = _checked_limits(None, share)
+        return self._decide(
+            lambda gate, knowledge: gate.cap_trial(knowledge, limits["share"], self.told)
+        )
 
     def reject(
         self,
@@ -236,6 +261,15 @@ class Reviewed:
                 undo_gate()
                 raise
             return result
+
+
+def _checked_limits(part: Part | None, share: float | None) -> dict[str, Any]:
+    """What an approval leaves out, or an error."""
+    if part is not None:
+        require_word("part", part, get_args(Part))
+    if share is not None:
+        share = require_share("share", share, "it is a share of the cases, such as 0.05")
+    return {"part": part, "share": share}
 
 
 def _held_rows(count: int) -> str:

@@ -20,7 +20,7 @@ from typing import Any, Protocol
 
 from lowswitch.checks import require_count
 from lowswitch.review.decisions import require_budget, require_pending, require_thawed
-from lowswitch.review.proposals import WHOLE, Key
+from lowswitch.review.proposals import WHOLE, Key, Part
 
 Parts = Mapping[Key, Any]
 
@@ -79,6 +79,9 @@ class Knowledge(Protocol):
 
     def parts_to(self, policy: Any) -> Parts:
         """The parts by which a policy differs from the deployed one."""
+
+    def limited(self, parts: Parts, *, part: Part | None, share: float | None) -> Parts:
+        """What is deployed if a part of a proposal is approved, or a trial of a smaller share."""
 
     def deploy(self, parts: Iterable[Any], told: int) -> tuple[Any, int]:
         """Deploy parts of a proposal, and return the change as the learner reports it.
@@ -224,10 +227,26 @@ class Gate:
             raise ValueError(f"name each row once, and at least one, not {named}")
         return {key: parts[key] for key in named}
 
-    def approve(self, knowledge: Knowledge, parts: Parts, told: int) -> Any:
-        """Deploy parts of the pending proposal."""
+    def approve(
+        self,
+        knowledge: Knowledge,
+        parts: Parts,
+        told: int,
+        *,
+        part: Part | None = None,
+        share: float | None = None,
+    ) -> Any:
+        """Deploy parts of the pending proposal: of its protocol, of its trial, or of both."""
         require_thawed(self.paused, "deployed")
-        made = self._deploy(knowledge, parts, told)
+        deployed = parts
+        if part is not None or share is not None:
+            deployed = knowledge.limited(parts, part=part, share=share)
+            if not deployed:
+                raise ValueError(
+                    "nothing of that would change what is deployed; approve more of the proposal,"
+                    " or reject it"
+                )
+        made = self._deploy(knowledge, deployed, told)
         self._settle(knowledge, parts, told)
         return made
 
@@ -312,6 +331,18 @@ class Gate:
             for row in parts:
                 self.hold(knowledge, row, None)
         self.waiting -= parts.keys()
+        self.look_again(knowledge, told)
+        return made
+
+    def cap_trial(self, knowledge: Knowledge, share: float, told: int) -> Any:
+        """Let a smaller share of the cases enter the trial; no row switches by that."""
+        parts = knowledge.limited({}, part=None, share=share)
+        if not parts:
+            return None
+        self.withdraw()
+        switches = self.applied_rows
+        made = self._deploy(knowledge, parts, told)
+        self.applied_rows = switches
         self.look_again(knowledge, told)
         return made
 

@@ -1,0 +1,263 @@
+"""A protocol and a trial: shares by hand, floors, parts of a proposal, and what is counted."""
+
+import numpy as np
+import pytest
+
+import lowswitch as ls
+from lowswitch.learners.trials import (
+    Found,
+    limited_law,
+    members_in_trial,
+    most_in_trial,
+    trial_share,
+)
+
+DATES = (20, 40, 60, 80)
+SIZE = {"horizon": 3, "states": 4, "actions": 3, "episodes": 120}
+
+
+def clinic(seed=0):
+    """Three treatments in four states for three visits; the outcome is 0 or 1 at each visit."""
+    generator = np.random.default_rng(seed)
+    laws = generator.dirichlet(np.ones(4), size=(4, 3))
+    return ls.TabularMDP(laws, generator.random((4, 3)), horizon=3, reward_law="bernoulli")
+
+
+def reviewed(initial, *, algorithm=None, seed=0, told=20):
+    """A learner in review that was told some episodes of a clinic."""
+    mdp = clinic()
+    learner = ls.Learner(
+        algorithm or ls.few(deployments_at=DATES, trial=0.25),
+        **SIZE,
+        initial=initial,
+        gate="review",
+        seed=seed,
+    )
+    generator = np.random.default_rng([seed, 1])
+    play(learner, mdp, generator, told)
+    return learner, mdp, generator
+
+
+def play(learner, mdp, generator, episodes):
+    """Tell episodes that the deployed policies play, until so many more are told."""
+    laws = np.random.default_rng(0).dirichlet(np.ones(4), size=(4, 3))
+    rewards = mdp.model.rewards.reshape(4, 3)
+    for _ in range(episodes):
+        policy, state, states, actions, paid = learner.policy, 0, [], [], []
+        for step in range(3):
+            action = policy[step, state]
+            states.append(state)
+            actions.append(action)
+            paid.append(float(generator.random() < rewards[state, action]))
+            state = int(generator.choice(4, p=laws[state, action]))
+        learner.tell(states, actions, paid)
+
+
+# ---- shares --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("trial", "number", "found", "share"),
+    [
+        (0.15, 4, Found(1.0, 9.0, 1.0), 0.15),
+        ("falling", 4, Found(0.0, 0.0, 1.0), 1 / 4),
+        ("auto", 1, Found(0.0, 0.0, -0.5), 0.3),
+        ("auto", 4, Found(0.0, 0.0, 0.1), 0.3 / 8),  # 4 to the power 1.5
+        # half of gain and cost is gain, and one standard deviation is half of what is sure: 1/4
+        ("auto", 4, Found(0.2, 1.0, 0.2), 0.75 * 0.3 / 8 + 0.25 / 3),
+        # surely poor, and the model expects the trial to be better: its size counts
+        ("auto", 2, Found(0.3, 5.0, -0.1), 0.25 * 0.3 / 2**1.5 + 0.75),
+    ],
+)
+def test_the_share_of_a_trial_by_hand(trial, number, found, share):
+    assert trial_share(trial, number, found) == pytest.approx(share)
+
+
+def test_a_share_is_so_many_of_the_policies():
+    assert members_in_trial(0.15, 64) == 10  # 9.6
+    assert members_in_trial(0.005, 64) == 0
+
+
+def test_a_floor_by_hand():
+    """A case in the trial counts as nothing. A protocol that is worth as much as the initial policy
+    leaves 1 - floor; one that is twice as good 1 - floor / 2; one that is worse in a fifth of the
+    models by a fifth lies below a floor of 0.9.
+    """
+    initial = np.full(10, 2.0)
+    assert most_in_trial(0.9, 100, initial, initial) == 10
+    assert most_in_trial(0.9, 100, 2 * initial, initial) == 55
+    worse = initial * np.where(np.arange(10) < 2, 0.8, 1.0)
+    assert most_in_trial(0.9, 100, worse, initial) == -1
+
+
+def test_a_floor_holds_in_every_deployment_of_a_run():
+    """The initial policy is optimal, so that every trial costs. The floor is a statement about
+    the posterior that may fail in one of ten deployments; here it holds in all of 24 (seeds 0 to
+    5), because a trial counts as if it earned nothing.
+    """
+    mdp = clinic()
+    runs = ls.simulate(
+        mdp,
+        ls.few(deployments_at=DATES, floor=0.95),
+        episodes=120,
+        seeds=6,
+        initial=mdp.optimal_policy,
+        history=True,
+        progress=False,
+    )
+    for history in runs.history:
+        gaps = ls.history.deployment_gaps(mdp, history, initial=runs.initial)
+        assert (mdp.optimal_value() - gaps >= 0.95 * mdp.optimal_value()).all()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"trial": 1.5}, "trial must lie from 0 to 1, not 1.5"),
+        ({"trial": "some"}, 'trial must be "auto" or "falling", not \'some\''),
+        ({"trial": 0.5, "members": 1}, "members must be 2 or more"),
+        ({"floor": 1.0}, "floor must lie strictly between 0 and 1"),
+        ({"floor": 0.9, "trial": None}, "leave floor out, or give a trial"),
+    ],
+)
+def test_what_is_no_trial_is_refused(options, message):
+    with pytest.raises(ValueError, match=message):
+        ls.few(deployments=3, **options)
+
+
+def test_a_floor_needs_an_initial_policy():
+    with pytest.raises(ValueError, match="floor=0.9 is a share of the initial policy's value"):
+        ls.Learner(ls.few(deployments=3, floor=0.9), **SIZE)
+    with pytest.raises(ValueError, match="or leave floor out"):
+        ls.simulate(clinic(), ls.few(deployments=3, floor=0.9), episodes=50, progress=False)
+
+
+# ---- what is deployed ----------------------------------------------------------------------------
+
+
+def test_without_an_initial_policy_all_explore_as_before():
+    mdp = clinic()
+    both = [
+        ls.simulate(mdp, ls.few(deployments=4, trial=trial), episodes=120, progress=False)
+        for trial in ("auto", None)
+    ]
+    assert (both[0].regret == both[1].regret).all()
+
+
+def test_a_deployment_is_a_protocol_and_a_trial():
+    learner, _, _ = reviewed(np.zeros((3, 4), dtype=int))
+    assert learner.deployed.share == 0.0
+    learner.approve()
+    policies, trial = learner.mixture, learner.deployed.in_trial
+    assert learner.deployed.share == 16 / 64
+    assert (policies[~trial] == policies[0]).all()
+    assert (policies[trial] != policies[0]).any(axis=(1, 2)).all()
+    members = learner.deployed.member_for(np.arange(4000))
+    assert trial[members].mean() == pytest.approx(0.25, abs=0.03)  # 4.4 standard deviations
+
+
+def test_the_last_deployment_is_one_policy():
+    learner, mdp, generator = reviewed(np.zeros((3, 4), dtype=int))
+    for _ in range(4):
+        if learner.proposal() is not None:
+            learner.approve()
+        if learner.told < 80:
+            play(learner, mdp, generator, 20)
+    assert learner.deployed.share == 0.0
+    assert learner.frozen
+
+
+def test_rows_limit_the_protocol_and_the_trial_each():
+    initial = np.zeros((3, 4), dtype=int)
+    algorithm = ls.few(deployments_at=DATES, trial=0.5, rows=2)
+    learner, mdp, generator = reviewed(initial, algorithm=algorithm)
+    for _ in range(3):
+        before = learner.mixture[0].copy()
+        if learner.proposal() is not None:
+            learner.approve()
+        policies = learner.mixture
+        assert (policies[0] != before).sum() <= 2
+        assert (policies != policies[0]).any(axis=0).sum() <= 2
+        play(learner, mdp, generator, 20)
+
+
+# ---- parts ---------------------------------------------------------------------------------------
+
+
+def table(*rows):
+    return np.array(rows).reshape(len(rows), 1, -1)
+
+
+def test_a_part_of_a_law_by_hand():
+    """Four policies of two rows. The last one is in the trial; the proposal changes the protocol in
+    the first row and lets the last two explore.
+    """
+    now = table([0, 0], [0, 0], [0, 0], [0, 1])
+    new = table([2, 0], [2, 0], [1, 0], [2, 2])
+    assert (limited_law(now, new, None, None) == new).all()
+    protocol = table([2, 0], [2, 0], [2, 0], [0, 1])
+    assert (limited_law(now, new, "protocol", None) == protocol).all()
+    trial = table([0, 0], [0, 0], [1, 0], [2, 2])
+    assert (limited_law(now, new, "trial", None) == trial).all()
+    capped = table([2, 0], [2, 0], [2, 0], [2, 2])
+    assert (limited_law(now, new, None, 0.25) == capped).all()
+    assert (limited_law(now, new, None, 0.0) == new[:1]).all()
+    assert (limited_law(now, new, "protocol", 0.0) == new[:1]).all()
+
+
+def test_a_board_approves_one_part_alone_and_caps_the_other():
+    initial = clinic().optimal_policy
+    learner, _, _ = reviewed(initial)
+    before = learner.mixture.copy()
+    learner.approve(part="trial", share=0.1)
+    assert (learner.mixture[0] == before[0]).all()
+    assert learner.deployed.share == 6 / 64
+    assert learner.proposal() is None
+    assert learner.deployments == 1
+
+
+def test_a_trial_ends_at_once_with_the_budget_spent_and_no_row_switches():
+    algorithm = ls.few(deployments=1, asked=True, trial=0.25, last="usual")
+    learner, _, _ = reviewed(np.zeros((3, 4), dtype=int), algorithm=algorithm)
+    learner.propose()
+    learner.approve()
+    assert learner.frozen
+    switches = learner.local_switches
+    assert learner.cap_trial(0.5) is None  # it is smaller already
+    learner.cap_trial(0.0)
+    assert learner.deployed.share == 0.0
+    assert (learner.deployments, learner.local_switches) == (2, switches)
+
+
+def test_a_veto_leaves_both_parts():
+    learner, mdp, generator = reviewed(np.zeros((3, 4), dtype=int))
+    row = learner.proposal().rows[0]
+    learner.reject(rows=[row.row], forever=True)
+    learner.approve()
+    for _ in range(2):
+        assert set(learner.mixture[:, row.step, row.state]) == {0}
+        play(learner, mdp, generator, 20)
+        if learner.proposal() is not None:
+            learner.approve()
+
+
+def test_a_rollback_restores_protocol_members_and_share():
+    learner, mdp, generator = reviewed(np.zeros((3, 4), dtype=int))
+    learner.approve()
+    first, share = learner.mixture.copy(), learner.deployed.share
+    play(learner, mdp, generator, 20)
+    learner.approve()
+    learner.install(first)
+    assert (learner.mixture == first).all()
+    assert learner.deployed.share == share
+
+
+def test_parts_are_of_laws_that_have_them():
+    learner, _, _ = reviewed(None, algorithm=ls.few(deployments_at=DATES))
+    with pytest.raises(ValueError, match="part='trial' needs a protocol and a trial"):
+        learner.approve(part="trial")
+    with pytest.raises(ValueError, match="share=0.1 needs a protocol"):
+        learner.cap_trial(0.1)
+    with pytest.raises(ValueError, match='part must be "protocol" or "trial", not \'all\''):
+        learner.approve(part="all")
+    assert learner.proposal() is not None
