@@ -462,5 +462,5 @@ def test_those_rows_change_that_most_members_want_and_most_episodes_visit():
     knowledge.tables.policy[:] = 0
     knowledge.tables.wanted.reshape(2, 4)[:] = [[1, 1, 0, 0], [0, 1, 0, 1]]
     knowledge.tables.visits.reshape(4, 2)[:] = [[4, 0], [1, 1], [5, 5], [0, 9]]
-    knowledge._settle_law(knowledge.estimator)  # 1 x 5, 2 x 3, 0, 1 x 10
+    knowledge._settle_law(knowledge.estimator, 20)  # 1 x 5, 2 x 3, 0, 1 x 10
     assert knowledge.tables.wanted.reshape(2, 4).tolist() == [[0, 0, 0, 0], [0, 0, 0, 1]]

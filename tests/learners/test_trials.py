@@ -6,6 +6,9 @@ import pytest
 import lowswitch as ls
 from lowswitch.learners.trials import (
     Found,
+    Moment,
+    careful_share,
+    eager_share,
     limited_law,
     members_in_trial,
     most_in_trial,
@@ -56,21 +59,47 @@ def play(learner, mdp, generator, episodes):
 # ---- shares --------------------------------------------------------------------------------------
 
 
+EVEN = Moment(4, [100, 200, 300, 400], 500, 1000)
+NOTHING = Found(0.0, 0.0, 0.1, paid=True)
+
+
+def test_a_careful_share_by_hand():
+    """35 of 1,000 cases may be used: 17.5 of the first 100, then 8.75, 4.375 and 2.1875. Where the
+    next date is near, 30 % of the cases until then are fewer than half of what is left.
+    """
+    shares = [
+        careful_share(Moment(n, [100 * i for i in range(1, n + 1)], 100 * (n + 1), 1000))
+        for n in range(1, 5)
+    ]
+    assert shares == pytest.approx([0.175, 0.0875, 0.04375, 0.021875])
+    assert careful_share(Moment(1, [2], 10, 1000)) == 0.3
+    # 8 x 0.3 = 2.4 are used then, and half of the other 32.6 is 16.3 of 100
+    assert careful_share(Moment(2, [2, 10], 110, 1000)) == pytest.approx(0.163)
+
+
+def test_an_eager_share_by_hand():
+    """All in the first sixth of the run; after 400 of 1,000 cases (1000 / 6 / 400) ** 1.5."""
+    assert eager_share(Moment(3, [20, 50, 150], 300, 1000)) == 1.0
+    assert eager_share(EVEN) == pytest.approx(1 / 3)  # one over the trials before
+    late = EVEN._replace(number=9)
+    assert eager_share(late) == pytest.approx((1 / 6 / 0.4) ** 1.5)
+
+
 @pytest.mark.parametrize(
-    ("trial", "number", "found", "share"),
+    ("trial", "found", "share"),
     [
-        (0.15, 4, Found(1.0, 9.0, 1.0), 0.15),
-        ("falling", 4, Found(0.0, 0.0, 1.0), 1 / 4),
-        ("auto", 1, Found(0.0, 0.0, -0.5), 0.3),
-        ("auto", 4, Found(0.0, 0.0, 0.1), 0.3 / 8),  # 4 to the power 1.5
-        # half of gain and cost is gain, and one standard deviation is half of what is sure: 1/4
-        ("auto", 4, Found(0.2, 1.0, 0.2), 0.75 * 0.3 / 8 + 0.25 / 3),
-        # surely poor, and the model expects the trial to be better: its size counts
-        ("auto", 2, Found(0.3, 5.0, -0.1), 0.25 * 0.3 / 2**1.5 + 0.75),
+        (0.15, Found(1.0, 9.0, 1.0, paid=True), 0.15),
+        ("falling", NOTHING, 1 / 4),
+        ("auto", NOTHING, 0.021875),
+        ("auto", NOTHING._replace(paid=False), 1 / 3),
+        # half of gain and cost is gain, and 1.5 standard deviations are half of what is sure: 1/4
+        ("auto", Found(0.2, 1.5, 0.2, paid=True), 0.75 * 0.021875 + 0.25 / 3),
+        # surely poor, and the model expects the trial to be better: the size of that counts
+        ("auto", Found(0.3, 5.0, -0.1, paid=True), 0.25 * 0.021875 + 0.75 / 3),
     ],
 )
-def test_the_share_of_a_trial_by_hand(trial, number, found, share):
-    assert trial_share(trial, number, found) == pytest.approx(share)
+def test_the_share_of_a_trial_by_hand(trial, found, share):
+    assert trial_share(trial, EVEN, found) == pytest.approx(share)
 
 
 def test_a_share_is_so_many_of_the_policies():

@@ -62,6 +62,16 @@ _ARGUMENTS: dict[str, dict[str, Any]] = {
         "required": True,
     },
     "--rows": {"help": "Rows as step:state, with commas between them (default: all)."},
+    "--part": {
+        "help": "Change the protocol or the trial alone.",
+        "choices": ("protocol", "trial"),
+    },
+    "--share?": {"help": "Let at most this share of the cases enter the trial.", "type": float},
+    "--share": {
+        "help": "The largest share of the cases that enters the trial; 0 ends it.",
+        "type": float,
+        "required": True,
+    },
     "--forever": {"help": "Never deploy these actions there.", "action": "store_true"},
     "--visits": {"help": "Hold the rows for so many visits.", "type": int},
     "--early": {
@@ -211,12 +221,13 @@ def _nothing(ledger: Ledger, options: argparse.Namespace) -> Any:
     return f"nothing to propose: {status.nothing_because}{soon}"
 
 
-@_command(*_DECISION)
+@_command(*_DECISION, "--part", "--share?")
 def approve(ledger: Ledger, options: argparse.Namespace) -> Any:
     """Deploy rows of the pending proposal."""
     who = {"by": options.by, "reason": options.reason}
     before = ledger.status()
-    ledger.approve(options.proposal, rows=_rows(options.rows), **who)
+    limits = {"part": options.part, "share": options.share}
+    ledger.approve(options.proposal, rows=_rows(options.rows), **limits, **who)
     return _decided(ledger, options, before)
 
 
@@ -262,6 +273,13 @@ def thaw(ledger: Ledger, options: argparse.Namespace) -> Any:
 def rollback(ledger: Ledger, options: argparse.Namespace) -> Any:
     """Deploy an earlier version again."""
     ledger.rollback(options.version, by=options.by, reason=options.reason)
+    return ledger.status()
+
+
+@_command("--share", *_WHO)
+def cap(ledger: Ledger, options: argparse.Namespace) -> Any:
+    """Let a smaller share of the cases enter the trial."""
+    ledger.cap_trial(options.share, by=options.by, reason=options.reason)
     return ledger.status()
 
 
@@ -314,6 +332,7 @@ COMMANDS = {
     "freeze": freeze,
     "thaw": thaw,
     "rollback": rollback,
+    "cap": cap,
     "verify": verify,
     "export": export,
     "backup": backup,

@@ -98,6 +98,7 @@ class Timing(NamedTuple):
     greedy_last: bool  # the last deployment is planned without a bonus
     exploit_last: bool  # it is one policy, of actions that were tried
     asked: bool  # visits are no reason to change anything, only dates are
+    episodes: int  # of the run
     gate: int  # OPEN, REVIEW or WAITING
 
 

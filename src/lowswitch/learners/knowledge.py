@@ -16,8 +16,8 @@ from lowswitch.kernels.streams import MEMBERS, SAMPLES, learner_stream
 from lowswitch.learners import integrity
 from lowswitch.learners.numbers import with_numbers
 from lowswitch.learners.trials import limited_law
-from lowswitch.policy.tables import TablePolicy
-from lowswitch.review.proposals import Key, Part, Proposal, ProposedRow
+from lowswitch.policy.tables import Part, TablePolicy
+from lowswitch.review.proposals import Key, Proposal, ProposedRow
 
 if TYPE_CHECKING:
     from lowswitch.learners.posterior import Posterior

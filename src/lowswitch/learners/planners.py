@@ -35,12 +35,12 @@ from lowswitch.learners.plan_spec import (
 )
 from lowswitch.learners.posterior import Posterior
 from lowswitch.learners.samples import DrawnModel, drawn_model
-from lowswitch.learners.trials import Found, members_in_trial, most_in_trial, trial_share
+from lowswitch.learners.trials import Found, Moment, members_in_trial, most_in_trial, trial_share
 from lowswitch.policy.tables import TablePolicy
 from lowswitch.show.progress import cores
 
 _LARGE = 10**5  # cells of a model whose plan is worth a thread
-_CLEAR_FOR_NOW = 1.0  # standard deviations by which a protocol must gain
+_CLEAR_FOR_NOW = 2.0  # standard deviations by which a protocol must gain
 _COSTED = 16  # policies of a trial that are enough to say what it costs
 
 
@@ -145,7 +145,7 @@ class PlannerKnowledge(Knowledge):
         else:
             self._plan_on_draws()
             if isinstance(self.estimator, LearnedPosterior):
-                self._settle_law(self.estimator)
+                self._settle_law(self.estimator, max(1, episodes))
 
     @property
     def has_protocol(self) -> bool:
@@ -167,7 +167,7 @@ class PlannerKnowledge(Knowledge):
         gain, ratio = exploit(self.spec, self.tables, clear, values)
         return max(gain, float(values[0].mean() - values[1].mean())), ratio, values
 
-    def _settle_law(self, estimator: LearnedPosterior) -> None:
+    def _settle_law(self, estimator: LearnedPosterior, episodes: int) -> None:
         """Let members want a protocol, where there is one, and what limits rows and shares allow.
 
         What was drawn for the last members is the trial.
@@ -179,13 +179,27 @@ class PlannerKnowledge(Knowledge):
             self._keep_all_but(estimator.rows, wanted, deployed)
             return
         drawn = wanted.copy()
-        trial = slice(self.members - self._plan_protocol(estimator, drawn), self.members)
+        exploring = self._plan_protocol(estimator, drawn, self._moment(episodes))
+        trial = slice(self.members - exploring, self.members)
         self._keep_all_but(estimator.rows, wanted[:1], deployed[:1])
         wanted[1:] = wanted[0]
         self._keep_all_but(estimator.rows, drawn[trial], wanted[trial])
         wanted[trial] = drawn[trial]
 
-    def _plan_protocol(self, estimator: LearnedPosterior, drawn: np.ndarray) -> int:
+    def _moment(self, episodes: int) -> Moment:
+        """The deployment after so many episodes; those asked for count as evenly spaced."""
+        timing, number = self.spec.timing, int(self.tables.clock[0]["deployments"]) + 1
+        if timing.asked or len(timing.grid) == 1:
+            dates = [episodes * i / number for i in range(1, number + 1)]
+            to_come = max(1, min(timing.deployments, timing.episodes) - number + 1)
+            following = episodes + max(1, timing.episodes - episodes) / to_come
+        else:
+            dates = [*timing.grid[timing.grid < episodes].tolist(), episodes]
+            later = timing.grid[timing.grid > episodes]
+            following = max(episodes + 1, min(later[0], timing.episodes))
+        return Moment(number, dates, following, timing.episodes)
+
+    def _plan_protocol(self, estimator: LearnedPosterior, drawn: np.ndarray, moment: Moment) -> int:
         """Let all members want the protocol; return how many are to explore.
 
         A later deployment can correct a protocol, so it need not be as certain as the last one. It
@@ -194,9 +208,9 @@ class PlannerKnowledge(Knowledge):
         H, S, L = self.spec.H, self.spec.S, self.members
         gain, ratio, values = self._exploit(_CLEAR_FOR_NOW)
         some = self.values_on_models(drawn[:_COSTED].reshape(-1, H, S), values.shape[1])
-        found = Found(gain, ratio, cost=float(values[0].mean() - some.mean()))
-        number = int(self.tables.clock[0]["deployments"]) + 1
-        exploring = members_in_trial(trial_share(estimator.trial, number, found), L)
+        cost, paid = float(values[0].mean() - some.mean()), bool(self.tables.records["total"].any())
+        found = Found(gain, ratio, cost, paid)
+        exploring = members_in_trial(trial_share(estimator.trial, moment, found), L)
         if estimator.floor is None:
             return exploring
         most = most_in_trial(estimator.floor, L, *values)

@@ -22,7 +22,8 @@ from lowswitch.learners.ridge_posterior import RidgePosterior
 from lowswitch.learners.ridge_spec import Spec
 from lowswitch.policy.linear import LinearPolicy, allowed_actions
 from lowswitch.policy.shape import Shape
-from lowswitch.review.proposals import WHOLE, Key, LinearProposal, Part
+from lowswitch.policy.tables import Part
+from lowswitch.review.proposals import WHOLE, Key, LinearProposal
 from lowswitch.show.progress import say_when_compiling
 
 _FIRST_ROOM = 64  # episodes

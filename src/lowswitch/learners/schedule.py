@@ -38,6 +38,7 @@ def timing_of(schedule: Schedule, size: ProblemSize, *, replans: bool) -> Timing
         greedy_last=budget is not None and budget.last == "greedy",
         exploit_last=budget is not None and budget.last == "exploit",
         asked=asks(plain) is not None,
+        episodes=size.episodes,
         gate=OPEN,
     )
 

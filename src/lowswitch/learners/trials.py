@@ -6,20 +6,31 @@ share of the cases. The first one is the protocol. Those that differ from it are
 
 from __future__ import annotations
 
+import itertools
 import math
 from typing import NamedTuple
 
 import numpy as np
 
 from lowswitch.algorithms.estimators import Trial
-from lowswitch.policy.tables import departing
-from lowswitch.review.proposals import Part
+from lowswitch.policy.tables import Part, departing
 
-_FIRST = 0.3  # of the cases enter the first trial that starts from a policy somebody chose
-_DECAY = 1.5  # the power of the deployment's number by which the share falls while nothing is found
-_SURE = 2.0  # standard deviations of a gain from which on it is certain that something was found
+_BUDGET = 0.035  # of all cases enter trials that find nothing
+_MOST = 0.3  # of the cases until the next date, meanwhile
+_SOON = 1 / 6  # of the run, until which all may explore where the initial policy is poor
+_DECAY = 1.5  # the power by which the share falls after that
+_SURE = 3.0  # standard deviations of a gain from which on it is certain that something was found
 _TIE = 1e-9  # a smaller gain is rounding
 _RISK = 0.1  # the probability that a deployment may lie below the floor
+
+
+class Moment(NamedTuple):
+    """A deployment among those of a run."""
+
+    number: int  # from 1 on
+    dates: list[float]  # of the deployments up to this one, the last one being its own
+    following: float  # when the next one comes
+    episodes: int  # of the run
 
 
 class Found(NamedTuple):
@@ -28,26 +39,44 @@ class Found(NamedTuple):
     gain: float  # of the protocol over the initial policy, per episode
     ratio: float  # of a gain to its standard deviation, from one half of the data to the other
     cost: float  # of an episode in the trial, against one by the protocol, as the model expects it
+    paid: bool  # whether any reward was seen; if not, there is nothing to lose
 
 
-def trial_share(trial: Trial | None, number: int, found: Found) -> float:
-    """The share of the cases that the trial of deployment `number`, from 1 on, should get.
+def trial_share(trial: Trial | None, moment: Moment, found: Found) -> float:
+    """The share of the cases that the trial of a deployment should get.
 
     "falling" is one over the number of the deployment.
 
-    "auto" begins with 30 % and falls quickly while the trial finds nothing better than the initial
-    policy. Where it does, that policy is poor, and the share becomes one over the number of trials
-    before: what is known changes soon, and most of the cost of a trial is saved later. How much was
-    found is the gain as a share of gain and cost, times how certain the gain is.
+    "auto" is careful while the trials find nothing better than the initial policy: these may use
+    3.5 % of all cases, half of what is left of them at each deployment, and at most 30 % of the
+    cases until the next one. Where something is found, the initial policy is poor, and most cases
+    explore soon. How much was found is the gain as a share of gain and cost, times how certain it
+    is. If no reward was ever seen, there is nothing to lose, and all explore.
     """
     if isinstance(trial, float):
         return trial
     if trial == "falling":
-        return 1.0 / number
-    poor = 0.0
+        return 1.0 / moment.number
+    poor = 0.0 if found.paid else 1.0
     if found.gain > _TIE:
         poor = min(1.0, found.ratio / _SURE) * found.gain / (found.gain + abs(found.cost))
-    return (1.0 - poor) * _FIRST / math.pow(number, _DECAY) + poor / max(1, number - 1)
+    return (1.0 - poor) * careful_share(moment) + poor * eager_share(moment)
+
+
+def careful_share(moment: Moment) -> float:
+    """The share while nothing is found: half of what is left of 3.5 % of the cases, up to 30 %."""
+    left, share = _BUDGET * moment.episodes, 0.0
+    for begin, end in itertools.pairwise([*moment.dates, moment.following]):
+        share = min(_MOST, left / 2 / (end - begin))
+        left -= share * (end - begin)
+    return share
+
+
+def eager_share(moment: Moment) -> float:
+    """The share where the initial policy is poor: all in the first sixth of the run, then fewer."""
+    by_number = 1.0 / max(1, moment.number - 1)
+    by_time = math.pow(_SOON * moment.episodes / moment.dates[-1], _DECAY)
+    return min(1.0, max(by_number, by_time))
 
 
 def members_in_trial(share: float, members: int) -> int:

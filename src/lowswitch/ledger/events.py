@@ -39,6 +39,7 @@ KINDS = {
     "met": Kind("asked for a proposal"),
     "proposed": Kind("was proposed"),
     "approved": Kind("approved", is_decision=True, makes_version=True),
+    "capped": Kind("capped the trial", is_decision=True, makes_version=True),
     "rejected": Kind("rejected", is_decision=True),
     "rolled_back": Kind("rolled back", is_decision=True, makes_version=True),
     "deployed": Kind("was deployed by itself", makes_version=True),

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from lowswitch.algorithms.algorithm import Algorithm
-from lowswitch.checks import require_count
+from lowswitch.checks import require_count, require_share
 from lowswitch.ledger import errors, views
 from lowswitch.ledger.address import printable, store_at
 from lowswitch.ledger.dates import why_early, why_refused
@@ -30,6 +30,7 @@ from lowswitch.ledger.state import OPEN
 from lowswitch.ledger.store import Store, StoredTicket
 from lowswitch.ledger.terms import Terms, declared, read_terms
 from lowswitch.ledger.writer import Writer, require_ended, text
+from lowswitch.policy.tables import Part
 
 
 class Ledger(Reading):
@@ -344,6 +345,30 @@ class Ledger(Reading):
             writer.add(text("by", by), OPERATOR, "rolled_back", payload)
             return state.version
 
+    def cap_trial(self, share: float, *, by: str, reason: str) -> int:
+        """Let at most this share of the cases enter the trial from now on; return the version.
+
+        It is allowed at any time, also with the budget spent. 0 ends the trial. A pending proposal
+        is withdrawn and made again.
+        """
+        text("reason", reason)
+        with self._writing() as writer:
+            state = writer.state
+            if self.terms.gate != "review":
+                raise LedgerError(
+                    "this ledger has an open gate; only one in review has its trial capped"
+                )
+            now = self.terms.share(state.versions[-1])
+            if now is None or require_share("share", share, "it is a share of the cases") >= now:
+                smaller = "there is no trial" if now is None else f"it is {now:.3g} now"
+                raise LedgerError(
+                    f"the share of the trial can only become smaller, and {smaller}; leave it as it"
+                    " is, or stop the run with freeze"
+                )
+            payload = {"share": float(share), "version": state.version + 1, "reason": reason}
+            writer.add(text("by", by), OPERATOR, "capped", payload)
+            return state.version
+
     def add_history(
         self,
         states: Sequence[Sequence[Any]],
@@ -383,16 +408,22 @@ class Ledger(Reading):
         proposal: ProposalView | str,
         *,
         rows: Sequence[tuple[Any, Any]] | None = None,
+        part: Part | None = None,
+        share: float | None = None,
         by: str,
         reason: str,
     ) -> int:
         """Deploy rows (step, state) of the pending proposal, by default all; return the version.
 
         proposal: the one that was looked at, or its hash, of which the first 8 characters are
-        enough. If another one is pending by now, nothing is decided.
+        enough. If another one is pending by now, nothing is decided. part: "protocol" or "trial"
+        changes that one alone. share: at most this share of the cases enters the trial.
         """
+        limits = {
+            name: value for name, value in (("part", part), ("share", share)) if value is not None
+        }
         with self._writing() as writer:
-            payload = writer.decision(proposal, rows, reason)
+            payload = writer.decision(proposal, rows, reason) | limits
             payload["version"] = writer.state.version + 1
             writer.add(text("by", by), REVIEWER, "approved", payload)
             writer.make_up_for_late_date()

@@ -14,6 +14,7 @@ import numpy as np
 from lowswitch.ledger.connection import Connection
 from lowswitch.ledger.errors import LedgerError
 from lowswitch.ledger.responses import ProposalView, Status, Told, Version
+from lowswitch.policy.tables import Part
 
 
 class Remote:
@@ -79,12 +80,18 @@ class Remote:
         proposal: ProposalView | str,
         *,
         rows: Sequence[tuple[Any, Any]] | None = None,
+        part: Part | None = None,
+        share: float | None = None,
         reason: str,
     ) -> int:
-        """Deploy rows (step, state) of the pending proposal, by default all; return the version."""
+        """Deploy rows (step, state) of the pending proposal, by default all; return the version.
+
+        part: "protocol" or "trial" changes that one alone. share: at most this share of the cases
+        enters the trial.
+        """
         chosen = None if rows is None else [list(row) for row in rows]
-        body = {"proposal": _hash(proposal), "rows": chosen, "reason": reason}
-        return int(self._post("/api/approve", **body)["version"])
+        body = {"proposal": _hash(proposal), "rows": chosen, "part": part, "share": share}
+        return int(self._post("/api/approve", **body, reason=reason)["version"])
 
     def reject(
         self,
@@ -119,6 +126,10 @@ class Remote:
     def rollback(self, version: int, *, reason: str) -> int:
         """Deploy an earlier version again, as a new one; return its number."""
         return int(self._post("/api/rollback", version=version, reason=reason)["version"])
+
+    def cap_trial(self, share: float, *, reason: str) -> int:
+        """Let at most this share of the cases enter the trial from now on; return the version."""
+        return int(self._post("/api/cap", share=share, reason=reason)["version"])
 
     def missing(self, ticket: str, reason: str, **seen: Sequence[Any]) -> None:
         """Declare that no report will come; seen: the states, actions and rewards before that."""

@@ -25,6 +25,7 @@ class Issued:
     request: str
     version: int
     policy: Any  # [H][S]; with features a LinearPolicy
+    part: str | None = None  # "protocol" or "trial", where a deployment has both
 
 
 @dataclass(frozen=True)

@@ -199,7 +199,14 @@ class State:
 
     def _approved(self, event: Event, replay: Replay) -> None:
         self._decided(event)
-        self.learner.approve(rows=self.terms.proposals.keys(event.payload["rows"]))
+        payload = event.payload
+        rows = self.terms.proposals.keys(payload["rows"])
+        limits = {name: payload[name] for name in ("part", "share") if name in payload}
+        self.learner.approve(rows=rows, **limits)
+        self._new_version(payload["version"])
+
+    def _capped(self, event: Event, replay: Replay) -> None:
+        self.learner.cap_trial(event.payload["share"])
         self._new_version(event.payload["version"])
 
     def _rejected(self, event: Event, replay: Replay) -> None:

@@ -272,14 +272,20 @@ class TableTerms(Terms):
         return policy.actions.tolist()
 
     def from_facts(self, facts: Any, learner: Learner) -> TablePolicy:
-        return TablePolicy(np.array(facts, dtype=np.int64), learner.deployed.key)
+        deployed: TablePolicy = learner.deployed
+        actions = np.array(facts, dtype=np.int64)
+        return TablePolicy(actions, deployed.key, has_protocol=deployed.has_protocol)
 
     def issued(self, ticket: StoredTicket, policy: TablePolicy) -> Issued:
         number, name, site, request, version = ticket[:5]
-        return Issued(name, number, site, request, version, policy.table(number - 1).tolist())
+        table = policy.table(number - 1).tolist()
+        return Issued(name, number, site, request, version, table, policy.part(number - 1))
 
     def shown(self, policy: TablePolicy) -> np.ndarray:  # [members, H, S]
         return policy.actions
+
+    def share(self, policy: TablePolicy) -> float | None:
+        return policy.share
 
     def changed_rows(self, before: TablePolicy, after: TablePolicy) -> int:
         return len(before.difference(after))

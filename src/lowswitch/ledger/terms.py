@@ -215,6 +215,10 @@ class Terms(ABC):
     def shown(self, policy: Any) -> Any:
         """A version as a reader of the ledger gets it, read-only."""
 
+    def share(self, policy: Any) -> float | None:
+        """The share of the cases that enter the trial of a version; None if it has no trial."""
+        return None
+
     @abstractmethod
     def changed_rows(self, before: Any, after: Any) -> int:
         """In how many rows two versions differ; a policy on features counts as one."""

@@ -203,7 +203,9 @@ def _said(kind: str, payload: dict[str, Any]) -> str:
     """What was decided."""
     rows, forever = payload["rows"], payload.get("forever", False)
     if kind == "approved":
-        return f"{decided_on(rows)} approved"
+        part = f" of the {payload['part']}" if "part" in payload else ""
+        capped = f", {payload['share']:.3g} of the cases in the trial" if "share" in payload else ""
+        return f"{decided_on(rows)}{part} approved{capped}"
     if rows == [list(WHOLE)]:
         return "the new actions are forbidden" if forever else "the deployed policy stays for now"
     return f"{counted(len(rows), 'row', 'stays', 'stay')} {'for ever' if forever else 'for now'}"

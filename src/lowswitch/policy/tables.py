@@ -6,10 +6,13 @@ A table of actions is the first kind of policy.
 from __future__ import annotations
 
 import hashlib
+from typing import Literal
 
 import numpy as np
 
 from lowswitch.kernels.streams import drawn_members
+
+Part = Literal["protocol", "trial"]
 
 
 class TablePolicy:
@@ -41,6 +44,12 @@ class TablePolicy:
     def share(self) -> float | None:
         """The share of the cases that enter the trial; None where there is no protocol."""
         return float(self.in_trial.mean()) if self.has_protocol else None
+
+    def part(self, episode: int) -> Part | None:
+        """Whether an episode is in the trial or follows the protocol; None if there is neither."""
+        if not self.has_protocol:
+            return None
+        return "trial" if self.in_trial[self.member_for(np.array([episode]))[0]] else "protocol"
 
     def table(self, episode: int) -> np.ndarray:  # [H, S]
         """The table that plays an episode, read-only."""

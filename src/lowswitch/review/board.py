@@ -9,9 +9,10 @@ from typing import Any, TypeVar, get_args
 import numpy as np
 
 from lowswitch.checks import require_share, require_truth, require_word
+from lowswitch.policy.tables import Part
 from lowswitch.review.decisions import require_review
 from lowswitch.review.gate import Gate
-from lowswitch.review.proposals import Key, Part
+from lowswitch.review.proposals import Key
 from lowswitch.show.text import counted
 
 Result = TypeVar("Result")

@@ -19,8 +19,9 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from lowswitch.checks import require_count
+from lowswitch.policy.tables import Part
 from lowswitch.review.decisions import require_budget, require_pending, require_thawed
-from lowswitch.review.proposals import WHOLE, Key, Part
+from lowswitch.review.proposals import WHOLE, Key
 
 Parts = Mapping[Key, Any]
 

@@ -13,12 +13,11 @@ import json
 from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 from lowswitch.policy.linear import LinearPolicy
 
 Key = tuple[int, int]  # step and state of a row
-Part = Literal["protocol", "trial"]
 WHOLE: Key = (-1, -1)  # the key of a policy that has no rows
 
 

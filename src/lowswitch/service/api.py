@@ -251,6 +251,11 @@ async def rollback(call: Call) -> Response:
     return _json({"version": await _act(call)})
 
 
+async def cap_trial(call: Call) -> Response:
+    """Let a smaller share of the cases enter the trial."""
+    return _json({"version": await _act(call)})
+
+
 async def missing(call: Call) -> Response:
     """Declare that no report will come."""
     await _act(call)

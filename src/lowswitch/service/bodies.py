@@ -158,12 +158,17 @@ class Loss(Reason):
     rewards: list[Number] = []
 
 
-class Approval(Reason):
+class Decision(Reason):
     proposal: Text
     rows: list[tuple[Label, Label]] | None = None
 
 
-class Rejection(Approval):
+class Approval(Decision):
+    part: Text | None = None
+    share: float | None = None
+
+
+class Rejection(Decision):
     forever: bool = False
     visits: Whole | None = None
 
@@ -174,6 +179,10 @@ class Meeting(Body):
 
 class Rollback(Reason):
     version: Whole
+
+
+class Cap(Reason):
+    share: float
 
 
 class Revocation(Body):
@@ -189,6 +198,7 @@ BODIES: dict[str, type[Body]] = {
     "freeze": Reason,
     "thaw": Reason,
     "rollback": Rollback,
+    "cap_trial": Cap,
     "missing": Loss,
     "amend": Amendment,
     "revoke": Revocation,

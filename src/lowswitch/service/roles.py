@@ -60,6 +60,7 @@ API = (
     Endpoint("POST", "/api/freeze", "freeze", (OPERATOR,), "stop the run"),
     Endpoint("POST", "/api/thaw", "thaw", (OPERATOR,), "let it go on"),
     Endpoint("POST", "/api/rollback", "rollback", (OPERATOR,), "deploy an earlier version again"),
+    Endpoint("POST", "/api/cap", "cap_trial", (OPERATOR,), "let fewer cases enter the trial"),
     Endpoint("POST", "/api/missing", "missing", (OPERATOR,), "declare that no report will come"),
     Endpoint("POST", "/api/amend", "amend", (OPERATOR,), "correct a report"),
     Endpoint("GET", "/api/tokens", "tokens", (OPERATOR, AUDITOR), "list the tokens"),
