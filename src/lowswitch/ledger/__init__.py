@@ -21,6 +21,7 @@ from lowswitch.ledger.errors import (
 )
 from lowswitch.ledger.imports import import_csv
 from lowswitch.ledger.ledger import Ledger
+from lowswitch.ledger.logged import logged_batches, logged_csv, logged_episodes
 from lowswitch.ledger.responses import (
     Issued,
     ProposalView,
@@ -56,4 +57,7 @@ __all__ = [
     "Verdict",
     "Version",
     "import_csv",
+    "logged_batches",
+    "logged_csv",
+    "logged_episodes",
 ]
