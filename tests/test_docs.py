@@ -79,7 +79,7 @@ PROGRAMS = [
         f"docs/{name}.md"
         for name in (
             *("index", "process", "research", "gymnasium", "tutorial", "few", "ledger"),
-            *("features", "concurrent", "choosing", "adding"),
+            *("features", "evaluation", "concurrent", "choosing", "adding"),
         )
     ),
 ]
@@ -244,7 +244,7 @@ PUBLIC = [
         "lowswitch.bandits",
     ),
     *("lowswitch.concurrent", "lowswitch.races", "lowswitch.forecast", "lowswitch.features"),
-    *("lowswitch.features.problems", "lowswitch.envs.gymnasium"),
+    *("lowswitch.evaluation", "lowswitch.features.problems", "lowswitch.envs.gymnasium"),
 ]
 
 

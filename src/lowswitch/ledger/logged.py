@@ -75,14 +75,11 @@ def logged_csv(
     terms = _terms_of(horizon, states, actions, rewards)
     found = read_episodes(Path(path), terms, columns or {}, None)
     given = _column(found, "propensity")
-    known = ~np.isnan(given)
-    if known.any() and not known.all():
-        raise LedgerError(f"{str(path)!r} has a propensity in some lines only; give all, or none")
     return Episodes(
         _column(found, "state").astype(np.int64),
         _column(found, "action").astype(np.int64),
         _column(found, "reward"),
-        given if known.all() else None,
+        None if np.isnan(given).any() else given,  # a column has no empty cells
     )
 
 
