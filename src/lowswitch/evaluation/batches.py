@@ -10,7 +10,6 @@ import itertools
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from statistics import NormalDist
 from typing import Any
 
 import numpy as np
@@ -23,7 +22,7 @@ from lowswitch.checks import (
     require_indices,
     require_within,
 )
-from lowswitch.evaluation.estimates import Estimate
+from lowswitch.evaluation.estimates import Estimate, normal_quantile
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,7 +66,7 @@ def compare_arms(data: Batches, *, confidence: float = 0.95) -> list[Contrast]:
     batch; `adaptive` does not need many cases in each batch. A pair that was never played gets an
     infinite interval.
     """
-    z = NormalDist().inv_cdf(0.5 + require_fraction("confidence", confidence, "0.95 is usual") / 2)
+    z = normal_quantile(require_fraction("confidence", confidence, "0.95 is usual"))
     actions, rewards, batches, states, laws = _checked(data)
     found = []
     for state in range(laws.shape[1]):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import math
 from dataclasses import dataclass
-from statistics import NormalDist
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -65,7 +64,7 @@ class Evaluation:
     @classmethod
     def of(cls, samples: Samples, confidence: float, behaviour: str = "logged") -> Evaluation:
         """The four estimates, with intervals of this confidence."""
-        z = NormalDist().inv_cdf(0.5 + confidence / 2)
+        z = normal_quantile(confidence)
         weights, rewards = samples.weights, samples.rewards
         spread = mean(samples.influence, z)
         return cls(
@@ -147,6 +146,13 @@ def _finite(number: float) -> float | None:
 # ---- intervals -----------------------------------------------------------------------------------
 
 
+def normal_quantile(confidence: float) -> float:
+    """How many standard errors an interval reaches to both sides."""
+    from statistics import NormalDist
+
+    return NormalDist().inv_cdf(0.5 + confidence / 2)
+
+
 def mean(samples: np.ndarray, z: float) -> Estimate:
     """The mean of independent samples with its interval by the central limit theorem."""
     value = float(samples.mean())
@@ -203,17 +209,16 @@ def effective_size(weights: np.ndarray) -> float:
 def pareto_k(weights: np.ndarray) -> float:
     """The shape of a generalised Pareto law of the largest weights: Vehtari et al. 2024.
 
-    The tail is the min(n / 5, 3 sqrt(n)) largest weights. If the largest of all occurs five times,
-    as it does where weights have few values, the tail ends there, and -inf is returned: only the
-    effective size matters then. Fewer than five weights above the others give inf.
+    The tail is the min(n / 5, 3 sqrt(n)) largest weights. Where weights have few values it has no
+    shape, and -inf is returned: if the largest one occurs five times, or fewer than five weights
+    are above the others. Then the effective size says enough.
     """
     n = len(weights)
     largest = np.sort(weights)[-math.ceil(min(n / 5, 3 * math.sqrt(n))) - 1 :]
     above = largest[1:] - largest[0]
     above = above[above > _ROUNDING * largest[-1]]  # equal weights may differ by rounding
-    if (largest >= (1 - _ROUNDING) * largest[-1]).sum() >= _FEW_IN_TAIL:
-        return -math.inf
-    return _shape(above) if len(above) >= _FEW_IN_TAIL else math.inf
+    top = int((largest >= (1 - _ROUNDING) * largest[-1]).sum())
+    return -math.inf if top >= _FEW_IN_TAIL or len(above) < _FEW_IN_TAIL else _shape(above)
 
 
 def _shape(above: np.ndarray) -> float:
