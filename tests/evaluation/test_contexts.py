@@ -141,3 +141,18 @@ def test_the_other_estimates_vary_less_than_inverse_propensity(logs):
 def test_a_log_that_cannot_be_right_is_refused(log, message):
     with pytest.raises(ValueError, match=message):
         evaluate(two_actions(1, 0), log)
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_the_model_of_linear_rewards_is_right_without_a_constant_feature(shared):
+    """Rewards 2 x without noise, whose mean in the log is not 0: x is 1, 2 or 3.
+
+    A model that adds the mean reward of the log and has no intercept would be wrong by about it.
+    """
+    x = np.tile([1.0, 2, 3], 40)[:, None]
+    actions = np.arange(120) // 3 % 2
+    contexts = x if shared else np.repeat(x[:, None], 2, axis=1)
+    weights = np.zeros((1, 1, 2 if shared else 1, 1))
+    policy = ls.LinearPolicy(Shape.of(1, 1, 2, shared), weights, np.uint64(0))
+    log = Log(contexts, actions, 2 * x[:, 0], np.full(120, 0.5))
+    assert evaluate(policy, log, ridge=1e-9).model.value == pytest.approx(4)

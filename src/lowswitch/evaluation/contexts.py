@@ -35,6 +35,7 @@ def samples_of(policy: LinearPolicy, log: Log, ridge: float) -> Samples:
     every = np.arange(len(x))
     laws = policy.propensities(x)
     weights = laws[every, actions] / logged
+    x = _with_intercept(x)
     predicted = _cross_fitted(policy, x, actions, rewards, ridge)  # [n, A]
     residual = rewards - predicted[every, actions]
     modelled, influence = _direct(policy, laws, x, actions, rewards, ridge)
@@ -84,6 +85,17 @@ def checked_propensities(values: Any, shape: tuple[int, ...]) -> np.ndarray:
             " action that was played had a chance; log the propensity of the action that was played"
         )
     return given
+
+
+def _with_intercept(x: np.ndarray) -> np.ndarray:  # [n, R, d] or [n, R, d + 1]
+    """Contexts with a constant feature, if they have none.
+
+    Without it the model would add the mean reward to every prediction and could not take it back.
+    """
+    flat = x.reshape(-1, x.shape[-1])
+    if ((flat == flat[0]).all(axis=0) & (flat[0] != 0)).any():
+        return x
+    return np.concatenate([x, np.ones((*x.shape[:-1], 1))], axis=-1)
 
 
 def _cross_fitted(
@@ -144,13 +156,12 @@ class _Ridge:
         rewards: np.ndarray,
         ridge: float,
     ) -> _Ridge:
-        shape, middle = policy.shape, float(rewards.mean())
-        weights = np.zeros((shape.blocks, shape.features))
-        precisions = np.zeros((shape.blocks, shape.features, shape.features))
+        shape, middle, d = policy.shape, float(rewards.mean()), x.shape[-1]
+        weights, precisions = np.zeros((shape.blocks, d)), np.zeros((shape.blocks, d, d))
         model = cls(shape.shared, middle, weights, precisions)
         for block in range(shape.blocks):
             mine, rows = model.rows(block, x, actions)
-            precisions[block] = rows.T @ rows + ridge * np.eye(shape.features)
+            precisions[block] = rows.T @ rows + ridge * np.eye(d)
             weights[block] = np.linalg.solve(precisions[block], rows.T @ (rewards[mine] - middle))
         return model
 
