@@ -25,7 +25,8 @@ def values() -> dict[str, str]:
     speed, machines, gpu = (load(name) for name in ("speed", "concurrent", "gpu"))
     ledgers = of_ledger(load("ledger")) | of_faults(load("ledger_faults"))
     ledgers |= of_service(load("service")) | of_evidence(load("evidence"))
-    return of_speed(speed) | of_machines(machines) | of_gpu(gpu) | ledgers
+    logs = of_evaluation(load("evaluation"))
+    return of_speed(speed) | of_machines(machines) | of_gpu(gpu) | ledgers | logs
 
 
 def load(name: str) -> dict[str, Any]:
@@ -281,3 +282,64 @@ def of_service(service: dict[str, Any]) -> dict[str, str]:
             ["what befell it", "how often", "what became of it"], faults, left=3
         ),
     }
+
+
+def of_evaluation(found: dict[str, Any]) -> dict[str, str]:
+    """How often intervals cover, and how good the verdict on them is."""
+    logs = {name: row for name, row in found.items() if "ips" in row}
+    covered = [
+        row[name]["reliable"]
+        for row in logs.values()
+        for name in ("ips", "snips", "dr")
+        if row[name]["reliable"] is not None
+    ]
+    plans = {name: row for name, row in found.items() if name.startswith("pessimism")}
+    return {
+        "evaluation/setting": found["setting"],
+        "evaluation/logs": table(["log", "overlap", "reliable", *_ESTIMATES], _logs(logs), left=2),
+        "evaluation/least": f"{100 * min(covered):.0f} %",
+        "evaluation/arms": table(["run", *_ARMS], _arms(found), left=1),
+        "evaluation/plans": table(["log", "its value", "logged", "lower"], _plans(plans), left=1),
+    }
+
+
+_ESTIMATES = {"ips": "ips", "snips": "snips", "dr": "dr", "model": "model"}
+_ARMS = {"bols": "batched", "adaptive": "adaptive", "plain": "plain"}
+
+
+def _logs(logs: dict[str, Any]) -> list[list[str]]:
+    """Coverage where the log is reliable, and of all logs."""
+    rows = []
+    for name, row in logs.items():
+        cells = [
+            f"{percent(row[key]['reliable'])} ({percent(row[key]['all'])})" for key in _ESTIMATES
+        ]
+        rows.append([*name.split(", "), percent(row["reliable"]), *cells])
+    return rows
+
+
+def _arms(found: dict[str, Any]) -> list[list[str]]:
+    arms = {name: row for name, row in found.items() if name.startswith("arms, ")}
+    return [
+        [
+            name.removeprefix("arms, "),
+            *(f"{percent(row[key]['covers'], 1)} ({row[key]['width']:.2f})" for key in _ARMS),
+        ]
+        for name, row in arms.items()
+    ]
+
+
+def _plans(plans: dict[str, Any]) -> list[list[str]]:
+    return [
+        [
+            name.removeprefix("pessimism, "),
+            *(percent(row[key]) for key in ("value", "logged")),
+            f"{percent(row['lower'])}, holds in {percent(row['holds'])}",
+        ]
+        for name, row in plans.items()
+    ]
+
+
+def percent(share: float | None, digits: int = 0) -> str:
+    """A share in percent, or a dash where there is none."""
+    return "-" if share is None else f"{100 * share:.{digits}f} %"

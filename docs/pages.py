@@ -14,6 +14,7 @@ _DOCS = (
     "tutorial",
     "few",
     "features",
+    "evaluation",
     "choosing",
     "ledger",
     "service",

@@ -9,8 +9,6 @@ from typing import Any
 
 from pages import table
 
-from lowswitch.show.text import span
-
 NUMBERS = Path(__file__).parent / "numbers"
 WORDS = {
     "digits": "digits (d = 21 for each of 10 actions)",
@@ -30,14 +28,11 @@ def values() -> dict[str, str]:
     facts = json.loads((NUMBERS / "linear.json").read_text(encoding="utf-8"))
     regret, speed = {name: facts[name] for name in WORDS}, facts["speed"]
     (rounds,) = {problem["rounds"] for problem in regret.values()}
-    coverage = span((100 * share for share in facts["intervals"].values()), ".0f")
     return {
         "features/regret": of_regret(regret),
         "features/inventory": of_inventory(facts["inventory"]),
         "features/stocked": str(facts["inventory"]["seeds"]),
         "features/control": of_control({words: facts[name] for name, words in CONTROL.items()}),
-        "features/coverage": f"{coverage} %",
-        "features/logs": "200",
         "features/rounds": f"{rounds:,}",
         "features/million": f"{speed['seconds']:.1f}",
         "features/act": f"{speed['act']['median']:.0f}",

@@ -79,7 +79,7 @@ PROGRAMS = [
         f"docs/{name}.md"
         for name in (
             *("index", "process", "research", "gymnasium", "tutorial", "few", "ledger"),
-            *("features", "concurrent", "choosing", "adding"),
+            *("features", "evaluation", "concurrent", "choosing", "adding"),
         )
     ),
 ]
@@ -229,7 +229,8 @@ def test_every_public_name_is_on_an_api_page():
         for name in lowswitch.__all__
         if name
         not in (
-            *("algorithms", "bandits", "concurrent", "envs", "features", "ledger", "parts"),
+            *("algorithms", "bandits", "concurrent", "envs", "evaluation"),
+            *("features", "ledger", "parts"),
             *("LinearLearner", "from_gymnasium", "plot"),
         )
     } <= rendered
@@ -244,7 +245,7 @@ PUBLIC = [
         "lowswitch.bandits",
     ),
     *("lowswitch.concurrent", "lowswitch.races", "lowswitch.forecast", "lowswitch.features"),
-    *("lowswitch.features.problems", "lowswitch.envs.gymnasium"),
+    *("lowswitch.evaluation", "lowswitch.features.problems", "lowswitch.envs.gymnasium"),
 ]
 
 

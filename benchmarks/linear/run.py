@@ -1,4 +1,4 @@
-"""What few deployments cost on features: regret, speed, intervals and control, with fresh seeds.
+"""What few deployments cost on features: regret, speed and control, with fresh seeds.
 
     python benchmarks/linear/run.py digits arms CartPole --json docs/numbers/linear.json
 
@@ -21,7 +21,7 @@ import numpy as np
 
 import bench
 import lowswitch as ls
-from lowswitch.features import Log, evaluate, problems
+from lowswitch.features import problems
 from lowswitch.io.storage import write_text
 
 SEEDS = range(1000, 1016)
@@ -176,34 +176,6 @@ def speed():
     }
 
 
-def intervals():
-    """How often 95 % intervals cover, over 200 logs of a mixture for each estimate."""
-    generator = np.random.default_rng(4242)
-    truth = generator.normal(size=(4, 3))
-    learner = ls.LinearLearner(ls.linear(members=16), features=3, actions=4, episodes=9, seed=9)
-    logging = learner.policy
-    target = ls.LinearPolicy(
-        learner.shape, 0.6 * logging.weights + truth.T[None, :, :, None], np.uint64(0)
-    )
-
-    def means(x):
-        return 1 / (1 + np.exp(-x @ truth.T))
-
-    x = generator.normal(size=(400_000, 3))
-    value = float((target.propensities(x) * means(x)).sum(axis=1).mean())
-    covered = {"ips": 0, "snips": 0, "dr": 0}
-    for _ in range(200):
-        x = generator.normal(size=(1000, 3))
-        law = 0.8 * logging.propensities(x) + 0.05
-        actions = (law.cumsum(axis=1) < generator.random((1000, 1))).sum(axis=1)
-        rewards = (generator.random(1000) < means(x)[np.arange(1000), actions]).astype(float)
-        found = evaluate(target, Log(x, actions, rewards, law[np.arange(1000), actions]))
-        for name in covered:
-            estimate = getattr(found, name)
-            covered[name] += estimate.low <= value <= estimate.high
-    return {name: count / 200 for name, count in covered.items()}
-
-
 def control(name):
     """Three deployments in 30 episodes; the last policy then plays 10 further ones."""
     from classic import DEPLOYMENTS_AT, EPISODES, steer
@@ -233,7 +205,6 @@ SECTIONS = {
     "digits": classes,
     "inventory": inventory,
     "speed": speed,
-    "intervals": intervals,
 }
 
 

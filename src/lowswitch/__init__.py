@@ -5,12 +5,13 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from lowswitch import algorithms, envs, features, theory
+from lowswitch import algorithms, envs, evaluation, features, theory
 from lowswitch.algorithms import parts
 from lowswitch.algorithms.algorithm import Algorithm
 from lowswitch.algorithms.recipes import few
 from lowswitch.envs.mdp import TabularMDP, rescale
-from lowswitch.features import LinearLearner, LinearPolicy, evaluate
+from lowswitch.evaluation import compare_arms, evaluate, vi_lcb
+from lowswitch.features import LinearLearner, LinearPolicy
 from lowswitch.forecast import Plan, plan
 from lowswitch.history import History, PacPolicy, deployment_gaps, exact_regret
 from lowswitch.learner import Learner
@@ -58,10 +59,12 @@ __all__ = [
     "TabularMDP",
     "algorithms",
     "bandits",
+    "compare_arms",
     "concurrent",
     "deployment_gaps",
     "envs",
     "evaluate",
+    "evaluation",
     "exact_regret",
     "features",
     "few",
@@ -77,6 +80,7 @@ __all__ = [
     "summary",
     "sweep",
     "theory",
+    "vi_lcb",
 ]
 
 

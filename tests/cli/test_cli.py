@@ -314,3 +314,68 @@ def test_every_command_is_declared_with_its_function_its_help_and_its_arguments(
         assert isinstance(one, Command)
         assert "\n" not in (one.run.__doc__ or "\n")  # the help is a line
         pending += one.below.values()
+
+
+# ---- evaluate ------------------------------------------------------------------------------------
+
+LOGGED = """episode,step,state,action,reward,propensity
+p1,0,well,wait,0.5,0.8
+p1,1,ill,drug,1,0.25
+p2,0,ill,wait,0,0.5
+p2,1,well,wait,1,1
+"""
+
+
+@pytest.fixture
+def logged(tmp_path):
+    """The arguments of `evaluate` for two patients and a policy that gives the drug at the end."""
+    (tmp_path / "old.csv").write_text(LOGGED, encoding="utf-8")
+    (tmp_path / "new.csv").write_text("wait,wait\nwait,drug\n", encoding="utf-8")
+    named = ["--states", "well,ill", "--actions", "wait,drug"]
+    files = ["--policy", str(tmp_path / "new.csv"), "--csv", str(tmp_path / "old.csv")]
+    return ["evaluate", *files, "--horizon", "2", *named]
+
+
+def test_a_policy_is_evaluated_on_a_csv_file(logged, capsys):
+    """By hand: (0.5 / 0.8 + 5 * 1 + 0 + 2 * 1) / 2 by inverse propensity."""
+    assert main([*logged, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["ips"]["value"] == pytest.approx((0.625 + 5 + 2) / 2)
+    assert (found["samples"], found["reliable"], found["left_out"]) == (2, False, 0)
+    assert main(logged) == 0
+    shown = capsys.readouterr().out
+    assert "doubly robust" in shown
+    assert "too little of the log looks like this policy" in shown
+
+
+def test_counts_of_the_log_are_used_where_they_are_asked_for(logged, tmp_path, capsys):
+    short = "\n".join(line.rpartition(",")[0] for line in LOGGED.splitlines())
+    (tmp_path / "old.csv").write_text(short, encoding="utf-8")
+    assert main(logged) == 2
+    assert "this log has no propensities" in capsys.readouterr().err
+    assert main([*logged, "--behaviour", "estimated"]) == 0
+    assert "estimated from the log's own counts" in capsys.readouterr().out
+
+
+def test_a_csv_file_needs_its_size(logged, capsys):
+    assert main(logged[: logged.index("--states")]) == 2
+    assert "--states is missing" in capsys.readouterr().err
+
+
+def test_a_policy_is_evaluated_on_a_ledger(tmp_path, capsys):
+    from lowswitch.ledger import Ledger
+
+    size = {"horizon": 2, "states": 2, "actions": ["wait", "drug"], "episodes": 20}
+    with Ledger.create(tmp_path / "run.db", ls.q_hoeffding(c=0.1), **size) as ledger:
+        tickets = [ledger.ask("here", f"r{i}").ticket for i in range(4)]
+        for ticket in tickets[:3]:
+            ledger.tell(ticket, [0, 1], ["wait", "wait"], [0.5, 0.25])
+        ledger.missing(tickets[3], "lost", by="ann")
+    (tmp_path / "same.csv").write_text("wait,wait\nwait,wait\n", encoding="utf-8")
+    files = ["--policy", str(tmp_path / "same.csv"), "--ledger", str(tmp_path / "run.db")]
+    assert main(["evaluate", *files]) == 0
+    shown = capsys.readouterr().out
+    assert "inverse propensity   0.75 [0.75, 0.75]" in shown
+    assert "1 report left out" in shown
+    assert main(["evaluate", *files, "--after", "1", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["samples"] == 2

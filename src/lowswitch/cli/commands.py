@@ -33,7 +33,7 @@ from lowswitch.gpu.driver import GpuError
 from lowswitch.io import storage
 from lowswitch.io.files import OwnedError
 from lowswitch.show import report
-from lowswitch.show.text import wrapped
+from lowswitch.show.text import counted, wrapped
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -279,6 +279,36 @@ def _logged(path: str) -> tuple[Any, Any, Any]:
         ) from None
 
 
+@command(
+    argument("--policy", required=True),
+    OneOf(arguments("--ledger", "--csv")),
+    argument("--after", type=int, default=0, help="Only tickets of the ledger after this one."),
+    argument("--horizon", help="How many steps an episode of the CSV file has."),
+    argument("--states"),
+    argument("--actions", help="How many actions there are, or their labels: wait,drug A."),
+    argument("--reward-range"),
+    argument("--behaviour", default="logged"),
+    argument("--confidence", default=0.95),
+    argument("--json"),
+)
+def evaluate(options: argparse.Namespace) -> None:
+    """Estimate what a policy would earn from episodes that other policies logged."""
+    from lowswitch.cli import logs
+
+    policy, log = logs.policy_and_log(options)
+    found = lowswitch.evaluate(
+        policy, log, confidence=options.confidence, behaviour=options.behaviour
+    )
+    if options.json:
+        print(json.dumps(found.to_dict() | {"left_out": log.left_out}, allow_nan=False))
+        return
+    print(found)
+    if log.left_out:
+        print(
+            f"{counted(log.left_out, 'report')} left out: missing, truncated or not of the policy"
+        )
+
+
 @command()
 def list_envs(_: argparse.Namespace) -> None:
     """List the named problems."""
@@ -368,6 +398,7 @@ COMMANDS = {
     "serve": serve,
     "token": token,
     "plan": plan,
+    "evaluate": evaluate,
     "envs": list_envs,
     "algorithms": list_algorithms,
     "demo": runs.demo,

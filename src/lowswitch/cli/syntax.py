@@ -67,6 +67,10 @@ KNOWN: dict[str, dict[str, Any]] = {
     "--algorithm": {
         "help": "The algorithm, such as ucb2-b:c=0.05; 'lowswitch algorithms' lists all."
     },
+    "--behaviour": {
+        "help": "Where propensities come from: the log, or its own counts (default: %(default)s).",
+        "choices": ("logged", "estimated"),
+    },
     "--budget": {
         "help": "No algorithm may make more than N deployments.",
         "type": _whole,
@@ -74,6 +78,14 @@ KNOWN: dict[str, dict[str, Any]] = {
     },
     "--checkpoint": {
         "help": "Go on from this file if it exists, and keep it up to date.",
+        "metavar": "FILE",
+    },
+    "--confidence": {
+        "help": "How often an interval holds (default: %(default)s).",
+        "type": float,
+    },
+    "--csv": {
+        "help": "Logged episodes: a CSV file with one line a step; needs --horizon and labels.",
         "metavar": "FILE",
     },
     "--data": {
@@ -116,6 +128,7 @@ KNOWN: dict[str, dict[str, Any]] = {
         "metavar": "FILE",
     },
     "--json": {"help": "Print one JSON object.", "action": "store_true"},
+    "--ledger": {"help": "A ledger: a file, or postgresql://...#name.", "metavar": "ADDRESS"},
     "--label": {
         "help": "What a run is called, in the order of the files; by default its algorithm."
     },
@@ -131,6 +144,10 @@ KNOWN: dict[str, dict[str, Any]] = {
     "--max-seconds": {"help": "Stop after this many seconds.", "type": float},
     "--only": {"help": "Measure this claim only; may be given several times.", "metavar": "CLAIM"},
     "--out": {"help": "Where to write (default: %(default)s)."},
+    "--policy": {
+        "help": "The policy to evaluate: a line for each step, an action for each state.",
+        "metavar": "FILE",
+    },
     "--plot": {
         "help": "Draw regret and switching costs into a PNG, SVG or PDF file.",
         "metavar": "FILE",
@@ -155,6 +172,7 @@ KNOWN: dict[str, dict[str, Any]] = {
         "type": _size,
         "metavar": "H,S,A",
     },
+    "--states": {"help": "How many states there are, or their labels: well,ill."},
     "--stationary": {
         "help": "Let learners of models know that all steps are alike.",
         "action": "store_true",

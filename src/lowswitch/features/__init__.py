@@ -1,9 +1,9 @@
 """States that are known by their features: feature maps, learners, policies and problems."""
 
+from lowswitch.evaluation import Estimate, Evaluation, Log, evaluate
 from lowswitch.feature_learner import FeatureLearner
 from lowswitch.feature_learner import FeatureLearner as LinearLearner
 from lowswitch.features import problems
-from lowswitch.features.evaluation import Estimate, Evaluation, Log, evaluate
 from lowswitch.features.maps import Features, fourier, one_hot, own, polynomial, standardised
 from lowswitch.features.problem import FeatureProblem
 from lowswitch.learners.ridge import Deployment

@@ -21,6 +21,7 @@ from lowswitch.ledger.errors import (
 )
 from lowswitch.ledger.imports import import_csv
 from lowswitch.ledger.ledger import Ledger
+from lowswitch.ledger.logged import logged_batches, logged_csv, logged_episodes
 from lowswitch.ledger.responses import (
     FeatureIssued,
     Issued,
@@ -58,4 +59,7 @@ __all__ = [
     "Verdict",
     "Version",
     "import_csv",
+    "logged_batches",
+    "logged_csv",
+    "logged_episodes",
 ]

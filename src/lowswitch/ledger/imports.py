@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
@@ -17,7 +18,8 @@ from lowswitch.show.progress import Progress
 if TYPE_CHECKING:
     from lowswitch.ledger.ledger import Ledger
 
-COLUMNS = ("episode", "step", "state", "action", "reward")  # and "date", if there is one
+COLUMNS = ("episode", "step", "state", "action", "reward")
+OPTIONAL = ("date", "propensity")  # columns that a file may have
 
 
 @dataclass(frozen=True)
@@ -30,7 +32,8 @@ class Step:
     state: int
     action: int
     reward: float
-    date: str
+    date: str = ""
+    propensity: float = math.nan
 
 
 def import_csv(
@@ -70,7 +73,7 @@ def read_episodes(
     path: Path, terms: TableTerms, columns: dict[str, str], progress: bool | None
 ) -> list[list[Step]]:
     """The episodes of a file in their order, or an error that names line and column."""
-    unknown = columns.keys() - {*COLUMNS, "date"}
+    unknown = columns.keys() - {*COLUMNS, *OPTIONAL}
     if unknown:
         raise LedgerError(f"there is no column {sorted(unknown)[0]!r} to name; they are {COLUMNS}")
     try:
@@ -95,11 +98,11 @@ def read_episodes(
 def _steps(lines: Any, terms: TableTerms, columns: dict[str, str], path: Path) -> Iterator[Step]:
     header: list[str] = next(lines, [])
     places = {}
-    for name in (*COLUMNS, "date"):
+    for name in (*COLUMNS, *OPTIONAL):
         wanted = columns.get(name, name)
         if wanted in header:
             places[name] = header.index(wanted)
-        elif name != "date" or name in columns:
+        elif name not in OPTIONAL or name in columns:
             raise LedgerError(
                 f"{str(path)!r}, line 1: there is no column {wanted!r}, but {', '.join(header)};"
                 " name it with columns="
@@ -123,19 +126,18 @@ def _step(number: int, cells: dict[str, str], terms: TableTerms, path: Path) -> 
             values[name] = _value(name, cell, terms)
         except ValueError as error:
             raise LedgerError(f"{str(path)!r}, line {number}, column {name}: {error}") from None
-    return Step(number, **{"date": ""} | values)
+    return Step(number, **values)
 
 
 def _value(name: str, cell: str, terms: TableTerms) -> Any:
     if not cell:
         raise LedgerError("it is empty")
-    if name == "reward":
+    if name in ("reward", "propensity"):
         try:
-            return terms.reward(float(cell))
-        except LedgerError:
-            raise
+            number = float(cell)
         except ValueError:
             raise LedgerError(f"{cell!r} is no number") from None
+        return terms.reward(number) if name == "reward" else number
     if name in terms.labels:
         return terms.index(name, cell)
     if name == "date":

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import lowswitch as ls
+from lowswitch.evaluation.estimates import skewed_mean
 from lowswitch.features import Log, evaluate
 from lowswitch.policy.shape import Shape
 
@@ -30,9 +31,7 @@ def test_estimates_by_hand():
     assert found.snips.value == pytest.approx(total / weights.sum())
     assert found.logged.value == 2.5
     assert found.effective == pytest.approx(weights.sum() ** 2 / (weights**2).sum())
-    samples = weights * [1, 2, 3, 4]
-    half = 1.959964 * samples.std(ddof=1) / 2
-    assert (found.ips.low, found.ips.high) == pytest.approx((total / 4 - half, total / 4 + half))
+    assert found.ips == pytest.approx(skewed_mean(weights * [1, 2, 3, 4], 1.959964))
     assert not found.reliable
     assert "too little of the log looks like this policy" in str(found)
 
@@ -142,3 +141,18 @@ def test_the_other_estimates_vary_less_than_inverse_propensity(logs):
 def test_a_log_that_cannot_be_right_is_refused(log, message):
     with pytest.raises(ValueError, match=message):
         evaluate(two_actions(1, 0), log)
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_the_model_of_linear_rewards_is_right_without_a_constant_feature(shared):
+    """Rewards 2 x without noise, whose mean in the log is not 0: x is 1, 2 or 3.
+
+    A model that adds the mean reward of the log and has no intercept would be wrong by about it.
+    """
+    x = np.tile([1.0, 2, 3], 40)[:, None]
+    actions = np.arange(120) // 3 % 2
+    contexts = x if shared else np.repeat(x[:, None], 2, axis=1)
+    weights = np.zeros((1, 1, 2 if shared else 1, 1))
+    policy = ls.LinearPolicy(Shape.of(1, 1, 2, shared), weights, np.uint64(0))
+    log = Log(contexts, actions, 2 * x[:, 0], np.full(120, 0.5))
+    assert evaluate(policy, log, ridge=1e-9).model.value == pytest.approx(4)

@@ -1,0 +1,140 @@
+"""What a ledger or a CSV file logged, for `lowswitch.evaluate` and `lowswitch.compare_arms`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from lowswitch.algorithms.recipes import few
+from lowswitch.evaluation import Batches, Episodes, mixture_propensities
+from lowswitch.ledger.errors import LedgerError
+from lowswitch.ledger.imports import Step, read_episodes
+from lowswitch.ledger.reading import Reading
+from lowswitch.ledger.terms import Terms, checked_terms
+
+
+def logged_episodes(ledger: Reading, *, after: int = 0) -> Episodes:
+    """The reported episodes of a ledger in the order of their tickets, with exact propensities.
+
+    A version is a mixture of which one policy plays an episode, so the propensity of an action is
+    that of `mixture_propensities`. after: only tickets with a larger number; of a proposal, use
+    `proposal.through`, because a policy must not be evaluated on what it was learned from. Missing
+    and truncated reports are left out and counted, and so are reports of actions that the ticket's
+    version does not play. Imported history has no propensities and is not among them.
+    """
+    rows, left_out = _reports(ledger, after)
+    if not rows:
+        raise LedgerError("there are no whole reports to evaluate a policy on")
+    versions, states, actions, rewards = (np.array(part) for part in zip(*rows, strict=True))
+    propensities = np.zeros(states.shape)
+    for version in np.unique(versions):
+        mine = versions == version
+        tables = ledger.policy_of(int(version))
+        propensities[mine] = mixture_propensities(tables, states[mine], actions[mine])
+    kept = (propensities > 0).all(axis=1)
+    left_out += int((~kept).sum())
+    return Episodes(states[kept], actions[kept], rewards[kept], propensities[kept], left_out)
+
+
+def logged_batches(ledger: Reading) -> Batches:
+    """The cases of a ledger of one step, in batches by their version, for `compare_arms`."""
+    if ledger.terms.horizon != 1:
+        raise LedgerError(
+            f"episodes of this ledger have {ledger.terms.horizon} steps; pairs of arms are compared"
+            " where there is one step"
+        )
+    rows, _ = _reports(ledger, 0)
+    if not rows:
+        raise LedgerError("there are no whole reports to compare arms by")
+    rows.sort(key=lambda row: row[0])
+    versions, states, actions, rewards = (np.array(part) for part in zip(*rows, strict=True))
+    numbers, batches = np.unique(versions, return_inverse=True)
+    arms = np.eye(ledger.terms.actions)
+    laws = np.stack([arms[ledger.policy_of(int(one))[:, 0]].mean(axis=0) for one in numbers])
+    played = laws[batches, states[:, 0], actions[:, 0]] > 0
+    return Batches(actions[played, 0], rewards[played, 0], batches[played], laws, states[played, 0])
+
+
+def logged_csv(
+    path: str | Path,
+    *,
+    horizon: int,
+    states: int | Sequence[str],
+    actions: int | Sequence[str],
+    rewards: tuple[float, float] = (0.0, 1.0),
+    columns: dict[str, str] | None = None,
+) -> Episodes:
+    """The episodes of a CSV file with one line for each step; see `import_csv` for its columns.
+
+    A column `propensity` says how probable each action was, given the episode up to it; without it,
+    evaluate with behaviour="estimated". states, actions: how many there are, or their labels.
+    rewards: the range of a reward.
+    """
+    terms = _terms_of(horizon, states, actions, rewards)
+    found = read_episodes(Path(path), terms, columns or {}, None)
+    given = _column(found, "propensity")
+    return Episodes(
+        _column(found, "state").astype(np.int64),
+        _column(found, "action").astype(np.int64),
+        _column(found, "reward"),
+        None if np.isnan(given).any() else given,  # a column has no empty cells
+    )
+
+
+def _column(episodes: list[list[Step]], name: str) -> np.ndarray:  # [n, H]
+    return np.array([[float(getattr(step, name)) for step in one] for one in episodes])
+
+
+def _terms_of(
+    horizon: int,
+    states: int | Sequence[str],
+    actions: int | Sequence[str],
+    rewards: tuple[float, float],
+) -> Terms:
+    """Terms that only name things: nothing is run by them."""
+    return checked_terms(
+        few(deployments=1),
+        horizon=horizon,
+        states=states,
+        actions=actions,
+        episodes=1,
+        steps=None,
+        rewards=rewards,
+        actions_allowed=None,
+        policy=None,
+        missing="drop",
+        gate="review",
+        patience=None,
+        absorbing=None,
+        seed=0,
+    )
+
+
+def _reports(
+    ledger: Reading, after: int
+) -> tuple[list[tuple[int, list[int], list[int], list[float]]], int]:
+    """Version, states, actions and rewards of each usable report, and how many others there are.
+
+    A corrected report counts as corrected. After the end of a terminated episode the action is -1.
+    """
+    H, versions = ledger.terms.horizon, dict[int, int]()
+    found = dict[int, tuple[int, list[int], list[int], list[float]] | None]()
+    for event in ledger.events():
+        payload = event.payload
+        if event.kind == "asked":
+            versions[payload["number"]] = payload["version"]
+        elif event.kind in ("told", "amended", "missing") and payload["number"] > after:
+            number, n = payload["number"], len(payload["actions"])
+            found[number] = None
+            if payload["ended"] in ("whole", "terminated") and n:
+                rest = H - n
+                found[number] = (
+                    versions[number],
+                    [*payload["states"][:n], *[0] * rest],
+                    [*payload["actions"], *[-1] * rest],
+                    [*payload["rewards"], *[0.0] * rest],
+                )
+    rows = [found[number] for number in sorted(found)]
+    return [row for row in rows if row is not None], rows.count(None)
