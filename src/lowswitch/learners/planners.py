@@ -23,6 +23,7 @@ from lowswitch.kernels.arrays import (
     PlanTables,
 )
 from lowswitch.learners import integrity
+from lowswitch.learners.bounds import CellBounds
 from lowswitch.learners.knowledge import Knowledge, ProblemSize
 from lowswitch.learners.mixtures import deployed_mixture
 from lowswitch.learners.plan_spec import (
@@ -104,6 +105,18 @@ class PlannerKnowledge(Knowledge):
     def model(self, number: int) -> DrawnModel:
         """Model `number` of the posterior with a learned prior."""
         return drawn_model(self.spec, self.tables, number)
+
+    def require_bounds(self) -> None:
+        from lowswitch.kernels.counts import NEWEST
+
+        if self.spec.data == NEWEST:
+            raise ValueError(
+                'bounds need all visits, and data="newest" plans from the newest ones alone; use'
+                ' mvp(data="all")'
+            )
+
+    def cell_bounds(self, probability: float, starts: np.ndarray | None = None) -> CellBounds:
+        return CellBounds(self.spec, self.tables, probability, starts)
 
     def make_room(self) -> None:
         """Let the pool grow by half where it might not hold the successors of an episode more."""
