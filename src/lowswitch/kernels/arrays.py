@@ -390,7 +390,7 @@ class Window(NamedTuple):
 class Rounds(NamedTuple):
     """How M machines play one run, and how far they are."""
 
-    episodes: int  # in all, unless the run is stopped before
+    episodes: int  # up to the next look at the bounds, or in all, unless it is stopped before
     cut: int  # AT_TRIGGER, AT_SWITCH or AT_MISMATCH
     pause: bool  # look at each deployment whether the run can stop
     policy_gap: float  # stop when the deployed policy is so close to the optimum; below 0: never
