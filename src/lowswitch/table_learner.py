@@ -261,11 +261,22 @@ class TableLearner(Learner):
         states in which the episodes so far began, in so many models drawn from the posterior with a
         learned prior, of which an action that was never tried has the prior alone.
         """
+        first = self._knowledge.initial()[None] if than is None else self._checked(than)
+        return self._compared(self._tables_of(policy), first, models)
+
+    def one_more(self, *, models: int = 400) -> Confidence:
+        """What one more deployment is worth by the posterior, compared with what is deployed.
+
+        It would deploy the policy that exploits all that is known now, as a last deployment does.
+        That is what stopping gives up at once; what a deployment teaches comes on top.
+        """
+        return self._compared(self._knowledge.exploiting()[None], self.mixture, models)
+
+    def _compared(self, policies: np.ndarray, others: np.ndarray, models: int) -> Confidence:
+        """The mean value of policies [P, H, S] against that of others [O, H, S]."""
         models = require_count("models", models, least=2)
-        tables = self._tables_of(policy)
-        first = self._knowledge.initial() if than is None else self._checked(than)[0]
-        values = self._knowledge.values_on_models(np.concatenate([tables, first[None]]), models)
-        mine, other = values[:-1].mean(axis=0), values[-1]
+        values = self._knowledge.values_on_models(np.concatenate([policies, others]), models)
+        mine, other = values[: len(policies)].mean(axis=0), values[len(policies) :].mean(axis=0)
         low, high = np.quantile(mine - other, (0.1, 0.9))
         return Confidence(
             better=float((mine > other).mean() + 0.5 * (mine == other).mean()),

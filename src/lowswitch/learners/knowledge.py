@@ -135,6 +135,12 @@ class Knowledge(ABC):
         """What it believes now; None if it does not plan from counts."""
         return None
 
+    def exploiting(self) -> np.ndarray:  # [H, S]
+        """The policy that would be deployed now if it were the last one."""
+        raise ValueError(
+            "only learners that plan from counts have a posterior, such as few, psrl and ucbvi"
+        )
+
     def model(self, number: int) -> Any:
         """A model that is drawn from the posterior."""
         raise ValueError(

@@ -102,6 +102,14 @@ class PlannerKnowledge(Knowledge):
         belief = believe(self.spec, self.tables)
         return Posterior(self.spec, belief, self.tables.keys[0]["samples"], began / began.sum())
 
+    def exploiting(self) -> np.ndarray:
+        from lowswitch.kernels.exploitation import exploit
+
+        H, S, _ = self.allowed.shape
+        tables = type(self.tables)(*(array.copy() for array in self.tables))
+        exploit(self.spec, tables)
+        return tables.wanted[: H * S].reshape(H, S)
+
     def model(self, number: int) -> DrawnModel:
         """Model `number` of the posterior with a learned prior."""
         return drawn_model(self.spec, self.tables, number)

@@ -22,6 +22,7 @@ from lowswitch.ledger.errors import (
 from lowswitch.ledger.imports import import_csv
 from lowswitch.ledger.ledger import Ledger
 from lowswitch.ledger.responses import (
+    Certificate,
     Issued,
     ProposalView,
     Status,
@@ -34,6 +35,7 @@ from lowswitch.ledger.responses import (
 __all__ = [
     "AccessError",
     "BrokenError",
+    "Certificate",
     "Client",
     "ConflictError",
     "ExpiredError",

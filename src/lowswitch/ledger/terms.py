@@ -200,6 +200,10 @@ class Terms:
         low, high = self.rewards
         return value * (high - low)
 
+    def value(self, value: float) -> float:
+        """The value of an episode with rewards in [0, 1] in the units of the run."""
+        return self.amount(value) + self.horizon * self.rewards[0]
+
     # ---- reports ---------------------------------------------------------------------------------
 
     def report(

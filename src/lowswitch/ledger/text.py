@@ -8,7 +8,14 @@ from datetime import datetime
 from typing import Any
 
 from lowswitch.ledger.events import Event
-from lowswitch.ledger.responses import SHOWN, Issued, ProposalView, Status, TicketView
+from lowswitch.ledger.responses import (
+    SHOWN,
+    Certificate,
+    Issued,
+    ProposalView,
+    Status,
+    TicketView,
+)
 from lowswitch.ledger.terms import Terms
 from lowswitch.show.text import age, columns, counted
 
@@ -41,6 +48,8 @@ def readable(answer: Any, facts: Any) -> str:
         return answer
     if isinstance(answer, ProposalView):
         return proposal_table(answer)
+    if isinstance(answer, Certificate):
+        return answer.words
     facts = {name: value for name, value in facts.items() if value is not None}
     width = max(map(len, facts))
     return "\n".join(f"{name:{width}}  {_cell(value)}" for name, value in facts.items())
