@@ -192,7 +192,8 @@ class PlanTables(NamedTuple):
     wanted: np.ndarray  # [L * H * S]  the policies of the newest plan
     # of a learned posterior, q and values are those of the first member only
     q: np.ndarray  # [L * H * S * A]  -inf where the action is forbidden
-    values: np.ndarray  # [L * (H + 1) * S]  the last S of each member are zero
+    # [L * (H + 1) * S]  the last S of each member are zero; lower values follow where there are any
+    values: np.ndarray
     visits: np.ndarray  # [H * S * A]
     drowned: (
         np.ndarray

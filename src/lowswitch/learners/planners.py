@@ -30,6 +30,7 @@ from lowswitch.learners.plan_spec import (
     SMALLER,
     estimating_members,
     fresh_plan_tables,
+    lower_values,
     plan_sizes,
     plan_spec,
     require_feasible,
@@ -223,7 +224,7 @@ class PlannerKnowledge(Knowledge):
             "chosen": (1, bool),
             "earlier": (1, np.int64),
             "q": (estimating_members(spec) * entries, float),
-            "values": (estimating_members(spec) * (rows + spec.S), float),
+            "values": (estimating_members(spec) * (rows + spec.S) + lower_values(spec), float),
             "visits": (entries, np.int64),
             "drowned": (entries, bool),
             "cells": (cells, PLANNED),
@@ -315,7 +316,8 @@ class PlannerKnowledge(Knowledge):
         estimates[:, ~wanted] = -np.inf
         mask[:] = wanted
         best = np.minimum(spec.caps[step], estimates.max(axis=-1))
-        self.tables.values.reshape(-1, spec.H + 1, spec.S)[:, step, state] = best
+        upper = self.tables.values.reshape(-1, spec.H + 1, spec.S)[: len(best)]
+        upper[:, step, state] = best
         self.tables.dirty[:] = True
 
     def restore_mask(self, held: Iterable[tuple[int, int]]) -> None:
