@@ -16,6 +16,7 @@ _DOCS = (
     "features",
     "choosing",
     "ledger",
+    "bounds",
     "service",
     "security",
     "concurrent",

@@ -122,3 +122,20 @@ def test_saved_learners_have_the_same_bounds(tmp_path):
     learner = taught(PROBLEMS["per-step"](), ls.ucbvi(c=0.01), 200)
     learner.save(tmp_path / "learner.npz")
     assert ls.Learner.load(tmp_path / "learner.npz").bounds() == learner.bounds()
+
+
+def test_one_more_deployment_is_worth_what_it_would_gain():
+    """A mixture explores, so that one policy that exploits gains: few learns from all its plays."""
+    mdp = PROBLEMS["dense"]()
+    learner = ls.Learner(ls.few(deployments=8, members=4), **mdp.size, episodes=2000)
+    for k in range(100):
+        learner.tell(*play_episode(mdp, learner.policy, 0, k))
+    before = learner.digest()
+    more = learner.one_more()
+    assert learner.digest() == before
+    assert more.value > more.other
+    assert more.better > 0.5
+    assert more.value == learner.confidence(learner._knowledge.exploiting()).value
+    assert more.other == pytest.approx(learner.confidence().value)
+    with pytest.raises(ValueError, match="have a posterior"):
+        ls.Learner(ls.stage_q(), horizon=1, states=1, actions=2, episodes=9).one_more()
