@@ -25,6 +25,7 @@ def values() -> dict[str, str]:
     speed, machines, gpu = (load(name) for name in ("speed", "concurrent", "gpu"))
     ledgers = of_ledger(load("ledger")) | of_faults(load("ledger_faults"))
     ledgers |= of_service(load("service")) | of_evidence(load("evidence"))
+    ledgers |= of_bounds(load("bounds"))
     logs = of_evaluation(load("evaluation"))
     return of_speed(speed) | of_machines(machines) | of_gpu(gpu) | ledgers | logs
 
@@ -235,6 +236,70 @@ def of_evidence(evidence: dict[str, Any]) -> dict[str, str]:
         "evidence/runs": f"{equal['runs']}",
         "evidence/patients": f"{equal['patients']:,}",
     }
+
+
+def of_bounds(bounds: dict[str, Any]) -> dict[str, str]:
+    stops, kinds = bounds["stops"], ("pooled", "by step")
+    several = {
+        kind: [n for of in stops.values() if of["horizon"] > 1 for n in _quarter(of, kind)]
+        for kind in kinds
+    }
+    single = [n for of in stops.values() if of["horizon"] == 1 for n in _quarter(of, "by step")]
+    return {
+        "bounds/widths": _widths(bounds["widths"]),
+        "bounds/fails": table(
+            ["problem", "episodes, looks", "runs", "failed"],
+            [
+                [name, *(f"{of[what]:,}" for what in ("episodes", "runs", "failed"))]
+                for name, of in bounds["fails"].items()
+            ],
+            left=1,
+        ),
+        "bounds/stops": _stops(stops, kinds),
+        "bounds/single": span(single, ",.0f"),
+        "bounds/pooled": span(several["pooled"], ",.0f"),
+        "bounds/steps": span(several["by step"], ",.0f"),
+        "bounds/run": bounds["run"],
+    }
+
+
+def _quarter(of: dict[str, Any], kind: str) -> list[int]:
+    """After how many episodes runs ended that stop at a quarter of the horizon."""
+    found = of[kind]
+    return found["ended"] if found["within"] == of["horizon"] / 4 else []
+
+
+def _true(found: dict[str, Any]) -> str:
+    """How far a policy truly is from the best one."""
+    return f"{round(found['true'], 4):.2g}"
+
+
+def _widths(widths: dict[str, Any]) -> str:
+    """The gap after some numbers of episodes, a line for each problem and kind of counts."""
+    rows, looks = [], [found["episodes"] for found in next(iter(widths.values()))["pooled"]]
+    for name, of in widths.items():
+        for kind in ("by step", "pooled") if of["size"][0] > 1 else ("pooled",):
+            counts, last = ("one step" if of["size"][0] == 1 else kind), of[kind][-1]
+            gaps = [f"{found['gap']:.2g}" for found in of[kind]]
+            size = ", ".join(map(str, of["size"]))
+            rows.append([name, size, counts, *gaps, _true(last), f"{last['own']:.2g}"])
+    powers = [f"10{'⁰¹²³⁴⁵⁶'[len(str(look)) - 1]}" for look in looks]
+    head = ["problem", "H, S, A", "counts", *(f"gap after {power}" for power in powers)]
+    return table([*head, "true gap then", "ORLC's own then"], rows, left=3)
+
+
+def _stops(stops: dict[str, Any], kinds: tuple[str, ...]) -> str:
+    """When runs ended, a line for each problem, eps and kind of counts."""
+    rows = []
+    for name, of in stops.items():
+        for kind in kinds if of["horizon"] > 1 else kinds[:1]:
+            found, problem = of[kind], name.partition(",")[0]
+            counts = "one step" if of["horizon"] == 1 else kind
+            ended = f"{found['ended'][0]:,} to {found['ended'][-1]:,}"
+            numbers = [f"{found['within']:g}", ended, _true(found)]
+            rows.append([problem, str(of["horizon"]), counts, *numbers])
+    head = ["problem", "H", "counts", "`within`", "ended after", "largest true gap"]
+    return table(head, rows, left=3)
 
 
 def of_service(service: dict[str, Any]) -> dict[str, str]:

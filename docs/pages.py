@@ -17,6 +17,7 @@ _DOCS = (
     "evaluation",
     "choosing",
     "ledger",
+    "bounds",
     "service",
     "security",
     "concurrent",

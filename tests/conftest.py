@@ -182,6 +182,11 @@ FIELD = {
         bonus=ls.parts.NoBonus(),
         schedule=ls.parts.Budget(schedule=ls.parts.Grid("geometric", 9), deployments=6),
     ),
+    "orlc": ls.orlc(c=0.01),
+    "pooled-orlc-budget": ls.orlc(
+        c=0.01, pooled=True, schedule="growth/2", deployments=12, last="greedy"
+    ),
+    "mixed-orlc": ls.orlc(c=0.01, scales=(1, 0.3), schedule="whole/1.5"),
 }
 ALGORITHMS = PAPERS | FIELD
 

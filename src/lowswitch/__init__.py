@@ -18,6 +18,7 @@ from lowswitch.learner import Learner
 from lowswitch.races import Frontier, frontier
 from lowswitch.runs.results import Runs, load
 from lowswitch.runs.simulate import NothingLearnedWarning, simulate
+from lowswitch.runs.stopping import Stop
 from lowswitch.runs.sweep import Sweep, sweep
 from lowswitch.show.plotting import plot, summary
 from lowswitch.table_learner import BonusWarning
@@ -55,6 +56,7 @@ __all__ = [
     "PacPolicy",
     "Plan",
     "Runs",
+    "Stop",
     "Sweep",
     "TabularMDP",
     "algorithms",

@@ -125,6 +125,7 @@ class Costs(NamedTuple):
     drowned: np.ndarray = _NOTHING  # [runs]  visits whose bonus was above H
     policy: np.ndarray = _NOTHING  # [runs, H, S]; [runs, members, H, S] of mixtures
     earned: np.ndarray = _NOTHING  # [runs]  the sum of all rewards
+    ended: np.ndarray = _NOTHING  # [runs]  episodes that were played, if a run may stop before all
     histories: tuple[History, ...] | None = None
 
     def part(self, first: int, last: int) -> Costs:

@@ -19,6 +19,7 @@ from lowswitch.history import History
 from lowswitch.kernels.arrays import CELL, ROW, WAITING
 from lowswitch.learner import Batch, Learner, refuse_action
 from lowswitch.learners import Knowledge, ProblemSize, integrity, knowledge_of
+from lowswitch.learners.bounds import Bounds, checked_probability, checked_starts
 from lowswitch.learners.numbers import spec_numbers
 from lowswitch.learners.posterior import Posterior
 from lowswitch.learners.samples import DrawnModel
@@ -237,11 +238,22 @@ class TableLearner(Learner):
         states in which the episodes so far began, in so many models drawn from the posterior with a
         learned prior, of which an action that was never tried has the prior alone.
         """
+        first = self._knowledge.initial()[None] if than is None else self._checked(than)
+        return self._compared(self._tables_of(policy), first, models)
+
+    def one_more(self, *, models: int = 400) -> Confidence:
+        """What one more deployment is worth by the posterior, compared with what is deployed.
+
+        It would deploy the policy that exploits all that is known now, as a last deployment does.
+        That is what stopping gives up at once; what a deployment teaches comes on top.
+        """
+        return self._compared(self._knowledge.exploiting()[None], self.mixture, models)
+
+    def _compared(self, policies: np.ndarray, others: np.ndarray, models: int) -> Confidence:
+        """The mean value of policies [P, H, S] against that of others [O, H, S]."""
         models = require_count("models", models, least=2)
-        tables = self.mixture if policy is None else self._checked(policy)
-        first = self._knowledge.initial() if than is None else self._checked(than)[0]
-        values = self._knowledge.values_on_models(np.concatenate([tables, first[None]]), models)
-        mine, other = values[:-1].mean(axis=0), values[-1]
+        values = self._knowledge.values_on_models(np.concatenate([policies, others]), models)
+        mine, other = values[: len(policies)].mean(axis=0), values[len(policies) :].mean(axis=0)
         low, high = np.quantile(mine - other, (0.1, 0.9))
         return Confidence(
             better=float((mine > other).mean() + 0.5 * (mine == other).mean()),
@@ -249,6 +261,35 @@ class TableLearner(Learner):
             other=float(other.mean()),
             difference=(float(low), float(high)),
         )
+
+    def bounds(
+        self, policy: Any = None, *, probability: float = 0.05, starts: Any = None
+    ) -> Bounds:
+        """Lower and upper values without a prior, all of which hold with 1 - `probability`.
+
+        They hold at all times, for all policies and however often somebody looks, all at once; see
+        `learners/bounds.py` for the theorem. policy: [H, S], by default what is deployed, a mixture
+        by the mean of its members. starts: the law [S] of the first state, if it is known; else it
+        is bounded from the episodes so far. The price is width: a bound that is worth something
+        takes thousands of episodes, see the page on bounds. Steps that were left out because of
+        what came of them are not covered. Only learners that plan from counts have bounds.
+        """
+        probability = checked_probability(probability)
+        self._knowledge.require_bounds()
+        cells = self._knowledge.cell_bounds(probability, checked_starts(starts, self.states))
+        allowed, tables = self._knowledge.allowed, self._tables_of(policy)
+        best = cells.best(allowed, chosen=not np.array_equal(allowed, self._allowed))
+        most, pending = cells.at_start(best), self._gate.pending
+        low, high = cells.interval(tables)
+        proposed = None
+        if pending is not None:
+            least, largest = cells.interval(pending.put_into(self.mixture))
+            proposed = least, min(largest, most)
+        return Bounds((low, min(high, most)), proposed, most, cells.gap(tables, best), probability)
+
+    def _tables_of(self, policy: Any) -> np.ndarray:  # [members, H, S]
+        """A policy that is asked about, by default what is deployed."""
+        return self.mixture if policy is None else self._checked(policy)
 
     def _checked(self, policy: Any) -> np.ndarray:  # [1, H, S]
         return checked_policy(policy, self._allowed)[None]

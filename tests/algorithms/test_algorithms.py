@@ -173,8 +173,8 @@ def test_unknown_clip():
         (
             "zzz",
             (
-                "unknown algorithm 'zzz'; known are few, linear, linucb, mbie, mvp, psrl, q-b, q-h,"
-                " rmax, stage-q, ucb-advantage, ucb-b, ucb-h, ucb2-b"
+                "unknown algorithm 'zzz'; known are few, linear, linucb, mbie, mvp, orlc, psrl,"
+                " q-b, q-h, rmax, stage-q, ucb-advantage, ucb-b, ucb-h, ucb2-b"
             ),
         ),
         ("ucb-h:c", "'c' is not of the form key=value"),

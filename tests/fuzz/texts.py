@@ -16,6 +16,7 @@ TEXTS = [
     "q-h:schedule=whole/2/10,deployments=9",
     "psrl:members=3,prior=0.2,schedule=grid/geometric/9,last=greedy,deployments=6",
     "ucbvi:scales=1/0.3/0.1,pooled=true",
+    "orlc:c=0.01,pooled=true,schedule=growth/2",
     "mbie:most_visits=30,schedule=episodes/7",
     "rmax:known=5,schedule=visits/1-5-25",
     "stage-q:schedule=stages,switches=9",

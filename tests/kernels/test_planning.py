@@ -49,6 +49,13 @@ def test_bonuses_by_hand():
     assert planning.monotonic_bonus(3, 2.0, 4, 8.0, 2.0) == pytest.approx(
         460 / 9 * 2 + 2 * math.sqrt(2) * 1 + 544 / 9 * 3 * 2 / 4
     )
+    # n = e^e: ln ln n = 1; 0.52 (1.4 + 0.6) / n
+    n = math.e**math.e
+    assert planning.certified_width(0.6, n) == pytest.approx(math.sqrt(0.52 * 2 / n))
+    assert planning.certified_width(0.13, 52.0 / 48) == pytest.approx(math.sqrt(0.48 * 0.13))
+    assert planning.certified_width(9.0, 1.0) == 1
+    # (1 + 6) / 10 + 45 2 9 / 100 + 6 / 3
+    assert planning.certified_bonus(3.0, 2, 0.1, 3.0, 6.0) == pytest.approx(0.7 + 8.1 + 2)
     assert planning.l1_reward_width(8.0, 7) == 2
     assert planning.l1_width(2, 8.0, 14) == 4
     assert stages.stage_bonus(3, 4.0, 16) == 2 * 3 * 0.5
@@ -67,6 +74,9 @@ def test_logarithms_by_hand():
     size = {"H": 2, "S": 3, "A": 2, "K": 100}
     assert family(ls.ucbvi(p=0.1), **size)[0].log == math.log(5 * 3 * 2 * 200 / 0.1)
     assert family(ls.mvp(p=0.1), **size)[0].log == math.log(200 * 3 * 2 * 4 * 100**2 / 0.1)
+    assert family(ls.orlc(p=0.1), **size)[0].log == math.log(26 * 12 * 5 / 0.1)
+    pooled = family(ls.orlc(p=0.1, pooled=True), **size)[0]
+    assert pooled.log == math.log(26 * 6 * (2 + 1 + 3) / 0.1)
     spec = family(ls.ucrl2(p=0.1), **size)[0]
     assert (spec.log, spec.law_log) == (
         math.log(2 * 3 * 2 * 200 / 0.1),
@@ -148,6 +158,26 @@ def test_a_plan_by_hand():
     assert tables.values[0] == 2  # of the other action
 
 
+def test_upper_and_lower_values_of_orlc_by_hand():
+    spec, tables = family(ls.orlc(c=1e-9))
+    note(spec, tables, *[(1, 2, 0, 0.5, 0)] * 2, (0, 0, 0, 0.25, 2), (0, 0, 0, 0.25, 1))
+    planning.plan(spec, tables, 0, 1.0, False)
+    upper, lower = tables.values.reshape(2, 3, 3)
+    # of state 2 one action is known and the other is not, so that it is the better one
+    assert upper[1].tolist() == [1, 1, 1]
+    assert lower[1].tolist() == [0, 0, 0]
+    # the doubt is 1, and half of it a bonus
+    assert tables.q[0] == pytest.approx(0.25 + 1 + 0.5, abs=1e-6)
+    note(spec, tables, (1, 2, 1, 0.0, 0), (0, 0, 1, 0.0, 2))
+    planning.plan(spec, tables, 0, 1.0, False)
+    assert (upper[1, 2], lower[1, 2]) == pytest.approx((0.5, 0.5), abs=1e-6)
+    # of two successors one is doubtful: 1/4 + (1 + 1/2) / 2 + 1/2 / 2
+    assert tables.q[0] == pytest.approx(0.25 + 0.75 + 0.25, abs=1e-6)
+    assert tables.q[1] == pytest.approx(0.5, abs=1e-6)
+    # the lower value of the better action, 1/4 + 1/2 / 2 - 1/4
+    assert (upper[0, 0], lower[0, 0]) == pytest.approx((1.25, 0.25), abs=1e-6)
+
+
 def test_estimates_never_grow_where_they_are_monotone():
     spec, tables = family(ls.ucbvi())
     note(spec, tables, (1, 0, 0, 0.0, 0))
@@ -163,7 +193,13 @@ def test_estimates_never_grow_where_they_are_monotone():
 
 @pytest.mark.parametrize(
     "algorithm",
-    [ls.ucbvi_bernstein(c=0.01), ls.mvp(c=0.001), ls.ucrl2(c=0.05), ls.ucbvi(c=0.01, pooled=True)],
+    [
+        ls.ucbvi_bernstein(c=0.01),
+        ls.mvp(c=0.001),
+        ls.ucrl2(c=0.05),
+        ls.ucbvi(c=0.01, pooled=True),
+        ls.orlc(c=0.03),
+    ],
 )
 def test_replanning_what_changed_is_replanning_everything(algorithm):
     """A plan from scratch, all cells dirty, gives the same bits as the one that works out what
@@ -182,6 +218,7 @@ def test_replanning_what_changed_is_replanning_everything(algorithm):
         tables.dirty[:] = True
         planning.plan(spec, tables, 0, 1.0, False)
         assert tables.q.tobytes() == learner._knowledge.tables.q.tobytes()
+        assert tables.values.tobytes() == learner._knowledge.tables.values.tobytes()
 
 
 def test_the_most_favourable_law_by_hand():

@@ -59,7 +59,7 @@ def test_every_recipe_with_a_published_regret_has_its_orders():
     """MBIE has a PAC bound, which is of mistakes: see `theory`. `few` has no bound, and those of
     learners with features know no states.
     """
-    others = [name for name in RECIPES if name not in ("mbie", "few", "linear", "linucb")]
+    others = [name for name in RECIPES if name not in ("mbie", "orlc", "few", "linear", "linucb")]
     assert list(PUBLISHED) == list(REGRET) == list(SWITCHES_AND_DEPLOYMENTS) == others
 
 

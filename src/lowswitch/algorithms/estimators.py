@@ -261,6 +261,15 @@ class MonotonicBernstein(_Scaled):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Certificates(_Scaled):
+    """ORLC's bonus, by upper and lower values: Dann, Li, Wei, Brunskill 2019.
+
+    It takes the variance of the next upper values, and how far they are above the lower ones. c
+    scales the width phi of the paper, which also enters by its square.
+    """
+
+
+@dataclass(frozen=True, kw_only=True)
 class L1Ball(_Scaled):
     """The most favourable law and mean reward: Jaksch, Ortner, Auer 2010, eq. (3) and (4).
 
@@ -333,6 +342,7 @@ Bonus = (
     | ChernoffHoeffding
     | BernsteinFreedman
     | MonotonicBernstein
+    | Certificates
     | L1Ball
     | ConfidenceIntervals
     | Unknown
@@ -348,6 +358,7 @@ BONUSES: dict[type, tuple[type, ...]] = {  # the bonuses that go with each estim
         ChernoffHoeffding,
         BernsteinFreedman,
         MonotonicBernstein,
+        Certificates,
         L1Ball,
         ConfidenceIntervals,
         Unknown,

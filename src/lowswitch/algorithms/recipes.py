@@ -17,6 +17,7 @@ from lowswitch.algorithms.estimators import (
     Bernstein,
     BernsteinFreedman,
     Bonus,
+    Certificates,
     ChernoffHoeffding,
     Clip,
     ConfidenceIntervals,
@@ -297,6 +298,25 @@ def mvp(
     c scales the bonus with its constants.
     """
     return assemble(Planning(clip=clip, data=data), MonotonicBernstein(c=c), schedule, **shared)
+
+
+@recipe("orlc")
+def orlc(
+    *,
+    c: float = 1.0,
+    clip: Clip = "remaining",
+    pooled: bool = False,
+    schedule: AnySchedule = "every",
+    **shared: Unpack[Shared],
+) -> Algorithm:
+    """ORLC, optimistic learning with certificates: Dann, Li, Wei, Brunskill 2019.
+
+    It plans with upper and lower values, and explores where they are far apart. pooled=True is the
+    setting of the paper, where all steps are alike; counts for each step are H times as many, and
+    so enter the logarithm. c scales the width phi: 1 is what is proved, and 0.01 learns in a
+    realistic time. `Learner.bounds` gives narrower certificates, for this and for any planner.
+    """
+    return assemble(Planning(clip=clip, pooled=pooled), Certificates(c=c), schedule, **shared)
 
 
 @recipe("few")

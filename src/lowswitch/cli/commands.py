@@ -143,7 +143,7 @@ def _explained(error: BaseException, options: argparse.Namespace) -> tuple[str, 
     argument("--rule", default="switch", choices=get_args(RoundRule)),
     argument("--fleet", default="in-process"),
     argument("--seed", default=0),
-    *arguments("--stop-policy", "--stop-mixture", "--max-rounds", "--max-seconds"),
+    *arguments("--stop-policy", "--stop-mixture", "--stop-within", "--max-rounds", "--max-seconds"),
     *arguments("--checkpoint", "--json"),
     argument("--save", help="Write the result to a file that lowswitch.concurrent.load reads."),
 )
@@ -166,6 +166,7 @@ def concurrent(options: argparse.Namespace) -> None:
             mixture=options.stop_mixture,
             rounds=options.max_rounds,
             seconds=options.max_seconds,
+            within=options.stop_within,
         ),
         checkpoint=options.checkpoint,
     )

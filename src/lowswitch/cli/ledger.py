@@ -91,6 +91,13 @@ _ARGUMENTS: dict[str, dict[str, Any]] = {
         "required": True,
     },
     "--attested": {"help": "Why these episodes may be learned from.", "required": True},
+    "--within": {"help": "How near to the best policy is near enough to stop.", "type": float},
+    "--probability": {
+        "help": "How often the bounds may fail (default: %(default)s).",
+        "type": float,
+        "default": 0.05,
+    },
+    "--cost": {"help": "What a deployment costs, in the units of the rewards.", "type": float},
     "--json": {"help": "Print one JSON object.", "action": "store_true"},
 }
 
@@ -147,6 +154,12 @@ def create(options: argparse.Namespace) -> Any:
 def status(ledger: Ledger, options: argparse.Namespace) -> Any:
     """Say where the run stands."""
     return ledger.status()
+
+
+@_command("--within", "--probability", "--cost")
+def certificate(ledger: Ledger, options: argparse.Namespace) -> Any:
+    """Say how good the deployed policy is for certain, and whether the run may stop."""
+    return ledger.certificate(options.within, probability=options.probability, cost=options.cost)
 
 
 @_command("--status", "--site?")
@@ -320,6 +333,7 @@ def import_history(ledger: Ledger, options: argparse.Namespace) -> Any:
 COMMANDS = {
     "create": create,
     "status": status,
+    "certificate": certificate,
     "tickets": tickets,
     "ask": ask,
     "tell": tell,
@@ -339,7 +353,7 @@ COMMANDS = {
     "import": import_history,
 }
 TABLES = ("ask", "tell", "amend", "import")  # these read or print states
-READERS = ("status", "tickets", "proposal", "verify", "export", "backup")
+READERS = ("status", "certificate", "tickets", "proposal", "verify", "export", "backup")
 
 
 @command(below=COMMANDS)

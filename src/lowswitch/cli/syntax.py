@@ -187,6 +187,11 @@ KNOWN: dict[str, dict[str, Any]] = {
         "type": float,
         "metavar": "EPS",
     },
+    "--stop-within": {
+        "help": "Stop when the learner's bounds say so, with 95 % confidence, without the tables.",
+        "type": float,
+        "metavar": "EPS",
+    },
     "--tables": {
         "help": "A problem of your own: an .npz file with transitions, rewards and horizon.",
         "metavar": "FILE",

@@ -11,7 +11,7 @@ from lowswitch.concurrent.processes import Processes
 from lowswitch.concurrent.results import ConcurrentRun, load
 from lowswitch.concurrent.runner import run
 from lowswitch.concurrent.sources import Gymnasium, PlayError, System
-from lowswitch.concurrent.state import Stop
+from lowswitch.runs.stopping import Stop
 
 __all__ = [
     "FLEETS",

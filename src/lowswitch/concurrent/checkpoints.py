@@ -12,10 +12,11 @@ from lowswitch.algorithms.algorithm import Algorithm
 from lowswitch.checks import is_integer, is_number
 from lowswitch.concurrent.integrity import require_whole
 from lowswitch.concurrent.sources import Tabular
-from lowswitch.concurrent.state import GROWING, Setting, State, Stop, fresh_state, longer
+from lowswitch.concurrent.state import GROWING, Setting, State, fresh_state, longer
 from lowswitch.history import evaluation_of
 from lowswitch.io import storage
 from lowswitch.learners.integrity import require
+from lowswitch.runs.stopping import Stop
 
 _KIND = "concurrent checkpoint"
 _TABLES = "tables_"
@@ -37,8 +38,6 @@ def load_state(path: str | os.PathLike[str], setting: Setting, stop: Stop) -> St
 
     That of another setting is an error that says what differs.
     """
-    from lowswitch.kernels.rounds import last_episode
-
     facts, arrays = storage.read(path, _KIND)
     state = fresh_state(setting, stop)
     try:
@@ -46,9 +45,7 @@ def load_state(path: str | os.PathLike[str], setting: Setting, stop: Stop) -> St
         if not differs:
             _take_over(state, setting, arrays)
             _take_over_facts(state, facts)
-            same_stop = all(
-                facts["stop"][name] == getattr(stop, name) for name in ("policy", "mixture")
-            )
+            same_stop = _decides(Stop(**facts["stop"])) == _decides(stop)
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         raise ValueError(
             f"{str(path)!r} is no whole checkpoint ({error}); delete it to begin anew"
@@ -58,12 +55,17 @@ def load_state(path: str | os.PathLike[str], setting: Setting, stop: Stop) -> St
     if state.evaluation.wanted and isinstance(setting.source, Tabular):
         policies = state.knowledge.policy().actions
         state.evaluation, _ = evaluation_of(setting.source.mdp, policies)
-    if not same_stop:
-        last = setting.episodes
-        if stop.looks_at_values:
-            last = last_episode(state.account, state.rounds)
-        state.rounds.totals[0]["last"] = max(last, state.learned)
+    until = stop.next_look(max(1, state.learned), setting.episodes)
+    if same_stop:
+        state.rounds = state.rounds._replace(episodes=until)
+    else:
+        state.go_on_until(until)
     return state
+
+
+def _decides(stop: Stop) -> tuple[Any, ...]:
+    """What decides after which episode a run ends."""
+    return stop.policy, stop.mixture, stop.within, stop.probability
 
 
 def _take_over_facts(state: State, facts: dict[str, Any]) -> None:

@@ -17,12 +17,13 @@ from lowswitch.checks import require_count, require_word
 from lowswitch.concurrent.fleets import Fleet
 from lowswitch.concurrent.results import ConcurrentRun
 from lowswitch.concurrent.round_driver import RoundDriver, fresh_seconds
-from lowswitch.concurrent.state import Setting, Stop
+from lowswitch.concurrent.state import Setting
 from lowswitch.feature_learner import FeatureLearner
 from lowswitch.features.problem import Played
 from lowswitch.io import storage
 from lowswitch.runs.feature_jobs import Account, FeatureJob
 from lowswitch.runs.jobs import Options
+from lowswitch.runs.stopping import Stop
 
 _KIND = "linear rounds checkpoint"  # of its files
 

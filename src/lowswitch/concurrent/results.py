@@ -29,7 +29,7 @@ class ConcurrentRun(Runs):
     machines: int
     rule: str
     planned: int  # episodes that were asked for
-    stopped: str  # what ended the run: episodes, policy, mixture, rounds or seconds
+    stopped: str  # what ended the run: episodes, policy, mixture, within, rounds or seconds
     rounds: int
     played: int  # episodes, those thrown away included
     earned: float  # rewards of the episodes kept, in the source's units

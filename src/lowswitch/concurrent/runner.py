@@ -25,11 +25,12 @@ from lowswitch.concurrent.fleets import Fleet
 from lowswitch.concurrent.results import ConcurrentRun
 from lowswitch.concurrent.round_driver import RoundDriver
 from lowswitch.concurrent.sources import source_of
-from lowswitch.concurrent.state import Setting, Stop
+from lowswitch.concurrent.state import Setting
 from lowswitch.concurrent.table_rounds import TableRounds
 from lowswitch.features.problem import FeatureProblem
 from lowswitch.io import storage
 from lowswitch.io.files import owning
+from lowswitch.runs.stopping import Stop
 from lowswitch.show.progress import Progress
 from lowswitch.table_learner import warn_if_drowned
 

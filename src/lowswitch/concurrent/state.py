@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from lowswitch.algorithms.algorithm import Algorithm
-from lowswitch.checks import is_number, require_memory, shown
+from lowswitch.checks import require_memory
 from lowswitch.concurrent.round_driver import fresh_seconds
 from lowswitch.concurrent.sources import Tabular, Trajectories
 from lowswitch.envs.mdp import TabularMDP
@@ -28,45 +28,13 @@ from lowswitch.kernels.arrays import (
 )
 from lowswitch.learners import Knowledge, ProblemSize, knowledge_of
 from lowswitch.runs.results import curve_points
+from lowswitch.runs.stopping import Stop
 
 AHEAD = 2  # rounds of M episodes that "speculate" may be ahead of what is learned
 GROWING = {"log_changes", "rounds_stamps"}
 _IN_FILES = {"curve_points": "checkpoints"}  # what files call an array, as those of before do
 _CHANGES = 2**12
 _NETWORK = ("lost", "bytes_sent", "bytes_received")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Stop:
-    """When a run ends before its last episode; what is not given does not end it.
-
-    policy: as soon as the deployed policy is within so much of the optimum under the start law.
-    mixture: as soon as the PAC policy, the uniform mixture of all policies so far, is. Both need a
-    source with tables. rounds: when so many were played, by resumed calls too. seconds: when so
-    many have passed in this call.
-    """
-
-    policy: float | None = None
-    mixture: float | None = None
-    rounds: int | None = None
-    seconds: float | None = None
-
-    def __post_init__(self) -> None:
-        for name, value in vars(self).items():
-            if value is None:
-                continue
-            whole = name != "rounds" or (is_number(value) and value == int(value))
-            if not (is_number(value) and value > 0 and whole):
-                what = "a whole number" if name == "rounds" else "a number"
-                raise ValueError(
-                    f"stop: {name} must be {what} above 0, not {shown(value)}; leave it out if it"
-                    " should not end the run"
-                )
-            object.__setattr__(self, name, int(value) if name == "rounds" else float(value))
-
-    @property
-    def looks_at_values(self) -> bool:
-        return self.policy is not None or self.mixture is not None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -188,6 +156,14 @@ class State:
             self.rounds = self.rounds._replace(stamps=longer(self.rounds.stamps[:used], more))
             self.log = self.log._replace(changes=longer(self.log.changes[:used], more))
 
+    def go_on_until(self, episodes: int) -> None:
+        """Let the run end at so many episodes, or before where the values say so."""
+        from lowswitch.kernels.rounds import last_episode
+
+        self.rounds = self.rounds._replace(episodes=episodes)
+        last = last_episode(self.account, self.rounds) if self.rounds.pause else episodes
+        self.rounds.totals[0]["last"] = max(last, self.learned)
+
     def arrays(self) -> dict[str, np.ndarray]:
         """What changes as the run goes on, by name; what grows, as far as it is used."""
         used, tables = int(self.log.logged[0]), self.knowledge.tables._asdict()
@@ -244,6 +220,8 @@ def fresh_state(setting: Setting, stop: Stop) -> State:
     )
     if rounds.pause:
         rounds.totals[0]["last"] = last_episode(account, rounds)
+    if stop.within is not None:
+        knowledge.require_bounds()
     initial = source.actions_allowed.argmax(axis=-1)
     return State(knowledge, mdp.model, evaluation, log, account, window, rounds, initial)
 
@@ -263,14 +241,15 @@ def _fresh_rounds(
     cuts = {"trigger": AT_TRIGGER, "switch": AT_SWITCH, "speculate": AT_MISMATCH}
     several = setting.rule == "speculate" and not knowledge.stops_midway
     room = spec.timing.room * (_slots(setting) if several else 1)
+    until = stop.next_look(1, setting.episodes)
     return Rounds(
-        episodes=setting.episodes,
+        episodes=until,
         cut=cuts[setting.rule],
         pause=stop.looks_at_values,
         policy_gap=_unit_gap(mdp, stop.policy),
         mixture_gap=_unit_gap(mdp, stop.mixture),
         room=room,
-        totals=np.array([(0, 0, 0, setting.episodes, 0, 0.0)], dtype=ROUND_TOTALS),
+        totals=np.array([(0, 0, 0, until, 0, 0.0)], dtype=ROUND_TOTALS),
         plays=np.zeros(spec.H * spec.S * spec.A, dtype=np.int64),
         stamps=np.zeros(max(_CHANGES, room), dtype=STAMP),
         curve=np.zeros(len(marks), dtype=np.int64),

@@ -19,11 +19,13 @@ from lowswitch.concurrent.mixtures import MixturePlay
 from lowswitch.concurrent.results import ConcurrentRun
 from lowswitch.concurrent.round_driver import RoundDriver
 from lowswitch.concurrent.sources import Tabular, Trajectories
-from lowswitch.concurrent.state import Setting, State, Stop, fresh_state
+from lowswitch.concurrent.state import Setting, State, fresh_state
 from lowswitch.history import require_starts
 from lowswitch.kernels.streams import stream_key
+from lowswitch.runs.stopping import Stop, require_start_law
 from lowswitch.show.progress import LOADING, PieceSize, needs_loading
 
+_LOOK = "look"  # the bounds were looked at, and do not end the run
 PlayRound = Callable[[np.ndarray, np.ndarray], Trajectories]  # of an open fleet or a MixturePlay
 
 
@@ -141,21 +143,34 @@ class TableRounds(RoundDriver):
         return np.zeros(min(self.setting.machines, len(self.state.window.ready)), dtype=np.int64)
 
     def _ended(self) -> bool:
+        if self._reason() == _LOOK:
+            self.state.go_on_until(
+                self.stop.next_look(self.state.learned + 1, self.setting.episodes)
+            )
         return self._reason() != ""
 
     def _reason(self) -> str:
         """What ends the run now; empty if it goes on."""
         state, stop = self.state, self.stop
         if state.learned >= state.last:
-            if state.learned == self.setting.episodes:
-                return "episodes"
-            gap = state.account.balance[0]["gap"]
-            return "policy" if gap <= state.rounds.policy_gap else "mixture"
+            return self._reason_by_values()
         if stop.rounds is not None and state.played_rounds >= stop.rounds:
             return "rounds"
         if stop.seconds is not None and time.perf_counter() - self.began >= stop.seconds:
             return "seconds"
         return ""
+
+    def _reason_by_values(self) -> str:
+        """What ends a run that has come to its last episode, as things stand."""
+        state, balance = self.state, self.state.account.balance[0]
+        if state.learned == self.setting.episodes:
+            return "episodes"
+        if state.rounds.pause and balance["gap"] <= state.rounds.policy_gap:
+            return "policy"
+        if state.learned < state.rounds.episodes:
+            return "mixture"
+        unit = float(self.setting.source.scale.to_regret(1.0))
+        return "within" if self.stop.holds(state.knowledge, unit) else _LOOK
 
 
 def _checked_stop(stop: Stop | None, setting: Setting) -> Stop:
@@ -166,6 +181,8 @@ def _checked_stop(stop: Stop | None, setting: Setting) -> Stop:
             f"stop must be a lowswitch.concurrent.Stop such as Stop(policy=0.1), not {shown(stop)}"
         )
     source = setting.source
+    if stop.within is not None and isinstance(source, Tabular):
+        require_start_law(source.mdp.start_sequence)
     if stop.looks_at_values and not (
         isinstance(source, Tabular) and setting.regret and not len(source.mdp.start_sequence)
     ):

@@ -199,7 +199,8 @@ class PlanTables(NamedTuple):
     wanted: np.ndarray  # [L * H * S]  the policies of the newest plan
     # of a learned posterior, q and values are those of the first member only
     q: np.ndarray  # [L * H * S * A]  -inf where the action is forbidden
-    values: np.ndarray  # [L * (H + 1) * S]  the last S of each member are zero
+    # [L * (H + 1) * S]  the last S of each member are zero; lower values follow where there are any
+    values: np.ndarray
     visits: np.ndarray  # [H * S * A]
     drowned: (
         np.ndarray
@@ -397,7 +398,7 @@ class Window(NamedTuple):
 class Rounds(NamedTuple):
     """How M machines play one run, and how far they are."""
 
-    episodes: int  # in all, unless the run is stopped before
+    episodes: int  # up to the next look at the bounds, or in all, unless it is stopped before
     cut: int  # AT_TRIGGER, AT_SWITCH or AT_MISMATCH
     pause: bool  # look at each deployment whether the run can stop
     policy_gap: float  # stop when the deployed policy is so close to the optimum; below 0: never

@@ -8,6 +8,7 @@ from lowswitch.kernels.compile import inline, part
 
 # how a planner is made to explore; SAMPLED and LEARNED by the posterior, OWN by one in Python
 CHERNOFF, FREEDMAN, MONOTONIC, L1_BALL, INTERVALS, UNKNOWN, SAMPLED, OWN, LEARNED = range(9)
+CERTIFIED = 9  # optimistic, with lower values beside the upper ones
 
 # ---- bonuses -------------------------------------------------------------------------------------
 
@@ -47,6 +48,23 @@ def monotonic_bonus(H, log, n, spread, reward_spread):
         + math.sqrt(8.0 * reward_spread * log / n)
         + 544.0 / 9.0 * H * log / n
     )
+
+
+@inline
+def certified_width(log, n):
+    """min{1, sqrt(0.52 / n (1.4 ln ln max(e, n) + ln(26 S A (H + 1 + S) / p)))}: Dann, Li, Wei,
+    Brunskill 2019, ORLC. It holds after all numbers of visits at once.
+    """
+    loglog = math.log(math.log(max(math.e, n)))
+    return min(1.0, math.sqrt(0.52 / n * (1.4 * loglog + log)))
+
+
+@inline
+def certified_bonus(H, S, width, spread, doubt):
+    """(1 + sqrt(12 Var)) phi + 45 S H^2 phi^2 + doubt / H, where the doubt is the mean of the next
+    upper values less the lower ones: Dann, Li, Wei, Brunskill 2019, ORLC.
+    """
+    return (1.0 + math.sqrt(12.0 * spread)) * width + 45.0 * S * H * H * width * width + doubt / H
 
 
 @inline
@@ -210,6 +228,53 @@ def known_reward(record):
 
 
 @inline
+def lower_mean(spec, tables, record, following):
+    """The mean of the next lower value, which lies behind the upper values of all members."""
+    mean, behind = 0.0, spec.members * (spec.H + 1) * spec.S + following
+    for j in range(record["start"], record["start"] + record["size"]):
+        mean += tables.pool[j]["count"] * tables.values[behind + tables.pool[j]["state"]]
+    return mean / record["followed"]
+
+
+@part
+def certified_estimate(spec, tables, scale, greedy, h, i, n, following):
+    """Upper estimate, lower estimate and bonus of a cell with n visits, not yet cut off.
+
+    If `greedy` there is no bonus, and both are the mean.
+    """
+    record = tables.records[i]
+    reward = record["total"] / record["n"]
+    mean, spread, low = 0.0, 0.0, 0.0
+    if h + 1 < spec.H:
+        mean, spread = expectation(tables, record, following)
+        low = lower_mean(spec, tables, record, following)
+    bonus = 0.0
+    if not greedy:
+        width = scale * spec.c * certified_width(spec.log, float(n))
+        bonus = certified_bonus(float(spec.H), spec.S, width, spread, max(0.0, mean - low))
+    return reward + mean + bonus, reward + low - bonus, bonus
+
+
+@part
+def lower_value(spec, tables, m, scale, h, x, following):
+    """The lower value of a state for member m: that of its best action, the lowest one of equals.
+
+    Nothing is known of an action that was never tried.
+    """
+    best, action = -np.inf, 0
+    for a in range(spec.A):
+        q = tables.q[((m * spec.H + h) * spec.S + x) * spec.A + a]
+        if q > best:
+            best, action = q, a
+    i = h * spec.stride + x * spec.A + action
+    n = tables.records[i]["n"] if h + 1 == spec.H else tables.records[i]["followed"]
+    if n == 0:
+        return 0.0
+    _, low, _ = certified_estimate(spec, tables, scale, False, h, i, n, following)
+    return max(0.0, min(spec.caps[h], low))
+
+
+@inline
 def optimistic(spec, tables, scale, greedy, h, i, following):
     """The estimate of a cell at step h with the bonus times `scale`, and this bonus.
 
@@ -231,6 +296,9 @@ def optimistic(spec, tables, scale, greedy, h, i, following):
     if spec.kind == L1_BALL or spec.kind == INTERVALS:
         value, width = l1_estimate(spec, tables, scale * spec.c, i, n, last, following)
         return min(cap, value), width
+    if spec.kind == CERTIFIED:
+        value, _, bonus = certified_estimate(spec, tables, scale, greedy, h, i, n, following)
+        return min(cap, value), bonus
     if not last:
         mean, spread = expectation(tables, record, following)
     if spec.kind == CHERNOFF:
@@ -269,11 +337,12 @@ def plan(spec, tables, m, scale, greedy):
             order_by_value(spec, tables, following)
         moving = False
         for x in range(spec.S):
-            changed = False
+            changed, seen = False, False
             for a in range(spec.A):
                 i, place = h * spec.stride + x * spec.A + a, (h * spec.S + x) * spec.A + a
                 stale = tables.dirty[i] or (moved and tables.records[i]["n"] > 0)
                 if spec.allowed[place] and stale:
+                    seen = True
                     mine = m * spec.H * spec.S * spec.A + place
                     q, bonus = optimistic(spec, tables, scale, greedy, h, i, following)
                     if m == 0:
@@ -286,5 +355,10 @@ def plan(spec, tables, m, scale, greedy):
                 value = best_value(spec, tables, m, h, x)
                 moving = moving or value != tables.values[row + x]
                 tables.values[row + x] = value
+            if spec.kind == CERTIFIED and seen and not greedy:
+                behind = spec.members * (spec.H + 1) * spec.S + row + x
+                value = lower_value(spec, tables, m, scale, h, x, following)
+                moving = moving or value != tables.values[behind]
+                tables.values[behind] = value
         # the bonus of FREEDMAN also depends on the visits to the successors
         moved = moving or spec.kind == FREEDMAN

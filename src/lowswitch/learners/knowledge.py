@@ -20,6 +20,7 @@ from lowswitch.policy.tables import Part, TablePolicy
 from lowswitch.review.proposals import Key, Proposal, ProposedRow
 
 if TYPE_CHECKING:
+    from lowswitch.learners.bounds import CellBounds
     from lowswitch.learners.posterior import Posterior
 
 
@@ -140,11 +141,34 @@ class Knowledge(ABC):
         """What it believes now; None if it does not plan from counts."""
         return None
 
+    def exploiting(self) -> np.ndarray:  # [H, S]
+        """The policy that would be deployed now if it were the last one."""
+        raise ValueError(
+            "only learners that plan from counts have a posterior, such as few, psrl and ucbvi"
+        )
+
     def model(self, number: int) -> Any:
         """A model that is drawn from the posterior."""
         raise ValueError(
             "only learners that plan from counts have a posterior, such as few, psrl and ucbvi"
         )
+
+    def require_bounds(self) -> None:
+        """Say that values cannot be bounded from what it keeps, if so."""
+        raise ValueError(
+            "bounds need the counts of all transitions, and a Q-learner keeps none; use a learner"
+            " that plans from counts, such as few, orlc and ucbvi"
+        )
+
+    def cell_bounds(self, probability: float, starts: np.ndarray | None = None) -> CellBounds:
+        """What the counts say of every cell with probability 1 - `probability` at all times."""
+        raise NotImplementedError(f"{type(self).__name__} keeps no counts")
+
+    def optimality_gap(self, probability: float) -> float:
+        """By how much an optimal policy may be better than the deployed one, by `cell_bounds`."""
+        self.require_bounds()
+        cells = self.cell_bounds(probability)
+        return cells.gap(self.policy().actions, cells.best(self.allowed, chosen=False))
 
     # ---- the gate --------------------------------------------------------------------------------
 

@@ -13,6 +13,7 @@ from lowswitch.algorithms.algorithm import Algorithm
 from lowswitch.algorithms.custom import FromCounts
 from lowswitch.algorithms.estimators import (
     BernsteinFreedman,
+    Certificates,
     ChernoffHoeffding,
     ConfidenceIntervals,
     Estimator,
@@ -115,6 +116,9 @@ def _kind_and_logs(algorithm: Algorithm, size: ProblemSize, limit: int) -> tuple
         MonotonicBernstein: (planning.MONOTONIC, 200 * S * A * H**2 * K**2),
         L1Ball: (planning.L1_BALL, 2 * S * A * K * H),
     }
+    if isinstance(bonus, Certificates):
+        pooled = getattr(algorithm.estimator, "pooled", False)
+        return planning.CERTIFIED, certified_log(H, S, A, p, pooled=pooled), 0.0
     for part, (kind, events) in kinds.items():
         if isinstance(bonus, part):
             return kind, math.log(events / p), math.log(2 * A * K * H / p)
@@ -127,6 +131,16 @@ def _kind_and_logs(algorithm: Algorithm, size: ProblemSize, limit: int) -> tuple
         return planning.LEARNED, 0.0, 0.0
     sampled = isinstance(algorithm.estimator, Posterior)
     return planning.SAMPLED if sampled else planning.OWN, 0.0, 0.0
+
+
+def certified_log(H: int, S: int, A: int, p: float, *, pooled: bool) -> float:
+    """ln(26 S A (H + 1 + S) / p): Dann et al. 2019, ORLC, of pooled counts.
+
+    Each state and action has one mean reward, H next values and S successors. Of counts for each
+    step it is one next value, H times.
+    """
+    events = S * A * (H + 1 + S) if pooled else H * S * A * (2 + S)
+    return math.log(26 * events / p)
 
 
 def interval_log(S: int, delta: float) -> float:
@@ -159,7 +173,7 @@ def fresh_plan_tables(spec: PlanSpec, allowed: np.ndarray, seed: int) -> PlanTab
         earlier=np.zeros(1, dtype=np.int64),
         wanted=policy.copy(),
         q=np.tile(np.where(allowed, hope, -np.inf).reshape(-1), estimating),
-        values=np.tile(values, estimating),
+        values=np.append(np.tile(values, estimating), np.zeros(lower_values(spec))),
         visits=np.zeros(entries, dtype=np.int64),
         drowned=np.zeros(entries, dtype=bool),
         cells=planned,
@@ -181,6 +195,13 @@ def estimating_members(spec: PlanSpec) -> int:
     from lowswitch.kernels.planning import LEARNED
 
     return 1 if spec.kind == LEARNED else spec.members
+
+
+def lower_values(spec: PlanSpec) -> int:
+    """How many lower values follow the upper ones."""
+    from lowswitch.kernels.planning import CERTIFIED
+
+    return spec.members * (spec.H + 1) * spec.S if spec.kind == CERTIFIED else 0
 
 
 def plan_sizes(spec: PlanSpec) -> tuple[int, int, int]:

@@ -23,12 +23,14 @@ from lowswitch.kernels.arrays import (
     PlanTables,
 )
 from lowswitch.learners import integrity
+from lowswitch.learners.bounds import CellBounds
 from lowswitch.learners.knowledge import Knowledge, ProblemSize
 from lowswitch.learners.mixtures import deployed_mixture
 from lowswitch.learners.plan_spec import (
     SMALLER,
     estimating_members,
     fresh_plan_tables,
+    lower_values,
     plan_sizes,
     plan_spec,
     require_feasible,
@@ -112,9 +114,29 @@ class PlannerKnowledge(Knowledge):
         belief = believe(self.spec, self.tables)
         return Posterior(self.spec, belief, self.tables.keys[0]["samples"], began / began.sum())
 
+    def exploiting(self) -> np.ndarray:
+        from lowswitch.kernels.exploitation import exploit
+
+        H, S, _ = self.allowed.shape
+        tables = type(self.tables)(*(array.copy() for array in self.tables))
+        exploit(self.spec, tables)
+        return tables.wanted[: H * S].reshape(H, S)
+
     def model(self, number: int) -> DrawnModel:
         """Model `number` of the posterior with a learned prior."""
         return drawn_model(self.spec, self.tables, number)
+
+    def require_bounds(self) -> None:
+        from lowswitch.kernels.counts import NEWEST
+
+        if self.spec.data == NEWEST:
+            raise ValueError(
+                'bounds need all visits, and data="newest" plans from the newest ones alone; use'
+                ' mvp(data="all")'
+            )
+
+    def cell_bounds(self, probability: float, starts: np.ndarray | None = None) -> CellBounds:
+        return CellBounds(self.spec, self.tables, probability, starts)
 
     def make_room(self) -> None:
         """Let the pool grow by half where it might not hold the successors of an episode more."""
@@ -283,7 +305,7 @@ class PlannerKnowledge(Knowledge):
             "chosen": (1, bool),
             "earlier": (1, np.int64),
             "q": (estimating_members(spec) * entries, float),
-            "values": (estimating_members(spec) * (rows + spec.S), float),
+            "values": (estimating_members(spec) * (rows + spec.S) + lower_values(spec), float),
             "visits": (entries, np.int64),
             "drowned": (entries, bool),
             "cells": (cells, PLANNED),
@@ -376,7 +398,8 @@ class PlannerKnowledge(Knowledge):
         estimates[:, ~wanted] = -np.inf
         mask[:] = wanted
         best = np.minimum(spec.caps[step], estimates.max(axis=-1))
-        self.tables.values.reshape(-1, spec.H + 1, spec.S)[:, step, state] = best
+        upper = self.tables.values.reshape(-1, spec.H + 1, spec.S)[: len(best)]
+        upper[:, step, state] = best
         self.tables.dirty[:] = True
 
     def restore_mask(self, held: Iterable[tuple[int, int]]) -> None:

@@ -23,6 +23,7 @@ from lowswitch.ledger.imports import import_csv
 from lowswitch.ledger.ledger import Ledger
 from lowswitch.ledger.logged import logged_batches, logged_csv, logged_episodes
 from lowswitch.ledger.responses import (
+    Certificate,
     FeatureIssued,
     Issued,
     ProposalView,
@@ -36,6 +37,7 @@ from lowswitch.ledger.responses import (
 __all__ = [
     "AccessError",
     "BrokenError",
+    "Certificate",
     "Client",
     "ConflictError",
     "ExpiredError",

@@ -13,9 +13,11 @@ import numpy as np
 from lowswitch.checks import require_word
 from lowswitch.ledger import views
 from lowswitch.ledger.address import file_of
+from lowswitch.ledger.certificates import certificate
 from lowswitch.ledger.errors import BrokenError, LedgerError, StorageError
 from lowswitch.ledger.events import GENESIS, Event, canonical, read_event
 from lowswitch.ledger.responses import (
+    Certificate,
     Chart,
     ProposalView,
     RowView,
@@ -161,6 +163,22 @@ class Reading:
         part = canonical(containing)[1:-1]
         rows = self.store.newest(count, before=before, kind=kind, part=part)
         return [views.event_of(*row) for row in rows]
+
+    def certificate(
+        self,
+        within: float | None = None,
+        *,
+        probability: float = 0.05,
+        cost: float | None = None,
+    ) -> Certificate:
+        """How good the deployed policy is for certain, and what one more deployment would gain.
+
+        within: how near to the best policy is near enough, so that the run may stop, per episode
+        and in the run's units. cost: of a deployment, in the same units. See `Learner.bounds`.
+        """
+        with self._lock:
+            terms = self.tables()
+            return certificate(self._ready().learner, terms, within, probability, cost)
 
     def chart(self) -> Chart:
         """What is known of every row of the policy, as of now."""

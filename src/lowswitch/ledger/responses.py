@@ -163,6 +163,29 @@ class Status:
 
 
 @dataclass(frozen=True)
+class Certificate:
+    """What is known of the deployed policy, in the units of the run, and whether to go on.
+
+    Bounds need no prior, and hold with probability 1 - `probability` at all times at once. What one
+    more deployment would gain is expected by the learner's posterior.
+    """
+
+    learned: int  # episodes
+    probability: float  # that any of the bounds ever fails
+    value: tuple[float, float]  # of the deployed policy
+    best: float  # the best policy is worth at most this
+    gap: float  # and at most so much more than the deployed one
+    within: float | None  # how near is near enough
+    may_stop: bool | None  # whether the gap is at most `within`
+    gain: float  # per episode, of one more deployment now
+    gain_interval: tuple[float, float]  # 80 % of it
+    left: int  # episodes that are still to come
+    cost: float | None  # of a deployment
+    pays: bool | None  # whether the gain over all episodes that are left exceeds the cost
+    words: str
+
+
+@dataclass(frozen=True)
 class Verdict:
     """What `verify` found."""
 

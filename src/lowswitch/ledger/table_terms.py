@@ -130,6 +130,10 @@ class TableTerms(Terms):
         low, high = self.rewards
         return value * (high - low)
 
+    def value(self, value: float) -> float:
+        """The value of an episode with rewards in [0, 1] in the units of the run."""
+        return self.amount(value) + self.horizon * self.rewards[0]
+
     # ---- reports ---------------------------------------------------------------------------------
 
     @functools.cached_property

@@ -8,7 +8,15 @@ from datetime import datetime
 from typing import Any
 
 from lowswitch.ledger.events import Event
-from lowswitch.ledger.responses import SHOWN, Issued, ProposalView, Status, TicketView, decided_on
+from lowswitch.ledger.responses import (
+    SHOWN,
+    Certificate,
+    Issued,
+    ProposalView,
+    Status,
+    TicketView,
+    decided_on,
+)
 from lowswitch.ledger.table_terms import TableTerms
 from lowswitch.review.proposals import WHOLE
 from lowswitch.show.text import age, columns, counted
@@ -49,6 +57,8 @@ def readable(answer: Any, facts: Any) -> str:
         return answer
     if isinstance(answer, ProposalView):
         return proposal_table(answer)
+    if isinstance(answer, Certificate):
+        return answer.words
     facts = {name: value for name, value in facts.items() if value is not None}
     width = max(map(len, facts))
     return "\n".join(f"{name:{width}}  {_cell(value)}" for name, value in facts.items())

@@ -15,6 +15,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
+import numpy as np
+
 from lowswitch.policy.linear import LinearPolicy
 
 Key = tuple[int, int]  # step and state of a row
@@ -82,6 +84,13 @@ class Proposal:
     def parts(self) -> Mapping[Key, ProposedRow]:
         """The rows, which may be decided on one by one."""
         return {row.row: row for row in self.rows}
+
+    def put_into(self, policies: np.ndarray) -> np.ndarray:  # [members, H, S]
+        """The policies [members, H, S] with these rows changed."""
+        changed = policies.copy()
+        for row in self.rows:
+            changed[:, row.step, row.state] = row.proposed
+        return changed
 
     def without(self, decided: Collection[Key], number: int, base: str) -> Self | None:
         """The proposal of the rows that are left once some are decided, or None."""

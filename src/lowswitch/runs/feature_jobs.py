@@ -32,7 +32,7 @@ class FeatureJob(Job):
         if options._replace(initial=None) != Options():
             raise ValueError(
                 "runs with features are on the CPU, with regret, and have neither history nor"
-                " warm_start; leave these options out"
+                " warm_start nor stop; leave these options out"
             )
         job["algorithm"] = linear_form(job["algorithm"], job["episodes"])
         return cls(**job, problem=problem, initial=options.initial)

@@ -13,6 +13,7 @@ from lowswitch.algorithms.algorithm import Algorithm
 from lowswitch.envs.problem import Problem
 from lowswitch.history import Costs
 from lowswitch.runs.results import POINTS, Curves, Runs, curve_points, origin
+from lowswitch.runs.stopping import Stop
 
 Device = Literal["cpu", "gpu"]
 
@@ -25,6 +26,7 @@ class Options(NamedTuple):
     device: Device = "cpu"
     initial: Any = None
     warm_start: tuple[Any, Any, Any] | None = None
+    stop: Stop | None = None
 
 
 class Run(Protocol):

@@ -76,6 +76,8 @@ class Runs:
     # deployed at the end; [seeds, members, H, S] of mixtures
     policy: np.ndarray = field(default_factory=nothing)  # [seeds, H, S]
     history: tuple[History, ...] | None = None  # one for each seed, where it was asked for
+    # [seeds]  after how many episodes a run ended that may stop before all; it costs nothing then
+    ended: np.ndarray = field(default_factory=nothing)
     # what is earned an episode, to compare with the optimal value; NaN where regret is not known
     first_value: float = math.nan  # of the policy deployed at the beginning
     uniform_value: float = math.nan  # of playing all allowed actions equally often
@@ -119,12 +121,14 @@ class Runs:
         """What a run earned per episode, on average."""
         if self.features:
             return np.reshape(np.array(self.earned), -1) / self.episodes
-        return self.optimal_value - self.regret / self.episodes
+        played = self.ended if len(self.ended) else self.episodes
+        return self.optimal_value - self.regret / played
 
     @property
     def steps_per_second(self) -> float:
         """The steps that all threads together made in a second, without the compilation."""
-        return self.episodes * self.horizon * len(self.seeds) / self.seconds
+        played = self.ended.sum() if len(self.ended) else self.episodes * len(self.seeds)
+        return float(played * self.horizon / self.seconds)
 
     def summary(self, columns: Sequence[str] | None = None) -> Summary:
         """A table with 95 % confidence intervals over the seeds; print it, or look at it.
@@ -198,6 +202,7 @@ class Runs:
             "local_switches": _spread(self.local_switches),
             "deployments": _spread(self.deployments),
             "steps_per_second": self.steps_per_second,
+            **({"ended": self.ended.tolist()} if len(self.ended) else {}),
         }
 
     def require_whole(self) -> None:
@@ -223,6 +228,8 @@ class Runs:
         if S:
             lasting = (seeds, *self.policy.shape[1:-2], H, S)
             shapes |= {"triggers": (seeds,), "initial": (H, S), "policy": lasting}
+        if len(self.ended):
+            shapes["ended"] = (seeds,)
         for name, shape in shapes.items():
             if getattr(self, name).shape != shape:
                 raise ValueError(f"{name} has the shape {getattr(self, name).shape}, not {shape}")

@@ -31,6 +31,7 @@ from lowswitch.runs.feature_jobs import FeatureJob
 from lowswitch.runs.jobs import Device, Job, Options, Run
 from lowswitch.runs.results import Runs
 from lowswitch.runs.results import load as load
+from lowswitch.runs.stopping import Stop
 from lowswitch.runs.table_jobs import TableJob, play_on_gpu
 from lowswitch.show.progress import LOADING, Progress, cores, needs_loading, run_all
 from lowswitch.table_learner import warn_if_drowned
@@ -55,6 +56,7 @@ def simulate(
     device: Device = "cpu",
     initial: Any = None,
     warm_start: tuple[Any, Any, Any] | None = None,
+    stop: Stop | None = None,
 ) -> Runs:
     """Run an algorithm for `episodes` episodes of H steps under each seed.
 
@@ -68,13 +70,14 @@ def simulate(
     "gpu" plays Q-learners on a GPU, a thousand runs and more side by side, with the same results.
     initial: the policy that is deployed at the beginning, [H, S] and by default the lowest allowed
     actions; with features it is a `LinearPolicy`. warm_start: states, actions and rewards [B, H] of
-    episodes that every run knows before its first one, as in `Learner.warm_start`. The last two are
-    for the CPU.
+    episodes that every run knows before its first one, as in `Learner.warm_start`. stop: as soon as
+    `Stop(within=eps)` holds a run ends; `Runs.ended` says when, and nothing is charged after it.
+    The last three are for the CPU.
     """
     require_word("device", device, get_args(Device))
     regret, history = require_truth("regret", regret), require_truth("history", history)
     workers = require_count("threads", cores() if threads is None else threads)
-    options = Options(regret, history, device, initial, warm_start)
+    options = Options(regret, history, device, initial, warm_start, stop)
     job = job_of(mdp, algorithm, episodes, checked_seeds(seeds), options)
     if device == "cpu":
         workers = min(workers, len(job.seeds))

@@ -17,6 +17,7 @@ from lowswitch.kernels.streams import stream_key
 from lowswitch.learners import Knowledge, ProblemSize, knowledge_of
 from lowswitch.runs.jobs import Job, Options
 from lowswitch.runs.results import Runs, curve_points
+from lowswitch.runs.stopping import Stop, require_simulated, require_start_law
 from lowswitch.show.progress import LOADING, PieceSize, Progress, run_all
 
 _LOGGED_CHANGES = 2**11  # few enough to stay in the cache until their regret is known
@@ -63,6 +64,7 @@ class TableJob(Job):
     knowledge: Knowledge
     history: bool
     beginning: _Beginning
+    stop: Stop | None
 
     @classmethod
     def of(cls, mdp: TabularMDP, options: Options, **job: Any) -> TableJob:
@@ -70,13 +72,19 @@ class TableJob(Job):
         episodes = job["episodes"]
         require_starts(mdp, episodes)
         size = ProblemSize(**mdp.size, episodes=episodes)
+        knowledge = knowledge_of(job["algorithm"], size, mdp.actions_allowed)
+        require_simulated(options.stop)
+        if options.stop is not None:
+            require_start_law(mdp.start_sequence)
+            knowledge.require_bounds()
         return cls(
             **job,
             problem=mdp,
-            knowledge=knowledge_of(job["algorithm"], size, mdp.actions_allowed),
+            knowledge=knowledge,
             regret=options.regret,
             history=options.history,
             beginning=_Beginning.of(mdp, options),
+            stop=options.stop,
         )
 
     def nbytes(self, threads: int) -> int:
@@ -101,12 +109,17 @@ class TableJob(Job):
         return replace(
             found,
             triggers=costs.triggers,
-            drowned_share=costs.drowned / (self.episodes * mdp.horizon),
+            drowned_share=costs.drowned / (self._played(costs) * mdp.horizon),
+            ended=costs.ended,
             initial=initial,
             policy=costs.policy,
             history=costs.histories,
             **(self._values(initial, costs.policy) if self.regret else {}),
         )
+
+    def _played(self, costs: Costs) -> np.ndarray | int:
+        """How many episodes each run played."""
+        return costs.ended if len(costs.ended) else self.episodes
 
     def _values(self, initial: np.ndarray, policies: np.ndarray) -> dict[str, Any]:
         """What the first and the last policies earn, and uniform play."""
@@ -140,15 +153,21 @@ class TableRun:
         account, log = fresh_account(gap, marks), self._fresh_log(knowledge, marks)
         kept: list[np.ndarray] = []
         key, piece = stream_key(self.seed), PieceSize(10**5 // mdp.horizon)
-        while self.done < episodes and not stop.is_set():
+        rule = self.job.stop or Stop()
+        look, ended = rule.next_look(1, episodes), False
+        while self.done < episodes and not (ended or stop.is_set()):
             with piece:
-                first, last = self.done, min(episodes, self.done + piece.size)
+                first, last = self.done, min(look, self.done + piece.size)
                 self.done = knowledge.play(mdp.model, evaluation, log, account, key, first, last)
             if self.done < last:  # its time says nothing of how long a larger piece takes
                 piece.size = max(1, self.done - first)
             if self.job.history:
                 kept.append(log.changes[: log.logged[0]].copy())
                 log.logged[0] = 0
+            if self.done == look:
+                ended = rule.holds(knowledge, mdp.scale.to_regret(1.0))
+                look = rule.next_look(look + 1, episodes) if look < episodes else look
+        _stay(marks, self.done, account.curve, log.switches, log.deployments)
         policies = knowledge.policy().actions
         self.costs = Costs(
             regret=account.curve[None],
@@ -158,6 +177,7 @@ class TableRun:
             drowned=np.array([knowledge.drowned]),
             policy=policies if knowledge.members == 1 else policies[None],
             histories=(History(np.concatenate(kept)),) if self.job.history else None,
+            ended=np.array([] if self.job.stop is None else [self.done], dtype=np.int64),
         )
 
     def _fresh_log(self, knowledge: Knowledge, marks: np.ndarray) -> Log:
@@ -171,6 +191,13 @@ class TableRun:
             switches=np.zeros(len(marks), dtype=np.int64),
             deployments=np.zeros(len(marks), dtype=np.int64),
         )
+
+
+def _stay(marks: np.ndarray, done: int, *curves: np.ndarray) -> None:
+    """Let curves [C] stay what they are at `done` episodes, a mark, where a run ended."""
+    here = int(np.searchsorted(marks, done))
+    for curve in curves:
+        curve[here + 1 :] = curve[here]
 
 
 def play_on_gpu(jobs: list[Any], bar: Progress, checkpoint: Path | None) -> list[Runs]:

@@ -1,0 +1,98 @@
+"""When a run ends before its last episode."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from lowswitch.checks import is_number, shown
+from lowswitch.learners import Knowledge
+from lowswitch.learners.bounds import checked_probability
+from lowswitch.runs.results import curve_points
+
+_EACH = 2  # every so many points of a curve there is a look
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stop:
+    """When a run ends before its last episode; what is not given does not end it.
+
+    within: as soon as the learner's own bounds say that an optimal policy is at most so much better
+    than the deployed one, in the problem's units of reward. That needs no tables, only a learner
+    that plans from counts, and is wrong in at most a share `probability` of all runs. It is looked
+    up at about 100 numbers of episodes, log-spaced, whatever was deployed in between.
+
+    The others are for `concurrent.run`. policy: as soon as the deployed policy is within so much of
+    the optimum under the start law. mixture: as soon as the PAC policy, the uniform mixture of all
+    policies so far, is. Both need a source with tables. rounds: when so many were played, by
+    resumed calls too. seconds: when so many have passed in this call.
+    """
+
+    policy: float | None = None
+    mixture: float | None = None
+    rounds: int | None = None
+    seconds: float | None = None
+    within: float | None = None
+    probability: float = 0.05
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "probability", checked_probability(self.probability))
+        for name, value in vars(self).items():
+            if value is None or name == "probability":
+                continue
+            whole = name != "rounds" or (is_number(value) and value == int(value))
+            if not (is_number(value) and value > 0 and whole):
+                what = "a whole number" if name == "rounds" else "a number"
+                raise ValueError(
+                    f"stop: {name} must be {what} above 0, not {shown(value)}; leave it out if it"
+                    " should not end the run"
+                )
+            object.__setattr__(self, name, int(value) if name == "rounds" else float(value))
+
+    @property
+    def looks_at_values(self) -> bool:
+        return self.policy is not None or self.mixture is not None
+
+    def next_look(self, learned: int, episodes: int) -> int:
+        """The first number of episodes, `learned` or more, at which the bounds are looked at.
+
+        All of them where none are asked for.
+        """
+        if self.within is None:
+            return episodes
+        looks = np.append(curve_points(episodes)[::_EACH], episodes)
+        return int(looks[np.searchsorted(looks, learned)])
+
+    def holds(self, knowledge: Knowledge, unit: float) -> bool:
+        """Whether the bounds say that the deployed policy is good enough.
+
+        unit: the difference of two values that is 1 to the learner, in the problem's units.
+        """
+        if self.within is None:
+            return False
+        return knowledge.optimality_gap(self.probability) * unit <= self.within
+
+
+def require_simulated(stop: Stop | None) -> None:
+    """A rule that `simulate` can stop by."""
+    if stop is None:
+        return
+    if not isinstance(stop, Stop):
+        raise ValueError(
+            f"stop must be a lowswitch.Stop such as Stop(within=0.1), not {shown(stop)}"
+        )
+    if stop.within is None or stop != Stop(within=stop.within, probability=stop.probability):
+        raise ValueError(
+            "simulate stops by Stop(within=..., probability=...) alone; leave the rest to"
+            " concurrent.run"
+        )
+
+
+def require_start_law(start_sequence: np.ndarray) -> None:
+    """Bounds are means over a law of the first state; a list of first states has none."""
+    if len(start_sequence):
+        raise ValueError(
+            "stop: within needs first states that are drawn from a law, and this problem has a list"
+            " of them; give it a start law"
+        )
