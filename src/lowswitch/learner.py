@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import threading
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NoReturn, Self, overload
@@ -49,11 +51,16 @@ class Learner(Reviewed):
     def __new__(cls, algorithm: Algorithm, *, features: int, **options: Any) -> FeatureLearner: ...
     def __new__(cls, *given: Any, **options: Any) -> Any:
         """The learner for states or for features."""
-        if cls is not Learner:
-            return super().__new__(cls)
-        if ("states" in options) == ("features" in options):
-            raise ValueError("give states=S for tables, or features=d for contexts of d numbers")
-        return super().__new__(_families()["features" in options])
+        family: type[Any] = cls
+        if cls is Learner:
+            if ("states" in options) == ("features" in options):
+                raise ValueError(
+                    "give states=S for tables, or features=d for contexts of d numbers"
+                )
+            family = _families()["features" in options]
+        if given or options:  # a copy is made without any
+            _require_fitting(family, given, options)
+        return super().__new__(family)
 
     def _begin(self, algorithm: Algorithm, episodes: int, seed: int, gate: str) -> None:
         """What every learner begins with, its knowledge excepted."""
@@ -87,6 +94,11 @@ class Learner(Reviewed):
     @property
     def frozen(self) -> bool:
         """The former name of `budget_spent`."""
+        warnings.warn(
+            "Learner.frozen is called budget_spent now; paused says whether freeze() was called",
+            DeprecationWarning,
+            stacklevel=2,
+        )
         return self.budget_spent
 
     # ---- telling ---------------------------------------------------------------------------------
@@ -230,6 +242,21 @@ def refuse_action(
         f"episode {episode} of the batch plays action {played} at step {step}{where} where the"
         f" policy plays {planned}{hint}; pass off_policy=True to learn from other actions"
     )
+
+
+def _require_fitting(family: type[Any], given: tuple[Any, ...], options: dict[str, Any]) -> None:
+    """Say what a learner of this family is made of, if something else is given."""
+    signature = inspect.signature(family.__init__)
+    try:
+        signature.bind(None, *given, **options)
+    except TypeError as error:
+        parameters = [*signature.parameters.values()][2:]
+        needed = [one.name for one in parameters if one.default is one.empty]
+        others = [one.name for one in parameters if one.default is not one.empty]
+        raise ValueError(
+            f"{family.__name__}: {error}; after the algorithm it needs {', '.join(needed)} by their"
+            f" names, and may have {', '.join(others)}"
+        ) from None
 
 
 def _families() -> tuple[type[TableLearner], type[FeatureLearner]]:

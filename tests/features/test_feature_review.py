@@ -56,7 +56,7 @@ def test_a_policy_that_becomes_due_meanwhile_waits_and_is_made_of_all_data():
     assert third.last
     assert third.policy.members == 1
     learner.approve()
-    assert (learner.deployments, learner.frozen) == (2, True)
+    assert (learner.deployments, learner.budget_spent) == (2, True)
     with pytest.raises(ValueError, match="the budget is spent"):
         learner.propose()
     with pytest.raises(ValueError, match="nothing is proposed"):

@@ -83,7 +83,7 @@ def test_save_and_load_with_a_pending_proposal(name, problem, tmp_path):
 
     learner = behind_gate(mdp, ALGORITHMS[name])
     play(mdp, learner, EPISODES // 2, decide)
-    if learner.proposal() is None and not learner.frozen:
+    if learner.proposal() is None and not learner.budget_spent:
         learner.propose()
     learner.save(tmp_path / "learner.npz")
     loaded = ls.Learner.load(tmp_path / "learner.npz")
@@ -124,7 +124,7 @@ def test_a_board_that_meets_on_dates_is_a_grid(name, problem):
     for k in range(EPISODES):
         learner.tell(*play_episode(mdp, learner.policy, 0, k))
         assert learner.proposal() is None
-        if k + 1 in dates and not learner.frozen and learner.propose() is not None:
+        if k + 1 in dates and not learner.budget_spent and learner.propose() is not None:
             changes += learner.approve().changes.tolist()
     expected = runs.history[0].changes.tolist()
     knows_the_last = ("greedy-mixture", "mixed-mvp-budget", "own-mixture-budget")
@@ -284,7 +284,7 @@ def test_a_budget_counts_what_is_proposed():
         learner.tell([0, state], [0, 0], [0.0, 0.0], off_policy=True)
         if learner.proposal() is not None:
             learner.reject(visits=40)
-    assert (learner.proposed, learner.deployments, learner.frozen) == (2, 0, True)
+    assert (learner.proposed, learner.deployments, learner.budget_spent) == (2, 0, True)
     with pytest.raises(ValueError, match="the budget is spent"):
         learner.propose()
 
