@@ -12,7 +12,7 @@ from lowswitch.kernels.streams import MEMBERS, learner_stream
 from lowswitch.learner import Batch, Learner, refuse_action
 from lowswitch.learners.ridge import Deployment, RidgeKnowledge
 from lowswitch.learners.ridge_spec import linear_form, spec_of
-from lowswitch.policy.linear import Choice, LinearPolicy
+from lowswitch.policy.linear import LinearPolicy
 from lowswitch.policy.shape import Shape
 from lowswitch.review.gate import Gate
 from lowswitch.review.proposals import WHOLE, LinearProposal
@@ -86,10 +86,6 @@ class FeatureLearner(Learner):
     def deployed(self) -> LinearPolicy:
         """The deployed policy, as `Learner.deployed` of tables."""
         return self._deployed
-
-    def act(self, x: Any, step: int = 0) -> Choice:
-        """The action that must be played in a context of the next episode, and its propensity."""
-        return self._deployed.act(x, self.told, step)
 
     @property
     def actions_allowed(self) -> np.ndarray:  # [H, A]

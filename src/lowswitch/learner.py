@@ -16,6 +16,7 @@ from lowswitch.algorithms.algorithm import Algorithm
 from lowswitch.checks import require_count, require_seed, require_truth, require_word
 from lowswitch.io import archive, storage
 from lowswitch.io.files import read_bytes
+from lowswitch.policy.choice import Choice
 from lowswitch.review.board import Reviewed
 from lowswitch.review.gate import Gate
 
@@ -101,7 +102,15 @@ class Learner(Reviewed):
         )
         return self.budget_spent
 
-    # ---- telling ---------------------------------------------------------------------------------
+    # ---- asking and telling ----------------------------------------------------------------------
+
+    def act(self, context: Any, step: int = 0) -> Choice:
+        """The action that the next episode must play, and its propensity.
+
+        context: a state, or the features of a context.
+        """
+        choice: Choice = self._deployed.act(context, self.told, step)
+        return choice
 
     def tell(self, states: Any, actions: Any, rewards: Any, *, off_policy: bool = False) -> Any:
         """Learn one episode, or a batch of them in order; return what was deployed, or None.

@@ -351,7 +351,7 @@ class TableLearner(Learner):
         self, episode: int, step: int, states: np.ndarray, actions: np.ndarray, hint: str
     ) -> None:
         state, action = states[episode, step], actions[episode, step]
-        planned = self._knowledge.policy().act(step, state, self.told + episode)
+        planned = self._knowledge.policy().act(state, self.told + episode, step).action
         refuse_action(episode, step, f" in state {state}", action, planned, hint)
 
     # ---- the board -------------------------------------------------------------------------------
