@@ -34,7 +34,7 @@ import lowswitch as ls
 from lowswitch import envs
 from lowswitch.gpu import driver
 from lowswitch.gpu.encode import kind_of
-from lowswitch.gpu.plan import plan
+from lowswitch.gpu.layout import lay_out
 from lowswitch.runs.jobs import Options
 from lowswitch.runs.simulate import job_of
 from lowswitch.show.progress import cores
@@ -171,7 +171,7 @@ def full_gpu(gpu: driver.Facts, mdp: ls.TabularMDP, algorithm: ls.Algorithm, K: 
     job = job_of(mdp, algorithm, K, [0], Options(regret=False))
     kind = kind_of(mdp, algorithm, job.knowledge)
     sizes = {"regret": False, "history": False, "curve_points": 200}
-    many = plan(kind, [mdp.model], gpu, np.array([10**8]), **sizes)
+    many = lay_out(kind, [mdp.model], gpu, np.array([10**8]), **sizes)
     return many.runs * gpu.multiprocessors
 
 

@@ -4,15 +4,19 @@ of the calls, and its files exist.
 
 import ast
 import functools
+import importlib
+import inspect
 import itertools
 import json
 import re
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
+import lowswitch as ls
 from traces import package_of
 
 ROOT = Path(__file__).parents[1]
@@ -178,6 +182,49 @@ def test_no_driver_asks_which_kind_of_problem_it_has():
     kinds = {"TabularMDP", "FeatureProblem"}
     forks = [(file, kind) for file, kind in asked if kinds & set(re.findall(r"\w+", kind))]
     assert forks == [("envs/mdp", "TabularMDP")]
+
+
+# ---- public names --------------------------------------------------------------------------------
+
+DOCUMENTED = [
+    name.removeprefix("lowswitch.").split(".")
+    for page in sorted((ROOT / "docs" / "api").glob("*.md"))
+    for name in re.findall(r"^::: (lowswitch\S*)", page.read_text(encoding="utf-8"), re.MULTILINE)
+]
+PUBLIC = ("", "algorithms", "bandits", "concurrent", "envs", "envs.gymnasium", "features", "ledger")
+
+
+def exported():
+    """The classes and the modules among the names of the public packages."""
+    packages = [importlib.import_module(f"lowswitch.{name}".rstrip(".")) for name in PUBLIC]
+    found = [(name, getattr(package, name)) for package in packages for name in package.__all__]
+    found += [(name, getattr(ls.parts, name)) for name in ls.parts.__all__]
+    return found
+
+
+def test_no_public_class_shares_its_name_with_another_class():
+    homes = Counter(
+        node.name for file in FILES for node in tree_of(file).body if isinstance(node, ast.ClassDef)
+    )
+    public = {name for name, value in exported() if isinstance(value, type)}
+    public |= {parts[-1] for parts in DOCUMENTED}
+    assert len(public) > 100
+    assert {name for name in public if homes[name] > 1} == set()
+
+
+def test_no_public_module_shares_its_name_with_another_module():
+    """A command has the name of what it is about, and `ledger.ledger` holds the `Ledger`."""
+    modules = [file.removesuffix("/__init__") for file in FILES if not file.startswith("cli/")]
+    homes = Counter(module.split("/")[-1] for module in modules if module != "ledger/ledger")
+    public = {name for name, value in exported() if inspect.ismodule(value)}
+    public |= {parts[-1] for parts in DOCUMENTED if "/".join(parts) in modules}
+    assert {"bandits", "features", "orders", "bridge", "maps"} <= public
+    assert {name for name in public if homes[name] > 1} == set()
+
+
+def test_former_names_are_found():
+    assert ls.envs.gymnasium.Played is ls.envs.gymnasium.EnvironmentRun
+    assert ls.LinearLearner is ls.features.FeatureLearner
 
 
 # ---- walks ---------------------------------------------------------------------------------------

@@ -211,7 +211,7 @@ class Learner(Reviewed):
         family = cls._family_of(data)
         try:
             facts, arrays = archive.from_bytes(data, family.kind)
-        except archive.RefusedError as error:
+        except archive.RefusedFileError as error:
             raise ValueError(f"what was given {error}") from error
         with storage.whole("the bytes hold", family.kind):
             return family._from_state(facts, arrays, numbers)

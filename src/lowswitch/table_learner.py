@@ -20,7 +20,7 @@ from lowswitch.kernels.arrays import CELL, ROW, WAITING
 from lowswitch.learner import Batch, Learner, refuse_action
 from lowswitch.learners import Knowledge, ProblemSize, integrity, knowledge_of
 from lowswitch.learners.numbers import spec_numbers
-from lowswitch.learners.posterior import Posterior
+from lowswitch.learners.posterior import ModelPosterior
 from lowswitch.learners.samples import DrawnModel
 from lowswitch.policy.tables import TablePolicy
 from lowswitch.review.decisions import require_review
@@ -281,7 +281,7 @@ class TableLearner(Learner):
         model: DrawnModel = self._knowledge.model(number)
         return model
 
-    def posterior(self) -> Posterior | None:
+    def posterior(self) -> ModelPosterior | None:
         """What the learner believes now, whatever it learns later; None if it keeps no model."""
         return self._knowledge.posterior()
 

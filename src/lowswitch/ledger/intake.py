@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from lowswitch.algorithms.meetings import asks
-from lowswitch.learners.posterior import Posterior
+from lowswitch.learners.posterior import ModelPosterior
 from lowswitch.ledger.tally import Tally
 from lowswitch.ledger.terms import Steps
 from lowswitch.review.proposals import Proposal, ProposedRow
@@ -24,7 +24,7 @@ class Due(NamedTuple):
     proposal: str  # its hash
     through: int  # the ticket that was learned last
     tally: Tally
-    posterior: Posterior | None  # of a learner that has one
+    posterior: ModelPosterior | None  # of a learner that has one
 
 
 @dataclass
@@ -104,7 +104,7 @@ class Lessons:
             self.judged = made.hash, found
         return self.judged[1]
 
-    def _posterior(self, made: Proposal) -> Posterior | None:
+    def _posterior(self, made: Proposal) -> ModelPosterior | None:
         """What the learner believed when a proposal became due: before the rest, or just now."""
         if self.due is not None and self.due.proposal == made.hash:
             return self.due.posterior

@@ -11,8 +11,8 @@ import numpy as np
 
 from lowswitch.checks import checked_batch
 from lowswitch.envs.mdp import TabularMDP
-from lowswitch.history import Costs, History, evaluation_of, fresh_account, require_starts
-from lowswitch.kernels.arrays import Log
+from lowswitch.history import History, RunCosts, evaluation_of, fresh_account, require_starts
+from lowswitch.kernels.arrays import ChangeLog
 from lowswitch.kernels.streams import stream_key
 from lowswitch.learners import Knowledge, ProblemSize, knowledge_of
 from lowswitch.runs.jobs import Job, Options
@@ -91,7 +91,7 @@ class TableJob(Job):
     def begin(self, seed: int, episodes: int) -> TableRun:
         return TableRun(self, seed, episodes)
 
-    def runs(self, costs: Costs, seconds: float) -> Runs:
+    def runs(self, costs: RunCosts, seconds: float) -> Runs:
         mdp, initial = self.problem, self.beginning.policy
         if initial is None:
             initial = mdp.actions_allowed.argmax(axis=-1)
@@ -123,7 +123,7 @@ class TableJob(Job):
 class TableRun:
     """One seed: its tables live while it runs, its costs stay."""
 
-    costs: Costs
+    costs: RunCosts
 
     def __init__(self, job: TableJob, seed: int, episodes: int) -> None:
         self.job, self.seed, self.episodes = job, seed, episodes
@@ -148,7 +148,7 @@ class TableRun:
                 kept.append(log.changes[: log.logged[0]].copy())
                 log.logged[0] = 0
         policies = knowledge.policy().actions
-        self.costs = Costs(
+        self.costs = RunCosts(
             regret=account.curve[None],
             local_switches=log.switches[None],
             deployments=log.deployments[None],
@@ -158,10 +158,10 @@ class TableRun:
             histories=(History(np.concatenate(kept)),) if self.job.history else None,
         )
 
-    def _fresh_log(self, knowledge: Knowledge, marks: np.ndarray) -> Log:
+    def _fresh_log(self, knowledge: Knowledge, marks: np.ndarray) -> ChangeLog:
         room = _KEPT_CHANGES if self.job.history else _LOGGED_CHANGES
         room = max(room, knowledge.spec.timing.room)
-        return Log(
+        return ChangeLog(
             keep=self.job.history,
             logged=np.zeros(1, dtype=np.int64),
             changes=np.zeros((room, 3 + knowledge.members), dtype=np.int64),
