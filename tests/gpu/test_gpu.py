@@ -170,7 +170,7 @@ def test_padded_alias_tables_draw_the_same(log):
 
 # ---- the layout ----------------------------------------------------------------------------------
 
-H200 = driver.Facts("H200", 90, 132, 232_448, 150 * 10**9, 13000)
+H200 = driver.DeviceFacts("H200", 90, 132, 232_448, 150 * 10**9, 13000)
 
 
 def planned(mdp, algorithm, runs=10**6, problems=1):
