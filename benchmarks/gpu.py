@@ -34,7 +34,7 @@ import lowswitch as ls
 from lowswitch import envs
 from lowswitch.gpu import driver
 from lowswitch.gpu.encode import kind_of
-from lowswitch.gpu.plan import plan
+from lowswitch.gpu.layout import lay_out
 from lowswitch.runs.jobs import Options
 from lowswitch.runs.simulate import job_of
 from lowswitch.show.progress import cores
@@ -166,16 +166,16 @@ def equal_sweep(episodes: int) -> dict[str, Any]:
 # ---- speed ---------------------------------------------------------------------------------------
 
 
-def full_gpu(gpu: driver.Facts, mdp: ls.TabularMDP, algorithm: ls.Algorithm, K: int) -> int:
+def full_gpu(gpu: driver.DeviceFacts, mdp: ls.TabularMDP, algorithm: ls.Algorithm, K: int) -> int:
     """How many runs a GPU plays side by side."""
     job = job_of(mdp, algorithm, K, [0], Options(regret=False))
     kind = kind_of(mdp, algorithm, job.knowledge)
     sizes = {"regret": False, "history": False, "curve_points": 200}
-    many = plan(kind, [mdp.model], gpu, np.array([10**8]), **sizes)
+    many = lay_out(kind, [mdp.model], gpu, np.array([10**8]), **sizes)
     return many.runs * gpu.multiprocessors
 
 
-def speed(gpu: driver.Facts, K: int) -> list[dict[str, Any]]:
+def speed(gpu: driver.DeviceFacts, K: int) -> list[dict[str, Any]]:
     rows = []
     for problem, mdp in PROBLEMS.items():
         for name in ("ucb2-h", "ucb2-b", "ucb-h"):
@@ -189,7 +189,7 @@ def speed(gpu: driver.Facts, K: int) -> list[dict[str, Any]]:
 
 
 def measure(
-    gpu: driver.Facts, problem: str, mdp: ls.TabularMDP, name: str, K: int, regret: bool
+    gpu: driver.DeviceFacts, problem: str, mdp: ls.TabularMDP, name: str, K: int, regret: bool
 ) -> dict[str, Any]:
     algorithm = LEARNERS[name]
     seeds = full_gpu(gpu, mdp, algorithm, K)
@@ -275,7 +275,7 @@ def profile() -> dict[str, dict[str, float]]:
     return found
 
 
-def play_for_profile(gpu: driver.Facts, problem: str) -> None:
+def play_for_profile(gpu: driver.DeviceFacts, problem: str) -> None:
     mdp, algorithm, K = PROBLEMS[problem], LEARNERS["ucb2-h"], 10**5
     seeds = full_gpu(gpu, mdp, algorithm, K)
     options: dict[str, Any] = {"regret": False, "progress": False}

@@ -1,6 +1,7 @@
 """The library runs where nothing can be kept, nothing can be shown, and nobody reads."""
 
 import os
+import pickle
 import shutil
 import subprocess
 import sys
@@ -100,6 +101,12 @@ def test_truncated_files_of_the_cache_are_compiled_anew(tmp_path, monkeypatch):
         assert len(said) == 1
         kernel_compile._warn_uncached.cache_clear()
         assert hits() == 1  # and kept again
+    (index,) = tmp_path.rglob("*doubled*.nbi")
+    with index.open("rb") as file:
+        version = pickle.dumps(pickle.load(file))
+    for gone in (b"clowswitch.kernels.arrays\nGone\n.", b"clowswitch.kernels.gone\nGone\n."):
+        index.write_bytes(version + gone)  # as another version of the library may have left it
+        assert (hits(), hits()) == (0, 1)
 
 
 # ---- streams -------------------------------------------------------------------------------------

@@ -3,10 +3,21 @@ of the calls, and its files exist.
 """
 
 import ast
+import functools
+import importlib
+import inspect
+import itertools
+import json
 import re
+import subprocess
+import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
+
+import lowswitch as ls
+from traces import package_of
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "src" / "lowswitch"
@@ -16,6 +27,12 @@ FILES = {
     "/".join(path.relative_to(PACKAGE).with_suffix("").parts): path
     for path in PACKAGE.rglob("*.py")
 }
+
+
+@functools.cache
+def tree_of(file):
+    """The syntax tree of a file."""
+    return ast.parse(FILES[file].read_text(encoding="utf-8"))
 
 
 # ---- layers --------------------------------------------------------------------------------------
@@ -43,6 +60,7 @@ def file_of(module, name=""):
     raise ValueError(f"{module} is no module of lowswitch")
 
 
+@functools.cache
 def imports(file):
     """What a file imports from the library, and when: loaded, typed or deferred."""
     found = set()
@@ -58,7 +76,7 @@ def imports(file):
                 if isinstance(child, ast.AST):
                     visit(child, "typed" if typed and name == "body" else when)
 
-    visit(ast.parse(FILES[file].read_text(encoding="utf-8")), "loaded")
+    visit(tree_of(file), "loaded")
     return found - {(file, when) for when in ("loaded", "typed", "deferred")}
 
 
@@ -132,13 +150,8 @@ def private_names(tree):
             yield from (target.id for target in node.targets if isinstance(target, ast.Name))
 
 
-def package_of(file):
-    """The package of a file; the two families of learners belong to the learner."""
-    return re.sub(r"^(table|feature)_", "", file.split("/")[0])
-
-
 def test_nobody_uses_a_private_name_of_another_package():
-    trees = {file: ast.parse(path.read_text("utf-8")) for file, path in FILES.items()}
+    trees = {file: tree_of(file) for file in FILES}
     homes = {}
     for file, tree in trees.items():
         for name in private_names(tree):
@@ -162,8 +175,8 @@ def test_no_driver_asks_which_kind_of_problem_it_has():
     """
     asked = [
         (file, ast.unparse(node.args[1]))
-        for file, path in FILES.items()
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        for file in FILES
+        for node in ast.walk(tree_of(file))
         if isinstance(node, ast.Call) and ast.unparse(node.func) in ("isinstance", "issubclass")
     ]
     kinds = {"TabularMDP", "FeatureProblem"}
@@ -171,12 +184,59 @@ def test_no_driver_asks_which_kind_of_problem_it_has():
     assert forks == [("envs/mdp", "TabularMDP")]
 
 
+# ---- public names --------------------------------------------------------------------------------
+
+DOCUMENTED = [
+    name.removeprefix("lowswitch.").split(".")
+    for page in sorted((ROOT / "docs" / "api").glob("*.md"))
+    for name in re.findall(r"^::: (lowswitch\S*)", page.read_text(encoding="utf-8"), re.MULTILINE)
+]
+PUBLIC = ("", "algorithms", "bandits", "concurrent", "envs", "envs.gymnasium", "features", "ledger")
+
+
+def exported():
+    """The classes and the modules among the names of the public packages."""
+    packages = [importlib.import_module(f"lowswitch.{name}".rstrip(".")) for name in PUBLIC]
+    found = [(name, getattr(package, name)) for package in packages for name in package.__all__]
+    found += [(name, getattr(ls.parts, name)) for name in ls.parts.__all__]
+    return found
+
+
+def test_no_public_class_shares_its_name_with_another_class():
+    homes = Counter(
+        node.name for file in FILES for node in tree_of(file).body if isinstance(node, ast.ClassDef)
+    )
+    public = {name for name, value in exported() if isinstance(value, type)}
+    public |= {parts[-1] for parts in DOCUMENTED}
+    assert len(public) > 100
+    assert {name for name in public if homes[name] > 1} == set()
+
+
+def test_no_public_module_shares_its_name_with_another_module():
+    """A command has the name of what it is about, and `ledger.ledger` holds the `Ledger`."""
+    modules = [file.removesuffix("/__init__") for file in FILES if not file.startswith("cli/")]
+    homes = Counter(module.split("/")[-1] for module in modules if module != "ledger/ledger")
+    public = {name for name, value in exported() if inspect.ismodule(value)}
+    public |= {parts[-1] for parts in DOCUMENTED if "/".join(parts) in modules}
+    assert {"bandits", "features", "orders", "bridge", "maps"} <= public
+    assert {name for name in public if homes[name] > 1} == set()
+
+
+def test_former_names_are_found():
+    assert ls.envs.gymnasium.Played is ls.envs.gymnasium.EnvironmentRun
+    assert ls.LinearLearner is ls.features.FeatureLearner
+
+
 # ---- walks ---------------------------------------------------------------------------------------
 
 WALKS = {
-    block.split()[0]: re.findall(r"^( *)([\w.]+) +(\S.*)$", block, re.MULTILINE)
-    for block in BLOCKS[3:]
+    title: re.findall(r"^( *)([\w.]+) +(\S.*)$", block, re.MULTILINE)
+    for title, block in re.findall(
+        r"^\*\*([^*]+)\*\*.*\n\n```text\n((?:.+\n)*)", PAGE, re.MULTILINE
+    )
 }
+# what a walk says of a line whose name does not occur in the line above it
+INDIRECT = ("called back:", "by message:", "by its name:")
 
 
 def located(name):
@@ -185,7 +245,7 @@ def located(name):
     size = max(i for i in range(len(parts)) if "/".join(parts[:i]) in {*FILES, *FOLDERS})
     file = "/".join(parts[:size])
     file = file if file in FILES else f"{file}/__init__"
-    node = ast.parse(FILES[file].read_text(encoding="utf-8"))
+    node = tree_of(file)
     for part in parts[size:]:
         # the last one: those before it are overloads, which have no body
         *_, node = (child for child in node.body if part in bound(child))
@@ -197,7 +257,7 @@ FOLDERS = {file.removesuffix("/__init__") for file in FILES if file.endswith("/_
 
 def bound(node):
     """The names that a statement binds."""
-    if isinstance(node, ast.FunctionDef | ast.ClassDef):
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
         return {node.name}
     targets = getattr(node, "targets", [getattr(node, "target", None)])
     return {target.id for target in targets if isinstance(target, ast.Name)}
@@ -216,7 +276,7 @@ def calls(walk):
 @pytest.mark.parametrize("walk", WALKS.values(), ids=WALKS)
 def test_a_walk_goes_from_caller_to_callee(walk):
     for caller, name, said in calls(walk):
-        if "called back:" not in said and "by message:" not in said:
+        if not any(mark in said for mark in INDIRECT):
             assert name.rpartition(".")[2] in ast.unparse(located(caller)[1]), (caller, name)
         located(name)
 
@@ -233,13 +293,65 @@ def test_a_walk_turns_back_once_at_most_and_says_so(walk):
     assert len(turns) <= 1
 
 
-def test_there_are_the_five_walks():
-    assert list(WALKS) == [
-        "runs.simulate.simulate",
-        "learner.Learner.tell",
-        "concurrent.runner.run",
-        "races.race.frontier",
-        "cli.commands.reproduce",
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory):
+    """For each walk the stacks of packages that were entered when it was played."""
+    command = [sys.executable, ROOT / "tests" / "traces.py", tmp_path_factory.mktemp("traces")]
+    played = subprocess.run(command, stdout=subprocess.PIPE, check=True)
+    return json.loads(played.stdout)
+
+
+def stacks(walk):
+    """The packages on the way to each line, those of one thread or process together.
+
+    A line that is called by a message begins another sequence.
+    """
+    sequences, open_lines = [[]], []
+    for indent, name, said in walk:
+        del open_lines[len(indent) // 2 :]
+        base, sequence = open_lines[-1] if open_lines else ((), sequences[0])
+        if "by message:" in said:
+            base, sequence = (), []
+            sequences.append(sequence)
+        package = package_of(located(name)[0])
+        stack = base if base[-1:] == (package,) else (*base, package)
+        open_lines.append((stack, sequence))
+        sequence.append(list(stack))
+    return sequences
+
+
+@pytest.mark.parametrize("title", WALKS)
+def test_a_walk_goes_through_the_packages_that_a_recorded_call_goes_through(title, recorded):
+    """Every line has its stack of packages in the record, and they come in the order of the lines:
+    nothing that the walk leaves out lies between two packages of a stack.
+    """
+    for sequence in stacks(WALKS[title]):
+        assert any(_in_order(sequence, record) for record in recorded[title]), sequence
+
+
+def _in_order(sequence, record):
+    entries = iter(record)
+    return all(any(entry == stack for entry in entries) for stack, _ in itertools.groupby(sequence))
+
+
+def test_a_walk_in_another_order_of_packages_is_not_in_the_record(recorded):
+    (lines,) = stacks(WALKS["Approve"])
+    changed = [["ledger", "learners"] if "learners" in stack else stack for stack in lines]
+    for wrong in (changed, [*lines, max(lines, key=len)], [["review"], *lines]):
+        assert not any(_in_order(wrong, record) for record in recorded["Approve"])
+
+
+def test_there_are_the_nine_walks():
+    assert [*WALKS] == [
+        "Simulate",
+        "Tell",
+        "`few`",
+        "Features",
+        "A speculative round",
+        "Frontier",
+        "Reproduce",
+        "Approve",
+        "Report",
     ]
 
 

@@ -93,7 +93,7 @@ def talk(request, tmp_path_factory):
         talk.episodes.append(played(problem, learner, k))
         talk.changes += changes_of(learner.tell(*talk.episodes[-1]))
         switches = getattr(learner, "local_switches", learner.deployments)
-        talk.spent.append((learner.deployments, switches, learner.frozen))
+        talk.spent.append((learner.deployments, switches, learner.budget_spent))
     return talk
 
 
@@ -345,3 +345,28 @@ def test_loud_share():
     assert learner.loud_share == 0
     learner.tell([0], [0], [0.0])
     assert learner.loud_share == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({}, "give states=S for tables, or features=d"),
+        ({"states": 3, "features": 2}, "give states=S for tables, or features=d"),
+        (
+            {"states": 3, "actions": 2},
+            "missing a required argument: 'horizon'; .* needs horizon",
+        ),
+        ({"states": 3, "shared": True}, "TableLearner: .*may have actions_allowed, seed, initial"),
+        ({"features": 3, "actions": 2}, "FeatureLearner: missing .* 'episodes'; .* needs features"),
+        ({"features": 3, "numbers": {}}, "FeatureLearner: .*may have horizon, shared, seed"),
+    ],
+)
+def test_a_learner_says_what_it_is_made_of(options, message):
+    with pytest.raises(ValueError, match=message):
+        ls.Learner(ls.few(deployments=2), **options)
+
+
+def test_the_former_name_of_a_spent_budget_says_the_new_one():
+    learner = ls.Learner(ls.few(deployments=2), horizon=1, states=1, actions=2, episodes=3)
+    with pytest.warns(DeprecationWarning, match="called budget_spent now"):
+        assert learner.frozen is learner.budget_spent is False

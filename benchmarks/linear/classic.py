@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 from gymnasium import ObservationWrapper, make
 
-from lowswitch.envs.gymnasium.features import reset_seed
+from lowswitch.envs.gymnasium.feature_env import reset_seed
 from lowswitch.kernels.streams import DRAWS, bits, purpose_key
 
 sys.path.append(str(Path(__file__).parents[2] / "examples"))

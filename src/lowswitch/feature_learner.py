@@ -13,7 +13,7 @@ from lowswitch.learner import Batch, Learner, refuse_action
 from lowswitch.learners.ridge import Deployment, RidgeKnowledge
 from lowswitch.learners.ridge_posterior import RidgePosterior
 from lowswitch.learners.ridge_spec import linear_form, spec_of
-from lowswitch.policy.linear import Choice, LinearPolicy
+from lowswitch.policy.linear import LinearPolicy
 from lowswitch.policy.shape import Shape
 from lowswitch.review.gate import Gate
 from lowswitch.review.proposals import WHOLE, LinearProposal
@@ -82,10 +82,6 @@ class FeatureLearner(Learner):
     def policy(self) -> LinearPolicy:
         """The deployed policy: it acts, is compared, saved and evaluated without the learner."""
         return self._deployed
-
-    def act(self, x: Any, step: int = 0) -> Choice:
-        """The action that must be played in a context of the next episode, and its propensity."""
-        return self._deployed.act(x, self.told, step)
 
     @property
     def actions_allowed(self) -> np.ndarray:  # [H, A]

@@ -17,7 +17,7 @@ import numpy as np
 from lowswitch.checks import has_integers, require_count, shown
 from lowswitch.envs.mdp import TabularMDP, aligned_zeros, require_mdp
 from lowswitch.io import storage
-from lowswitch.kernels.arrays import BALANCE, Account, Evaluation
+from lowswitch.kernels.arrays import BALANCE, Account, ValueTables
 from lowswitch.policy.tables import change_rows
 
 
@@ -112,7 +112,7 @@ class History:
 _NOTHING = np.zeros(0)
 
 
-class Costs(NamedTuple):
+class RunCosts(NamedTuple):
     """What some runs cost along the way, and what they had deployed in the end.
 
     What a kind of problem does not have is empty.
@@ -128,12 +128,12 @@ class Costs(NamedTuple):
     ended: np.ndarray = _NOTHING  # [runs]  episodes that were played, if a run may stop before all
     histories: tuple[History, ...] | None = None
 
-    def part(self, first: int, last: int) -> Costs:
+    def part(self, first: int, last: int) -> RunCosts:
         """The costs of some of the runs."""
-        return Costs._make(None if part is None else part[first:last] for part in self)
+        return RunCosts._make(None if part is None else part[first:last] for part in self)
 
     @classmethod
-    def joined(cls, runs: Sequence[Costs]) -> Costs:
+    def joined(cls, runs: Sequence[RunCosts]) -> RunCosts:
         """The costs of all these runs."""
         *arrays, histories = zip(*runs, strict=True)
         kept = tuple(history for some in histories for history in some or ())
@@ -145,7 +145,7 @@ class Costs(NamedTuple):
 
 def evaluation_of(
     mdp: TabularMDP, policies: np.ndarray, *, wanted: bool = True
-) -> tuple[Evaluation, float]:
+) -> tuple[ValueTables, float]:
     """The exact values of the policies [members, H, S] of a mixture, ready to follow their changes,
     and how far the mixture is below the optimum under the start law.
     """
@@ -156,7 +156,7 @@ def evaluation_of(
     mass = aligned_zeros(members * width if wanted else 0)
     for m in range(members if wanted else 0):
         mass[m * width : m * width + S] = mdp.start_law
-    evaluation = Evaluation(
+    evaluation = ValueTables(
         wanted=wanted,
         H=H,
         S=S,

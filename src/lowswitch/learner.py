@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import threading
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NoReturn, Self, overload
@@ -14,6 +16,7 @@ from lowswitch.algorithms.algorithm import Algorithm
 from lowswitch.checks import require_count, require_seed, require_truth, require_word
 from lowswitch.io import archive, storage
 from lowswitch.io.files import read_bytes
+from lowswitch.policy.choice import Choice
 from lowswitch.review.board import Reviewed
 from lowswitch.review.gate import Gate
 
@@ -49,11 +52,16 @@ class Learner(Reviewed):
     def __new__(cls, algorithm: Algorithm, *, features: int, **options: Any) -> FeatureLearner: ...
     def __new__(cls, *given: Any, **options: Any) -> Any:
         """The learner for states or for features."""
-        if cls is not Learner:
-            return super().__new__(cls)
-        if ("states" in options) == ("features" in options):
-            raise ValueError("give states=S for tables, or features=d for contexts of d numbers")
-        return super().__new__(_families()["features" in options])
+        family: type[Any] = cls
+        if cls is Learner:
+            if ("states" in options) == ("features" in options):
+                raise ValueError(
+                    "give states=S for tables, or features=d for contexts of d numbers"
+                )
+            family = _families()["features" in options]
+        if given or options:  # a copy is made without any
+            _require_fitting(family, given, options)
+        return super().__new__(family)
 
     def _begin(self, algorithm: Algorithm, episodes: int, seed: int, gate: str) -> None:
         """What every learner begins with, its knowledge excepted."""
@@ -101,9 +109,22 @@ class Learner(Reviewed):
     @property
     def frozen(self) -> bool:
         """The former name of `budget_spent`."""
+        warnings.warn(
+            "Learner.frozen is called budget_spent now; paused says whether freeze() was called",
+            DeprecationWarning,
+            stacklevel=2,
+        )
         return self.budget_spent
 
-    # ---- telling ---------------------------------------------------------------------------------
+    # ---- asking and telling ----------------------------------------------------------------------
+
+    def act(self, context: Any, step: int = 0) -> Choice:
+        """The action that the next episode must play, and its propensity.
+
+        context: a state, or the features of a context.
+        """
+        choice: Choice = self._deployed.act(context, self.told, step)
+        return choice
 
     def tell(self, states: Any, actions: Any, rewards: Any, *, off_policy: bool = False) -> Any:
         """Learn one episode, or a batch of them in order; return what was deployed, or None.
@@ -224,7 +245,7 @@ class Learner(Reviewed):
         family = cls._family_of(data)
         try:
             facts, arrays = archive.from_bytes(data, family.kind)
-        except archive.RefusedError as error:
+        except archive.RefusedFileError as error:
             raise ValueError(f"what was given {error}") from error
         with storage.whole("the bytes hold", family.kind):
             return family._from_state(facts, arrays, numbers)
@@ -264,6 +285,21 @@ def refuse_action(
         f"episode {episode} of the batch plays action {played} at step {step}{where} where the"
         f" policy plays {planned}{hint}; pass off_policy=True to learn from other actions"
     )
+
+
+def _require_fitting(family: type[Any], given: tuple[Any, ...], options: dict[str, Any]) -> None:
+    """Say what a learner of this family is made of, if something else is given."""
+    signature = inspect.signature(family.__init__)
+    try:
+        signature.bind(None, *given, **options)
+    except TypeError as error:
+        parameters = [*signature.parameters.values()][2:]
+        needed = [one.name for one in parameters if one.default is one.empty]
+        others = [one.name for one in parameters if one.default is not one.empty]
+        raise ValueError(
+            f"{family.__name__}: {error}; after the algorithm it needs {', '.join(needed)} by their"
+            f" names, and may have {', '.join(others)}"
+        ) from None
 
 
 def _families() -> tuple[type[TableLearner], type[FeatureLearner]]:

@@ -21,7 +21,7 @@ from lowswitch.learner import Batch, Learner, refuse_action
 from lowswitch.learners import Knowledge, ProblemSize, integrity, knowledge_of
 from lowswitch.learners.bounds import Bounds, checked_probability, checked_starts
 from lowswitch.learners.numbers import spec_numbers
-from lowswitch.learners.posterior import Posterior
+from lowswitch.learners.posterior import ModelPosterior
 from lowswitch.learners.samples import DrawnModel
 from lowswitch.policy.tables import TablePolicy
 from lowswitch.review.decisions import require_review
@@ -299,7 +299,7 @@ class TableLearner(Learner):
         model: DrawnModel = self._knowledge.model(number)
         return model
 
-    def posterior(self) -> Posterior | None:
+    def posterior(self) -> ModelPosterior | None:
         return self._knowledge.posterior()
 
     def _learn(
@@ -368,7 +368,7 @@ class TableLearner(Learner):
         self, episode: int, step: int, states: np.ndarray, actions: np.ndarray, hint: str
     ) -> None:
         state, action = states[episode, step], actions[episode, step]
-        planned = self._knowledge.policy().act(step, state, self.told + episode)
+        planned = self._knowledge.policy().act(state, self.told + episode, step).action
         refuse_action(episode, step, f" in state {state}", action, planned, hint)
 
     # ---- the board -------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from scipy import stats
 
 from lowswitch import bandits
 from lowswitch.bandits.runs import compile_bandit, fresh_tables
-from lowswitch.kernels import bandits as kernels
+from lowswitch.kernels import arms as kernels
 from lowswitch.kernels.streams import stream_key
 
 

@@ -11,7 +11,7 @@ import lowswitch as ls
 from bandit_books import by_the_book, powers
 from lowswitch import bandits
 from lowswitch.bandits.runs import compile_bandit, fresh_tables
-from lowswitch.kernels import bandits as kernels
+from lowswitch.kernels import arms as kernels
 
 INDEX = {
     "ucb1": bandits.ucb1(),

@@ -212,7 +212,7 @@ def test_a_checkpoint_of_another_configuration(other, named, tmp_path):
 def test_everything_that_tells_runs_apart_has_words():
     system = System(overwrites, horizon=3, states=4, actions=3)
     for source in (Tabular(PROBLEMS["dense"]()), Gymnasium("FrozenLake-v1", horizon=4), system):
-        setting = state.Setting(
+        setting = state.RoundSetting(
             source=source,
             algorithm=ALGORITHMS["ucb2-h"],
             episodes=1,

@@ -13,7 +13,7 @@ from exam import MACHINES, RULES, StaysOpen, in_turn, overwrites, same_rounds, s
 from lowswitch import concurrent
 from lowswitch.concurrent import Gymnasium, InProcess, PlayError, Processes, System
 from lowswitch.concurrent.sources import Tabular, episode_seed
-from lowswitch.envs.gymnasium import tables as bridge
+from lowswitch.envs.gymnasium import bridge
 from lowswitch.kernels.streams import stream_key
 
 pytestmark = pytest.mark.filterwarnings("ignore::lowswitch.BonusWarning")  # Short runs warn.

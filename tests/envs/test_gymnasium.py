@@ -15,8 +15,8 @@ from gymnasium.utils.env_checker import check_env
 
 import lowswitch as ls
 from lowswitch import TabularMDP, envs
+from lowswitch.envs.gymnasium.bridge import from_gymnasium, learn, learner_for, play_episode
 from lowswitch.envs.gymnasium.spaces import Numbering
-from lowswitch.envs.gymnasium.tables import from_gymnasium, learn, learner_for, play_episode
 from lowswitch.envs.gymnasium.tabular_env import TabularEnv, problem_env
 
 ALGORITHM = ls.ucb2_bernstein(c=0.005)
@@ -369,7 +369,7 @@ def test_a_driven_learner_can_be_saved_and_goes_on(tmp_path):
 
 def test_no_switch_is_counted_after_the_end():
     played = learn(lake(), ALGORITHM, horizon=8, episodes=200)
-    assert repr(played).startswith("Played(Learner(")
+    assert repr(played).startswith("EnvironmentRun(Learner(")
     assert "200 returns from 0 to " in repr(played)
     assert len(played.history) > 0
     assert played.history.state.max() < 16

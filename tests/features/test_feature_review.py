@@ -24,84 +24,7 @@ def tell(learner, episodes, seed=0):
         learner.tell(x, action, generator.random() + 0.5 * (action == 1))
 
 
-# ---- decisions -----------------------------------------------------------------------------------
-
-
-def test_nothing_is_deployed_before_it_is_approved():
-    learner = reviewed()
-    first = learner.policy
-    tell(learner, 10)  # the dates are 6, 21 and 72
-    proposal = learner.proposal()
-    assert (proposal.number, proposal.told, proposal.base) == (1, 6, first.identity)
-    assert (learner.policy, learner.deployments, learner.proposed) == (first, 0, 1)
-    assert 0 <= proposal.changed <= 1
-    made = learner.approve(proposal)
-    assert made.policy is learner.policy is proposal.policy
-    assert (made.episode, learner.deployments, learner.proposal()) == (9, 1, None)
-
-
-def test_a_policy_that_becomes_due_meanwhile_waits_and_is_made_of_all_data():
-    learner = reviewed()
-    tell(learner, 25)
-    first = learner.proposal()
-    assert (first.told, learner.proposed) == (6, 1)
-    learner.reject(first.hash)
-    second = learner.proposal()
-    assert (second.number, second.told, learner.proposed, learner.deployments) == (2, 25, 2, 0)
-    with pytest.raises(ValueError, match="is not pending any more"):
-        learner.approve(first)
-    learner.approve(second)
-    tell(learner, 60)
-    third = learner.proposal()
-    assert third.last
-    assert third.policy.members == 1
-    learner.approve()
-    assert (learner.deployments, learner.frozen) == (2, True)
-    with pytest.raises(ValueError, match="the budget is spent"):
-        learner.propose()
-    with pytest.raises(ValueError, match="nothing is proposed"):
-        learner.approve()
-
-
-def test_a_frozen_learner_learns_and_proposes_when_it_is_thawed():
-    learner = reviewed()
-    learner.freeze()
-    tell(learner, 30)
-    assert (learner.proposal(), learner.paused, learner.told) == (None, True, 30)
-    with pytest.raises(ValueError, match="thaw it first"):
-        learner.propose()
-    learner.thaw()
-    assert learner.proposal().told == 30
-
-
-def test_a_proposal_that_is_replaced_costs_nothing():
-    learner = reviewed(ls.linear(members=4, schedule="asked", deployments=2))
-    tell(learner, 5)
-    assert learner.proposal() is None
-    first = learner.propose()
-    tell(learner, 5)
-    second = learner.propose()
-    assert (first.hash != second.hash, learner.proposed) == (True, 1)
-    learner.approve(second)
-    learner.install(first.policy)  # a rollback
-    assert (learner.policy, learner.deployments) == (first.policy, 2)
-
-
-def test_an_install_withdraws_what_waits_and_of_the_deployed_policy_counts_nothing():
-    learner = reviewed()
-    first = learner.policy
-    tell(learner, 10)
-    assert learner.install(first) is None
-    assert (learner.deployments, learner.proposed) == (0, 1)
-    learner.approve()
-    tell(learner, 65)  # past 21 and 72: one is pending, and another one waits
-    learner.install(first)
-    assert (learner.proposal(), learner.deployments, learner.proposed) == (None, 2, 2)
-    learner.freeze()
-    learner.thaw()
-    assert learner.proposal() is None
-    learner.propose()  # in place of the one that was withdrawn, and so free, as with tables
-    assert (learner.proposal().number, learner.proposed) == (3, 2)
+# ---- policies ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("episode", [np.int64(2**40), np.uint64(7), np.int32(3)])
@@ -135,27 +58,6 @@ def test_options_of_few_that_mean_nothing_for_features_are_refused(option):
         reviewed(ls.few(deployments=3, **option))
 
 
-def test_a_learner_in_review_is_saved_whole(tmp_path):
-    learner = reviewed()
-    tell(learner, 20)
-    learner.save(tmp_path / "learner.npz")
-    back = ls.LinearLearner.load(tmp_path / "learner.npz")
-    assert back.digest() == learner.digest()
-    assert back.proposal().hash == learner.proposal().hash
-    for one in (learner, back):
-        one.approve()
-        tell(one, 100)
-    assert back.digest() == learner.digest()
-
-
-def test_a_learner_travels_as_bytes():
-    learner = reviewed()
-    tell(learner, 20)
-    assert ls.LinearLearner.from_bytes(learner.to_bytes()).digest() == learner.digest()
-    with pytest.raises(ValueError, match="what was given"):
-        ls.LinearLearner.from_bytes(b"nothing")
-
-
 def test_files_say_the_shape(tmp_path):
     learner = reviewed()
     learner.save(tmp_path / "learner.npz")
@@ -164,6 +66,16 @@ def test_files_say_the_shape(tmp_path):
     for name in ("learner", "policy"):
         facts, _ = storage.read(tmp_path / f"{name}.npz", f"linear {name}")
         assert facts["shape"] == shape
+
+
+def test_the_last_proposal_of_a_budget_is_one_policy():
+    learner, found = reviewed(), []  # the dates are 6, 21 and 72
+    for until in (10, 30, 80):
+        tell(learner, until - learner.told)
+        found.append(learner.proposal())
+        assert learner.approve().policy is learner.policy is found[-1].policy
+    assert [made.last for made in found] == [False, False, True]
+    assert [made.policy.members for made in found] == [4, 4, 1]
 
 
 # ---- what a proposal would change ----------------------------------------------------------------
@@ -276,55 +188,3 @@ def test_what_is_forbidden_is_worth_nothing_to_the_step_before():
     assert (1, 1) in proposal.new_actions
     learner.reject(proposal, forever=True)
     assert learner.offsets[0] == pytest.approx(0.0, abs=1e-6)
-
-
-def test_an_open_gate_has_nothing_to_decide():
-    learner = ls.LinearLearner(ls.linear(schedule="asked"), features=1, actions=2, episodes=9)
-    learner.tell([1.0], learner.act([1.0]).action, 1.0)
-    before = learner.policy
-    made = learner.propose()  # which is deployed at once, as with tables
-    assert made.policy is learner.policy
-    assert (made.number, made.told, made.base) == (1, 1, before.identity)
-    assert (learner.deployments, learner.proposal(), learner.propose()) == (1, None, None)
-    with pytest.raises(ValueError, match='make it with gate="review"'):
-        learner.approve()
-
-
-# ---- one board for tables and features -----------------------------------------------------------
-
-
-def test_a_withdrawn_proposal_leaves_the_budget_to_the_one_that_replaces_it():
-    """The only proposal of the budget is withdrawn by a rollback; the determinant rule goes on."""
-    learner = reviewed(ls.linucb(schedule="determinant/1.5", deployments=1))
-    first = learner.policy
-    tell(learner, 20)
-    other = learner.proposal().policy
-    learner.approve()
-    assert learner.budget_spent
-    learner = reviewed(ls.linucb(schedule="determinant/1.5", deployments=1))
-    tell(learner, 20)
-    assert learner.proposal() is not None
-    learner.install(other)
-    assert not learner.budget_spent
-    tell(learner, 100)
-    assert (learner.proposal() is not None, learner.proposed) == (True, 1)
-    assert learner.policy.identity != first.identity
-
-
-def test_dates_to_come_leave_out_those_that_have_passed():
-    learner = reviewed()
-    assert learner.dates.tolist() == [6, 21, 72]
-    tell(learner, 25)
-    assert learner.dates.tolist() == [72]
-
-
-def test_what_means_nothing_for_features_is_refused():
-    learner = reviewed()
-    tell(learner, 10)
-    for wrong, message in (
-        (lambda: learner.approve(rows=[(0, 0)]), "decided on as a whole"),
-        (lambda: learner.reject(visits=3), "a policy on features is not"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            wrong()
-    assert learner.proposal() is not None

@@ -65,6 +65,7 @@ def test_problems_with_features_race(tmp_path):
     assert race.states == 3
     assert race.best(deployments=5).most_deployments <= 5
     assert "linear" in race.table()
+    assert race.table().startswith("S = 3, A = 3, H = 1; 60 episodes; 3 algorithms, ")  # no NaN
     race.save(tmp_path / "race.json")
     assert ls.Frontier.load(tmp_path / "race.json").table() == race.table()
     with pytest.raises(ValueError, match="leave stationary out"):

@@ -316,7 +316,7 @@ def test_a_budget_is_a_hard_limit_and_the_last_deployment_is_one_greedy_policy(a
     x, actions = generator.normal(size=(200, 2)), generator.integers(0, 3, 200)
     made = learner.tell(x, actions, generator.random(200), off_policy=True)
     assert len(made) == learner.deployments == 4
-    assert learner.frozen
+    assert learner.budget_spent
     if "linucb" not in str(algorithm):
         assert (learner.policy.members, learner.policy.roots) == (1, None)
         assert made[0].policy.members == 32

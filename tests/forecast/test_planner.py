@@ -10,7 +10,7 @@ import pytest
 import lowswitch as ls
 from lowswitch.cli import commands
 from lowswitch.forecast import forecasts
-from lowswitch.forecast.draws import Logged, Posterior, Size, problem_of_size
+from lowswitch.forecast.draws import Logged, ProblemPosterior, Size, problem_of_size
 from lowswitch.reproduce.pseudocode import play_episode
 
 SIZE = (3, 4, 2)
@@ -136,7 +136,7 @@ def test_problems_of_logged_episodes_are_near_the_true_one():
         horizon=3,
         reward_law="bernoulli",
     )
-    posterior = Posterior(Logged(*logged(mdp, 2000)), Size(3, 4, 2))
+    posterior = ProblemPosterior(Logged(*logged(mdp, 2000)), Size(3, 4, 2))
     problems = [posterior.problem(number) for number in range(20)]
     values = [problem.evaluate(mdp.optimal_policy) for problem in problems]
     assert np.mean(values) == pytest.approx(mdp.optimal_value(), abs=0.1)

@@ -18,7 +18,7 @@ import pytest
 import lowswitch as ls
 from conftest import ALGORITHMS, PROBLEMS, random_tables
 from lowswitch.cli import commands
-from lowswitch.gpu import compiler, driver, encode, plan
+from lowswitch.gpu import compiler, driver, encode, layout
 from lowswitch.gpu import play as gpu_play
 from lowswitch.gpu.driver import GpuError
 from lowswitch.kernels.noise import draw
@@ -111,9 +111,9 @@ def test_large_problems_and_wide_tables_are_no_other_runs(twin, mdp, monkeypatch
     """What the registers do not hold is evaluated by groups, and alias tables may stay as they
     are.
     """
-    monkeypatch.setattr(plan, "_REGISTER_STATES", 2)
-    monkeypatch.setattr(plan, "_PADDED_BYTES", 0)
-    monkeypatch.setattr(plan, "_PADDED_TIMES", 0)
+    monkeypatch.setattr(layout, "_REGISTER_STATES", 2)
+    monkeypatch.setattr(layout, "_PADDED_BYTES", 0)
+    monkeypatch.setattr(layout, "_PADDED_TIMES", 0)
     for name in ("ucb2-b", "q-whole-budget"):
         on_cpu = ls.simulate(mdp, ON_GPU[name], episodes=300, seeds=3)
         same(on_cpu, ls.simulate(mdp, ON_GPU[name], episodes=300, seeds=3, device="gpu"))
@@ -130,7 +130,7 @@ def test_many_actions(twin, actions, name):
 def test_logs_that_fill_up_and_pieces_do_not_matter(twin, monkeypatch):
     mdp, algorithm = PROBLEMS["per-step"](), ON_GPU["ucb-b"]
     on_cpu = ls.simulate(mdp, algorithm, episodes=EPISODES, seeds=5)
-    monkeypatch.setattr(plan, "_LOGGED_CHANGES", 9)
+    monkeypatch.setattr(layout, "_LOGGED_CHANGES", 9)
     same(on_cpu, ls.simulate(mdp, algorithm, episodes=EPISODES, seeds=5, device="gpu"))
     assert twin.launches > 50
 
@@ -168,16 +168,16 @@ def test_padded_alias_tables_draw_the_same(log):
         assert drawn.tolist() == [draw(heads, model.columns, row, b) for b in bits]
 
 
-# ---- the plan ------------------------------------------------------------------------------------
+# ---- the layout ----------------------------------------------------------------------------------
 
-H200 = driver.Facts("H200", 90, 132, 232_448, 150 * 10**9, 13000)
+H200 = driver.DeviceFacts("H200", 90, 132, 232_448, 150 * 10**9, 13000)
 
 
 def planned(mdp, algorithm, runs=10**6, problems=1):
     job = job_of(mdp, algorithm, 1000, [0], Options(regret=False))
     kind = encode.kind_of(mdp, algorithm, job.knowledge)
     sizes = {"regret": False, "history": False, "curve_points": 200}
-    return plan.plan(kind, [mdp.model], H200, np.full(problems, runs // problems), **sizes)
+    return layout.lay_out(kind, [mdp.model], H200, np.full(problems, runs // problems), **sizes)
 
 
 def test_rows_lie_in_shared_memory_where_16_runs_fit():
@@ -253,7 +253,7 @@ def test_no_compiler(monkeypatch):
 
 
 def test_a_full_gpu(twin, monkeypatch):
-    """The plan counts with what is free; somebody else may take it before it is allocated."""
+    """The layout counts with what is free; somebody else may take it before it is allocated."""
     monkeypatch.setattr(driver.Gpu, "free_memory", lambda gpu: (10**9, 10**9))
     twin.set(memory=10_000)
     with pytest.raises(GpuError, match="the GPU is full: .* GiB are free"):
@@ -376,7 +376,7 @@ def test_problems_of_several_kinds_share_a_sweep(twin):
 def test_a_sweep_goes_on_where_a_gpu_was_lost(twin, tmp_path, monkeypatch):
     """Of three kinds the first is finished, the second has a checkpoint from an earlier piece."""
     monkeypatch.setattr(gpu_play, "_KEPT_SECONDS", 0)
-    monkeypatch.setattr(plan, "_LOGGED_CHANGES", 20)  # so that there are many pieces
+    monkeypatch.setattr(layout, "_LOGGED_CHANGES", 20)  # so that there are many pieces
     options = {"episodes": 400, "seeds": 4}
     mdp, settings = PROBLEMS["dense"](), [SETTINGS[0], SETTINGS[4], ALGORITHMS["q-budget"]]
     on_cpu = ls.sweep(mdp, settings, **options)
@@ -396,7 +396,7 @@ def test_a_sweep_goes_on_where_a_gpu_was_lost(twin, tmp_path, monkeypatch):
 
 def test_runs_that_were_stopped_go_on_from_their_checkpoint(twin, tmp_path, monkeypatch):
     """At several places of the run; what is written in between is the same."""
-    monkeypatch.setattr(plan, "_LOGGED_CHANGES", 20)  # so that there are many pieces
+    monkeypatch.setattr(layout, "_LOGGED_CHANGES", 20)  # so that there are many pieces
     mdp, algorithm = PROBLEMS["per-step"](), ON_GPU["ucb-b"]
     whole = ls.simulate(mdp, algorithm, episodes=1500, seeds=4)
 

@@ -138,7 +138,7 @@ def test_a_file_of_other_semantics_is_refused_if_a_run_goes_on_from_it(kind, mon
         assert archive.from_bytes(data, kind) == ({"told": 1}, {})
         return
     says = f"semantics {OTHER}, .* semantics {archive.SEMANTICS}: .* use the version .* or {anew}"
-    with pytest.raises(archive.RefusedError, match=says):
+    with pytest.raises(archive.RefusedFileError, match=says):
         archive.from_bytes(data, kind)
 
 

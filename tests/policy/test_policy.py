@@ -18,7 +18,7 @@ def policy(*actions, key=KEY):
 
 def test_a_table_acts():
     one = policy([[0, 1], [1, 0]])
-    assert (one.act(0, 1, episode=7), one.act(1, 1, episode=8)) == (1, 0)
+    assert (one.act(1, episode=7, step=0), one.act(1, 8, 1)) == ((1, 1.0), (0, 1.0))
     assert one.members == 1
     assert one.member_for(np.arange(5)).tolist() == [0] * 5
     with pytest.raises(ValueError, match="read-only"):
@@ -29,7 +29,7 @@ def test_each_episode_plays_the_member_that_is_drawn_for_it():
     two = policy([[0, 0]], [[1, 1]])
     drawn = two.member_for(np.arange(1000))
     assert 400 < drawn.sum() < 600
-    assert [two.act(0, 0, episode=k) for k in range(50)] == drawn[:50].tolist()
+    assert [two.act(0, k) for k in range(50)] == [(m, 0.5) for m in drawn[:50].tolist()]
 
 
 def test_the_kernels_draw_the_same_members():
@@ -52,7 +52,7 @@ def test_there_is_no_action_beyond_the_table():
         with pytest.raises(
             ValueError, match=f"no step {step} with state {state}: steps are 0 to 1"
         ):
-            policy([[0, 1], [1, 0]]).act(step, state, episode=0)
+            policy([[0, 1], [1, 0]]).act(state, episode=0, step=step)
 
 
 def test_differences_are_rows():
@@ -76,7 +76,8 @@ def test_a_learner_says_what_it_has_deployed():
     before = learner.deployed
     for k in range(9):
         states, actions = [0, 1], [learner.policy[0, 0], learner.policy[1, 1]]
-        assert learner.deployed.act(1, 1, episode=k) == actions[1]
+        assert learner.act(1, step=1) == learner.deployed.act(1, k, 1)
+        assert learner.act(1, step=1).action == actions[1]
         changed = learner.tell(states, actions, [1.0, 0.0])
         rows = set() if changed is None else set(zip(changed.step, changed.state, strict=True))
         assert set(map(tuple, learner.deployed.difference(before))) == rows

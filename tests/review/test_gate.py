@@ -83,7 +83,7 @@ def test_save_and_load_with_a_pending_proposal(name, problem, tmp_path):
 
     learner = behind_gate(mdp, ALGORITHMS[name])
     play(mdp, learner, EPISODES // 2, decide)
-    if learner.proposal() is None and not learner.frozen:
+    if learner.proposal() is None and not learner.budget_spent:
         learner.propose()
     learner.save(tmp_path / "learner.npz")
     loaded = ls.Learner.load(tmp_path / "learner.npz")
@@ -124,7 +124,7 @@ def test_a_board_that_meets_on_dates_is_a_grid(name, problem):
     for k in range(EPISODES):
         learner.tell(*play_episode(mdp, learner.policy, 0, k))
         assert learner.proposal() is None
-        if k + 1 in dates and not learner.frozen and learner.propose() is not None:
+        if k + 1 in dates and not learner.budget_spent and learner.propose() is not None:
             changes += learner.approve().changes.tolist()
     expected = runs.history[0].changes.tolist()
     knows_the_last = ("greedy-mixture", "mixed-mvp-budget", "own-mixture-budget")
@@ -250,45 +250,6 @@ def test_what_is_rejected_for_now_is_held_for_so_many_visits():
     assert learner.values[1, 0] == 2.0
 
 
-def test_a_frozen_learner_learns_and_proposes_nothing():
-    learner = ls.Learner(
-        ls.ucb2_hoeffding(c=0.1), horizon=2, states=3, actions=2, episodes=50, gate="review"
-    )
-    learner.freeze()
-    learner.tell([0, 0], [0, 0], [0.0, 0.0])
-    assert (learner.paused, learner.proposal(), learner.told) == (True, None, 1)
-    learner.thaw()
-    assert learner.proposal().rows[0].row == (1, 0)
-
-
-def test_a_rollback_touches_no_estimate_and_holds_what_it_changes():
-    learner = pending()
-    learner.approve()
-    q = learner.q
-    assert learner.install(np.zeros((2, 3), dtype=int)).changes.tolist() == [[0, 1, 0, 0]]
-    assert (learner.q == q).all()
-    assert learner.held == [(1, 0)]
-    assert learner.policy.tolist() == [[0, 0, 0], [0, 0, 0]]
-
-
-def test_a_budget_counts_what_is_proposed():
-    learner = ls.Learner(
-        ls.ucb2_hoeffding(c=0.1, deployments=2),
-        horizon=2,
-        states=3,
-        actions=2,
-        episodes=50,
-        gate="review",
-    )
-    for state in (0, 1, 2):
-        learner.tell([0, state], [0, 0], [0.0, 0.0], off_policy=True)
-        if learner.proposal() is not None:
-            learner.reject(visits=40)
-    assert (learner.proposed, learner.deployments, learner.frozen) == (2, 0, True)
-    with pytest.raises(ValueError, match="the budget is spent"):
-        learner.propose()
-
-
 def test_the_first_policy_may_be_given_and_history_learned():
     first = np.ones((2, 3), dtype=int)
     learner = ls.Learner(
@@ -307,41 +268,6 @@ def test_the_first_policy_may_be_given_and_history_learned():
     assert (kept == -1).sum() == 10
     assert (learner.told, learner.proposal()) == (0, None)
     assert learner.propose() is not None
-
-
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (lambda one: one.approve("0" * 64), "is not pending any more; the one that is now has"),
-        (lambda one: one.approve(rows=[(0, 0)]), r"row \(0, 0\) is not proposed"),
-        (lambda one: one.approve(rows=[]), "name each row once, and at least one"),
-        (lambda one: one.reject(visits=0), "visits must be a whole number from 1"),
-        (lambda one: (one.freeze(), one.approve()), "nothing is deployed while .* frozen"),
-        (lambda one: (one.freeze(), one.propose()), "nothing is proposed while .* frozen"),
-        (lambda one: one.install(np.full((2, 3), 7)), "actions must be 0 to 1"),
-        (lambda one: (one.reject(forever=True), one.approve()), "nothing is proposed"),
-    ],
-)
-def test_a_decision_that_fails_changes_nothing(call, message):
-    learner = pending()
-    mixture, proposal = learner.mixture.tolist(), learner.proposal()
-    with pytest.raises(ValueError, match=message):
-        call(learner)
-    assert learner.mixture.tolist() == mixture
-    if "nothing is proposed" not in message:
-        assert learner.proposal() == proposal
-
-
-def test_an_open_gate_decides_nothing_and_may_be_asked():
-    learner = ls.Learner(
-        ls.q_hoeffding(c=0.05, schedule="asked"), horizon=2, states=3, actions=2, episodes=50
-    )
-    with pytest.raises(ValueError, match='make it with gate="review"'):
-        learner.approve()
-    learner.tell([0, 0], [0, 0], [0.0, 0.0])
-    assert learner.propose() is not None
-    assert (learner.deployments, learner.proposal()) == (1, None)
-    assert learner.policy[1, 0] == 1
 
 
 def test_nobody_asks_in_a_simulation():

@@ -302,7 +302,7 @@ def test_many_silent_connections_do_not_keep_others_out(served, monkeypatch):
         for i in range(5):
             assert ask(served, f"others {i}")[0] == 200
             assert served.json("GET", "/healthz")[0] == 200
-        wait_for(lambda: len(server.Connection.silent) <= 20)
+        wait_for(lambda: len(server.HttpConnection.silent) <= 20)
     finally:
         for one in (*silent, *slow):
             one.close()

@@ -1,6 +1,6 @@
 """The one-state, one-step case: algorithms with few switches or batches, run thousands of times."""
 
-from lowswitch.bandits.algorithms import (
+from lowswitch.bandits.policies import (
     RECIPES,
     BanditAlgorithm,
     BaSEPolicy,

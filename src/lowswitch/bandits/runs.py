@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from lowswitch.bandits.algorithms import BanditAlgorithm, checked_means, require_size
+from lowswitch.bandits.policies import BanditAlgorithm, checked_means, require_size
 from lowswitch.checks import require_count, require_memory, require_seed, shown
 from lowswitch.io import storage
 from lowswitch.kernels.arrays import NEVER, Bandit, BanditTables
@@ -132,7 +132,7 @@ def simulate(
     default the machine's cores; Thompson sampling draws from a stream of its own. progress: whether
     to show how far the work is, as in `lowswitch.simulate`.
     """
-    from lowswitch.kernels.bandits import play_bandits
+    from lowswitch.kernels.arms import play_bandits
 
     if not isinstance(algorithm, BanditAlgorithm):
         raise ValueError(
@@ -176,7 +176,7 @@ def simulate(
 
 def compile_bandit(algorithm: BanditAlgorithm, means: np.ndarray, pulls: int) -> Bandit:
     """The problem and the algorithm's numbers for so many pulls."""
-    from lowswitch.kernels.bandits import (
+    from lowswitch.kernels.arms import (
         BASE,
         BATCHED_THOMPSON,
         EXPLORE_THEN_COMMIT,
@@ -238,7 +238,7 @@ class _Block:
         self.played = 0  # pulls of all its runs
 
     def play(self, stop: threading.Event) -> None:
-        from lowswitch.kernels.bandits import play_bandits
+        from lowswitch.kernels.arms import play_bandits
 
         runs, done, pulls = self.last - self.first, 0, int(self.bandit.curve_points[-1])
         piece = PieceSize(10**5 // runs)

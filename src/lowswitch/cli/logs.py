@@ -14,7 +14,7 @@ def policy_and_log(options: argparse.Namespace) -> tuple[list[list[int]], Episod
 
     if options.ledger is not None:
         with Ledger.open(options.ledger, read_only=True) as ledger:
-            terms = ledger.terms
+            terms = ledger.tables()
             labels = terms.labels["action"]
             policy = policy_from_file(
                 options.policy, labels, horizon=terms.horizon, states=terms.states

@@ -12,7 +12,7 @@ from lowswitch.algorithms.algorithm import Algorithm
 from lowswitch.checks import is_integer, is_number
 from lowswitch.concurrent.integrity import require_whole
 from lowswitch.concurrent.sources import Tabular
-from lowswitch.concurrent.state import GROWING, Setting, State, fresh_state, longer
+from lowswitch.concurrent.state import GROWING, RoundSetting, RoundState, fresh_state, longer
 from lowswitch.history import evaluation_of
 from lowswitch.io import storage
 from lowswitch.learners.integrity import require
@@ -22,7 +22,9 @@ _KIND = "concurrent checkpoint"
 _TABLES = "tables_"
 
 
-def save_state(path: str | os.PathLike[str], setting: Setting, stop: Stop, state: State) -> None:
+def save_state(
+    path: str | os.PathLike[str], setting: RoundSetting, stop: Stop, state: RoundState
+) -> None:
     """Write a checkpoint whole or not at all."""
     facts = {
         "setting": setting.facts(),
@@ -33,7 +35,7 @@ def save_state(path: str | os.PathLike[str], setting: Setting, stop: Stop, state
     storage.write(path, _KIND, facts, state.arrays())
 
 
-def load_state(path: str | os.PathLike[str], setting: Setting, stop: Stop) -> State:
+def load_state(path: str | os.PathLike[str], setting: RoundSetting, stop: Stop) -> RoundState:
     """The state that a checkpoint of this very setting holds.
 
     That of another setting is an error that says what differs.
@@ -68,7 +70,7 @@ def _decides(stop: Stop) -> tuple[Any, ...]:
     return stop.policy, stop.mixture, stop.within, stop.probability
 
 
-def _take_over_facts(state: State, facts: dict[str, Any]) -> None:
+def _take_over_facts(state: RoundState, facts: dict[str, Any]) -> None:
     """Take over the seconds and the traffic of the calls before."""
     for mine, name, kind in (
         (state.seconds, "seconds", is_number),
@@ -80,7 +82,7 @@ def _take_over_facts(state: State, facts: dict[str, Any]) -> None:
     state.seconds, state.network = facts["seconds"], facts["network"]
 
 
-def _take_over(state: State, setting: Setting, arrays: dict[str, np.ndarray]) -> None:
+def _take_over(state: RoundState, setting: RoundSetting, arrays: dict[str, np.ndarray]) -> None:
     """Fill a fresh state with the arrays of a checkpoint, or raise a ValueError."""
     used = int(arrays["log_logged"].reshape(-1)[0])
     own = {name: array for name, array in state.arrays().items() if not name.startswith(_TABLES)}

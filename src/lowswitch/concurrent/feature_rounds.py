@@ -17,11 +17,11 @@ from lowswitch.checks import require_count, require_word
 from lowswitch.concurrent.fleets import Fleet
 from lowswitch.concurrent.results import ConcurrentRun
 from lowswitch.concurrent.round_driver import RoundDriver, fresh_seconds
-from lowswitch.concurrent.state import Setting
+from lowswitch.concurrent.state import RoundSetting
 from lowswitch.feature_learner import FeatureLearner
-from lowswitch.features.problem import Played
+from lowswitch.features.problem import PlayedEpisodes
 from lowswitch.io import storage
-from lowswitch.runs.feature_jobs import Account, FeatureJob
+from lowswitch.runs.feature_jobs import FeatureJob, RegretCurve
 from lowswitch.runs.jobs import Options
 from lowswitch.runs.stopping import Stop
 
@@ -33,7 +33,7 @@ class _State:
     """A run between two rounds."""
 
     learner: FeatureLearner
-    account: Account
+    account: RegretCurve
     played_rounds: int = 0
     discarded: int = 0
     earned: float = 0.0
@@ -49,7 +49,7 @@ class FeatureRounds(RoundDriver):
 
     state: _State
 
-    def __init__(self, setting: Setting, stop: Stop | None, fleet: Fleet | None) -> None:
+    def __init__(self, setting: RoundSetting, stop: Stop | None, fleet: Fleet | None) -> None:
         if not (fleet is None and stop is None and setting.regret):
             raise ValueError(
                 "rounds with features are played in this process to their end; leave fleet, stop"
@@ -58,7 +58,7 @@ class FeatureRounds(RoundDriver):
         require_word("rule", setting.rule, ("trigger", "switch"))
         self.setting, sizes = setting, {"episodes": setting.episodes, "seeds": [setting.seed]}
         self.job = FeatureJob.of(setting.source, Options(), algorithm=setting.algorithm, **sizes)
-        self.state = _State(self.job.learner(setting.seed), Account(setting.episodes))
+        self.state = _State(self.job.learner(setting.seed), RegretCurve(setting.episodes))
 
     def play(self) -> None:
         self.bar.start(self.state.learned)
@@ -164,13 +164,15 @@ class FeatureRounds(RoundDriver):
         state.seconds = {part: float(saved[part]) for part in state.seconds}
 
 
-def _learn_round(learner: FeatureLearner, played: Played, rule: str, account: Account) -> int:
+def _learn_round(
+    learner: FeatureLearner, played: PlayedEpisodes, rule: str, account: RegretCurve
+) -> int:
     """Learn the episodes of a round in order up to its cut, and return how many."""
     done, size = 0, len(played.x)
     while done < size:
         policy, before = learner.policy, learner.deployments
         until = done + learner.next_stop(size - done)
-        piece = Played(*(array[done:until] for array in played))
+        piece = PlayedEpisodes(*(array[done:until] for array in played))
         learned = learner.learn_piece(piece.x, piece.actions, piece.rewards)
         account.charge(piece, learned, before, learner.deployments)
         triggered = learned < until - done or learner.may_change

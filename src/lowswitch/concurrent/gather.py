@@ -6,13 +6,13 @@ import numpy as np
 
 from lowswitch.concurrent.results import ConcurrentRun
 from lowswitch.concurrent.sources import Source, Tabular
-from lowswitch.concurrent.state import Setting, State
+from lowswitch.concurrent.state import RoundSetting, RoundState
 from lowswitch.history import History
 from lowswitch.kernels.arrays import Account
 from lowswitch.runs.results import Curves, origin
 
 
-def gather(setting: Setting, state: State, reason: str) -> ConcurrentRun:
+def gather(setting: RoundSetting, state: RoundState, reason: str) -> ConcurrentRun:
     """What the run returns; `reason` is what ended it."""
     source, learned = setting.source, state.learned
     H, S, A = source.horizon, source.states, source.actions
@@ -73,7 +73,7 @@ def _optimal_value(source: Source, episodes: int) -> float:
 
 
 def _curves(
-    setting: Setting, state: State, history: History
+    setting: RoundSetting, state: RoundState, history: History
 ) -> tuple[Curves, np.ndarray, np.ndarray]:
     """The curves as far as the run came, with a last point where it ended.
 
@@ -100,7 +100,7 @@ def _curves(
     )
 
 
-def _final_regret(state: State, ended: np.ndarray) -> np.ndarray:
+def _final_regret(state: RoundState, ended: np.ndarray) -> np.ndarray:
     """The regret at the end of the run, if that is no point of the curves by itself."""
     from lowswitch.kernels.values import settle
 

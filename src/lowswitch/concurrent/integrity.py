@@ -7,14 +7,14 @@ from __future__ import annotations
 import numpy as np
 
 from lowswitch.checks import require_indices
-from lowswitch.concurrent.state import Setting, State
+from lowswitch.concurrent.state import RoundSetting, RoundState
 from lowswitch.history import History
 from lowswitch.learners.integrity import require, require_finite
 from lowswitch.policy.tables import change_rows
 from lowswitch.runs.results import curve_points
 
 
-def require_whole(state: State, setting: Setting) -> None:
+def require_whole(state: RoundState, setting: RoundSetting) -> None:
     """Raise a ValueError if a state is not such as rounds can have left."""
     _require_totals(state, setting)
     _require_history(state)
@@ -22,7 +22,7 @@ def require_whole(state: State, setting: Setting) -> None:
     _require_account(state, setting)
 
 
-def _require_totals(state: State, setting: Setting) -> None:
+def _require_totals(state: RoundState, setting: RoundSetting) -> None:
     totals, rounds = state.rounds.totals[0], state.rounds
     learned, last, played = (int(totals[name]) for name in ("learned", "last", "played"))
     require(0 <= learned <= last <= setting.episodes, f"it learned {learned} of {last} episodes")
@@ -40,7 +40,7 @@ def _require_totals(state: State, setting: Setting) -> None:
     require((curve >= 0) & (curve <= totals["rounds"]), "its curve has rounds that were not played")
 
 
-def _require_history(state: State) -> None:
+def _require_history(state: RoundState) -> None:
     """The changes lead from the first policy to the deployed one."""
     H, S, A = state.knowledge.allowed.shape
     changes, stamps = state.changes, state.rounds.stamps[: len(state.changes)]
@@ -62,7 +62,7 @@ def _require_history(state: State) -> None:
     require(counted == clock, "its changes are not as many as its learner counts")
 
 
-def _require_window(state: State) -> None:
+def _require_window(state: RoundState) -> None:
     """What lies ready was played by the deployed policy, so that it will be learned."""
     (H, S, A), window, learned = state.knowledge.allowed.shape, state.window, state.learned
     require_indices("states that were played ahead", window.states, S)
@@ -79,7 +79,7 @@ def _require_window(state: State) -> None:
         require(played == window.actions[slot], "what was played ahead is not by its policy")
 
 
-def _require_account(state: State, setting: Setting) -> None:
+def _require_account(state: RoundState, setting: RoundSetting) -> None:
     balance, passed = state.account.balance[0], int(state.account.balance[0]["passed"])
     require_finite("regret", balance["regret"], balance["gap"])
     points = np.array_equal(state.account.curve_points, curve_points(setting.episodes))

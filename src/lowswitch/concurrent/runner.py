@@ -25,7 +25,7 @@ from lowswitch.concurrent.fleets import Fleet
 from lowswitch.concurrent.results import ConcurrentRun
 from lowswitch.concurrent.round_driver import RoundDriver
 from lowswitch.concurrent.sources import source_of
-from lowswitch.concurrent.state import Setting
+from lowswitch.concurrent.state import RoundSetting
 from lowswitch.concurrent.table_rounds import TableRounds
 from lowswitch.features.problem import FeatureProblem
 from lowswitch.io import storage
@@ -102,11 +102,11 @@ def _checked_setting(
     rule: str,
     seed: int,
     regret: bool,
-) -> Setting:
+) -> RoundSetting:
     given = source_of(source)
     require_word("rule", rule, get_args(RoundRule))
     require_dates(require_algorithm(algorithm).schedule)
-    return Setting(
+    return RoundSetting(
         source=given,
         algorithm=algorithm,
         episodes=require_count("episodes", episodes),

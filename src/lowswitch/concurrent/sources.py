@@ -140,7 +140,7 @@ class Gymnasium:
         reward_range: tuple[float, float] = (0.0, 1.0),
         **options: Any,
     ) -> None:
-        from lowswitch.envs.gymnasium import tables as bridge
+        from lowswitch.envs.gymnasium import bridge
         from lowswitch.envs.gymnasium.factory import read_name
 
         if isinstance(environment, str):
@@ -204,7 +204,7 @@ class GymnasiumPlayer:
         return played
 
     def _episode(self, policy: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
-        from lowswitch.envs.gymnasium import tables as bridge
+        from lowswitch.envs.gymnasium import bridge
 
         steps = bridge.StepCounter(self.env)
         try:

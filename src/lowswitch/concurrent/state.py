@@ -20,10 +20,10 @@ from lowswitch.kernels.arrays import (
     ROUND_TOTALS,
     STAMP,
     Account,
-    Evaluation,
-    Log,
+    ChangeLog,
     Model,
     Rounds,
+    ValueTables,
     Window,
 )
 from lowswitch.learners import Knowledge, ProblemSize, knowledge_of
@@ -38,7 +38,7 @@ _NETWORK = ("lost", "bytes_sent", "bytes_received")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Setting:
+class RoundSetting:
     """What is to be run: two runs with equal settings have equal results, whatever their fleets."""
 
     source: Any  # a Source, or a problem with features
@@ -65,13 +65,13 @@ class Setting:
 
 
 @dataclass
-class State:
+class RoundState:
     """A run between two rounds. The kernels write into its arrays."""
 
     knowledge: Knowledge  # what learns
     model: Model
-    evaluation: Evaluation
-    log: Log
+    evaluation: ValueTables
+    log: ChangeLog
     account: Account
     window: Window
     rounds: Rounds
@@ -188,7 +188,7 @@ def longer(array: np.ndarray, size: int) -> np.ndarray:
     return longer
 
 
-def fresh_state(setting: Setting, stop: Stop) -> State:
+def fresh_state(setting: RoundSetting, stop: Stop) -> RoundState:
     """The state before the first round."""
     from lowswitch.kernels.rounds import last_episode
 
@@ -203,7 +203,7 @@ def fresh_state(setting: Setting, stop: Stop) -> State:
     evaluation, gap = evaluation_of(mdp, knowledge.policy().actions, wanted=wanted)
     marks = curve_points(setting.episodes)
     account, rounds = fresh_account(gap, marks), _fresh_rounds(setting, stop, knowledge, mdp, marks)
-    log = Log(
+    log = ChangeLog(
         keep=True,
         logged=np.zeros(1, dtype=np.int64),
         changes=np.zeros((len(rounds.stamps), 3 + knowledge.members), dtype=np.int64),
@@ -223,17 +223,17 @@ def fresh_state(setting: Setting, stop: Stop) -> State:
     if stop.within is not None:
         knowledge.require_bounds()
     initial = source.actions_allowed.argmax(axis=-1)
-    return State(knowledge, mdp.model, evaluation, log, account, window, rounds, initial)
+    return RoundState(knowledge, mdp.model, evaluation, log, account, window, rounds, initial)
 
 
-def _slots(setting: Setting) -> int:
+def _slots(setting: RoundSetting) -> int:
     """How many episodes may be played ahead of what is learned."""
     ahead = AHEAD if setting.rule == "speculate" else 1
     return min(setting.episodes, setting.machines * ahead)
 
 
 def _fresh_rounds(
-    setting: Setting, stop: Stop, knowledge: Knowledge, mdp: TabularMDP, marks: np.ndarray
+    setting: RoundSetting, stop: Stop, knowledge: Knowledge, mdp: TabularMDP, marks: np.ndarray
 ) -> Rounds:
     from lowswitch.kernels.rounds import AT_MISMATCH, AT_SWITCH, AT_TRIGGER
 

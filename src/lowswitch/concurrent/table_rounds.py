@@ -19,7 +19,7 @@ from lowswitch.concurrent.mixtures import MixturePlay
 from lowswitch.concurrent.results import ConcurrentRun
 from lowswitch.concurrent.round_driver import RoundDriver
 from lowswitch.concurrent.sources import Tabular, Trajectories
-from lowswitch.concurrent.state import Setting, State, fresh_state
+from lowswitch.concurrent.state import RoundSetting, RoundState, fresh_state
 from lowswitch.history import require_starts
 from lowswitch.kernels.streams import stream_key
 from lowswitch.runs.stopping import Stop, require_start_law
@@ -32,9 +32,9 @@ PlayRound = Callable[[np.ndarray, np.ndarray], Trajectories]  # of an open fleet
 class TableRounds(RoundDriver):
     """A run in rounds whose learner has a table of states."""
 
-    state: State
+    state: RoundState
 
-    def __init__(self, setting: Setting, stop: Stop | None, fleet: Fleet | None) -> None:
+    def __init__(self, setting: RoundSetting, stop: Stop | None, fleet: Fleet | None) -> None:
         source = setting.source
         if setting.rule == "speculate" and not source.replayable:
             raise ValueError(
@@ -173,7 +173,7 @@ class TableRounds(RoundDriver):
         return "within" if self.stop.holds(state.knowledge, unit) else _LOOK
 
 
-def _checked_stop(stop: Stop | None, setting: Setting) -> Stop:
+def _checked_stop(stop: Stop | None, setting: RoundSetting) -> Stop:
     if stop is None:
         return Stop()
     if not isinstance(stop, Stop):
@@ -201,7 +201,7 @@ def _close(opened: OpenFleet) -> None:
         warnings.warn(f"closing the fleet failed: {failure!r}", RuntimeWarning, stacklevel=6)
 
 
-def _checked_round(played: Any, episodes: int, setting: Setting) -> Trajectories:
+def _checked_round(played: Any, episodes: int, setting: RoundSetting) -> Trajectories:
     """What a fleet played, in range: compiled code trusts it, and a fleet may be anybody's."""
     source, shape = setting.source, (episodes, setting.source.horizon)
     try:
@@ -219,7 +219,7 @@ def _checked_round(played: Any, episodes: int, setting: Setting) -> Trajectories
     return Trajectories(np.ascontiguousarray(states, dtype=np.int32), np.ascontiguousarray(rewards))
 
 
-def _compile(setting: Setting, stop: Stop) -> None:
+def _compile(setting: RoundSetting, stop: Stop) -> None:
     """Load the kernels of a round, with a small state that is thrown away."""
     from lowswitch.kernels.rounds import next_episodes
 

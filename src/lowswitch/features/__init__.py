@@ -7,7 +7,8 @@ from lowswitch.features import problems
 from lowswitch.features.maps import Features, fourier, one_hot, own, polynomial, standardised
 from lowswitch.features.problem import FeatureProblem
 from lowswitch.learners.ridge import Deployment
-from lowswitch.policy.linear import Choice, LinearPolicy
+from lowswitch.policy.choice import Choice
+from lowswitch.policy.linear import LinearPolicy
 from lowswitch.review.proposals import LinearProposal
 from lowswitch.runs.results import Runs as LinearRuns
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from lowswitch.checks import require_count
-from lowswitch.features.problem import FeatureProblem, Played
+from lowswitch.features.problem import FeatureProblem, PlayedEpisodes
 from lowswitch.kernels.streams import START, purpose_key, uniforms
 from lowswitch.policy.linear import LinearPolicy
 from lowswitch.policy.shape import Shape
@@ -54,7 +54,7 @@ class Inventory(FeatureProblem):
         sizes = (level - stocks[:, None]) / CAPACITY
         return np.concatenate([hats, sizes[..., None]], axis=-1)
 
-    def play(self, policy: LinearPolicy, seed: int, first: int, last: int) -> Played:
+    def play(self, policy: LinearPolicy, seed: int, first: int, last: int) -> PlayedEpisodes:
         H, n = self.shape.horizon, last - first
         noise = uniforms(purpose_key(seed, START), first * H, n * H).reshape(n, H)
         demand = -MEAN_DEMAND * np.log(noise)
@@ -68,7 +68,7 @@ class Inventory(FeatureProblem):
             sold = np.minimum(level, demand[:, h])
             rewards[:, h] = PRICE * sold - COST * (level - stock) - HOLDING * (level - sold)
             stock = level - sold
-        return Played(x, actions, rewards, np.full(n, self.best - self.value(policy)))
+        return PlayedEpisodes(x, actions, rewards, np.full(n, self.best - self.value(policy)))
 
     def value(self, policy: LinearPolicy) -> float:
         """The value of a policy from an empty shop, in the mean over its members."""

@@ -12,7 +12,7 @@ from lowswitch.policy.linear import LinearPolicy
 from lowswitch.policy.shape import Shape
 
 
-class Played(NamedTuple):
+class PlayedEpisodes(NamedTuple):
     """Some episodes as a policy plays them."""
 
     x: np.ndarray  # [n, H, R, d]
@@ -45,7 +45,7 @@ class FeatureProblem:
         """Not known."""
         return math.nan
 
-    def play(self, policy: LinearPolicy, seed: int, first: int, last: int) -> Played:
+    def play(self, policy: LinearPolicy, seed: int, first: int, last: int) -> PlayedEpisodes:
         """The episodes `first` to `last` - 1 of a seed, played by a policy."""
         raise NotImplementedError(
             f"{type(self).__name__} must define play(self, policy, seed, first, last)"

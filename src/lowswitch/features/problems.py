@@ -9,7 +9,7 @@ import numpy as np
 from lowswitch.checks import has_integers, numbers, require_count, require_positive, require_seed
 from lowswitch.envs.mdp import TabularMDP, require_mdp
 from lowswitch.features.inventory import Inventory
-from lowswitch.features.problem import FeatureProblem, Played
+from lowswitch.features.problem import FeatureProblem, PlayedEpisodes
 from lowswitch.kernels.streams import CONTEXTS, REWARDS, START, normals, purpose_key, uniforms
 from lowswitch.policy.linear import LinearPolicy
 from lowswitch.policy.shape import Shape
@@ -70,13 +70,13 @@ class LinearBandit(FeatureProblem):
         scaled: np.ndarray = fresh.reshape(n, R, d) / np.sqrt(d)
         return scaled
 
-    def play(self, policy: LinearPolicy, seed: int, first: int, last: int) -> Played:
+    def play(self, policy: LinearPolicy, seed: int, first: int, last: int) -> PlayedEpisodes:
         x, n = self.contexts(seed, first, last), last - first
         actions = policy.actions(x, np.arange(first, last))
         means = x[:, 0] @ self.weights.T if self.shape.shared else x @ self.weights[0]
         earned = means[np.arange(n), actions]
         noise = self.noise * normals(purpose_key(seed, REWARDS), first, n)
-        return Played(
+        return PlayedEpisodes(
             x=np.array(x[:, None], order="C"),
             actions=actions[:, None],
             rewards=(earned + noise)[:, None],
@@ -135,13 +135,13 @@ class Classification(FeatureProblem):
         self.shape = Shape.of(1, self.examples.shape[1], int(self.labels.max()) + 1, True)
         self.shape.contexts(self.examples)
 
-    def play(self, policy: LinearPolicy, seed: int, first: int, last: int) -> Played:
+    def play(self, policy: LinearPolicy, seed: int, first: int, last: int) -> PlayedEpisodes:
         drawn = uniforms(purpose_key(seed, CONTEXTS), first, last - first) * len(self.labels)
         which = drawn.astype(np.int64)
         x = self.examples[which][:, None]
         actions = policy.actions(x, np.arange(first, last))
         right = (actions == self.labels[which]).astype(float)
-        return Played(x[:, None], actions[:, None], right[:, None], 1.0 - right)
+        return PlayedEpisodes(x[:, None], actions[:, None], right[:, None], 1.0 - right)
 
 
 def classification(examples: Any, labels: Any, *, name: str = "classification") -> Classification:
@@ -177,7 +177,7 @@ class LinearMDP(FeatureProblem):
         self.start = mdp.start_law.cumsum()
         self._known: tuple[str, float] = ("", 0.0)
 
-    def play(self, policy: LinearPolicy, seed: int, first: int, last: int) -> Played:
+    def play(self, policy: LinearPolicy, seed: int, first: int, last: int) -> PlayedEpisodes:
         mdp, H, n = self.mdp, self.shape.horizon, last - first
         noise = uniforms(purpose_key(seed, START), first * (2 * H + 1), n * (2 * H + 1))
         noise = noise.reshape(n, 2 * H + 1)
@@ -196,7 +196,7 @@ class LinearMDP(FeatureProblem):
             law = self.laws[h % len(self.laws)][states, actions[:, h]]
             states = _drawn(law, noise[:, 2 * h + 2])
         loss = self.mdp.optimal_value() - self.value(policy)
-        return Played(x, actions, rewards, np.full(n, loss))
+        return PlayedEpisodes(x, actions, rewards, np.full(n, loss))
 
     def value(self, policy: LinearPolicy) -> float:
         """The exact value of a policy under the start law, in the mean over its members."""

@@ -51,7 +51,7 @@ def problem_of_size(size: Size, seed: int) -> TabularMDP:
     return TabularMDP(laws, rewards, start=start, horizon=H, reward_law=law)
 
 
-class Posterior:
+class ProblemPosterior:
     """The posterior over problems, with a learned prior, after logged episodes."""
 
     def __init__(self, logged: Logged, size: Size) -> None:

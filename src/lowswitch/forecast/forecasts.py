@@ -23,7 +23,7 @@ from lowswitch.envs.mdp import TabularMDP
 from lowswitch.forecast import page
 from lowswitch.forecast.draws import (
     Logged,
-    Posterior,
+    ProblemPosterior,
     Size,
     checked_logs,
     checked_size,
@@ -203,7 +203,7 @@ def _source(problem: Any, size: Any, initial: Any) -> _Source:
             f" rewards), not {problem!r}"
         )
     logged, checked = checked_logs(parts, size)
-    posterior = Posterior(logged, checked)
+    posterior = ProblemPosterior(logged, checked)
     if initial is None:
         initial, first = posterior.usual_policy(), "usual"
     facts = [list(checked), *(array.tolist() for array in logged)]

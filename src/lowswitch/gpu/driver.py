@@ -25,7 +25,7 @@ class GpuError(RuntimeError):
     """There is no GPU to run on, or it failed; nothing was written."""
 
 
-class Facts(NamedTuple):
+class DeviceFacts(NamedTuple):
     """What a GPU is."""
 
     name: str
@@ -87,11 +87,11 @@ class Gpu:
         self.free_all()
         self._cuda.cuDevicePrimaryCtxRelease_v2(self._device)
 
-    def _facts(self) -> Facts:
+    def _facts(self) -> DeviceFacts:
         name, driver = ctypes.create_string_buffer(100), ctypes.c_int()
         self._call("cuDeviceGetName", name, 100, self._device)
         self._call("cuDriverGetVersion", ctypes.byref(driver))
-        return Facts(
+        return DeviceFacts(
             name=name.value.decode(),
             architecture=10 * self._attribute(_MAJOR) + self._attribute(_MINOR),
             multiprocessors=self._attribute(_MULTIPROCESSORS),

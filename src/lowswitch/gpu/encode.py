@@ -56,7 +56,7 @@ class Work(NamedTuple):
         return self._replace(problems=problems, settings=settings, seeds=seeds)
 
 
-class Kind(NamedTuple):
+class RunKind(NamedTuple):
     """What problems and settings must have in common to share a kernel."""
 
     H: int
@@ -72,7 +72,7 @@ class Kind(NamedTuple):
     GROWING: bool
 
 
-def kind_of(mdp: TabularMDP, algorithm: Algorithm, knowledge: Knowledge) -> Kind:
+def kind_of(mdp: TabularMDP, algorithm: Algorithm, knowledge: Knowledge) -> RunKind:
     """The kind of kernel for an algorithm on a problem, or an error that names the CPU."""
     spec = knowledge.spec
     if not isinstance(spec, RowSpec):
@@ -89,7 +89,7 @@ def kind_of(mdp: TabularMDP, algorithm: Algorithm, knowledge: Knowledge) -> Kind
             f"(h, x, a), not of H = {spec.H}, S = {spec.S}, A = {spec.A}; {ON_CPU}"
         )
     model = mdp.model
-    return Kind(
+    return RunKind(
         H=spec.H,
         S=spec.S,
         A=spec.A,

@@ -18,15 +18,15 @@ from lowswitch.gpu import compiler, driver
 from lowswitch.gpu.encode import (
     CHANGE,
     CLOCK,
-    Kind,
+    RunKind,
     Work,
     encoded_problems,
     encoded_runs,
     encoded_specs,
     kind_of,
 )
-from lowswitch.gpu.plan import plan
-from lowswitch.history import Costs, History
+from lowswitch.gpu.layout import lay_out
+from lowswitch.history import History, RunCosts
 from lowswitch.io import storage
 from lowswitch.learners import Knowledge
 from lowswitch.show.text import duration
@@ -76,9 +76,9 @@ def player_for(
     history: bool,
     marks: np.ndarray,
     checkpoint: Path | None,
-) -> Player:
+) -> GpuPlayer:
     """What plays these settings under all seeds, or an error that names the CPU."""
-    groups: dict[Kind, list[int]] = {}
+    groups: dict[RunKind, list[int]] = {}
     for i, (mdp, algorithm, knowledge) in enumerate(settings):
         groups.setdefault(kind_of(mdp, algorithm, knowledge), []).append(i)
     works = []
@@ -97,15 +97,15 @@ def player_for(
             history=history,
         )
         works.append(work)
-    return Player(list(groups), works, list(groups.values()), marks, checkpoint)
+    return GpuPlayer(list(groups), works, list(groups.values()), marks, checkpoint)
 
 
-class Player:
+class GpuPlayer:
     """The settings of one call: works on a thread of its own, and says how far it is."""
 
     def __init__(
         self,
-        kinds: list[Kind],
+        kinds: list[RunKind],
         works: list[Work],
         members: list[list[int]],
         marks: np.ndarray,
@@ -115,7 +115,7 @@ class Player:
         self.marks, self.checkpoint = marks, checkpoint
         self.done = 0  # steps of all runs
         self.seconds = 0.0  # without the compilation
-        self.costs: list[Costs] = []  # of each kind, once it is played
+        self.costs: list[RunCosts] = []  # of each kind, once it is played
 
     def play(self, stop: threading.Event) -> None:
         """Play all runs, in as many launches as kinds and memory ask for."""
@@ -133,7 +133,7 @@ class Player:
                     gpu.free_all()
                     first = launch.last
                 if not stop.is_set():
-                    self.costs.append(Costs.joined(parts))
+                    self.costs.append(RunCosts.joined(parts))
 
     def _play(self, launch: _Launch, stop: threading.Event) -> bool:
         before, begin = self.done, time.perf_counter()
@@ -145,9 +145,9 @@ class Player:
         self.seconds += time.perf_counter() - begin
         return finished
 
-    def by_job(self) -> list[Costs]:
+    def by_job(self) -> list[RunCosts]:
         """The costs of each setting, in the order in which they were given."""
-        found: dict[int, Costs] = {}
+        found: dict[int, RunCosts] = {}
         for costs, members in zip(self.costs, self.members, strict=True):
             seeds = len(costs.triggers) // len(members)
             for place, i in enumerate(members):
@@ -161,7 +161,7 @@ class _Launch:
     def __init__(
         self,
         gpu: driver.Gpu,
-        kind: Kind,
+        kind: RunKind,
         work: Work,
         first: int,
         marks: np.ndarray,
@@ -170,7 +170,7 @@ class _Launch:
         self.gpu, self.kind, self.marks = gpu, kind, marks
         models = [mdp.model for mdp in work.mdps]
         left = np.unique_counts(work.problems[first:]).counts
-        layout = plan(
+        layout = lay_out(
             kind,
             models,
             gpu.facts,
@@ -183,7 +183,7 @@ class _Launch:
         tables |= encoded_specs(work.specs) | {"marks": marks.astype(np.int32)}
         capacity = layout.capacity(gpu.free_memory()[0], sum(a.nbytes for a in tables.values()))
         self.last = first + _fitting(work.problems[first:], layout.runs, capacity)
-        self.work, self.plan = work.part(first, self.last), layout
+        self.work, self.layout = work.part(first, self.last), layout
         runs, self.places = encoded_runs(self.work, layout.runs)
         self.blocks, self.slots = len(runs["problems"]), len(runs["settings"])
         self.arguments = self._upload(tables | runs)
@@ -196,7 +196,7 @@ class _Launch:
     def _upload(self, arrays: dict[str, np.ndarray]) -> Arguments:
         arguments = Arguments(
             runs=self.slots,
-            log_size=self.plan.log_size,
+            log_size=self.layout.log_size,
             marks_size=len(self.marks),
             start=int(self.work.mdps[0].start_law.argmax()),
             start_size=self.work.episodes if self.kind.SEQUENCED else 0,
@@ -205,7 +205,7 @@ class _Launch:
             address = self.gpu.allocate(array.nbytes)
             self.gpu.upload(address, array)
             setattr(arguments, name, address)
-        for name, (entries, dtype) in self.plan.sizes.items():
+        for name, (entries, dtype) in self.layout.sizes.items():
             size = entries * dtype.itemsize * self.slots
             setattr(arguments, name, self.gpu.allocate(size))
         return arguments
@@ -238,20 +238,20 @@ class _Launch:
         """Begin, or go on from a checkpoint; return the episodes that all runs have played."""
         if self.checkpoint and self.checkpoint.exists() and not self.work.history:
             return self._restore()
-        self._launch("begin", self.blocks, self.plan.runs, 0)
+        self._launch("begin", self.blocks, self.layout.runs, 0)
         return 0
 
     def _piece(self, last: int) -> int:
         """Play up to an episode, and charge it; return the one that all runs have reached."""
         self.arguments.last = last
-        self._launch("play", self.blocks, self.plan.play_threads, self.plan.play_shared)
+        self._launch("play", self.blocks, self.layout.play_threads, self.layout.play_shared)
         if self.work.history:
             self._take_changes()
         if self.work.regret:
             begin = time.perf_counter()
             for name in ("settle",) if self.kind.SEQUENCED else ("evaluate", "settle"):
-                blocks = self.blocks * self.plan.settle_split
-                self._launch(name, blocks, self.plan.settle_threads, self.plan.settle_shared)
+                blocks = self.blocks * self.layout.settle_split
+                self._launch(name, blocks, self.layout.settle_threads, self.layout.settle_shared)
             self.regret_seconds += time.perf_counter() - begin
         elif self.work.history:
             self.gpu.upload(self.arguments.logged, np.zeros(self.slots, dtype=np.int32))
@@ -271,16 +271,16 @@ class _Launch:
 
     # ---- what comes out --------------------------------------------------------------------------
 
-    def costs(self) -> Costs:
+    def costs(self) -> RunCosts:
         """What the runs cost, once all is played."""
         H, S, C = self.kind.H, self.kind.S, len(self.marks)
-        self._launch("count_triggers", self.blocks, self.plan.runs, 0)
+        self._launch("count_triggers", self.blocks, self.layout.runs, 0)
         clocks = self._download("clocks", (self.slots,), CLOCK)[self.places]
         regret = np.full((len(self.places), C), np.nan)
         if self.work.regret:
             regret = self._by_run("curve_regret", C, float)
         policy = self._by_run("actions", H * S, np.uint8).astype(np.int64)
-        return Costs(
+        return RunCosts(
             regret=regret,
             local_switches=self._by_run("curve_switches", C, np.int64),
             deployments=self._by_run("curve_deployments", C, np.int64),
@@ -311,30 +311,30 @@ class _Launch:
         """Write down everything that the runs know."""
         arrays = {
             name: self._download(name, (entries * self.slots,), dtype)
-            for name, (entries, dtype) in self.plan.sizes.items()
+            for name, (entries, dtype) in self.layout.sizes.items()
             if name in _STATE
         }
         assert self.checkpoint is not None
-        storage.write(self.checkpoint, "gpu state", {"runs": self.plan.runs}, arrays)
+        storage.write(self.checkpoint, "gpu state", {"runs": self.layout.runs}, arrays)
 
     def _restore(self) -> int:
         """Take over what was written down; return the episodes that all runs have played."""
         assert self.checkpoint is not None
-        self._launch("begin", self.blocks, self.plan.runs, 0)  # what is not restored
+        self._launch("begin", self.blocks, self.layout.runs, 0)  # what is not restored
         try:
             facts, arrays = storage.read(self.checkpoint, "gpu state")
         except ValueError:
             return 0
         sizes = {
             name: entries * self.slots
-            for name, (entries, _) in self.plan.sizes.items()
+            for name, (entries, _) in self.layout.sizes.items()
             if name in _STATE
         }
         fits = (
-            facts == {"runs": self.plan.runs}
+            facts == {"runs": self.layout.runs}
             and {name: array.size for name, array in arrays.items()} == sizes
         )
-        if not fits:  # of a GPU with another plan
+        if not fits:  # of a GPU with another layout
             return 0
         for name, array in arrays.items():
             self.gpu.upload(getattr(self.arguments, name), array)

@@ -28,7 +28,7 @@ _DEFLATED = 1032  # times its size is the most that deflate unpacks from a byte
 _END = 22  # bytes of the record at the end of an archive
 
 
-class Kind(NamedTuple):
+class FileKind(NamedTuple):
     """A kind of file: what reads it, and how it resumes.
 
     A result is read for ever. A file with `anew` must go on to the bit, so that it is refused if
@@ -42,23 +42,23 @@ class Kind(NamedTuple):
 _ANEW = "give another file and begin anew"
 _TELL_ANEW = "tell the episodes to a new learner"
 KINDS = {
-    "runs": Kind("lowswitch.load"),
-    "concurrent run": Kind("lowswitch.concurrent.load"),
-    "bandit runs": Kind("lowswitch.bandits.load"),
-    "frontier": Kind("lowswitch.Frontier.load"),
-    "pac policy": Kind("lowswitch.PacPolicy.load"),
-    "linear policy": Kind("lowswitch.LinearPolicy.load"),
-    "finished work": Kind("the call that wrote it"),
-    "learner": Kind("lowswitch.Learner.load", _TELL_ANEW),
-    "linear learner": Kind("lowswitch.Learner.load", _TELL_ANEW),
-    "concurrent checkpoint": Kind("lowswitch.concurrent.run", _ANEW),
-    "linear rounds checkpoint": Kind("lowswitch.concurrent.run", _ANEW),
-    "gpu state": Kind("lowswitch.sweep", _ANEW),
+    "runs": FileKind("lowswitch.load"),
+    "concurrent run": FileKind("lowswitch.concurrent.load"),
+    "bandit runs": FileKind("lowswitch.bandits.load"),
+    "frontier": FileKind("lowswitch.Frontier.load"),
+    "pac policy": FileKind("lowswitch.PacPolicy.load"),
+    "linear policy": FileKind("lowswitch.LinearPolicy.load"),
+    "finished work": FileKind("the call that wrote it"),
+    "learner": FileKind("lowswitch.Learner.load", _TELL_ANEW),
+    "linear learner": FileKind("lowswitch.Learner.load", _TELL_ANEW),
+    "concurrent checkpoint": FileKind("lowswitch.concurrent.run", _ANEW),
+    "linear rounds checkpoint": FileKind("lowswitch.concurrent.run", _ANEW),
+    "gpu state": FileKind("lowswitch.sweep", _ANEW),
 }
 _FORMER = {"linear runs": "runs"}  # kinds that files of earlier versions say
 
 
-class RefusedError(ValueError):
+class RefusedFileError(ValueError):
     """These bytes hold nothing that this library wrote, or not all of it."""
 
 
@@ -140,25 +140,25 @@ def _raw(array: np.ndarray) -> memoryview:
 
 
 def from_bytes(data: bytes, kind: str) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The facts and the arrays that `to_bytes` wrote as this kind; the error is a RefusedError."""
+    """The facts and the arrays that `to_bytes` wrote as this kind; else a RefusedFileError."""
     header, tables, packed = _opened(data)
     version, found = header.get("version"), str(header.get("kind"))
     found = _FORMER.get(found, found)
     if version not in (FORMAT, _BEFORE):
-        raise RefusedError(
+        raise RefusedFileError(
             f"has format {version!r}; this version of lowswitch reads formats {_BEFORE} and"
             f" {FORMAT}: use the version that wrote it, or make it again"
         )
     if found != kind:
-        reader = KINDS.get(found, Kind("the program that saved it")).reader
-        raise RefusedError(f"holds a {found!r}, not a {kind!r}; read it with {reader}")
+        reader = KINDS.get(found, FileKind("the program that saved it")).reader
+        raise RefusedFileError(f"holds a {found!r}, not a {kind!r}; read it with {reader}")
     if version == FORMAT:
         _require_digest(header, tables, packed)
     elif header.keys() & {"sha256", "arrays", "library", "semantics"}:
         raise _damaged("its format is not that of its header")
     semantics = header.get("semantics", 1)  # format 2 does not say it
     if KINDS[kind].anew and _differs(semantics, header):
-        raise RefusedError(
+        raise RefusedFileError(
             f"was written by kernels of semantics {semantics}, and this version of lowswitch has"
             f" semantics {SEMANTICS}: it would not go on as it began; use the version that wrote it"
             f" ({header.get('library', 'older than format 3')}), or {KINDS[kind].anew}"
@@ -214,7 +214,7 @@ def _opened(data: bytes) -> tuple[dict[str, Any], dict[str, np.ndarray], memoryv
             tables = {
                 name.removesuffix(".npy"): _member(archive, info) for name, info in members.items()
             }
-    except RefusedError:
+    except RefusedFileError:
         raise
     except Exception as error:  # Damaged bytes make zipfile and numpy raise almost anything.
         raise _damaged(f"{type(error).__name__}: {error}") from error
@@ -256,14 +256,14 @@ def _require_digest(
         raise _damaged("its digest is that of other contents")
 
 
-def _foreign(reason: str) -> RefusedError:
-    return RefusedError(
+def _foreign(reason: str) -> RefusedFileError:
+    return RefusedFileError(
         f"is not a lowswitch file ({reason}); give one that a `save` or `--save` of it wrote"
     )
 
 
-def _damaged(reason: str) -> RefusedError:
-    return RefusedError(f"is not a lowswitch file, or is damaged ({reason}); save it again")
+def _damaged(reason: str) -> RefusedFileError:
+    return RefusedFileError(f"is not a lowswitch file, or is damaged ({reason}); save it again")
 
 
 # ---- JSON ----------------------------------------------------------------------------------------
@@ -277,7 +277,7 @@ def to_text(kind: str, facts: dict[str, Any]) -> str:
 
 
 def from_text(text: str, kind: str, known: frozenset[str]) -> dict[str, Any]:
-    """The facts that `to_text` wrote as this kind; the error is a RefusedError.
+    """The facts that `to_text` wrote as this kind; the error is a RefusedFileError.
 
     A text from before there were digests has the known facts alone.
     """
@@ -295,7 +295,7 @@ def from_text(text: str, kind: str, known: frozenset[str]) -> dict[str, Any]:
         if facts.pop("sha256") != digest(facts, {}):
             raise _damaged("its digest is that of other contents")
         if (facts["format"], facts["kind"]) != (FORMAT, kind):
-            raise RefusedError(
+            raise RefusedFileError(
                 f"holds a {facts['kind']!r} of format {facts['format']!r}, not a {kind}"
             )
     return {name: fact for name, fact in facts.items() if name in known}

@@ -61,7 +61,7 @@ def read(path: str | os.PathLike[str], kind: str) -> tuple[dict[str, Any], dict[
     data = read_bytes(path)
     try:
         return archive.from_bytes(data, kind)
-    except archive.RefusedError as error:
+    except archive.RefusedFileError as error:
         raise ValueError(f"{str(path)!r} {error}") from error
 
 

@@ -337,7 +337,7 @@ class Model(NamedTuple):
     outflow: np.ndarray  # [rows * width]  successor probabilities, then the reward; or [0]
 
 
-class Evaluation(NamedTuple):
+class ValueTables(NamedTuple):
     """The exact value of the deployed policies, of a mixture the mean of its L members."""
 
     wanted: bool
@@ -352,7 +352,7 @@ class Evaluation(NamedTuple):
     mass: np.ndarray  # [L * H * width]  the law of the state at step h; at S the mean reward before
 
 
-class Log(NamedTuple):
+class ChangeLog(NamedTuple):
     """The newest row changes of one run, and its costs at each checkpoint."""
 
     keep: bool  # the caller takes the changes; else they are dropped once their regret is known
@@ -419,7 +419,7 @@ class Bandit(NamedTuple):
 
     means: np.ndarray  # [A]
     gaps: np.ndarray  # [A]  the best mean less this one
-    kind: int  # which algorithm, a number in `bandits.py`
+    kind: int  # which algorithm, a number in `arms.py`
     constant: float  # in its confidence width: alpha, gamma, c or p
     every_until: int  # a batch ends at each pull count of an arm up to here
     later: np.ndarray  # [n]  and at these after that, sorted; the last is NEVER

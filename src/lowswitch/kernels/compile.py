@@ -131,11 +131,15 @@ def _warn_uncached(reason: str, files: str = "kept") -> None:
 
 
 def _load(cache: Any, load: Callable[..., Any], *arguments: Any) -> Any:
-    """What the cache holds; nothing, and an empty cache, where its files are damaged."""
+    """What the cache holds; nothing, and an empty cache, where its files are damaged.
+
+    Where another version of the library wrote them, they may name a class that is no more.
+    """
     try:
         return load(cache, *arguments)
     except Exception as error:  # A damaged pickle raises almost anything.
-        _warn_uncached(f"{type(error).__name__} in {cache.cache_path}", "read")
+        if not isinstance(error, AttributeError | ImportError):
+            _warn_uncached(f"{type(error).__name__} in {cache.cache_path}", "read")
         try:
             cache.flush()
         except Exception:

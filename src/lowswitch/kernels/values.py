@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from lowswitch.kernels.arrays import ACTION, EPISODE, STATE, STEP, Evaluation
+from lowswitch.kernels.arrays import ACTION, EPISODE, STATE, STEP, ValueTables
 from lowswitch.kernels.compile import NOTHING, entry, inline, part
 
 _0, _1, _2, _3, _4 = (np.uint64(i) for i in range(5))
@@ -190,7 +190,7 @@ def flow(model, evaluation, first):
 def member_of(model, evaluation, m):
     """The evaluation of one member of a mixture."""
     rows, width = evaluation.H * evaluation.S, evaluation.H * model.width
-    return Evaluation(
+    return ValueTables(
         evaluation.wanted,
         evaluation.H,
         evaluation.S,

@@ -21,7 +21,7 @@ from lowswitch.review.proposals import Key, Proposal, ProposedRow
 
 if TYPE_CHECKING:
     from lowswitch.learners.bounds import CellBounds
-    from lowswitch.learners.posterior import Posterior
+    from lowswitch.learners.posterior import ModelPosterior
 
 
 class ProblemSize(NamedTuple):
@@ -137,7 +137,7 @@ class Knowledge(ABC):
             "only learners that plan from counts have a posterior, such as few, psrl and ucbvi"
         )
 
-    def posterior(self) -> Posterior | None:
+    def posterior(self) -> ModelPosterior | None:
         """What it believes now; None if it does not plan from counts."""
         return None
 

@@ -35,7 +35,7 @@ from lowswitch.learners.plan_spec import (
     plan_spec,
     require_feasible,
 )
-from lowswitch.learners.posterior import Posterior
+from lowswitch.learners.posterior import ModelPosterior
 from lowswitch.learners.samples import DrawnModel, drawn_model
 from lowswitch.learners.trials import Found, Moment, members_in_trial, most_in_trial, trial_share
 from lowswitch.policy.tables import TablePolicy
@@ -105,14 +105,16 @@ class PlannerKnowledge(Knowledge):
         values_on_draws(self.spec, self.tables, believe(self.spec, self.tables), rows, found)
         return found
 
-    def posterior(self) -> Posterior:
+    def posterior(self) -> ModelPosterior:
         from lowswitch.kernels.evidence import believe
 
         began = self.visits()[0].sum(axis=-1).astype(float)
         if not began.any():
             began[:] = 1.0
         belief = believe(self.spec, self.tables)
-        return Posterior(self.spec, belief, self.tables.keys[0]["samples"], began / began.sum())
+        return ModelPosterior(
+            self.spec, belief, self.tables.keys[0]["samples"], began / began.sum()
+        )
 
     def exploiting(self) -> np.ndarray:
         from lowswitch.kernels.exploitation import exploit

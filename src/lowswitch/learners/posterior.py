@@ -21,7 +21,7 @@ _PIECE = 20  # models that a thread draws at once
 _MOST_THREADS = 8  # each needs room for a model, and for values and gains of every member
 
 
-class Posterior(NamedTuple):
+class ModelPosterior(NamedTuple):
     """The models that a learner held for possible, whatever it has learned since."""
 
     spec: PlanSpec

@@ -37,7 +37,7 @@ def late_date(state: State) -> int | None:
     made up for where the next date is nearer than the gap that the schedule promises.
     """
     learner = state.learner
-    if state.proposal is None or learner.proposal() is not None or learner.frozen:
+    if state.proposal is None or learner.proposal() is not None or learner.budget_spent:
         return None
     passed, to_come = learner.dates_passed(state.proposal["told"]), learner.dates
     is_near = len(to_come) > 0 and to_come[0] - learner.told < state.terms.gap
@@ -54,7 +54,7 @@ def why_refused(state: State, *, early: bool = False) -> str | None:
         return FROZEN
     if state.terms.gate != "review":
         return "this ledger has an open gate, and so nothing is proposed"
-    if learner.frozen and learner.proposal() is None:
+    if learner.budget_spent and learner.proposal() is None:
         return "the budget is spent; the deployed policy stays as it is"
     return None if early else why_early(state)
 

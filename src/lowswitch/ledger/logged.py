@@ -12,7 +12,7 @@ from lowswitch.evaluation import Batches, Episodes, mixture_propensities
 from lowswitch.ledger.errors import LedgerError
 from lowswitch.ledger.imports import Step, read_episodes
 from lowswitch.ledger.reading import Reading
-from lowswitch.ledger.terms import Terms, checked_terms
+from lowswitch.ledger.table_terms import TableTerms
 
 
 def logged_episodes(ledger: Reading, *, after: int = 0) -> Episodes:
@@ -92,9 +92,9 @@ def _terms_of(
     states: int | Sequence[str],
     actions: int | Sequence[str],
     rewards: tuple[float, float],
-) -> Terms:
+) -> TableTerms:
     """Terms that only name things: nothing is run by them."""
-    return checked_terms(
+    return TableTerms.declared(
         few(deployments=1),
         horizon=horizon,
         states=states,

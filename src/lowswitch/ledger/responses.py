@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from lowswitch.policy.linear import Choice
+from lowswitch.policy.choice import Choice
 from lowswitch.review.proposals import WHOLE
 from lowswitch.show.text import counted
 

@@ -4,24 +4,18 @@ from __future__ import annotations
 
 import hashlib
 import os
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from lowswitch.checks import require_count
 from lowswitch.io import storage
 from lowswitch.kernels.streams import drawn_member, drawn_members
+from lowswitch.policy.choice import Choice
 from lowswitch.policy.shape import Shape
 
 _KIND = "linear policy"  # of its files
 _AT_ONCE = 2**21  # numbers that a batch of contexts may need in between
-
-
-class Choice(NamedTuple):
-    """What is played, and how probable that was."""
-
-    action: int
-    propensity: float  # the share of the members that choose it, at this step alone
 
 
 class LinearPolicy:

@@ -11,6 +11,7 @@ from typing import Literal
 import numpy as np
 
 from lowswitch.kernels.streams import drawn_members
+from lowswitch.policy.choice import Choice
 
 Part = Literal["protocol", "trial"]
 
@@ -56,15 +57,16 @@ class TablePolicy:
         table: np.ndarray = self.actions[self.member_for(np.array([episode]))[0]]
         return table
 
-    def act(self, step: int, state: int, episode: int) -> int:
-        """The action at a step of an episode."""
+    def act(self, state: int, episode: int, step: int = 0) -> Choice:
+        """The action in a state at a step of an episode, and the share of members that play it."""
         _, H, S = self.actions.shape
         if not (0 <= step < H and 0 <= state < S):
             raise ValueError(
                 f"there is no step {step} with state {state}: steps are 0 to {H - 1}, states 0 to "
                 f"{S - 1}"
             )
-        return int(self.table(episode)[step, state])
+        action = int(self.table(episode)[step, state])
+        return Choice(action, float((self.actions[:, step, state] == action).mean()))
 
     def member_for(self, episodes: np.ndarray) -> np.ndarray:  # [B]
         """Which member plays each of these episodes [B]."""

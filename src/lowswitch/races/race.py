@@ -228,7 +228,7 @@ class Frontier:
         text = read_bytes(path).decode(errors="replace")
         try:
             facts = archive.from_text(text, _KIND, _FACTS)
-        except archive.RefusedError as error:
+        except archive.RefusedFileError as error:
             raise ValueError(f"{str(path)!r} {error}") from None
         with storage.whole(f"{str(path)!r} holds", _KIND):
             found: Frontier = storage.unpack(cls, facts)

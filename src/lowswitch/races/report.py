@@ -80,7 +80,9 @@ def table(frontier: Frontier, width: int | None = None) -> str:
 def heading(frontier: Frontier) -> str:
     """The size of the problem and of the race, in words."""
     size = f"S = {frontier.states}, A = {frontier.actions}, H = {frontier.horizon}"
-    value = f"{frontier.episodes:,} episodes, optimal value {frontier.optimal_value:.4f}"
+    value = f"{frontier.episodes:,} episodes"
+    if not math.isnan(frontier.optimal_value):  # as it is with features
+        value += f", optimal value {frontier.optimal_value:.4f}"
     finalists, seeds = frontier.finalists, len(frontier.finalists[0].costs.seeds)
     race = f"{len(frontier.points)} algorithms, {len(finalists)} of them finalists"
     shown = f"on {seeds} fresh seeds, {len(_on_a_front(frontier))} on a front and shown"

@@ -12,7 +12,7 @@ from lowswitch import bandits
 from lowswitch.bandits import BanditAlgorithm, BanditRuns, IndexPolicy, UCB2Policy
 from lowswitch.reproduce.grades import Check, Finding
 from lowswitch.reproduce.lab import Lab
-from lowswitch.reproduce.section import Section, Table, exponent_of
+from lowswitch.reproduce.section import PageTable, Section, exponent_of
 from lowswitch.show import report
 from lowswitch.show.text import span
 
@@ -281,7 +281,7 @@ def _words(means: Sequence[float]) -> str:
     )
 
 
-def _regret_table(results: Results) -> Table:
+def _regret_table(results: Results) -> PageTable:
     rows = []
     for setting, row in results.items():
         coarse = row[COARSE_LABEL]
@@ -296,10 +296,10 @@ def _regret_table(results: Results) -> Table:
                 "most T pulls can lose": f"{_most_to_lose(coarse):,.0f}",
             }
         )
-    return Table.of(f"Regret {_AFTER}", rows)
+    return PageTable.of(f"Regret {_AFTER}", rows)
 
 
-def _switch_table(results: Results) -> Table:
+def _switch_table(results: Results) -> PageTable:
     rows = []
     for setting, row in results.items():
         coarse = row[COARSE_LABEL]
@@ -314,7 +314,7 @@ def _switch_table(results: Results) -> Table:
                 "A + A log(T / A) / log(1 + alpha)": f"{_order(coarse):,.0f}",
             }
         )
-    return Table.of(f"Switches {_AFTER}", rows)
+    return PageTable.of(f"Switches {_AFTER}", rows)
 
 
 _AFTER = "after all pulls, means over the runs with 95 % intervals, and what the theorem allows"

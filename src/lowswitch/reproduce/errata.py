@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from lowswitch.reproduce.lab import Lab
-from lowswitch.reproduce.section import Section, Table
+from lowswitch.reproduce.section import PageTable, Section
 
 ROWS = (
     (
@@ -76,5 +76,5 @@ def errata(lab: Lab) -> Section:
             "They were found by reading the paper against its sources, and by the claims above. The"
             " errata page of the documentation gives each reason."
         ),
-        tables=[Table("Printed and implemented", ("where", "printed", "here"), ROWS)],
+        tables=[PageTable("Printed and implemented", ("where", "printed", "here"), ROWS)],
     )

@@ -10,7 +10,7 @@ import numpy as np
 from lowswitch.algorithms.recipes import ucb2_bernstein, ucb2_hoeffding
 from lowswitch.reproduce.grades import Check, Finding
 from lowswitch.reproduce.lab import Lab
-from lowswitch.reproduce.section import Section, Table
+from lowswitch.reproduce.section import PageTable, Section
 from lowswitch.show import report
 from lowswitch.show.text import span
 
@@ -44,7 +44,7 @@ def with_gain(section: Section, lab: Lab, scale: float) -> Section:
             ),
         ],
         findings=[*section.findings, _gain_finding(gains, episodes, scale)],
-        tables=[*section.tables, Table.of(title, rows)],
+        tables=[*section.tables, PageTable.of(title, rows)],
         numbers=section.numbers | {"gain": {str(H): gain for H, gain in gains.items()}},
     )
 

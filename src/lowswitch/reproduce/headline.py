@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from lowswitch.reproduce import qlearning
 from lowswitch.reproduce.lab import Lab
 from lowswitch.reproduce.qlearning import LEARNERS, SCALE
-from lowswitch.reproduce.section import Section, Table
+from lowswitch.reproduce.section import PageTable, Section
 from lowswitch.runs.results import Runs
 from lowswitch.show import plotting, report
 from lowswitch.show.text import span
@@ -27,7 +27,7 @@ def headline(lab: Lab) -> Section:
         claim=_result(lab),
         method=f"{name} ({text}), {size}.",
         tables=[
-            Table(
+            PageTable(
                 f"{name}, {size}; means with 95 % intervals",
                 ("learner", "regret", "against UCB", *_COSTS),
                 rows,

@@ -17,7 +17,7 @@ from lowswitch.envs.mdp import TabularMDP
 from lowswitch.reproduce.grades import Check, Finding
 from lowswitch.reproduce.lab import Lab
 from lowswitch.reproduce.pseudocode import play_episode
-from lowswitch.reproduce.section import Section, Table
+from lowswitch.reproduce.section import PageTable, Section
 from lowswitch.show import report
 from lowswitch.table_learner import TableLearner
 
@@ -352,7 +352,7 @@ def _watch_findings(lab: Lab, counts: dict[str, Violations]) -> list[Finding]:
     ]
 
 
-def _table(lab: Lab, counts: dict[str, Violations]) -> Table:
+def _table(lab: Lab, counts: dict[str, Violations]) -> PageTable:
     rows = [
         {
             "learner": label,
@@ -363,7 +363,7 @@ def _table(lab: Lab, counts: dict[str, Violations]) -> Table:
         }
         for label, count in counts.items()
     ]
-    return Table.of("Optimism, and triggers against real switches", rows)
+    return PageTable.of("Optimism, and triggers against real switches", rows)
 
 
 def _figure(worst: dict[str, np.ndarray]) -> Figure:

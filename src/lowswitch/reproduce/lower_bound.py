@@ -13,7 +13,7 @@ from lowswitch.algorithms.recipes import ucb2_hoeffding
 from lowswitch.reproduce.grades import Check, Finding
 from lowswitch.reproduce.lab import Lab
 from lowswitch.reproduce.qlearning import SCALE
-from lowswitch.reproduce.section import Section, Table, exponent_of
+from lowswitch.reproduce.section import PageTable, Section, exponent_of
 from lowswitch.runs.results import Runs
 from lowswitch.show import report
 
@@ -332,7 +332,7 @@ def _thresholds(runs: Runs) -> tuple[float, float]:
 # ---- what is shown -------------------------------------------------------------------------------
 
 
-def _family_table(studies: Sequence[Study]) -> Table:
+def _family_table(studies: Sequence[Study]) -> PageTable:
     rows = []
     for one in studies:
         volume, regret = one.H * one.S * one.A, one.mean / one.H
@@ -350,10 +350,10 @@ def _family_table(studies: Sequence[Study]) -> Table:
                 "regret / H at N = HSA / 2": f"{regret[one.at(one.printed)]:.4f}",
             }
         )
-    return Table.of("Regret per episode once settled, by the switches allowed", rows)
+    return PageTable.of("Regret per episode once settled, by the switches allowed", rows)
 
 
-def _real_table(real: Sequence[Runs]) -> Table:
+def _real_table(real: Sequence[Runs]) -> PageTable:
     rows = []
     for seed, runs in enumerate(real):
         volume = runs.horizon * runs.states * runs.actions
@@ -371,7 +371,7 @@ def _real_table(real: Sequence[Runs]) -> Table:
             }
         )
     title = "UCB2-H on problems of the family, H = 4, S = 5, A = 4, means over the seeds with 95 %"
-    return Table.of(f"{title} intervals", rows)
+    return PageTable.of(f"{title} intervals", rows)
 
 
 def draw(studies: Sequence[Study]) -> Figure:

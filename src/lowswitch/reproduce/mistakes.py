@@ -20,7 +20,7 @@ from lowswitch.reproduce.lab import Lab
 from lowswitch.reproduce.machines import RIVER, history_of
 from lowswitch.reproduce.near_optimal import near_optimal, near_optimal_finding, near_optimal_table
 from lowswitch.reproduce.qlearning import PROBLEMS, SCALE
-from lowswitch.reproduce.section import Section, Table
+from lowswitch.reproduce.section import PageTable, Section
 from lowswitch.show import report
 from lowswitch.show.text import span
 
@@ -309,7 +309,7 @@ def _orders(problem: str, machines: int) -> Iterator[tuple[float, float]]:
 # ---- tables, figure, words -----------------------------------------------------------------------
 
 
-def _table(problem: str, counts: Counted) -> Table:
+def _table(problem: str, counts: Counted) -> PageTable:
     value = envs.make(PROBLEMS[problem]).optimal_value()
     rows = []
     for case, found in counts.items():
@@ -322,10 +322,10 @@ def _table(problem: str, counts: Counted) -> Table:
             rows.append(row)
     title = f"{problem}, V* = {value:.3f}: mistakes by episodes and by actions, for each eps"
     still = f"still more than {ONGOING:.0%} of the last tenth of the episodes"
-    return Table.of(f"{title}; +: {still}", rows)
+    return PageTable.of(f"{title}; +: {still}", rows)
 
 
-def _order_table(counts: Counted) -> Table:
+def _order_table(counts: Counted) -> PageTable:
     rows = []
     for problem in PROBLEMS:
         for M in MACHINES[1:]:
@@ -343,7 +343,7 @@ def _order_table(counts: Counted) -> Table:
                 }
             )
     title = "The orders, constants and logarithms left out, beside the counts at eps ="
-    return Table.of(f"{title} {SHARES[TYPICAL]} V*", rows)
+    return PageTable.of(f"{title} {SHARES[TYPICAL]} V*", rows)
 
 
 def _remarks(counts: Counted) -> list[str]:

@@ -15,7 +15,7 @@ from lowswitch.reproduce.grades import Check, Finding
 from lowswitch.reproduce.lab import Lab
 from lowswitch.reproduce.machines import history_of, sequential_runs
 from lowswitch.reproduce.qlearning import SCALE
-from lowswitch.reproduce.section import Table
+from lowswitch.reproduce.section import PageTable
 
 
 class NearOptimal(NamedTuple):
@@ -92,7 +92,7 @@ def near_optimal_finding(
     )
 
 
-def near_optimal_table(kept_on: Mapping[str, NearOptimal], eps_share: float) -> Table:
+def near_optimal_table(kept_on: Mapping[str, NearOptimal], eps_share: float) -> PageTable:
     """What these policies do, problem by problem."""
     rows = [
         {
@@ -105,4 +105,4 @@ def near_optimal_table(kept_on: Mapping[str, NearOptimal], eps_share: float) -> 
         for problem, found in kept_on.items()
     ]
     title = f"The first policy of UCB2-H within eps = {eps_share} V*: what it goes on doing"
-    return Table.of(title, rows)
+    return PageTable.of(title, rows)

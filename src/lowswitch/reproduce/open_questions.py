@@ -13,7 +13,7 @@ from lowswitch.algorithms.recipes import ucb2_hoeffding
 from lowswitch.reproduce.lab import Lab
 from lowswitch.reproduce.pseudocode import play_plain
 from lowswitch.reproduce.qlearning import PROBLEMS, SCALE
-from lowswitch.reproduce.section import Section, Table
+from lowswitch.reproduce.section import PageTable, Section
 from lowswitch.runs.results import Runs
 from lowswitch.show import report
 
@@ -62,7 +62,7 @@ def open_questions(lab: Lab) -> Section:
                 "at H - h + 1",
                 clipped,
             ),
-            Table.of(
+            PageTable.of(
                 "Copies and ties: local switches, mean over the seeds",
                 [
                     {"variant": name, "local switches": report.mean_and_interval(switches)}
@@ -78,7 +78,7 @@ def open_questions(lab: Lab) -> Section:
     )
 
 
-def _trigger_table(results: Mapping[str, Runs]) -> Table:
+def _trigger_table(results: Mapping[str, Runs]) -> PageTable:
     rows = [
         {
             "problem": name,
@@ -91,12 +91,12 @@ def _trigger_table(results: Mapping[str, Runs]) -> Table:
         }
         for name, runs in results.items()
     ]
-    return Table.of("A trigger is not a switch", rows)
+    return PageTable.of("A trigger is not a switch", rows)
 
 
 def _comparison(
     title: str, one: str, first: Mapping[str, Runs], two: str, second: Mapping[str, Runs]
-) -> Table:
+) -> PageTable:
     rows = [
         {
             "problem": name,
@@ -107,7 +107,7 @@ def _comparison(
         }
         for name in first
     ]
-    return Table.of(title, rows)
+    return PageTable.of(title, rows)
 
 
 def _variants(lab: Lab) -> dict[str, np.ndarray]:
@@ -134,7 +134,7 @@ def _variants(lab: Lab) -> dict[str, np.ndarray]:
     return lab.measure("variants", configuration, compute, dict[str, np.ndarray])
 
 
-def _scale_table(lab: Lab) -> Table:
+def _scale_table(lab: Lab) -> PageTable:
     problem = PROBLEMS["RiverSwim"]
     results = {c: lab.runs(problem, ucb2_hoeffding(c=c)) for c in SCALES}
     rows = [
@@ -146,4 +146,4 @@ def _scale_table(lab: Lab) -> Table:
         }
         for c, runs in results.items()
     ]
-    return Table.of(f"The scale of the bonus, {problem}; c = 1 is provable", rows)
+    return PageTable.of(f"The scale of the bonus, {problem}; c = 1 is provable", rows)

@@ -14,7 +14,7 @@ from lowswitch.history import deployment_gaps
 from lowswitch.reproduce.grades import Check, Finding
 from lowswitch.reproduce.lab import Lab
 from lowswitch.reproduce.qlearning import ONE_STATE, SCALE, problem_list, runs_of
-from lowswitch.reproduce.section import Section, Table, exponent
+from lowswitch.reproduce.section import PageTable, Section, exponent
 from lowswitch.runs.results import Runs
 from lowswitch.show import report
 from lowswitch.show.progress import waiting
@@ -86,7 +86,7 @@ def pac(lab: Lab) -> Section:
             ),
             _finding(results, scale=f"c = {SCALE}", problems="RiverSwim", proved=False),
         ],
-        tables=[Table.of("V* - V after all episodes, means over the seeds", rows)],
+        tables=[PageTable.of("V* - V after all episodes, means over the seeds", rows)],
         figures={"pac": _figure(results, curves)},
         captions={
             "pac": (

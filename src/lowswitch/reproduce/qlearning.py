@@ -20,7 +20,7 @@ from lowswitch.algorithms.schedules import UCB2
 from lowswitch.reproduce.gain import with_gain
 from lowswitch.reproduce.grades import Check, Finding
 from lowswitch.reproduce.lab import Lab
-from lowswitch.reproduce.section import Section, Table, exponent_of
+from lowswitch.reproduce.section import PageTable, Section, exponent_of
 from lowswitch.runs.results import Runs
 from lowswitch.show import plotting, report
 from lowswitch.show.text import span
@@ -310,14 +310,14 @@ def _each(rule: str, values: Mapping[str, float], limit: float, form: str = ".2f
 # ---- what is shown -------------------------------------------------------------------------------
 
 
-def _costs(scene: str, results: Results, base: str) -> Table:
+def _costs(scene: str, results: Results, base: str) -> PageTable:
     rows = [
         _row(problem, key, runs, pair[base])
         for problem, pair in results.items()
         for key, runs in pair.items()
     ]
     some = next(iter(results.values()))[base]
-    return Table.of(
+    return PageTable.of(
         f"{SCENES[scene][0]}: costs after {some.episodes:,} episodes, means over"
         f" {len(some.seeds)} seeds with 95 % intervals",
         rows,

@@ -27,7 +27,7 @@ from lowswitch.reproduce.machines import (
     play_all,
 )
 from lowswitch.reproduce.qlearning import PROBLEMS, SCALE
-from lowswitch.reproduce.section import Section, Table
+from lowswitch.reproduce.section import PageTable, Section
 from lowswitch.show import report
 from lowswitch.show.text import span
 
@@ -227,7 +227,7 @@ def _reached_check(learner: str, reached: Reaching) -> Check:
     )
 
 
-def _reached_table(reached: Reaching) -> Table:
+def _reached_table(reached: Reaching) -> PageTable:
     rows = [
         [
             learner,
@@ -244,13 +244,13 @@ def _reached_table(reached: Reaching) -> Table:
         " the speed-up"
     )
     machines = next(iter(reached.values())).machines if reached else ()
-    return Table(title, ("learner", "eps", *(f"M = {M}" for M in machines)), rows)
+    return PageTable(title, ("learner", "eps", *(f"M = {M}" for M in machines)), rows)
 
 
 # ---- tables and figures --------------------------------------------------------------------------
 
 
-def _speed_table(episodes: int, played: Rounds) -> Table:
+def _speed_table(episodes: int, played: Rounds) -> PageTable:
     every = sorted({case.machines for case in played})
     rows = []
     for case in played:
@@ -263,10 +263,10 @@ def _speed_table(episodes: int, played: Rounds) -> Table:
                 [case.problem, case.learner, case.rule, *(speeds.get(M, "-") for M in every)]
             )
     header = ("problem", "learner", "rule", *(f"M = {M:,}" for M in every))
-    return Table(f"Speed-up: episodes kept a round, K = {episodes:,}, seed 0", header, rows)
+    return PageTable(f"Speed-up: episodes kept a round, K = {episodes:,}, seed 0", header, rows)
 
 
-def _bound_table(sequential: Sequential, played: Rounds) -> Table:
+def _bound_table(sequential: Sequential, played: Rounds) -> PageTable:
     some = (10, MANY)
     rows = []
     for (problem, learner), runs in sequential.items():
@@ -285,7 +285,7 @@ def _bound_table(sequential: Sequential, played: Rounds) -> Table:
         "N_gl",
         *(text for M in some for text in (f"rounds, M = {M}", "N_gl + 1 + K / M")),
     )
-    return Table('Rounds under "switch" and their bound, seed 0', header, rows)
+    return PageTable('Rounds under "switch" and their bound, seed 0', header, rows)
 
 
 def _numbers(episodes: int, played: Rounds, reached: Reaching) -> dict[str, Any]:

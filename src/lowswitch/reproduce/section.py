@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Table:
+class PageTable:
     """Rows of texts under a title and a header."""
 
     title: str
@@ -23,7 +23,7 @@ class Table:
     rows: Sequence[Sequence[str]]
 
     @classmethod
-    def of(cls, title: str, rows: Sequence[Mapping[str, str]]) -> Table:
+    def of(cls, title: str, rows: Sequence[Mapping[str, str]]) -> PageTable:
         """A table whose rows, at least one, say which column each of their cells is in."""
         return cls(title, list(rows[0]), [list(row.values()) for row in rows])
 
@@ -37,7 +37,7 @@ class Section:
     claim: str  # what the paper says
     method: str  # what was run
     findings: Sequence[Finding] = ()
-    tables: Sequence[Table] = ()
+    tables: Sequence[PageTable] = ()
     figures: dict[str, Figure] = field(default_factory=dict)  # by file name
     captions: dict[str, str] = field(default_factory=dict)
     remarks: Sequence[str] = ()
@@ -66,7 +66,7 @@ class Section:
     def from_dict(cls, data: dict[str, Any]) -> Section:
         """The section that `to_dict` wrote down, without its figures."""
         findings = [Finding.from_dict(finding) for finding in data["findings"]]
-        tables = [Table(**table) for table in data["tables"]]
+        tables = [PageTable(**table) for table in data["tables"]]
         return cls(**data | {"findings": findings, "tables": tables})
 
 

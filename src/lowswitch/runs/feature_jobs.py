@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from lowswitch.feature_learner import FeatureLearner
-from lowswitch.features.problem import FeatureProblem, Played
-from lowswitch.history import Costs
+from lowswitch.features.problem import FeatureProblem, PlayedEpisodes
+from lowswitch.history import RunCosts
 from lowswitch.learners.ridge_spec import linear_form
 from lowswitch.policy.linear import LinearPolicy
 from lowswitch.runs.jobs import Job, Options
@@ -51,14 +51,14 @@ class FeatureJob(Job):
     def begin(self, seed: int, episodes: int) -> FeatureRun:
         return FeatureRun(self, seed, episodes)
 
-    def runs(self, costs: Costs, seconds: float) -> Runs:
+    def runs(self, costs: RunCosts, seconds: float) -> Runs:
         return replace(super().runs(costs, seconds), earned=costs.earned)
 
 
 class FeatureRun:
     """One seed: its learner lives while it runs, its costs stay."""
 
-    costs: Costs
+    costs: RunCosts
 
     def __init__(self, job: FeatureJob, seed: int, episodes: int) -> None:
         self.job, self.seed, self.episodes = job, seed, episodes
@@ -66,7 +66,7 @@ class FeatureRun:
 
     def play(self, stop: threading.Event) -> None:
         job, earned = self.job, 0.0
-        learner, account, piece = job.learner(self.seed), Account(self.episodes), _FIRST_PIECE
+        learner, account, piece = job.learner(self.seed), RegretCurve(self.episodes), _FIRST_PIECE
         while self.done < self.episodes and not stop.is_set():
             policy, before = learner.policy, learner.deployments
             size = learner.next_stop(min(piece, self.episodes - self.done))
@@ -79,7 +79,7 @@ class FeatureRun:
         self.costs = account.costs(earned)
 
 
-class Account:
+class RegretCurve:
     """Regret and deployments at the points of the curves, charged piece by piece."""
 
     def __init__(self, episodes: int) -> None:
@@ -88,7 +88,7 @@ class Account:
         self.deployments = np.zeros(len(self.marks), dtype=np.int64)
         self.done, self.total = 0, 0.0
 
-    def charge(self, played: Played, learned: int, before: int, after: int) -> None:
+    def charge(self, played: PlayedEpisodes, learned: int, before: int, after: int) -> None:
         """Add the episodes that were learned; what is deployed after the last of them counts."""
         sums = self.total + np.cumsum(played.regret[:learned])
         first, last = np.searchsorted(self.marks, (self.done + 1, self.done + learned + 1))
@@ -98,7 +98,7 @@ class Account:
         if last and self.marks[last - 1] == self.done:
             self.deployments[last - 1] = after
 
-    def costs(self, earned: float) -> Costs:
+    def costs(self, earned: float) -> RunCosts:
         """What the run has cost, and earned."""
         deployments = self.deployments[None]
-        return Costs(self.regret[None], deployments, deployments, earned=np.array([earned]))
+        return RunCosts(self.regret[None], deployments, deployments, earned=np.array([earned]))

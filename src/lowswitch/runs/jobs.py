@@ -11,7 +11,7 @@ import numpy as np
 
 from lowswitch.algorithms.algorithm import Algorithm
 from lowswitch.envs.problem import Problem
-from lowswitch.history import Costs
+from lowswitch.history import RunCosts
 from lowswitch.runs.results import POINTS, Curves, Runs, curve_points, origin
 from lowswitch.runs.stopping import Stop
 
@@ -33,7 +33,7 @@ class Run(Protocol):
     """One seed: its learner lives while it runs, its costs stay."""
 
     done: int  # episodes
-    costs: Costs  # once it was played
+    costs: RunCosts  # once it was played
 
     def play(self, stop: threading.Event) -> None:
         """Play all episodes, or until the event is set."""
@@ -71,7 +71,7 @@ class Job(ABC):
     def begin(self, seed: int, episodes: int) -> Run:
         """The run of one seed, which ends after so many episodes."""
 
-    def runs(self, costs: Costs, seconds: float) -> Runs:
+    def runs(self, costs: RunCosts, seconds: float) -> Runs:
         """The results, from the costs of its runs in the order of the seeds."""
         regret, switches, deployments = costs.regret, costs.local_switches, costs.deployments
         size: dict[str, Any] = dict(self.problem.size)

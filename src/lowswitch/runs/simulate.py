@@ -26,7 +26,7 @@ from lowswitch.checks import (
 from lowswitch.envs.mdp import TabularMDP
 from lowswitch.envs.problem import Problem, require_problem
 from lowswitch.features.problem import FeatureProblem
-from lowswitch.history import Costs
+from lowswitch.history import RunCosts
 from lowswitch.runs.feature_jobs import FeatureJob
 from lowswitch.runs.jobs import Device, Job, Options, Run
 from lowswitch.runs.results import Runs
@@ -164,7 +164,7 @@ def play_jobs(
     runs = [[job.begin(seed, job.episodes) for seed in job.seeds] for job in jobs]
     seconds = _play_all(jobs, runs, workers, bar)
     return [
-        job.runs(Costs.joined([run.costs for run in played]), seconds / len(jobs))
+        job.runs(RunCosts.joined([run.costs for run in played]), seconds / len(jobs))
         for job, played in zip(jobs, runs, strict=True)
     ]
 

@@ -11,8 +11,8 @@ import numpy as np
 
 from lowswitch.checks import checked_batch
 from lowswitch.envs.mdp import TabularMDP
-from lowswitch.history import Costs, History, evaluation_of, fresh_account, require_starts
-from lowswitch.kernels.arrays import Log
+from lowswitch.history import History, RunCosts, evaluation_of, fresh_account, require_starts
+from lowswitch.kernels.arrays import ChangeLog
 from lowswitch.kernels.streams import stream_key
 from lowswitch.learners import Knowledge, ProblemSize, knowledge_of
 from lowswitch.runs.jobs import Job, Options
@@ -101,7 +101,7 @@ class TableJob(Job):
     def begin(self, seed: int, episodes: int) -> TableRun:
         return TableRun(self, seed, episodes)
 
-    def runs(self, costs: Costs, seconds: float) -> Runs:
+    def runs(self, costs: RunCosts, seconds: float) -> Runs:
         mdp, initial = self.problem, self.beginning.policy
         if initial is None:
             initial = mdp.actions_allowed.argmax(axis=-1)
@@ -117,7 +117,7 @@ class TableJob(Job):
             **(self._values(initial, costs.policy) if self.regret else {}),
         )
 
-    def _played(self, costs: Costs) -> np.ndarray | int:
+    def _played(self, costs: RunCosts) -> np.ndarray | int:
         """How many episodes each run played."""
         return costs.ended if len(costs.ended) else self.episodes
 
@@ -138,7 +138,7 @@ class TableJob(Job):
 class TableRun:
     """One seed: its tables live while it runs, its costs stay."""
 
-    costs: Costs
+    costs: RunCosts
 
     def __init__(self, job: TableJob, seed: int, episodes: int) -> None:
         self.job, self.seed, self.episodes = job, seed, episodes
@@ -169,7 +169,7 @@ class TableRun:
                 look = rule.next_look(look + 1, episodes) if look < episodes else look
         _stay(marks, self.done, account.curve, log.switches, log.deployments)
         policies = knowledge.policy().actions
-        self.costs = Costs(
+        self.costs = RunCosts(
             regret=account.curve[None],
             local_switches=log.switches[None],
             deployments=log.deployments[None],
@@ -180,10 +180,10 @@ class TableRun:
             ended=np.array([] if self.job.stop is None else [self.done], dtype=np.int64),
         )
 
-    def _fresh_log(self, knowledge: Knowledge, marks: np.ndarray) -> Log:
+    def _fresh_log(self, knowledge: Knowledge, marks: np.ndarray) -> ChangeLog:
         room = _KEPT_CHANGES if self.job.history else _LOGGED_CHANGES
         room = max(room, knowledge.spec.timing.room)
-        return Log(
+        return ChangeLog(
             keep=self.job.history,
             logged=np.zeros(1, dtype=np.int64),
             changes=np.zeros((room, 3 + knowledge.members), dtype=np.int64),

@@ -195,7 +195,7 @@ async def _admit(service: Service, endpoint: Endpoint, request: Request) -> Call
         if token is None:
             raise RefusedError(401, "a token is needed that works", "Unauthorized")
         if token.role not in endpoint.roles:
-            says = f"a token of the role {token.role} may not {endpoint.what}"
+            says = f"your role ({token.role}) cannot {endpoint.what}; {_who(endpoint)} can"
             raise RefusedError(403, says, "Forbidden")
     call = Call(service, endpoint, request, token, session)
     if request.method == "POST":
@@ -207,6 +207,12 @@ async def _admit(service: Service, endpoint: Endpoint, request: Request) -> Call
                 if not same(call.field("form"), session.form):
                     raise RefusedError(403, "this form is not of this session; open the page again")
     return call
+
+
+def _who(endpoint: Endpoint) -> str:
+    """Whom to ask instead, in words."""
+    *most, last = (f"an {role}" if role[0] in "ao" else f"a {role}" for role in endpoint.roles)
+    return f"{', '.join(most)} or {last}" if most else last
 
 
 def _by_header(service: Service, request: Request) -> Token | None:

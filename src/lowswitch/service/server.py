@@ -33,14 +33,14 @@ _SWITCH_SECONDS = 0.001  # so that requests are read while the ledger's thread c
 _IDLE_SECONDS = 30  # between two requests of a connection
 
 
-class Connection(HttpToolsProtocol):
+class HttpConnection(HttpToolsProtocol):
     """A connection that must say what it wants within seconds.
 
     When there are too many, the one that has been silent longest is closed for the next one: those
     who open many and say nothing do not keep others out.
     """
 
-    silent: ClassVar[dict[Connection, None]] = {}  # those without a request, the oldest first
+    silent: ClassVar[dict[HttpConnection, None]] = {}  # those without a request, the oldest first
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
@@ -179,7 +179,7 @@ class Server(uvicorn.Server):
     def __init__(self, service: Service, ready: Callable[[], None]) -> None:
         config = uvicorn.Config(
             make_app(service),
-            http=Connection,
+            http=HttpConnection,
             ws="none",
             lifespan="on",
             log_level="error",

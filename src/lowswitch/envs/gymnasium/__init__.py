@@ -3,21 +3,23 @@
 `gymnasium.make("lowswitch.envs.gymnasium:lowswitch/...")` imports it.
 """
 
-from lowswitch.envs.gymnasium.features import Environment, learn_features
-from lowswitch.envs.gymnasium.tables import (
+from typing import Any
+
+from lowswitch.envs.gymnasium.bridge import (
+    EnvironmentRun,
     Episode,
-    Played,
     from_gymnasium,
     learn,
     learner_for,
     play_episode,
 )
+from lowswitch.envs.gymnasium.feature_env import Environment, learn_features
 from lowswitch.envs.gymnasium.tabular_env import TabularEnv, problem_env
 
 __all__ = [
     "Environment",
+    "EnvironmentRun",
     "Episode",
-    "Played",
     "TabularEnv",
     "from_gymnasium",
     "learn",
@@ -26,3 +28,10 @@ __all__ = [
     "play_episode",
     "problem_env",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """The former name of a class, for one release."""
+    if name == "Played":
+        return EnvironmentRun
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -10,11 +10,11 @@ import numpy as np
 
 from lowswitch.algorithms.algorithm import Algorithm
 from lowswitch.checks import require_seed, shown
+from lowswitch.envs.gymnasium.bridge import environment
 from lowswitch.envs.gymnasium.spaces import Numbering, gymnasium
-from lowswitch.envs.gymnasium.tables import environment
 from lowswitch.feature_learner import FeatureLearner
 from lowswitch.features.maps import Features
-from lowswitch.features.problem import FeatureProblem, Played
+from lowswitch.features.problem import FeatureProblem, PlayedEpisodes
 from lowswitch.kernels.streams import CONTEXTS, bits, purpose_key
 from lowswitch.learners.ridge import Deployment
 from lowswitch.policy.linear import LinearPolicy
@@ -61,11 +61,11 @@ class Environment(FeatureProblem):
         options = self.env.spec.kwargs if self.env.spec is not None else {}
         return super().facts() | {"features": repr(self.features), "options": repr(options)}
 
-    def play(self, policy: LinearPolicy, seed: int, first: int, last: int) -> Played:
+    def play(self, policy: LinearPolicy, seed: int, first: int, last: int) -> PlayedEpisodes:
         with self._playing:
             return self._play(policy, seed, first, last)
 
-    def _play(self, policy: LinearPolicy, seed: int, first: int, last: int) -> Played:
+    def _play(self, policy: LinearPolicy, seed: int, first: int, last: int) -> PlayedEpisodes:
         n, H = last - first, self.shape.horizon
         x = np.zeros((n, H, 1, self.shape.features))
         actions, rewards = np.full((n, H), -1, dtype=np.int64), np.zeros((n, H))
@@ -84,7 +84,7 @@ class Environment(FeatureProblem):
                         f"the environment truncated the episode after {h + 1} steps; ask for"
                         f" horizon={h + 1} or less"
                     )
-        return Played(x, actions, rewards, np.full(n, np.nan))
+        return PlayedEpisodes(x, actions, rewards, np.full(n, np.nan))
 
 
 def reset_seed(seed: int, episode: int) -> int:

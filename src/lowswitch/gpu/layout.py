@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lowswitch.gpu.driver import ON_CPU, Facts, GpuError
+from lowswitch.gpu.driver import ON_CPU, DeviceFacts, GpuError
 from lowswitch.gpu.encode import (
     BALANCE,
     CHANGE,
@@ -15,7 +15,7 @@ from lowswitch.gpu.encode import (
     DRAWN,
     FIXED,
     SEQUENCE,
-    Kind,
+    RunKind,
     log_columns,
 )
 from lowswitch.kernels.arrays import Model
@@ -40,7 +40,7 @@ _NEAR = 16  # up to so many actions, all cells of a row are fetched at once,
 _BATCH, _SMALL_BATCH = 4, 2  # and those of so many rows; by teams and of many actions, of fewer
 
 
-class Plan(NamedTuple):
+class MemoryLayout(NamedTuple):
     """How one kind of runs is laid out."""
 
     constants: dict[str, int]  # what the kernels are compiled with
@@ -67,8 +67,8 @@ class Plan(NamedTuple):
         return blocks * self.runs
 
 
-def plan(kind: Kind, models: list[Model], facts: Facts, runs: np.ndarray, *, regret: bool,
-         history: bool, curve_points: int) -> Plan:  # fmt: skip
+def lay_out(kind: RunKind, models: list[Model], facts: DeviceFacts, runs: np.ndarray, *,
+            regret: bool, history: bool, curve_points: int) -> MemoryLayout:  # fmt: skip
     """The layout for runs of one kind, so many of each problem."""
     constants = {name: int(value) for name, value in kind._asdict().items()}
     del constants["SEQUENCED"]
@@ -85,7 +85,7 @@ def plan(kind: Kind, models: list[Model], facts: Facts, runs: np.ndarray, *, reg
     constants |= {"SETTLE_SPLIT": split}
     log_size = max(_LOGGED_CHANGES, 2 * constants["ROOM"]) if constants["LOGGED"] else 0
     sizes = _sizes(constants, regret, curve_points, log_size)
-    return Plan(
+    return MemoryLayout(
         constants=constants,
         runs=per_block,
         play_threads=constants["THREADS"],
@@ -99,7 +99,7 @@ def plan(kind: Kind, models: list[Model], facts: Facts, runs: np.ndarray, *, reg
     )
 
 
-def _tables(kind: Kind, models: list[Model]) -> dict[str, int]:
+def _tables(kind: RunKind, models: list[Model]) -> dict[str, int]:
     """How laws are drawn from."""
     laws = kind.S * kind.A * (kind.H if kind.STRIDE else 1)
     log, start_log = log_columns(models)
@@ -128,7 +128,7 @@ def model_starts(model: Model) -> np.ndarray:
     return mask
 
 
-def _values(kind: Kind, facts: Facts, regret: bool) -> dict[str, int]:
+def _values(kind: RunKind, facts: DeviceFacts, regret: bool) -> dict[str, int]:
     """How exact values are computed."""
     laws = kind.S * kind.A * (kind.H if kind.STRIDE else 1)
     in_registers = kind.DENSE and kind.S <= _REGISTER_STATES
@@ -176,7 +176,7 @@ def _settle_shared(constants: dict[str, int]) -> int:
 # ---- rows ----------------------------------------------------------------------------------------
 
 
-def _rows(constants: dict[str, int], facts: Facts, runs: np.ndarray) -> dict[str, int]:
+def _rows(constants: dict[str, int], facts: DeviceFacts, runs: np.ndarray) -> dict[str, int]:
     """Where rows lie: in shared memory if enough runs fit, else their actions, else nothing."""
     table_choices = (1, 0) if constants["PADDED"] and constants["S"] < 2**16 else (0,)
     choices = [(1, 1, tables) for tables in table_choices] + [(0, 1, 0), (0, 0, 0)]
@@ -243,7 +243,7 @@ def _warps(constants: dict[str, int], rows: dict[str, int], resident: int) -> di
     }
 
 
-def _most_runs(constants: dict[str, int], facts: Facts) -> int:
+def _most_runs(constants: dict[str, int], facts: DeviceFacts) -> int:
     """How many runs of a block fit its shared memory."""
     fixed = _play_shared(constants, 0)
     each = _play_shared(constants, 1) - fixed

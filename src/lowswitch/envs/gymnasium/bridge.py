@@ -170,7 +170,7 @@ class Episode(NamedTuple):
     rewards: np.ndarray  # [H]
 
 
-class Played(NamedTuple):
+class EnvironmentRun(NamedTuple):
     """What came out of `learn`."""
 
     learner: TableLearner
@@ -180,7 +180,7 @@ class Played(NamedTuple):
     def __repr__(self) -> str:
         returns = f"{len(self.returns):,} returns from {self.returns.min():g} to"
         mean = f"{self.returns.max():g} with mean {self.returns.mean():.4g}"
-        return f"Played({self.learner!r}, {returns} {mean}, {self.history!r})"
+        return f"EnvironmentRun({self.learner!r}, {returns} {mean}, {self.history!r})"
 
 
 def learn(
@@ -193,7 +193,7 @@ def learn(
     reward_range: tuple[float, float] = (0.0, 1.0),
     progress: bool | None = None,
     **options: Any,
-) -> Played:
+) -> EnvironmentRun:
     """Let a new learner play `episodes` episodes of an environment whose tables are unknown.
 
     Its states and actions must be discrete, or made of discrete parts; a name is made by
@@ -230,7 +230,7 @@ def learn(
         mdp = from_gymnasium(env, horizon=horizon)
         first, last = mdp.evaluate(initial), mdp.evaluate(learner.mixture)
         warn_if_no_better("the last policy", first, last, mdp.optimal_value(), algorithm)
-    return Played(learner, returns, History(np.concatenate(parts)))
+    return EnvironmentRun(learner, returns, History(np.concatenate(parts)))
 
 
 def _plays_its_tables(env: gymnasium.Env[Any, Any]) -> bool:
