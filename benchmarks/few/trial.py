@@ -1,0 +1,99 @@
+"""What a run costs that starts from a policy somebody chose: protocol and trial, on ten problems.
+
+    python benchmarks/few/trial.py [--budgets 2 5 10 30] [--seeds 4] [--json FILE]
+
+The initial policy is optimal, wrong in 15 % of the rows, or random; or there is none. Dates are free
+or evenly spaced. Beside `few` there are `few` with a floor, with a fixed share of 15 % in the trial,
+and with nobody outside of it. All numbers are shares of V* - V_uniform in percent, means over
+problems: what is lost over the run, the deepest dip of a deployment below the initial policy, and in
+how many runs the last policy is worse than the initial one by more than 1 %. None of these problems
+was used to choose a rule. Results in FILE are not computed again.
+"""
+
+import itertools
+import sys
+import warnings
+from pathlib import Path
+from typing import Any
+
+sys.path.append(str(Path(__file__).resolve().parents[1]))  # where bench is
+
+import numpy as np
+from problems import CHOSEN, PROBLEMS, changing, garnet, slippery_grid
+
+import bench
+from lowswitch import TabularMDP, few, simulate
+from lowswitch.history import deployment_gaps
+
+EPISODES = 2_000
+RULES: dict[str, dict[str, Any]] = {
+    "auto": {},
+    "floor 0.9": {"floor": 0.9},
+    "15 %": {"trial": 0.15},
+    "all explore": {"trial": None},
+}
+INITIAL = ("optimal", "15 % wrong", "random", "none")
+BELOW = 1.0  # percent
+
+
+def problems() -> dict[str, TabularMDP]:
+    """Ten problems, of which six are drawn."""
+    drawn = {"garnet": garnet, "grid": slippery_grid, "changing": changing}
+    named = {name: PROBLEMS[name][0] for name in ("gambler", "queue", "replacement")}
+    named |= {"random-20": CHOSEN["random-20"][0]}
+    return {
+        f"{name}-{seed}": make("bernoulli", seed)
+        for name, make in drawn.items()
+        for seed in (1001, 1002)
+    } | {name: make("bernoulli") for name, make in named.items()}
+
+
+def initial_policy(mdp: TabularMDP, kind: str) -> np.ndarray | None:
+    """A policy [H, S] to start from."""
+    generator, best = np.random.default_rng([7, mdp.states]), mdp.optimal_policy
+    other = generator.integers(0, mdp.actions, best.shape)
+    wrong = generator.random(best.shape) < 0.15
+    return {"optimal": best, "15 % wrong": np.where(wrong, other, best), "random": other}.get(kind)
+
+
+def measured(mdp: TabularMDP, algorithm: Any, kind: str, seeds: int) -> np.ndarray:  # [3]
+    """What is lost, the deepest dip, and how many runs end below the initial policy; in percent."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of runs that learn nothing, as from an optimal policy
+        runs = simulate(
+            mdp,
+            algorithm,
+            episodes=EPISODES,
+            seeds=seeds,
+            initial=initial_policy(mdp, kind),
+            history=True,
+            progress=False,
+        )
+    span = mdp.optimal_value() - mdp.uniform_value()
+    gaps = [deployment_gaps(mdp, one, initial=runs.initial) / span for one in runs.history or ()]
+    lost = np.mean(runs.regret) / (EPISODES * span)
+    dip = np.mean([gap.max() - gap[0] for gap in gaps])
+    below = np.mean([100 * (gap[-1] - gap[0]) > BELOW for gap in gaps])
+    return 100 * np.array([lost, dip, below])
+
+
+def main() -> None:
+    parser = bench.parser(__doc__)
+    parser.add_argument("--budgets", type=int, nargs="*", default=(2, 5, 10, 30))
+    parser.add_argument("--seeds", type=int, default=4)
+    options = parser.parse_args()
+    results, tried = bench.Results(options.json), problems()
+    results.keep("setting", {"seeds": options.seeds, "episodes": EPISODES, "problems": [*tried]})
+    cases = itertools.product(options.budgets, ("free", "even"), INITIAL, RULES.items())
+    for budget, dates, kind, (rule, given) in cases:
+        name = f"{budget} {dates}, {kind}, {rule}"
+        if name in results.found or (kind == "none" and "floor" in given):
+            continue
+        even = tuple(int(0.9 * EPISODES * i / budget) for i in range(1, budget + 1))
+        when = {"deployments": budget} if dates == "free" else {"deployments_at": even}
+        some = [measured(mdp, few(**when, **given), kind, options.seeds) for mdp in tried.values()]
+        results.keep(name, np.round(np.mean(some, axis=0), 2).tolist())
+
+
+if __name__ == "__main__":
+    main()
