@@ -188,7 +188,7 @@ KNOWN: dict[str, dict[str, Any]] = {
         "metavar": "EPS",
     },
     "--stop-within": {
-        "help": "Stop when the learner's bounds say so, with 95 % confidence, without the tables.",
+        "help": "Stop when the learner's bounds say so, with 95 %% confidence, without the tables.",
         "type": float,
         "metavar": "EPS",
     },
