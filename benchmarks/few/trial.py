@@ -2,12 +2,12 @@
 
     python benchmarks/few/trial.py [--budgets 2 5 10 30] [--seeds 4] [--json FILE]
 
-The initial policy is optimal, wrong in 15 % of the rows, or random; or there is none. Dates are free
-or evenly spaced. Beside `few` there are `few` with a floor, with a fixed share of 15 % in the trial,
-and with nobody outside of it. All numbers are shares of V* - V_uniform in percent, means over
-problems: what is lost over the run, the deepest dip of a deployment below the initial policy, and in
-how many runs the last policy is worse than the initial one by more than 1 %. None of these problems
-was used to choose a rule. Results in FILE are not computed again.
+The initial policy is optimal, wrong in 15 % of the rows, or random; or there is none. Dates are
+free or evenly spaced. Beside `few` there are `few` with a floor, with a fixed share of 15 % in the
+trial, and with nobody outside of it. All numbers are shares of V* - V_uniform in percent, means
+over problems: what is lost over the run, the deepest dip of a deployment below the initial policy,
+and in how many runs the last policy is worse than the initial one by more than 1 %. None of
+these problems was used to choose a rule. Results in FILE are not computed again.
 """
 
 import itertools

@@ -117,11 +117,11 @@ class PlannerKnowledge(Knowledge):
         )
 
     def exploiting(self) -> np.ndarray:
-        from lowswitch.kernels.exploitation import exploit
+        from lowswitch.kernels.exploitation import CLEAR, COMPARED, exploit
 
         H, S, _ = self.allowed.shape
         tables = type(self.tables)(*(array.copy() for array in self.tables))
-        exploit(self.spec, tables)
+        exploit(self.spec, tables, CLEAR, np.zeros((2, COMPARED)))
         return tables.wanted[: H * S].reshape(H, S)
 
     def model(self, number: int) -> DrawnModel:
