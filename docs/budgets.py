@@ -17,7 +17,7 @@ DRAWN = {"garnet": "Garnets", "grid": "slippery grids", "changing": "laws that d
 
 
 def values() -> dict[str, str]:
-    return of_budgets() | of_clinic() | of_calibration() | of_sepsis()
+    return of_budgets() | of_clinic() | of_trial() | of_calibration() | of_sepsis()
 
 
 def read(name: str) -> Any:
@@ -75,6 +75,20 @@ def of_clinic() -> dict[str, str]:
         "clinic/optimal": f"{one['optimal']:.3f}",
         "clinic/forecast": f"{forecast['low'][-1]:.2f} to {forecast['high'][-1]:.2f}",
     }
+
+
+def of_trial() -> dict[str, str]:
+    """What a run costs that starts from a policy somebody chose."""
+    facts = read("few_trial.json")
+    cells = []
+    for name, found in facts.items():
+        budget, _, case = name.partition(" ")
+        if budget == "10":
+            dates, initial, rule = case.split(", ")
+            lost, dip, below = (f"{value:.1f}" for value in found)
+            cells.append([f"{dates} dates", initial, rule, lost, dip, f"{below} %"])
+    head = ["dates", "initial policy", "`trial`", "lost", "dip", "below"]
+    return {"trial/table": table(head, cells, left=3)}
 
 
 def of_calibration() -> dict[str, str]:

@@ -61,20 +61,21 @@ def play(learner, mdp, generator, episodes):
 
 EVEN = Moment(4, [100, 200, 300, 400], 500, 1000)
 NOTHING = Found(0.0, 0.0, 0.1, paid=True)
+CAREFUL = 0.004101562  # the share of EVEN while nothing is found
 
 
 def test_a_careful_share_by_hand():
-    """35 of 1,000 cases may be used: 17.5 of the first 100, then 8.75, 4.375 and 2.1875. Where the
-    next date is near, 30 % of the cases until then are fewer than half of what is left.
+    """35 of 1,000 cases may be used: 26.25 of the first 100, then 6.5625 and so on, always 3/4 of
+    what is left. Where the next date is near, 30 % of the cases until then are fewer.
     """
     shares = [
         careful_share(Moment(n, [100 * i for i in range(1, n + 1)], 100 * (n + 1), 1000))
         for n in range(1, 5)
     ]
-    assert shares == pytest.approx([0.175, 0.0875, 0.04375, 0.021875])
+    assert shares == pytest.approx([0.2625, 0.065625, 0.01640625, CAREFUL])
     assert careful_share(Moment(1, [2], 10, 1000)) == 0.3
-    # 8 x 0.3 = 2.4 are used then, and half of the other 32.6 is 16.3 of 100
-    assert careful_share(Moment(2, [2, 10], 110, 1000)) == pytest.approx(0.163)
+    # 8 x 0.3 = 2.4 are used then, and 3/4 of the other 32.6 are 24.45 of 100
+    assert careful_share(Moment(2, [2, 10], 110, 1000)) == pytest.approx(0.2445)
 
 
 def test_an_eager_share_by_hand():
@@ -90,12 +91,12 @@ def test_an_eager_share_by_hand():
     [
         (0.15, Found(1.0, 9.0, 1.0, paid=True), 0.15),
         ("falling", NOTHING, 1 / 4),
-        ("auto", NOTHING, 0.021875),
+        ("auto", NOTHING, CAREFUL),
         ("auto", NOTHING._replace(paid=False), 1 / 3),
         # half of gain and cost is gain, and 1.5 standard deviations are half of what is sure: 1/4
-        ("auto", Found(0.2, 1.5, 0.2, paid=True), 0.75 * 0.021875 + 0.25 / 3),
+        ("auto", Found(0.2, 1.5, 0.2, paid=True), 0.75 * CAREFUL + 0.25 / 3),
         # surely poor, and the model expects the trial to be better: the size of that counts
-        ("auto", Found(0.3, 5.0, -0.1, paid=True), 0.25 * 0.021875 + 0.75 / 3),
+        ("auto", Found(0.3, 5.0, -0.1, paid=True), 0.25 * CAREFUL + 0.75 / 3),
     ],
 )
 def test_the_share_of_a_trial_by_hand(trial, found, share):
