@@ -194,7 +194,7 @@ def test_the_last_deployment_is_one_policy():
         if learner.told < 80:
             play(learner, mdp, generator, 20)
     assert learner.deployed.share == 0.0
-    assert learner.frozen
+    assert learner.budget_spent
 
 
 def test_rows_limit_the_protocol_and_the_trial_each():
@@ -251,7 +251,7 @@ def test_a_trial_ends_at_once_with_the_budget_spent_and_no_row_switches():
     learner, _, _ = reviewed(np.zeros((3, 4), dtype=int), algorithm=algorithm)
     learner.propose()
     learner.approve()
-    assert learner.frozen
+    assert learner.budget_spent
     switches = learner.local_switches
     assert learner.cap_trial(0.5) is None  # it is smaller already
     learner.cap_trial(0.0)

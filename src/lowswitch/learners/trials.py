@@ -50,9 +50,9 @@ def trial_share(trial: Trial | None, moment: Moment, found: Found) -> float:
 
     "auto" is careful while the trials find nothing better than the initial policy: these may use
     3.5 % of all cases, three quarters of what is left of them at each deployment, and at most 30 %
-    of the cases until the next one. Where something is found, the initial policy is poor, and most cases
-    explore soon. How much was found is the gain as a share of gain and cost, times how certain it
-    is. If no reward was ever seen, there is nothing to lose, and all explore.
+    of the cases until the next one. Where something is found, the initial policy is poor, and most
+    cases explore soon. How much was found is the gain as a share of gain and cost, times how
+    certain it is. If no reward was ever seen, there is nothing to lose, and all explore.
     """
     if isinstance(trial, float):
         return trial
