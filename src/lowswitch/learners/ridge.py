@@ -53,7 +53,7 @@ class Sums(NamedTuple):
     counts: np.ndarray  # [H]  steps
 
 
-class Episodes(NamedTuple):
+class FeatureEpisodes(NamedTuple):
     """The episodes themselves, of which the first `told` are known; none where H is 1."""
 
     x: np.ndarray  # [room, H, R, d]
@@ -104,13 +104,13 @@ class RidgeKnowledge:
         self.recent = np.zeros((0, shape.rows, d))  # [n, R, d]  the newest contexts of a bandit
         self.base = self.log_determinants()  # [H]  when the policy was made
 
-    def _room(self, episodes: int) -> Episodes:
+    def _room(self, episodes: int) -> FeatureEpisodes:
         H, R, d = self.shape.horizon, self.shape.rows, self.shape.features
         need = 8 * episodes * H * (R * d + 2)
         require_memory(
             need, f"{episodes:,} episodes of {self.shape}", "use fewer features or steps"
         )
-        return Episodes(
+        return FeatureEpisodes(
             x=np.zeros((episodes, H, R, d)),
             actions=np.zeros((episodes, H), dtype=np.int64),
             rewards=np.zeros((episodes, H)),
@@ -347,14 +347,14 @@ class RidgeKnowledge:
         if self.shape.horizon > 1:
             self.kept = self._restored_episodes(arrays, told)
 
-    def _restored_episodes(self, arrays: dict[str, np.ndarray], told: int) -> Episodes:
-        given, actions, rewards = (arrays[f"kept.{name}"] for name in Episodes._fields)
+    def _restored_episodes(self, arrays: dict[str, np.ndarray], told: int) -> FeatureEpisodes:
+        given, actions, rewards = (arrays[f"kept.{name}"] for name in FeatureEpisodes._fields)
         shape = (told, self.shape.horizon, self.shape.rows, self.shape.features)
         if given.shape != shape:
             raise ValueError(f"its episodes have the shape {given.shape}, not {shape}")
         if self.shape.shared:
             given = given[:, :, 0]
-        return Episodes(*self.shape.episodes(given, actions, rewards))
+        return FeatureEpisodes(*self.shape.episodes(given, actions, rewards))
 
     # ---- policies --------------------------------------------------------------------------------
 
