@@ -23,6 +23,7 @@ from lowswitch.kernels.arrays import (
     PlanTables,
 )
 from lowswitch.learners import integrity
+from lowswitch.learners.hypotheses import Seen
 from lowswitch.learners.knowledge import Knowledge, ProblemSize
 from lowswitch.learners.mixtures import deployed_mixture
 from lowswitch.learners.plan_spec import (
@@ -93,13 +94,16 @@ class PlannerKnowledge(Knowledge):
         return found
 
     def posterior(self) -> Posterior:
-        from lowswitch.kernels.evidence import believe
+        from lowswitch.kernels.evidence import APART, TESTED, TOGETHER, believe, gather_laws
 
-        began = self.visits()[0].sum(axis=-1).astype(float)
+        spec, tables, began = self.spec, self.tables, self.visits()[0].sum(axis=-1).astype(float)
         if not began.any():
             began[:] = 1.0
-        belief = believe(self.spec, self.tables)
-        return Posterior(self.spec, belief, self.tables.keys[0]["samples"], began / began.sum())
+        tested = spec.pooling == TESTED and spec.stride > 0
+        together = gather_laws(spec, tables, TOGETHER) if tested else None
+        seen = Seen(believe(spec, tables), gather_laws(spec, tables, APART), together)
+        stream = tables.keys[0]["samples"]
+        return Posterior(spec, seen, stream, began / began.sum(), began.sum())
 
     def model(self, number: int) -> DrawnModel:
         """Model `number` of the posterior with a learned prior."""
