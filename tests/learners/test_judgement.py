@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
+from test_posterior import drawn_tables, exact_value, learned, problem, told_rewards
 
 import lowswitch as ls
-from learners.test_posterior import drawn_tables, exact_value, learned, problem, told_rewards
 from lowswitch.learners.judgement import Gain, Judgement, Law
 from lowswitch.review.proposals import ProposedRow
 

@@ -180,7 +180,7 @@ def test_the_demo_is_whole_and_leaves_a_proposal(tmp_path):
     kinds = {version.kind for version in ledger.versions()}
     assert kinds == {"created", "approved", "rolled_back"}
     verdicts = {row["verdict"] for row in ledger.proposal().rows}
-    assert verdicts == {"EXPLORE"}  # its learner has no posterior
+    assert verdicts == {"UNSURE", "UNTRIED"}  # its learner has no posterior
     assert ledger.verify().whole
     chart = ledger.chart()
     rows = display.map_rows(ledger.terms, chart, "action", range(8))

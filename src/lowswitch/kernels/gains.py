@@ -224,9 +224,9 @@ def sweep_together(spec, belief, key, begin, changes, m, asked, drawn, counter, 
                     found[k, r] += weight * apart[k, changes.rows[r] % S] * gaps[r, m]
             if h + 1 < spec.H and at // S == h:
                 x = at % S
-                now, other = x * spec.A + changes.played[at, m], x * spec.A + changes.played[at, new]
+                cells = x * spec.A + changes.played[at]
                 found[k, asked[k]] += weight * reach[x] * gaps[asked[k], m]
-                spread_apart(spec, drawn, now, other, reach[x], apart[k])
+                spread_apart(spec, drawn, cells[m], cells[new], reach[x], apart[k])
             elif at // S == h:
                 found[k, asked[k]] += weight * reach[at % S] * gaps[asked[k], m]
             elif h + 1 < spec.H and at // S < h:
@@ -254,7 +254,8 @@ def shared_gains(spec, belief, stream, starts, episodes, numbers, changes, asked
         key = model_key(stream, numbers[sample])
         draw_starts(starts, episodes, key, counter, begin)
         sweep_back(spec, belief, key, 0, changes, drawn, counter, seen, gaps)
+        here = found[sample]
         for m in range(changes.others.shape[1] // 2):
             sweep_together(
-                spec, belief, key, begin, changes, m, asked, drawn, counter, seen, gaps, found[sample]
+                spec, belief, key, begin, changes, m, asked, drawn, counter, seen, gaps, here
             )

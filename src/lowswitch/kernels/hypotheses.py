@@ -9,13 +9,16 @@ import math
 
 import numpy as np
 
-from lowswitch.kernels.compile import allocating, part
+from lowswitch.kernels.compile import allocating, inline, part
 from lowswitch.kernels.evidence import (
+    beta_evidence,
     listed_laws,
     log_rising,
+    others_reward,
     row_prior,
     size_at,
     size_evidence,
+    typical_reward,
 )
 
 _ROUNDS = 12  # of the EM algorithm
@@ -109,3 +112,28 @@ def learned_sizes(spec, laws, each):
         for j in range(laws.offsets[row], laws.offsets[row + 1]):
             evidence += log_rising(each, laws.counts[j])
     return np.log(shares), evidence
+
+
+@inline
+def doubted_mass(rewards, row, A, mass):
+    """The mass of the prior of a row, whose mean is that of so many other rewards: not above their
+    number, since the mean is not known better than that.
+
+    1 / (1 / mass + 1 / others): the variances of the row around the mean, and of the mean, add up.
+    """
+    others = rewards.all_n[row // A] - rewards.n[row] + 1.0
+    return mass * others / (mass + others)
+
+
+@allocating
+def doubted_reward_evidence(rewards, A, mass, share):
+    """The log probability of rewards that vary: `noisy_reward_evidence` with doubted masses."""
+    evidence, typical = 0.0, typical_reward(rewards)
+    for row in range(len(rewards.n)):
+        n = rewards.n[row]
+        if n > 0.0:
+            seen = min(1.0, max(0.0, rewards.total[row] / n))
+            prior = doubted_mass(rewards, row, A, mass)
+            mean = others_reward(rewards, row, A, typical)
+            evidence += beta_evidence(prior, mean, share * n * seen, share * n * (1.0 - seen))
+    return evidence

@@ -22,6 +22,7 @@ _ATOMS = 24  # successors that a law draws beyond those that were seen
 _ALL = 32  # up to so many states a law draws a weight for each of them
 _REWARD_STREAM = np.uint64(2**63)
 _COMPARING = np.uint64(2**62)
+_STATE_STREAM = np.uint64(2**58)
 
 
 # ---- draws ---------------------------------------------------------------------------------------
@@ -163,35 +164,51 @@ def draw_law(spec, belief, row, drawn, key, counter, seen):
 def draw_reward(spec, belief, row, typical, key, counter):
     """Draw the mean reward of a row: of rewards 0 and 1 from a Beta law.
 
-    Its prior may have a learned mass on the mean reward of the other actions of the state; before
-    the first visit a hopeful belief has a symmetric one, so that what is unknown is tried. Rewards that vary
-    less count as so many of 0 and 1 as their share says, the others as constant: the Bayesian
-    bootstrap, Rubin 1981. The share of a row is its own once it has many visits. Rewards that do
-    not vary are known from the first visit on; before it, any is as likely.
+    Its prior may have a learned mass on the mean reward of the other actions of the state, or, of a
+    belief that is not hopeful, on `typical`, which `draw_state_reward` gave. Before the first visit
+    a hopeful belief has a symmetric one, so that what is unknown is tried. Rewards that vary less
+    count as so many of 0 and 1 as their share says, the others as constant: the Bayesian bootstrap,
+    Rubin 1981. The share of a row is its own once it has many visits. Rewards that do not vary are
+    known from the first visit on.
     """
     rewards, n = belief.rewards, belief.rewards.n[row]
-    if n == 0.0 and not belief.hopeful:
-        prior = others_reward(rewards, row, spec.A, typical)
-        one = gamma(belief.reward_mass * prior, key, counter)
-        return one / (one + gamma(belief.reward_mass * (1.0 - prior), key, counter) + 1e-300)
-    if n == 0.0:
+    if n == 0.0 and belief.hopeful:
         weight = spec.reward_weight if belief.noisy else 1.0
         one = gamma(weight, key, counter)
         return one / (one + gamma(weight, key, counter) + 1e-300)
-    mean = min(1.0, max(0.0, rewards.total[row] / n))
-    if not belief.noisy:
+    mean = min(1.0, max(0.0, rewards.total[row] / max(1.0, n)))
+    if n > 0.0 and not belief.noisy:
         return mean
-    own, most = reward_spread(rewards, row), mean * (1.0 - mean)
-    share = belief.share
+    most, share, mass = mean * (1.0 - mean), belief.share, belief.reward_mass
     if most > 1e-9:
+        own = reward_spread(rewards, row)
         share = (2.0 * share + n * min(1.0, own / most)) / (2.0 + n)
     prior = 0.5
     if belief.by_state:
-        prior = others_reward(rewards, row, spec.A, typical)
-    one = gamma(belief.reward_mass * prior + share * n * mean, key, counter)
-    zero = gamma(belief.reward_mass * (1.0 - prior) + share * n * (1.0 - mean), key, counter)
-    sure = gamma((1.0 - share) * n, key, counter) if share < 1.0 else 0.0
+        prior = others_reward(rewards, row, spec.A, typical) if belief.hopeful else typical
+    one = gamma(mass * prior + share * n * mean, key, counter)
+    zero = gamma(mass * (1.0 - prior) + share * n * (1.0 - mean), key, counter)
+    sure = gamma((1.0 - share) * n, key, counter) if share < 1.0 and n > 0.0 else 0.0
     return (one + mean * sure) / (one + zero + sure + 1e-300)
+
+
+@part
+def draw_state_reward(spec, belief, group, typical, key, counter):
+    """Draw the mean around which the rewards of a state's actions lie, with one typical reward.
+
+    It is the same for all actions of the state. The n rewards of an action say as much of it as
+    n mass / (n + mass) of its own, since the action lies around it with this mass.
+    """
+    rewards, one, total = belief.rewards, typical, 1.0
+    for row in range(group * spec.A, (group + 1) * spec.A):
+        n = belief.share * rewards.n[row]
+        if n > 0.0:
+            worth = n * belief.reward_mass / (n + belief.reward_mass)
+            one += worth * min(1.0, max(0.0, rewards.total[row] / rewards.n[row]))
+            total += worth
+    ones = gamma(max(1e-3, one), key, counter)
+    mean = ones / (ones + gamma(max(1e-3, total - one), key, counter) + 1e-300)
+    return min(0.999, max(0.001, mean))
 
 
 @inline
@@ -214,6 +231,11 @@ def draw_cell_law(spec, belief, h, i, key, drawn, counter, seen):
 def draw_cell_reward(spec, belief, h, i, key, drawn, counter, typical):
     """Draw the mean reward of cell i at step h, likewise."""
     row, counter[0] = h * belief.rewards.stride + i, 0
+    if not belief.hopeful:
+        group = row // spec.A
+        stream = noise(noise(key, _STATE_STREAM), np.uint64(group))
+        typical = draw_state_reward(spec, belief, group, typical, stream, counter)
+        counter[0] = 0
     stream = noise(noise(key, _REWARD_STREAM), np.uint64(row))
     drawn.rewards[i] = draw_reward(spec, belief, row, typical, stream, counter)
 

@@ -17,7 +17,7 @@ from lowswitch.kernels.streams import splitmix, uniforms
 _KIN = (0.0, 3.0, 10.0, 30.0, 100.0, np.inf)
 _EACH = (0.1, 0.3, 1.0, 3.0)
 _ALIKE = (1.0, 3.0, 10.0, 30.0, 100.0)
-_REWARD_MASSES = (0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0)
+_REWARD_MASSES = (0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1e3, 1e4, 1e5)
 _LEAST = 0.01  # of the weight; what has less is left out
 _CHOOSING = np.array([2**59], dtype=np.uint64)
 
@@ -114,12 +114,12 @@ def _sized(spec: PlanSpec, belief: Belief) -> list[tuple[Belief, float]]:
 
 def _by_reward(spec: PlanSpec, belief: Belief) -> list[tuple[float, float]]:
     """Masses of the prior of a mean reward."""
-    from lowswitch.kernels.evidence import noisy_reward_evidence
+    from lowswitch.kernels.hypotheses import doubted_reward_evidence
 
     if not belief.noisy:
         return [(belief.reward_mass, 1.0)]
     evidence = [
-        noisy_reward_evidence(belief.rewards, spec.A, mass, belief.share, False)
+        doubted_reward_evidence(belief.rewards, spec.A, mass, belief.share)
         for mass in _REWARD_MASSES
     ]
     return _kept(zip(_REWARD_MASSES, _halved(np.array(evidence)), strict=True))

@@ -108,13 +108,13 @@ class Judgement:
         values = self.posterior.judged(changes, 1, models)[1][:, places.reshape(-1)]
         L = len(self.now.policies)
         now, new, initial = values[:, :L], values[:, L:-1], values[:, -1]
-        after = new @ proposed.weights
+        after = (new * proposed.weights).sum(axis=1)
         protocol = trial = None
         if self.protocol:
             protocol = Gain.of(new[:, 0] - now[:, 0])
             if new.shape[1] > 1:
                 trial = Gain.of(new[:, 1:].mean(axis=1) - new[:, 0])
-        change = Gain.of(after - now @ self.now.weights)
+        change = Gain.of(after - (now * self.now.weights).sum(axis=1))
         return Worth(change, Gain.of(after - initial), protocol, trial)
 
     def rows(self) -> list[Row]:
@@ -132,16 +132,23 @@ class Judgement:
         if not rows:
             return []
         changes = self._row_changes(rows)
-        models = models_for(changes.played, tried)
-        found, _ = self.posterior.judged(changes, 2, models)
+        found, _ = self.posterior.judged(changes, 2, self.models(tried))
         made = [
             RowWorth(row, Gain.of(found[:, 0, r]), Gain.of(found[:, 1, r]))
             for r, row in enumerate(rows)
         ]
-        asked = [r for r, one in enumerate(made) if one.better <= worse < 1 - one.removal.better]
+        asked = [
+            r
+            for r, one in enumerate(made)
+            if one.better <= worse and one.removal.better < 1 - worse
+        ]
         for r, partners in zip(asked, self._partners(rows, changes, asked), strict=True):
             made[r] = made[r]._replace(partners=partners)
         return made
+
+    def models(self, tried: int) -> int:
+        """How many models tell so many rows apart."""
+        return models_for(self._judged()[0], tried)
 
     def _judged(self) -> tuple[np.ndarray, np.ndarray]:  # [J, H, S] each
         """The policies whose rows are judged, as they are and as they would be."""

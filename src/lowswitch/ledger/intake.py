@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from lowswitch.algorithms.meetings import asks
+from lowswitch.learners.judgement import Judgement, RowWorth, Worth
 from lowswitch.learners.posterior import Posterior
 from lowswitch.ledger.tally import Tally
 from lowswitch.ledger.terms import Steps
@@ -16,6 +17,15 @@ from lowswitch.review.proposals import Proposal, ProposedRow
 from lowswitch.table_learner import TableLearner
 
 _MOST = 256  # episodes that wait; learning so many takes a millisecond or two
+
+
+class Judged(NamedTuple):
+    """What a posterior said of a proposal."""
+
+    proposal: str  # its hash
+    judgement: Judgement
+    worth: Worth
+    rows: dict[tuple[int, int], RowWorth]
 
 
 class Due(NamedTuple):
@@ -44,6 +54,7 @@ class Lessons:
     due: Due | None = None  # of a proposal that is not on record yet
     # how probable it is that rows make the policy better, with the hash of their proposal
     judged: tuple[str, dict[tuple[int, int], float]] | None = None
+    found: Judged | None = None  # the same, with what the whole proposal is worth
 
     @property
     def quiet(self) -> bool:
@@ -96,7 +107,7 @@ class Lessons:
         record.
         """
         if self.judged is None or self.judged[0] != made.hash:
-            found, posterior = dict[tuple[int, int], float](), self._posterior(made)
+            found, posterior = dict[tuple[int, int], float](), self.posterior_of(made)
             if posterior is not None and rows:
                 ordered = sorted(rows, key=lambda row: row.row)
                 chances = posterior.probabilities(self.learner.mixture, ordered).tolist()
@@ -104,7 +115,21 @@ class Lessons:
             self.judged = made.hash, found
         return self.judged[1]
 
-    def _posterior(self, made: Proposal) -> Posterior | None:
+    def worth(self, made: Proposal, tried: int, worse: float) -> Judged | None:
+        """What a proposal and its rows are worth, by the posterior when it became due; None if the
+        learner has none.
+
+        tried, worse: as in `Judgement.row_worths`. It is kept, as above.
+        """
+        if self.found is None or self.found.proposal != made.hash:
+            judgement = self.learner.evidence(made, self.posterior_of(made))
+            if judgement is None:
+                return None
+            rows = {one.row: one for one in judgement.row_worths(tried=tried, worse=worse)}
+            self.found = Judged(made.hash, judgement, judgement.worth(), rows)
+        return self.found
+
+    def posterior_of(self, made: Proposal) -> Posterior | None:
         """What the learner believed when a proposal became due: before the rest, or just now."""
         if self.due is not None and self.due.proposal == made.hash:
             return self.due.posterior

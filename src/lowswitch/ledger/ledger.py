@@ -68,6 +68,7 @@ class Ledger(Reading):
         patience: int | None = None,
         absorbing: int | str | None = None,
         seed: int = 0,
+        thresholds: dict[str, float] | None = None,
         by: str = "operator",
         clock: Callable[[int], str] | None = None,
         initial: Any = None,  # refused with the way out: a `Learner` calls policy= so
@@ -79,7 +80,9 @@ class Ledger(Reading):
         reports that are lost whatever they would have said, "optimistic" learns the best from the
         step that was not seen, and "hold" learns nothing that came later until it is settled.
         patience: an open ticket is declared missing when so many later ones were issued. absorbing:
-        the state in which an episode that was terminated stays, unpaid.
+        the state in which an episode that was terminated stays, unpaid. thresholds: when a row of a
+        proposal is called IMPROVE, LIKELY or WORSE; by default
+        {"improve": 0.05, "likely": 0.8, "worse": 0.2}.
         """
         from lowswitch import __version__
 
@@ -103,6 +106,7 @@ class Ledger(Reading):
             patience=patience,
             absorbing=absorbing,
             seed=seed,
+            thresholds=thresholds,
         )
         store = store_at(address, create=True)
         made = cls(store, terms)

@@ -18,7 +18,19 @@ from lowswitch.learners.posterior import models_for
 from lowswitch.ledger.dates import late_date
 from lowswitch.ledger.errors import BrokenError
 from lowswitch.ledger.events import KINDS, LEDGER, Event, canonical, digest
-from lowswitch.ledger.evidence import BY_INTERVAL, BY_MODEL, Evidence, improved, what_is_left
+from lowswitch.ledger.evidence import (
+    BY_INTERVAL,
+    BY_WORTH,
+    RULES,
+    TRIAL,
+    UNSURE,
+    UNTRIED,
+    Evidence,
+    expected_false,
+    improved,
+    what_is_left,
+    words,
+)
 from lowswitch.ledger.intake import Lessons
 from lowswitch.ledger.tally import Tally
 from lowswitch.ledger.terms import Report, Terms
@@ -205,7 +217,7 @@ class State:
     def _proposal_like(self, payload: dict[str, Any]) -> dict[str, Any]:
         """The pending proposal as the version of the library records it that wrote a payload."""
         rule = payload.get("rule", BY_INTERVAL)
-        if rule not in (BY_INTERVAL, BY_MODEL):
+        if rule not in RULES:
             raise ValueError(f"it follows rule {rule}, which this version of lowswitch lacks")
         return self.proposal_payload(as_due="learned" in payload, rule=rule)
 
@@ -321,13 +333,13 @@ class State:
                     return "missing", payload | {"reason": reason}
         return None
 
-    def proposal_payload(self, *, as_due: bool = True, rule: int = BY_MODEL) -> dict[str, Any]:
+    def proposal_payload(self, *, as_due: bool = True, rule: int = BY_WORTH) -> dict[str, Any]:
         """The pending proposal with its evidence.
 
         as_due: the evidence is that of the reports that were learned when the proposal became due,
         and what is left of a proposal keeps its own. Otherwise it is that of all that were learned
         when it was put on record, as in events that do not say how many these are. rule: the
-        version of the rule that decides which rows are IMPROVE.
+        version of the rule that decides what rows are called.
         """
         made = self.learner.proposal()
         assert made is not None
@@ -348,6 +360,8 @@ class State:
         if as_due and due is not None and due.proposal == made.hash:
             learned, through, tally = made.told, due.through, due.tally
         evidence = Evidence(tally, self.learner.mixture, learned)
+        if rule == BY_WORTH:
+            return self._worth(made, evidence, through) | {"learned": learned}
         unsettled = Counter({v: n for v, n in self.unsettled.items() if n > 0})
         waiting = [number for number in self.tickets if number not in self.settled]
         return {
@@ -359,20 +373,22 @@ class State:
             **({} if rule == BY_INTERVAL else {"rule": rule}),
         }
 
+    def _facts(
+        self, made: Proposal, evidence: Evidence, unsettled: Counter[int]
+    ) -> list[tuple[ProposedRow, dict[str, Any]]]:
+        """The rows of a proposal with what is known of them, but for the verdicts."""
+        found = list[tuple[ProposedRow, dict[str, Any]]]()
+        for row in made.rows:
+            before = list(self.decisions.get(row.row, []))  # which goes on growing
+            change = {"from": list(row.now), "to": list(row.proposed), "before": before}
+            found.append((row, evidence.row(row, unsettled, self.versions) | change))
+        return found
+
     def _judged(
         self, made: Proposal, evidence: Evidence, unsettled: Counter[int], rule: int
     ) -> list[dict[str, Any]]:
-        """What is known of the rows of a proposal, with the verdicts of a rule."""
-        known = [
-            evidence.row(row, unsettled, self.versions)
-            | {
-                "from": list(row.now),
-                "to": list(row.proposed),
-                "before": list(self.decisions.get(row.row, [])),  # which goes on growing
-            }
-            for row in made.rows
-        ]
-        rows = list(zip(made.rows, known, strict=True))
+        """What is known of the rows of a proposal, with the verdicts of an older rule."""
+        rows = self._facts(made, evidence, unsettled)
         if rule == BY_INTERVAL:
             return [facts | evidence.by_interval(row, facts) for row, facts in rows]
         tried = [row for row in made.rows if not evidence.untried(row)]
@@ -382,6 +398,44 @@ class State:
             facts | evidence.by_model(row, facts, chances.get(row.row), improves=row.row in better)
             for row, facts in rows
         ]
+
+    def _open(self) -> Counter[int]:
+        """How many reports of each version may still come.
+
+        A report that was declared missing may not, unless the learner waits until it is settled.
+        """
+        held = self.terms.missing == "hold"
+        return Counter(
+            ticket.version
+            for number, ticket in self.tickets.items()
+            if number not in self.settled or (held and self.settled[number].ended == "missing")
+        )
+
+    def _worth(self, made: Proposal, evidence: Evidence, through: int) -> dict[str, Any]:
+        """What a proposal is worth, and its rows, by the newest rule."""
+        still_open, thresholds = self._open(), self.terms.thresholds
+        tried = {row.row for row in made.rows if not evidence.untried(row)}
+        found = self.lessons.worth(made, len(tried), thresholds["worse"])
+        worths = {} if found is None else found.rows
+        models = 0 if found is None else found.judgement.models(len(tried))
+        known = words([one for row, one in worths.items() if row in tried], models, thresholds)
+        rows = list[dict[str, Any]]()
+        for row, facts in self._facts(made, evidence, still_open):
+            word = known.get(row.row, UNSURE) if row.row in tried else UNTRIED
+            if evidence.protocol and row.now[0] == row.proposed[0]:
+                word = TRIAL
+            rows.append(facts | evidence.by_worth(row, facts, worths.get(row.row), word))
+        return {
+            "through": through,
+            "open": [n for n in self.tickets if n not in self.settled][:_MOST_NAMED],
+            "unsettled": sum(still_open.values()),
+            "missing": sum(n for n in self.unsettled.values() if n > 0) - sum(still_open.values()),
+            "worth": None if found is None else found.worth.facts(),
+            "expected_false": expected_false(rows),
+            "models": models,
+            "rows": rows,
+            "rule": BY_WORTH,
+        }
 
 
 class Replay:

@@ -27,6 +27,8 @@ from lowswitch.table_learner import TableLearner
 
 MISSING = ("drop", "optimistic", "hold")
 ENDED = ("whole", "truncated", "terminated")
+# when a row of a proposal is IMPROVE, LIKELY and WORSE, see `evidence`
+THRESHOLDS = {"improve": 0.05, "likely": 0.8, "worse": 0.2}
 _MOST_DIGITS = 100  # of a number; a longer label is no position of anything
 _LONGEST = 10**9  # bytes of an event that SQLite and PostgreSQL can hold
 Steps = tuple[list[int], list[int], list[float]]  # H states, actions and rewards in [0, 1]
@@ -75,6 +77,7 @@ class Terms:
     absorbing: int | None  # the state in which a terminated episode stays
     seed: int
     numbers: dict[str, Any]  # of the algorithm, worked out for this size
+    thresholds: dict[str, float]  # by the names of THRESHOLDS
 
     def learner(self) -> TableLearner:
         """A learner that knows nothing."""
@@ -314,10 +317,12 @@ class Terms:
             "absorbing": self.absorbing,
             "seed": self.seed,
             "numbers": self.numbers,
+            "thresholds": self.thresholds,
         }
 
     @classmethod
     def from_payload(cls, payload: dict[str, Any]) -> Terms:
+        payload = {"thresholds": THRESHOLDS} | payload  # which older ledgers do not declare
         fields = {name: payload[name] for name in cls.__dataclass_fields__}
         return cls(
             **fields
@@ -347,6 +352,7 @@ def checked_terms(
     patience: int | None,
     absorbing: int | str | None,
     seed: int,
+    thresholds: dict[str, float] | None = None,
 ) -> Terms:
     """The terms of a run, or an error that names what does not fit."""
     require_algorithm(algorithm)
@@ -378,6 +384,7 @@ def checked_terms(
         absorbing=None,
         seed=require_seed(seed),
         numbers={},
+        thresholds=_checked_thresholds(thresholds or {}),
     )
     facts = terms.to_payload() | {"numbers": terms.learner().numbers()}
     if absorbing is not None:
@@ -387,6 +394,21 @@ def checked_terms(
             )
         facts["absorbing"] = terms.index("state", absorbing)
     return Terms.from_payload(facts)
+
+
+def _checked_thresholds(given: dict[str, float]) -> dict[str, float]:
+    """All thresholds, those that were given and the usual ones."""
+    for name, value in given.items():
+        require_word("a threshold", name, tuple(THRESHOLDS))
+        if not (is_number(value) and 0 < value < 1):
+            raise LedgerError(f"the threshold {name} must lie between 0 and 1, not {value!r}")
+    found = THRESHOLDS | {name: float(value) for name, value in given.items()}
+    if not found["worse"] < found["likely"] <= 1 - found["improve"]:
+        raise LedgerError(
+            f"thresholds must rise from worse ({found['worse']:g}) to likely"
+            f" ({found['likely']:g}) and to 1 - improve ({1 - found['improve']:g})"
+        )
+    return found
 
 
 def _checked_range(rewards: tuple[float, float]) -> tuple[float, float]:

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from lowswitch.checks import require_count
+from lowswitch.learners.judgement import Judgement
 from lowswitch.ledger.dates import next_date, why_refused
 from lowswitch.ledger.errors import LedgerError
 from lowswitch.ledger.events import KINDS, Event
-from lowswitch.ledger.evidence import action_values, width
+from lowswitch.ledger.evidence import BY_INTERVAL, BY_WORTH, action_values, width
 from lowswitch.ledger.responses import (
     MOST_DATES,
     Chart,
@@ -23,7 +24,17 @@ from lowswitch.ledger.responses import (
     Status,
     Version,
 )
-from lowswitch.ledger.state import LEARNED, MISSING, OPEN, REFUSED, WAITING, State, proposal_hash
+from lowswitch.ledger.state import (
+    LEARNED,
+    MISSING,
+    OPEN,
+    REFUSED,
+    WAITING,
+    Replay,
+    State,
+    proposal_hash,
+    replayed,
+)
 from lowswitch.ledger.store import StoredTicket
 from lowswitch.ledger.terms import Terms
 
@@ -98,6 +109,9 @@ def _view(
     terms: Terms, event: Event, key: str, pending: bool, decisions: list[dict[str, Any]]
 ) -> ProposalView:
     payload = event.payload
+    rows = [_labelled(terms, row) for row in payload["rows"]]
+    if payload.get("rule") == BY_WORTH:
+        rows.sort(key=lambda row: -row["gain"]["mean"] if row["gain"] else 0.0)
     return ProposalView(
         hash=key,
         event=event.seq,
@@ -107,11 +121,29 @@ def _view(
         through=payload["through"],
         open=payload["open"],
         unsettled=payload["unsettled"],
-        rows=[_labelled(terms, row) for row in payload["rows"]],
+        rows=rows,
         pending=pending,
         decisions=decisions,
         learned=payload.get("learned"),
+        rule=payload.get("rule", BY_INTERVAL),
+        missing=payload.get("missing", 0),
+        worth=in_units(terms, payload.get("worth")),
+        expected_false=payload.get("expected_false"),
+        models=payload.get("models", 0),
     )
+
+
+def in_units(terms: Terms, worth: dict[str, Any] | None) -> dict[str, Any] | None:
+    """What a proposal is worth, in the run's units of reward."""
+    return worth and {name: _amounts(terms, gain) for name, gain in worth.items()}
+
+
+def _amounts(terms: Terms, gain: dict[str, Any] | None) -> dict[str, Any] | None:
+    """A gain in the run's units of reward."""
+    if gain is None:
+        return None
+    ends = {name: [terms.amount(end) for end in gain[name]] for name in ("within_80", "within_95")}
+    return gain | {"mean": terms.amount(gain["mean"])} | ends
 
 
 def _labelled(terms: Terms, row: dict[str, Any]) -> dict[str, Any]:
@@ -139,7 +171,45 @@ def _labelled(terms: Terms, row: dict[str, Any]) -> dict[str, Any]:
     }
     if "untried" in row:  # which an older rule did not record
         labelled["untried"] = [names[action] for action in row["untried"]]
+    if "tries" in row:
+        labelled["tries"] = {names[int(action)]: tries for action, tries in row["tries"].items()}
+        labelled |= {name: _amounts(terms, row[name]) for name in ("gain", "removal")}
+        labelled["needed_with"] = [
+            f"{terms.labels['step'][h]}, {terms.labels['state'][x]}" for h, x in row["needed_with"]
+        ]
     return labelled
+
+
+def judgement(ledger: Reading, state: State) -> Judgement | None:
+    """The posterior on the pending proposal, as it was when the proposal became due.
+
+    If it is not in memory, the events before the proposal are replayed.
+    """
+    made = state.learner.proposal()
+    assert made is not None
+    known = state.lessons.found
+    if known is not None and known.proposal == made.hash:
+        return known.judgement
+
+    def comes_before(event: Event) -> bool:
+        return event.kind != "proposed" or event.payload["told"] != made.told
+
+    before = replayed(itertools.takewhile(comes_before, ledger.events()), Replay(ledger.events))
+    first = before.learner.proposal()
+    posterior = None if first is None else before.lessons.posterior_of(first)
+    return None if posterior is None else state.learner.evidence(made, posterior)
+
+
+def chosen_rows(terms: Terms, pending: dict[str, Any], rows: Any) -> list[tuple[int, int]]:
+    """Rows of the pending proposal by their numbers or labels, by default all."""
+    proposed = [(row["step"], row["state"]) for row in pending["rows"]]
+    if rows is None:
+        return proposed
+    chosen = [(terms.index("step", h), terms.index("state", x)) for h, x in rows]
+    for row in chosen:
+        if row not in proposed:
+            raise LedgerError(f"row {row[0]}:{row[1]} is not proposed; choose among the rows shown")
+    return chosen
 
 
 def versions(ledger: Reading) -> list[Version]:

@@ -47,6 +47,7 @@ API = (
     Endpoint("POST", "/api/tell", "tell", (SITE,), "report on tickets"),
     Endpoint("GET", "/api/status", "status", _READ, "where the run stands"),
     Endpoint("GET", "/api/proposal", "proposal", _READ, "what waits for a decision"),
+    Endpoint("GET", "/api/worth", "worth", _READ, "what rows of the proposal are worth"),
     Endpoint("GET", "/api/proposals", "proposals", _READ, "all proposals with their decisions"),
     Endpoint("GET", "/api/versions", "versions", _READ, "all versions"),
     Endpoint("GET", "/api/tickets", "tickets", _READ, "tickets of a status"),
