@@ -86,7 +86,9 @@ def test_sizes_are_learned():
 
 def test_the_mass_of_a_prior_is_doubted_by_hand():
     """A mass of 30 on the mean of 59 other rewards and a typical one: 1 / (1 / 30 + 1 / 60)."""
-    posterior = learned(problem(2, 2, 1), ls.few(deployments=3, asked=True, members=1), 5).posterior()
+    posterior = learned(
+        problem(2, 2, 1), ls.few(deployments=3, asked=True, members=1), 5
+    ).posterior()
     rewards = posterior.belief.rewards._replace(
         n=np.array([1.0, 59.0]), all_n=np.array([60.0]), total=np.array([1.0, 20.0])
     )
@@ -95,7 +97,9 @@ def test_the_mass_of_a_prior_is_doubted_by_hand():
 
 def test_the_mean_of_a_state_is_drawn_around_that_of_its_actions():
     """A thousand rewards of 0.5 and none; the mean of 2,000 draws is off by 0.05 never."""
-    posterior = learned(problem(2, 2, 1), ls.few(deployments=3, asked=True, members=1), 5).posterior()
+    posterior = learned(
+        problem(2, 2, 1), ls.few(deployments=3, asked=True, members=1), 5
+    ).posterior()
     rewards = posterior.belief.rewards._replace(
         n=np.array([1000.0, 0.0]), total=np.array([500.0, 0.0])
     )
@@ -111,7 +115,9 @@ def test_the_mean_of_a_state_is_drawn_around_that_of_its_actions():
 
 def test_unseen_successors_are_drawn_at_random():
     """Two of the three states that were not seen; each is drawn in 2/3 of 3,000 draws."""
-    posterior = learned(problem(4, 3, 1), ls.few(deployments=3, asked=True, members=1), 5).posterior()
+    posterior = learned(
+        problem(4, 3, 1), ls.few(deployments=3, asked=True, members=1), 5
+    ).posterior()
     drawn, counted = fresh_drawn(posterior.spec, posterior.seen.apart), np.zeros(4)
     seen, counter = np.array([0.0, 2.0, 0.0, 0.0]), np.zeros(1, dtype=np.uint64)
     for i in range(3000):

@@ -327,12 +327,12 @@ def test_the_page_says_how_probable_an_improvement_is_by_the_model(tmp_path):
         text = served.page("/proposal", session)[1]
         said = "&gt; 99 % by the learner's model</span>"
         assert text.replace("&#39;", "'").count(said) == len(view.rows)
-        assert "with a probability of at least 95 % by the learner's model" in text
-        assert "known" not in text
-        assert (
-            f"{len(view.rows)} improve (95 % by the learner's model)"
-            in served.page("/", session)[1]
-        )
+        assert "What approving all rows is worth" in text
+        assert "All episodes gain" in text
+        assert text.count("per episode</span>") == len(view.rows)
+        assert "so certain that few such rows are false" in text
+        said = f"{len(view.rows)} improve (95 % by the learner's model)"
+        assert said in served.page("/", session)[1]
 
 
 def test_a_proposal_of_the_older_rule_is_not_called_known(tmp_path):

@@ -19,6 +19,8 @@ _EACH = (0.1, 0.3, 1.0, 3.0)
 _ALIKE = (1.0, 3.0, 10.0, 30.0, 100.0)
 _REWARD_MASSES = (0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1e3, 1e4, 1e5)
 _LEAST = 0.01  # of the weight; what has less is left out
+LARGE = 50_000  # cells (h, x, a) from which on only the heaviest of a few hypotheses is kept
+_FEW_KIN = (0.0, 30.0, np.inf)
 _CHOOSING = np.array([2**59], dtype=np.uint64)
 
 
@@ -47,17 +49,24 @@ def weighed(spec: PlanSpec, seen: Seen) -> Weighed:
     plain = seen.belief._replace(hopeful=False)
     if spec.mass > 0.0:  # the prior was given
         return Weighed([plain], np.ones(1))
-    laws = _by_step(spec, seen, plain) if seen.together is not None else _by_law(spec, plain)
+    if seen.together is not None:
+        laws = _by_step(spec, seen.apart, seen.together, plain)
+    else:
+        laws = _by_law(spec, _sized(spec, plain))
     both = [
         (belief._replace(reward_mass=mass), share * part)
         for belief, share in laws
         for mass, part in _by_reward(spec, plain)
     ]
+    if len(seen.apart.n) >= LARGE:
+        both = [(max(both, key=lambda one: one[1])[0], 1.0)]
     beliefs, shares = zip(*_kept(both), strict=True)
     return Weighed(list(beliefs), np.array(shares))
 
 
-def _by_step(spec: PlanSpec, seen: Seen, plain: Belief) -> list[tuple[Belief, float]]:
+def _by_step(
+    spec: PlanSpec, apart: Laws, together: Laws, plain: Belief
+) -> list[tuple[Belief, float]]:
     """Beliefs in which other steps and other actions say more or less of a law.
 
     Both say it together, so they are weighed together. If the steps do not differ at all, the laws
@@ -66,36 +75,35 @@ def _by_step(spec: PlanSpec, seen: Seen, plain: Belief) -> list[tuple[Belief, fl
     from lowswitch.kernels.evidence import learned_mass
     from lowswitch.kernels.hypotheses import kindred_evidence, kindred_laws
 
-    apart, together = seen.apart, seen.together
+    kins = _KIN if len(apart.n) < LARGE else _FEW_KIN
     mass, _ = learned_mass(spec, together)
-    evidence = np.zeros((len(_KIN), 1 + len(_ALIKE)))
-    for i, kin in enumerate(_KIN):
+    evidence = np.zeros((len(kins), 1 + len(_ALIKE)))
+    for i, kin in enumerate(kins):
         laws = kindred_laws(spec, apart, together, kin)
         for j, alike in enumerate((0.0, *_ALIKE)):
             evidence[i, j] = kindred_evidence(spec, apart, laws, mass, alike)
-    found = list[tuple[Belief, float]]()
-    for kin, shares in zip(_KIN, _halved(evidence), strict=True):
+    found, made = list[tuple[Belief, float]](), _sized(spec, plain._replace(laws=together))
+    sized, _ = max(made, key=lambda one: one[1])
+    for kin, shares in zip(kins, _halved(evidence), strict=True):
         if kin == np.inf:
-            all_alike = _by_law(spec, plain._replace(laws=together))
-            found += [(belief, share * shares.sum()) for belief, share in all_alike]
+            found += [(one, share * shares.sum()) for one, share in _by_law(spec, made)]
         elif shares.max() >= _LEAST:
-            laws = kindred_laws(spec, apart, together, kin)
-            sized = max(_sized(spec, plain._replace(laws=laws)), key=lambda one: one[1])[0]
+            sized = sized._replace(laws=kindred_laws(spec, apart, together, kin))
             pairs = zip((0.0, *_ALIKE), shares.tolist(), strict=True)
             found += [(sized._replace(alike=alike), share) for alike, share in pairs]
     return _kept(found)
 
 
-def _by_law(spec: PlanSpec, belief: Belief) -> list[tuple[Belief, float]]:
-    """Beliefs whose laws have sizes, and beliefs whose actions are alike."""
+def _by_law(spec: PlanSpec, made: list[tuple[Belief, float]]) -> list[tuple[Belief, float]]:
+    """Beliefs whose laws have sizes, with their evidence, and beliefs whose actions are alike."""
     from lowswitch.kernels.evidence import ODDS, alike_evidence
 
-    made = _sized(spec, belief)
     sized, _ = max(made, key=lambda one: one[1])
-    for alike in _ALIKE:
-        found = alike_evidence(spec, belief.laws, sized.mass, alike) - ODDS
-        made.append((sized._replace(alike=alike), found))
-    beliefs, evidence = zip(*made, strict=True)
+    alike_ones = [
+        (sized._replace(alike=alike), alike_evidence(spec, sized.laws, sized.mass, alike) - ODDS)
+        for alike in _ALIKE
+    ]
+    beliefs, evidence = zip(*made, *alike_ones, strict=True)
     return _kept(zip(beliefs, _halved(np.array(evidence)), strict=True))
 
 

@@ -11,7 +11,8 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from lowswitch.learners.posterior import TIE, Posterior, models_for
+from lowswitch.learners.hypotheses import LARGE
+from lowswitch.learners.posterior import FEWER, MODELS, TIE, Posterior, models_for
 from lowswitch.review.proposals import ProposedRow
 
 Row = tuple[int, int]  # step and state
@@ -104,8 +105,9 @@ class Judgement:
         policies, places = np.unique(np.concatenate(sides), axis=0, return_inverse=True)
         nothing = np.zeros(0, dtype=np.int64)
         changes = self.posterior.changes(policies, nothing, nothing, nothing, np.zeros(0))
-        models = models_for(policies, 0)
-        values = self.posterior.judged(changes, 1, models)[1][:, places.reshape(-1)]
+        values = self.posterior.judged(changes, 1, min(MODELS, self.models(0)))[1][
+            :, places.reshape(-1)
+        ]
         L = len(self.now.policies)
         now, new, initial = values[:, :L], values[:, L:-1], values[:, -1]
         after = (new * proposed.weights).sum(axis=1)
@@ -147,8 +149,9 @@ class Judgement:
         return made
 
     def models(self, tried: int) -> int:
-        """How many models tell so many rows apart."""
-        return models_for(self._judged()[0], tried)
+        """How many models tell so many rows apart; few if a model has very many cells."""
+        cells = self.posterior.spec.allowed.size
+        return FEWER if cells >= LARGE else models_for(self._judged()[0], tried)
 
     def _judged(self) -> tuple[np.ndarray, np.ndarray]:  # [J, H, S] each
         """The policies whose rows are judged, as they are and as they would be."""

@@ -87,7 +87,8 @@ class Posterior:
             *(self.spec, self.belief, self.stream, self.starts, 0.0, numbers),
             *(changes, found, values),
         )
-        return found[:, 0] / changes.others.shape[1]
+        gains: np.ndarray = found[:, 0] / changes.others.shape[1]
+        return gains
 
     # ---- policies and rows, by all hypotheses ------------------------------------------------
 
@@ -139,7 +140,7 @@ class Posterior:
     def changes(
         self,
         policies: np.ndarray,
-        places: Sequence[int],
+        places: Sequence[int] | np.ndarray,
         others: np.ndarray,
         groups: np.ndarray,
         weights: np.ndarray,
@@ -155,7 +156,7 @@ class Posterior:
         needed[np.arange(H * S)[:, None], played] = True
         needed[rows[:, None], others] = True
         by_step = needed.reshape(H, S * A)
-        cells = np.concatenate([by_step, by_step.any(axis=0)[None]])
+        cells = np.concatenate([by_step, by_step.any(axis=0, keepdims=True)])
         return Changes(played, rows, others, groups, weights, cells)
 
 

@@ -320,10 +320,12 @@ def what_is_left(last: dict[str, Any] | None, made: Proposal) -> dict[str, Any] 
     if last is None or "learned" not in last or last["told"] != made.told:
         return None
     rows = {(row["step"], row["state"]): row for row in last["rows"]}
-    kept = [rows.get(row.row) for row in made.rows]
-    for row, old in zip(made.rows, kept, strict=True):
+    kept = list[dict[str, Any]]()
+    for row in made.rows:
+        old = rows.get(row.row)
         if old is None or (old["from"], old["to"]) != (list(row.now), list(row.proposed)):
             return None
+        kept.append(old)
     if made.number != last["raised"] + 1 or len(kept) == len(rows):
         return None
     names = ("through", "open", "unsettled", "missing", "learned", "rule")
