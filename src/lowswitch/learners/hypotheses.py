@@ -21,6 +21,7 @@ _REWARD_MASSES = (0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1e3, 1e4, 1e5)
 _LEAST = 0.01  # of the weight; what has less is left out
 LARGE = 50_000  # cells (h, x, a) from which on only the heaviest of a few hypotheses is kept
 _FEW_KIN = (0.0, 30.0, np.inf)
+_DOUBTFUL = 0.05  # the weight from which on the steps of a large problem are taken for alike
 _CHOOSING = np.array([2**59], dtype=np.uint64)
 
 
@@ -84,7 +85,10 @@ def _by_step(
             evidence[i, j] = kindred_evidence(spec, apart, laws, mass, alike)
     found, made = list[tuple[Belief, float]](), _sized(spec, plain._replace(laws=together))
     sized, _ = max(made, key=lambda one: one[1])
-    for kin, shares in zip(kins, _halved(evidence), strict=True):
+    weights = _halved(evidence)
+    if len(apart.n) >= LARGE and weights[-1].sum() >= _DOUBTFUL:
+        weights[:-1] = 0.0  # laws by step take as many times longer to draw as there are steps
+    for kin, shares in zip(kins, weights, strict=True):
         if kin == np.inf:
             found += [(one, share * shares.sum()) for one, share in _by_law(spec, made)]
         elif shares.max() >= _LEAST:

@@ -105,9 +105,8 @@ class Judgement:
         policies, places = np.unique(np.concatenate(sides), axis=0, return_inverse=True)
         nothing = np.zeros(0, dtype=np.int64)
         changes = self.posterior.changes(policies, nothing, nothing, nothing, np.zeros(0))
-        values = self.posterior.judged(changes, 1, min(MODELS, self.models(0)))[1][
-            :, places.reshape(-1)
-        ]
+        _, found = self.posterior.judged(changes, 1, min(MODELS, self.models(0)))
+        values = found[:, places.reshape(-1)]
         L = len(self.now.policies)
         now, new, initial = values[:, :L], values[:, L:-1], values[:, -1]
         after = (new * proposed.weights).sum(axis=1)
