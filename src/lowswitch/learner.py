@@ -118,6 +118,9 @@ class Learner(Reviewed):
 
     # ---- asking and telling ----------------------------------------------------------------------
 
+    def evidence(self, proposal: Any = None, posterior: Any = None) -> Any:
+        """What the posterior says of a proposal; None if it cannot judge one."""
+
     def act(self, context: Any, step: int = 0) -> Choice:
         """The action that the next episode must play, and its propensity.
 

@@ -20,6 +20,7 @@ from lowswitch.kernels.arrays import CELL, ROW, WAITING
 from lowswitch.learner import Batch, Learner, refuse_action
 from lowswitch.learners import Knowledge, ProblemSize, integrity, knowledge_of
 from lowswitch.learners.bounds import Bounds, checked_probability, checked_starts
+from lowswitch.learners.judgement import Judgement, Law
 from lowswitch.learners.numbers import spec_numbers
 from lowswitch.learners.posterior import ModelPosterior
 from lowswitch.learners.samples import DrawnModel
@@ -301,6 +302,23 @@ class TableLearner(Learner):
 
     def posterior(self) -> ModelPosterior | None:
         return self._knowledge.posterior()
+
+    def evidence(
+        self, proposal: Proposal | None = None, posterior: ModelPosterior | None = None
+    ) -> Judgement | None:
+        """What the posterior says of a proposal, by default of the one that waits for a decision.
+
+        `worth()` of the answer compares the proposed law with the deployed one, `worth(rows=...)`
+        does so if only some rows change, and `row_worths` judges single rows. posterior: that of an
+        earlier moment. None if nothing is proposed, or the learner keeps no model.
+        """
+        proposal = proposal or self.proposal()
+        posterior = posterior or self.posterior()
+        if proposal is None or posterior is None:
+            return None
+        now, protocol = Law.equal(self.mixture), self._deployed.has_protocol
+        new, initial = now.with_rows(proposal.rows), self._knowledge.initial()
+        return Judgement(posterior, now, new, initial, protocol=protocol)
 
     def _learn(
         self, batch: Batch, off_policy: bool, until_proposed: bool

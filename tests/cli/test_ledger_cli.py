@@ -63,7 +63,11 @@ def test_a_run_by_the_command_line(tmp_path, capsys):
         pending = json.loads(run(capsys, "proposal", address, "--json")[1])
     table = run(capsys, "proposal", address)[1]
     assert pending["hash"] in table
-    assert re.search(r"^2 +s\d +left +\d+ +right +0 .*EXPLORE never tried$", table, re.MULTILINE)
+    assert re.search(
+        r"^2 +s\d +left +right +left \d+, right 0 .*UNTRIED; never tried: right$",
+        table,
+        re.MULTILINE,
+    )
     row = pending["rows"][0]
     who = ["--by", "board", "--reason", "seen"]
     rows = ["--rows", f"{row['step']}:{row['state_label']}"]
@@ -214,7 +218,7 @@ def test_a_decision_prints_one_line_and_a_proposal_says_what_it_replaces(tmp_pat
     play(ledger, 1)
     printed = run(capsys, "propose", address, "--by", "me")[1]
     assert f"It replaces the proposal {old.hash[:12]}, on which nobody had decided" in printed
-    for word in ("gain ", "visits ", "reach ", "IMPROVE ", "EXPLORE: "):
+    for word in ("gain ", "better ", "UNTRIED "):
         assert word in printed.partition("\n\ngain")[1] + printed.partition("\n\ngain")[2]
     pending = ledger.proposal()
     rows = [f"{row['step_label']}:{row['state_label']}" for row in pending.rows]

@@ -36,9 +36,9 @@ def random_change(learner, seed):
     return policies, rows
 
 
-def drawn_tables(posterior, number):
-    """The laws [H, S, A, S] and rewards [H, S, A] of a model of the posterior."""
-    spec, belief = posterior.spec, posterior.belief
+def drawn_tables(posterior, number, belief=None):
+    """The laws [H, S, A, S] and rewards [H, S, A] of a model of the posterior, or of a belief."""
+    spec, belief = posterior.spec, belief or posterior.belief
     H, S, A = spec.H, spec.S, spec.A
     drawn, counter, seen = fresh_drawn(spec, belief.laws), np.zeros(1, np.uint64), np.zeros(S)
     laws, rewards = np.zeros((H, S * A, S)), np.zeros((H, S, A))

@@ -7,8 +7,9 @@ import pytest
 
 import lowswitch as ls
 from ledgers import FOLDER, clock, episode, made, play, steady, stored_again
+from lowswitch.learners.judgement import Gain, RowWorth
 from lowswitch.ledger import Ledger, intake, text
-from lowswitch.ledger.evidence import Evidence, improved
+from lowswitch.ledger.evidence import Evidence, expected_false, improved, words
 from lowswitch.ledger.state import State
 from lowswitch.ledger.tally import Tally
 from lowswitch.review.proposals import ProposedRow
@@ -84,7 +85,7 @@ def test_a_proposal_of_an_older_ledger_says_that_its_evidence_may_be_newer(tmp_p
 # ---- what is IMPROVE -----------------------------------------------------------------------------
 
 WARD = {"states": ["well", "ill"], "actions": ["watch", "drug A", "surgery"]}
-CARE = ls.few(deployments=10, asked=True)
+CARE = ls.few(deployments=10, asked=True, trial=None)
 
 
 def ward(address, algorithm=CARE, **options):
@@ -119,11 +120,14 @@ def test_what_nobody_ever_received_is_not_an_improvement(tmp_path):
     proposal = ledger.propose(by="secretary")
     mixed = [row for row in proposal.rows if 0 < row["proposed"]["law"].get("watch", 0) < 0.2]
     assert mixed
-    assert {row["verdict"] for row in proposal.rows} == {"EXPLORE"}
+    assert {row["verdict"] for row in proposal.rows} == {"UNTRIED"}
     for row in proposal.rows:
-        assert row["probability"] is None
+        assert 0 <= row["probability"] <= 1
         assert row["untried"] == [name for name in row["proposed"]["law"] if name != "watch"]
+        assert row["tries"]["watch"]["here"] == row["now"]["visits"] > 0
+        assert all(row["tries"][name] == {"here": 0, "elsewhere": 0} for name in row["untried"])
     assert all("never tried: drug A" in line for line in lines_of(proposal, mixed))
+    assert proposal.expected_false is None
     assert ledger.verify().whole
 
 
@@ -135,20 +139,26 @@ def lines_of(proposal, rows):
 
 
 def test_what_was_tried_and_is_clearly_better_improves_by_95_percent_of_the_model(tmp_path):
-    ledger = ward(tmp_path / "run.db", ls.few(deployments=2, asked=True, members=4))
+    ledger = ward(tmp_path / "run.db", ls.few(deployments=2, asked=True, members=4, trial=None))
     proposal = treated(ledger, {0: 0.1, 1: 0.6, 2: 0.1})
     assert proposal.by_model
-    improved = [row for row in proposal.rows if row["verdict"] == "IMPROVE"]
-    assert improved
+    found = [row for row in proposal.rows if row["verdict"] == "IMPROVE"]
+    assert found
     for row in proposal.rows:
-        assert row["verdict"] == "EXPLORE" or row["probability"] >= 0.95
         assert row["untried"] == []
+        assert row["verdict"] != "IMPROVE" or row["probability"] >= 0.95
+        low, high = row["gain"]["within_80"]
+        assert low <= row["gain"]["mean"] <= high
+    gains = [row["gain"]["mean"] for row in proposal.rows]
+    assert gains == sorted(gains, reverse=True)
+    doubts = [1 - row["probability"] for row in found]
+    assert proposal.expected_false == pytest.approx(np.mean(doubts), abs=1e-9)
     (event,) = ledger.newest(1, kind="proposed")
-    assert event.payload["rule"] == 2
+    assert event.payload["rule"] == 3
     printed = text.proposal_table(proposal)
-    assert "95 % by the learner's model" in printed
     assert "known" not in printed
     assert "> 99 %  IMPROVE" in printed
+    assert "of the IMPROVE rows to be false" in printed
 
 
 def test_probabilities_are_rounded_down():
@@ -169,9 +179,12 @@ def test_probabilities_are_rounded_down():
 def test_a_q_learner_has_no_model_and_never_says_improve(tmp_path, algorithm):
     ledger = ward(tmp_path / "run.db", algorithm)
     proposal = treated(ledger, {0: 0.0, 1: 1.0, 2: 0.0}, patients=200, most=200)
-    assert {row["verdict"] for row in proposal.rows} == {"EXPLORE"}
+    assert {row["verdict"] for row in proposal.rows} == {"UNSURE"}
     for row in proposal.rows:
-        assert (row["probability"], row["untried"]) == (None, [])
+        assert (row["probability"], row["gain"], row["untried"]) == (None, None, [])
+        assert row["tries"]["drug A"]["here"] > 0
+    assert (proposal.worth, ledger.worth()) == (None, None)
+    assert "UNSURE" in text.proposal_table(proposal)
     assert ledger.verify().whole
 
 
@@ -195,9 +208,119 @@ def test_on_which_site_an_improvement_hangs(tmp_path):
     assert not evidence.by_model(row, late, 0.94, improves=False)["hangs_on_unsettled"]
 
 
+# ---- the words of the newest rule ----------------------------------------------------------------
+
+USUAL = {"improve": 0.05, "likely": 0.8, "worse": 0.2}
+
+
+def worth_of(state, better, removal_helps=0.0):
+    """A row of which the posterior says these two probabilities."""
+    gain, removal = (
+        Gain(0.1, chance, (0.0, 0.2), (0.0, 0.3)) for chance in (better, removal_helps)
+    )
+    return RowWorth((0, state), gain, removal)
+
+
+def test_the_words_of_rows_by_hand():
+    """Of five rows, IMPROVE alone takes 1 - 0.05 / 5 = 0.99."""
+    rows = [
+        worth_of(0, 0.995),
+        worth_of(1, 0.93),  # the second needs 0.98
+        worth_of(2, 0.5),
+        worth_of(3, 0.2, removal_helps=0.8),
+        worth_of(4, 0.1, removal_helps=0.79),  # it may be needed with others
+    ]
+    found = words(rows, 10**9, USUAL)
+    expected = ["IMPROVE", "LIKELY", "UNSURE", "WORSE", "UNSURE"]
+    assert [found[row.row] for row in rows] == expected
+    strict = words(rows, 10**9, USUAL | {"improve": 0.01, "likely": 0.95})
+    assert [strict[row.row] for row in rows] == ["LIKELY", "UNSURE", "UNSURE", "WORSE", "UNSURE"]
+
+
+def test_the_expected_share_of_false_rows_by_hand():
+    rows = [("IMPROVE", 0.99), ("IMPROVE", 0.97), ("LIKELY", 0.85)]
+    assert expected_false([{"verdict": v, "probability": p} for v, p in rows]) == 0.02
+    assert expected_false([{"verdict": "LIKELY", "probability": 0.9}]) is None
+
+
+def test_the_protocol_has_the_verdict_and_not_the_trial():
+    """Only the trial plays action 1, which was never tried."""
+    tally = Tally((1, 1, 3))
+    tally.add(["here"] * 4, *(np.full((4, 1), value) for value in (0, 0)), np.ones((4, 1)))
+    policies = np.zeros((2, 1, 1), dtype=np.int64)
+    row = ProposedRow(0, 0, (0, 0), (0, 1))
+    assert Evidence(tally, policies, 4).untried(row) == [1]
+    protocol = Evidence(tally, policies, 4, protocol=True)
+    assert protocol.untried(row) == []
+    assert protocol.tries(row) == {
+        "0": {"here": 4, "elsewhere": 0},
+        "1": {"here": 0, "elsewhere": 0},
+    }
+
+
+def test_thresholds_are_declared_and_change_the_words(tmp_path):
+    rewards = {0: 0.1, 1: 0.6, 2: 0.1}
+    careful = {"improve": 0.0001, "likely": 0.9999, "worse": 0.1}
+    usual, strict = (
+        treated(ward(tmp_path / f"{name}.db", CARE, thresholds=given), rewards)
+        for name, given in (("usual", None), ("strict", careful))
+    )
+    assert [row["probability"] for row in usual.rows] == [row["probability"] for row in strict.rows]
+    assert {"IMPROVE", "LIKELY"} & {row["verdict"] for row in usual.rows}
+    assert "IMPROVE" not in {row["verdict"] for row in strict.rows}
+    with pytest.raises(ValueError, match="threshold likely must lie between 0 and 1, not 8"):
+        ward(tmp_path / "bad.db", thresholds={"likely": 8})
+    with pytest.raises(ValueError, match=r"thresholds must rise from worse \(0.9\)"):
+        ward(tmp_path / "bad.db", thresholds={"worse": 0.9})
+    with pytest.raises(ValueError, match="maybe"):
+        ward(tmp_path / "bad.db", thresholds={"maybe": 0.5})
+
+
+def test_a_report_that_is_declared_missing_is_not_open(tmp_path):
+    """It counts as decided, is said once, and bounds no row; a report that is held back does."""
+
+    def asked(name, **options):
+        ledger = ward(tmp_path / name, **options)
+        treated(ledger, {0: 0.1, 1: 0.6, 2: 0.1})
+        for number in range(200):
+            ledger.missing(ledger.ask("north", f"p{number}").ticket, "lost", by="office")
+        ledger.ask("north", "open")
+        return ledger.propose(by="secretary")
+
+    dropped, held = asked("drop.db"), asked("hold.db", missing="hold")
+    assert (dropped.unsettled, dropped.missing) == (1, 200)
+    assert (held.unsettled, held.missing) == (201, 0)
+    assert "1 report is open, 200 declared missing" in text.proposal_table(dropped)
+    assert {row["now"]["unsettled"] for row in dropped.rows} <= {0, 1}
+    assert not any(row["hangs_on_unsettled"] for row in dropped.rows)
+    assert any(row["hangs_on_unsettled"] for row in held.rows)
+
+
+def test_the_worth_follows_the_rows_that_are_selected(tmp_path):
+    ledger = ward(tmp_path / "run.db", ls.few(deployments=2, asked=True, members=4, trial=None))
+    proposal = treated(ledger, {0: 0.1, 1: 0.6, 2: 0.1})
+    assert ledger.worth() == proposal.worth
+    assert ledger.worth([])["change"]["mean"] == 0.0
+    best = proposal.rows[0]
+    one = ledger.worth([(best["step"], best["state"])])["change"]["mean"]
+    assert one == pytest.approx(best["gain"]["mean"], rel=0.1)
+    assert 0 < one < proposal.worth["change"]["mean"]
+    ledger.save_snapshot()
+    reopened = steady(Ledger.open(tmp_path / "run.db"))
+    assert reopened.worth([(best["step"], best["state"])])["change"]["mean"] == one
+    with pytest.raises(ValueError, match="row 1:9 is not proposed|there is no state"):
+        reopened.worth([(1, 9)])
+    rows = [(row["step"], row["state"]) for row in proposal.rows]
+    reopened.approve(proposal, rows=rows[:1], by="board", reason="the clear one")
+    left = reopened.proposal()
+    assert left.worth is None
+    assert reopened.worth()["change"]["mean"] > 0
+    assert reopened.verify().whole
+
+
 # ---- replay --------------------------------------------------------------------------------------
 
-MEETINGS = ls.few(deployments_at=(40, 80), members=4)
+MEETINGS = ls.few(deployments_at=(40, 80), members=4, trial=None)
 
 
 def probabilities(proposal):
@@ -295,11 +418,11 @@ def test_what_a_decision_leaves_of_an_older_proposal_keeps_its_rule(tmp_path, mo
 def test_a_rule_of_a_later_version_is_named(tmp_path, monkeypatch):
     ledger = ward(tmp_path / "run.db")
     newer = State.proposal_payload
-    monkeypatch.setattr(State, "proposal_payload", lambda self, **_: newer(self) | {"rule": 3})
+    monkeypatch.setattr(State, "proposal_payload", lambda self, **_: newer(self) | {"rule": 4})
     monkeypatch.setattr(State, "_proposal_like", lambda self, payload: payload)
     treated(ledger, {0: 0.0})
     monkeypatch.undo()
-    assert "follows rule 3, which this version of lowswitch lacks" in ledger.verify().what
+    assert "follows rule 4, which this version of lowswitch lacks" in ledger.verify().what
 
 
 def test_which_rows_improve_by_hand():

@@ -180,7 +180,7 @@ def test_the_demo_is_whole_and_leaves_a_proposal(tmp_path):
     kinds = {version.kind for version in ledger.versions()}
     assert kinds == {"created", "approved", "rolled_back"}
     verdicts = {row["verdict"] for row in ledger.proposal().rows}
-    assert verdicts == {"EXPLORE"}  # its learner has no posterior
+    assert verdicts == {"UNSURE", "UNTRIED"}  # its learner has no posterior
     assert ledger.verify().whole
     chart = ledger.chart()
     rows = display.map_rows(ledger.terms, chart, "action", range(8))
@@ -315,7 +315,7 @@ def test_all_rows_are_approved_at_once_and_never_names_its_action(tmp_path):
 
 
 def test_the_page_says_how_probable_an_improvement_is_by_the_model(tmp_path):
-    few = ls.few(deployments=9, asked=True, members=2)
+    few = ls.few(deployments=9, asked=True, members=2, trial=None)
     with Served(tmp_path, **WARD | {"algorithm": few}) as served:
         generator = np.random.default_rng(0)
         states, actions = generator.integers(0, 4, (300, 3)), generator.integers(0, 2, (300, 3))
@@ -327,12 +327,12 @@ def test_the_page_says_how_probable_an_improvement_is_by_the_model(tmp_path):
         text = served.page("/proposal", session)[1]
         said = "&gt; 99 % by the learner's model</span>"
         assert text.replace("&#39;", "'").count(said) == len(view.rows)
-        assert "with a probability of at least 95 % by the learner's model" in text
-        assert "known" not in text
-        assert (
-            f"{len(view.rows)} improve (95 % by the learner's model)"
-            in served.page("/", session)[1]
-        )
+        assert "What approving all rows is worth" in text
+        assert "All episodes gain" in text
+        assert text.count("per episode</span>") == len(view.rows)
+        assert "so certain that few such rows are false" in text
+        said = f"{len(view.rows)} improve (95 % by the learner's model)"
+        assert said in served.page("/", session)[1]
 
 
 def test_a_proposal_of_the_older_rule_is_not_called_known(tmp_path):

@@ -25,6 +25,7 @@ TABLE = {
     "POST /api/tell": {S},
     "GET /api/status": READ,
     "GET /api/proposal": READ,
+    "GET /api/worth": READ,
     "GET /api/proposals": READ,
     "GET /api/versions": READ,
     "GET /api/tickets": READ,

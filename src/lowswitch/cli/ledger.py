@@ -38,6 +38,10 @@ _ARGUMENTS: dict[str, dict[str, Any]] = {
     },
     "--patience": {"help": "A ticket expires after so many later ones.", "type": int},
     "--absorbing": {"help": "The state in which an episode that was terminated stays, unpaid."},
+    "--thresholds": {
+        "help": "When a row is IMPROVE, LIKELY or WORSE (default: improve=0.05,likely=0.8,"
+        "worse=0.2)."
+    },
     "--status": {
         "help": "Where the tickets are (default: %(default)s).",
         "choices": ("open", "waiting", "learned", "missing", "refused"),
@@ -118,7 +122,8 @@ def _command(*names: str) -> Callable[[Callable[..., Any]], Command]:
 
 @_command(
     *("--algorithm", "--horizon", "--states", "--actions", "--steps", "--episodes"),
-    *("--policy", "--reward-range", "--missing-means", "--patience", "--absorbing", "--by"),
+    *("--policy", "--reward-range", "--missing-means", "--patience", "--absorbing"),
+    *("--thresholds", "--by"),
 )
 def create(options: argparse.Namespace) -> Any:
     """Make a ledger."""
@@ -145,9 +150,16 @@ def create(options: argparse.Namespace) -> Any:
         missing=options.missing_means,
         patience=options.patience,
         absorbing=options.absorbing,
+        thresholds=_thresholds(options.thresholds),
         by=options.by,
     )
     return ledger.status()
+
+
+def _thresholds(given: str | None) -> dict[str, float]:
+    """Thresholds as name=value, with commas between them."""
+    pairs = [part.partition("=") for part in (given or "").split(",") if part]
+    return {name.strip(): float(value) for name, _, value in pairs}
 
 
 @_command()
@@ -219,10 +231,20 @@ def propose(ledger: Ledger, options: argparse.Namespace) -> Any:
     return replaced(made, before) if made else withdrawn(_nothing(ledger, options), before)
 
 
-@_command()
+@_command("--rows")
 def proposal(ledger: Ledger, options: argparse.Namespace) -> Any:
-    """Show what waits for a decision, with its evidence."""
-    return ledger.proposal() or _nothing(ledger, options)
+    """Show what waits for a decision, with its evidence; with --rows what these rows are worth."""
+    from lowswitch.ledger.text import worth_lines
+    from lowswitch.show.text import columns
+
+    found = ledger.proposal()
+    if found is None or options.rows is None:
+        return found or _nothing(ledger, options)
+    worth = ledger.worth(_rows(options.rows))
+    if worth is None or options.json:
+        return worth or "this learner keeps no model, so it cannot say what rows are worth"
+    head = ("by the learner's model", "mean", "80 % interval", "95 % interval", "better")
+    return columns([head, *worth_lines(worth)])
 
 
 def _nothing(ledger: Ledger, options: argparse.Namespace) -> Any:

@@ -255,6 +255,11 @@ class Belief(NamedTuple):
     share: float  # their variance, as a share of that of rewards 0 and 1
     reward_mass: float  # of the prior of a mean reward
     by_state: bool  # whether that is on the mean of the other actions of the state, or on 1/2
+    hopeful: bool  # whether a reward that was never seen is as likely 1 as 0, so that it is tried
+    # of a law that is like no other: how many successors it may have, by the logarithms of their
+    # probabilities (see `SIZES`), and what the prior has for each of them; without sizes `mass`
+    sizes: np.ndarray  # [n], or [0]
+    each: float
 
 
 class Drawn(NamedTuple):
@@ -269,13 +274,18 @@ class Drawn(NamedTuple):
 
 
 class Changes(NamedTuple):
-    """Rows (h, x) of deployed policies that might change, each of them alone."""
+    """Rows (h, x) in which policies might play something else, each row alone.
 
-    played: np.ndarray  # [H * S, L]  what each member plays
+    The first columns of `played` are judged: what another action in each row is worth to them. Of
+    the others only values are asked.
+    """
+
+    played: np.ndarray  # [H * S, U]  what each policy plays
     rows: np.ndarray  # [R]  h S + x, ascending
-    proposed: np.ndarray  # [R, L]  what each member would play there
-    laws: np.ndarray  # [H, S * A]  the cells whose laws are needed
-    rewards: np.ndarray  # [H, S * A]  the cells whose rewards are needed
+    others: np.ndarray  # [R, J]  what each judged policy might play there
+    groups: np.ndarray  # [J]  the sum that a judged policy belongs to
+    weights: np.ndarray  # [J]  its weight there
+    needed: np.ndarray  # [H + 1, S * A]  the cells that are needed, at last those of any step
 
 
 class MixtureSpec(NamedTuple):

@@ -71,6 +71,9 @@ def half_belief(spec, belief, counts, n, paid, total):
         belief.share,
         belief.reward_mass,
         belief.by_state,
+        belief.hopeful,
+        belief.sizes,
+        belief.each,
     )
 
 

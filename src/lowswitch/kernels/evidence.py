@@ -129,6 +129,29 @@ def law_evidence(S, laws, mass):
 
 
 @inline
+def size_at(S, i):
+    """The i-th size of a support that is tried: 1, 2, 3, 4, 6, 8, 12, ..., at most S."""
+    power = 1 << ((i + 1) // 2)
+    return min(S, power if i % 2 == 1 or i == 0 else 3 * power // 2)
+
+
+@inline
+def size_evidence(S, size, each, listed, n):
+    """The log probability of n successors, if a law has any `size` of S states, but for the factor
+    rising(each, n_y) of each of the `listed` states y that were seen.
+
+    The law is Dirichlet(each, ...) on them: Friedman, Singer 1999, "Efficient Bayesian parameter
+    estimation in large discrete domains". Of all supports of this size a share has the states that
+    were seen: size! / (size - listed)! times (S - listed)! / S!.
+    """
+    if listed > size:
+        return -np.inf
+    share = math.lgamma(size + 1.0) - math.lgamma(size - listed + 1.0)
+    share += math.lgamma(S - listed + 1.0) - math.lgamma(S + 1.0)
+    return share - log_rising(each * size, n)
+
+
+@inline
 def row_prior(spec, laws, row, mass, alike):
     """The prior of a row: what each successor has, and what it has for each time that another
     action of the state led there.
@@ -337,4 +360,7 @@ def believe(spec, tables):
         alike = learned_alike(spec, laws, mass)
         if noisy:
             reward_mass = learned_reward_mass(rewards, spec.A, share)
-    return Belief(laws, rewards, mass, alike, noisy, share, reward_mass, spec.mass == 0.0)
+    by_state = spec.mass == 0.0
+    return Belief(
+        laws, rewards, mass, alike, noisy, share, reward_mass, by_state, True, np.zeros(0), 0.0
+    )

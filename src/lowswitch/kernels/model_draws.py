@@ -6,7 +6,14 @@ import numpy as np
 
 from lowswitch.kernels.arrays import Belief, Drawn
 from lowswitch.kernels.compile import allocating, entry, inline, part
-from lowswitch.kernels.evidence import others_reward, reward_spread, row_prior, typical_reward
+from lowswitch.kernels.evidence import (
+    others_reward,
+    reward_spread,
+    row_prior,
+    size_at,
+    size_evidence,
+    typical_reward,
+)
 from lowswitch.kernels.noise import next_uniform, noise
 from lowswitch.kernels.posterior import gamma
 from lowswitch.kernels.qlearning import best_action
@@ -16,6 +23,7 @@ _ATOMS = 24  # successors that a law draws beyond those that were seen
 _ALL = 32  # up to so many states a law draws a weight for each of them
 _REWARD_STREAM = np.uint64(2**63)
 _COMPARING = np.uint64(2**62)
+_STATE_STREAM = np.uint64(2**58)
 
 
 # ---- draws ---------------------------------------------------------------------------------------
@@ -49,13 +57,14 @@ def put_weight(drawn, row, y, weight):
 
 
 @part
-def draw_seen(spec, belief, row, drawn, key, counter, seen):
+def draw_seen(spec, laws, row, prior, drawn, key, counter, seen):
     """Draw the weights of the successors that a row had, or also of those that its state had.
 
-    Return their sum. `seen` gets how often the row had each, or -1 where only others had it.
+    `prior` is that of `row_prior`. Return their sum. `seen` gets how often the row had each, or -1
+    where only others had it.
     """
-    laws, mine, group, total = belief.laws, row % (spec.S * spec.A), row // spec.A, 0.0
-    each, share = row_prior(spec, laws, row, belief.mass, belief.alike)
+    mine, group, total = row % (spec.S * spec.A), row // spec.A, 0.0
+    each, share = prior
     for j in range(laws.offsets[row], laws.offsets[row + 1]):
         seen[laws.states[j]] = laws.counts[j]
         if share == 0.0:
@@ -64,10 +73,62 @@ def draw_seen(spec, belief, row, drawn, key, counter, seen):
     if share > 0.0:
         for j in range(laws.all_offsets[group], laws.all_offsets[group + 1]):
             y = laws.all_states[j]
-            prior = each + share * (laws.all_counts[j] - seen[y])
-            total += put_weight(drawn, mine, y, gamma(prior + seen[y], key, counter))
+            others = each + share * (laws.all_counts[j] - seen[y])
+            total += put_weight(drawn, mine, y, gamma(others + seen[y], key, counter))
             if seen[y] == 0.0:
                 seen[y] = -1.0
+    return total
+
+
+@part
+def draw_size(spec, belief, row, key, counter):
+    """Draw how many successors a law may have, those that were seen included.
+
+    The largest of log p_i - log(-log u_i) is at i with probability p_i: Gumbel 1954.
+    """
+    laws, found, most = belief.laws, spec.S, -np.inf
+    listed, n = laws.offsets[row + 1] - laws.offsets[row], laws.n[row]
+    for i in range(len(belief.sizes)):
+        score = belief.sizes[i] + size_evidence(spec.S, size_at(spec.S, i), belief.each, listed, n)
+        score -= math.log(-math.log(next_uniform(key, counter)))
+        if score > most:
+            found, most = size_at(spec.S, i), score
+    return found
+
+
+@part
+def draw_unseen(spec, row, each, unseen, drawn, key, counter, seen):
+    """Draw the weights of so many successors that were not seen, at random; return their sum."""
+    left, wanted, total = 0, unseen, 0.0
+    for y in range(spec.S):
+        left += seen[y] == 0.0
+    for y in range(spec.S):
+        if wanted > 0 and seen[y] == 0.0:
+            # Knuth 1997, volume 2, section 3.4.2, algorithm S
+            if wanted == left or next_uniform(key, counter) * left < wanted:
+                total += put_weight(drawn, row, y, gamma(each, key, counter))
+                wanted -= 1
+            left -= 1
+    return total
+
+
+@part
+def break_stick(spec, row, mass, total, drawn, key, counter):
+    """Draw the weights of many successors that were not seen; return the sum of all weights.
+
+    They share one gamma variate, which breaks like a stick over states drawn at random: Sethuraman
+    1994, the limit for many states. What is left after the last piece is spread over all states.
+    """
+    rest = gamma(mass, key, counter)
+    total += rest
+    for _ in range(_ATOMS):
+        kept = rest * math.exp(math.log(next_uniform(key, counter)) / mass)
+        y = np.int64(next_uniform(key, counter) * spec.S)
+        put_weight(drawn, row, y, rest - kept)
+        rest = kept
+        if rest <= 1e-3 * total:
+            break
+    drawn.rest[row] = rest
     return total
 
 
@@ -75,32 +136,21 @@ def draw_seen(spec, belief, row, drawn, key, counter, seen):
 def draw_law(spec, belief, row, drawn, key, counter, seen):
     """Draw the law of a row from the Dirichlet posterior.
 
-    A successor that was seen has a gamma variate of its own. Of many states the others share one,
-    which breaks like a stick over states drawn at random: Sethuraman 1994, the limit for many
-    states. What is left after the last piece is spread over all states. `seen` is zero throughout,
-    before and after.
+    A successor that was seen has a gamma variate of its own; of many states the others share one.
+    `seen` is zero throughout, before and after.
     """
     mine = row % (spec.S * spec.A)
-    each, _ = row_prior(spec, belief.laws, row, belief.mass, belief.alike)
+    each, share = row_prior(spec, belief.laws, row, belief.mass, belief.alike)
+    size, sized = spec.S, share == 0.0 and len(belief.sizes) > 0
+    if sized:
+        each, size = belief.each, draw_size(spec, belief, row, key, counter)
     drawn.sizes[mine], drawn.rest[mine] = 0, 0.0
-    total = draw_seen(spec, belief, row, drawn, key, counter, seen)
+    total = draw_seen(spec, belief.laws, row, (each, share), drawn, key, counter, seen)
     listed, begin = drawn.sizes[mine], drawn.starts[mine]
-    if spec.S <= _ALL:
-        for y in range(spec.S):
-            if seen[y] == 0.0:
-                total += put_weight(drawn, mine, y, gamma(each, key, counter))
-    elif listed < spec.S:
-        mass = each * (spec.S - listed)
-        rest = gamma(mass, key, counter)
-        total += rest
-        for _ in range(_ATOMS):
-            kept = rest * math.exp(math.log(next_uniform(key, counter)) / mass)
-            y = np.int64(next_uniform(key, counter) * spec.S)
-            put_weight(drawn, mine, y, rest - kept)
-            rest = kept
-            if rest <= 1e-3 * total:
-                break
-        drawn.rest[mine] = rest
+    if spec.S <= _ALL or (sized and size - listed <= _ATOMS):
+        total += draw_unseen(spec, mine, each, size - listed, drawn, key, counter, seen)
+    elif listed < size:
+        total = break_stick(spec, mine, each * (size - listed), total, drawn, key, counter)
     for j in range(begin, begin + listed):
         seen[drawn.states[j]] = 0.0
     if total <= 0.0:  # all underflow where the mass is tiny: its limit is one state
@@ -115,31 +165,51 @@ def draw_law(spec, belief, row, drawn, key, counter, seen):
 def draw_reward(spec, belief, row, typical, key, counter):
     """Draw the mean reward of a row: of rewards 0 and 1 from a Beta law.
 
-    Its prior may have a learned mass on the mean reward of the other actions of the state; before
-    the first visit it is symmetric instead, so that what is unknown is tried. Rewards that vary
-    less count as so many of 0 and 1 as their share says, the others as constant: the Bayesian
-    bootstrap, Rubin 1981. The share of a row is its own once it has many visits. Rewards that do
-    not vary are known from the first visit on; before it, any is as likely.
+    Its prior may have a learned mass on the mean reward of the other actions of the state, or, of a
+    belief that is not hopeful, on `typical`, which `draw_state_reward` gave. Before the first visit
+    a hopeful belief has a symmetric one, so that what is unknown is tried. Rewards that vary less
+    count as so many of 0 and 1 as their share says, the others as constant: the Bayesian bootstrap,
+    Rubin 1981. The share of a row is its own once it has many visits. Rewards that do not vary are
+    known from the first visit on.
     """
     rewards, n = belief.rewards, belief.rewards.n[row]
-    if n == 0.0:
+    if n == 0.0 and belief.hopeful:
         weight = spec.reward_weight if belief.noisy else 1.0
         one = gamma(weight, key, counter)
         return one / (one + gamma(weight, key, counter) + 1e-300)
-    mean = min(1.0, max(0.0, rewards.total[row] / n))
-    if not belief.noisy:
+    mean = min(1.0, max(0.0, rewards.total[row] / max(1.0, n)))
+    if n > 0.0 and not belief.noisy:
         return mean
-    own, most = reward_spread(rewards, row), mean * (1.0 - mean)
-    share = belief.share
+    most, share, mass = mean * (1.0 - mean), belief.share, belief.reward_mass
     if most > 1e-9:
+        own = reward_spread(rewards, row)
         share = (2.0 * share + n * min(1.0, own / most)) / (2.0 + n)
     prior = 0.5
     if belief.by_state:
-        prior = others_reward(rewards, row, spec.A, typical)
-    one = gamma(belief.reward_mass * prior + share * n * mean, key, counter)
-    zero = gamma(belief.reward_mass * (1.0 - prior) + share * n * (1.0 - mean), key, counter)
-    sure = gamma((1.0 - share) * n, key, counter) if share < 1.0 else 0.0
+        prior = others_reward(rewards, row, spec.A, typical) if belief.hopeful else typical
+    one = gamma(mass * prior + share * n * mean, key, counter)
+    zero = gamma(mass * (1.0 - prior) + share * n * (1.0 - mean), key, counter)
+    sure = gamma((1.0 - share) * n, key, counter) if share < 1.0 and n > 0.0 else 0.0
     return (one + mean * sure) / (one + zero + sure + 1e-300)
+
+
+@part
+def draw_state_reward(spec, belief, group, typical, key, counter):
+    """Draw the mean around which the rewards of a state's actions lie, with one typical reward.
+
+    It is the same for all actions of the state. The n rewards of an action say as much of it as
+    n mass / (n + mass) of its own, since the action lies around it with this mass.
+    """
+    rewards, one, total = belief.rewards, typical, 1.0
+    for row in range(group * spec.A, (group + 1) * spec.A):
+        n = belief.share * rewards.n[row]
+        if n > 0.0:
+            worth = n * belief.reward_mass / (n + belief.reward_mass)
+            one += worth * min(1.0, max(0.0, rewards.total[row] / rewards.n[row]))
+            total += worth
+    ones = gamma(max(1e-3, one), key, counter)
+    mean = ones / (ones + gamma(max(1e-3, total - one), key, counter) + 1e-300)
+    return min(0.999, max(0.001, mean))
 
 
 @inline
@@ -162,6 +232,11 @@ def draw_cell_law(spec, belief, h, i, key, drawn, counter, seen):
 def draw_cell_reward(spec, belief, h, i, key, drawn, counter, typical):
     """Draw the mean reward of cell i at step h, likewise."""
     row, counter[0] = h * belief.rewards.stride + i, 0
+    if not belief.hopeful:
+        group = row // spec.A
+        stream = noise(noise(key, _STATE_STREAM), np.uint64(group))
+        typical = draw_state_reward(spec, belief, group, typical, stream, counter)
+        counter[0] = 0
     stream = noise(noise(key, _REWARD_STREAM), np.uint64(row))
     drawn.rewards[i] = draw_reward(spec, belief, row, typical, stream, counter)
 
@@ -242,4 +317,16 @@ def curious(spec, belief):
     """
     mass = max(belief.mass, _CURIOUS_MASS) if spec.mass == 0.0 else belief.mass
     weight = 2.0 * spec.reward_weight
-    return Belief(belief.laws, belief.rewards, mass, 0.0, belief.noisy, belief.share, weight, False)
+    return Belief(
+        belief.laws,
+        belief.rewards,
+        mass,
+        0.0,
+        belief.noisy,
+        belief.share,
+        weight,
+        False,
+        True,
+        belief.sizes,
+        belief.each,
+    )

@@ -24,6 +24,7 @@ from lowswitch.kernels.arrays import (
 )
 from lowswitch.learners import integrity
 from lowswitch.learners.bounds import CellBounds
+from lowswitch.learners.hypotheses import Seen
 from lowswitch.learners.knowledge import Knowledge, ProblemSize
 from lowswitch.learners.mixtures import deployed_mixture
 from lowswitch.learners.plan_spec import (
@@ -106,15 +107,16 @@ class PlannerKnowledge(Knowledge):
         return found
 
     def posterior(self) -> ModelPosterior:
-        from lowswitch.kernels.evidence import believe
+        from lowswitch.kernels.evidence import APART, TESTED, TOGETHER, believe, gather_laws
 
-        began = self.visits()[0].sum(axis=-1).astype(float)
+        spec, tables, began = self.spec, self.tables, self.visits()[0].sum(axis=-1).astype(float)
         if not began.any():
             began[:] = 1.0
-        belief = believe(self.spec, self.tables)
-        return ModelPosterior(
-            self.spec, belief, self.tables.keys[0]["samples"], began / began.sum()
-        )
+        tested = spec.pooling == TESTED and spec.stride > 0
+        together = gather_laws(spec, tables, TOGETHER) if tested else None
+        seen = Seen(believe(spec, tables), gather_laws(spec, tables, APART), together)
+        stream = tables.keys[0]["samples"]
+        return ModelPosterior(spec, seen, stream, began / began.sum(), began.sum())
 
     def exploiting(self) -> np.ndarray:
         from lowswitch.kernels.exploitation import CLEAR, COMPARED, exploit

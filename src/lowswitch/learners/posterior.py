@@ -1,14 +1,17 @@
-"""What a learner believed at one moment, and what that says of a single changed row."""
+"""What a learner believed at one moment, and what that says of policies and of single rows."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import NamedTuple
+from dataclasses import dataclass
+from typing import Any, TypeVar
 
 import numpy as np
 
 from lowswitch.kernels.arrays import Belief, Changes, PlanSpec
+from lowswitch.learners.hypotheses import Seen, Weighed, weighed
 from lowswitch.review.proposals import ProposedRow
 from lowswitch.show.progress import cores
 
@@ -19,15 +22,30 @@ _MOST_ROWS = 100  # for which the number of models grows with the rows
 TIE = 1e-9  # a smaller gain per episode is none: sums of equal rewards differ by their rounding
 _PIECE = 20  # models that a thread draws at once
 _MOST_THREADS = 8  # each needs room for a model, and for values and gains of every member
+Found = TypeVar("Found")
 
 
-class ModelPosterior(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class ModelPosterior:
     """The models that a learner held for possible, whatever it has learned since."""
 
     spec: PlanSpec
-    belief: Belief
+    seen: Seen
     stream: np.uint64  # of posterior samples
     starts: np.ndarray  # [S]  shares of the states in which episodes began
+    episodes: float  # that began in them
+
+    @property
+    def belief(self) -> Belief:
+        """What the learner plans with."""
+        return self.seen.belief
+
+    @functools.cached_property
+    def hypotheses(self) -> Weighed:
+        """The priors that judge a proposal."""
+        return weighed(self.spec, self.seen)
+
+    # ---- one changed row, by the best hypothesis ---------------------------------------------
 
     def row_gains(
         self, policies: np.ndarray, rows: Sequence[ProposedRow], models: int
@@ -36,46 +54,110 @@ class ModelPosterior(NamedTuple):
 
         The models are those of `Learner.confidence`. Rows are in the order of step and state.
         """
-        return self._gains(self._changes(policies, rows), 0, models)
+        return self._gains(self._row_changes(policies, rows), 0, models)
 
     def probabilities(self, policies: np.ndarray, rows: Sequence[ProposedRow]) -> np.ndarray:  # [R]
         """How probable it is that each row alone makes policies [L, H, S] better; ties count half.
 
         Rows are in the order of step and state.
         """
-        changes, models = self._changes(policies, rows), models_for(policies, len(rows))
+        changes, models = self._row_changes(policies, rows), models_for(policies, len(rows))
 
         def better(first: int) -> np.ndarray:
             gains = self._gains(changes, first, _PIECE)
             count: np.ndarray = np.where(np.abs(gains) <= TIE, 0.5, gains > 0).sum(axis=0)
             return count
 
-        with ThreadPoolExecutor(min(cores(), _MOST_THREADS)) as threads:
-            found: np.ndarray = sum(threads.map(better, range(0, models, _PIECE)), np.zeros(1))
+        counts = _at_once(better, range(0, models, _PIECE))
+        found: np.ndarray = sum(counts, np.zeros(1))
         return found / models
 
-    def _gains(self, changes: Changes, first: int, models: int) -> np.ndarray:  # [models, R]
-        from lowswitch.kernels.gains import row_gains
+    def _row_changes(self, policies: np.ndarray, rows: Sequence[ProposedRow]) -> Changes:
+        places = [row.step * self.spec.S + row.state for row in rows]
+        others = np.array([row.proposed for row in rows], dtype=np.int64)
+        groups = np.zeros(len(policies), dtype=np.int64)
+        return self.changes(policies, places, others, groups, np.ones(len(policies)))
 
-        found = np.zeros((models, len(changes.rows)))
-        row_gains(self.spec, self.belief, self.stream, self.starts, changes, first, found)
+    def _gains(self, changes: Changes, first: int, models: int) -> np.ndarray:  # [models, R]
+        from lowswitch.kernels.gains import law_gains
+
+        found, values = np.zeros((models, 1, len(changes.rows))), np.zeros((models, 0))
+        numbers = np.arange(first, first + models)
+        law_gains(
+            *(self.spec, self.belief, self.stream, self.starts, 0.0, numbers),
+            *(changes, found, values),
+        )
+        gains: np.ndarray = found[:, 0] / changes.others.shape[1]
+        return gains
+
+    # ---- policies and rows, by all hypotheses ------------------------------------------------
+
+    def judged(
+        self, changes: Changes, groups: int, models: int
+    ) -> tuple[np.ndarray, np.ndarray]:  # [models, groups, R] and [models, U]
+        """The gains of rows and the values of policies in so many models.
+
+        Each model has a hypothesis of its own about the prior, and shares of its own of the states
+        in which episodes begin.
+        """
+        from lowswitch.kernels.gains import law_gains
+
+        found = np.zeros((models, groups, len(changes.rows)))
+        values = np.zeros((models, changes.played.shape[1]))
+
+        def draw(belief: Belief, numbers: np.ndarray) -> None:
+            gains, worth = found[numbers], values[numbers]
+            law_gains(*self._known(belief), numbers, changes, gains, worth)
+            found[numbers], values[numbers] = gains, worth
+
+        self._draw_all(draw, models)
+        return found, values
+
+    def shared(
+        self, changes: Changes, asked: np.ndarray, models: int
+    ) -> np.ndarray:  # [models, asked, R]
+        """What rows of a proposal are worth within it, by the rows that it is due to."""
+        from lowswitch.kernels.gains import shared_gains
+
+        found = np.zeros((models, len(asked), len(changes.rows)))
+
+        def draw(belief: Belief, numbers: np.ndarray) -> None:
+            gains = found[numbers]
+            shared_gains(*self._known(belief), numbers, changes, asked, gains)
+            found[numbers] = gains
+
+        self._draw_all(draw, models)
         return found
 
-    def _changes(self, policies: np.ndarray, rows: Sequence[ProposedRow]) -> Changes:
-        """The rows as the kernel takes them, with the cells that their gains depend on."""
+    def _known(self, belief: Belief) -> tuple[Any, ...]:
+        return self.spec, belief, self.stream, self.starts, self.episodes
+
+    def _draw_all(self, draw: Callable[[Belief, np.ndarray], None], models: int) -> None:
+        """Draw models by their numbers, each from the hypothesis that is chosen for it."""
+        chosen = self.hypotheses.chosen(self.stream, models)
+        _at_once(lambda piece: draw(self.hypotheses.beliefs[piece[0]], piece[1]), _pieces(chosen))
+
+    def changes(
+        self,
+        policies: np.ndarray,
+        places: Sequence[int] | np.ndarray,
+        others: np.ndarray,
+        groups: np.ndarray,
+        weights: np.ndarray,
+    ) -> Changes:
+        """Policies [U, H, S] and the rows h S + x in which the first of them might play `others`,
+        as the kernel takes them, with the cells that their values and gains depend on.
+        """
         H, S, A = self.spec.H, self.spec.S, self.spec.A
-        places = np.array([row.step * S + row.state for row in rows], dtype=np.int64)
-        proposed = np.array([row.proposed for row in rows], dtype=np.int64)
+        rows = np.array(places, dtype=np.int64)
+        others = others.reshape(len(rows), -1) if len(rows) else np.zeros((0, len(groups)), int)
         played = np.ascontiguousarray(policies.reshape(len(policies), H * S).T)
         needed = np.zeros((H * S, A), dtype=bool)
         needed[np.arange(H * S)[:, None], played] = True
-        needed[places[:, None], proposed] = True
+        needed[rows[:, None], others] = True
         by_step = needed.reshape(H, S * A)
-        at_all = np.tile(by_step.any(axis=0), (H, 1))  # of steps that are alike
-        laws, rewards = (
-            by_step if known.stride else at_all for known in (self.belief.laws, self.belief.rewards)
-        )
-        return Changes(played, places, proposed, laws, rewards)
+        cells = np.concatenate([by_step, by_step.any(axis=0, keepdims=True)])
+        return Changes(played, rows, others, groups, weights, cells)
 
 
 def models_for(policies: np.ndarray, rows: int) -> int:
@@ -86,3 +168,19 @@ def models_for(policies: np.ndarray, rows: int) -> int:
     if policies.size >= _LARGE:
         return FEWER
     return max(MODELS, 20 * min(rows, _MOST_ROWS))
+
+
+def _at_once(work: Callable[[Any], Found], pieces: Sequence[Any]) -> list[Found]:
+    """Do all pieces of a work, some at the same time."""
+    with ThreadPoolExecutor(min(cores(), _MOST_THREADS)) as threads:
+        return list(threads.map(work, pieces))
+
+
+def _pieces(chosen: np.ndarray) -> list[tuple[int, np.ndarray]]:
+    """The numbers of the models of each hypothesis, some at a time."""
+    found = list[tuple[int, np.ndarray]]()
+    for which in np.unique(chosen).tolist():
+        numbers = np.flatnonzero(chosen == which)
+        parts = np.array_split(numbers, -(-len(numbers) // _PIECE))
+        found += [(which, part) for part in parts]
+    return found

@@ -5,13 +5,19 @@ row plays it and all later steps play what is deployed. Steps are used one by on
 played them. The width is Hoeffding's at 95 %, (H - h) sqrt(log(2 / 0.05) / (2 n)), for the sampling
 at this row; the values of later steps are taken as they are estimated.
 
-The verdict on a row is IMPROVE or EXPLORE, by a rule whose version the proposal records.
+The verdict on a row is a word, by a rule whose version the proposal records.
+
+Rule 3: the learner's posterior says what the whole proposal is worth, and each row
+(`learners/judgement.py`); `words` says what follows. A row that has an action which was never tried
+there is UNTRIED, whatever the posterior says. A learner without a posterior calls all others
+UNSURE. Where there is a trial, a verdict is on the protocol, and a row in which only the trial
+changes is TRIAL.
 
 Rule 2: a row is IMPROVE if each of its proposed actions was tried there, at this step in this
 state, and if the learner's posterior says with a probability of 95 % or more that the deployed
 policy gets better when this row alone changes (`learners/posterior.py`). A proposal has many rows,
-so the probability that is asked for grows with their number (`improved`). A learner without a
-posterior never says IMPROVE.
+so the probability that is asked for grows with their number (`improved`). All other rows are
+EXPLORE. A learner without a posterior never says IMPROVE.
 
 Rule 1: a row is IMPROVE if the lower end of what is proposed is above the estimate of what it plays
 now. This rule ignores how uncertain that estimate is, and takes the trials of one action of a
@@ -20,19 +26,22 @@ mixture for trials of all. Proposals that record no rule were made by it, and ar
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import numpy as np
 
+from lowswitch.learners.judgement import RowWorth
 from lowswitch.ledger.tally import Model, Tally
 from lowswitch.review.proposals import Proposal, ProposedRow
 
 LEVEL = 0.05
 IMPROVE, EXPLORE = "IMPROVE", "EXPLORE"
-BY_INTERVAL, BY_MODEL = 1, 2  # versions of the rule
+LIKELY, UNSURE, WORSE, UNTRIED, TRIAL = "LIKELY", "UNSURE", "WORSE", "UNTRIED", "TRIAL"
+BY_INTERVAL, BY_MODEL, BY_WORTH = RULES = 1, 2, 3  # versions of the rule
 Row = tuple[int, int]  # step and state
 
 
@@ -69,27 +78,65 @@ def verdict(now: float, proposed: float, n: int, span: float) -> str:
     return IMPROVE if proposed - width(n, span) > now else EXPLORE
 
 
-def improved(chances: Mapping[Row, float], models: int) -> set[Row]:
+def improved(chances: Mapping[Row, float], models: int, level: float = LEVEL) -> set[Row]:
     """The rows that are IMPROVE, of those whose actions were tried, by their probabilities.
 
     Benjamini and Hochberg 1995: of m rows the k most probable ones, for the largest k for which the
-    k-th has a probability of at least 1 - 0.05 k / m. A probability comes from some models, so it
+    k-th has a probability of at least 1 - level k / m. A probability comes from some models, so it
     counts as if one more model had said otherwise.
     """
     ordered = sorted(chances.values(), reverse=True)
     m, share = len(ordered), models / (models + 1)
-    passed = [k for k, p in enumerate(ordered, 1) if share * p >= 1 - LEVEL * k / m]
+    passed = [k for k, p in enumerate(ordered, 1) if share * p >= 1 - level * k / m]
     if not passed:
         return set()
     least = ordered[passed[-1] - 1]
     return {row for row, p in chances.items() if p >= least}
 
 
-class Evidence:
-    """The evidence for the rows of one proposal."""
+def words(
+    worths: Collection[RowWorth], models: int, thresholds: Mapping[str, float]
+) -> dict[Row, str]:
+    """What rows are called whose actions were tried, by what they are worth.
 
-    def __init__(self, tally: Tally, policies: np.ndarray, learned: int) -> None:
+    IMPROVE: see `improved`. LIKELY: others that are better with the probability that is asked for.
+    WORSE: a row that is hardly better, and without which the proposal is likely to be better; a row
+    may be worse alone, and needed with others. UNSURE: all others.
+    """
+    chances = {one.row: one.better for one in worths}
+    better = improved(chances, models, thresholds["improve"])
+
+    def word(one: RowWorth) -> str:
+        if one.row in better:
+            return IMPROVE
+        if one.better >= thresholds["likely"]:
+            return LIKELY
+        helps = one.removal.better >= 1 - thresholds["worse"]
+        return WORSE if one.better <= thresholds["worse"] and helps else UNSURE
+
+    return {one.row: word(one) for one in worths}
+
+
+def expected_false(rows: Collection[Mapping[str, Any]]) -> float | None:
+    """The share of IMPROVE rows that are not better, as the posterior expects it.
+
+    It is the mean of one minus their probabilities; None if there are no such rows.
+    """
+    doubts = [1 - row["probability"] for row in rows if row["verdict"] == IMPROVE]
+    return _rounded(sum(doubts) / len(doubts)) if doubts else None
+
+
+class Evidence:
+    """The evidence for the rows of one proposal.
+
+    protocol: whether the first policy is a protocol, which the verdicts are on.
+    """
+
+    def __init__(
+        self, tally: Tally, policies: np.ndarray, learned: int, *, protocol: bool = False
+    ) -> None:
         self.tally, self.policies, self.learned = tally, policies, learned
+        self.protocol = protocol
         self.everything = self._known(())
         self.sites = [site for site in sorted(tally.visits) if len(tally.visits) > 1]
         self.without = {site: self._known((site,)) for site in self.sites}
@@ -106,6 +153,7 @@ class Evidence:
         unsettled: how many tickets of each version are open or missing; each of them may have
         visited the row once, with any outcome, and so bounds what is known.
         """
+        row = self.judged(row)
         now, proposed = (
             self._side(row, law, unsettled, versions) for law in (row.law_now, row.law_proposed)
         )
@@ -151,11 +199,52 @@ class Evidence:
         """What the steps from a row on can be worth at most."""
         return float(self.policies.shape[1] - row.step)
 
+    def judged(self, row: ProposedRow) -> ProposedRow:
+        """A row as the verdict is on it: of the protocol alone, if there is one."""
+        if not self.protocol:
+            return row
+        return dataclasses.replace(row, now=row.now[:1], proposed=row.proposed[:1])
+
+    # ---- rule 3 ----------------------------------------------------------------------------------
+
+    def tries(self, row: ProposedRow) -> dict[str, dict[str, int]]:
+        """How often each action that a row plays or would play was tried, here and at other steps.
+
+        The trial's actions are among them.
+        """
+        visits = self.everything[0].visits[:, row.state]
+        found = {}
+        for action in sorted({*row.now, *row.proposed}):
+            here = int(visits[row.step, action])
+            found[str(action)] = {"here": here, "elsewhere": int(visits[:, action].sum()) - here}
+        return found
+
+    def by_worth(
+        self, row: ProposedRow, facts: dict[str, Any], worth: RowWorth | None, word: str
+    ) -> dict[str, Any]:
+        """What a posterior says of a row, with its word and what the word hangs on.
+
+        `row` gave the facts.
+        """
+        one, good = self.judged(row), word in (IMPROVE, LIKELY)
+        known: dict[str, Any] = dict.fromkeys(("probability", "gain", "removal"))
+        if worth is not None:
+            gains = {"gain": worth.gain.facts(), "removal": worth.removal.facts()}
+            known = {"probability": _rounded(worth.better)} | gains
+        return known | {
+            "verdict": word,
+            "needed_with": [list(other) for other in worth.partners] if worth else [],
+            "untried": self.untried(row),
+            "tries": self.tries(row),
+            "hangs_on_sites": [site for site in self.sites if good and self._hangs_on(one, site)],
+            "hangs_on_unsettled": good and may_turn(facts),
+        }
+
     # ---- rule 2 ----------------------------------------------------------------------------------
 
     def untried(self, row: ProposedRow) -> list[int]:
         """The proposed actions that were never tried in a row."""
-        return _untried(row, self.everything[0])
+        return _untried(self.judged(row), self.everything[0])
 
     def by_model(
         self,
@@ -174,17 +263,13 @@ class Evidence:
         proposed is not estimated to be better any more. It hangs on open and missing reports if the
         worst that these can say takes its lead away. The posterior without them is not computed.
         """
-        now, new = facts["now"], facts["proposed"]
-        lead_at_worst = new["bounds"][0] - now["bounds"][1]
         sites = [site for site in self.sites if improves and self._hangs_on(row, site)]
         return {
             "verdict": IMPROVE if improves else EXPLORE,
             "probability": probability,
             "untried": self.untried(row),
             "hangs_on_sites": sites,
-            "hangs_on_unsettled": improves
-            and now["unsettled"] + new["unsettled"] > 0
-            and lead_at_worst <= 0,
+            "hangs_on_unsettled": improves and may_turn(facts),
         }
 
     def _hangs_on(self, row: ProposedRow, site: str) -> bool:
@@ -220,6 +305,13 @@ class Evidence:
         return verdict(now, new, n, span)
 
 
+def may_turn(facts: Mapping[str, Any]) -> bool:
+    """Whether open reports could, at worst, take away the lead of what is proposed in a row."""
+    now, new = facts["now"], facts["proposed"]
+    open_ones = now["unsettled"] + new["unsettled"]
+    return bool(open_ones > 0 and new["bounds"][0] - now["bounds"][1] <= 0)
+
+
 def what_is_left(last: dict[str, Any] | None, made: Proposal) -> dict[str, Any] | None:
     """The evidence of a proposal that is what a decision left of the last one, which it keeps.
 
@@ -228,14 +320,19 @@ def what_is_left(last: dict[str, Any] | None, made: Proposal) -> dict[str, Any] 
     if last is None or "learned" not in last or last["told"] != made.told:
         return None
     rows = {(row["step"], row["state"]): row for row in last["rows"]}
-    kept = [rows.get(row.row) for row in made.rows]
-    for row, old in zip(made.rows, kept, strict=True):
+    kept = list[dict[str, Any]]()
+    for row in made.rows:
+        old = rows.get(row.row)
         if old is None or (old["from"], old["to"]) != (list(row.now), list(row.proposed)):
             return None
+        kept.append(old)
     if made.number != last["raised"] + 1 or len(kept) == len(rows):
         return None
-    names = ("through", "open", "unsettled", "learned", "rule")
-    return {name: last[name] for name in names if name in last} | {"rows": kept}
+    names = ("through", "open", "unsettled", "missing", "learned", "rule")
+    left = {name: last[name] for name in names if name in last} | {"rows": kept}
+    if last.get("rule") == BY_WORTH:  # its worth was that of more rows
+        left |= {"worth": None, "expected_false": expected_false(kept), "models": last["models"]}
+    return left
 
 
 def _untried(row: ProposedRow, model: Model) -> list[int]:

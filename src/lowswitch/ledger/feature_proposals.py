@@ -36,14 +36,12 @@ class FeatureProposals:
     def __init__(self, terms: FeatureTerms) -> None:
         self.terms = terms
 
-    def rows(
-        self, state: State, made: LinearProposal, known: Known, rule: int
-    ) -> list[dict[str, Any]]:
-        believed: RidgePosterior = state.lessons.posterior(made)
+    def judged(self, state: State, made: LinearProposal, known: Known, rule: int) -> dict[str, Any]:
+        believed: RidgePosterior = state.lessons.posterior_of(made)
         visits = known.tally.model().visits[:, 0]  # [H, A]
         sides = state.learner.deployed, made.policy
         step, whole = WHOLE
-        return [
+        rows = [
             {
                 "step": step,
                 "state": whole,
@@ -58,6 +56,10 @@ class FeatureProposals:
                 "before": list(state.decisions.get(WHOLE, [])),  # which goes on growing
             }
         ]
+        return {"rows": rows}
+
+    def in_units(self, worth: dict[str, Any] | None) -> dict[str, Any] | None:
+        return worth
 
     def left(self, last: dict[str, Any] | None, made: LinearProposal) -> None:
         """Nothing is left of a policy that was decided on."""

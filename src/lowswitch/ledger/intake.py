@@ -8,11 +8,21 @@ from typing import Any, NamedTuple
 
 from lowswitch.algorithms.meetings import asks
 from lowswitch.learner import Learner
+from lowswitch.learners.judgement import Judgement, RowWorth, Worth
 from lowswitch.ledger.tally import Tally
 from lowswitch.ledger.terms import Steps, Terms
 from lowswitch.review.proposals import Proposal, ProposedRow
 
 _MOST = 256  # episodes that wait; learning so many takes a millisecond or two
+
+
+class Judged(NamedTuple):
+    """What a posterior said of a proposal."""
+
+    proposal: str  # its hash
+    judgement: Judgement
+    worth: Worth
+    rows: dict[tuple[int, int], RowWorth]
 
 
 class Due(NamedTuple):
@@ -42,6 +52,7 @@ class Lessons:
     due: Due | None = None  # of a proposal that is not on record yet
     # how probable it is that rows make the policy better, with the hash of their proposal
     judged: tuple[str, dict[tuple[int, int], float]] | None = None
+    found: Judged | None = None  # the same, with what the whole proposal is worth
 
     @property
     def quiet(self) -> bool:
@@ -90,7 +101,7 @@ class Lessons:
         record.
         """
         if self.judged is None or self.judged[0] != made.hash:
-            found, posterior = dict[tuple[int, int], float](), self.posterior(made)
+            found, posterior = dict[tuple[int, int], float](), self.posterior_of(made)
             if posterior is not None and rows:
                 ordered = sorted(rows, key=lambda row: row.row)
                 chances = posterior.probabilities(self.learner.deployed.actions, ordered).tolist()
@@ -98,7 +109,21 @@ class Lessons:
             self.judged = made.hash, found
         return self.judged[1]
 
-    def posterior(self, made: Any) -> Any:
+    def worth(self, made: Proposal, tried: int, worse: float) -> Judged | None:
+        """What a proposal and its rows are worth, by the posterior when it became due; None if the
+        learner has none.
+
+        tried, worse: as in `Judgement.row_worths`. It is kept, as above.
+        """
+        if self.found is None or self.found.proposal != made.hash:
+            judgement = self.learner.evidence(made, self.posterior_of(made))
+            if judgement is None:
+                return None
+            rows = {one.row: one for one in judgement.row_worths(tried=tried, worse=worse)}
+            self.found = Judged(made.hash, judgement, judgement.worth(), rows)
+        return self.found
+
+    def posterior_of(self, made: Any) -> Any:
         """What the learner believed when a proposal became due: before the rest, or just now."""
         if self.due is not None and self.due.proposal == made.hash:
             return self.due.posterior

@@ -70,6 +70,7 @@ class Ledger(Reading):
         patience: int | None = None,
         absorbing: int | str | None = None,
         seed: int = 0,
+        thresholds: dict[str, float] | None = None,
         by: str = "operator",
         clock: Callable[[int], str] | None = None,
         initial: Any = None,  # refused with the way out: a `Learner` calls policy= so
@@ -84,6 +85,8 @@ class Ledger(Reading):
         not seen, and "hold" learns nothing that came later until it is settled. patience: an open
         ticket is declared missing when so many later ones were issued. absorbing: the state in
         which an episode that was terminated stays, unpaid. The last two meanings need states.
+        thresholds: when a row of a proposal is called IMPROVE, LIKELY or WORSE; by default
+        {"improve": 0.05, "likely": 0.8, "worse": 0.2}.
         """
         from lowswitch import __version__
 
@@ -106,6 +109,7 @@ class Ledger(Reading):
             gate=gate,
             patience=patience,
             seed=seed,
+            thresholds=thresholds,
         )
         store = store_at(address, create=True)
         made = cls(store, terms)

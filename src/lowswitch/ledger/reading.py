@@ -102,6 +102,24 @@ class Reading:
         """All proposals with what was decided on them, in their order."""
         return list(views.proposals(self))
 
+    def worth(self, rows: Any = None) -> dict[str, Any] | None:
+        """What the pending proposal is worth if only these rows (step, state) change, by default
+        all, in the run's units of reward.
+
+        It is by what the learner believed when the proposal became due. None if nothing waits, or
+        if the learner keeps no model.
+        """
+        with self._lock:
+            state = self._ready()
+            if state.pending is None:
+                return None
+            judgement = views.judgement(self, state)
+            if judgement is None:
+                return None
+            proposals = self.terms.proposals
+            chosen = proposals.keys(proposals.chosen(state.pending, rows))
+            return proposals.in_units(judgement.worth(chosen).facts())
+
     def versions(self) -> list[Version]:
         """All versions, in their order."""
         return views.versions(self)

@@ -58,6 +58,12 @@ class Remote:
         """All proposals with what was decided on them, in their order."""
         return [ProposalView(**one) for one in self._get("/api/proposals")]
 
+    def worth(self, rows: Sequence[tuple[Any, Any]] | None = None) -> dict[str, Any] | None:
+        """What the pending proposal is worth if only these rows (step, state) change."""
+        given = {} if rows is None else {"rows": ",".join(f"{h}:{x}" for h, x in rows)}
+        found: dict[str, Any] | None = self._get("/api/worth", **given)
+        return found
+
     def versions(self) -> list[Version]:
         """All versions, in their order."""
         return [Version(**one) for one in self._get("/api/versions")]

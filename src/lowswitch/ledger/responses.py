@@ -66,6 +66,11 @@ class ProposalView:
     pending: bool
     decisions: list[dict[str, Any]]
     learned: int | None = None  # episodes that its evidence is of; None in some older ledgers
+    rule: int = 1  # the version of the rule that gave its verdicts
+    missing: int = 0  # reports that were declared missing, which count as decided
+    worth: dict[str, Any] | None = None  # see `Worth`, in the run's units of reward
+    expected_false: float | None = None  # the share of its IMPROVE rows, by the learner's model
+    models: int = 0  # that judged its rows
 
     @property
     def is_whole(self) -> bool:
@@ -74,8 +79,8 @@ class ProposalView:
 
     @property
     def by_model(self) -> bool:
-        """Whether its verdicts are by the learner's model, and not by the older rule."""
-        return all("probability" in row for row in self.rows)
+        """Whether its verdicts are by the learner's model, and not by the oldest rule."""
+        return self.rule > 1
 
     @property
     def basis(self) -> str:

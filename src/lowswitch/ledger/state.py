@@ -325,6 +325,18 @@ class State:
             "version": self.version,
         } | (left or self._evidence(made, as_due, rule))
 
+    def open_reports(self) -> Counter[int]:
+        """How many reports of each version may still come.
+
+        A report that was declared missing may not, unless the learner waits until it is settled.
+        """
+        held = self.terms.missing == "hold"
+        return Counter(
+            ticket.version
+            for number, ticket in self.tickets.items()
+            if number not in self.settled or (held and self.settled[number].ended == "missing")
+        )
+
     def _evidence(self, made: Any, as_due: bool, rule: int) -> dict[str, Any]:
         """What is known of the rows of a proposal, and of how many reports that is."""
         learned, through, tally = self.learner.told, self.through, self.tally
@@ -338,10 +350,9 @@ class State:
             "through": through,
             "open": waiting[:_MOST_NAMED],
             "unsettled": sum(unsettled.values()),
-            "rows": proposals.rows(self, made, Known(tally, learned, unsettled), rule),
             **({"learned": learned} if as_due else {}),
             **({} if rule == proposals.rules[0] else {"rule": rule}),
-        }
+        } | proposals.judged(self, made, Known(tally, learned, unsettled), rule)
 
 
 class Replay:

@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from lowswitch.checks import require_count
 from lowswitch.learners.posterior import models_for
 from lowswitch.ledger.errors import LedgerError
-from lowswitch.ledger.evidence import BY_INTERVAL, BY_MODEL, Evidence, improved, what_is_left
+from lowswitch.ledger.evidence import (
+    BY_INTERVAL,
+    BY_WORTH,
+    RULES,
+    TRIAL,
+    UNSURE,
+    UNTRIED,
+    Evidence,
+    expected_false,
+    improved,
+    what_is_left,
+    words,
+)
 from lowswitch.review.proposals import Proposal, ProposedRow
 
 if TYPE_CHECKING:
@@ -20,34 +33,51 @@ if TYPE_CHECKING:
 class TableProposals:
     """See `terms.Proposals`."""
 
-    rules: tuple[int, ...] = (BY_INTERVAL, BY_MODEL)
+    rules: tuple[int, ...] = RULES
 
     def __init__(self, terms: TableTerms) -> None:
         self.terms = terms
 
-    def rows(self, state: State, made: Proposal, known: Known, rule: int) -> list[dict[str, Any]]:
-        mixture = state.learner.deployed.actions
-        evidence = Evidence(known.tally, mixture, known.learned)
-        versions = [version.actions for version in state.versions]
-        facts = [
-            evidence.row(row, known.unsettled, versions)
-            | {
-                "from": list(row.now),
-                "to": list(row.proposed),
-                "before": list(state.decisions.get(row.row, [])),  # which goes on growing
-            }
-            for row in made.rows
-        ]
-        rows = list(zip(made.rows, facts, strict=True))
+    def judged(self, state: State, made: Proposal, known: Known, rule: int) -> dict[str, Any]:
+        deployed = state.learner.deployed
+        protocol = deployed.has_protocol
+        evidence = Evidence(known.tally, deployed.actions, known.learned, protocol=protocol)
+        if rule == BY_WORTH:
+            return self._by_worth(state, made, evidence)
+        rows = _facts(state, made, evidence, known.unsettled)
         if rule == BY_INTERVAL:
-            return [facts | evidence.by_interval(row, facts) for row, facts in rows]
+            return {"rows": [facts | evidence.by_interval(row, facts) for row, facts in rows]}
         tried = [row for row in made.rows if not evidence.untried(row)]
         chances = state.lessons.probabilities(made, tried)
-        better = improved(chances, models_for(mixture, len(tried)))
-        return [
+        better = improved(chances, models_for(deployed.actions, len(tried)))
+        found = [
             facts | evidence.by_model(row, facts, chances.get(row.row), improves=row.row in better)
             for row, facts in rows
         ]
+        return {"rows": found}
+
+    def _by_worth(self, state: State, made: Proposal, evidence: Evidence) -> dict[str, Any]:
+        """What a proposal is worth, and its rows, by the newest rule."""
+        still_open, thresholds = state.open_reports(), self.terms.thresholds
+        tried = {row.row for row in made.rows if not evidence.untried(row)}
+        found = state.lessons.worth(made, len(tried), thresholds["worse"])
+        worths = {} if found is None else found.rows
+        models = 0 if found is None else found.judgement.models(len(tried))
+        known = words([one for row, one in worths.items() if row in tried], models, thresholds)
+        rows = list[dict[str, Any]]()
+        for row, facts in _facts(state, made, evidence, still_open):
+            word = known.get(row.row, UNSURE) if row.row in tried else UNTRIED
+            if evidence.protocol and row.now[0] == row.proposed[0]:
+                word = TRIAL
+            rows.append(facts | evidence.by_worth(row, facts, worths.get(row.row), word))
+        return {
+            "unsettled": sum(still_open.values()),
+            "missing": sum(n for n in state.unsettled.values() if n > 0) - sum(still_open.values()),
+            "worth": None if found is None else found.worth.facts(),
+            "expected_false": expected_false(rows),
+            "models": models,
+            "rows": rows,
+        }
 
     def left(self, last: dict[str, Any] | None, made: Proposal) -> dict[str, Any] | None:
         return what_is_left(last, made)
@@ -108,7 +138,26 @@ class TableProposals:
         }
         if "untried" in row:  # which an older rule did not record
             labelled["untried"] = [names[action] for action in row["untried"]]
+        if "tries" in row:
+            labelled["tries"] = {
+                names[int(action)]: tried for action, tried in row["tries"].items()
+            }
+            labelled |= {name: self._amounts(row[name]) for name in ("gain", "removal")}
+            labelled["needed_with"] = [
+                f"{labels['step'][h]}, {labels['state'][x]}" for h, x in row["needed_with"]
+            ]
         return labelled
+
+    def in_units(self, worth: dict[str, Any] | None) -> dict[str, Any] | None:
+        return worth and {name: self._amounts(gain) for name, gain in worth.items()}
+
+    def _amounts(self, gain: dict[str, Any] | None) -> dict[str, Any] | None:
+        """A gain in the run's units of reward."""
+        if gain is None:
+            return None
+        amount = self.terms.amount
+        ends = {name: [amount(end) for end in gain[name]] for name in ("within_80", "within_95")}
+        return gain | {"mean": amount(gain["mean"])} | ends
 
     def _side(self, row: dict[str, Any], known: dict[str, Any]) -> dict[str, Any]:
         """What is known of one side of a row, in the run's words and units."""
@@ -124,3 +173,16 @@ class TableProposals:
             "bounds": [low + terms.amount(bound) for bound in bounds],
         }
         return known | {"law": law} | amounts
+
+
+def _facts(
+    state: State, made: Proposal, evidence: Evidence, unsettled: Counter[int]
+) -> list[tuple[ProposedRow, dict[str, Any]]]:
+    """The rows of a proposal with what is known of them, but for the verdicts."""
+    versions = [version.actions for version in state.versions]
+    found = list[tuple[ProposedRow, dict[str, Any]]]()
+    for row in made.rows:
+        before = list(state.decisions.get(row.row, []))  # which goes on growing
+        change = {"from": list(row.now), "to": list(row.proposed), "before": before}
+        found.append((row, evidence.row(row, unsettled, versions) | change))
+    return found

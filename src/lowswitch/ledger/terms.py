@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 
 MISSING = ("drop", "optimistic", "hold")
 ENDED = ("whole", "truncated", "terminated")
+# when a row of a proposal is IMPROVE, LIKELY and WORSE, see `evidence`
+THRESHOLDS = {"improve": 0.05, "likely": 0.8, "worse": 0.2}
 _MOST_DIGITS = 100  # of a number; a longer label is no position of anything
 Steps = tuple[list[Any], list[int], list[float]]  # H states or contexts, actions and rewards
 
@@ -80,8 +82,8 @@ class Proposals(Protocol):
 
     rules: tuple[int, ...]  # versions of the rule that judges rows; the last one is in use
 
-    def rows(self, state: State, made: Any, known: Known, rule: int) -> list[dict[str, Any]]:
-        """What is recorded of each part of a proposal, with its evidence by a rule."""
+    def judged(self, state: State, made: Any, known: Known, rule: int) -> dict[str, Any]:
+        """What is recorded of a proposal by a rule: its "rows" with their evidence, and more."""
 
     def left(self, last: dict[str, Any] | None, made: Any) -> dict[str, Any] | None:
         """The evidence of a proposal that is what a decision left of the last one, or None."""
@@ -103,6 +105,9 @@ class Proposals(Protocol):
     def labelled(self, row: dict[str, Any]) -> dict[str, Any]:
         """A recorded row with the names of things, and in the run's units of reward."""
 
+    def in_units(self, worth: dict[str, Any] | None) -> dict[str, Any] | None:
+        """What a proposal is worth, in the run's units of reward."""
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Terms(ABC):
@@ -120,6 +125,7 @@ class Terms(ABC):
     gate: str
     patience: int | None  # a ticket expires when so many later ones were issued
     seed: int
+    thresholds: dict[str, float]  # by the names of THRESHOLDS
 
     @property
     def budget(self) -> Budget | None:
@@ -321,6 +327,7 @@ class Terms(ABC):
     @classmethod
     def from_payload(cls, payload: dict[str, Any]) -> Self:
         """The terms that `to_payload` wrote."""
+        payload = {"thresholds": THRESHOLDS} | payload  # which older ledgers do not declare
         fields = {one.name: payload[one.name] for one in dataclasses.fields(cls)}
         return cls(
             **fields
@@ -377,6 +384,7 @@ def checked_parts(
     gate: str,
     patience: int | None,
     seed: int,
+    thresholds: dict[str, float] | None = None,
 ) -> dict[str, Any]:
     """What all terms declare, once it is checked, by its names."""
     H = require_count("horizon", horizon)
@@ -396,7 +404,23 @@ def checked_parts(
         "gate": gate,
         "patience": None if patience is None else require_count("patience", patience),
         "seed": require_seed(seed),
+        "thresholds": _checked_thresholds(thresholds or {}),
     }
+
+
+def _checked_thresholds(given: dict[str, float]) -> dict[str, float]:
+    """All thresholds, those that were given and the usual ones."""
+    for name, value in given.items():
+        require_word("a threshold", name, tuple(THRESHOLDS))
+        if not (is_number(value) and 0 < value < 1):
+            raise LedgerError(f"the threshold {name} must lie between 0 and 1, not {value!r}")
+    found = THRESHOLDS | {name: float(value) for name, value in given.items()}
+    if not found["worse"] < found["likely"] <= 1 - found["improve"]:
+        raise LedgerError(
+            f"thresholds must rise from worse ({found['worse']:g}) to likely"
+            f" ({found['likely']:g}) and to 1 - improve ({1 - found['improve']:g})"
+        )
+    return found
 
 
 def _checked_range(rewards: tuple[float, float]) -> tuple[float, float]:

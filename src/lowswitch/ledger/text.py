@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from lowswitch.ledger.events import Event
+from lowswitch.ledger.evidence import BY_WORTH
 from lowswitch.ledger.responses import (
     SHOWN,
     Certificate,
@@ -27,11 +28,22 @@ gain     estimate of what is proposed less that of what is played now, from this
 visits   how often what stands before it was played there, in the learned episodes
 reach    share of the learned episodes that came to the row
 """
-BY_MODEL = """\
+BETTER = """\
 better   probability, by the learner's model, that the policy gets better if this row alone changes;
-         - if a proposed action was never tried there, or the learner has no such model
+         - if the learner has no such model{}
+"""
+BY_MODEL = """\
 IMPROVE  every proposed action was tried there, and it is better with 95 % by the learner's model;
          EXPLORE: worth a trial"""
+# what the words of the newest rule mean, for every page that shows them
+WORDS = {
+    "IMPROVE": "better by the learner's model, and so certain that few such rows are false",
+    "LIKELY": "probably better by the learner's model",
+    "UNSURE": "the learner's model cannot tell, or there is none",
+    "WORSE": "probably worse, and the other changes do better without it",
+    "UNTRIED": "a proposed action was never tried there, so that nothing is known of it",
+    "TRIAL": "only the trial changes, in order to learn",
+}
 BY_INTERVAL = """\
 IMPROVE  by an older rule: the lower end of its interval is above the estimate of what is played
          now, however uncertain that is; EXPLORE: worth a trial"""
@@ -107,9 +119,11 @@ def issued_table(issued: Issued, terms: TableTerms) -> str:
 
 def proposal_table(view: ProposalView) -> str:
     """A proposal, a line for each row or step, and what the columns mean."""
-    lines, legend = _step_table(view) if view.is_whole else _row_table(view)
     waits = "pending" if view.pending else "decided"
     title = f"proposal {view.hash}\nfor version {view.version}, {waits}; from {view.basis}"
+    if view.rule == BY_WORTH:
+        return f"{title}; {reports(view)}\n\n{_worth_table(view)}"
+    lines, legend = _step_table(view) if view.is_whole else _row_table(view)
     unsettled = counted(view.unsettled, "ticket")
     return f"{title}; {unsettled} open or missing\n\n{lines}\n\n{legend}"
 
@@ -119,7 +133,8 @@ def _row_table(view: ProposalView) -> tuple[str, str]:
     head = ["step", "state", "now", "visits", "proposed", "visits", "gain", "reach", "verdict"]
     if view.by_model:
         head.insert(-1, "better")
-    verdicts = BY_MODEL if view.by_model else BY_INTERVAL
+    untold = ", or if a proposed action was never tried there"
+    verdicts = BETTER.format(untold) + BY_MODEL if view.by_model else BY_INTERVAL
     return columns([head, *(_row_cells(row) for row in view.rows)]), f"{LEGEND}{verdicts}"
 
 
@@ -144,6 +159,106 @@ def _side_cells(side: dict[str, Any]) -> tuple[str, str]:
     """What is played, and what is expected of it."""
     expected = side["estimate"]
     return law(side["law"]) or "-", "-" if expected is None else f"{expected:.3f}"
+
+
+def reports(view: ProposalView) -> str:
+    """How many reports are open, and how many were declared missing."""
+    found = f"{counted(view.unsettled, 'report', 'is', 'are')} open"
+    if view.missing:
+        found += f", {view.missing:,} declared missing and not learned from"
+    return found
+
+
+# ---- proposals of the newest rule ----------------------------------------------------------------
+
+WORTHS = {
+    "protocol": "the protocol gains, per episode outside of the trial",
+    "trial": "the trial gains against the protocol, per episode inside of it",
+    "change": "all episodes gain",
+    "against_initial": "and against the policy at the beginning",
+}
+
+
+def worth_lines(worth: dict[str, Any] | None) -> list[tuple[str, ...]]:
+    """What a proposal is worth, a line for each comparison."""
+    if worth is None:
+        return []
+    return [
+        (
+            said,
+            f"{worth[name]['mean']:+.4f}",
+            *map(interval, _ends(worth[name])),
+            _sure(worth[name]),
+        )
+        for name, said in WORTHS.items()
+        if name in worth
+    ]
+
+
+def _ends(gain: dict[str, Any]) -> tuple[list[float], list[float]]:
+    return gain["within_80"], gain["within_95"]
+
+
+def _sure(gain: dict[str, Any]) -> str:
+    return percent(gain["better"])
+
+
+def interval(ends: Sequence[float]) -> str:
+    """An interval as text."""
+    return f"{ends[0]:+.4f} to {ends[1]:+.4f}"
+
+
+def tries(row: dict[str, Any]) -> str:
+    """How often each action that a row plays or would play was tried there."""
+    return ", ".join(f"{name} {found['here']:,}" for name, found in row["tries"].items())
+
+
+def false_share(view: ProposalView) -> str:
+    """What the posterior expects of the rows that are called IMPROVE; nothing without such rows."""
+    if view.expected_false is None:
+        return ""
+    return f"The learner's model expects {view.expected_false:.1%} of the IMPROVE rows to be false."
+
+
+def _worth_table(view: ProposalView) -> str:
+    """What a proposal is worth, its rows by their gains, and what the words mean."""
+    parts = list[str]()
+    if view.worth is not None:
+        head = ("by the learner's model", "mean", "80 % interval", "95 % interval", "better")
+        parts.append(columns([head, *worth_lines(view.worth)]))
+    names = ("step", "state", "now", "proposed", "tries", "gain", "80 % interval", "better", "word")
+    parts.append(columns([names, *(_worth_cells(row) for row in view.rows)]))
+    if said := false_share(view):
+        parts.append(said)
+    used = {row["verdict"] for row in view.rows}
+    words = "\n".join(f"{word:8} {said}" for word, said in WORDS.items() if word in used)
+    gain = "gain     what this row alone adds to the value of an episode, by the learner's model\n"
+    return "\n\n".join([*parts, gain + BETTER.format("") + words])
+
+
+def _worth_cells(row: dict[str, Any]) -> tuple[str, ...]:
+    gain = row["gain"]
+    known = ("-", "-") if gain is None else (f"{gain['mean']:+.4f}", interval(gain["within_80"]))
+    place = row["step_label"], row["state_label"], law(row["now"]["law"])
+    notes = "".join(f"; {note}" for note in row_notes(row))
+    word = row["verdict"] + notes
+    return (
+        *place,
+        law(row["proposed"]["law"]),
+        tries(row),
+        *known,
+        _better(row["probability"]),
+        word,
+    )
+
+
+def row_notes(row: dict[str, Any]) -> list[str]:
+    """What else a reviewer should know of a row."""
+    notes = [f"never tried: {', '.join(row['untried'])}"] if row["untried"] else []
+    if row["needed_with"]:
+        notes.append(f"pays only with {' and '.join(row['needed_with'])}")
+    notes += [f"would not hold without the data from {site}" for site in row["hangs_on_sites"]]
+    return notes + ["open reports could turn it"] * row["hangs_on_unsettled"]
 
 
 def percent(probability: float) -> str:

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from lowswitch.learners.judgement import Judgement
 from lowswitch.ledger.dates import next_date, why_refused
 from lowswitch.ledger.events import KINDS, Event
-from lowswitch.ledger.evidence import action_values, width
+from lowswitch.ledger.evidence import BY_INTERVAL, BY_WORTH, action_values, width
 from lowswitch.ledger.responses import (
     MOST_DATES,
     Chart,
@@ -21,7 +22,17 @@ from lowswitch.ledger.responses import (
     Status,
     Version,
 )
-from lowswitch.ledger.state import LEARNED, MISSING, OPEN, REFUSED, WAITING, State, proposal_hash
+from lowswitch.ledger.state import (
+    LEARNED,
+    MISSING,
+    OPEN,
+    REFUSED,
+    WAITING,
+    Replay,
+    State,
+    proposal_hash,
+    replayed,
+)
 from lowswitch.ledger.store import StoredTicket
 from lowswitch.ledger.table_terms import TableTerms
 from lowswitch.ledger.terms import Terms
@@ -96,6 +107,9 @@ def _view(
     terms: Terms, event: Event, key: str, pending: bool, decisions: list[dict[str, Any]]
 ) -> ProposalView:
     payload = event.payload
+    rows = [terms.proposals.labelled(row) for row in payload["rows"]]
+    if payload.get("rule") == BY_WORTH:
+        rows.sort(key=lambda row: -row["gain"]["mean"] if row["gain"] else 0.0)
     return ProposalView(
         hash=key,
         event=event.seq,
@@ -105,11 +119,36 @@ def _view(
         through=payload["through"],
         open=payload["open"],
         unsettled=payload["unsettled"],
-        rows=[terms.proposals.labelled(row) for row in payload["rows"]],
+        rows=rows,
         pending=pending,
         decisions=decisions,
         learned=payload.get("learned"),
+        rule=payload.get("rule", BY_INTERVAL),
+        missing=payload.get("missing", 0),
+        worth=terms.proposals.in_units(payload.get("worth")),
+        expected_false=payload.get("expected_false"),
+        models=payload.get("models", 0),
     )
+
+
+def judgement(ledger: Reading, state: State) -> Judgement | None:
+    """The posterior on the pending proposal, as it was when the proposal became due.
+
+    If it is not in memory, the events before the proposal are replayed.
+    """
+    made = state.learner.proposal()
+    assert made is not None
+    known = state.lessons.found
+    if known is not None and known.proposal == made.hash:
+        return known.judgement
+
+    def comes_before(event: Event) -> bool:
+        return event.kind != "proposed" or event.payload["told"] != made.told
+
+    before = replayed(itertools.takewhile(comes_before, ledger.events()), Replay(ledger.events))
+    first = before.learner.proposal()
+    posterior = None if first is None else before.lessons.posterior_of(first)
+    return None if posterior is None else state.learner.evidence(made, posterior)
 
 
 def versions(ledger: Reading) -> list[Version]:

@@ -121,6 +121,16 @@ async def proposal(call: Call) -> Response:
     return _json(facts(await call.service.engine.call(call.service.ledger.proposal)))
 
 
+async def worth(call: Call) -> Response:
+    """What rows of the pending proposal are worth, by default all; null if nothing waits."""
+    given = query(call.request, "rows").get("rows")
+    pairs = None if given is None else [part.split(":") for part in given.split(",") if part]
+    if pairs is not None and any(len(pair) != 2 for pair in pairs):
+        raise RefusedError(400, f"rows are step:state with commas between them, not {given!r}")
+    ledger = call.service.ledger
+    return _json(await call.service.engine.call(lambda: ledger.worth(pairs)))
+
+
 async def proposals(call: Call) -> Response:
     """All proposals, which takes a walk through all events."""
     return _json(facts(await asyncio.to_thread(_read, call, lambda reader: reader.proposals())))

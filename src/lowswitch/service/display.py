@@ -11,11 +11,11 @@ from markupsafe import Markup
 
 from lowswitch.ledger import ProposalView
 from lowswitch.ledger.events import KINDS, LEDGER
-from lowswitch.ledger.evidence import width
+from lowswitch.ledger.evidence import BY_WORTH, width
 from lowswitch.ledger.responses import Chart
 from lowswitch.ledger.table_terms import TableTerms
 from lowswitch.ledger.terms import Terms
-from lowswitch.ledger.text import law, percent, untried
+from lowswitch.ledger.text import law, percent, row_notes, untried
 from lowswitch.service import figures
 from lowswitch.service.figures import Interval
 from lowswitch.service.journal import Journal, Mark
@@ -47,6 +47,8 @@ def codes(names: Sequence[str]) -> list[str]:
 def proposal_rows(terms: Terms, view: ProposalView) -> list[dict[str, Any]]:
     """A line for each row, what improves and what is met most often first."""
     found = [_proposal_row(terms, row) for row in view.rows]
+    if view.rule == BY_WORTH:  # these come by what they gain
+        return found
     return sorted(found, key=lambda row: (row["verdict"] != "IMPROVE", -row["reach"]))
 
 
@@ -57,9 +59,7 @@ def _proposal_row(terms: Terms, row: dict[str, Any]) -> dict[str, Any]:
         Interval(name, side["estimate"], side["width"], side["visits"] > 0)
         for name, side in (("now", row["now"]), ("proposed", row["proposed"]))
     ]
-    notes = [note] if (note := untried(row)) else []
-    notes += [f"hangs on {site} alone" for site in row["hangs_on_sites"]]
-    notes += ["hangs on reports that are open"] if row["hangs_on_unsettled"] else []
+    notes = row_notes(row) if "tries" in row else _older_notes(row)
     return row | {
         "key": f"{row['step']}:{row['state']}",
         "old": law(row["now"]["law"]),
@@ -69,6 +69,13 @@ def _proposal_row(terms: Terms, row: dict[str, Any]) -> dict[str, Any]:
         "better": percent(row["probability"]) if row.get("probability") is not None else "",
         "notes": notes,
     }
+
+
+def _older_notes(row: dict[str, Any]) -> list[str]:
+    """What else a reviewer should know of a row of an older rule."""
+    notes = [note] if (note := untried(row)) else []
+    notes += [f"hangs on {site} alone" for site in row["hangs_on_sites"]]
+    return notes + ["hangs on reports that are open"] * row["hangs_on_unsettled"]
 
 
 def sentence(words: str) -> str:

@@ -10,6 +10,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from lowswitch.ledger import ProposalView
 from lowswitch.ledger.events import KINDS
 from lowswitch.ledger.responses import Status, TicketView
+from lowswitch.ledger.text import WORDS, false_share, reports, worth_lines
 from lowswitch.service import actions, api, display, figures
 from lowswitch.service import roles as table
 from lowswitch.service.app import Call, Service, now
@@ -180,6 +181,10 @@ async def proposal(call: Call) -> Response:
         rows=rows,
         news=list(dict.fromkeys(name for row in rows for name in row["new_actions"])),
         why=display.why_now(service.journal, view) if view else "",
+        worth=worth_lines(view.worth) if view else [],
+        words=WORDS,
+        false_share=false_share(view) if view else "",
+        reports=reports(view) if view else "",
         most=service.ledger.terms.most_proposals,
     )
 

@@ -1,0 +1,139 @@
+"""Hypotheses about the prior, each with its evidence, of the models that judge a proposal.
+
+A plan needs one prior, and `evidence.believe` takes the best one. A judgement must not take it as
+known. It also needs to doubt what a plan may hope for: that all steps are alike, that a law which
+was seen twice is known, and that a reward which was never seen is large.
+"""
+
+import math
+
+import numpy as np
+
+from lowswitch.kernels.compile import allocating, inline, part
+from lowswitch.kernels.evidence import (
+    beta_evidence,
+    listed_laws,
+    log_rising,
+    others_reward,
+    row_prior,
+    size_at,
+    size_evidence,
+    typical_reward,
+)
+
+_ROUNDS = 12  # of the EM algorithm
+
+
+@part
+def kinship(kin, others):
+    """How much a visit of another step counts, if there are so many of them.
+
+    kin / (kin + others): the prior of a law has the mean of the other steps. Its mass is at most
+    `kin`, and at most their number (a power prior: Ibrahim, Chen 2000).
+    """
+    return 1.0 if kin == np.inf else kin / (kin + others + 1e-300)
+
+
+@allocating
+def kindred_laws(spec, apart, together, kin):
+    """The laws of each step, to which visits of the other steps count in part."""
+    cells, rows, used = spec.S * spec.A, len(apart.n), 0
+    sizes = together.offsets[1:] - together.offsets[:-1]
+    offsets, n, own = np.zeros(rows + 1, dtype=np.int64), apart.n.copy(), np.zeros(spec.S)
+    room = sizes.sum() * (rows // cells)
+    states, counts = np.zeros(room, dtype=np.int64), np.zeros(room)
+    for row in range(rows):
+        cell = row % cells
+        share = kinship(kin, together.n[cell] - apart.n[row])
+        for j in range(apart.offsets[row], apart.offsets[row + 1]):
+            own[apart.states[j]] = apart.counts[j]
+        for j in range(together.offsets[cell], together.offsets[cell + 1]):
+            y = together.states[j]
+            states[used], counts[used] = y, own[y] + share * (together.counts[j] - own[y])
+            own[y] = 0.0
+            used += 1
+        n[row] += share * (together.n[cell] - apart.n[row])
+        offsets[row + 1] = used
+    return listed_laws(spec, apart.stride, offsets, states, counts, n)
+
+
+@allocating
+def kindred_evidence(spec, apart, kindred, mass, alike):
+    """The log probability of what each step saw, predicted from other steps and other actions.
+
+    The prior of a law has what `kindred` adds to the counts of its own step, and what `row_prior`
+    says of the other actions of its state. It is a pseudo-likelihood (Besag 1975), since the others
+    are predicted from this law too.
+    """
+    evidence, own, together = 0.0, np.zeros(spec.S), np.zeros(spec.S)
+    for row in range(len(apart.n)):
+        if apart.n[row] > 0.0:
+            group = row // spec.A
+            each, share = row_prior(spec, kindred, row, mass, alike)
+            for j in range(kindred.all_offsets[group], kindred.all_offsets[group + 1]):
+                together[kindred.all_states[j]] = kindred.all_counts[j]
+            for j in range(kindred.offsets[row], kindred.offsets[row + 1]):
+                own[kindred.states[j]] = kindred.counts[j]
+            prior = each * spec.S + share * (kindred.all_n[group] - kindred.n[row])
+            evidence -= log_rising(prior + kindred.n[row] - apart.n[row], apart.n[row])
+            for j in range(apart.offsets[row], apart.offsets[row + 1]):
+                y, count = apart.states[j], apart.counts[j]
+                prior = each + share * (together[y] - own[y]) + own[y] - count
+                evidence += log_rising(prior, count)
+    return evidence
+
+
+@allocating
+def learned_sizes(spec, laws, each):
+    """How many successors a law may have, as log probabilities, and the evidence with them.
+
+    They are learned by the EM algorithm (Dempster, Laird, Rubin 1977); each size begins with, and
+    keeps, one row more than it has.
+    """
+    tried = 1
+    while size_at(spec.S, tried - 1) < spec.S:
+        tried += 1
+    shares, counted = np.full(tried, 1.0 / tried), np.zeros(tried)
+    scores, evidence = np.zeros(tried), 0.0
+    for _ in range(_ROUNDS):
+        counted[:], evidence = 1.0 / tried, 0.0
+        for row in range(len(laws.n)):
+            n, listed = laws.n[row], laws.offsets[row + 1] - laws.offsets[row]
+            if n > 0.0:
+                for i in range(tried):
+                    likely = size_evidence(spec.S, size_at(spec.S, i), each, listed, n)
+                    scores[i] = math.log(shares[i]) + likely
+                most = scores.max()
+                total = np.exp(scores - most).sum()
+                evidence += most + math.log(total)
+                counted += np.exp(scores - most) / total
+        shares = counted / counted.sum()
+    for row in range(len(laws.n)):
+        for j in range(laws.offsets[row], laws.offsets[row + 1]):
+            evidence += log_rising(each, laws.counts[j])
+    return np.log(shares), evidence
+
+
+@inline
+def doubted_mass(rewards, row, A, mass):
+    """The mass of the prior of a row, whose mean is that of so many other rewards: not above their
+    number, since the mean is not known better than that.
+
+    1 / (1 / mass + 1 / others): the variances of the row around the mean, and of the mean, add up.
+    """
+    others = rewards.all_n[row // A] - rewards.n[row] + 1.0
+    return mass * others / (mass + others)
+
+
+@allocating
+def doubted_reward_evidence(rewards, A, mass, share):
+    """The log probability of rewards that vary: `noisy_reward_evidence` with doubted masses."""
+    evidence, typical = 0.0, typical_reward(rewards)
+    for row in range(len(rewards.n)):
+        n = rewards.n[row]
+        if n > 0.0:
+            seen = min(1.0, max(0.0, rewards.total[row] / n))
+            prior = doubted_mass(rewards, row, A, mass)
+            mean = others_reward(rewards, row, A, typical)
+            evidence += beta_evidence(prior, mean, share * n * seen, share * n * (1.0 - seen))
+    return evidence

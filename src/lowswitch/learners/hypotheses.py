@@ -1,0 +1,153 @@
+"""Which priors the data speak for, and how loudly: the models that judge a proposal draw from all.
+
+A prior has three parts. How far the steps of an episode differ (`kin`). What the laws of a state's
+actions are like: each other (`alike`), or like nothing else, with a few successors each (`sizes`,
+`each`). And how much the rewards of a state's actions differ (`reward_mass`).
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from lowswitch.kernels.arrays import Belief, Laws, PlanSpec
+from lowswitch.kernels.streams import splitmix, uniforms
+
+_KIN = (0.0, 3.0, 10.0, 30.0, 100.0, np.inf)
+_EACH = (0.1, 0.3, 1.0, 3.0)
+_ALIKE = (1.0, 3.0, 10.0, 30.0, 100.0)
+_REWARD_MASSES = (0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1e3, 1e4, 1e5)
+_LEAST = 0.01  # of the weight; what has less is left out
+LARGE = 50_000  # cells (h, x, a) from which on only the heaviest of a few hypotheses is kept
+_FEW_KIN = (0.0, 30.0, np.inf)
+_DOUBTFUL = 0.05  # the weight from which on the steps of a large problem are taken for alike
+_CHOOSING = np.array([2**59], dtype=np.uint64)
+
+
+class Seen(NamedTuple):
+    """What a learner had counted, whatever it has learned since."""
+
+    belief: Belief  # that it plans with, but for hope
+    apart: Laws  # by step
+    together: Laws | None  # of all steps; None if they are counted as one, or told apart by decree
+
+
+class Weighed(NamedTuple):
+    """Hypotheses and the probability of each."""
+
+    beliefs: list[Belief]
+    shares: np.ndarray  # [n]
+
+    def chosen(self, stream: np.uint64, models: int) -> np.ndarray:  # [models]
+        """The hypothesis that each model is drawn from, by its number."""
+        key = splitmix(np.array([stream]), _CHOOSING)[0]
+        return np.searchsorted(np.cumsum(self.shares[:-1]), uniforms(key, 0, models))
+
+
+def weighed(spec: PlanSpec, seen: Seen) -> Weighed:
+    """The hypotheses that the data speak for."""
+    plain = seen.belief._replace(hopeful=False)
+    if spec.mass > 0.0:  # the prior was given
+        return Weighed([plain], np.ones(1))
+    if seen.together is not None:
+        laws = _by_step(spec, seen.apart, seen.together, plain)
+    else:
+        laws = _by_law(spec, _sized(spec, plain))
+    both = [
+        (belief._replace(reward_mass=mass), share * part)
+        for belief, share in laws
+        for mass, part in _by_reward(spec, plain)
+    ]
+    if len(seen.apart.n) >= LARGE:
+        both = [(max(both, key=lambda one: one[1])[0], 1.0)]
+    beliefs, shares = zip(*_kept(both), strict=True)
+    return Weighed(list(beliefs), np.array(shares))
+
+
+def _by_step(
+    spec: PlanSpec, apart: Laws, together: Laws, plain: Belief
+) -> list[tuple[Belief, float]]:
+    """Beliefs in which other steps and other actions say more or less of a law.
+
+    Both say it together, so they are weighed together. If the steps do not differ at all, the laws
+    of all steps are one, and its actions are weighed by themselves.
+    """
+    from lowswitch.kernels.evidence import learned_mass
+    from lowswitch.kernels.hypotheses import kindred_evidence, kindred_laws
+
+    kins = _KIN if len(apart.n) < LARGE else _FEW_KIN
+    mass, _ = learned_mass(spec, together)
+    evidence = np.zeros((len(kins), 1 + len(_ALIKE)))
+    for i, kin in enumerate(kins):
+        laws = kindred_laws(spec, apart, together, kin)
+        for j, alike in enumerate((0.0, *_ALIKE)):
+            evidence[i, j] = kindred_evidence(spec, apart, laws, mass, alike)
+    found, made = list[tuple[Belief, float]](), _sized(spec, plain._replace(laws=together))
+    sized, _ = max(made, key=lambda one: one[1])
+    weights = _halved(evidence)
+    if len(apart.n) >= LARGE and weights[-1].sum() >= _DOUBTFUL:
+        weights[:-1] = 0.0  # laws by step take as many times longer to draw as there are steps
+    for kin, shares in zip(kins, weights, strict=True):
+        if kin == np.inf:
+            found += [(one, share * shares.sum()) for one, share in _by_law(spec, made)]
+        elif shares.max() >= _LEAST:
+            sized = sized._replace(laws=kindred_laws(spec, apart, together, kin))
+            pairs = zip((0.0, *_ALIKE), shares.tolist(), strict=True)
+            found += [(sized._replace(alike=alike), share) for alike, share in pairs]
+    return _kept(found)
+
+
+def _by_law(spec: PlanSpec, made: list[tuple[Belief, float]]) -> list[tuple[Belief, float]]:
+    """Beliefs whose laws have sizes, with their evidence, and beliefs whose actions are alike."""
+    from lowswitch.kernels.evidence import ODDS, alike_evidence
+
+    sized, _ = max(made, key=lambda one: one[1])
+    alike_ones = [
+        (sized._replace(alike=alike), alike_evidence(spec, sized.laws, sized.mass, alike) - ODDS)
+        for alike in _ALIKE
+    ]
+    beliefs, evidence = zip(*made, *alike_ones, strict=True)
+    return _kept(zip(beliefs, _halved(np.array(evidence)), strict=True))
+
+
+def _sized(spec: PlanSpec, belief: Belief) -> list[tuple[Belief, float]]:
+    """Beliefs whose laws have a few successors each, with their evidence."""
+    from lowswitch.kernels.evidence import learned_mass
+    from lowswitch.kernels.hypotheses import learned_sizes
+
+    mass, _ = learned_mass(spec, belief.laws)
+    alone, found = belief._replace(mass=mass, alike=0.0), list[tuple[Belief, float]]()
+    for each in _EACH:
+        sizes, evidence = learned_sizes(spec, belief.laws, each)
+        found.append((alone._replace(sizes=sizes, each=each), evidence))
+    return found
+
+
+def _by_reward(spec: PlanSpec, belief: Belief) -> list[tuple[float, float]]:
+    """Masses of the prior of a mean reward."""
+    from lowswitch.kernels.hypotheses import doubted_reward_evidence
+
+    if not belief.noisy:
+        return [(belief.reward_mass, 1.0)]
+    evidence = [
+        doubted_reward_evidence(belief.rewards, spec.A, mass, belief.share)
+        for mass in _REWARD_MASSES
+    ]
+    return _kept(zip(_REWARD_MASSES, _halved(np.array(evidence)), strict=True))
+
+
+def _halved(evidence: np.ndarray) -> np.ndarray:
+    """Probabilities by evidence that is a pseudo-likelihood, which counts each pair twice."""
+    shares = np.exp((evidence - evidence.max()) / 2.0)
+    found: np.ndarray = shares / shares.sum()
+    return found
+
+
+def _kept(weighted: Any) -> list[Any]:
+    """What has weight enough, with weights that sum to one."""
+    kept = [(one, float(share)) for one, share in weighted]
+    least = min(_LEAST, max(share for _, share in kept))
+    kept = [(one, share) for one, share in kept if share >= least]
+    total = sum(share for _, share in kept)
+    return [(one, share / total) for one, share in kept]

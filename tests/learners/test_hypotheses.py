@@ -1,0 +1,135 @@
+"""The hypotheses about a prior by which proposals are judged, by hand."""
+
+import math
+
+import numpy as np
+import pytest
+from test_posterior import learned, problem
+
+import lowswitch as ls
+from lowswitch.kernels import hypotheses
+from lowswitch.kernels.evidence import size_at, size_evidence
+from lowswitch.kernels.model_draws import draw_state_reward, draw_unseen, fresh_drawn
+from lowswitch.learners.hypotheses import Weighed
+
+
+def test_the_sizes_that_are_tried():
+    assert [size_at(20, i) for i in range(9)] == [1, 2, 3, 4, 6, 8, 12, 16, 20]
+
+
+def test_the_evidence_of_a_size_by_hand():
+    """Of 4 states 2 are possible, each with the prior 1, and of two visits both saw one state.
+
+    Half of the supports have that state. Given one, the urn gives it 1/2 and then 2/3, of which the
+    factor of the state itself is 1 times 2.
+    """
+    found = size_evidence(4, 2, 1.0, 1, 2.0) + math.log(1 * 2)
+    assert found == pytest.approx(math.log(1 / 2 * 1 / 2 * 2 / 3))
+    assert size_evidence(4, 1, 1.0, 2, 2.0) == -np.inf  # two states are not one
+
+
+def test_how_much_other_steps_count_by_hand():
+    """Of 30 other visits each counts 10 / (10 + 30)."""
+    assert hypotheses.kinship(10.0, 30.0) == 0.25
+    assert hypotheses.kinship(np.inf, 30.0) == 1.0
+    assert hypotheses.kinship(0.0, 30.0) == 0.0
+
+
+@pytest.fixture(scope="module")
+def seen():
+    """What was seen of a problem whose steps are alike, of one whose steps differ."""
+    few = ls.few(deployments=3, asked=True, members=1)
+    return {
+        name: learned(problem(4, 3, 2, *steps), few, 400).posterior()
+        for name, steps in (("alike", ()), ("apart", (3,)))
+    }
+
+
+def test_kindred_laws_lie_between_one_step_and_all(seen):
+    spec, (_, apart, together) = seen["apart"].spec, seen["apart"].seen
+    for kin, expected in ((0.0, apart.n), (np.inf, np.tile(together.n, spec.H))):
+        laws = hypotheses.kindred_laws(spec, apart, together, kin)
+        assert laws.n == pytest.approx(expected)
+    laws = hypotheses.kindred_laws(spec, apart, together, 10.0)
+    others = np.tile(together.n, spec.H) - apart.n
+    assert laws.n == pytest.approx(apart.n + 10 * others / (10 + others))
+    sums = np.add.reduceat(laws.counts, laws.offsets[:-1])
+    assert sums == pytest.approx(laws.n)
+
+
+def test_the_data_tell_whether_steps_differ(seen):
+    """Over 400 episodes of three steps: where they differ, no model takes them for one; where they
+    are alike, steps that hardly differ are not told from steps that do not.
+    """
+    for name, posterior in seen.items():
+        known = posterior.hypotheses
+        apart = [bool(belief.laws.stride) for belief in known.beliefs]
+        share = known.shares[apart].sum()
+        assert share > 0.99 if name == "apart" else share < 0.75
+        assert known.shares.sum() == pytest.approx(1.0)
+        assert not any(belief.hopeful for belief in known.beliefs)
+
+
+def test_sizes_are_learned():
+    """Rows with two successors each, of eight states."""
+    few = ls.few(deployments=3, asked=True, members=1, pooled=True)
+    laws = np.zeros((8, 2, 8))
+    for x in range(8):
+        for a in range(2):
+            laws[x, a, [(x + 1 + a) % 8, (x + 4) % 8]] = 0.5
+    mdp = ls.TabularMDP(laws, np.full((8, 2), 0.5), horizon=4, start=np.full(8, 1 / 8))
+    posterior = learned(mdp, few, 200).posterior()
+    shares, _ = hypotheses.learned_sizes(posterior.spec, posterior.seen.apart, 1.0)
+    assert np.exp(shares)[1] > 0.9  # the size 2
+    assert np.exp(shares).sum() == pytest.approx(1.0)
+
+
+def test_the_mass_of_a_prior_is_doubted_by_hand():
+    """A mass of 30 on the mean of 59 other rewards and a typical one: 1 / (1 / 30 + 1 / 60)."""
+    posterior = learned(
+        problem(2, 2, 1), ls.few(deployments=3, asked=True, members=1), 5
+    ).posterior()
+    rewards = posterior.belief.rewards._replace(
+        n=np.array([1.0, 59.0]), all_n=np.array([60.0]), total=np.array([1.0, 20.0])
+    )
+    assert hypotheses.doubted_mass(rewards, 0, 2, 30.0) == pytest.approx(20.0)
+
+
+def test_the_mean_of_a_state_is_drawn_around_that_of_its_actions():
+    """A thousand rewards of 0.5 and none; the mean of 2,000 draws is off by 0.05 never."""
+    posterior = learned(
+        problem(2, 2, 1), ls.few(deployments=3, asked=True, members=1), 5
+    ).posterior()
+    rewards = posterior.belief.rewards._replace(
+        n=np.array([1000.0, 0.0]), total=np.array([500.0, 0.0])
+    )
+    belief = posterior.belief._replace(rewards=rewards, reward_mass=10.0, share=1.0)
+    counter = np.zeros(1, dtype=np.uint64)
+    drawn = [
+        draw_state_reward(posterior.spec, belief, 0, 0.5, np.uint64(i), counter)
+        for i in range(2000)
+    ]
+    assert np.mean(drawn) == pytest.approx(0.5, abs=0.02)
+    assert np.var(drawn) == pytest.approx(0.25 / 12, rel=0.15)  # of Beta with a mass of 10.9
+
+
+def test_unseen_successors_are_drawn_at_random():
+    """Two of the three states that were not seen; each is drawn in 2/3 of 3,000 draws."""
+    posterior = learned(
+        problem(4, 3, 1), ls.few(deployments=3, asked=True, members=1), 5
+    ).posterior()
+    drawn, counted = fresh_drawn(posterior.spec, posterior.seen.apart), np.zeros(4)
+    seen, counter = np.array([0.0, 2.0, 0.0, 0.0]), np.zeros(1, dtype=np.uint64)
+    for i in range(3000):
+        drawn.sizes[0] = 0
+        draw_unseen(posterior.spec, 0, 1.0, 2, drawn, np.uint64(i), counter, seen)
+        counted[drawn.states[:2]] += 1
+    assert counted[1] == 0
+    assert counted[[0, 2, 3]] == pytest.approx(2000, abs=130)  # five standard deviations
+
+
+def test_models_choose_their_hypotheses_by_weight():
+    shares = np.array([0.2, 0.5, 0.3])
+    chosen = Weighed([None] * 3, shares).chosen(np.uint64(7), 10_000)
+    assert np.bincount(chosen) / 10_000 == pytest.approx(shares, abs=0.025)
+    assert (Weighed([None] * 3, shares).chosen(np.uint64(7), 50) == chosen[:50]).all()
