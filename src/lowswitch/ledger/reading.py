@@ -117,8 +117,8 @@ class Reading:
             if judgement is None:
                 return None
             proposals = self.terms.proposals
-            chosen = proposals.keys(proposals.chosen(state.pending, rows))
-            return proposals.in_units(judgement.worth(chosen).facts())
+            chosen = [] if rows is not None and not rows else proposals.chosen(state.pending, rows)
+            return proposals.in_units(judgement.worth(proposals.keys(chosen)).facts())
 
     def versions(self) -> list[Version]:
         """All versions, in their order."""
