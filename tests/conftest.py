@@ -204,6 +204,8 @@ def pairs(problems, algorithms):
 
 
 PAIRS = pairs(PROBLEMS, ALGORITHMS)
+# each algorithm once, and the problems in turn, for what takes long
+PAIRS_IN_TURN = list(zip(itertools.cycle(PROBLEMS), ALGORITHMS))
 
 # ---- the same with features ----------------------------------------------------------------------
 
@@ -259,9 +261,8 @@ def learner_for(problem, algorithm, episodes, seed=0):
     return ls.Learner(algorithm, **problem.size, **options)
 
 
-@pytest.fixture
-def fresh_kernels(monkeypatch):
-    """Give kernel modules that nobody has compiled yet, to be changed before anything calls them.
+def _without_kernels(monkeypatch, kept):
+    """Let the kernel modules be loaded anew, those that are kept excepted.
 
     What is compiled from them is not kept, and afterwards the right ones are back.
     """
@@ -269,18 +270,30 @@ def fresh_kernels(monkeypatch):
     names = {module.name for module in pkgutil.iter_modules(package.__path__)}
     right = {name: importlib.import_module(f"lowswitch.kernels.{name}") for name in names}
     monkeypatch.setattr(right["compile"], "_keep", lambda function: function)
-    for name in names - {"arrays", "compile", "streams"}:
+    for name in names - kept:
         monkeypatch.setattr(package, name, right[name])  # so that it is put back
         monkeypatch.delitem(sys.modules, f"lowswitch.kernels.{name}")
     return lambda name: importlib.import_module(f"lowswitch.kernels.{name}")
 
 
+_ARRAYS = {"arrays", "compile", "streams"}
+
+
 @pytest.fixture
-def interpreted_kernels(fresh_kernels, monkeypatch):
-    """The same, and nothing is compiled: for few episodes that is much faster."""
+def fresh_kernels(monkeypatch):
+    """Give kernel modules that nobody has compiled yet, to be changed before anything calls them.
+
+    Noise, values and schedules, which know nothing of learners, stay as they are.
+    """
+    return _without_kernels(monkeypatch, _ARRAYS | {"kinds", "noise", "schedule", "values"})
+
+
+@pytest.fixture
+def interpreted_kernels(monkeypatch):
+    """The same for all of them, and nothing is compiled: for few episodes that is much faster."""
     compiling = importlib.import_module("lowswitch.kernels.compile")
     monkeypatch.setattr(compiling, "njit", lambda **_: lambda function: function)
-    return fresh_kernels
+    return _without_kernels(monkeypatch, _ARRAYS)
 
 
 @pytest.fixture

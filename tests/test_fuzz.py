@@ -33,8 +33,8 @@ counts = {
 }
 print(json.dumps(counts))
 """
-MOST = {"doors": 4000, "fleets": 200, "learners": 400, "texts": 3000, "command lines": 80}
-FLIPS, EDITS = 250, 45
+MOST = {"doors": 2000, "fleets": 100, "learners": 200, "texts": 1500, "command lines": 60}
+FLIPS, EDITS = 120, 25
 GROUPS = {
     "doors": list(MOST),
     "flips": [family for family in FAMILIES if family.startswith("flips")],

@@ -19,7 +19,7 @@ from lowswitch.feature_learner import FeatureLearner
 from lowswitch.features import FeatureProblem
 from lowswitch.reproduce.pseudocode import PlainLearner, play_episode
 
-EPISODES, HALF = 300, 140
+EPISODES, HALF = 200, 90
 
 
 def state_of(learner):
@@ -55,7 +55,7 @@ def played(problem, learner, k):
 
 @dataclass
 class Conversation:
-    """Episodes played and told one by one; after 140 of them the learner was saved."""
+    """Episodes played and told one by one; after 90 of them the learner was saved."""
 
     problem: ls.TabularMDP | FeatureProblem
     algorithm: ls.Algorithm
@@ -130,7 +130,7 @@ def test_a_learner_says_what_is_spent_of_its_budget(talk):
 
 def test_one_by_one_is_in_batches(talk):
     batched, changes = learner_for(talk.problem, talk.algorithm, EPISODES), []
-    for first, last in pairwise((0, 1, 2, 9, 100, 101, 250, EPISODES)):
+    for first, last in pairwise((0, 1, 2, 9, 100, 101, 170, EPISODES)):
         changes += talk.tell(batched, first, last)
     assert changes == talk.changes
     assert state_of(batched) == state_of(talk.learner)

@@ -118,21 +118,6 @@ def test_without_ray_the_message_says_how_to_get_it(monkeypatch):
         Ray().open(Toy(), 5, zeros())
 
 
-def test_a_cluster_of_its_own_ends_with_the_fleet_even_if_interrupted(monkeypatch):
-    monkeypatch.setenv("PYTHONPATH", TESTS, prepend=os.pathsep)
-    before = set(children(os.getpid()))
-    with contextlib.closing(Ray("local", workers=1).open(Toy(), 5, zeros())) as opened:
-        plays_right(opened, np.arange(9))
-        started = set(children(os.getpid())) - before
-        assert started
-        monkeypatch.setattr(ray, "wait", interrupt)
-        with pytest.raises(KeyboardInterrupt):
-            opened.close()
-        assert not ray.is_initialized()
-    assert not any(map(lives, started))
-    assert not ray.is_initialized()
-
-
 def listening(pids):
     """The addresses on which any of these processes listens, in hexadecimal."""
     inodes = set()
@@ -156,11 +141,20 @@ def descendants(pid):
     return found
 
 
-def test_a_cluster_of_its_own_listens_on_loopback_only(monkeypatch):
+def test_a_cluster_of_its_own_listens_on_loopback_only_and_ends_even_if_interrupted(monkeypatch):
     monkeypatch.setenv("PYTHONPATH", TESTS, prepend=os.pathsep)
+    before = set(children(os.getpid()))
     with contextlib.closing(Ray("local", workers=1).open(Toy(), 5, zeros())) as opened:
         plays_right(opened, np.arange(9))
+        started = set(children(os.getpid())) - before
         hosts = listening([os.getpid(), *descendants(os.getpid())])
+        monkeypatch.setattr(ray, "wait", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            opened.close()
+        assert not ray.is_initialized()
+    assert started
+    assert not any(map(lives, started))
+    assert not ray.is_initialized()
     assert hosts
     assert hosts <= {"0100007F", "0000000000000000FFFF00000100007F", "0" * 24 + "01000000"}
 

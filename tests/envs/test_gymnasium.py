@@ -469,18 +469,18 @@ def test_what_is_outside_of_a_space_has_no_number(element):
 
 
 def test_blackjack_is_learned():
-    # the learner's mean of the last 2,000 rounds, against -0.05 of the best play and -0.4 of
-    # play at random; its standard error is 0.021
+    # the learner's mean of the last 1,500 rounds, against -0.05 of the best play and -0.4 of
+    # play at random; its standard error is 0.025
     played = learn(
         "Blackjack-v1",
         ls.psrl(members=2, schedule="whole/2/10", deployments=8, last="greedy"),
         horizon=10,
-        episodes=6_000,
+        episodes=3_000,
         seed=1,
         reward_range=(-1, 1),
     )
     assert played.learner.states == 32 * 11 * 2 + 1
-    assert played.returns[-2_000:].mean() > -0.2
+    assert played.returns[-1_500:].mean() > -0.2
     assert played.learner.deployments <= 8
 
 

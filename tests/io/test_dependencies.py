@@ -20,14 +20,35 @@ COMPUTING = [
 ]
 
 
-@pytest.fixture
-def copy(tmp_path, monkeypatch):
-    """A copy of the library whose files can be edited."""
-    place = tmp_path / "lowswitch"
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    """Where a copy of the library lies."""
+    place = tmp_path_factory.mktemp("copy") / "lowswitch"
     shutil.copytree(PACKAGE, place, ignore=shutil.ignore_patterns("__pycache__"))
-    monkeypatch.setattr(dependencies, "PACKAGE", place)
-    monkeypatch.setattr(dependencies, "_imports", dependencies._imports.__wrapped__)
     return place
+
+
+parse_imports = dependencies._imports.__wrapped__
+_imports = {}  # of a file with this text
+
+
+def imports_now(path):
+    """What a file imports as it is now; each text is parsed once."""
+    key = path, path.read_bytes()
+    if key not in _imports:
+        _imports[key] = parse_imports(path)
+    return _imports[key]
+
+
+@pytest.fixture
+def copy(place, monkeypatch):
+    """A copy of the library whose files can be edited, and are put back."""
+    monkeypatch.setattr(dependencies, "PACKAGE", place)
+    monkeypatch.setattr(dependencies, "_imports", imports_now)
+    files = {path: path.read_bytes() for path in place.rglob("*.*")}
+    yield place
+    for path, text in files.items():
+        path.write_bytes(text)
 
 
 def stamps():

@@ -11,7 +11,7 @@ from exam import in_turn
 from lowswitch.reproduce.pseudocode import play_episode
 from test_learner import state_of
 
-EPISODES = 160
+EPISODES = 120
 
 
 def behind_gate(mdp, algorithm, episodes=EPISODES, **options):
@@ -109,7 +109,7 @@ def test_one_by_one_is_in_batches_while_proposals_wait(name, problem):
         for k in range(0, EPISODES, size):
             part = slice(k, min(k + size, EPISODES))
             learner.tell(states[part], actions[part], rewards[part], off_policy=True)
-            if part.stop in (66, 132) and learner.proposal() is not None:
+            if part.stop in (66, 99) and learner.proposal() is not None:
                 learner.reject(rows=[learner.proposal().rows[0].row])
     assert state_of(one) == state_of(other)
     assert one._gate == other._gate
