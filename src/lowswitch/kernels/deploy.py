@@ -213,7 +213,7 @@ def log_row(spec, tables, changes, i, k, h, x):
     write_wanted(spec, tables, h * spec.S + x, changes, i)
 
 
-@inline
+@part
 def was_due(spec, changes, i, k, h, x):
     """Whether row (h, x) was logged at its trigger in episode k, and not deployed, before i."""
     found, j = False, i - 1 if spec.timing.gate != OPEN else -1
@@ -244,10 +244,11 @@ def pass_gate(spec, tables, here, changes, i):
 
     What is put to the board is counted, whatever becomes of it. What must wait is not.
     """
-    if spec.timing.gate != WAITING:
-        tables.clock[0]["switches"] += is_switch(spec, tables, here, changes, i)
+    switch = is_switch(spec, tables, here, changes, i)
     if spec.timing.gate == OPEN:
         switch_row(spec, tables, here, changes, i)
+    if spec.timing.gate != WAITING:
+        tables.clock[0]["switches"] += switch
 
 
 @inline

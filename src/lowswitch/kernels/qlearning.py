@@ -8,7 +8,7 @@ import math
 
 import numpy as np
 
-from lowswitch.kernels.compile import entry, inline, part, pasted
+from lowswitch.kernels.compile import entry, inline, pasted
 from lowswitch.kernels.schedule import next_trigger
 
 HOEFFDING, BERNSTEIN = 0, 1
@@ -68,7 +68,7 @@ def weighted_bonus(spec, tables, i, n, alpha, next_value):
     return bonus
 
 
-@part
+@inline
 def best_of_others(spec, tables, here, action):
     """The best estimate of a row but that of one action."""
     best = -np.inf
@@ -91,9 +91,9 @@ def best_action(q, first, A, own):
 
     Every learner breaks ties so, because a change that gains nothing is not worth its cost.
     """
-    action, best = own, q[first + own]
+    action, best = own, q[np.uint64(first + own)]
     for a in range(A):
-        other = q[first + a]
+        other = q[np.uint64(first + a)]
         action = a if other > best else action
         best = max(best, other)
     return action
@@ -106,17 +106,18 @@ def take_best_actions(q, A, actions):
         actions[i] = best_action(q, i * A, A, actions[i])
 
 
-@part
+@inline
 def own_best(spec, tables, here):
     """The best action of a row."""
-    return best_action(tables.cells["q"], here * spec.A, spec.A, tables.rows[here]["action"])
+    own = tables.rows[np.uint64(here)]["action"]
+    return best_action(tables.cells["q"], here * spec.A, spec.A, own)
 
 
-@part
+@inline
 def set_own(spec, tables, here, action):
     """Give a row its own action: a Q-learner plays it, and a member of a mixture would play it."""
-    tables.rows[here]["action"] = action
-    tables.rows[here]["best_other"] = best_of_others(spec, tables, here, action)
+    row = tables.rows[np.uint64(here)]
+    row["action"], row["best_other"] = action, best_of_others(spec, tables, here, action)
 
 
 @inline

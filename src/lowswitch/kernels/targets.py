@@ -36,9 +36,9 @@ states_at_stake = by_kind(
 @part
 def want_best(spec, tables, m):
     """Member m wants its best actions."""
-    for place in range(m * spec.H * spec.S, (m + 1) * spec.H * spec.S):
-        deployed = tables.policy[place]
-        tables.wanted[place] = best_action(tables.q, place * spec.A, spec.A, deployed)
+    for here in range(spec.H * spec.S):
+        place = m * spec.H * spec.S + here
+        tables.wanted[place] = best_action(tables.q, place * spec.A, spec.A, tables.policy[place])
 
 
 @part
