@@ -290,9 +290,10 @@ def test_ties_are_broken_in_one_text():
 
     others = {
         "kernels/values.optimal_values": "an optimal policy has no incumbent",
-        "kernels/bandits.best_arm": "an index is worked out on the way",
-        "kernels/bandits.leading_arm": "a mean is worked out on the way",
-        "kernels/bandits.sampled_arm": "draws have no ties",
+        "kernels/arms.best_arm": "an index is worked out on the way",
+        "kernels/arms.leading_arm": "a mean is worked out on the way",
+        "kernels/arms.sampled_arm": "draws have no ties",
+        "kernels/planning.lower_value": "a certificate is of the best action, whoever plays it",
     }
     found = found_everywhere(looks_for_best, "kernels")
     assert found == {"kernels/qlearning.best_action", *others}

@@ -86,7 +86,9 @@ def test_arms_of_a_ledger_of_one_step(tmp_path):
     """Two states, three arms; the versions are the batches, and their laws the shares."""
     generator = np.random.default_rng(1)
     size = {"horizon": 1, "states": 2, "actions": 3, "episodes": 400}
-    with made(tmp_path / "run.db", ls.few(deployments=3, asked=True, members=8, trial=None), **size) as ledger:
+    with made(
+        tmp_path / "run.db", ls.few(deployments=3, asked=True, members=8, trial=None), **size
+    ) as ledger:
         for _ in range(3):
             for _ in range(60):
                 issued = ledger.ask("here", f"r{ledger.status().issued}")

@@ -39,6 +39,7 @@ TABLE = {
     "POST /api/freeze": {Op},
     "POST /api/thaw": {Op},
     "POST /api/rollback": {Op},
+    "POST /api/cap": {Op},
     "POST /api/missing": {Op},
     "POST /api/amend": {Op},
     "GET /api/tokens": {Op, A},

@@ -198,9 +198,8 @@ class PlannerKnowledge(Knowledge):
 
         What was drawn for the last members is the trial.
         """
-        wanted, deployed = (
-            table.reshape(self.members, -1) for table in (self.tables.wanted, self.tables.policy)
-        )
+        wanted = self.tables.wanted.reshape(self.members, -1)
+        deployed = self.tables.policy.reshape(self.members, -1)
         if not self.has_protocol:
             self._keep_all_but(estimator.rows, wanted, deployed)
             return

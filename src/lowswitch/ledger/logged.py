@@ -10,6 +10,7 @@ import numpy as np
 from lowswitch.algorithms.recipes import few
 from lowswitch.evaluation import Batches, Episodes, mixture_propensities
 from lowswitch.ledger.errors import LedgerError
+from lowswitch.ledger.events import KINDS
 from lowswitch.ledger.imports import Step, read_episodes
 from lowswitch.ledger.reading import Reading
 from lowswitch.ledger.table_terms import TableTerms
@@ -125,7 +126,7 @@ def _reports(
         payload = event.payload
         if event.kind == "asked":
             versions[payload["number"]] = payload["version"]
-        elif event.kind in ("told", "amended", "missing") and payload["number"] > after:
+        elif KINDS[event.kind].has_report and payload["number"] > after:
             number, n = payload["number"], len(payload["actions"])
             found[number] = None
             if payload["ended"] in ("whole", "terminated") and n:
