@@ -291,9 +291,10 @@ def fresh_kernels(monkeypatch):
 @pytest.fixture
 def interpreted_kernels(monkeypatch):
     """The same for all of them, and nothing is compiled: for few episodes that is much faster."""
+    fresh = _without_kernels(monkeypatch, _ARRAYS)  # which loads the right ones, compiled
     compiling = importlib.import_module("lowswitch.kernels.compile")
     monkeypatch.setattr(compiling, "njit", lambda **_: lambda function: function)
-    return _without_kernels(monkeypatch, _ARRAYS)
+    return fresh
 
 
 @pytest.fixture
