@@ -52,7 +52,8 @@ class TableLearner(Learner):
     """A learner for a problem with S states, which deploys a table [H, S] or a mixture of tables.
 
     Rewards lie in [0, 1]. initial: the policy [H, S] that is deployed at the beginning; by default
-    it plays the lowest allowed action everywhere, and `few` explores. actions_allowed: a mask [S, A] or [H, S, A].
+    it plays the lowest allowed action everywhere, and `few` explores. actions_allowed: a mask
+    [S, A] or [H, S, A].
 
     numbers: the constants of the algorithm as `numbers()` of another learner gave them, for a
     replay on another machine, where the last bit of a logarithm may differ.

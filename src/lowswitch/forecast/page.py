@@ -84,8 +84,8 @@ def _first(plan: Plan) -> str:
             " FILE on the command line."
         )
     return (
-        "The present policy is not known: the default tries everything about equally often until its"
-        " first change, and the others play the first allowed action everywhere. Give yours as"
+        "The present policy is not known: the default tries everything about equally often until"
+        " its first change, and the others play the first allowed action everywhere. Give yours as"
         " initial=, or as --initial FILE on the command line."
     )
 

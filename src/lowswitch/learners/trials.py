@@ -15,8 +15,8 @@ import numpy as np
 from lowswitch.algorithms.estimators import Trial
 from lowswitch.policy.tables import Part, departing
 
-# by the rule of `few`: of all cases so many enter trials that find nothing, and meanwhile so many of
-# those until the next date at most
+# by the rule of `few`: the share of all cases that enter trials which find nothing, and the largest
+# share of the cases until the next date meanwhile
 _BUDGET, _MOST = {1: 0.035, 2: 0.025}, {1: 0.3, 2: 0.5}
 _AT_ONCE = 0.75  # of what is left of them are used at each deployment
 _SOON = 1 / 6  # of the run, until which all may explore where the initial policy is poor
