@@ -117,7 +117,7 @@ def load(folder, count):
     served = ledger_speed.fresh(address, 10 * count * ROUNDS)
     names = ledger_speed.ask_all(served, 2 * count * ROUNDS, BATCH)
     served.close()
-    access = Access(f"{address}.access")
+    access = Access(str(address))
     tokens = [access.create(name=f"site {i}", role="site", days=1) for i in range(4)]
     probe = access.create(name="probe", role="site", days=1)
     access.close()
@@ -217,7 +217,7 @@ def memory(folder, count):
     ledger.store.connection.execute("PRAGMA synchronous = OFF")  # only to issue the tickets
     names = ledger_speed.ask_all(ledger, count, 4 * BATCH)
     ledger.close()
-    access = Access(f"{address}.access")
+    access = Access(str(address))
     tokens = [access.create(name=f"site {i}", role="site", days=1) for i in range(4)]
     auditor = access.create(name="auditor", role="auditor", days=1)
     access.close()

@@ -248,7 +248,7 @@ def soak(folder, *, clients, episodes, kills, cut_share, seed):
     dice, address = random.Random(seed), folder / "soak.db"
     size = {"horizon": H, "states": S, "actions": A, "episodes": clients * episodes}
     Ledger.create(address, ALGORITHM, **size).close()
-    access = Access(f"{address}.access")
+    access = Access(str(address))
     names = [f"site {i}" for i in range(clients)]
     tokens = [access.create(name=name, role="site", days=1) for name in names]
     access.close()

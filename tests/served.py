@@ -26,15 +26,21 @@ class Served:
             made(self.address, **options).close()
         self.place = Place("127.0.0.1", 0, False, None)
         self.tokens = {}
-        self.file = folder / "run.db.access"
-        access = Access(self.file)
+        access = Access(str(self.address))
         for role in ROLES:
             self.tokens[role] = access.create(name=f"the {role}", role=role, days=1)
         access.close()
 
+    @classmethod
+    def beside(cls, other):
+        """Another server of the same ledger, with the same tokens."""
+        second = cls.__new__(cls)
+        second.address, second.tokens, second.place = other.address, other.tokens, other.place
+        return second
+
     def __enter__(self):
         self.stack = contextlib.ExitStack()
-        self.service = self.stack.enter_context(opened(str(self.address), self.file, self.place))
+        self.service = self.stack.enter_context(opened(str(self.address), self.place))
         self.ledger, self.access = self.service.ledger, self.service.access
         listening = self.stack.enter_context(self.place.listen())
         self.port = listening.getsockname()[1]
@@ -100,8 +106,8 @@ class Served:
 class Process:
     """A server in a process of its own, which can be killed."""
 
-    def __init__(self, address, port=0):
-        self.address, self.port = address, port
+    def __init__(self, address, port=0, level="error"):
+        self.address, self.port, self.level = address, port, level
 
     def start(self):
         self.process = subprocess.Popen(
@@ -113,6 +119,8 @@ class Process:
                 str(self.address),
                 "--port",
                 str(self.port),
+                "--log-level",
+                self.level,
             ],
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

@@ -17,7 +17,7 @@ import pytest
 from ledgers import approve, episode, made, play
 from lowswitch.cli import commands, syntax
 from lowswitch.ledger import Client, FrozenError, Issued, LedgerError
-from lowswitch.service.access import Access, beside
+from lowswitch.service.access import Access
 from lowswitch.service.server import Place
 from served import Served
 
@@ -79,18 +79,12 @@ def test_a_mistyped_address_makes_no_file(tmp_path, capsys, command):
     ],
 )
 def test_a_bad_token_is_not_made(tmp_path, options, says):
-    access = Access(tmp_path / "a.access")
+    made(tmp_path / "run.db").close()
+    access = Access(str(tmp_path / "run.db"))
     with pytest.raises(ValueError, match=says):
         access.create(**{"name": "north", "role": "site", "days": 1} | options)
     assert access.tokens() == []
     access.close()
-
-
-def test_a_ledger_in_postgresql_needs_a_file_for_its_tokens():
-    with pytest.raises(LedgerError, match="--access FILE"):
-        beside("postgresql://host/database#clinic")
-    with pytest.raises(LedgerError, match="a folder that exists"):
-        Access(Path("/nowhere/at/all/x.access"))
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.1", "example.org"])

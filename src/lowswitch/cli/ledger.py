@@ -6,6 +6,7 @@ import argparse
 import dataclasses
 import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lowswitch.cli.syntax import Argument, Command, command
@@ -89,6 +90,9 @@ _ARGUMENTS: dict[str, dict[str, Any]] = {
         "default": "jsonl",
     },
     "--out": {"help": "The file to write.", "required": True},
+    "--keep": {"help": "In a folder, keep this many copies.", "type": int},
+    "--to": {"help": "Where to: a file, or postgresql://...#name.", "required": True},
+    "--more": {"help": "How many more tickets may be issued.", "type": int, "required": True},
     "--most": {
         "help": "How many visits of each row's action count.",
         "type": int,
@@ -334,11 +338,52 @@ def export(ledger: Ledger, options: argparse.Namespace) -> Any:
     return {"file": options.out}
 
 
-@_command("--out")
+@_command("--out", "--keep")
 def backup(ledger: Ledger, options: argparse.Namespace) -> Any:
-    """Copy the ledger into another file while it is used."""
-    ledger.backup(options.out)
-    return {"file": options.out}
+    """Copy the ledger into a file while it is used, or into a folder under a new name, and verify.
+
+    In a folder, --keep removes the oldest copies of the same ledger.
+    """
+    from lowswitch.ledger.copies import dated, prune
+
+    out = Path(options.out)
+    path = dated(options.address, out) if out.is_dir() else out
+    ledger.backup(path)
+    verdict = _verified(path, options)
+    gone = prune(path, options.keep) if options.keep and out.is_dir() and verdict.whole else []
+    return {"file": str(path), "whole": verdict.whole, "verdict": verdict.what, "removed": gone}
+
+
+@_command("--to")
+def copy(ledger: Ledger, options: argparse.Namespace) -> Any:
+    """Copy the ledger into another database, such as from a file to PostgreSQL, and verify."""
+    from lowswitch.ledger.copies import copy as copied
+
+    copied(ledger.store, options.to)
+    verdict = _verified(options.to, options)
+    return {"whole": verdict.whole, "verdict": verdict.what, "head": verdict.head}
+
+
+def _verified(address: Any, options: argparse.Namespace) -> Any:
+    """What `verify` says of a copy."""
+    from lowswitch.ledger import Ledger
+
+    with Ledger.open(address, read_only=True) as copied:
+        return copied.verify(progress=False if options.json else None)
+
+
+@_command("--more", *_WHO)
+def extend(ledger: Ledger, options: argparse.Namespace) -> Any:
+    """Let more tickets be issued than were declared; they follow the deployed policy."""
+    ledger.extend(options.more, by=options.by, reason=options.reason)
+    return ledger.status()
+
+
+@_command(*_WHO)
+def close(ledger: Ledger, options: argparse.Namespace) -> Any:
+    """End the run: no more tickets, proposals and decisions; open tickets can still be settled."""
+    ledger.end(by=options.by, reason=options.reason)
+    return ledger.status()
 
 
 @_command("csv", "--most", "--by", "--attested")
@@ -372,10 +417,13 @@ COMMANDS = {
     "verify": verify,
     "export": export,
     "backup": backup,
+    "copy": copy,
+    "extend": extend,
+    "close": close,
     "import": import_history,
 }
 TABLES = ("ask", "tell", "amend", "import")  # these read or print states
-READERS = ("status", "certificate", "tickets", "proposal", "verify", "export", "backup")
+READERS = ("status", "certificate", "tickets", "proposal", "verify", "export", "backup", "copy")
 
 
 @command(below=COMMANDS)

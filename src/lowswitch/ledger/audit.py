@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from lowswitch.ledger.reading import Reading
 
 
+# how cells begin that spreadsheets run, also in the wide characters of East Asian keyboards
+_RUNS = (*"=+-@\t\r\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
 _PIECE = 1000  # events that are read at once for an export
 
 
@@ -244,4 +246,4 @@ def _line(event: Event) -> str:
 
 def harmless(text: str) -> str:
     """A cell that no spreadsheet takes for a formula."""
-    return f"'{text}" if text.startswith(("=", "+", "-", "@", "\t", "\r")) else text
+    return f"'{text}" if text.startswith(_RUNS) else text

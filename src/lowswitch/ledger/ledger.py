@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import secrets
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from lowswitch.algorithms.algorithm import Algorithm
 from lowswitch.checks import require_count, require_share
@@ -33,6 +34,33 @@ from lowswitch.ledger.writer import Writer, require_ended, text
 from lowswitch.policy.tables import Part
 
 
+Result = TypeVar("Result")
+Given = ParamSpec("Given")
+
+
+def _planned_first(
+    method: Callable[Concatenate[Ledger, Given], Result],
+) -> Callable[Concatenate[Ledger, Given], Result]:
+    """Let a method that may plan work out everything before its transaction begins.
+
+    So others can write meanwhile. If they did, it is done again, and then nobody else can write.
+    """
+
+    @functools.wraps(method)
+    def run(ledger: Ledger, *args: Given.args, **kwargs: Given.kwargs) -> Result:
+        with ledger._lock:
+            try:
+                ledger._hold = method.__name__ == "tell_many" and ledger._is_quiet()
+                return method(ledger, *args, **kwargs)
+            except _MovedOnError:
+                ledger._hold = True
+                return method(ledger, *args, **kwargs)
+            finally:
+                ledger._hold = True
+
+    return run
+
+
 class Ledger(Reading):
     """A run of one learner, kept in a database as the list of everything that happened.
 
@@ -46,6 +74,8 @@ class Ledger(Reading):
         super().__init__(store, terms, read_only=read_only)
         self.clock: Callable[[int], str] = _now  # the time of an event, by its number
         self.new_ticket: Callable[[int], str] = _random_ticket  # by its number
+        self._hold = True  # whether a transaction is begun before anything is worked out
+        self.most_open: int | None = None  # tickets that a site may have open, in `ask_each`
 
     # ---- making and opening ----------------------------------------------------------------------
 
@@ -111,25 +141,22 @@ class Ledger(Reading):
             seed=seed,
             thresholds=thresholds,
         )
-        store = store_at(address, create=True)
-        made = cls(store, terms)
-        made.clock = clock or _now
+        now = clock or _now
         facts = {
             "format": terms.format,
             "semantics": SEMANTICS,
             "lowswitch": __version__,
             "terms": terms.to_payload(),
         }
-        first = event(1, made.clock(1), text("by", by), OPERATOR, "created", facts, GENESIS)
-        with store.transaction():
-            store.create_tables()
-            store.append([first])
+        first = event(1, now(1), text("by", by), OPERATOR, "created", facts, GENESIS)
+        made = cls(store_at(address, create=[first]), terms)
+        made.clock = now
         return made
 
     @classmethod
     def open(cls, address: str | Path, *, read_only: bool = False) -> Ledger:
         """The ledger at an address; one that is only read may be written by others meanwhile."""
-        store = store_at(address, create=False, read_only=read_only)
+        store = store_at(address, read_only=read_only)
         try:
             rows = store.event(1)
             facts = read_event(*rows, 1, GENESIS).payload
@@ -171,8 +198,13 @@ class Ledger(Reading):
             state = writer.state
         return [views.issued(ticket, state) for ticket in tickets]
 
-    def ask_each(self, pairs: Sequence[tuple[str, str]]) -> list[Issued | LedgerError]:
-        """A ticket for each (site, request) in one transaction, or why it is refused."""
+    def ask_each(
+        self, pairs: Sequence[tuple[str, str]], *, whole: bool = True
+    ) -> list[Issued | LedgerError]:
+        """A ticket for each (site, request) in one transaction, or why it is refused.
+
+        whole: with their policies.
+        """
         found = list[StoredTicket | LedgerError]()
         with self._writing() as writer:
             tickets: dict[tuple[str, str], StoredTicket] = {}
@@ -180,14 +212,17 @@ class Ledger(Reading):
                 try:
                     key = text("site", site), text("request", request)
                     known = tickets.get(key) or self.store.request(*key)
-                    tickets[key] = known or writer.ask(*key)
+                    tickets[key] = known or writer.ask(*key, most_open=self.most_open)
                     found.append(tickets[key])
                 except LedgerError as error:
                     if writer.broken or isinstance(error, errors.StorageError):
                         raise
                     found.append(error)
             state = writer.state
-        return [one if isinstance(one, LedgerError) else views.issued(one, state) for one in found]
+        return [
+            one if isinstance(one, LedgerError) else views.issued(one, state, whole=whole)
+            for one in found
+        ]
 
     def tell(
         self,
@@ -226,6 +261,7 @@ class Ledger(Reading):
             raise answer
         return answer
 
+    @_planned_first
     def tell_many(self, reports: Sequence[dict[str, Any]]) -> list[Told | LedgerError]:
         """Report on many tickets in one transaction: for each the answer, or why it is refused.
 
@@ -245,6 +281,7 @@ class Ledger(Reading):
 
     # ---- operators -------------------------------------------------------------------------------
 
+    @_planned_first
     def missing(
         self,
         ticket: str,
@@ -266,6 +303,7 @@ class Ledger(Reading):
             payload = seen.to_payload() | {"ended": "missing", "reason": reason}
             writer.add(text("by", by), OPERATOR, "missing", payload)
 
+    @_planned_first
     def amend(
         self,
         ticket: str,
@@ -299,6 +337,7 @@ class Ledger(Reading):
             made = writer.add(text("by", by), OPERATOR, "amended", payload)
         return Told(ticket, known.number, made.seq)
 
+    @_planned_first
     def propose(self, *, by: str, early: bool = False) -> ProposalView | None:
         """Let the learner propose what it would change now, for a board that meets.
 
@@ -308,6 +347,7 @@ class Ledger(Reading):
         """
         with self._writing() as writer:
             writer.require_thawed()
+            writer.require_going_on()
             if (why := why_refused(writer.state, early=early)) is not None:
                 raise LedgerError(why)
             payload = {"early": True} if why_early(writer.state) is not None else {}
@@ -318,16 +358,42 @@ class Ledger(Reading):
         """Stop the run: no ticket is issued, nothing is learned or decided until `thaw`."""
         self._stop_or_go("frozen", by, reason)
 
+    @_planned_first
     def thaw(self, *, by: str, reason: str) -> None:
         """Go on after `freeze`."""
         self._stop_or_go("thawed", by, reason)
 
     def _stop_or_go(self, kind: str, by: str, reason: str) -> None:
         with self._writing() as writer:
+            writer.require_going_on()
             if writer.state.frozen == (kind == "frozen"):
                 raise LedgerError(f"the run is {kind} already")
             writer.add(text("by", by), OPERATOR, kind, {"reason": text("reason", reason)})
 
+    def extend(self, more: int, *, by: str, reason: str) -> None:
+        """Let more tickets be issued than were declared.
+
+        They follow the deployed policy, and their reports are on record. They are not learned from:
+        bonus, schedule and budget of the learner were worked out for the declared number.
+        """
+        payload = {"more": require_count("more", more), "reason": text("reason", reason)}
+        with self._writing() as writer:
+            writer.require_going_on()
+            writer.add(text("by", by), OPERATOR, "extended", payload)
+
+    @_planned_first
+    def end(self, *, by: str, reason: str) -> None:
+        """End the run for good: no more tickets, proposals and decisions.
+
+        What is open can still be told, declared missing or amended.
+        """
+        with self._writing() as writer:
+            writer.require_thawed()
+            writer.require_going_on()
+            payload = {"reason": text("reason", reason)}
+            writer.add(text("by", by), OPERATOR, "ended", payload)
+
+    @_planned_first
     def rollback(self, version: int, *, by: str, reason: str) -> int:
         """Deploy an earlier version again, as a new one; return its number.
 
@@ -336,6 +402,7 @@ class Ledger(Reading):
         text("reason", reason)
         with self._writing() as writer:
             state = writer.state
+            writer.require_going_on()
             if self.terms.gate != "review":
                 raise LedgerError("this ledger has an open gate; only one in review is rolled back")
             if not (isinstance(version, int) and 1 <= version <= state.version):
@@ -349,6 +416,7 @@ class Ledger(Reading):
             writer.add(text("by", by), OPERATOR, "rolled_back", payload)
             return state.version
 
+    @_planned_first
     def cap_trial(self, share: float, *, by: str, reason: str) -> int:
         """Let at most this share of the cases enter the trial from now on; return the version.
 
@@ -373,6 +441,7 @@ class Ledger(Reading):
             writer.add(text("by", by), OPERATOR, "capped", payload)
             return state.version
 
+    @_planned_first
     def add_history(
         self,
         states: Sequence[Sequence[Any]],
@@ -407,6 +476,7 @@ class Ledger(Reading):
 
     # ---- reviewers -------------------------------------------------------------------------------
 
+    @_planned_first
     def approve(
         self,
         proposal: ProposalView | str,
@@ -433,6 +503,7 @@ class Ledger(Reading):
             writer.make_up_for_late_date()
             return writer.state.version
 
+    @_planned_first
     def reject(
         self,
         proposal: ProposalView | str,
@@ -473,14 +544,20 @@ class Ledger(Reading):
                 "this ledger was opened for reading; open it without read_only"
             )
         with self._lock:
+            held = self._hold
             writer: Writer | None = None
             try:
-                with self.store.transaction():
+                with self.store.transaction() if held else nullcontext():
                     writer = Writer(
                         self.store, self._catch_up(), self._replay(), self.clock, self.new_ticket
                     )
+                    base = writer.state.seq, writer.state.head
                     yield writer
-                    writer.finish()
+                    writer.follow()
+                    if held:
+                        writer.store_all()
+                if not held:
+                    self._commit(writer, base)
             except BaseException:
                 if writer is None or writer.events:
                     self._state = None  # what was applied is not on record
@@ -488,6 +565,22 @@ class Ledger(Reading):
             if writer.snapshot is not None:
                 with suppress(errors.StorageError), self.store.transaction():
                     self.store.add_snapshot(writer.snapshot)  # if there is room: nothing needs it
+
+    def _is_quiet(self) -> bool:
+        """Whether no report can make the learner plan."""
+        return self._state is not None and self._state.lessons.quiet
+
+    def _commit(self, writer: Writer, base: tuple[int, str]) -> None:
+        """Store what was worked out before the transaction, unless others have written since."""
+        if writer.events:
+            with self.store.transaction():
+                if self.store.head() != base:
+                    raise _MovedOnError
+                writer.store_all()
+
+
+class _MovedOnError(Exception):
+    """Others have written while something was worked out; it is worked out again."""
 
 
 def _now(seq: int) -> str:

@@ -11,7 +11,11 @@ from lowswitch.service.roles import ANYBODY, API, Endpoint
 
 _REF = "#/components/schemas/{name}"
 _QUERIES = {
-    "policy": ("version",),
+    "policy": ("version", "member"),
+    "proposal": ("hash", "first", "count"),
+    "proposals": ("first", "count"),
+    "versions": ("first", "count"),
+    "worth": ("rows",),
     "tickets": ("status", "first"),
     "events": ("first", "count"),
     "export": ("kind",),
