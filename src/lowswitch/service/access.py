@@ -167,6 +167,12 @@ class Access:
                 "INSERT INTO verdicts VALUES (?, ?, ?, ?, ?, ?, ?)", (time, by, *facts)
             )
 
+    def heads(self) -> list[tuple[int, str]]:
+        """The number of events and the head of each time that `verify` found a whole ledger."""
+        with self._errors(), self._lock:
+            rows = self._db.execute("SELECT events, head FROM verdicts WHERE whole").fetchall()
+        return [(events, head) for events, head in rows]
+
     def last_verdict(self) -> dict[str, Any] | None:
         """What the last `verify` found, with when and for whom."""
         with self._errors(), self._lock:
