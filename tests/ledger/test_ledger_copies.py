@@ -64,9 +64,7 @@ def test_the_same_line_makes_a_backup_every_night(tmp_path, capsys, monkeypatch)
     ledger = made(address)
     play(ledger, 5)
     for night in range(4):
-        monkeypatch.setattr(
-            "lowswitch.ledger.copies.datetime", _Clock(f"2026-11-1{night}T020000Z")
-        )
+        monkeypatch.setattr("lowswitch.ledger.copies.datetime", _Clock(f"2026-11-1{night}T020000Z"))
         line = ["ledger", "backup", address, "--out", folder, "--keep", 2, "--json"]
         code, out, _ = run(capsys, *line)
         assert (code, json.loads(out)["whole"]) == (0, True)

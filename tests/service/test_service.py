@@ -145,8 +145,8 @@ def test_every_metric_has_help_and_type_before_its_values(served):
         assert re.fullmatch(r'\{(?:[a-z]+="(?:[^"\\\n]|\\.)*",?)+\}', labels or '{a=""}')
         float(value)
     wanted = """build_info requests_total request_seconds oldest_open_ticket_seconds outages_total
-        last_report_timestamp_seconds budget_left last_verify_timestamp_seconds verified logins_total
-        token_expiry_timestamp_seconds failed_logins_total log_lines_dropped_total"""
+        last_report_timestamp_seconds budget_left last_verify_timestamp_seconds verified
+        logins_total token_expiry_timestamp_seconds failed_logins_total log_lines_dropped_total"""
     assert {f"lowswitch_{name}" for name in wanted.split()} <= kinds.keys()
     assert float(re.search(r"\nlowswitch_failed_logins_total (\S+)", text)[1]) >= 1
     buckets = re.findall(r'request_seconds_bucket\{path="/api/status",le="[^"]+"\} (\d+)', text)

@@ -170,7 +170,7 @@ def create(access: Access, options: argparse.Namespace) -> None:
     argument("--json"),
 )
 def rotate(access: Access, options: argparse.Namespace) -> None:
-    """Make a new token for the same name and role, and print it; the old one works on for a while."""
+    """Make a new token for the same name and role; the old one works on for a while."""
     days = {"days": options.days, "overlap": options.overlap}
     _print_token(access.rotate(options.id, **days, by=options.by), options)
 

@@ -63,6 +63,10 @@ class UnreachableError(LedgerError):
     """The server cannot be reached now, or cannot do it now; send it again later."""
 
 
+class DamagedError(LedgerError):
+    """What `verify` found is not whole."""
+
+
 class BrokenError(LedgerError):
     """An event contradicts those before it."""
 

@@ -11,7 +11,7 @@ from lowswitch.ledger.errors import BrokenError
 
 # of what is stored: 2 has events of the kind "snapshot" and a column of kinds, 3 a chain of access
 FORMAT = 3
-NEWEST = 3  # of the first event: 3 declares features
+NEWEST = 4  # of the first event: 3 may declare features, and from 4 on no time goes backwards
 SEMANTICS = 1  # of what the learner makes of them
 GENESIS = "0" * 64
 LEDGER, SITE, REVIEWER, OPERATOR = "ledger", "site", "reviewer", "operator"  # roles
@@ -51,7 +51,7 @@ KINDS = {
     "ended": Kind("ended the run", is_decision=True),
     "history": Kind("imported history"),
     "created": Kind("began the run", makes_version=True),
-    "snapshot": Kind(),
+    "snapshot": Kind(learn_later=True),
 }
 
 

@@ -26,13 +26,14 @@ from lowswitch.ledger.events import (
     read_event,
 )
 from lowswitch.ledger.reading import Reading
+from lowswitch.ledger.requests import Request
 from lowswitch.ledger.responses import Issued, ProposalView, Told
+from lowswitch.ledger.snapshot import is_worth_it
 from lowswitch.ledger.state import OPEN
 from lowswitch.ledger.store import Store, StoredTicket
 from lowswitch.ledger.terms import Terms, declared, read_terms
 from lowswitch.ledger.writer import Writer, require_ended, text
 from lowswitch.policy.tables import Part
-
 
 Result = TypeVar("Result")
 Given = ParamSpec("Given")
@@ -47,7 +48,7 @@ def _planned_first(
     """
 
     @functools.wraps(method)
-    def run(ledger: Ledger, *args: Given.args, **kwargs: Given.kwargs) -> Result:
+    def run(ledger: Ledger, /, *args: Given.args, **kwargs: Given.kwargs) -> Result:
         with ledger._lock:
             try:
                 ledger._hold = method.__name__ == "tell_many" and ledger._is_quiet()
@@ -143,7 +144,7 @@ class Ledger(Reading):
         )
         now = clock or _now
         facts = {
-            "format": terms.format,
+            "format": NEWEST,
             "semantics": SEMANTICS,
             "lowswitch": __version__,
             "terms": terms.to_payload(),
@@ -291,17 +292,25 @@ class Ledger(Reading):
         states: Sequence[Any] = (),
         actions: Sequence[Any] = (),
         rewards: Sequence[Any] = (),
+        request: str | None = None,
     ) -> None:
-        """Declare that no report will come; what was seen before it was lost may be given."""
+        """Declare that no report will come; what was seen before it was lost may be given.
+
+        request: a name of your own for this. Sent again under its name, it is done once: so it is
+        with everything that operators and reviewers do.
+        """
         text("reason", reason)
-        with self._writing() as writer:
+        asked = {"ticket": ticket, "reason": reason, "seen": [states, actions, rewards]}
+        with self._writing(self._named("missing", by, request, asked)) as writer:
+            if writer.done is not None:
+                return
             writer.require_thawed()
             known = writer.ticket(ticket)
             if known.status != OPEN:
                 raise LedgerError(f"ticket {ticket} is {known.status}, and not open; amend it")
             seen = writer.report(known, states, actions, rewards, "truncated")
             payload = seen.to_payload() | {"ended": "missing", "reason": reason}
-            writer.add(text("by", by), OPERATOR, "missing", payload)
+            writer.add(by, OPERATOR, "missing", payload)
 
     @_planned_first
     def amend(
@@ -314,61 +323,73 @@ class Ledger(Reading):
         by: str,
         reason: str,
         ended: str = "whole",
+        request: str | None = None,
     ) -> Told:
         """Correct the report of a ticket, or enter one that came too late.
 
         What was learned becomes what it would be with the right report from the start, which takes
-        a replay. What was decided stays decided.
+        a replay. What was decided stays decided. A report that is on record as it is changes
+        nothing.
         """
         text("reason", reason)
         require_ended(ended)
-        with self._writing() as writer:
+        asked = {"ticket": ticket, "reason": reason, "report": [states, actions, rewards, ended]}
+        with self._writing(self._named("amended", by, request, asked)) as writer:
+            if (done := writer.done) is not None:
+                return Told(ticket, done.payload["number"], done.seq, done.hash)
             writer.require_thawed()
             known = writer.ticket(ticket)
             if known.status == OPEN:
                 raise LedgerError(f"ticket {ticket} is open; tell it")
             report = writer.report(known, states, actions, rewards, ended)
+            if (same := writer.on_record(known, report)) is not None:
+                return Told(ticket, known.number, same.seq, same.hash)
             payload = report.to_payload() | {
                 "reason": reason,
                 "version": known.version,
                 "was": known.status,
                 "instead": known.report,
             }
-            made = writer.add(text("by", by), OPERATOR, "amended", payload)
-        return Told(ticket, known.number, made.seq)
+            made = writer.add(by, OPERATOR, "amended", payload)
+        return Told(ticket, known.number, made.seq, made.hash)
 
     @_planned_first
-    def propose(self, *, by: str, early: bool = False) -> ProposalView | None:
+    def propose(
+        self, *, by: str, early: bool = False, request: str | None = None
+    ) -> ProposalView | None:
         """Let the learner propose what it would change now, for a board that meets.
 
         None if that is nothing; `status().nothing_because` says why. A learner with dates to come
         proposes by itself on these. Where its budget has none to spare for a proposal before them,
         that is refused. early: let it propose all the same, which is on record.
         """
-        with self._writing() as writer:
-            writer.require_thawed()
-            writer.require_going_on()
-            if (why := why_refused(writer.state, early=early)) is not None:
-                raise LedgerError(why)
-            payload = {"early": True} if why_early(writer.state) is not None else {}
-            writer.add(text("by", by), OPERATOR, "met", payload)
+        with self._writing(self._named("met", by, request, {"early": early})) as writer:
+            if writer.done is None:
+                writer.require_thawed()
+                writer.require_going_on()
+                if (why := why_refused(writer.state, early=early)) is not None:
+                    raise LedgerError(why)
+                payload = {"early": True} if why_early(writer.state) is not None else {}
+                writer.add(by, OPERATOR, "met", payload)
         return self.proposal()
 
-    def freeze(self, *, by: str, reason: str) -> None:
+    def freeze(self, *, by: str, reason: str, request: str | None = None) -> None:
         """Stop the run: no ticket is issued, nothing is learned or decided until `thaw`."""
-        self._stop_or_go("frozen", by, reason)
+        self._stop_or_go("frozen", by, reason, request)
 
     @_planned_first
-    def thaw(self, *, by: str, reason: str) -> None:
+    def thaw(self, *, by: str, reason: str, request: str | None = None) -> None:
         """Go on after `freeze`."""
-        self._stop_or_go("thawed", by, reason)
+        self._stop_or_go("thawed", by, reason, request)
 
-    def _stop_or_go(self, kind: str, by: str, reason: str) -> None:
-        with self._writing() as writer:
+    def _stop_or_go(self, kind: str, by: str, reason: str, request: str | None) -> None:
+        with self._writing(self._named(kind, by, request, {"reason": reason})) as writer:
+            if writer.done is not None:
+                return
             writer.require_going_on()
             if writer.state.frozen == (kind == "frozen"):
                 raise LedgerError(f"the run is {kind} already")
-            writer.add(text("by", by), OPERATOR, kind, {"reason": text("reason", reason)})
+            writer.add(by, OPERATOR, kind, {"reason": text("reason", reason)})
 
     def extend(self, more: int, *, by: str, reason: str) -> None:
         """Let more tickets be issued than were declared.
@@ -394,13 +415,16 @@ class Ledger(Reading):
             writer.add(text("by", by), OPERATOR, "ended", payload)
 
     @_planned_first
-    def rollback(self, version: int, *, by: str, reason: str) -> int:
+    def rollback(self, version: int, *, by: str, reason: str, request: str | None = None) -> int:
         """Deploy an earlier version again, as a new one; return its number.
 
         Nothing that was learned changes. The rows that change are held for a while.
         """
         text("reason", reason)
-        with self._writing() as writer:
+        asked = {"version": version, "reason": reason}
+        with self._writing(self._named("rolled_back", by, request, asked)) as writer:
+            if writer.done is not None:
+                return int(writer.done.payload["version"])
             state = writer.state
             writer.require_going_on()
             if self.terms.gate != "review":
@@ -413,18 +437,21 @@ class Ledger(Reading):
             if self.terms.is_forbidden(old, state.learner):
                 raise LedgerError(f"version {version} plays an action that was forbidden since")
             payload = {"to": version, "version": state.version + 1, "reason": reason}
-            writer.add(text("by", by), OPERATOR, "rolled_back", payload)
+            writer.add(by, OPERATOR, "rolled_back", payload)
             return state.version
 
     @_planned_first
-    def cap_trial(self, share: float, *, by: str, reason: str) -> int:
+    def cap_trial(self, share: float, *, by: str, reason: str, request: str | None = None) -> int:
         """Let at most this share of the cases enter the trial from now on; return the version.
 
         It is allowed at any time, also with the budget spent. 0 ends the trial. A pending proposal
         is withdrawn and made again.
         """
         text("reason", reason)
-        with self._writing() as writer:
+        asked = {"share": share, "reason": reason}
+        with self._writing(self._named("capped", by, request, asked)) as writer:
+            if writer.done is not None:
+                return int(writer.done.payload["version"])
             state = writer.state
             if self.terms.gate != "review":
                 raise LedgerError(
@@ -438,7 +465,7 @@ class Ledger(Reading):
                     " is, or stop the run with freeze"
                 )
             payload = {"share": float(share), "version": state.version + 1, "reason": reason}
-            writer.add(text("by", by), OPERATOR, "capped", payload)
+            writer.add(by, OPERATOR, "capped", payload)
             return state.version
 
     @_planned_first
@@ -457,16 +484,20 @@ class Ledger(Reading):
 
         They must come from a policy that looked at the state alone, which `by` attests in words.
         most: how many visits of each (step, state, action) count. Return the first proposal, or
-        None: where the budget has none to spare for one before the first date, it comes then.
+        None: where the budget has none to spare for one before the first date, it comes then. The
+        same episodes again are not learned twice.
         """
         with self._writing() as writer:
+            episodes = self.terms.history(states, actions, rewards)
+            if writer.has_history(episodes, require_count("most", most)):
+                return self.proposal()
             if writer.state.issued or self.terms.gate != "review":
                 raise LedgerError(
                     "history comes before the first ticket, and behind a gate in review"
                 )
-            payload = self.terms.history(states, actions, rewards) | {
+            payload = episodes | {
                 "source": text("source", source),
-                "most": require_count("most", most),
+                "most": most,
                 "attested": text("attested", attested),
             }
             if why_early(writer.state) is not None:
@@ -486,6 +517,7 @@ class Ledger(Reading):
         share: float | None = None,
         by: str,
         reason: str,
+        request: str | None = None,
     ) -> int:
         """Deploy rows (step, state) of the pending proposal, by default all; return the version.
 
@@ -496,10 +528,13 @@ class Ledger(Reading):
         limits = {
             name: value for name, value in (("part", part), ("share", share)) if value is not None
         }
-        with self._writing() as writer:
+        asked = {"proposal": proposal, "rows": rows, "reason": reason} | limits
+        with self._writing(self._named("approved", by, request, asked)) as writer:
+            if writer.done is not None:
+                return int(writer.done.payload["version"])
             payload = writer.decision(proposal, rows, reason) | limits
             payload["version"] = writer.state.version + 1
-            writer.add(text("by", by), REVIEWER, "approved", payload)
+            writer.add(by, REVIEWER, "approved", payload)
             writer.make_up_for_late_date()
             return writer.state.version
 
@@ -513,17 +548,22 @@ class Ledger(Reading):
         reason: str,
         forever: bool = False,
         visits: int | None = None,
+        request: str | None = None,
     ) -> None:
         """Let rows (step, state) of the pending proposal stay as they are, by default all of them.
 
         forever: the actions that they would newly play are never deployed there. Else the rows are
         held until their next trigger, or for so many visits.
         """
-        with self._writing() as writer:
+        how = {"forever": bool(forever), "visits": visits}
+        asked = {"proposal": proposal, "rows": rows, "reason": reason} | how
+        with self._writing(self._named("rejected", by, request, asked)) as writer:
+            if writer.done is not None:
+                return
             payload = writer.decision(proposal, rows, reason)
             writer.require_rejection(payload["rows"], forever, visits)
-            payload |= {"forever": bool(forever), "visits": None if visits is None else int(visits)}
-            writer.add(text("by", by), REVIEWER, "rejected", payload)
+            payload |= how | {"visits": None if visits is None else int(visits)}
+            writer.add(by, REVIEWER, "rejected", payload)
             writer.make_up_for_late_date()
 
     # ---- writing ---------------------------------------------------------------------------------
@@ -536,8 +576,22 @@ class Ledger(Reading):
         with self._writing() as writer:
             self.store.add_snapshot(writer.bind_snapshot())
 
+    def _named(self, kind: str, by: str, request: str | None, asked: dict[str, Any]) -> Request:
+        """What somebody asks for, once the names are known to be names."""
+        name = None if request is None else text("request", request)
+        return Request(kind, text("by", by), name, asked)
+
+    def close(self) -> None:
+        """Let go of the database, after a snapshot if opening would take a while without it."""
+        with self._lock:
+            state = self._state
+            if not self.read_only and state is not None and is_worth_it(state):
+                with suppress(LedgerError):  # if there is room: nothing needs it
+                    self.save_snapshot()
+            super().close()
+
     @contextmanager
-    def _writing(self) -> Iterator[Writer]:
+    def _writing(self, request: Request | None = None) -> Iterator[Writer]:
         """One transaction: what is written, and what follows from it."""
         if self.read_only:
             raise errors.ReadOnlyError(
@@ -548,9 +602,8 @@ class Ledger(Reading):
             writer: Writer | None = None
             try:
                 with self.store.transaction() if held else nullcontext():
-                    writer = Writer(
-                        self.store, self._catch_up(), self._replay(), self.clock, self.new_ticket
-                    )
+                    made = self._catch_up(), self._corrections, self.clock, self.new_ticket
+                    writer = Writer(self.store, *made, request)
                     base = writer.state.seq, writer.state.head
                     yield writer
                     writer.follow()

@@ -25,12 +25,12 @@ _PIECE = 2000  # rows that a reader fetches at once
 _PASSWORD_FILE = "LOWSWITCH_PASSWORD_FILE"  # the variable that names it
 
 
-def _password() -> dict[str, str]:
+def _password() -> str | None:
     """The password of the database from a file, if there is one; else libpq looks for it."""
     if not (path := os.environ.get(_PASSWORD_FILE)):
-        return {}
+        return None
     try:
-        return {"password": Path(path).read_text(encoding="utf-8").rstrip("\r\n")}
+        return Path(path).read_text(encoding="utf-8").rstrip("\r\n")
     except (OSError, ValueError) as error:
         raise StorageError(
             f"the password of the database cannot be read from {path!r}, which {_PASSWORD_FILE}"
@@ -103,7 +103,9 @@ class PostgresStore(Store):
         if self._connection is None or self._connection.closed:
             with self._errors():
                 self._require_options()
-                self._connection = psycopg.connect(self.address, autocommit=True, **_password())
+                self._connection = psycopg.connect(
+                    self.address, autocommit=True, password=_password()
+                )
                 weakref.finalize(self, self._connection.close)  # if nobody closes the ledger
                 self._connection.execute(f"SET search_path TO {self.schema}")
                 self._connection.execute("SET synchronous_commit TO on")
@@ -176,7 +178,9 @@ class PostgresStore(Store):
             )
         }
         odd = [("table", name) for (name,) in there if name not in self._tables()]
-        return [f"its schema has a foreign {kind} {name!r}" for kind, name in triggers + rules + odd]
+        return [
+            f"its schema has a foreign {kind} {name!r}" for kind, name in triggers + rules + odd
+        ]
 
     def _tables(self) -> set[str]:
         """The names of the tables that a ledger has."""

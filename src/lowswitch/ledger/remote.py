@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import secrets
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -33,6 +34,13 @@ class Remote:
     def _post(self, path: str, **body: Any) -> Any:
         with self._lock:
             return self._connection.post(path, **body)
+
+    def _do(self, path: str, request: str | None, **body: Any) -> Any:
+        """Let the server do something once, also if its answer is lost and this is sent again.
+
+        request: the name of what is asked, by default one that nobody else has.
+        """
+        return self._post(path, **body, request=request or secrets.token_hex(16))
 
     @property
     def version(self) -> int:
@@ -122,6 +130,7 @@ class Remote:
         part: Part | None = None,
         share: float | None = None,
         reason: str,
+        request: str | None = None,
     ) -> int:
         """Deploy rows (step, state) of the pending proposal, by default all; return the version.
 
@@ -130,7 +139,7 @@ class Remote:
         """
         chosen = None if rows is None else [list(row) for row in rows]
         body = {"proposal": _hash(proposal), "rows": chosen, "part": part, "share": share}
-        return int(self._post("/api/approve", **body, reason=reason)["version"])
+        return int(self._do("/api/approve", request, **body, reason=reason)["version"])
 
     def reject(
         self,
@@ -140,39 +149,43 @@ class Remote:
         reason: str,
         forever: bool = False,
         visits: int | None = None,
+        request: str | None = None,
     ) -> None:
         """Let rows (step, state) of the pending proposal stay as they are, by default all."""
         chosen = None if rows is None else [list(row) for row in rows]
         body = {"proposal": _hash(proposal), "rows": chosen, "reason": reason}
-        self._post("/api/reject", **body, forever=forever, visits=visits)
+        self._do("/api/reject", request, **body, forever=forever, visits=visits)
 
-    def propose(self, *, early: bool = False) -> ProposalView | None:
+    def propose(self, *, early: bool = False, request: str | None = None) -> ProposalView | None:
         """Let the learner propose what it would change now; None if that is nothing.
 
         early: also where its budget has none to spare for a proposal before its next date.
         """
-        found = self._post("/api/propose", **({"early": True} if early else {}))
+        found = self._do("/api/propose", request, **({"early": True} if early else {}))
         return None if found is None else self._whole(found)
 
-    def freeze(self, *, reason: str) -> None:
+    def freeze(self, *, reason: str, request: str | None = None) -> None:
         """Stop the run."""
-        self._post("/api/freeze", reason=reason)
+        self._do("/api/freeze", request, reason=reason)
 
-    def thaw(self, *, reason: str) -> None:
+    def thaw(self, *, reason: str, request: str | None = None) -> None:
         """Let the run go on."""
-        self._post("/api/thaw", reason=reason)
+        self._do("/api/thaw", request, reason=reason)
 
-    def rollback(self, version: int, *, reason: str) -> int:
+    def rollback(self, version: int, *, reason: str, request: str | None = None) -> int:
         """Deploy an earlier version again, as a new one; return its number."""
-        return int(self._post("/api/rollback", version=version, reason=reason)["version"])
+        body = {"version": version, "reason": reason}
+        return int(self._do("/api/rollback", request, **body)["version"])
 
-    def cap_trial(self, share: float, *, reason: str) -> int:
+    def cap_trial(self, share: float, *, reason: str, request: str | None = None) -> int:
         """Let at most this share of the cases enter the trial from now on; return the version."""
-        return int(self._post("/api/cap", share=share, reason=reason)["version"])
+        return int(self._do("/api/cap", request, share=share, reason=reason)["version"])
 
-    def missing(self, ticket: str, reason: str, **seen: Sequence[Any]) -> None:
+    def missing(
+        self, ticket: str, reason: str, request: str | None = None, **seen: Sequence[Any]
+    ) -> None:
         """Declare that no report will come; seen: the states, actions and rewards before that."""
-        self._post("/api/missing", ticket=ticket, reason=reason, **plain(seen))
+        self._do("/api/missing", request, ticket=ticket, reason=reason, **plain(seen))
 
     def amend(
         self,
@@ -183,11 +196,12 @@ class Remote:
         *,
         reason: str,
         ended: str = "whole",
+        request: str | None = None,
     ) -> Told:
         """Correct the report of a ticket, or enter one that came too late."""
         seen = plain({"states": states, "actions": actions, "rewards": rewards})
         body = {"ticket": ticket, "ended": ended, "reason": reason}
-        return Told(**self._post("/api/amend", **body, **seen))
+        return Told(**self._do("/api/amend", request, **body, **seen))
 
     def verify(self) -> dict[str, Any]:
         """Let the server replay everything from the start; wait for what it finds."""

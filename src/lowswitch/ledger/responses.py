@@ -46,6 +46,7 @@ class Told:
     ticket: str
     number: int
     event: int
+    hash: str = ""  # of that event: `verify` says later whether it is still on record
 
 
 @dataclass(frozen=True)
@@ -200,6 +201,7 @@ class Verdict:
     first_bad: int | None
     what: str  # in words
     head: str
+    anchored: str = ""  # what from outside it was compared with, in words
 
 
 @dataclass(frozen=True, eq=False)

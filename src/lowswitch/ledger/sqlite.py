@@ -37,13 +37,14 @@ class SqliteStore(Store):
     def create(cls, path: Path, events: Iterable[Event]) -> SqliteStore:
         """A new file with the first events, which appears whole or not at all."""
         exists = NotALedgerError(f"{str(path)!r} exists already; open it, or choose another name")
-        if path.exists() and not _is_half_made(path):
-            raise exists
+        if path.exists():
+            if not _is_half_made(path):
+                raise exists
+            path.unlink()
         if not path.parent.is_dir() or not os.access(path.parent, os.W_OK):
             raise StorageError(
                 f"cannot write {str(path)!r}; choose a file in a folder that exists and is writable"
             )
-        path.unlink(missing_ok=True)
         with cls._in_memory(path) as made, made._errors:
             made.append(events)
             try:

@@ -206,6 +206,11 @@ class Store(ABC):
             count,
         )
 
+    def of_kind(self, kind: str, before: int) -> list[Row]:
+        """All events of a kind before a number."""
+        sql = f"SELECT {_EVENT} FROM {self.events} WHERE kind = ? AND seq < ? ORDER BY seq"
+        return self.execute(sql, kind, before)
+
     # ---- tickets ---------------------------------------------------------------------------------
 
     def add_tickets(self, tickets: Sequence[StoredTicket]) -> None:
@@ -254,6 +259,11 @@ class Store(ABC):
         yield from map(
             StoredTicket._make, self.stream(f"SELECT {_TICKET} FROM tickets ORDER BY number")
         )
+
+    def verified(self) -> list[tuple[int, str]]:
+        """The number of events and the head of each verdict that found everything whole."""
+        rows = self.execute("SELECT events, head FROM verdicts WHERE whole = 1 ORDER BY time")
+        return [(int(events), head) for events, head in rows]
 
     def open_tickets(self, site: str, most: int) -> int:
         """How many open tickets a site has; at most so many are counted."""

@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self
 
 import numpy as np
 
@@ -112,8 +112,6 @@ class Proposals(Protocol):
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Terms(ABC):
     """The declaration of a run, as its first event holds it."""
-
-    format: ClassVar[int]  # of the first event: versions that do not know it refuse the ledger
 
     algorithm: Algorithm
     horizon: int

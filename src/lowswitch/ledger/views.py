@@ -28,7 +28,6 @@ from lowswitch.ledger.state import (
     OPEN,
     REFUSED,
     WAITING,
-    Replay,
     State,
     proposal_hash,
     replayed,
@@ -148,7 +147,7 @@ def judgement(ledger: Reading, state: State) -> Judgement | None:
     def comes_before(event: Event) -> bool:
         return event.kind != "proposed" or event.payload["told"] != made.told
 
-    before = replayed(itertools.takewhile(comes_before, ledger.events()), Replay(ledger.events))
+    before = replayed(itertools.takewhile(comes_before, ledger.events()), ledger._corrections)
     first = before.learner.proposal()
     posterior = None if first is None else before.lessons.posterior_of(first)
     return None if posterior is None else state.learner.evidence(made, posterior)

@@ -8,8 +8,9 @@ from typing import Any
 from lowswitch.ledger import errors, views
 from lowswitch.ledger.dates import FROZEN, late_date
 from lowswitch.ledger.errors import LedgerError
-from lowswitch.ledger.events import KINDS, LEDGER, SITE, Event, event
+from lowswitch.ledger.events import KINDS, LEDGER, SITE, Event, event, later
 from lowswitch.ledger.reference import is_named, not_pending
+from lowswitch.ledger.requests import Request
 from lowswitch.ledger.responses import ProposalView, Told
 from lowswitch.ledger.snapshot import is_due, snapshot_of
 from lowswitch.ledger.state import MISSING, OPEN, REFUSED, Replay, State, proposal_hash
@@ -17,6 +18,7 @@ from lowswitch.ledger.store import Snapshot, Store, StoredTicket
 from lowswitch.ledger.terms import ENDED, Report
 
 _MOST_CONFLICTS = 10  # of a ticket that are recorded
+_MOST_HISTORY = 1000  # imports before the first ticket
 
 
 class Writer:
@@ -29,6 +31,7 @@ class Writer:
         replay: Replay,
         clock: Callable[[int], str],
         new_ticket: Callable[[int], str],
+        request: Request | None = None,
     ) -> None:
         self.store, self.state, self.terms, self.replay = store, state, state.terms, replay
         self.clock, self.new_ticket = clock, new_ticket
@@ -39,12 +42,18 @@ class Writer:
         self.known: dict[Any, StoredTicket] = {}
         self.open_of: dict[str, int] = {}  # open tickets of a site, where that was counted
         self.snapshot: Snapshot | None = None  # to be stored once the events are
+        self.request = request
+        # the event that the same request led to before; nothing is then to be done
+        self.done = None if request is None else request.done(store)
 
     def add(self, actor: str, role: str, kind: str, payload: dict[str, Any]) -> Event:
         """Write the next event, and take it in."""
         state = self.state
         seq = state.seq + 1
-        made = event(seq, self.clock(seq), actor, role, kind, payload, state.head)
+        if self.request is not None and kind == self.request.kind and role != LEDGER:
+            payload = payload | self.request.mark
+        time = later(self.clock(seq), state.time)
+        made = event(seq, time, actor, role, kind, payload, state.head)
         self.events.append(made)
         self.broken = True
         state.apply(made, self.replay)
@@ -112,8 +121,8 @@ class Writer:
             raise errors.EndedError("this run has ended, and no more tickets are issued")
         if number > (most := self.terms.episodes + state.extra):
             raise LedgerError(
-                f"this run was declared for {most} episodes, and all tickets are issued; an operator"
-                " can extend it, or create a ledger for the next run"
+                f"this run was declared for {most} episodes, and all tickets are issued; an"
+                " operator can extend it, or create a ledger for the next run"
             )
         ticket = self.new_ticket(number)
         payload = {
@@ -179,7 +188,7 @@ class Writer:
         report = self.report(known, states, actions, rewards, ended)
         if known.status == OPEN:
             made = self.add(known.site, SITE, "told", report.to_payload())
-            return Told(ticket, known.number, made.seq)
+            return Told(ticket, known.number, made.seq, made.hash)
         if known.status in (MISSING, REFUSED):
             if known.status == MISSING:
                 self.add(known.site, SITE, "refused", report.to_payload())
@@ -195,7 +204,7 @@ class Writer:
                 f"another report of ticket {ticket} is on record (event {known.report}); if this"
                 " one is right, an operator can amend it"
             )
-        return Told(ticket, known.number, before)
+        return Told(ticket, known.number, *before)
 
     def _is_new_conflict(self, number: int, report: Report) -> bool:
         """Whether a report that contradicts another one is to be recorded.
@@ -211,21 +220,39 @@ class Writer:
         ]
         return len(seen) < _MOST_CONFLICTS and report not in map(Report.from_payload, seen)
 
-    def _told_before(self, known: StoredTicket, report: Report) -> int | None:
+    def _told_before(self, known: StoredTicket, report: Report) -> tuple[int, str] | None:
         """The event that has the same report of a ticket, also one that was amended since."""
         seq = known.report
         while seq is not None:
-            payload = self._payload(seq)
-            if Report.from_payload(payload) == report:
-                return seq
-            seq = payload.get("instead")
+            one = self._event(seq)
+            if Report.from_payload(one.payload) == report:
+                return seq, one.hash
+            seq = one.payload.get("instead")
         return None
 
-    def _payload(self, seq: int) -> dict[str, Any]:
+    def on_record(self, known: StoredTicket, report: Report) -> Event | None:
+        """The event with the report of a ticket, if that is this very report."""
+        one = None if known.report is None else self._event(known.report)
+        return one if one is not None and Report.from_payload(one.payload) == report else None
+
+    def has_history(self, episodes: dict[str, Any], most: int) -> bool:
+        """Whether these very episodes were learned as history before."""
+        for row in self.store.newest(_MOST_HISTORY, kind="history"):
+            one = views.event_of(*row)
+            if episodes.items() <= one.payload.items():
+                if one.payload["most"] != most:
+                    raise errors.ConflictError(
+                        f"these episodes are on record (event {one.seq:,}) with"
+                        f" most={one.payload['most']}, and count once"
+                    )
+                return True
+        return False
+
+    def _event(self, seq: int) -> Event:
         for one in self.events:
             if one.seq == seq:
-                return one.payload
-        return views.payload_of(*self.store.event(seq))
+                return one
+        return views.event_of(*self.store.event(seq))
 
     # ---- decisions -------------------------------------------------------------------------------
 

@@ -1,8 +1,8 @@
 """Who has access: tokens, in a chain of events in the ledger's own database.
 
 A token is `id.secret`. The secret has 256 random bits, is shown once, and only its hash is kept; a
-fast hash is enough for what nobody can guess. The tokens are a replay of the chain, so a token exists
-only if an event says who made it. Logins and failed logins are in the same chain.
+fast hash is enough for what nobody can guess. The tokens are a replay of the chain, so that a token
+exists only if an event says who made it. Logins and failed logins are in the same chain.
 """
 
 from __future__ import annotations
@@ -257,12 +257,6 @@ class Access:
     def last_verdict(self) -> dict[str, Any] | None:
         """What the last `verify` found, with when and for whom."""
         return self._verdict
-
-    def heads(self) -> list[tuple[int, str]]:
-        """The number of events and the head of each verdict that found everything whole."""
-        with self._lock:
-            rows = self._store.execute("SELECT events, head FROM verdicts WHERE whole = 1")
-        return [(int(events), head) for events, head in rows]
 
 
 _LIST = "'lowswitch token list' shows all"

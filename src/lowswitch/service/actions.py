@@ -10,7 +10,6 @@ from lowswitch.service.access import Token
 from lowswitch.service.app import Call, Service
 from lowswitch.service.bodies import RefusedError, checked
 
-
 _WORDS = {  # what the ledger does meanwhile, for those who wait
     "propose": "plan a proposal",
     "approve": "deploy a version and plan what is left",

@@ -17,7 +17,7 @@ from msgspec.structs import asdict
 from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
 
 from lowswitch.ledger import Ledger, LedgerError, ProposalView, Status, TicketView
-from lowswitch.ledger.audit import exported
+from lowswitch.ledger.exports import exported
 from lowswitch.service import actions
 from lowswitch.service import openapi as description
 from lowswitch.service.app import Call, now

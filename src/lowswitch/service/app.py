@@ -419,15 +419,16 @@ class Door:
 
     def _fault(self, error: Exception) -> None:
         """Log a mistake of this program, with where it happened."""
-        where = [f"{one.filename}:{one.lineno}" for one in traceback.extract_tb(error.__traceback__)]
+        frames = traceback.extract_tb(error.__traceback__)
+        where = [f"{one.filename}:{one.lineno}" for one in frames]
         says = printable_text(f"{type(error).__name__}: {error}")[:1000]
         self.service.log.write("error", "fault", says=says, where=where[-6:])
 
     def _note(self, scope: Scope, status: int, seconds: float) -> None:
         """Count a request and log it: the address without its fields, which may hold anything."""
         method, path = scope["method"], scope["path"]
-        known = (method, path) in self._direct
-        self.service.meter.saw(*((method, path) if known else ("other", "other")), status, seconds)
+        seen = (method, path) if (method, path) in self._direct else ("other", "other")
+        self.service.meter.saw(seen, status, seconds)
         token: Token | None = scope.get(_TOKEN)
         level = "error" if status >= 500 else "warning" if status in _ALARMS else "info"
         self.service.log.write(

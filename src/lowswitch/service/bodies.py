@@ -144,45 +144,52 @@ class Reports(Body):
     reports: Annotated[list[Report], Some]
 
 
+class Named(Body):
+    """Something that is done once under its name, however often it is sent."""
+
+    request: Text | None = None
+
+
 class Amendment(Report, kw_only=True):
     reason: Text
+    request: Text | None = None
 
 
-class Reason(Body):
+class Reason(Named, kw_only=True):
     reason: Text
 
 
-class Loss(Reason):
+class Loss(Reason, kw_only=True):
     ticket: Text
     states: list[Label] = []
     actions: list[Label] = []
     rewards: list[Number] = []
 
 
-class Decision(Reason):
+class Decision(Reason, kw_only=True):
     proposal: Text
     rows: list[tuple[Label, Label]] | None = None
 
 
-class Approval(Decision):
+class Approval(Decision, kw_only=True):
     part: Text | None = None
     share: float | None = None
 
 
-class Rejection(Decision):
+class Rejection(Decision, kw_only=True):
     forever: bool = False
     visits: Whole | None = None
 
 
-class Meeting(Body):
+class Meeting(Named):
     early: bool = False
 
 
-class Rollback(Reason):
+class Rollback(Reason, kw_only=True):
     version: Whole
 
 
-class Cap(Reason):
+class Cap(Reason, kw_only=True):
     share: float
 
 

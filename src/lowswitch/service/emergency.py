@@ -1,7 +1,7 @@
 """FREEZE at once, also while the ledger is busy and when its disk is full.
 
-The server stops in memory first: from then on nothing is issued, learned or decided. Then it puts the
-event on record. A small file is kept beside the ledger so that there is room for that on a full disk.
+The server stops in memory first: from then on nothing is issued, learned or decided. Then it puts
+the event on record. A small file beside the ledger is given up if the disk has no room for that.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import os
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from lowswitch.ledger import LedgerError, StorageError
 from lowswitch.ledger.address import file_of, is_postgres
@@ -28,7 +28,7 @@ class Emergency:
 
     service: Service
     reserve: Path | None  # None where the database is elsewhere
-    pending: tuple[str, str] | None = None  # who, and why, if that is not on record yet
+    pending: dict[str, Any] | None = None  # who, and why, if that is not on record yet
 
     @classmethod
     def of(cls, service: Service) -> Emergency:
@@ -54,15 +54,15 @@ class Emergency:
             says = f"no room is kept for a FREEZE on a full disk ({error.strerror})"
             self.service.log.write("warning", "no reserve", says=says)
 
-    async def freeze(self, *, by: str, reason: str) -> bool:
+    async def freeze(self, *, by: str, **given: Any) -> bool:
         """Stop; return whether that is on record. It is tried again every second if it is not."""
         engine, ledger = self.service.engine, self.service.ledger
         if engine.stopped:
             raise LedgerError("the run is frozen already")
         engine.stopped = f"{by} froze the run, and nothing is changed until it is thawed"
-        self.pending = by, reason
+        self.pending = {"by": by} | given
         try:
-            await engine.call(lambda: ledger.freeze(by=by, reason=reason), "freeze the run")
+            await engine.call(lambda: ledger.freeze(by=by, **given), "freeze the run")
         except StorageError:
             if self.reserve is not None:
                 with suppress(OSError):
@@ -80,10 +80,9 @@ class Emergency:
         """Try to put on record what is pending; whether nothing is left to record."""
         if self.pending is None:
             return True
-        by, reason = self.pending
-        ledger = self.service.ledger
+        given, ledger = self.pending, self.service.ledger
         try:
-            await self.service.engine.call(lambda: ledger.freeze(by=by, reason=reason))
+            await self.service.engine.call(lambda: ledger.freeze(**given))
         except (StorageError, RefusedError):
             return False
         except LedgerError:  # it was frozen meanwhile

@@ -180,7 +180,6 @@ class Engine:
             first += len(job.work)
         return answers
 
-
     def _outcome(self, function: Callable[[], Any]) -> Any:
         try:
             found = function()

@@ -1,7 +1,7 @@
 """The log: one line of JSON for each thing that an operator wants to hear of, and no secret.
 
-A thread of its own writes the lines, so that a full pipe or disk stops no request. Lines that cannot
-be written in time are dropped, and counted in the metrics.
+A thread of its own writes the lines, so that a full pipe or disk stops no request. Lines that
+cannot be written in time are dropped, and counted in the metrics.
 """
 
 from __future__ import annotations

@@ -30,17 +30,18 @@ class Meter:
     def __init__(self) -> None:
         self.requests: Counter[tuple[str, str, int]] = Counter()  # method, path, status
         self.slow: dict[str, list[int]] = {}  # how many took up to each bound, and longer
-        self.seconds: Counter[str] = Counter()  # in all, by path
+        self.seconds: dict[str, float] = {}  # in all, by path
         self.logins = self.failed_logins = 0
         self.outages = 0
         self.is_out = False  # whether the database could not be used when it was last tried
 
-    def saw(self, method: str, path: str, status: int, seconds: float) -> None:
-        """Count a request; path: one of the table, or "other"."""
-        self.requests[method, path, status] += 1
+    def saw(self, address: tuple[str, str], status: int, seconds: float) -> None:
+        """Count a request; address: a method and a path of the table, or "other" for both."""
+        self.requests[*address, status] += 1
+        _, path = address
         counts = self.slow.setdefault(path, [0] * (len(_BOUNDS) + 1))
         counts[bisect.bisect_left(_BOUNDS, seconds)] += 1
-        self.seconds[path] += seconds  # type: ignore[assignment]
+        self.seconds[path] = self.seconds.get(path, 0.0) + seconds
 
 
 class _Series(NamedTuple):
@@ -73,9 +74,11 @@ def _of_run(service: Service, status: Status, oldest: TicketView | None) -> Iter
     age = 0.0 if oldest is None else service.now().timestamp() - _seconds(oldest.asked)
     reports = [({"site": name}, _seconds(site.last)) for name, site in service.journal.reported()]
     verdict = service.access.last_verdict()
-    when = [] if verdict is None else [({}, _seconds(verdict["time"]))]
+    when: list[tuple[Labels, float]] = [] if verdict is None else [({}, _seconds(verdict["time"]))]
     frozen = status.frozen or bool(service.engine.stopped)
-    left = [] if status.budget_left is None else [({}, status.budget_left)]
+    left: list[tuple[Labels, float]] = (
+        [] if status.budget_left is None else [({}, status.budget_left)]
+    )
     for name, kind, words, value in (
         ("tickets_issued_total", "counter", "Tickets that were ever issued.", status.issued),
         ("events_total", "counter", "Events on record.", status.events),
@@ -121,7 +124,12 @@ def _of_server(service: Service) -> Iterator[_Series]:
     for name, kind, words, value in (
         ("outage", "gauge", "1 while the database cannot be used.", meter.is_out),
         ("outages_total", "counter", "How often the database became unusable.", meter.outages),
-        ("group_commits_total", "counter", "Transactions that requests shared.", engine.transactions),
+        (
+            "group_commits_total",
+            "counter",
+            "Transactions that requests shared.",
+            engine.transactions,
+        ),
         ("requests_waiting", "gauge", "Requests that wait for the ledger.", engine.waiting),
         ("busy_seconds", "gauge", "How long the ledger has been at its work.", engine.busy_seconds),
         ("log_lines_dropped_total", "counter", "Log lines not written.", service.log.dropped),
