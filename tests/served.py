@@ -106,8 +106,9 @@ class Served:
 class Process:
     """A server in a process of its own, which can be killed."""
 
-    def __init__(self, address, port=0, level="error"):
+    def __init__(self, address, port=0, level="error", log=None):
         self.address, self.port, self.level = address, port, level
+        self.log = log  # a file for what it logs; by default that is part of what it says
 
     def start(self):
         self.process = subprocess.Popen(
@@ -123,7 +124,7 @@ class Process:
                 self.level,
             ],
             stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
+            stderr=subprocess.STDOUT if self.log is None else open(self.log, "ab"),  # noqa: SIM115
             text=True,
             env=os.environ,
         )

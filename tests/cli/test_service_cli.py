@@ -169,12 +169,18 @@ def test_a_ledger_in_either_database_is_served(tmp_path, address):
 
 
 def test_the_commands_of_the_page_are_commands():
-    page = (Path(__file__).parents[2] / "docs" / "service.md").read_text(encoding="utf-8")
-    text = "\n".join(re.findall(r"```(?:sh|ini)\n(.*?)```", page, re.DOTALL)).replace("\\\n", " ")
+    root = Path(__file__).parents[2]
+    pages = [root / "docs" / name for name in ("operations.md", "around.md")]
+    units = sorted((root / "packaging").glob("*.service"))
+    texts = [path.read_text(encoding="utf-8") for path in (*pages, *units)]
+    found = [re.findall(r"```(?:sh|ini)\n(.*?)```", text, re.DOTALL) for text in texts[:2]]
+    text = "\n".join([*(line for some in found for line in some), *texts[2:]])
     lines = re.findall(
-        r"^(?:ExecStart=)?(?:/opt/lowswitch/bin/)?lowswitch (.*)$", text, re.MULTILINE
+        r"^ *(?:ExecStart=|\S*\$\()?(?:/opt/lowswitch/bin/)?lowswitch ([^|)]*)",
+        text.replace("\\\n", " ").replace("${PORT}", "8642"),
+        re.MULTILINE,
     )
-    assert len(lines) >= 10
+    assert len(lines) >= 18
     for line in lines:
         syntax.parser(commands.COMMANDS).parse_args(shlex.split(line))
 
