@@ -19,6 +19,7 @@ from starlette.routing import Route
 from starlette.types import Message, Receive, Scope, Send
 
 from lowswitch.ledger import Ledger, LedgerError, Verdict, errors
+from lowswitch.ledger.anchors import Known
 from lowswitch.service.access import Access, Token
 from lowswitch.service.bodies import RefusedError, body_of, form
 from lowswitch.service.engine import Engine
@@ -94,8 +95,9 @@ class Service:
 
     def _verify(self, by: str) -> None:
         try:
+            before = [Known(*one, "the head kept beside the tokens") for one in self.access.heads()]
             with self.reading() as reader:
-                verdict = reader.verify(progress=False)
+                verdict = reader.verify(known=before, progress=False)
         except LedgerError as error:  # it cannot even be opened, which is a verdict, too
             bad = error.seq if isinstance(error, errors.BrokenError) else None
             verdict = Verdict(False, 0 if bad is None else bad - 1, bad, str(error), "")
