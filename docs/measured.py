@@ -171,11 +171,35 @@ def of_ledger(ledger: dict[str, Any]) -> dict[str, str]:
         "ledger/reports": f"{large['reports']:,}",
         "ledger/open": f"{large['open seconds']:.2f}",
         "ledger/verify": f"{large['verify over bare replay']:.1f}",
+        "ledger/amended": _amended(ledger),
     }
+
+
+def _amended(ledger: dict[str, Any]) -> str:
+    """Opening and verifying with amendments."""
+    words = {"asked": "when it is asked", "any time": "at any time"}
+    rows = [
+        [
+            words[kind],
+            f"the last {within:,}" if within < 50_000 else "all",
+            f"{found['events']:,}",
+            f"{found['amends']:,}",
+            f"{found['open seconds']:.2f} s",
+            f"{found['verify seconds']:.0f} s",
+            f"{found['verify CPU seconds']:.0f} s",
+            f"{1000 * found['amend seconds']:,.0f} ms",
+        ]
+        for kind in words
+        for within in (500, 50_000)
+        if (found := ledger.get(f"amended, {kind}, among {within}")) is not None
+    ]
+    head = ["the learner proposes", "amended tickets among", "events", "amendments", "open"]
+    return table([*head, "verify", "CPU of it", "one more"], rows, left=2)
 
 
 def of_faults(faults: dict[str, Any]) -> dict[str, str]:
     kills, stops = faults["kills"], faults["stops"]
+    flips, cuts = faults["flips"], faults["power_cuts"]
     rows = [
         [
             "a client killed with -9 while it writes, and sending again",
@@ -196,6 +220,18 @@ def of_faults(faults: dict[str, Any]) -> dict[str, str]:
             "events changed, deleted, inserted or reordered",
             f"{faults['tampered']['tampered']}",
             "`verify` names the first bad one",
+        ],
+        [
+            "one bit of the file flipped, anywhere",
+            f"{flips['flips']:,} flips, of which {flips['harmless']:,} change nothing",
+            f"{flips['found by verify']:,} found by `verify`, {flips['loud']:,} by opening or"
+            f" reading, {flips['silent']} by nobody",
+        ],
+        [
+            "a power cut at any moment; of all that was not synced, any part is lost",
+            f"{cuts['cuts']:,} cuts",
+            f"{cuts['lost']} lost an acknowledged event, {cuts['not whole']} left a ledger that is"
+            " not whole",
         ],
         [
             "a disk that is full in the middle of a commit",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import secrets
 import threading
@@ -101,7 +102,7 @@ class Remote:
 
     def worth(self, rows: Sequence[tuple[Any, Any]] | None = None) -> dict[str, Any] | None:
         """What the pending proposal is worth if only these rows (step, state) change."""
-        given = {} if rows is None else {"rows": ",".join(f"{h}:{x}" for h, x in rows)}
+        given = {} if rows is None else {"rows": json.dumps([list(row) for row in rows])}
         found: dict[str, Any] | None = self._get("/api/worth", **given)
         return found
 

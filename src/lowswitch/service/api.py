@@ -21,7 +21,7 @@ from lowswitch.ledger.exports import exported
 from lowswitch.service import actions
 from lowswitch.service import openapi as description
 from lowswitch.service.app import Call, now
-from lowswitch.service.bodies import RefusedError, checked, count, parsed, query
+from lowswitch.service.bodies import RefusedError, checked, count, parsed, query, rows_of
 from lowswitch.service.engine import MOST_INLINE, cells
 from lowswitch.service.metrics import metrics_text
 
@@ -163,9 +163,7 @@ def _page(view: ProposalView, first: int, most: int) -> dict[str, Any]:
 async def worth(call: Call) -> Response:
     """What rows of the pending proposal are worth, by default all; null if nothing waits."""
     given = query(call.request, "rows").get("rows")
-    pairs = None if given is None else [part.split(":") for part in given.split(",") if part]
-    if pairs is not None and any(len(pair) != 2 for pair in pairs):
-        raise RefusedError(400, f"rows are step:state with commas between them, not {given!r}")
+    pairs = None if given is None else rows_of(given)
     ledger = call.service.ledger
     return _json(await call.service.engine.call(lambda: ledger.worth(pairs)))
 

@@ -22,6 +22,7 @@ from starlette.types import Message, Receive, Scope, Send
 
 from lowswitch.ledger import Ledger, LedgerError, Verdict, errors
 from lowswitch.ledger.address import printable_text
+from lowswitch.ledger.anchors import Known
 from lowswitch.ledger.connection import EXPIRES
 from lowswitch.service.access import Access, Token
 from lowswitch.service.bodies import RefusedError, body_of, form
@@ -29,7 +30,7 @@ from lowswitch.service.emergency import Emergency
 from lowswitch.service.engine import Engine
 from lowswitch.service.journal import Journal
 from lowswitch.service.limits import MOST_LOGINS, MOST_REQUESTS, Failures
-from lowswitch.service.log import Log
+from lowswitch.service.log import JsonLog
 from lowswitch.service.metrics import Meter
 from lowswitch.service.roles import ANYBODY, ENDPOINTS, Endpoint
 from lowswitch.service.sessions import Session, Sessions, same
@@ -73,7 +74,7 @@ class Service:
     behind_tls: bool = False
     origin: str | None = None  # as browsers see it, such as https://ledger.example.org
     note: str = ""  # what every page says at its top
-    log: Log = field(default_factory=lambda: Log("off"))
+    log: JsonLog = field(default_factory=lambda: JsonLog("off"))
     engine: Engine = field(init=False)
     emergency: Emergency = field(init=False)
     journal: Journal = field(init=False)
@@ -128,7 +129,9 @@ class Service:
     def _verify(self, by: str) -> None:
         try:
             with self.reading() as reader:
-                verdict = reader.verify(progress=False)
+                heads = reader.verified()
+                before = [Known(*one, "the head of an earlier verify") for one in heads]
+                verdict = reader.verify(known=before, progress=False)
         except LedgerError as error:  # it cannot even be opened, which is a verdict, too
             bad = error.seq if isinstance(error, errors.BrokenError) else None
             verdict = Verdict(False, 0 if bad is None else bad - 1, bad, str(error), "")
@@ -418,7 +421,7 @@ class Door:
         await self._direct.get((scope["method"], scope["path"]), self.app)(scope, receive, send)
 
     def _fault(self, error: Exception) -> None:
-        """Log a mistake of this program, with where it happened."""
+        """JsonLog a mistake of this program, with where it happened."""
         frames = traceback.extract_tb(error.__traceback__)
         where = [f"{one.filename}:{one.lineno}" for one in frames]
         says = printable_text(f"{type(error).__name__}: {error}")[:1000]

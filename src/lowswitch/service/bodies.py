@@ -171,6 +171,10 @@ class Decision(Reason, kw_only=True):
     rows: list[tuple[Label, Label]] | None = None
 
 
+class Rows(Body):
+    rows: list[tuple[Label, Label]]
+
+
 class Approval(Decision, kw_only=True):
     part: Text | None = None
     share: float | None = None
@@ -210,6 +214,7 @@ BODIES: dict[str, type[Body]] = {
     "missing": Loss,
     "amend": Amendment,
     "revoke": Revocation,
+    "rows": Rows,
 }
 _WORDS = {  # of msgspec, and ours
     f"matching regex {_SHOWN!r}": "that is not empty and has no character that cannot be shown",
@@ -274,6 +279,16 @@ def _fields(data: bytes, status: int) -> list[tuple[str, str]]:
         )
     except ValueError:
         raise RefusedError(status, "the fields cannot be read") from None
+
+
+def rows_of(given: str) -> list[Any]:
+    """Rows in an address: step:state by their labels, or a JSON list of pairs, also by position."""
+    if given.startswith("["):
+        return [tuple(row) for row in checked({"rows": parsed(given.encode())}, "rows")["rows"]]
+    pairs = [part.split(":") for part in given.split(",") if part]
+    if any(len(pair) != 2 for pair in pairs):
+        raise RefusedError(400, f"rows are step:state with commas between them, not {given!r}")
+    return pairs
 
 
 def whole(value: str) -> int | str:
