@@ -22,7 +22,14 @@ import bench
 from ledgers import play
 from served import Served
 
-CHECKS = "not_a_server_error,status_code_conformance,content_type_conformance,response_schema_conformance"
+CHECKS = ",".join(
+    (
+        "not_a_server_error",
+        "status_code_conformance",
+        "content_type_conformance",
+        "response_schema_conformance",
+    )
+)
 SKIPPED = ("/api/tokens/revoke", "/api/export")  # it would take our own tokens; it is no JSON
 
 
