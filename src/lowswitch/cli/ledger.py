@@ -6,11 +6,11 @@ import argparse
 import dataclasses
 import json
 from collections.abc import Callable
-from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lowswitch.cli.syntax import Argument, Command, command
+from lowswitch.ledger.errors import DamagedError
 
 if TYPE_CHECKING:
     from lowswitch.ledger import Ledger
@@ -92,6 +92,9 @@ _ARGUMENTS: dict[str, dict[str, Any]] = {
         "default": "jsonl",
     },
     "--out": {"help": "The file to write.", "required": True},
+    "--keep": {"help": "In a folder, keep this many copies.", "type": int},
+    "--to": {"help": "Where to: a file, or postgresql://...#name.", "required": True},
+    "--more": {"help": "How many more tickets may be issued.", "type": int, "required": True},
     "--out?": {"help": "Append it to this file.", "type": Path, "metavar": "FILE"},
     "--post": {"help": "Send it to this address.", "metavar": "URL"},
     "--key-file": {
@@ -112,12 +115,6 @@ _ARGUMENTS: dict[str, dict[str, Any]] = {
         "metavar": "FILE",
     },
     "--key": {"help": "The public key that must have signed them (default: the first one's)."},
-    "--access": {
-        "help": "The file of the tokens, with the heads that were verified before (default:"
-        " beside the ledger).",
-        "type": Path,
-        "metavar": "FILE",
-    },
     "--most": {
         "help": "How many visits of each row's action count.",
         "type": int,
@@ -344,7 +341,7 @@ def cap(ledger: Ledger, options: argparse.Namespace) -> Any:
     return ledger.status()
 
 
-@_command("--expect", "--anchors", "--key", "--access")
+@_command("--expect", "--anchors", "--key")
 def verify(options: argparse.Namespace) -> Any:
     """Replay everything from the start, and name the first bad event.
 
@@ -360,28 +357,18 @@ def verify(options: argparse.Namespace) -> Any:
     else:
         with Ledger.open(options.address, read_only=True) as opened:
             verdict = opened.verify(known=known, progress=progress)
-    if not verdict.whole and not options.json:
-        raise ValueError(f"this ledger is damaged: {verdict.what}")
     return verdict
 
 
 def _known(options: argparse.Namespace) -> list[Any]:
-    """What is known of a ledger from outside: hashes, anchors, and what was verified before."""
-    from lowswitch.ledger.address import is_postgres
-    from lowswitch.ledger.anchors import Known, expected, trusted
-    from lowswitch.service.access import Access, beside
+    """What is known of a ledger from outside: hashes and anchors."""
+    from lowswitch.ledger.anchors import expected, trusted
 
     if options.key is not None and options.anchors is None:
         raise ValueError("--key says who signed the anchors; give these with --anchors")
     found = [expected(head) for head in options.expect or ()]
     if options.anchors is not None:
         found += trusted(options.anchors, options.key)
-    path = options.access
-    if path is None and not is_postgres(options.address):
-        path = beside(options.address)
-    if path is not None and path.exists():
-        with closing(Access(path)) as access:
-            found += [Known(*head, "the head kept beside the tokens") for head in access.heads()]
     return found
 
 
@@ -406,11 +393,52 @@ def export(ledger: Ledger, options: argparse.Namespace) -> Any:
     return {"file": options.out}
 
 
-@_command("--out")
+@_command("--out", "--keep")
 def backup(ledger: Ledger, options: argparse.Namespace) -> Any:
-    """Copy the ledger into another file while it is used."""
-    ledger.backup(options.out)
-    return {"file": options.out}
+    """Copy the ledger into a file while it is used, or into a folder under a new name, and verify.
+
+    In a folder, --keep removes the oldest copies of the same ledger.
+    """
+    from lowswitch.ledger.copies import dated, prune
+
+    out = Path(options.out)
+    path = dated(options.address, out) if out.is_dir() else out
+    ledger.backup(path)
+    verdict = _verified(path, options)
+    gone = prune(path, options.keep) if options.keep and out.is_dir() and verdict.whole else []
+    return {"file": str(path), "whole": verdict.whole, "verdict": verdict.what, "removed": gone}
+
+
+@_command("--to")
+def copy(ledger: Ledger, options: argparse.Namespace) -> Any:
+    """Copy the ledger into another database, such as from a file to PostgreSQL, and verify."""
+    from lowswitch.ledger.copies import copy as copied
+
+    copied(ledger.store, options.to)
+    verdict = _verified(options.to, options)
+    return {"whole": verdict.whole, "verdict": verdict.what, "head": verdict.head}
+
+
+def _verified(address: Any, options: argparse.Namespace) -> Any:
+    """What `verify` says of a copy."""
+    from lowswitch.ledger import Ledger
+
+    with Ledger.open(address, read_only=True) as copied:
+        return copied.verify(progress=False if options.json else None)
+
+
+@_command("--more", *_WHO)
+def extend(ledger: Ledger, options: argparse.Namespace) -> Any:
+    """Let more tickets be issued than were declared; they follow the deployed policy."""
+    ledger.extend(options.more, by=options.by, reason=options.reason)
+    return ledger.status()
+
+
+@_command(*_WHO)
+def close(ledger: Ledger, options: argparse.Namespace) -> Any:
+    """End the run: no more tickets, proposals and decisions; open tickets can still be settled."""
+    ledger.end(by=options.by, reason=options.reason)
+    return ledger.status()
 
 
 @_command("csv", "--most", "--by", "--attested")
@@ -445,11 +473,14 @@ COMMANDS = {
     "anchor": anchor,
     "export": export,
     "backup": backup,
+    "copy": copy,
+    "extend": extend,
+    "close": close,
     "import": import_history,
 }
 TABLES = ("ask", "tell", "amend", "import")  # these read or print states
 ALONE = ("create", "verify")  # these open a ledger themselves, or need none
-READERS = ("status", "certificate", "tickets", "proposal", "anchor", "export", "backup")
+READERS = ("status", "certificate", "tickets", "proposal", "anchor", "export", "backup", "copy")
 
 
 @command(below=COMMANDS)
@@ -473,6 +504,8 @@ def ledger(options: argparse.Namespace) -> None:
         from lowswitch.ledger.text import readable
 
         print(readable(answer, facts))
+    if isinstance(facts, dict) and facts.get("whole") is False:
+        raise DamagedError(f"this ledger is damaged: {facts.get('verdict', facts.get('what'))}")
 
 
 # ---- reading and printing ------------------------------------------------------------------------

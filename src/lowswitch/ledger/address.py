@@ -58,6 +58,12 @@ def is_postgres(address: str | Path) -> bool:
     return str(address).startswith(("postgresql://", "postgres://"))
 
 
+def has_password(address: str | Path) -> bool:
+    """Whether a password stands in the address of a database, where others can read it."""
+    found = _URL.fullmatch(str(address)) if is_postgres(address) else None
+    return found is not None and bool(found["secret"] or "password" in (found["query"] or ""))
+
+
 def file_of(address: str | Path) -> Path:
     """The file that an address means.
 

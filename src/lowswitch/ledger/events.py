@@ -47,6 +47,8 @@ KINDS = {
     "deployed": Kind("was deployed by itself", makes_version=True),
     "frozen": Kind("froze the run", is_decision=True),
     "thawed": Kind("let the run go on", is_decision=True),
+    "extended": Kind("extended the run", learn_later=True, is_decision=True),
+    "ended": Kind("ended the run", is_decision=True),
     "history": Kind("imported history"),
     "created": Kind("began the run", makes_version=True),
     "snapshot": Kind(learn_later=True),

@@ -19,6 +19,8 @@ from lowswitch.ledger.events import GENESIS, Event, canonical, read_event
 if TYPE_CHECKING:
     from lowswitch.ledger.reading import Reading
 
+# how cells begin that spreadsheets run, also in the wide characters of East Asian keyboards
+_RUNS = (*"=+-@\t\r\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
 _PIECE = 1000  # events that are read at once
 _HASHED = ("seq", "time", "actor", "role", "kind", "payload", "previous")
 _COLUMNS = (*_HASHED, "hash")
@@ -61,7 +63,7 @@ def _line(event: Event) -> str:
 
 def harmless(text: str) -> str:
     """A cell that no spreadsheet takes for a formula."""
-    return f"'{text}" if text.startswith(("=", "+", "-", "@", "\t", "\r")) else text
+    return f"'{text}" if text.startswith(_RUNS) else text
 
 
 # ---- reading -------------------------------------------------------------------------------------

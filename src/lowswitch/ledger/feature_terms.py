@@ -192,7 +192,7 @@ class FeatureTerms(Terms):
     def from_facts(self, facts: Any, learner: Learner) -> LinearPolicy:
         return LinearPolicy.from_dict(facts)
 
-    def issued(self, ticket: StoredTicket, policy: LinearPolicy) -> Issued:
+    def issued(self, ticket: StoredTicket, policy: LinearPolicy, *, whole: bool = True) -> Issued:
         number, name, site, request, version = ticket[:5]
         return FeatureIssued(name, number, site, request, version, policy)
 

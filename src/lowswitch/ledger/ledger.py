@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import secrets
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from lowswitch.algorithms.algorithm import Algorithm
 from lowswitch.checks import require_count, require_share
@@ -34,6 +35,32 @@ from lowswitch.ledger.terms import Terms, declared, read_terms
 from lowswitch.ledger.writer import Writer, require_ended, text
 from lowswitch.policy.tables import Part
 
+Result = TypeVar("Result")
+Given = ParamSpec("Given")
+
+
+def _planned_first(
+    method: Callable[Concatenate[Ledger, Given], Result],
+) -> Callable[Concatenate[Ledger, Given], Result]:
+    """Let a method that may plan work out everything before its transaction begins.
+
+    So others can write meanwhile. If they did, it is done again, and then nobody else can write.
+    """
+
+    @functools.wraps(method)
+    def run(ledger: Ledger, /, *args: Given.args, **kwargs: Given.kwargs) -> Result:
+        with ledger._lock:
+            try:
+                ledger._hold = method.__name__ == "tell_many" and ledger._is_quiet()
+                return method(ledger, *args, **kwargs)
+            except _MovedOnError:
+                ledger._hold = True
+                return method(ledger, *args, **kwargs)
+            finally:
+                ledger._hold = True
+
+    return run
+
 
 class Ledger(Reading):
     """A run of one learner, kept in a database as the list of everything that happened.
@@ -48,6 +75,8 @@ class Ledger(Reading):
         super().__init__(store, terms, read_only=read_only)
         self.clock: Callable[[int], str] = _now  # the time of an event, by its number
         self.new_ticket: Callable[[int], str] = _random_ticket  # by its number
+        self._hold = True  # whether a transaction is begun before anything is worked out
+        self.most_open: int | None = None  # tickets that a site may have open, in `ask_each`
 
     # ---- making and opening ----------------------------------------------------------------------
 
@@ -170,8 +199,13 @@ class Ledger(Reading):
             state = writer.state
         return [views.issued(ticket, state) for ticket in tickets]
 
-    def ask_each(self, pairs: Sequence[tuple[str, str]]) -> list[Issued | LedgerError]:
-        """A ticket for each (site, request) in one transaction, or why it is refused."""
+    def ask_each(
+        self, pairs: Sequence[tuple[str, str]], *, whole: bool = True
+    ) -> list[Issued | LedgerError]:
+        """A ticket for each (site, request) in one transaction, or why it is refused.
+
+        whole: with their policies.
+        """
         found = list[StoredTicket | LedgerError]()
         with self._writing() as writer:
             tickets: dict[tuple[str, str], StoredTicket] = {}
@@ -179,14 +213,17 @@ class Ledger(Reading):
                 try:
                     key = text("site", site), text("request", request)
                     known = tickets.get(key) or self.store.request(*key)
-                    tickets[key] = known or writer.ask(*key)
+                    tickets[key] = known or writer.ask(*key, most_open=self.most_open)
                     found.append(tickets[key])
                 except LedgerError as error:
                     if writer.broken or isinstance(error, errors.StorageError):
                         raise
                     found.append(error)
             state = writer.state
-        return [one if isinstance(one, LedgerError) else views.issued(one, state) for one in found]
+        return [
+            one if isinstance(one, LedgerError) else views.issued(one, state, whole=whole)
+            for one in found
+        ]
 
     def tell(
         self,
@@ -225,6 +262,7 @@ class Ledger(Reading):
             raise answer
         return answer
 
+    @_planned_first
     def tell_many(self, reports: Sequence[dict[str, Any]]) -> list[Told | LedgerError]:
         """Report on many tickets in one transaction: for each the answer, or why it is refused.
 
@@ -244,6 +282,7 @@ class Ledger(Reading):
 
     # ---- operators -------------------------------------------------------------------------------
 
+    @_planned_first
     def missing(
         self,
         ticket: str,
@@ -273,6 +312,7 @@ class Ledger(Reading):
             payload = seen.to_payload() | {"ended": "missing", "reason": reason}
             writer.add(by, OPERATOR, "missing", payload)
 
+    @_planned_first
     def amend(
         self,
         ticket: str,
@@ -313,6 +353,7 @@ class Ledger(Reading):
             made = writer.add(by, OPERATOR, "amended", payload)
         return Told(ticket, known.number, made.seq, made.hash)
 
+    @_planned_first
     def propose(
         self, *, by: str, early: bool = False, request: str | None = None
     ) -> ProposalView | None:
@@ -325,6 +366,7 @@ class Ledger(Reading):
         with self._writing(self._named("met", by, request, {"early": early})) as writer:
             if writer.done is None:
                 writer.require_thawed()
+                writer.require_going_on()
                 if (why := why_refused(writer.state, early=early)) is not None:
                     raise LedgerError(why)
                 payload = {"early": True} if why_early(writer.state) is not None else {}
@@ -335,6 +377,7 @@ class Ledger(Reading):
         """Stop the run: no ticket is issued, nothing is learned or decided until `thaw`."""
         self._stop_or_go("frozen", by, reason, request)
 
+    @_planned_first
     def thaw(self, *, by: str, reason: str, request: str | None = None) -> None:
         """Go on after `freeze`."""
         self._stop_or_go("thawed", by, reason, request)
@@ -343,10 +386,35 @@ class Ledger(Reading):
         with self._writing(self._named(kind, by, request, {"reason": reason})) as writer:
             if writer.done is not None:
                 return
+            writer.require_going_on()
             if writer.state.frozen == (kind == "frozen"):
                 raise LedgerError(f"the run is {kind} already")
             writer.add(by, OPERATOR, kind, {"reason": text("reason", reason)})
 
+    def extend(self, more: int, *, by: str, reason: str) -> None:
+        """Let more tickets be issued than were declared.
+
+        They follow the deployed policy, and their reports are on record. They are not learned from:
+        bonus, schedule and budget of the learner were worked out for the declared number.
+        """
+        payload = {"more": require_count("more", more), "reason": text("reason", reason)}
+        with self._writing() as writer:
+            writer.require_going_on()
+            writer.add(text("by", by), OPERATOR, "extended", payload)
+
+    @_planned_first
+    def end(self, *, by: str, reason: str) -> None:
+        """End the run for good: no more tickets, proposals and decisions.
+
+        What is open can still be told, declared missing or amended.
+        """
+        with self._writing() as writer:
+            writer.require_thawed()
+            writer.require_going_on()
+            payload = {"reason": text("reason", reason)}
+            writer.add(text("by", by), OPERATOR, "ended", payload)
+
+    @_planned_first
     def rollback(self, version: int, *, by: str, reason: str, request: str | None = None) -> int:
         """Deploy an earlier version again, as a new one; return its number.
 
@@ -358,6 +426,7 @@ class Ledger(Reading):
             if writer.done is not None:
                 return int(writer.done.payload["version"])
             state = writer.state
+            writer.require_going_on()
             if self.terms.gate != "review":
                 raise LedgerError("this ledger has an open gate; only one in review is rolled back")
             if not (isinstance(version, int) and 1 <= version <= state.version):
@@ -371,6 +440,7 @@ class Ledger(Reading):
             writer.add(by, OPERATOR, "rolled_back", payload)
             return state.version
 
+    @_planned_first
     def cap_trial(self, share: float, *, by: str, reason: str, request: str | None = None) -> int:
         """Let at most this share of the cases enter the trial from now on; return the version.
 
@@ -398,6 +468,7 @@ class Ledger(Reading):
             writer.add(by, OPERATOR, "capped", payload)
             return state.version
 
+    @_planned_first
     def add_history(
         self,
         states: Sequence[Sequence[Any]],
@@ -436,6 +507,7 @@ class Ledger(Reading):
 
     # ---- reviewers -------------------------------------------------------------------------------
 
+    @_planned_first
     def approve(
         self,
         proposal: ProposalView | str,
@@ -466,6 +538,7 @@ class Ledger(Reading):
             writer.make_up_for_late_date()
             return writer.state.version
 
+    @_planned_first
     def reject(
         self,
         proposal: ProposalView | str,
@@ -525,13 +598,19 @@ class Ledger(Reading):
                 "this ledger was opened for reading; open it without read_only"
             )
         with self._lock:
+            held = self._hold
             writer: Writer | None = None
             try:
-                with self.store.transaction():
+                with self.store.transaction() if held else nullcontext():
                     made = self._catch_up(), self._corrections, self.clock, self.new_ticket
                     writer = Writer(self.store, *made, request)
+                    base = writer.state.seq, writer.state.head
                     yield writer
-                    writer.finish()
+                    writer.follow()
+                    if held:
+                        writer.store_all()
+                if not held:
+                    self._commit(writer, base)
             except BaseException:
                 if writer is None or writer.events:
                     self._state = None  # what was applied is not on record
@@ -539,6 +618,22 @@ class Ledger(Reading):
             if writer.snapshot is not None:
                 with suppress(errors.StorageError), self.store.transaction():
                     self.store.add_snapshot(writer.snapshot)  # if there is room: nothing needs it
+
+    def _is_quiet(self) -> bool:
+        """Whether no report can make the learner plan."""
+        return self._state is not None and self._state.lessons.quiet
+
+    def _commit(self, writer: Writer, base: tuple[int, str]) -> None:
+        """Store what was worked out before the transaction, unless others have written since."""
+        if writer.events:
+            with self.store.transaction():
+                if self.store.head() != base:
+                    raise _MovedOnError
+                writer.store_all()
+
+
+class _MovedOnError(Exception):
+    """Others have written while something was worked out; it is worked out again."""
 
 
 def _now(seq: int) -> str:

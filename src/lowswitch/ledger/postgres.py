@@ -7,6 +7,7 @@ last event, so that events become visible in the order of their numbers.
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 import weakref
 from collections.abc import Iterable, Iterator, Sequence
@@ -20,6 +21,21 @@ from lowswitch.ledger.events import FORMAT, Event
 from lowswitch.ledger.store import SCHEMA, UPGRADES, Store
 
 _PIECE = 2000  # rows that a reader fetches at once
+
+_PASSWORD_FILE = "LOWSWITCH_PASSWORD_FILE"  # the variable that names it
+
+
+def _password() -> str | None:
+    """The password of the database from a file, if there is one; else libpq looks for it."""
+    if not (path := os.environ.get(_PASSWORD_FILE)):
+        return None
+    try:
+        return Path(path).read_text(encoding="utf-8").rstrip("\r\n")
+    except (OSError, ValueError) as error:
+        raise StorageError(
+            f"the password of the database cannot be read from {path!r}, which {_PASSWORD_FILE}"
+            f" names ({getattr(error, 'strerror', None) or 'no text'})"
+        ) from None
 
 
 class PostgresStore(Store):
@@ -87,7 +103,9 @@ class PostgresStore(Store):
         if self._connection is None or self._connection.closed:
             with self._errors():
                 self._require_options()
-                self._connection = psycopg.connect(self.address, autocommit=True)
+                self._connection = psycopg.connect(
+                    self.address, autocommit=True, password=_password()
+                )
                 weakref.finalize(self, self._connection.close)  # if nobody closes the ledger
                 self._connection.execute(f"SET search_path TO {self.schema}")
                 self._connection.execute("SET synchronous_commit TO on")
@@ -170,11 +188,15 @@ class PostgresStore(Store):
         made = (re.match(r"CREATE TABLE (\w+)", one) for one in statements)
         return {"format", *(one[1] for one in made if one)}
 
-    def backup(self, path: Path) -> None:
-        raise StorageError(
-            f"{self.schema} is in PostgreSQL, whose own pg_dump --schema={self.schema} makes a"
-            " backup while it runs; export() writes the events themselves"
-        )
+    @contextmanager
+    def unchanging(self) -> Iterator[None]:
+        connection = self.connection
+        with self._errors(), connection.transaction():
+            connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+            yield
+
+    def remove(self) -> None:
+        self.execute(f"DROP SCHEMA {self.schema} CASCADE")
 
     def close(self) -> None:
         if self._connection is not None:

@@ -18,12 +18,15 @@ from lowswitch.ledger.errors import LedgerError
 from lowswitch.ledger.responses import ProposalView, Status, Told, Version
 from lowswitch.policy.tables import Part
 
+_MOST_TABLES = 256  # that a client keeps
+
 
 class Remote:
     """What a token with the right role may do with a served ledger."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection, self._lock = connection, threading.RLock()
+        self._tables: dict[tuple[int, int], list[list[int]]] = {}  # of versions, by member
 
     def _get(self, path: str, **query: Any) -> Any:
         with self._lock:
@@ -48,11 +51,26 @@ class Remote:
     @property
     def policy(self) -> np.ndarray:  # [members, H, S]
         """What is deployed."""
-        return np.array(self._get("/api/policy")["policy"])
+        return self.policy_of(self.version)
 
     def policy_of(self, version: int) -> np.ndarray:  # [members, H, S]
-        """What a version plays."""
-        return np.array(self._get("/api/policy", version=version)["policy"])
+        """What a version plays; one that is large is fetched table by table."""
+        found = self._get("/api/policy", version=version)
+        if found["policy"] is None:
+            return np.array([self._table(version, i) for i in range(found["members"])])
+        return np.array(found["policy"])
+
+    def _table(self, version: int, member: int) -> list[list[int]]:
+        """One table of a version; the last ones are kept."""
+        with self._lock:
+            known = self._tables.pop((version, member), None)
+            if known is None:
+                found = self._connection.get("/api/policy", version=version, member=member)
+                known = found["policy"]
+            self._tables[version, member] = known  # the newest at the end
+            while len(self._tables) > _MOST_TABLES:
+                del self._tables[next(iter(self._tables))]
+            return known
 
     def status(self) -> Status:
         """Where the run stands."""
@@ -61,11 +79,26 @@ class Remote:
     def proposal(self) -> ProposalView | None:
         """What waits for a decision, or None."""
         found = self._get("/api/proposal")
-        return None if found is None else ProposalView(**found)
+        return None if found is None else self._whole(found)
 
     def proposals(self) -> list[ProposalView]:
         """All proposals with what was decided on them, in their order."""
-        return [ProposalView(**one) for one in self._get("/api/proposals")]
+        return [self._whole(one) for one in self._pages("/api/proposals")]
+
+    def _whole(self, found: dict[str, Any]) -> ProposalView:
+        """A proposal with all its rows, of which an answer has some."""
+        rows, total = list(found["rows"]), found.pop("rows_in_all")
+        while len(rows) < total:
+            more = self._get("/api/proposal", hash=found["hash"], first=len(rows))
+            rows += more["rows"]
+        return ProposalView(**found | {"rows": rows})
+
+    def _pages(self, path: str) -> Iterator[dict[str, Any]]:
+        """All of a list that comes in pieces."""
+        first = 0
+        while some := self._get(path, first=first):
+            yield from some
+            first += len(some)
 
     def worth(self, rows: Sequence[tuple[Any, Any]] | None = None) -> dict[str, Any] | None:
         """What the pending proposal is worth if only these rows (step, state) change."""
@@ -75,7 +108,7 @@ class Remote:
 
     def versions(self) -> list[Version]:
         """All versions, in their order."""
-        return [Version(**one) for one in self._get("/api/versions")]
+        return [Version(**one) for one in self._pages("/api/versions")]
 
     def tickets(self, status: str) -> Iterator[dict[str, Any]]:
         """The tickets that are open, waiting, learned, missing or refused."""
@@ -130,7 +163,7 @@ class Remote:
         early: also where its budget has none to spare for a proposal before its next date.
         """
         found = self._do("/api/propose", request, **({"early": True} if early else {}))
-        return None if found is None else ProposalView(**found)
+        return None if found is None else self._whole(found)
 
     def freeze(self, *, reason: str, request: str | None = None) -> None:
         """Stop the run."""

@@ -24,8 +24,9 @@ class Issued:
     site: str
     request: str
     version: int
-    policy: Any  # [H][S]; with features a LinearPolicy
+    policy: Any  # [H][S]; with features a LinearPolicy; None of a table that is fetched by itself
     part: str | None = None  # "protocol" or "trial", where a deployment has both
+    member: int = 0  # which table of its version the policy is
 
 
 @dataclass(frozen=True)

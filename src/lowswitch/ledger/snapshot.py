@@ -52,6 +52,8 @@ def snapshot_of(state: State) -> Snapshot:
             "proposal": state.proposal,
             "decisions": sorted([*row, made] for row, made in state.decisions.items()),
         }
+        | ({"extra": state.extra} if state.extra else {})  # which older snapshots do not have
+        | ({"ended": True} if state.ended else {})
     )
     learner, tally = state.learner.to_bytes(), state.tally.to_bytes()
     return Snapshot(state.seq, _hash(facts, learner, tally), facts, learner, tally)
@@ -113,6 +115,8 @@ def _read(snapshot: Snapshot, terms: Terms) -> State:
         settled={one["number"]: Report.from_payload(one) for one in facts["settled"]},
         unsettled=Counter(dict(facts["unsettled"])),
         frozen=facts["frozen"],
+        extra=facts.get("extra", 0),
+        ended=facts.get("ended", False),
         proposal=facts["proposal"],
         decisions={(step, row): made for step, row, made in facts["decisions"]},
     )

@@ -74,7 +74,7 @@ class SqliteStore(Store):
         if not os.access(path, os.R_OK if read_only else os.R_OK | os.W_OK):
             way_out = "" if read_only else "; open it with read_only=True, or as somebody who may"
             raise StorageError(f"no permission to use {str(path)!r}{way_out}")
-        store = cls(path, _connect(path, "ro" if read_only else "rw"))
+        store = cls(path, _connect_to_read(path) if read_only else _connect(path, "rw"))
         with store._errors:
             kind = store.execute("PRAGMA application_id")[0][0]
             if kind != _KIND:
@@ -129,6 +129,19 @@ class SqliteStore(Store):
         schema = [f"its schema has {what}" for what in sorted(odd + lost)]
         return [f"SQLite's own check says: {text}" for text in found] + schema
 
+    @contextmanager
+    def unchanging(self) -> Iterator[None]:
+        with self._errors:
+            self.connection.execute("BEGIN")
+            try:
+                yield
+            finally:
+                self.connection.execute("ROLLBACK")
+
+    def remove(self) -> None:
+        for end in ("", "-wal", "-shm"):
+            Path(f"{self.path}{end}").unlink(missing_ok=True)
+
     def backup(self, path: Path) -> None:
         if path.exists():
             raise StorageError(f"{str(path)!r} exists already; choose another name")
@@ -140,6 +153,7 @@ class SqliteStore(Store):
                 target = sqlite3.connect(temporary)
                 try:
                     source.backup(target)
+                    target.execute("PRAGMA journal_mode = DELETE")  # for media that are read-only
                 finally:
                     target.close()
                     source.close()
@@ -159,6 +173,25 @@ def _is_half_made(path: Path) -> bool:
             return not tables and path.stat().st_size <= _HALF_MADE
     except (NotALedgerError, StorageError, sqlite3.DatabaseError, OSError):
         return False
+
+
+def _connect_to_read(path: Path) -> sqlite3.Connection:
+    """A connection that only reads, also on a medium on which SQLite can keep no index of its log.
+
+    There nobody writes, so that the file is taken as it is, unless a log lies beside it.
+    """
+    connection = _connect(path, "ro")
+    try:
+        connection.execute("SELECT COUNT(*) FROM sqlite_master").fetchone()
+    except sqlite3.OperationalError as error:
+        connection.close()
+        if "unable to open" not in str(error) or Path(f"{path}-wal").exists():
+            with _Errors(path):
+                raise
+        return _connect(path, "ro&immutable=1")
+    except sqlite3.DatabaseError:  # which the caller finds, too, and names
+        pass
+    return connection
 
 
 def _connect(path: Path, mode: str) -> sqlite3.Connection:

@@ -50,6 +50,8 @@ class State:
     settled: dict[int, Report] = field(default_factory=dict)  # of these, those with a report
     unsettled: Counter[int] = field(default_factory=Counter)  # open or missing, of each version
     frozen: bool = False
+    extra: int = 0  # tickets beyond those that were declared
+    ended: bool = False  # for good
     proposal: dict[str, Any] | None = None  # the payload of the one that was recorded last
     decisions: dict[tuple[int, int], list[dict[str, Any]]] = field(default_factory=dict)
     changed: dict[int, str] = field(default_factory=dict)  # new status of tickets, to be stored
@@ -264,6 +266,14 @@ class State:
         if self.terms.gate == "review":
             self.learner.thaw()
 
+    def _extended(self, event: Event, replay: Replay) -> None:
+        self.extra += event.payload["more"]
+
+    def _ended(self, event: Event, replay: Replay) -> None:
+        self.ended = True
+        if self.terms.gate == "review" and not self.frozen:
+            self.learner.freeze()
+
     def _rolled_back(self, event: Event, replay: Replay) -> None:
         self.learner.install(self.versions[event.payload["to"] - 1])
         self._new_version(event.payload["version"])
@@ -302,7 +312,7 @@ class State:
             del self.settled[self.through]
             policy = self.versions[ticket.version - 1]
             steps = terms.steps(report, lambda: self.learner, policy)
-            if steps is not None:
+            if steps is not None and ticket.number <= terms.episodes:
                 self.lessons.add(ticket.number, ticket.site, steps)
             if not is_missing:
                 self.changed[self.through] = LEARNED

@@ -29,6 +29,10 @@ UPGRADES = {  # what a format adds to the one before it; 2 is `add_kinds`
     3: (
         "CREATE TABLE access_events (seq BIGINT PRIMARY KEY, body TEXT NOT NULL,"
         " hash TEXT NOT NULL)",
+        "CREATE TABLE token_uses (id TEXT PRIMARY KEY, used TEXT NOT NULL)",
+        "CREATE TABLE verdicts (time TEXT NOT NULL, by_whom TEXT NOT NULL, whole INTEGER NOT NULL,"
+        " events BIGINT NOT NULL, first_bad BIGINT, what TEXT NOT NULL, head TEXT NOT NULL)",
+        "CREATE INDEX tickets_open_by_site ON tickets (site) WHERE status = 'open'",
     ),
 }
 _EVENT = "seq, body, hash, kind"
@@ -107,8 +111,18 @@ class Store(ABC):
         """What is wrong with the database itself, by its own check and by its schema."""
 
     @abstractmethod
+    def unchanging(self) -> AbstractContextManager[None]:
+        """Read everything as it is at one moment, whatever others write meanwhile."""
+
+    @abstractmethod
+    def remove(self) -> None:
+        """Remove a ledger that was not finished."""
+
     def backup(self, path: Path) -> None:
         """Copy everything into a file while the ledger runs."""
+        from lowswitch.ledger.copies import copy
+
+        copy(self, path)
 
     @abstractmethod
     def close(self) -> None:
@@ -244,6 +258,25 @@ class Store(ABC):
     def all_tickets(self) -> Iterator[StoredTicket]:
         yield from map(
             StoredTicket._make, self.stream(f"SELECT {_TICKET} FROM tickets ORDER BY number")
+        )
+
+    def verified(self) -> list[tuple[int, str]]:
+        """The number of events and the head of each verdict that found everything whole."""
+        rows = self.execute("SELECT events, head FROM verdicts WHERE whole = 1 ORDER BY time")
+        return [(int(events), head) for events, head in rows]
+
+    def open_tickets(self, site: str, most: int) -> int:
+        """How many open tickets a site has; at most so many are counted."""
+        some = "SELECT 1 FROM tickets WHERE status = 'open' AND site = ? LIMIT ?"
+        return int(self.execute(f"SELECT COUNT(*) FROM ({some}) AS found", site, most)[0][0])
+
+    def conflicts(self, number: int, most: int) -> list[Row]:
+        """The first reports on record that contradict that of a ticket."""
+        return self.execute(
+            f"SELECT {_EVENT} FROM {self.events} WHERE kind = 'conflict' AND body LIKE ?"
+            " ORDER BY seq LIMIT ?",
+            f'%"number":{number},%',
+            most,
         )
 
     def counts(self) -> dict[str, int]:

@@ -277,10 +277,12 @@ class TableTerms(Terms):
         actions = np.array(facts, dtype=np.int64)
         return TablePolicy(actions, deployed.key, has_protocol=deployed.has_protocol)
 
-    def issued(self, ticket: StoredTicket, policy: TablePolicy) -> Issued:
+    def issued(self, ticket: StoredTicket, policy: TablePolicy, *, whole: bool = True) -> Issued:
         number, name, site, request, version = ticket[:5]
-        table = policy.table(number - 1).tolist()
-        return Issued(name, number, site, request, version, table, policy.part(number - 1))
+        member = int(policy.member_for(np.array([number - 1]))[0])
+        table = policy.actions[member].tolist() if whole else None
+        part = policy.part(number - 1)
+        return Issued(name, number, site, request, version, table, part, member)
 
     def shown(self, policy: TablePolicy) -> np.ndarray:  # [members, H, S]
         return policy.actions

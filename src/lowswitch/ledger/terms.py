@@ -212,7 +212,7 @@ class Terms(ABC):
         """The version that `to_facts` wrote."""
 
     @abstractmethod
-    def issued(self, ticket: StoredTicket, policy: Any) -> Issued:
+    def issued(self, ticket: StoredTicket, policy: Any, *, whole: bool = True) -> Issued:
         """What a site is given."""
 
     @abstractmethod

@@ -40,14 +40,15 @@ if TYPE_CHECKING:
     from lowswitch.ledger.reading import Reading
 
 
-def issued(ticket: StoredTicket, state: State) -> Issued:
-    """What a site is given."""
-    return state.terms.issued(ticket, state.versions[ticket.version - 1])
+def issued(ticket: StoredTicket, state: State, *, whole: bool = True) -> Issued:
+    """What a site is given; whole: with its policy, however large that is."""
+    return state.terms.issued(ticket, state.versions[ticket.version - 1], whole=whole)
 
 
 def status(state: State, counts: dict[str, int]) -> Status:
     """Where a run stands, with the counts of the tickets table."""
     pending, learner, most = state.pending, state.learner, state.terms.most_proposals
+    pending = None if state.ended else pending
     still_open = counts.get(OPEN, 0)
     return Status(
         version=state.version,
@@ -60,7 +61,7 @@ def status(state: State, counts: dict[str, int]) -> Status:
         missing=counts.get(MISSING, 0),
         refused=counts.get(REFUSED, 0),
         frozen_out=still_open if state.frozen else 0,
-        episodes=state.terms.episodes,
+        episodes=state.terms.episodes + state.extra,
         proposed=learner.proposed,
         deployments=learner.deployments,
         pending=None if pending is None else proposal_hash(pending),
@@ -77,6 +78,8 @@ def status(state: State, counts: dict[str, int]) -> Status:
 
 def _nothing_because(state: State) -> str | None:
     """Why nothing waits for a decision, or None if something does."""
+    if state.ended:
+        return "the run has ended"
     if state.pending is not None:
         return None
     return "the run is frozen" if state.frozen else state.learner.why_nothing()

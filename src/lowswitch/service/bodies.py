@@ -33,9 +33,10 @@ _MOST_FIELDS = 5000  # of a form
 class RefusedError(Exception):
     """A request that is not carried out, with its status code and why."""
 
-    def __init__(self, status: int, says: str, kind: str = "Refused") -> None:
+    def __init__(self, status: int, says: str, kind: str = "Refused", wait: int = 0) -> None:
         super().__init__(says)
         self.status, self.says, self.kind = status, says, kind
+        self.wait = wait  # seconds before it may be sent again; 0 if that is not said
 
 
 async def body_of(request: Request) -> bytes:
