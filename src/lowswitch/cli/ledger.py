@@ -348,7 +348,6 @@ def verify(options: argparse.Namespace) -> Any:
     It takes a ledger, or a file of exported events (JSON lines), which needs no database.
     """
     from lowswitch.ledger import Ledger
-    from lowswitch.ledger.anchors import Known
     from lowswitch.ledger.audit import verify_export
     from lowswitch.ledger.exports import is_export
 
@@ -357,7 +356,6 @@ def verify(options: argparse.Namespace) -> Any:
         verdict = verify_export(options.address, known=known, progress=progress)
     else:
         with Ledger.open(options.address, read_only=True) as opened:
-            known += [Known(*head, "the head of an earlier verify") for head in opened.verified()]
             verdict = opened.verify(known=known, progress=progress)
     return verdict
 

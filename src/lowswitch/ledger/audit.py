@@ -23,6 +23,7 @@ from lowswitch.show.text import counted
 if TYPE_CHECKING:
     from lowswitch.ledger.reading import Reading
 
+_EARLIER = "an earlier verify"  # which the service keeps in the same database
 _ORDERED = 4  # the first format in which no time goes backwards
 _NOT_ANCHORED = (
     "nothing from outside: somebody who can write to the database could have computed the whole"
@@ -35,6 +36,8 @@ def verify(
 ) -> Verdict:
     """Replay a ledger, and compare with it all else that is stored, and what others know of it."""
     store = ledger.store
+    before = store.verified() if store.found >= 3 else []
+    known = [*known, *(Known(*one, _EARLIER) for one in before)]
     walk, (total, head) = _Walk(ledger.events, known), store.head()
     try:
         snapshots = store.snapshots()
@@ -198,10 +201,11 @@ class _Outside:
     @property
     def words(self) -> str:
         """What it was compared with."""
-        if not self.agreed:
+        outside = [one for one in self.agreed.items() if one[0] != _EARLIER]
+        if not outside:
             return _NOT_ANCHORED
-        source, seq = max(self.agreed.items(), key=lambda pair: pair[1])
-        more = len(self.agreed) - 1
+        source, seq = max(outside, key=lambda pair: pair[1])
+        more = len(outside) - 1
         return f"{source}, at event {seq:,}" + (f", and {more:,} more" if more else "")
 
     def see(self, event: Event) -> None:

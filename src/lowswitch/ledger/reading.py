@@ -226,10 +226,6 @@ class Reading:
 
         return verify(self, known=known, progress=progress)
 
-    def verified(self) -> list[tuple[int, str]]:
-        """The number of events and the head of each earlier `verify` of the service."""
-        return self.store.verified() if self.store.found >= 3 else []
-
     def export(self, path: str | Path, *, kind: str = "jsonl") -> None:
         """Write all events as JSON lines, or as a table ("csv")."""
         from lowswitch.ledger.exports import export
