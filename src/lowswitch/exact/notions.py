@@ -10,7 +10,7 @@ import numpy as np
 
 from lowswitch.checks import increasing, require_count, require_word, shown
 from lowswitch.exact.arms import Arms, ArmSolver
-from lowswitch.exact.batches import Calendar, adaptive
+from lowswitch.exact.batching import FixedDates, adaptive
 from lowswitch.exact.small_mdp import MdpSolver, SmallMDP
 from lowswitch.runs.jobs import Device
 from lowswitch.show.progress import Progress
@@ -116,8 +116,8 @@ def price(
     with Progress(episodes * (changes + 1), unit="batches", show=progress) as bar:
         if not dates:
             return Price(problem, episodes, notion, adaptive(solver, changes, bar), known)
-        calendar = Calendar(solver)
-        found = [calendar.best(n) for n in range(changes + 1)]
+        fixed = FixedDates(solver)
+        found = [fixed.best(n) for n in range(changes + 1)]
     values = np.array([value for _, value in found])
     return Price(problem, episodes, notion, values, known, dates=tuple(d for d, _ in found))
 
@@ -130,7 +130,7 @@ def value_on_dates(
     given = increasing("dates", dates)
     if given[-1] >= episodes:
         raise ValueError(f"dates must lie before the last of {episodes} episodes, not {given[-1]}")
-    return Calendar(_solver(problem, episodes, notion)).value(given)
+    return FixedDates(_solver(problem, episodes, notion)).value(given)
 
 
 def _solver(problem: Arms | SmallMDP, episodes: int, notion: str = "switches") -> Any:

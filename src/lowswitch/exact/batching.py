@@ -1,4 +1,4 @@
-"""Batches: what is played in one is chosen when it begins, and so is its length, or dates are."""
+"""Batches: what is played in a batch is chosen when it begins. Lengths adapt, or dates are fixed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 from lowswitch.show.progress import Progress
 
 
-class Batches(Protocol):
+class BatchProblem(Protocol):
     """A problem whose batches can be valued."""
 
     episodes: int
@@ -23,7 +23,7 @@ class Batches(Protocol):
     ) -> Iterator[tuple[int, np.ndarray]]: ...
 
 
-def adaptive(problem: Batches, changes: int, bar: Progress) -> np.ndarray:  # [N + 1]
+def adaptive(problem: BatchProblem, changes: int, bar: Progress) -> np.ndarray:  # [N + 1]
     """Values for each number of changes if the length of a batch is chosen when it begins."""
     T = problem.episodes
     values = {T: problem.none_left(T)}
@@ -39,10 +39,10 @@ def adaptive(problem: Batches, changes: int, bar: Progress) -> np.ndarray:  # [N
     return np.array(best)
 
 
-class Calendar:
+class FixedDates:
     """Values of dates that are fixed beforehand; what follows a date is worked out once."""
 
-    def __init__(self, problem: Batches) -> None:
+    def __init__(self, problem: BatchProblem) -> None:
         self._problem = problem
         self._after: dict[tuple[int, ...], np.ndarray] = {}
 
