@@ -4,8 +4,8 @@
     python benchmarks/openapi.py --examples 50 --json docs/numbers/openapi.json
 
 For every address of /api/openapi.json it makes requests that fit the description and requests that
-do not, as a site, a reviewer and an operator. Nothing may be answered with a 5xx, with a status that
-the description lacks, or with a body of another type.
+do not, as a site, a reviewer and an operator. Nothing may be answered with a 5xx, with a status
+that the description lacks, or with a body of another type.
 """
 
 import sys
@@ -22,7 +22,14 @@ import bench
 from ledgers import play
 from served import Served
 
-CHECKS = "not_a_server_error,status_code_conformance,content_type_conformance,response_schema_conformance"
+CHECKS = ",".join(
+    (
+        "not_a_server_error",
+        "status_code_conformance",
+        "content_type_conformance",
+        "response_schema_conformance",
+    )
+)
 SKIPPED = ("/api/tokens/revoke", "/api/export")  # it would take our own tokens; it is no JSON
 
 

@@ -17,7 +17,7 @@ from lowswitch.show.text import columns
 
 if TYPE_CHECKING:
     from lowswitch.service.access import Access
-    from lowswitch.service.log import Log
+    from lowswitch.service.log import JsonLog
     from lowswitch.service.server import Place
 
 PORT = 8642
@@ -84,14 +84,14 @@ _BY = argument("--by", default="command line", help="Who does this (default: %(d
 def serve(options: argparse.Namespace) -> None:
     """Serve a ledger over HTTP: JSON for sites, pages for the people who decide."""
     from lowswitch.ledger.address import has_password, printable
-    from lowswitch.service.log import Log
+    from lowswitch.service.log import JsonLog
     from lowswitch.service.server import Place, opened, warm_up
     from lowswitch.service.server import serve as run
 
     if bool(options.address) == options.demo:
         raise ValueError("give the address of a ledger, or --demo")
     place = Place(options.host, options.port, options.behind_tls, options.origin)
-    log = Log(options.log_level)
+    log = JsonLog(options.log_level)
     if options.demo:
         _serve_demo(place, log)
         return
@@ -108,7 +108,7 @@ def serve(options: argparse.Namespace) -> None:
         log.write("info", "stopped", ledger=shown)
 
 
-def _serve_demo(place: Place, log: Log) -> None:
+def _serve_demo(place: Place, log: JsonLog) -> None:
     """Make a ledger in a temporary folder, and serve it."""
     from lowswitch.service import demo
     from lowswitch.service.access import Access

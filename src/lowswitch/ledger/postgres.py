@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from lowswitch.ledger.address import is_readable, unreadable
+from lowswitch.ledger.copies import copy
 from lowswitch.ledger.errors import NotALedgerError, StorageError
 from lowswitch.ledger.events import FORMAT, Event
 from lowswitch.ledger.store import SCHEMA, UPGRADES, Store
@@ -197,6 +198,9 @@ class PostgresStore(Store):
 
     def remove(self) -> None:
         self.execute(f"DROP SCHEMA {self.schema} CASCADE")
+
+    def backup(self, path: Path) -> None:
+        copy(self, path)
 
     def close(self) -> None:
         if self._connection is not None:

@@ -118,11 +118,9 @@ class Store(ABC):
     def remove(self) -> None:
         """Remove a ledger that was not finished."""
 
+    @abstractmethod
     def backup(self, path: Path) -> None:
         """Copy everything into a file while the ledger runs."""
-        from lowswitch.ledger.copies import copy
-
-        copy(self, path)
 
     @abstractmethod
     def close(self) -> None:

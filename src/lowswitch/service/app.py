@@ -30,7 +30,7 @@ from lowswitch.service.emergency import Emergency
 from lowswitch.service.engine import Engine
 from lowswitch.service.journal import Journal
 from lowswitch.service.limits import MOST_LOGINS, MOST_REQUESTS, Failures
-from lowswitch.service.log import Log
+from lowswitch.service.log import JsonLog
 from lowswitch.service.metrics import Meter
 from lowswitch.service.roles import ANYBODY, ENDPOINTS, Endpoint
 from lowswitch.service.sessions import Session, Sessions, same
@@ -75,7 +75,7 @@ class Service:
     origin: str | None = None  # as browsers see it, such as https://ledger.example.org
     note: str = ""  # what every page says at its top
     key_file: Path | None = None  # of the key that signs anchors; by default beside the ledger
-    log: Log = field(default_factory=lambda: Log("off"))
+    log: JsonLog = field(default_factory=lambda: JsonLog("off"))
     engine: Engine = field(init=False)
     emergency: Emergency = field(init=False)
     journal: Journal = field(init=False)
@@ -420,7 +420,7 @@ class Door:
         await self._direct.get((scope["method"], scope["path"]), self.app)(scope, receive, send)
 
     def _fault(self, error: Exception) -> None:
-        """Log a mistake of this program, with where it happened."""
+        """JsonLog a mistake of this program, with where it happened."""
         frames = traceback.extract_tb(error.__traceback__)
         where = [f"{one.filename}:{one.lineno}" for one in frames]
         says = printable_text(f"{type(error).__name__}: {error}")[:1000]

@@ -152,7 +152,7 @@ class Engine:
         for job in jobs:
             if job.kind == _CALL and not job.future.cancelled():
                 with self._at_work([job]):
-                    _deliver([(job, self._outcome(job.work))])
+                    _deliver([(job, self._outcome(job.work, wrote=False))])
 
     @contextmanager
     def _at_work(self, jobs: list[_Job]) -> Iterator[None]:
@@ -171,7 +171,8 @@ class Engine:
         if self.stopped:
             return [(job, FrozenError(self.stopped)) for job in jobs]
         self.transactions += 1
-        found = self._outcome(lambda: function([one for job in jobs for one in job.work]))
+        together = [one for job in jobs for one in job.work]
+        found = self._outcome(lambda: function(together), wrote=True)
         if isinstance(found, Exception):
             return [(job, found) for job in jobs]
         answers, first = [], 0
@@ -180,7 +181,8 @@ class Engine:
             first += len(job.work)
         return answers
 
-    def _outcome(self, function: Callable[[], Any]) -> Any:
+    def _outcome(self, function: Callable[[], Any], *, wrote: bool) -> Any:
+        """What a function gives, or its error; that the database works again, a write shows."""
         try:
             found = function()
         except StorageError as error:
@@ -188,7 +190,8 @@ class Engine:
             return error
         except Exception as error:  # whoever asked gets it
             return error
-        self._noticed(None)
+        if wrote:
+            self._noticed(None)
         return found
 
 

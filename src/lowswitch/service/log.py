@@ -19,7 +19,7 @@ _MOST_WAITING = 10_000  # lines
 _AT_ONCE = 1000  # lines that are written together
 
 
-class Log:
+class JsonLog:
     """Lines of JSON on a stream, from a level on."""
 
     def __init__(self, level: str = "info", stream: TextIO | None = None) -> None:

@@ -23,7 +23,7 @@ from lowswitch.ledger import Ledger, LedgerError
 from lowswitch.ledger.address import file_of, is_postgres
 from lowswitch.service.access import Access
 from lowswitch.service.app import Service, is_loopback, make_app
-from lowswitch.service.log import Log
+from lowswitch.service.log import JsonLog
 from lowswitch.service.moving import move_file
 
 PORT = 8642
@@ -145,7 +145,7 @@ def opened(
     place: Place,
     *,
     note: str = "",
-    log: Log | None = None,
+    log: JsonLog | None = None,
     most_open: int | None = None,
     old_tokens: Path | None = None,
     key_file: Path | None = None,
