@@ -5,7 +5,7 @@ import math
 import numpy as np
 
 from lowswitch.kernels.arrays import Belief, Drawn
-from lowswitch.kernels.compile import allocating, entry, inline, part
+from lowswitch.kernels.compile import allocating, allocating_part, inline, part
 from lowswitch.kernels.evidence import (
     others_reward,
     reward_spread,
@@ -29,7 +29,7 @@ _STATE_STREAM = np.uint64(2**58)
 # ---- draws ---------------------------------------------------------------------------------------
 
 
-@allocating
+@allocating_part
 def fresh_drawn(spec, laws):
     """Room for the rows of one step of a model."""
     rows = spec.S * spec.A
@@ -253,7 +253,7 @@ def draws_rewards(spec, belief, h):
     return h + 1 == spec.H or belief.rewards.stride > 0
 
 
-@entry
+@part
 def draw_step(spec, belief, h, key, drawn, counter, seen):
     """Draw the rows of step h of a model; steps that are alike are drawn once, at the last step."""
     typical = typical_reward(belief.rewards)
