@@ -303,9 +303,9 @@ def plan_on_draw(spec, tables, belief, m):
                     tables.q[first + a] = q[a]
             action = best_action(q, 0, spec.A, tables.policy[here])
             tables.wanted[here], new[x] = action, min(q[action], spec.caps[h])
+            if m == 0:
+                tables.values[h * spec.S + x] = new[x]
         values = new
-        if m == 0:
-            tables.values[h * spec.S : (h + 1) * spec.S] = values
 
 
 @allocating
