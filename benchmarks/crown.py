@@ -19,6 +19,7 @@ sys.path.append(str(Path(__file__).resolve().parent / "few"))
 import numpy as np
 from problems import PROBLEMS, laws_of
 from rivals import settings
+from run import compile_all
 
 import bench
 from lowswitch import Algorithm, TabularMDP, few, frontier, simulate
@@ -67,7 +68,8 @@ def main() -> None:
     options = parser.parse_args()
     results = bench.Results(options.json)
     left = [name for name in NAMES if name not in results.found]
-    with get_context("spawn").Pool(options.workers) as pool:
+    compile_all()  # before the processes begin
+    with get_context("fork").Pool(options.workers) as pool:
         found = pool.imap(functools.partial(judged, seeds=options.seeds), left)
         for name, one in zip(left, found, strict=True):
             results.keep(name, one)
