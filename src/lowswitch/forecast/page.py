@@ -54,16 +54,16 @@ def written(plan: Plan, width: int | None = None) -> str:
         f"For {plan.episodes:,} episodes of a problem with H = {H}, S = {S}, A = {A}, from"
         f" {plan.source}; {plan.problems} problems tried.",
         f"Use {found['use']}",  # no full stop, which somebody would copy with it
-        f"What an episode earns by what is deployed: the median of the problems, and between which"
-        f" values 80 % of them lie. {_first(plan)}",
+        f"Reward per episode of the deployed policy: the median of the problems, and the interval"
+        f" that holds 80 % of them. {_first(plan)}",
         _expected(found),
         *_doubt(plan),
         _sure(found),
-        f"With one deployment more, an episode would earn {_more(found['one_more_deployment'])} in"
-        " the mean over the run. In a run of 1,000 more episodes, an episode by the last policy"
+        f"With one more deployment, an episode would earn {_more(found['one_more_deployment'])} on"
+        " average over the run. In a run of 1,000 more episodes, an episode by the last policy"
         f" would earn {_more(found['more_episodes'])}.",
-        "What an episode loses against the best policy, in the mean over the run; ± is a 95 %"
-        f" interval. {_tried(plan)}",
+        "Lost per episode against the best policy, on average over the run; ± is a 95 % interval."
+        f" {_tried(plan)}",
         _compared(plan),
         _changes(plan),
     ]
@@ -142,7 +142,7 @@ def _digits(value: float) -> str:
 def _more(difference: float) -> str:
     """A difference in words, to four digits."""
     if round(difference, 4) == 0:
-        return "no more and no less"
+        return "the same"
     return f"{abs(difference):.4f} {'more' if difference > 0 else 'less'}"
 
 
@@ -162,7 +162,7 @@ def _compared(plan: Plan) -> Table:
         if low > 0 or high < 0:
             verdict = f"{low / plan.episodes:+.4f} to {high / plan.episodes:+.4f}"
         rows.append((_short(rival), _lost(rival, plan.episodes), verdict))
-    header = ("algorithm", "lost an episode", "more than the default, 95 %")
+    header = ("algorithm", "lost per episode", "more than the default, 95 %")
     return Table("", header, tuple(rows))
 
 
@@ -170,7 +170,7 @@ def _changes(plan: Plan) -> str:
     """What would change the answer."""
     best = recommended(plan)
     kept, lost = best.optimal - best.values[:, 0], best.regret / plan.episodes
-    words = f"The first policy loses {kept.mean():.4f} an episode,"
+    words = f"The first policy loses {kept.mean():.4f} per episode,"
     words += f" the algorithm to use {lost.mean():.4f}"
     if plan.first == "lowest":
         earned = float(best.optimal.mean() - lost.mean())
