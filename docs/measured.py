@@ -27,7 +27,8 @@ def values() -> dict[str, str]:
     ledgers |= of_service(load("service")) | of_evidence(load("evidence"))
     ledgers |= of_bounds(load("bounds"))
     logs = of_evaluation(load("evaluation"))
-    return of_speed(speed) | of_machines(machines) | of_gpu(gpu) | ledgers | logs
+    prices = of_prices(load("price"))
+    return of_speed(speed) | of_machines(machines) | of_gpu(gpu) | ledgers | logs | prices
 
 
 def load(name: str) -> dict[str, Any]:
@@ -109,6 +110,20 @@ def of_gpu(gpu: dict[str, Any]) -> dict[str, str]:
         "gpu/profile": gpu_profile(gpu["profile"]),
         "gpu/fastest": f"{fastest / 1e9:.0f} billion",
     }
+
+
+def of_prices(prices: dict[str, Any]) -> dict[str, str]:
+    """The Bayes regret of the best learner, a line for each problem; seconds on a GPU."""
+    rows = {name: row for name, row in prices.items() if name != "run"}
+    if not all(row.get("equal", True) for row in rows.values()):
+        raise ValueError("price.json has values that differ from the CPU's; the kernels are wrong")
+    lines = []
+    for name, row in rows.items():
+        lost = (f"{one:.3f}" for one in (*row["regret"], row["unlimited"]))
+        lines.append([name, *lost, f"{row['seconds']['gpu']:.1f}"])
+    changes = [f"N = {n}" for n in range(len(next(iter(rows.values()))["regret"]))]
+    header = ["problem", *changes, "any N", "seconds"]
+    return {"price/table": table(header, lines, left=1), "price/run": prices["run"]}
 
 
 def gpu_speed(rows: list[dict[str, Any]]) -> str:

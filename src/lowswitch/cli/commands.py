@@ -313,6 +313,36 @@ def evaluate(options: argparse.Namespace) -> None:
         )
 
 
+@command(
+    argument("--arms", type=int, default=2, help="How many Bernoulli arms: 2 (the default) or 3."),
+    argument(
+        "--mdp",
+        action="store_true",
+        help="Instead of arms, a small MDP: two states, actions and steps; state 1 pays.",
+    ),
+    argument("--episodes", required=True, help="How many episodes, or pulls, there are."),
+    argument("--changes", type=int, default=5, help="At most N changes (default: %(default)s)."),
+    argument(
+        "--notion", default="switches", help="What may change: switches, batches, pulls or draws."
+    ),
+    argument("--dates", action="store_true", help="Fix the dates of changes beforehand."),
+    argument("--device", default="cpu", help="cpu (the default), or gpu for switches."),
+    argument("--json"),
+)
+def price(options: argparse.Namespace) -> None:
+    """Work out exactly what the best of all learners loses by changing at most N times."""
+    arms = lowswitch.exact.Arms(((1.0, 1.0),) * options.arms)
+    found = lowswitch.price(
+        lowswitch.exact.SmallMDP() if options.mdp else arms,
+        episodes=options.episodes,
+        changes=options.changes,
+        notion=options.notion,
+        dates=options.dates,
+        device=options.device,
+    )
+    print(json.dumps(found.to_dict()) if options.json else found)
+
+
 @command()
 def list_envs(_: argparse.Namespace) -> None:
     """List the named problems."""
@@ -402,6 +432,7 @@ COMMANDS = {
     "serve": serve,
     "token": token,
     "plan": plan,
+    "price": price,
     "evaluate": evaluate,
     "envs": list_envs,
     "algorithms": list_algorithms,
