@@ -23,7 +23,6 @@ from lowswitch.learners.bounds import Bounds, checked_probability, checked_start
 from lowswitch.learners.judgement import Judgement, Law
 from lowswitch.learners.numbers import spec_numbers
 from lowswitch.learners.posterior import ModelPosterior
-from lowswitch.learners.samples import DrawnModel
 from lowswitch.policy.tables import TablePolicy
 from lowswitch.review.decisions import require_review
 from lowswitch.review.gate import Gate
@@ -294,11 +293,6 @@ class TableLearner(Learner):
 
     def _checked(self, policy: Any) -> np.ndarray:  # [1, H, S]
         return checked_policy(policy, self._allowed)[None]
-
-    def drawn_model(self, number: int) -> DrawnModel:
-        """Model `number` of the posterior with a learned prior."""
-        model: DrawnModel = self._knowledge.model(number)
-        return model
 
     def posterior(self) -> ModelPosterior | None:
         return self._knowledge.posterior()

@@ -37,7 +37,6 @@ from lowswitch.learners.plan_spec import (
     require_feasible,
 )
 from lowswitch.learners.posterior import ModelPosterior
-from lowswitch.learners.samples import DrawnModel, drawn_model
 from lowswitch.learners.trials import Found, Moment, members_in_trial, most_in_trial, trial_share
 from lowswitch.policy.tables import TablePolicy
 from lowswitch.show.progress import cores
@@ -125,10 +124,6 @@ class PlannerKnowledge(Knowledge):
         tables = type(self.tables)(*(array.copy() for array in self.tables))
         exploit(self.spec, tables, CLEAR, np.zeros((2, COMPARED)))
         return tables.wanted[: H * S].reshape(H, S)
-
-    def model(self, number: int) -> DrawnModel:
-        """Model `number` of the posterior with a learned prior."""
-        return drawn_model(self.spec, self.tables, number)
 
     def require_bounds(self) -> None:
         from lowswitch.kernels.counts import NEWEST
