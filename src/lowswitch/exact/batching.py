@@ -1,4 +1,4 @@
-"""Batches: what is played in a batch is chosen when it begins. Lengths adapt, or dates are fixed."""
+"""Batches: their content is chosen when they begin, and so are their lengths, or dates are fixed."""
 
 from __future__ import annotations
 

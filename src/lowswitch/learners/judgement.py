@@ -108,14 +108,16 @@ class Judgement:
     def worth(self, rows: Collection[Row] | None = None) -> Worth:
         """What the proposal is worth; `rows`: if only these rows change."""
         proposed = self.proposed if rows is None else self._with_rows(rows)
-        sides = (self.now.policies, proposed.policies, self.initial[None])
+        sides = (self.now.policies, proposed.policies, self.initial)
         policies, places = np.unique(np.concatenate(sides), axis=0, return_inverse=True)
         nothing = np.zeros(0, dtype=np.int64)
         changes = self.posterior.changes(policies, nothing, nothing, nothing, np.zeros(0))
         _, found = self.posterior.judged(changes, 1, min(MODELS, self.models(0)))
         values = found[:, places.reshape(-1)]
         L = len(self.now.policies)
-        now, new, initial = values[:, :L], values[:, L:-1], values[:, -1]
+        first = values.shape[1] - len(self.initial)
+        now, new = values[:, :L], values[:, L:first]
+        initial = values[:, first:].mean(axis=1)
         after = (new * proposed.weights).sum(axis=1)
         protocol = trial = None
         if self.protocol:
