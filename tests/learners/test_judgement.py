@@ -6,7 +6,7 @@ from test_posterior import drawn_tables, exact_value, learned, problem, told_rew
 
 import lowswitch as ls
 from lowswitch.kernels import gains as kernels
-from lowswitch.kernels.model_draws import fresh_drawn
+from lowswitch.kernels.model_draws import fresh_drawn, model_key
 from lowswitch.learners.judgement import Gain, Judgement, Law
 from lowswitch.review.proposals import ProposedRow
 
@@ -34,7 +34,6 @@ def values(posterior, law, number):
 
 def drawn_starts(posterior, number):
     from lowswitch.kernels.gains import draw_starts
-    from lowswitch.kernels.model_draws import model_key
 
     key, found = np.uint64(model_key(posterior.stream, number)), np.zeros(len(posterior.starts))
     counter = np.zeros(1, np.uint64)
@@ -84,6 +83,7 @@ def test_laws_that_are_drawn_anew_are_those_that_were_kept(monkeypatch):
         return found
 
     kept = gains(kernels.law_gains)
+    monkeypatch.setattr(kernels, "model_key", lambda *given: np.uint64(model_key(*given)))
     monkeypatch.setattr(kernels, "drawn_for", lambda spec, one: fresh_drawn(spec, one.laws))
     assert (gains(kernels.law_gains.py_func) == kept).all()
     assert np.abs(kept).max() > 0.01
