@@ -1,6 +1,6 @@
 """How far the evidence of a ledger holds: its words, its probabilities and its intervals.
 
-Whole ledgers: 150 patients of three sites before each of six meetings, at which `few` proposes. The
+Whole ledgers: 100 patients of three sites before each of six meetings, at which `few` proposes. The
 problem and its patients are drawn anew for each seed, from six families: clinics, clinics whose
 laws differ by step, clinics paid at the end, Garnets, grids, and clinics whose treatments are all
 exactly equal. In every second run a random policy is the protocol at the beginning, and a share of
@@ -30,10 +30,9 @@ import lowswitch as ls
 from lowswitch.learners.posterior import models_for
 from lowswitch.ledger import Ledger
 from lowswitch.ledger.evidence import improved, verdict
-from lowswitch.reproduce.pseudocode import play_episode
 from lowswitch.review.proposals import ProposedRow
 
-MEETINGS, PATIENTS, SITES, MEMBERS = 6, 150, ("north", "south", "east"), 16
+MEETINGS, PATIENTS, SITES, MEMBERS = 6, 100, ("north", "south", "east"), 16
 SAME = 1e-9  # a smaller true gain is none
 BINS = (0.0, 0.1, 0.3, 0.5, 0.7, 0.9, 0.95, 1.0)
 RULES = ("recorded", "rule 2", "rule 1")
@@ -122,15 +121,28 @@ def true_gains(mdp, now, new):
 # ---- one run -------------------------------------------------------------------------------------
 
 
-def treat(ledger, mdp, seed, meeting, generator, disturbed):
+def episode(mdp, laws, means, policy, generator):
+    """One patient, by a policy [H, S]; `laws` are cumulated."""
+    uniforms = generator.random((len(policy), 2)).tolist()
+    x, found = int(generator.choice(mdp.states, p=mdp.start_law)), {"states": [], "actions": []}
+    rewards = found["rewards"] = []
+    for h, (paid, moved) in enumerate(uniforms):
+        a = int(policy[h][x])
+        found["states"].append(x)
+        found["actions"].append(a)
+        rewards.append(float(paid < means[h, x, a]))
+        x = min(int(np.searchsorted(laws[h, x, a], moved)), mdp.states - 1)
+    return found
+
+
+def treat(ledger, mdp, meeting, generator, disturbed):
     """Let the patients before a meeting be treated; return the reports that come after it."""
     names = [f"patient {meeting * PATIENTS + i}" for i in range(PATIENTS)]
     pairs = [(SITES[i % len(SITES)], name) for i, name in enumerate(names)]
-    reports, late = [], []
+    reports, late, (laws, means) = [], [], tables(mdp)
+    laws = laws.cumsum(axis=-1)
     for i, issued in enumerate(ledger.ask_each(pairs)):
-        played = play_episode(mdp, np.array(issued.policy), seed, issued.number - 1)
-        lists = (np.array(part).tolist() for part in played)
-        given = dict(zip(("states", "actions", "rewards"), lists, strict=True))
+        given = episode(mdp, laws, means, issued.policy, generator)
         dice = generator.random() if disturbed else 1.0
         if dice < 0.03:
             ledger.missing(issued.ticket, "lost", by="office")
@@ -221,7 +233,7 @@ def followed(address, name, seed):
     with Ledger.create(address, algorithm, **size, seed=seed, policy=policy) as ledger:
         for meeting in range(MEETINGS):
             ledger.tell_many(late)
-            late = treat(ledger, mdp, seed, meeting, generator, disturbed)
+            late = treat(ledger, mdp, meeting, generator, disturbed)
             proposal = ledger.propose(by="secretary")
             if proposal is not None and proposal.worth is not None:
                 facts = {"meeting": meeting, "disturbed": disturbed, "protocol": seed % 2}
