@@ -84,6 +84,7 @@ class TableLearner(Learner):
         self._allowed = checked_mask(actions_allowed, self.horizon, self.states, self.actions)
         self._knowledge = self._size(numbers).fresh(self.seed)
         self._knowledge.spec = self._knowledge.copied_spec()
+        self._keep_to(numbers)
         if gate == "review":
             self._gate.set_mode(self._knowledge)
         given = None if initial is None else checked_policy(initial, self._allowed)
@@ -106,6 +107,11 @@ class TableLearner(Learner):
         if numbers is not None:
             plain.set_numbers(numbers)
         return plain
+
+    def _keep_to(self, numbers: dict[str, Any] | None) -> None:
+        """Let the gate count as it did in the run that these numbers are of."""
+        if numbers is not None:
+            self._gate.stays_free = numbers.get("stays_free", False)
 
     def __repr__(self) -> str:
         size = f"horizon={self.horizon}, states={self.states}, actions={self.actions}"
@@ -178,7 +184,7 @@ class TableLearner(Learner):
 
     def numbers(self) -> dict[str, Any]:
         """The constants that the algorithm was worked out to, as JSON can hold them."""
-        return spec_numbers(self._knowledge.spec)
+        return spec_numbers(self._knowledge.spec) | {"stays_free": self._gate.stays_free}
 
     def tell_steps(self, states: Any, actions: Any, rewards: Any) -> History | None:
         """Learn episodes of which some steps are unknown, or are not to be learned from.
@@ -466,6 +472,7 @@ class TableLearner(Learner):
         learner._knowledge.spec = learner._knowledge.copied_spec()
         if gate == "review":
             learner._restore_gate(facts["gate"], arrays["allowed_now"])
+            learner._keep_to(numbers)
         learner._deployed = learner._knowledge.policy()
         return learner
 

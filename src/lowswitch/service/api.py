@@ -21,7 +21,7 @@ from lowswitch.ledger.audit import exported
 from lowswitch.service import actions
 from lowswitch.service import openapi as description
 from lowswitch.service.app import Call, now
-from lowswitch.service.bodies import RefusedError, checked, count, parsed, query
+from lowswitch.service.bodies import RefusedError, checked, count, numbers, parsed, query
 from lowswitch.service.metrics import metrics_text
 
 _MOST_LISTED = 1000  # tickets or events in one answer
@@ -129,6 +129,13 @@ async def worth(call: Call) -> Response:
         raise RefusedError(400, f"rows are step:state with commas between them, not {given!r}")
     ledger = call.service.ledger
     return _json(await call.service.engine.call(lambda: ledger.worth(pairs)))
+
+
+async def certificate(call: Call) -> Response:
+    """How good the deployed policy is for certain, and what one more deployment would gain."""
+    given: dict[str, Any] = numbers(query(call.request, "within", "probability", "cost"))
+    ledger = call.service.ledger
+    return _json(facts(await call.service.engine.call(lambda: ledger.certificate(**given))))
 
 
 async def proposals(call: Call) -> Response:

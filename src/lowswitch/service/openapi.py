@@ -12,6 +12,8 @@ from lowswitch.service.roles import ANYBODY, API, Endpoint
 _REF = "#/components/schemas/{name}"
 _QUERIES = {
     "policy": ("version",),
+    "worth": ("rows",),
+    "certificate": ("within", "probability", "cost"),
     "tickets": ("status", "first"),
     "events": ("first", "count"),
     "export": ("kind",),
