@@ -1,4 +1,4 @@
-"""Batches: their content is chosen when they begin, and so are their lengths, or dates are fixed."""
+"""Batches: what they contain is chosen when they begin; their lengths adapt, or dates are fixed."""
 
 from __future__ import annotations
 

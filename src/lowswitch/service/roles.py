@@ -34,11 +34,12 @@ class Endpoint(NamedTuple):
     @property
     def is_api(self) -> bool:
         """Whether it is for programs, which show a token in each request."""
-        return self.path.startswith("/api") or self.path in ("/metrics", "/healthz")
+        return self.path.startswith("/api") or self.path in ("/metrics", "/healthz", "/readyz")
 
 
 API = (
-    Endpoint("GET", "/healthz", "health", ANYBODY, "say whether the service works"),
+    Endpoint("GET", "/healthz", "health", ANYBODY, "say whether the server runs"),
+    Endpoint("GET", "/readyz", "ready", ANYBODY, "say whether the ledger answers"),
     Endpoint("GET", "/metrics", "metrics", (OPERATOR, AUDITOR), "read the counts for Prometheus"),
     Endpoint("GET", "/api/openapi.json", "openapi", _ALL, "read the description of this interface"),
     Endpoint("GET", "/api/terms", "terms", _ALL, "read the terms: sizes, labels, rewards"),
