@@ -11,12 +11,13 @@ import pytest
 
 from ledgers import approve, episode, made, play, rewritten
 from lowswitch.cli import commands
-from lowswitch.ledger import Ledger, LedgerError, anchors
+from lowswitch.ledger import Client, Ledger, LedgerError, anchors
 from lowswitch.ledger.anchors import Known, anchored, expected, signing_key, trusted
 from lowswitch.ledger.audit import verify_export
 from lowswitch.ledger.chain import Chain
 from lowswitch.ledger.events import canonical, digest
 from lowswitch.service.access import Access
+from served import Served
 
 ASKED = "2026-01-01T00:00:00.000002+00:00"  # the time of event 2
 
@@ -150,6 +151,19 @@ def test_a_head_that_was_verified_before_is_compared(run):
     found = Ledger.open(path, read_only=True).verify()
     assert (found.whole, found.first_bad) == (False, last)
     assert "an earlier verify says that its hash was" in found.what
+
+
+def test_an_auditor_takes_anchors_from_a_server(tmp_path):
+    with (
+        Served(tmp_path) as served,
+        Client(served.url, served.tokens["auditor"]) as auditor,
+    ):
+        file = tmp_path / "kept.jsonl"
+        play(served.ledger, 2)
+        file.write_text(json.dumps(auditor.anchor()) + "\n")
+        assert served.ledger.verify(known=trusted(file)).whole
+        assert json.loads(file.read_text())["head"] == served.ledger.status().head
+        assert served.json("GET", "/api/anchor", role="site")[0] == 403
 
 
 # ---- the commands --------------------------------------------------------------------------------

@@ -35,6 +35,7 @@ TABLE = {
     "GET /api/export": READ,
     "POST /api/verify": READ,
     "GET /api/verdict": READ,
+    "GET /api/anchor": READ,
     "POST /api/approve": {R},
     "POST /api/reject": {R},
     "POST /api/propose": {Op},

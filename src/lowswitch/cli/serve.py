@@ -73,6 +73,12 @@ _BY = argument("--by", default="command line", help="Who does this (default: %(d
         default="info",
         help="What is logged on standard error, a line of JSON each (default: %(default)s).",
     ),
+    argument(
+        "--key-file",
+        metavar="FILE",
+        type=Path,
+        help="The key that signs anchors (default: beside the ledger, ending in .key).",
+    ),
     _ACCESS,
 )
 def serve(options: argparse.Namespace) -> None:
@@ -93,6 +99,7 @@ def serve(options: argparse.Namespace) -> None:
         says = "others see the password of the database in the list of processes; see the manual"
         log.write("warning", "password on the command line", says=says)
     settings = {"log": log, "most_open": options.most_open, "old_tokens": options.access}
+    settings |= {"key_file": options.key_file}
     with opened(options.address, place, **settings) as service, place.listen() as listening:
         warm_up(service.ledger)
         url, shown = place.url(listening), printable(options.address)

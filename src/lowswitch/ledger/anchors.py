@@ -78,7 +78,12 @@ def signing_key(path: Path) -> Any:
     if not path.exists():
         made = ed25519.Ed25519PrivateKey.generate()
         private = serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-        write_new(path, made.private_bytes(serialization.Encoding.PEM, *private))
+        try:
+            write_new(path, made.private_bytes(serialization.Encoding.PEM, *private))
+        except FileExistsError:
+            pass  # somebody else was faster
+        except (OSError, ValueError) as error:
+            raise LedgerError(f"no key can be made: {error}") from None
     try:
         key = serialization.load_pem_private_key(read_bytes(path), password=None)
     except (TypeError, ValueError) as error:

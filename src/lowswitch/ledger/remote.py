@@ -230,6 +230,11 @@ class Remote:
                 return last
             time.sleep(0.05)
 
+    def anchor(self) -> dict[str, Any]:
+        """The signed head of the ledger, to be kept as a line of a file; see `anchors.trusted`."""
+        found: dict[str, Any] = self._get("/api/anchor")
+        return found
+
     def export(self, path: str | Path, *, kind: str = "jsonl") -> None:
         """Write all events as JSON lines, or as a table ("csv")."""
         from lowswitch.io.storage import replacing

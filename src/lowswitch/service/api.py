@@ -16,7 +16,7 @@ from typing import Any
 from msgspec.structs import asdict
 from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
 
-from lowswitch.ledger import Ledger, LedgerError, ProposalView, Status, TicketView
+from lowswitch.ledger import Ledger, LedgerError, ProposalView, Status, TicketView, anchors
 from lowswitch.ledger.exports import exported
 from lowswitch.service import actions
 from lowswitch.service import openapi as description
@@ -278,6 +278,17 @@ async def verdict(call: Call) -> Response:
     task = call.service.verifying
     running = task is not None and not task.done()
     return _json({"verifying": running, "last": call.service.access.last_verdict()})
+
+
+async def anchor(call: Call) -> Response:
+    """The heads of the ledger as they are now, signed, for somebody who keeps them elsewhere."""
+    service = call.service
+
+    def sign() -> dict[str, Any]:
+        key = anchors.signing_key(service.key_file or anchors.key_beside(service.address))
+        return anchors.anchored(service.ledger.store, key)._asdict()
+
+    return _json(await service.engine.call(sign))
 
 
 # ---- reviewers and operators ---------------------------------------------------------------------

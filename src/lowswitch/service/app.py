@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 from starlette.applications import Starlette
@@ -73,6 +74,7 @@ class Service:
     behind_tls: bool = False
     origin: str | None = None  # as browsers see it, such as https://ledger.example.org
     note: str = ""  # what every page says at its top
+    key_file: Path | None = None  # of the key that signs anchors; by default beside the ledger
     log: JsonLog = field(default_factory=lambda: JsonLog("off"))
     engine: Engine = field(init=False)
     emergency: Emergency = field(init=False)

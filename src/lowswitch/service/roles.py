@@ -57,6 +57,7 @@ API = (
     Endpoint("GET", "/api/export", "export", _READ, "download all events as JSON lines or CSV"),
     Endpoint("POST", "/api/verify", "verify", _READ, "replay everything from the start"),
     Endpoint("GET", "/api/verdict", "verdict", _READ, "read the result of the last replay"),
+    Endpoint("GET", "/api/anchor", "anchor", _READ, "get the signed head of the ledger"),
     Endpoint("POST", "/api/approve", "approve", (REVIEWER,), "deploy rows of the proposal"),
     Endpoint("POST", "/api/reject", "reject", (REVIEWER,), "let rows stay as they are"),
     Endpoint("POST", "/api/propose", "propose", (OPERATOR,), "let the learner propose"),

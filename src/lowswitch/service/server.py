@@ -148,11 +148,12 @@ def opened(
     log: JsonLog | None = None,
     most_open: int | None = None,
     old_tokens: Path | None = None,
+    key_file: Path | None = None,
 ) -> Iterator[Service]:
     """The service of a ledger; a file has one server at a time, a PostgreSQL as many as you like.
 
     most_open: how many open tickets a site may have. old_tokens: a file of tokens of an older
-    version, which is moved into the ledger.
+    version, which is moved into the ledger. key_file: the key that signs anchors.
     """
     owned = owning(None if is_postgres(address) else file_of(address))
     with owned, _table_ledger(address) as ledger:
@@ -160,7 +161,7 @@ def opened(
         ledger.most_open = fair_share(ledger) if most_open is None else most_open
         with contextlib.closing(Access(address)) as tokens:
             made = Service(ledger, address, tokens, place.behind_tls, place.origin, note)
-            made.log = log or made.log
+            made.log, made.key_file = log or made.log, key_file
             with contextlib.closing(made):
                 yield made
 
