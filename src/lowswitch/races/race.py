@@ -194,23 +194,20 @@ class Frontier:
         deployments: the limit, which is the most deployments that a run may make; without it any
         number will do. `rivals` says from which others the best cannot be told.
         """
-        return min(self._within(deployments), key=lambda point: point.risk)
+        return self.contenders(deployments=deployments)[0]
 
     def rivals(self, *, deployments: int | None = None) -> tuple[Point, ...]:
         """The contenders for a limit that may be as good as the best, by a paired 95 % interval of
         the difference on the same seeds; the best is crowned if there are none.
         """
-        best = self.best(deployments=deployments)
-        others = [point for point in self._within(deployments) if point is not best]
-        return tuple(
-            sorted((one for one in others if _may_equal(one, best)), key=lambda one: one.risk)
-        )
+        best, *others = self.contenders(deployments=deployments)
+        return tuple(one for one in others if _may_equal(one, best))
 
     def contenders(self, *, deployments: int | None = None) -> tuple[Point, ...]:
-        """All contenders that kept to a limit, the best first."""
-        return tuple(sorted(self._within(deployments), key=lambda point: point.risk))
+        """All contenders that kept to a limit, the best first.
 
-    def _within(self, deployments: int | None) -> list[Point]:
+        In files from before there were contenders these are all finalists, by their mean regret.
+        """
         most = self.episodes
         if deployments is not None:
             most = require_count("deployments", deployments)
@@ -221,7 +218,10 @@ class Frontier:
                 f"no algorithm kept to {most} deployments, the least were {least}; give"
                 f" budget={most} to keep all to it"
             )
-        return [point for point in within if point.contender] or within
+        contenders = [point for point in within if point.contender]
+        if not contenders:
+            return tuple(sorted(within, key=lambda point: point.mean("regret")))
+        return tuple(sorted(contenders, key=lambda point: point.risk))
 
     def limits(self) -> dict[int | None, Point]:
         """The best for each of the usual limits that some finalist keeps to; the last one is the

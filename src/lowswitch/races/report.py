@@ -78,7 +78,7 @@ _CROWN = (
 
 def table(frontier: Frontier, width: int | None = None) -> str:
     """The points of both fronts by their deployments, the best for each limit, and whom it beat."""
-    parts = [heading(frontier), _fronts(frontier), _LEGEND, _limits(frontier)]
+    parts: list[str | Table] = [heading(frontier), _fronts(frontier), _LEGEND, _limits(frontier)]
     if any(point.contender for point in frontier.points):  # there are none in older files
         parts += [_CROWN, _contenders(frontier)]
     return page(parts, width)
