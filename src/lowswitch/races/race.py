@@ -24,7 +24,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -39,9 +38,6 @@ from lowswitch.races.standings import Costs, Frontier, Point, risk_of, standard_
 from lowswitch.runs.simulate import simulate
 from lowswitch.show.progress import LOADING, Progress, cores, say
 from lowswitch.table_learner import BonusWarning
-
-if TYPE_CHECKING:
-    pass
 
 # the first of the seeds that choose the finalists; the reported ones count from 0, as in `simulate`
 _SELECTION = 2**32
@@ -206,9 +202,8 @@ def _contenders(
     for limit in (*(one for one in LIMITS if budget is None or one < budget), math.inf):
         within = [one for one in costs if most_of[one] <= limit]
         ranked = sorted(within, key=lambda one: risk_of(costs[one], 1.0))
-        near = [
-            one for one in ranked if risk_of(costs[one], -1.0) <= risk_of(costs[ranked[0]], 1.0)
-        ]
+        least = risk_of(costs[ranked[0]], 1.0) if ranked else 0.0
+        near = [one for one in ranked if risk_of(costs[one], -1.0) <= least]
         room = _CONTENDERS - len([one for one in near if one in confirmed])
         some = [one for one in near if one not in confirmed][: max(0, room)]
         found |= dict.fromkeys([*(one for one in ranked[:1] if one not in confirmed), *some])
