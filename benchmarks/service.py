@@ -2,6 +2,7 @@
 
     python benchmarks/service.py --load        reports a second through HTTP beside the ledger's own
                                                in the same run, and how long `ask` takes meanwhile
+    python benchmarks/service.py --logs        reports a second with logs on, beside those without
     python benchmarks/service.py --memory 1e6  memory of the server after so many reports
     python benchmarks/service.py --fuzz 1e5    changed requests: no 500, nothing changed
     python benchmarks/service.py --kills 20    four client processes with 2,000 episodes each, the
@@ -109,7 +110,7 @@ def prober(port, token, prefix, stop, answers):
     answers.put(found)
 
 
-def load(folder, count, level="error"):
+def load(folder, count):
     """Medians over rounds in which ledger and service take turns."""
     own = ledger_speed.fresh(folder / "own.db", count * ROUNDS + BATCH)
     tickets = ledger_speed.ask_all(own, count * ROUNDS + BATCH, BATCH)
@@ -124,7 +125,7 @@ def load(folder, count, level="error"):
     tokens = [access.create(name=f"site {i}", role="site", days=1) for i in range(4)]
     probe = access.create(name="probe", role="site", days=1)
     access.close()
-    server = Process(address, level=level, log=folder / "server.log").start()
+    server = Process(address).start()
     rates, latencies, done = [], {"batches": [], "singles": []}, 0
     for turn in range(ROUNDS):
         first = BATCH + turn * count
@@ -159,6 +160,44 @@ def load(folder, count, level="error"):
         },
         "asked": sum(map(len, latencies.values())),
     }
+
+
+def logs(folder, count):
+    """Reports a second of two servers that take turns, one of which logs every request."""
+    levels, servers, tickets, tokens = ("off", "info"), {}, {}, {}
+    reports = ledger_speed.random_reports(2 * count * ROUNDS, seed=0)
+    for level in levels:
+        address = folder / f"{level}.db"
+        ledger = ledger_speed.fresh(address, 2 * count * ROUNDS)
+        tickets[level] = ledger_speed.ask_all(ledger, 2 * count * ROUNDS, BATCH)
+        ledger.close()
+        access = Access(str(address))
+        tokens[level] = [access.create(name=f"site {i}", role="site", days=1) for i in range(4)]
+        access.close()
+        servers[level] = Process(address, level=level, log=folder / f"{level}.log").start()
+    rates, done = [], 0
+    for turn in range(ROUNDS):
+        row = {}
+        for kind, size, lines in (("batches", BATCH, 4), ("singles", 1, CONNECTIONS)):
+            for level in levels if turn % 2 else levels[::-1]:
+                given = (tickets[level], reports, tokens[level], done, count, size, BATCH)
+                bodies, before = bodies_of(*given), cpu_of_threads(servers[level])
+                seconds = asyncio.run(send_all(servers[level].port, bodies, lines))
+                spent = sum(cpu_of_threads(servers[level]).values()) - sum(before.values())
+                row[f"{kind}, {level}"] = count / seconds
+                row[f"{kind}, {level} us"] = 1e6 * spent / count  # of CPU, for each report
+            done += count
+        rates.append(row)
+        print({name: round(rate) for name, rate in row.items()}, flush=True)
+    for server in servers.values():
+        server.stop()
+    lines = (folder / "info.log").read_text().count("\n")
+    typical = {name: float(np.median([row[name] for row in rates])) for name in rates[0]}
+    for kind in ("batches", "singles"):
+        for unit in ("", " us"):
+            shares = [row[f"{kind}, info{unit}"] / row[f"{kind}, off{unit}"] for row in rates]
+            typical[f"share {kind}{unit}"] = float(np.median(shares))
+    return typical | {"lines": lines}
 
 
 def bodies_of(names, reports, tokens, done, count, size, block):
@@ -347,15 +386,16 @@ def main():
     parser.add_argument("--episodes", type=int, default=2000, help="of each client, with --kills")
     parser.add_argument("--postgres", action="store_true", help="kills of two servers on one")
     parser.add_argument("--flood", type=float, default=0, help="seconds of pipelined requests")
-    parser.add_argument("--log-level", default="error", help="of the server under load")
+    parser.add_argument("--logs", action="store_true", help="reports a second with logs, without")
     parser.add_argument("--demo", action="store_true", help="seconds to the first page")
     options = parser.parse_args()
     results, run = bench.Results(options.json), {"run": bench.described(bench.load_before())}
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as name:
         folder = Path(name)
         if options.load:
-            name = "load" if options.log_level == "error" else f"load, {options.log_level}"
-            results.keep(name, run | load(folder, options.count, options.log_level))
+            results.keep("load", run | load(folder, options.count))
+        if options.logs:
+            results.keep("logs", run | logs(folder, options.count))
         if options.memory:
             results.keep("memory", run | memory(folder, int(options.memory)))
         if options.fuzz:

@@ -373,6 +373,7 @@ def of_service(service: dict[str, Any]) -> dict[str, str]:
             f"{kills['kills']} kills, {kills['cuts']:,} cuts, {kills['reports']:,} reports",
             "none lost, none double, `verify` clean, no client crashed",
         ],
+        *_more_faults(service),
         [
             "requests that are changed at random",
             f"{fuzz['requests']:,} requests",
@@ -398,6 +399,30 @@ def of_service(service: dict[str, Any]) -> dict[str, str]:
             ["what befell it", "how often", "what became of it"], faults, left=3
         ),
     }
+
+
+def _more_faults(service: dict[str, Any]) -> list[list[str]]:
+    """Two servers that are killed, strangers who flood the server, and its own description."""
+    two, flood = service["kills of two"], service["flood"]
+    roles = [service["openapi"][role] for role in ("site", "reviewer", "operator")]
+    idle, flooded = (f"{flood[name]['p99 ms']:.0f} ms" for name in ("idle", "flooded"))
+    return [
+        [
+            "the same with two servers on one PostgreSQL, of which one is killed",
+            f"{two['kills']} kills, {two['cuts']:,} cuts, {two['reports']:,} reports",
+            "none lost, none double, one order of events, `verify` clean",
+        ],
+        [
+            "strangers pipeline requests over 64 connections",
+            f"for seconds, {flood['run'].split(', ')[1]}",
+            f"`/healthz` took {flooded} at p99, {idle} when idle",
+        ],
+        [
+            "schemathesis makes requests from the description, in three roles",
+            f"{sum(one['answers'] for one in roles):,} requests",
+            "no 5xx, no status that the description lacks",
+        ],
+    ]
 
 
 def of_evaluation(found: dict[str, Any]) -> dict[str, str]:

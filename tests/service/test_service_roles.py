@@ -27,6 +27,7 @@ TABLE = {
     "GET /api/status": READ,
     "GET /api/proposal": READ,
     "GET /api/worth": READ,
+    "GET /api/certificate": READ,
     "GET /api/proposals": READ,
     "GET /api/versions": READ,
     "GET /api/tickets": READ,

@@ -192,6 +192,7 @@ def concurrent(options: argparse.Namespace) -> None:
         default=8,
         help="On how many fresh seeds the finalists are reported (default: %(default)s).",
     ),
+    argument("--confirm", default=32),
     argument(
         "--algorithm",
         action="append",
@@ -209,6 +210,7 @@ def frontier(options: argparse.Namespace) -> None:
         mdp,
         episodes=options.episodes,
         seeds=options.seeds,
+        confirm=options.confirm,
         portfolio=[runs.algorithm_of(text) for text in texts] if texts else None,
         stationary=options.stationary,
         budget=options.budget,
@@ -233,7 +235,7 @@ def frontier(options: argparse.Namespace) -> None:
     argument("--episodes", required=True, help="How many episodes are to be played."),
     OneOf(arguments("--deployments", "--deployments-at")),
     argument("--gap", default=1),
-    *arguments("--initial", "--actions"),
+    *arguments("--initial", "--actions", "--present-reward"),
     argument("--problems", default=40),
     argument("--json"),
     argument("--out", default="lowswitch-plan", metavar="DIR"),
@@ -255,6 +257,7 @@ def plan(options: argparse.Namespace) -> None:
         deployments_at=options.deployments_at,
         gap=options.gap,
         initial=_initial(options),
+        present_reward=options.present_reward,
         problems=options.problems,
         folder=folder,
     )

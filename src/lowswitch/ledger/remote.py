@@ -15,7 +15,7 @@ import numpy as np
 
 from lowswitch.ledger.connection import Connection
 from lowswitch.ledger.errors import LedgerError
-from lowswitch.ledger.responses import ProposalView, Status, Told, Version
+from lowswitch.ledger.responses import Certificate, ProposalView, Status, Told, Version
 from lowswitch.policy.tables import Part
 
 _MOST_TABLES = 256  # that a client keeps
@@ -105,6 +105,19 @@ class Remote:
         given = {} if rows is None else {"rows": json.dumps([list(row) for row in rows])}
         found: dict[str, Any] | None = self._get("/api/worth", **given)
         return found
+
+    def certificate(
+        self,
+        within: float | None = None,
+        *,
+        probability: float = 0.05,
+        cost: float | None = None,
+    ) -> Certificate:
+        """Whether the run may stop, and what one more deployment would gain; see `Ledger`."""
+        asked = {"within": within, "probability": probability, "cost": cost}
+        found = self._get("/api/certificate", **asked)
+        pairs = {name: tuple(found[name]) for name in ("value", "gain_interval")}
+        return Certificate(**found | pairs)
 
     def versions(self) -> list[Version]:
         """All versions, in their order."""

@@ -20,6 +20,7 @@ from lowswitch.checks import require_count, require_word
 from lowswitch.ledger import LedgerError, Verdict
 from lowswitch.ledger.address import store_at
 from lowswitch.ledger.chain import Chain
+from lowswitch.ledger.errors import BrokenError, DamagedError
 from lowswitch.ledger.events import OPERATOR, Event
 from lowswitch.service.roles import ROLES
 
@@ -81,16 +82,18 @@ class Access:
         self._chain = Chain(self._store)
         self._known: dict[str, Token] = {}
         self._seq = 0  # the last event of the chain that was taken in
-        self._used: dict[str, str] = {}  # when tokens were used, to be written
+        self._last: dict[str, str] = {}  # when each token was last used
+        self._used: dict[str, str] = {}  # of these, what is to be written
         self._failed: Counter[tuple[str, str | None]] = Counter()  # failed logins, to be recorded
         self._verdict: dict[str, Any] | None = None
         try:
             self._take_in()
-            for identity, used in self._store.execute("SELECT id, used FROM token_uses"):
-                if identity in self._known:
-                    self._known[identity] = replace(self._known[identity], used=used)
-        except BaseException:
+            self._last |= dict(self._store.execute("SELECT id, used FROM token_uses"))
+        except BaseException as error:
             self._store.close()
+            if isinstance(error, BrokenError):
+                what = f"the record of access is damaged at its {error}; restore a backup"
+                raise DamagedError(what) from error
             raise
 
     def close(self) -> None:
@@ -150,7 +153,7 @@ class Access:
 
     def tokens(self) -> list[Token]:
         """All tokens ever made, the newest first."""
-        known = list(self._known.values())
+        known = [replace(one, used=self._last.get(one.id)) for one in list(self._known.values())]
         return sorted(known, key=lambda token: token.created, reverse=True)
 
     def token(self, identity: str) -> Token | None:
@@ -163,9 +166,8 @@ class Access:
         if found is None or not found.works(now):
             return None
         minute = now.isoformat(timespec="minutes")
-        if found.used != minute:
-            self._known[found.id] = replace(found, used=minute)
-            self._used[found.id] = minute
+        if self._last.get(found.id) != minute:
+            self._last[found.id] = self._used[found.id] = minute
         return found
 
     def expired(self, text: str) -> Token | None:

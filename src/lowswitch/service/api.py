@@ -21,7 +21,15 @@ from lowswitch.ledger.exports import exported
 from lowswitch.service import actions
 from lowswitch.service import openapi as description
 from lowswitch.service.app import Call, now
-from lowswitch.service.bodies import RefusedError, checked, count, parsed, query, rows_of
+from lowswitch.service.bodies import (
+    RefusedError,
+    checked,
+    count,
+    numbers,
+    parsed,
+    query,
+    rows_of,
+)
 from lowswitch.service.engine import MOST_INLINE, cells
 from lowswitch.service.metrics import metrics_text
 
@@ -166,6 +174,13 @@ async def worth(call: Call) -> Response:
     pairs = None if given is None else rows_of(given)
     ledger = call.service.ledger
     return _json(await call.service.engine.call(lambda: ledger.worth(pairs)))
+
+
+async def certificate(call: Call) -> Response:
+    """How good the deployed policy is for certain, and what one more deployment would gain."""
+    given: dict[str, Any] = numbers(query(call.request, "within", "probability", "cost"))
+    ledger = call.service.ledger
+    return _json(facts(await call.service.engine.call(lambda: ledger.certificate(**given))))
 
 
 async def proposals(call: Call) -> Response:

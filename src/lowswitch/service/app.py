@@ -142,9 +142,13 @@ class Service:
         """Read new events and new tokens now and then, for ever."""
         while True:
             for refresh in (self.journal.catch_up, self.access.refresh):
-                with suppress(LedgerError):
+                try:
                     await asyncio.to_thread(refresh)
+                except LedgerError as error:
+                    self.noticed(error)
             await self.emergency.record()
+            if not self.meter.is_out:
+                self.emergency.keep_reserve()
             await asyncio.sleep(_LOOK_AGAIN)
 
 

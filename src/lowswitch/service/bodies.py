@@ -296,6 +296,14 @@ def whole(value: str) -> int | str:
     return int(value) if _WHOLE.fullmatch(value) else value
 
 
+def numbers(fields: dict[str, str]) -> dict[str, float]:
+    """The fields of an address, which are numbers."""
+    try:
+        return {name: float(value) for name, value in fields.items()}
+    except ValueError:
+        raise RefusedError(400, f"{', '.join(fields)} must be numbers, such as 0.1") from None
+
+
 def count(fields: dict[str, str], name: str, default: int, most: int) -> int:
     """A whole number from 0 on in the fields of an address."""
     value = fields.get(name, str(default))

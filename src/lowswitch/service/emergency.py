@@ -29,6 +29,7 @@ class Emergency:
     service: Service
     reserve: Path | None  # None where the database is elsewhere
     pending: dict[str, Any] | None = None  # who, and why, if that is not on record yet
+    warned: bool = False  # that there is no room for a reserve
 
     @classmethod
     def of(cls, service: Service) -> Emergency:
@@ -51,8 +52,10 @@ class Emergency:
                 os.close(descriptor)
         except OSError as error:
             self.reserve.unlink(missing_ok=True)
-            says = f"no room is kept for a FREEZE on a full disk ({error.strerror})"
-            self.service.log.write("warning", "no reserve", says=says)
+            if not self.warned:
+                says = f"no room is kept for a FREEZE on a full disk ({error.strerror})"
+                self.service.log.write("warning", "no reserve", says=says)
+            self.warned = True
 
     async def freeze(self, *, by: str, **given: Any) -> bool:
         """Stop; return whether that is on record. It is tried again every second if it is not."""

@@ -16,6 +16,7 @@ _QUERIES = {
     "proposals": ("first", "count"),
     "versions": ("first", "count"),
     "worth": ("rows",),
+    "certificate": ("within", "probability", "cost"),
     "tickets": ("status", "first"),
     "events": ("first", "count"),
     "export": ("kind",),

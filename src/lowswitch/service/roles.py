@@ -49,6 +49,7 @@ API = (
     Endpoint("GET", "/api/status", "status", _READ, "read the status of the run"),
     Endpoint("GET", "/api/proposal", "proposal", _READ, "read the pending proposal"),
     Endpoint("GET", "/api/worth", "worth", _READ, "read what rows of the proposal are worth"),
+    Endpoint("GET", "/api/certificate", "certificate", _READ, "read whether the run may stop"),
     Endpoint("GET", "/api/proposals", "proposals", _READ, "list proposals and decisions"),
     Endpoint("GET", "/api/versions", "versions", _READ, "list the versions"),
     Endpoint("GET", "/api/tickets", "tickets", _READ, "list the tickets of a status"),
