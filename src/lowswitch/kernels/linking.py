@@ -58,6 +58,9 @@ class KernelLibrary(JITCodeLibrary):
 
     def _make_machine_code(self) -> None:
         self.bitcode = self._final_module.as_bitcode()
+        for function in self._final_module.functions:
+            if not function.is_declaration and function.linkage != llvm.Linkage.external:
+                function.linkage = "internal"  # nobody else calls this copy: arguments may go
         self._final_module.link_in(self.entrance)
         self._optimize_final_module()
         self._final_module.verify()
