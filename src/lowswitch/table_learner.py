@@ -23,7 +23,6 @@ from lowswitch.learners.bounds import Bounds, checked_probability, checked_start
 from lowswitch.learners.judgement import Judgement, Law
 from lowswitch.learners.numbers import spec_numbers
 from lowswitch.learners.posterior import ModelPosterior
-from lowswitch.learners.samples import DrawnModel
 from lowswitch.policy.tables import TablePolicy
 from lowswitch.review.decisions import require_review
 from lowswitch.review.gate import Gate
@@ -52,7 +51,8 @@ class TableLearner(Learner):
     """A learner for a problem with S states, which deploys a table [H, S] or a mixture of tables.
 
     Rewards lie in [0, 1]. initial: the policy [H, S] that is deployed at the beginning; by default
-    it plays the lowest allowed action everywhere. actions_allowed: a mask [S, A] or [H, S, A].
+    it plays the lowest allowed action everywhere, and `few` explores. actions_allowed: a mask
+    [S, A] or [H, S, A].
 
     numbers: the constants of the algorithm as `numbers()` of another learner gave them, for a
     replay on another machine, where the last bit of a logarithm may differ.
@@ -87,10 +87,8 @@ class TableLearner(Learner):
         self._keep_to(numbers)
         if gate == "review":
             self._gate.set_mode(self._knowledge)
-        if initial is None:
-            self._knowledge.begin_without()
-        else:
-            self._knowledge.begin_with(checked_policy(initial, self._allowed))
+        given = None if initial is None else checked_policy(initial, self._allowed)
+        self._knowledge.begin(given)
         self._deployed = self._knowledge.policy()
 
     def _require_memory(self) -> None:
@@ -245,7 +243,7 @@ class TableLearner(Learner):
         states in which the episodes so far began, in so many models drawn from the posterior with a
         learned prior, of which an action that was never tried has the prior alone.
         """
-        first = self._knowledge.initial()[None] if than is None else self._checked(than)
+        first = self._knowledge.initial() if than is None else self._checked(than)
         return self._compared(self._tables_of(policy), first, models)
 
     def one_more(self, *, models: int = 400) -> Confidence:
@@ -300,11 +298,6 @@ class TableLearner(Learner):
 
     def _checked(self, policy: Any) -> np.ndarray:  # [1, H, S]
         return checked_policy(policy, self._allowed)[None]
-
-    def drawn_model(self, number: int) -> DrawnModel:
-        """Model `number` of the posterior with a learned prior."""
-        model: DrawnModel = self._knowledge.model(number)
-        return model
 
     def posterior(self) -> ModelPosterior | None:
         return self._knowledge.posterior()

@@ -181,6 +181,7 @@ class PlanSpec(NamedTuple):
     reward_weight: float  # Beta(weight, weight) is the prior of a mean reward
     reward_mode: int  # BOOTSTRAP, MEAN or SEEN: whether rewards vary
     pooling: int  # AS_COUNTED or TESTED: whether the steps are alike
+    rule: int  # by which version of its rules a learned posterior decides
     members: int  # L, policies in a deployed mixture
     scales: np.ndarray  # [L]  of the bonus, on top of c
     spare: int  # entries of the pool that one episode may need

@@ -5,7 +5,7 @@ import math
 import numpy as np
 
 from lowswitch.kernels.arrays import Belief, Drawn
-from lowswitch.kernels.compile import allocating, entry, inline, part
+from lowswitch.kernels.compile import allocating, allocating_part, inline, part
 from lowswitch.kernels.evidence import (
     others_reward,
     reward_spread,
@@ -28,7 +28,7 @@ _STATE_STREAM = np.uint64(2**58)
 # ---- draws ---------------------------------------------------------------------------------------
 
 
-@allocating
+@allocating_part
 def room_for(spec, laws, rows):
     """Room for so many rows of a model: those of one step, or those of every step."""
     sizes = np.zeros(rows, dtype=np.int64)
@@ -45,7 +45,7 @@ def room_for(spec, laws, rows):
     return Drawn(starts, sizes, states, np.zeros(len(states)), np.zeros(rows), np.zeros(rows))
 
 
-@allocating
+@allocating_part
 def fresh_drawn(spec, laws):
     """Room for the rows of one step of a model."""
     return room_for(spec, laws, spec.S * spec.A)
@@ -273,7 +273,7 @@ def draws_rewards(spec, belief, h):
     return h + 1 == spec.H or belief.rewards.stride > 0
 
 
-@entry
+@part
 def draw_step(spec, belief, h, key, drawn, counter, seen):
     """Draw the rows of step h of a model; steps that are alike are drawn once, at the last step."""
     typical = typical_reward(belief.rewards)
@@ -323,9 +323,9 @@ def plan_on_draw(spec, tables, belief, m):
                     tables.q[first + a] = q[a]
             action = best_action(q, 0, spec.A, tables.policy[here])
             tables.wanted[here], new[x] = action, min(q[action], spec.caps[h])
+            if m == 0:
+                tables.values[h * spec.S + x] = new[x]
         values = new
-        if m == 0:
-            tables.values[h * spec.S : (h + 1) * spec.S] = values
 
 
 @allocating

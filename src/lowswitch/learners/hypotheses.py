@@ -57,7 +57,7 @@ def weighed(spec: PlanSpec, seen: Seen) -> Weighed:
     both = [
         (belief._replace(reward_mass=mass), share * part)
         for belief, share in laws
-        for mass, part in _by_reward(spec, plain)
+        for mass, part in reward_masses(spec, plain)
     ]
     if len(seen.apart.n) >= LARGE:
         both = [(max(both, key=lambda one: one[1])[0], 1.0)]
@@ -141,8 +141,8 @@ def _sized(spec: PlanSpec, belief: Belief) -> list[Sized]:
     return found
 
 
-def _by_reward(spec: PlanSpec, belief: Belief) -> list[tuple[float, float]]:
-    """Masses of the prior of a mean reward."""
+def reward_masses(spec: PlanSpec, belief: Belief) -> list[tuple[float, float]]:
+    """Masses of the prior of a mean reward, with the probability of each."""
     from lowswitch.kernels.hypotheses import doubted_reward_evidence
 
     if not belief.noisy:

@@ -120,10 +120,12 @@ class Judgement:
     def worth(self, rows: Collection[Row] | None = None) -> Worth:
         """What the proposal is worth; `rows`: if only these rows change."""
         proposed = self.proposed if rows is None else self._with_rows(rows)
-        sides = (self.now.policies, proposed.policies, self.initial[None])
+        sides = (self.now.policies, proposed.policies, self.initial)
         values = self._values(np.concatenate(sides))
         L = len(self.now.policies)
-        now, new, initial = values[:, :L], values[:, L:-1], values[:, -1]
+        first = values.shape[1] - len(self.initial)
+        now, new = values[:, :L], values[:, L:first]
+        initial = values[:, first:].mean(axis=1)
         after = (new * proposed.weights).sum(axis=1)
         protocol = trial = None
         if self.protocol:
@@ -171,7 +173,7 @@ class Judgement:
             return []
         changes = self._row_changes(rows)
         found, values = self.posterior.judged(changes, 2, self.models(tried))
-        self._keep(changes.played.T.reshape(-1, *self.initial.shape), values)
+        self._keep(changes.played.T.reshape(-1, *self.initial.shape[1:]), values)
         gains, removals = (Gain.of_each(found[:, group]) for group in range(2))
         made = [RowWorth(*one) for one in zip(rows, gains, removals, strict=True)]
         asked = [
