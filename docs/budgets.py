@@ -1,7 +1,8 @@
 """What the pages say of `few` for a budget, from the files docs/numbers/few*.json.
 
 The scripts in benchmarks/few write these files: run.py few.json, clinic.py and calibration.py those
-of their names, large.py few_sepsis.json; benchmarks/crown.py writes crown.json.
+of their names, small.py few_small.json, trial.py few_trial.json, large.py few_sepsis.json;
+benchmarks/crown.py writes crown.json.
 """
 
 import json
@@ -24,8 +25,8 @@ DRAWN = {
 
 
 def values() -> dict[str, str]:
-    found = of_budgets() | of_clinic() | of_trial() | of_calibration() | of_sepsis()
-    return found | of_crown()
+    found = of_budgets() | of_small() | of_clinic() | of_trial() | of_calibration()
+    return found | of_sepsis() | of_crown()
 
 
 def read(name: str) -> Any:
@@ -79,6 +80,64 @@ def summary(rows: list[dict[str, Any]], budget: int) -> list[str]:
     return [*cells, f"{sum(worse)} of {len(worse)}" if worse else "-"]
 
 
+def of_small() -> dict[str, str]:
+    """What `few` loses with few deployments, against one change and against itself as it was."""
+    facts = read("few_small.json")
+    setting = facts.pop("setting")
+    one = {name.rpartition(", ")[0]: found for name, found in facts.items() if "one" in name}
+    by_rule: dict[tuple[int, int], dict[str, list[float]]] = {}
+    for name, found in facts.items():
+        problem, _, case = name.rpartition(", ")
+        if "by rule" in case:
+            budget, rule = (int(word) for word in case.split(" by rule "))
+            by_rule.setdefault((budget, rule), {})[problem] = found
+    budgets = sorted({budget for budget, _ in by_rule})
+    cells, fewer = [], None
+    for budget in budgets:
+        new, old = by_rule[budget, 2], by_rule[budget, 1]
+        clear = sum(new[i][0] - one[i][0] > 3 * np.hypot(new[i][1], one[i][1]) for i in one)
+        grown = "" if fewer is None else paired(new, fewer)
+        means = [f"{np.mean([found[i][0] for i in one]):.1f}" for found in (new, old, one)]
+        cells.append([f"{budget}", *means, paired(new, one), f"{clear}", grown])
+        fewer = new
+    head = [
+        "N",
+        "`few`",
+        "`rule=1`",
+        "one change",
+        "less one change",
+        "clearly worse",
+        "less smaller N",
+    ]
+    families = list(dict.fromkeys(name.rpartition(" ")[0] for name in one))
+
+    def mean(found: dict[str, list[float]], family: str) -> str:
+        return f"{np.mean([found[i][0] for i in one if i.rpartition(' ')[0] == family]):.0f}"
+
+    by_family = [
+        [
+            family,
+            mean(one, family),
+            *(f"{mean(by_rule[n, 2], family)} ({mean(by_rule[n, 1], family)})" for n in budgets),
+        ]
+        for family in families
+    ]
+    return {
+        "small/table": table(head, cells, left=1),
+        "small/families": table(
+            ["problems", "one change", *(f"N = {n}" for n in budgets)], by_family, left=1
+        ),
+        "small/problems": str(len(one)),
+        "small/seeds": str(setting["seeds"]),
+    }
+
+
+def paired(one: dict[str, list[float]], other: dict[str, list[float]]) -> str:
+    """The mean of the differences on all problems, and its standard error."""
+    some = np.array([one[name][0] - other[name][0] for name in other])
+    return f"{some.mean():+.1f} ± {some.std(ddof=1) / np.sqrt(len(some)):.1f}"
+
+
 def of_clinic() -> dict[str, str]:
     """What a board with ten meetings gets."""
     facts = read("few_clinic.json")
@@ -112,9 +171,9 @@ def of_trial() -> dict[str, str]:
         budget, _, case = name.partition(" ")
         if budget == "10":
             dates, initial, rule = case.split(", ")
-            lost, dip, below = (f"{value:.1f}" for value in found)
-            cells.append([f"{dates} dates", initial, rule, lost, dip, f"{below} %"])
-    head = ["dates", "initial policy", "`trial`", "lost", "dip", "below"]
+            lost, dip, *shares = (f"{value:.1f}" for value in found)
+            cells.append([f"{dates} dates", initial, rule, lost, dip, *(f"{i} %" for i in shares)])
+    head = ["dates", "initial policy", "`trial`", "lost", "dip", "below", "under 90 %"]
     return {"trial/table": table(head, cells, left=3)}
 
 

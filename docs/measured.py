@@ -186,11 +186,35 @@ def of_ledger(ledger: dict[str, Any]) -> dict[str, str]:
         "ledger/reports": f"{large['reports']:,}",
         "ledger/open": f"{large['open seconds']:.2f}",
         "ledger/verify": f"{large['verify over bare replay']:.1f}",
+        "ledger/amended": _amended(ledger),
     }
+
+
+def _amended(ledger: dict[str, Any]) -> str:
+    """Opening and verifying with amendments."""
+    words = {"asked": "when it is asked", "any time": "at any time"}
+    rows = [
+        [
+            words[kind],
+            f"the last {within:,}" if within < 50_000 else "all",
+            f"{found['events']:,}",
+            f"{found['amends']:,}",
+            f"{found['open seconds']:.2f} s",
+            f"{found['verify seconds']:.0f} s",
+            f"{found['verify CPU seconds']:.0f} s",
+            f"{1000 * found['amend seconds']:,.0f} ms",
+        ]
+        for kind in words
+        for within in (500, 50_000)
+        if (found := ledger.get(f"amended, {kind}, among {within}")) is not None
+    ]
+    head = ["the learner proposes", "amended tickets among", "events", "amendments", "open"]
+    return table([*head, "verify", "CPU of it", "one more"], rows, left=2)
 
 
 def of_faults(faults: dict[str, Any]) -> dict[str, str]:
     kills, stops = faults["kills"], faults["stops"]
+    flips, cuts = faults["flips"], faults["power_cuts"]
     rows = [
         [
             "a client killed with -9 while it writes, and sending again",
@@ -211,6 +235,18 @@ def of_faults(faults: dict[str, Any]) -> dict[str, str]:
             "events changed, deleted, inserted or reordered",
             f"{faults['tampered']['tampered']}",
             "`verify` names the first bad one",
+        ],
+        [
+            "one bit of the file flipped, anywhere",
+            f"{flips['flips']:,} flips, of which {flips['harmless']:,} change nothing",
+            f"{flips['found by verify']:,} found by `verify`, {flips['loud']:,} by opening or"
+            f" reading, {flips['silent']} by nobody",
+        ],
+        [
+            "a power cut at any moment; of all that was not synced, any part is lost",
+            f"{cuts['cuts']:,} cuts",
+            f"{cuts['lost']} lost an acknowledged event, {cuts['not whole']} left a ledger that is"
+            " not whole",
         ],
         [
             "a disk that is full in the middle of a commit",
@@ -337,6 +373,7 @@ def of_service(service: dict[str, Any]) -> dict[str, str]:
             f"{kills['kills']} kills, {kills['cuts']:,} cuts, {kills['reports']:,} reports",
             "none lost, none double, `verify` clean, no client crashed",
         ],
+        *_more_faults(service),
         [
             "requests that are changed at random",
             f"{fuzz['requests']:,} requests",
@@ -362,6 +399,30 @@ def of_service(service: dict[str, Any]) -> dict[str, str]:
             ["what befell it", "how often", "what became of it"], faults, left=3
         ),
     }
+
+
+def _more_faults(service: dict[str, Any]) -> list[list[str]]:
+    """Two servers that are killed, strangers who flood the server, and its own description."""
+    two, flood = service["kills of two"], service["flood"]
+    roles = [service["openapi"][role] for role in ("site", "reviewer", "operator")]
+    idle, flooded = (f"{flood[name]['p99 ms']:.0f} ms" for name in ("idle", "flooded"))
+    return [
+        [
+            "the same with two servers on one PostgreSQL, of which one is killed",
+            f"{two['kills']} kills, {two['cuts']:,} cuts, {two['reports']:,} reports",
+            "none lost, none double, one order of events, `verify` clean",
+        ],
+        [
+            "strangers pipeline requests over 64 connections",
+            f"for seconds, {flood['run'].split(', ')[1]}",
+            f"`/healthz` took {flooded} at p99, {idle} when idle",
+        ],
+        [
+            "schemathesis makes requests from the description, in three roles",
+            f"{sum(one['answers'] for one in roles):,} requests",
+            "no 5xx, no status that the description lacks",
+        ],
+    ]
 
 
 def of_evaluation(found: dict[str, Any]) -> dict[str, str]:

@@ -73,7 +73,7 @@ def test_the_page_says_what_to_run_and_what_to_expect(plan, tmp_path):
         "than the first one",
         "lost per episode",
         "at best",
-        "plays the first allowed action everywhere",
+        "play the first allowed action everywhere",
     ):
         assert words in " ".join(page.split())
     assert "is the present one" not in page  # nobody said which one that is

@@ -100,6 +100,33 @@ def test_steps_that_are_alike_are_recognised(law, per_step):
         assert np.broadcast_to(model.rewards, seen.shape)[seen] == pytest.approx(true[seen])
 
 
+def test_the_evidence_of_steps_in_two_groups_by_hand():
+    """One state and action, three steps; rewards 0, 0 and 1. If the last step differs, the others
+    have 0 twice: 1/2 (1 + 1/2) / 2 with mass 1, and the last one has 1 with probability 1/2.
+    """
+    steps = [(h, 0, 0, reward, 0) for h, reward in enumerate((0.0, 0.0, 1.0))]
+    spec, tables = told(ls.few(deployments=1), steps, H=3, S=1, A=1)
+    apart = evidence.gather_rewards(spec, tables, False)
+    found = evidence.split_reward_evidence(spec, apart, 1.0, 1.0)
+    assert found == pytest.approx(math.log(1 / 2 * 3 / 4 * 1 / 2) - math.log(6))
+
+
+@pytest.mark.parametrize(("rule", "alike"), [(1, True), (2, False)])
+def test_an_outcome_at_the_end_is_recognised(rule, alike):
+    """300 episodes of random actions; only the last of six steps pays, 0 or 1. The evidence of all
+    steps apart pays for 6 times as many rows, and so does not say it yet.
+    """
+    laws, _ = random_tables(12, 4, 5)
+    rewards = np.zeros((6, 12, 4))
+    rewards[-1] = np.random.default_rng(1).uniform(0.05, 0.3, (12, 4))
+    mdp = ls.TabularMDP(laws, rewards, horizon=6, reward_law="bernoulli")
+    learner = ls.Learner(ls.few(deployments=1, rule=rule), **mdp.size, episodes=10)
+    learner.warm_start(*(np.stack(part) for part in zip(*episodes_of(mdp, 300), strict=True)))
+    belief = evidence.believe(learner._knowledge.spec, learner._knowledge.tables)
+    assert belief.noisy
+    assert (belief.rewards.stride == 0) == alike
+
+
 # ---- draws ---------------------------------------------------------------------------------------
 
 

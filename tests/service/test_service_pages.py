@@ -492,7 +492,7 @@ def test_the_whole_story_in_a_browser(tmp_path):
         assert tab.address == "/login"  # nobody reads without a token
         tab.type("#token", "wrong.token")
         tab.key("Enter", code=13, text="\r", leaves=True)
-        assert "does not work" in tab.text
+        assert "unknown or revoked" in tab.text
 
         log_in(tab, served, "reviewer")
         assert "3 rows" in tab.text

@@ -32,6 +32,7 @@ from lowswitch.envs.files import policy_from_file
 from lowswitch.gpu.driver import GpuError
 from lowswitch.io import storage
 from lowswitch.io.files import OwnedError
+from lowswitch.ledger.errors import BrokenError, DamagedError, StorageError, UnreachableError
 from lowswitch.show import report
 from lowswitch.show.text import counted, wrapped
 
@@ -122,6 +123,10 @@ def _explained(error: BaseException, options: argparse.Namespace) -> tuple[str, 
     match error:
         case FleetError() | GpuError() | PlayError() | OwnedError():
             return str(error), 1
+        case BrokenError() | DamagedError():
+            return str(error), 3
+        case StorageError() | UnreachableError():
+            return str(error), 4
         case ModuleNotFoundError():
             needs = f"this needs {error.name}, which is not installed"
             return f"{needs}; pip install 'lowswitch[all]'", 2

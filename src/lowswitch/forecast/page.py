@@ -94,8 +94,9 @@ def _first(plan: Plan) -> str:
             " policy is one that earns just that, and any share of it is right."
         )
     return (
-        "The present policy is not known; the first one here plays the first allowed action"
-        " everywhere. Give yours as initial=, or as --initial FILE on the command line."
+        "The present policy is not known: the default tries everything about equally often until"
+        " its first change, and the others play the first allowed action everywhere. Give yours as"
+        " initial=, or as --initial FILE on the command line."
     )
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import secrets
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from lowswitch.algorithms.algorithm import Algorithm
 from lowswitch.checks import require_count, require_share
@@ -25,12 +26,40 @@ from lowswitch.ledger.events import (
     read_event,
 )
 from lowswitch.ledger.reading import Reading
+from lowswitch.ledger.requests import Request
 from lowswitch.ledger.responses import Issued, ProposalView, Told
+from lowswitch.ledger.snapshot import is_worth_it
 from lowswitch.ledger.state import OPEN
 from lowswitch.ledger.store import Store, StoredTicket
 from lowswitch.ledger.terms import Terms, declared, read_terms
 from lowswitch.ledger.writer import Writer, require_ended, text
 from lowswitch.policy.tables import Part
+
+Result = TypeVar("Result")
+Given = ParamSpec("Given")
+
+
+def _planned_first(
+    method: Callable[Concatenate[Ledger, Given], Result],
+) -> Callable[Concatenate[Ledger, Given], Result]:
+    """Let a method that may plan work out everything before its transaction begins.
+
+    So others can write meanwhile. If they did, it is done again, and then nobody else can write.
+    """
+
+    @functools.wraps(method)
+    def run(ledger: Ledger, /, *args: Given.args, **kwargs: Given.kwargs) -> Result:
+        with ledger._lock:
+            try:
+                ledger._hold = method.__name__ == "tell_many" and ledger._is_quiet()
+                return method(ledger, *args, **kwargs)
+            except _MovedOnError:
+                ledger._hold = True
+                return method(ledger, *args, **kwargs)
+            finally:
+                ledger._hold = True
+
+    return run
 
 
 class Ledger(Reading):
@@ -46,6 +75,8 @@ class Ledger(Reading):
         super().__init__(store, terms, read_only=read_only)
         self.clock: Callable[[int], str] = _now  # the time of an event, by its number
         self.new_ticket: Callable[[int], str] = _random_ticket  # by its number
+        self._hold = True  # whether a transaction is begun before anything is worked out
+        self.most_open: int | None = None  # tickets that a site may have open, in `ask_each`
 
     # ---- making and opening ----------------------------------------------------------------------
 
@@ -111,25 +142,22 @@ class Ledger(Reading):
             seed=seed,
             thresholds=thresholds,
         )
-        store = store_at(address, create=True)
-        made = cls(store, terms)
-        made.clock = clock or _now
+        now = clock or _now
         facts = {
-            "format": terms.format,
+            "format": NEWEST,
             "semantics": SEMANTICS,
             "lowswitch": __version__,
             "terms": terms.to_payload(),
         }
-        first = event(1, made.clock(1), text("by", by), OPERATOR, "created", facts, GENESIS)
-        with store.transaction():
-            store.create_tables()
-            store.append([first])
+        first = event(1, now(1), text("by", by), OPERATOR, "created", facts, GENESIS)
+        made = cls(store_at(address, create=[first]), terms)
+        made.clock = now
         return made
 
     @classmethod
     def open(cls, address: str | Path, *, read_only: bool = False) -> Ledger:
         """The ledger at an address; one that is only read may be written by others meanwhile."""
-        store = store_at(address, create=False, read_only=read_only)
+        store = store_at(address, read_only=read_only)
         try:
             rows = store.event(1)
             facts = read_event(*rows, 1, GENESIS).payload
@@ -171,8 +199,13 @@ class Ledger(Reading):
             state = writer.state
         return [views.issued(ticket, state) for ticket in tickets]
 
-    def ask_each(self, pairs: Sequence[tuple[str, str]]) -> list[Issued | LedgerError]:
-        """A ticket for each (site, request) in one transaction, or why it is refused."""
+    def ask_each(
+        self, pairs: Sequence[tuple[str, str]], *, whole: bool = True
+    ) -> list[Issued | LedgerError]:
+        """A ticket for each (site, request) in one transaction, or why it is refused.
+
+        whole: with their policies.
+        """
         found = list[StoredTicket | LedgerError]()
         with self._writing() as writer:
             tickets: dict[tuple[str, str], StoredTicket] = {}
@@ -180,14 +213,17 @@ class Ledger(Reading):
                 try:
                     key = text("site", site), text("request", request)
                     known = tickets.get(key) or self.store.request(*key)
-                    tickets[key] = known or writer.ask(*key)
+                    tickets[key] = known or writer.ask(*key, most_open=self.most_open)
                     found.append(tickets[key])
                 except LedgerError as error:
                     if writer.broken or isinstance(error, errors.StorageError):
                         raise
                     found.append(error)
             state = writer.state
-        return [one if isinstance(one, LedgerError) else views.issued(one, state) for one in found]
+        return [
+            one if isinstance(one, LedgerError) else views.issued(one, state, whole=whole)
+            for one in found
+        ]
 
     def tell(
         self,
@@ -226,6 +262,7 @@ class Ledger(Reading):
             raise answer
         return answer
 
+    @_planned_first
     def tell_many(self, reports: Sequence[dict[str, Any]]) -> list[Told | LedgerError]:
         """Report on many tickets in one transaction: for each the answer, or why it is refused.
 
@@ -245,6 +282,7 @@ class Ledger(Reading):
 
     # ---- operators -------------------------------------------------------------------------------
 
+    @_planned_first
     def missing(
         self,
         ticket: str,
@@ -254,18 +292,27 @@ class Ledger(Reading):
         states: Sequence[Any] = (),
         actions: Sequence[Any] = (),
         rewards: Sequence[Any] = (),
+        request: str | None = None,
     ) -> None:
-        """Declare that no report will come; what was seen before it was lost may be given."""
+        """Declare that no report will come; what was seen before it was lost may be given.
+
+        request: a name of your own for this. Sent again under its name, it is done once: so it is
+        with everything that operators and reviewers do.
+        """
         text("reason", reason)
-        with self._writing() as writer:
+        asked = {"ticket": ticket, "reason": reason, "seen": [states, actions, rewards]}
+        with self._writing(self._named("missing", by, request, asked)) as writer:
+            if writer.done is not None:
+                return
             writer.require_thawed()
             known = writer.ticket(ticket)
             if known.status != OPEN:
                 raise LedgerError(f"ticket {ticket} is {known.status}, and not open; amend it")
             seen = writer.report(known, states, actions, rewards, "truncated")
             payload = seen.to_payload() | {"ended": "missing", "reason": reason}
-            writer.add(text("by", by), OPERATOR, "missing", payload)
+            writer.add(by, OPERATOR, "missing", payload)
 
+    @_planned_first
     def amend(
         self,
         ticket: str,
@@ -276,66 +323,110 @@ class Ledger(Reading):
         by: str,
         reason: str,
         ended: str = "whole",
+        request: str | None = None,
     ) -> Told:
         """Correct the report of a ticket, or enter one that came too late.
 
         What was learned becomes what it would be with the right report from the start, which takes
-        a replay. What was decided stays decided.
+        a replay. What was decided stays decided. A report that is on record as it is changes
+        nothing.
         """
         text("reason", reason)
         require_ended(ended)
-        with self._writing() as writer:
+        asked = {"ticket": ticket, "reason": reason, "report": [states, actions, rewards, ended]}
+        with self._writing(self._named("amended", by, request, asked)) as writer:
+            if (done := writer.done) is not None:
+                return Told(ticket, done.payload["number"], done.seq, done.hash)
             writer.require_thawed()
             known = writer.ticket(ticket)
             if known.status == OPEN:
                 raise LedgerError(f"ticket {ticket} is open; tell it")
             report = writer.report(known, states, actions, rewards, ended)
+            if (same := writer.on_record(known, report)) is not None:
+                return Told(ticket, known.number, same.seq, same.hash)
             payload = report.to_payload() | {
                 "reason": reason,
                 "version": known.version,
                 "was": known.status,
                 "instead": known.report,
             }
-            made = writer.add(text("by", by), OPERATOR, "amended", payload)
-        return Told(ticket, known.number, made.seq)
+            made = writer.add(by, OPERATOR, "amended", payload)
+        return Told(ticket, known.number, made.seq, made.hash)
 
-    def propose(self, *, by: str, early: bool = False) -> ProposalView | None:
+    @_planned_first
+    def propose(
+        self, *, by: str, early: bool = False, request: str | None = None
+    ) -> ProposalView | None:
         """Let the learner propose what it would change now, for a board that meets.
 
         None if that is nothing; `status().nothing_because` says why. A learner with dates to come
         proposes by itself on these. Where its budget has none to spare for a proposal before them,
         that is refused. early: let it propose all the same, which is on record.
         """
-        with self._writing() as writer:
-            writer.require_thawed()
-            if (why := why_refused(writer.state, early=early)) is not None:
-                raise LedgerError(why)
-            payload = {"early": True} if why_early(writer.state) is not None else {}
-            writer.add(text("by", by), OPERATOR, "met", payload)
+        with self._writing(self._named("met", by, request, {"early": early})) as writer:
+            if writer.done is None:
+                writer.require_thawed()
+                writer.require_going_on()
+                if (why := why_refused(writer.state, early=early)) is not None:
+                    raise LedgerError(why)
+                payload = {"early": True} if why_early(writer.state) is not None else {}
+                writer.add(by, OPERATOR, "met", payload)
         return self.proposal()
 
-    def freeze(self, *, by: str, reason: str) -> None:
+    def freeze(self, *, by: str, reason: str, request: str | None = None) -> None:
         """Stop the run: no ticket is issued, nothing is learned or decided until `thaw`."""
-        self._stop_or_go("frozen", by, reason)
+        self._stop_or_go("frozen", by, reason, request)
 
-    def thaw(self, *, by: str, reason: str) -> None:
+    @_planned_first
+    def thaw(self, *, by: str, reason: str, request: str | None = None) -> None:
         """Go on after `freeze`."""
-        self._stop_or_go("thawed", by, reason)
+        self._stop_or_go("thawed", by, reason, request)
 
-    def _stop_or_go(self, kind: str, by: str, reason: str) -> None:
-        with self._writing() as writer:
+    def _stop_or_go(self, kind: str, by: str, reason: str, request: str | None) -> None:
+        with self._writing(self._named(kind, by, request, {"reason": reason})) as writer:
+            if writer.done is not None:
+                return
+            writer.require_going_on()
             if writer.state.frozen == (kind == "frozen"):
                 raise LedgerError(f"the run is {kind} already")
-            writer.add(text("by", by), OPERATOR, kind, {"reason": text("reason", reason)})
+            writer.add(by, OPERATOR, kind, {"reason": text("reason", reason)})
 
-    def rollback(self, version: int, *, by: str, reason: str) -> int:
+    def extend(self, more: int, *, by: str, reason: str) -> None:
+        """Let more tickets be issued than were declared.
+
+        They follow the deployed policy, and their reports are on record. They are not learned from:
+        bonus, schedule and budget of the learner were worked out for the declared number.
+        """
+        payload = {"more": require_count("more", more), "reason": text("reason", reason)}
+        with self._writing() as writer:
+            writer.require_going_on()
+            writer.add(text("by", by), OPERATOR, "extended", payload)
+
+    @_planned_first
+    def end(self, *, by: str, reason: str) -> None:
+        """End the run for good: no more tickets, proposals and decisions.
+
+        What is open can still be told, declared missing or amended.
+        """
+        with self._writing() as writer:
+            writer.require_thawed()
+            writer.require_going_on()
+            payload = {"reason": text("reason", reason)}
+            writer.add(text("by", by), OPERATOR, "ended", payload)
+
+    @_planned_first
+    def rollback(self, version: int, *, by: str, reason: str, request: str | None = None) -> int:
         """Deploy an earlier version again, as a new one; return its number.
 
         Nothing that was learned changes. The rows that change are held for a while.
         """
         text("reason", reason)
-        with self._writing() as writer:
+        asked = {"version": version, "reason": reason}
+        with self._writing(self._named("rolled_back", by, request, asked)) as writer:
+            if writer.done is not None:
+                return int(writer.done.payload["version"])
             state = writer.state
+            writer.require_going_on()
             if self.terms.gate != "review":
                 raise LedgerError("this ledger has an open gate; only one in review is rolled back")
             if not (isinstance(version, int) and 1 <= version <= state.version):
@@ -346,17 +437,21 @@ class Ledger(Reading):
             if self.terms.is_forbidden(old, state.learner):
                 raise LedgerError(f"version {version} plays an action that was forbidden since")
             payload = {"to": version, "version": state.version + 1, "reason": reason}
-            writer.add(text("by", by), OPERATOR, "rolled_back", payload)
+            writer.add(by, OPERATOR, "rolled_back", payload)
             return state.version
 
-    def cap_trial(self, share: float, *, by: str, reason: str) -> int:
+    @_planned_first
+    def cap_trial(self, share: float, *, by: str, reason: str, request: str | None = None) -> int:
         """Let at most this share of the cases enter the trial from now on; return the version.
 
         It is allowed at any time, also with the budget spent. 0 ends the trial. A pending proposal
         is withdrawn and made again.
         """
         text("reason", reason)
-        with self._writing() as writer:
+        asked = {"share": share, "reason": reason}
+        with self._writing(self._named("capped", by, request, asked)) as writer:
+            if writer.done is not None:
+                return int(writer.done.payload["version"])
             state = writer.state
             if self.terms.gate != "review":
                 raise LedgerError(
@@ -370,9 +465,10 @@ class Ledger(Reading):
                     " is, or stop the run with freeze"
                 )
             payload = {"share": float(share), "version": state.version + 1, "reason": reason}
-            writer.add(text("by", by), OPERATOR, "capped", payload)
+            writer.add(by, OPERATOR, "capped", payload)
             return state.version
 
+    @_planned_first
     def add_history(
         self,
         states: Sequence[Sequence[Any]],
@@ -388,16 +484,20 @@ class Ledger(Reading):
 
         They must come from a policy that looked at the state alone, which `by` attests in words.
         most: how many visits of each (step, state, action) count. Return the first proposal, or
-        None: where the budget has none to spare for one before the first date, it comes then.
+        None: where the budget has none to spare for one before the first date, it comes then. The
+        same episodes again are not learned twice.
         """
         with self._writing() as writer:
+            episodes = self.terms.history(states, actions, rewards)
+            if writer.has_history(episodes, require_count("most", most)):
+                return self.proposal()
             if writer.state.issued or self.terms.gate != "review":
                 raise LedgerError(
                     "history comes before the first ticket, and behind a gate in review"
                 )
-            payload = self.terms.history(states, actions, rewards) | {
+            payload = episodes | {
                 "source": text("source", source),
-                "most": require_count("most", most),
+                "most": most,
                 "attested": text("attested", attested),
             }
             if why_early(writer.state) is not None:
@@ -407,6 +507,7 @@ class Ledger(Reading):
 
     # ---- reviewers -------------------------------------------------------------------------------
 
+    @_planned_first
     def approve(
         self,
         proposal: ProposalView | str,
@@ -416,6 +517,7 @@ class Ledger(Reading):
         share: float | None = None,
         by: str,
         reason: str,
+        request: str | None = None,
     ) -> int:
         """Deploy rows (step, state) of the pending proposal, by default all; return the version.
 
@@ -426,13 +528,17 @@ class Ledger(Reading):
         limits = {
             name: value for name, value in (("part", part), ("share", share)) if value is not None
         }
-        with self._writing() as writer:
+        asked = {"proposal": proposal, "rows": rows, "reason": reason} | limits
+        with self._writing(self._named("approved", by, request, asked)) as writer:
+            if writer.done is not None:
+                return int(writer.done.payload["version"])
             payload = writer.decision(proposal, rows, reason) | limits
             payload["version"] = writer.state.version + 1
-            writer.add(text("by", by), REVIEWER, "approved", payload)
+            writer.add(by, REVIEWER, "approved", payload)
             writer.make_up_for_late_date()
             return writer.state.version
 
+    @_planned_first
     def reject(
         self,
         proposal: ProposalView | str,
@@ -442,17 +548,22 @@ class Ledger(Reading):
         reason: str,
         forever: bool = False,
         visits: int | None = None,
+        request: str | None = None,
     ) -> None:
         """Let rows (step, state) of the pending proposal stay as they are, by default all of them.
 
         forever: the actions that they would newly play are never deployed there. Else the rows are
         held until their next trigger, or for so many visits.
         """
-        with self._writing() as writer:
+        how = {"forever": bool(forever), "visits": visits}
+        asked = {"proposal": proposal, "rows": rows, "reason": reason} | how
+        with self._writing(self._named("rejected", by, request, asked)) as writer:
+            if writer.done is not None:
+                return
             payload = writer.decision(proposal, rows, reason)
             writer.require_rejection(payload["rows"], forever, visits)
-            payload |= {"forever": bool(forever), "visits": None if visits is None else int(visits)}
-            writer.add(text("by", by), REVIEWER, "rejected", payload)
+            payload |= how | {"visits": None if visits is None else int(visits)}
+            writer.add(by, REVIEWER, "rejected", payload)
             writer.make_up_for_late_date()
 
     # ---- writing ---------------------------------------------------------------------------------
@@ -465,22 +576,41 @@ class Ledger(Reading):
         with self._writing() as writer:
             self.store.add_snapshot(writer.bind_snapshot())
 
+    def _named(self, kind: str, by: str, request: str | None, asked: dict[str, Any]) -> Request:
+        """What somebody asks for, once the names are known to be names."""
+        name = None if request is None else text("request", request)
+        return Request(kind, text("by", by), name, asked)
+
+    def close(self) -> None:
+        """Let go of the database, after a snapshot if opening would take a while without it."""
+        with self._lock:
+            state = self._state
+            if not self.read_only and state is not None and is_worth_it(state):
+                with suppress(LedgerError):  # if there is room: nothing needs it
+                    self.save_snapshot()
+            super().close()
+
     @contextmanager
-    def _writing(self) -> Iterator[Writer]:
+    def _writing(self, request: Request | None = None) -> Iterator[Writer]:
         """One transaction: what is written, and what follows from it."""
         if self.read_only:
             raise errors.ReadOnlyError(
                 "this ledger was opened for reading; open it without read_only"
             )
         with self._lock:
+            held = self._hold
             writer: Writer | None = None
             try:
-                with self.store.transaction():
-                    writer = Writer(
-                        self.store, self._catch_up(), self._replay(), self.clock, self.new_ticket
-                    )
+                with self.store.transaction() if held else nullcontext():
+                    made = self._catch_up(), self._corrections, self.clock, self.new_ticket
+                    writer = Writer(self.store, *made, request)
+                    base = writer.state.seq, writer.state.head
                     yield writer
-                    writer.finish()
+                    writer.follow()
+                    if held:
+                        writer.store_all()
+                if not held:
+                    self._commit(writer, base)
             except BaseException:
                 if writer is None or writer.events:
                     self._state = None  # what was applied is not on record
@@ -488,6 +618,22 @@ class Ledger(Reading):
             if writer.snapshot is not None:
                 with suppress(errors.StorageError), self.store.transaction():
                     self.store.add_snapshot(writer.snapshot)  # if there is room: nothing needs it
+
+    def _is_quiet(self) -> bool:
+        """Whether no report can make the learner plan."""
+        return self._state is not None and self._state.lessons.quiet
+
+    def _commit(self, writer: Writer, base: tuple[int, str]) -> None:
+        """Store what was worked out before the transaction, unless others have written since."""
+        if writer.events:
+            with self.store.transaction():
+                if self.store.head() != base:
+                    raise _MovedOnError
+                writer.store_all()
+
+
+class _MovedOnError(Exception):
+    """Others have written while something was worked out; it is worked out again."""
 
 
 def _now(seq: int) -> str:

@@ -24,8 +24,9 @@ class Issued:
     site: str
     request: str
     version: int
-    policy: Any  # [H][S]; with features a LinearPolicy
+    policy: Any  # [H][S]; with features a LinearPolicy; None of a table that is fetched by itself
     part: str | None = None  # "protocol" or "trial", where a deployment has both
+    member: int = 0  # which table of its version the policy is
 
 
 @dataclass(frozen=True)
@@ -45,6 +46,7 @@ class Told:
     ticket: str
     number: int
     event: int
+    hash: str = ""  # of that event: `verify` says later whether it is still on record
 
 
 @dataclass(frozen=True)
@@ -199,6 +201,7 @@ class Verdict:
     first_bad: int | None
     what: str  # in words
     head: str
+    anchored: str = ""  # what from outside it was compared with, in words
 
 
 @dataclass(frozen=True, eq=False)

@@ -20,12 +20,19 @@ from lowswitch.ledger.terms import Report, Terms
 
 _EVERY = 5000  # events; more where many tickets are open, because a snapshot holds them all
 _MOST_SINCE = 50_000  # events that an opening may have to replay
+_AT_CLOSE = 500  # events, or one amendment, for which a ledger that is closed takes a snapshot
 
 
 def is_due(state: State) -> bool:
     """Whether it is time for the next snapshot, which the events alone decide."""
     every = min(max(_EVERY, len(state.tickets)), _MOST_SINCE)
     return state.seq - state.snapshot_at >= every
+
+
+def is_worth_it(state: State) -> bool:
+    """Whether so much has happened since the last snapshot that a ledger is closed with one."""
+    since = state.seq - state.snapshot_at
+    return since >= _AT_CLOSE or state.amended_at > state.snapshot_at
 
 
 def snapshot_of(state: State) -> Snapshot:
@@ -45,6 +52,8 @@ def snapshot_of(state: State) -> Snapshot:
             "proposal": state.proposal,
             "decisions": sorted([*row, made] for row, made in state.decisions.items()),
         }
+        | ({"extra": state.extra} if state.extra else {})  # which older snapshots do not have
+        | ({"ended": True} if state.ended else {})
     )
     learner, tally = state.learner.to_bytes(), state.tally.to_bytes()
     return Snapshot(state.seq, _hash(facts, learner, tally), facts, learner, tally)
@@ -106,6 +115,8 @@ def _read(snapshot: Snapshot, terms: Terms) -> State:
         settled={one["number"]: Report.from_payload(one) for one in facts["settled"]},
         unsettled=Counter(dict(facts["unsettled"])),
         frozen=facts["frozen"],
+        extra=facts.get("extra", 0),
+        ended=facts.get("ended", False),
         proposal=facts["proposal"],
         decisions={(step, row): made for step, row, made in facts["decisions"]},
     )

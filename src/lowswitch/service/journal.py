@@ -155,6 +155,10 @@ class Journal:
         """What people decided, in its order."""
         return [mark for mark in self.marks if KINDS[mark.kind].is_decision]
 
+    def reported(self) -> list[tuple[str, Site]]:
+        """The sites that have reported, by their names."""
+        return sorted(self.sites.items())
+
     def proposals(self) -> list[Mark]:
         return [mark for mark in self.marks if mark.kind == "proposed"]
 

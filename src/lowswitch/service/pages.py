@@ -13,7 +13,7 @@ from lowswitch.ledger.responses import Status, TicketView
 from lowswitch.ledger.text import WORDS, false_share, reports, worth_lines
 from lowswitch.service import actions, api, display, figures
 from lowswitch.service import roles as table
-from lowswitch.service.app import Call, Service, now
+from lowswitch.service.app import Call, Service, address_of, failed_login, now
 from lowswitch.service.bodies import RefusedError, count, query, whole
 from lowswitch.service.figures import Interval
 from lowswitch.service.journal import Mark
@@ -44,12 +44,22 @@ async def login_form(call: Call) -> Response:
 
 async def login(call: Call) -> Response:
     """Log in with a token."""
-    service = call.service
-    token = service.access.check(call.field("token").strip())
+    service, page = call.service, templates().get_template("login.html")
+    shown, address = call.field("token").strip(), address_of(call.service, call.request)
+    if wait := service.failed_logins.wait(address):
+        says = f"Too many tokens that do not work came from here. Wait {wait} seconds."
+        headers = {"Retry-After": str(wait)}
+        return HTMLResponse(page.render(note=service.note, wrong=says), 429, headers)
+    token = service.access.check(shown)
     if token is None or token.role == table.SITE:
-        wrong = "A site has no pages; it uses the client." if token else "This token does not work."
-        page = templates().get_template("login.html")
+        wrong = "A site has no pages; it uses the client."
+        if token is None:
+            error = failed_login(service, service.failed_logins, address, shown)
+            wrong = f"{display.sentence(error.says)}."
         return HTMLResponse(page.render(note=service.note, wrong=wrong), 403 if token else 401)
+    await asyncio.to_thread(service.access.note_login, token)
+    service.meter.logins += 1
+    service.log.write("info", "login", who=token.name, role=token.role, address=address)
     response = RedirectResponse("/", 303)
     response.set_cookie(
         service.cookie,
@@ -126,8 +136,10 @@ async def freeze(call: Call) -> Response:
     """Stop the run."""
     if is_by_enter(call):
         return await status(call)
-    await actions.act(call, "freeze", filled_in(call, "reason"))
-    return after(call, "/", "The run is frozen: no ticket is issued, nothing is decided.")
+    said = "The run is frozen: no ticket is issued, nothing is decided."
+    if not await actions.act(call, "freeze", filled_in(call, "reason")):
+        said += " The database cannot record it yet, so do not restart the server before it can."
+    return after(call, "/", said)
 
 
 async def thaw(call: Call) -> Response:
@@ -413,5 +425,5 @@ async def tokens(call: Call) -> Response:
 
 async def revoke(call: Call) -> Response:
     """Let a token work no more."""
-    gone = actions.revoke(call, filled_in(call, "id"))
+    gone = await actions.revoke(call, filled_in(call, "id"))
     return after(call, "/tokens", f"The token of {gone.name} works no more.")
