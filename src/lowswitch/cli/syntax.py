@@ -124,7 +124,8 @@ KNOWN: dict[str, dict[str, Any]] = {
         "type": _whole,
     },
     "--initial": {
-        "help": "The policy in use: a line for each step, an action for each state, with commas.",
+        "help": "The policy in use: a line for each step, an action for each state, with commas;"
+        " --actions names the actions.",
         "metavar": "FILE",
     },
     "--json": {"help": "Print one JSON object.", "action": "store_true"},

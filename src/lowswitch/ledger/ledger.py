@@ -14,26 +14,24 @@ from lowswitch.checks import require_count, require_share
 from lowswitch.ledger import errors, views
 from lowswitch.ledger.address import printable, store_at
 from lowswitch.ledger.dates import why_early, why_refused
+from lowswitch.ledger.deciding import Deciding
 from lowswitch.ledger.errors import LedgerError
 from lowswitch.ledger.events import (
     GENESIS,
     NEWEST,
     OPERATOR,
-    REVIEWER,
     SEMANTICS,
     event,
     read_event,
 )
-from lowswitch.ledger.reading import Reading
 from lowswitch.ledger.responses import Issued, ProposalView, Told
 from lowswitch.ledger.state import OPEN
 from lowswitch.ledger.store import Store, StoredTicket
 from lowswitch.ledger.terms import Terms, declared, read_terms
 from lowswitch.ledger.writer import Writer, require_ended, text
-from lowswitch.policy.tables import Part
 
 
-class Ledger(Reading):
+class Ledger(Deciding):
     """A run of one learner, kept in a database as the list of everything that happened.
 
     Make one with `Ledger.create`, and open it with `Ledger.open`. Every method that changes
@@ -71,6 +69,9 @@ class Ledger(Reading):
         absorbing: int | str | None = None,
         seed: int = 0,
         thresholds: dict[str, float] | None = None,
+        name: str = "",
+        words: dict[str, str] | None = None,
+        quorum: int = 1,
         by: str = "operator",
         clock: Callable[[int], str] | None = None,
         initial: Any = None,  # refused with the way out: a `Learner` calls policy= so
@@ -86,7 +87,10 @@ class Ledger(Reading):
         ticket is declared missing when so many later ones were issued. absorbing: the state in
         which an episode that was terminated stays, unpaid. The last two meanings need states.
         thresholds: when a row of a proposal is called IMPROVE, LIKELY or WORSE; by default
-        {"improve": 0.05, "likely": 0.8, "worse": 0.2}.
+        {"improve": 0.05, "likely": 0.8, "worse": 0.2}. actions_allowed: a mask [H, S, A] of the
+        actions that may ever be deployed. name, words: what people call the run, and its "episode",
+        "step", "state" and "action", such as {"episode": "patient"}. quorum: how many reviewers
+        must agree before something is approved, forbidden, allowed again, rolled back or resumed.
         """
         from lowswitch import __version__
 
@@ -110,6 +114,9 @@ class Ledger(Reading):
             patience=patience,
             seed=seed,
             thresholds=thresholds,
+            name=name,
+            words=words,
+            quorum=quorum,
         )
         store = store_at(address, create=True)
         made = cls(store, terms)
@@ -258,13 +265,15 @@ class Ledger(Reading):
         """Declare that no report will come; what was seen before it was lost may be given."""
         text("reason", reason)
         with self._writing() as writer:
-            writer.require_thawed()
-            known = writer.ticket(ticket)
-            if known.status != OPEN:
-                raise LedgerError(f"ticket {ticket} is {known.status}, and not open; amend it")
-            seen = writer.report(known, states, actions, rewards, "truncated")
-            payload = seen.to_payload() | {"ended": "missing", "reason": reason}
-            writer.add(text("by", by), OPERATOR, "missing", payload)
+            writer.missing(ticket, (states, actions, rewards), reason, text("by", by))
+
+    def missing_many(self, tickets: Sequence[str], reason: str, *, by: str) -> None:
+        """Declare that no report will come for any of these tickets, in one transaction."""
+        text("reason", reason)
+        with self._writing() as writer:
+            writer.fetch(tickets)
+            for ticket in dict.fromkeys(tickets):
+                writer.missing(ticket, ((), (), ()), reason, text("by", by))
 
     def amend(
         self,
@@ -316,38 +325,10 @@ class Ledger(Reading):
 
     def freeze(self, *, by: str, reason: str) -> None:
         """Stop the run: no ticket is issued, nothing is learned or decided until `thaw`."""
-        self._stop_or_go("frozen", by, reason)
-
-    def thaw(self, *, by: str, reason: str) -> None:
-        """Go on after `freeze`."""
-        self._stop_or_go("thawed", by, reason)
-
-    def _stop_or_go(self, kind: str, by: str, reason: str) -> None:
         with self._writing() as writer:
-            if writer.state.frozen == (kind == "frozen"):
-                raise LedgerError(f"the run is {kind} already")
-            writer.add(text("by", by), OPERATOR, kind, {"reason": text("reason", reason)})
-
-    def rollback(self, version: int, *, by: str, reason: str) -> int:
-        """Deploy an earlier version again, as a new one; return its number.
-
-        Nothing that was learned changes. The rows that change are held for a while.
-        """
-        text("reason", reason)
-        with self._writing() as writer:
-            state = writer.state
-            if self.terms.gate != "review":
-                raise LedgerError("this ledger has an open gate; only one in review is rolled back")
-            if not (isinstance(version, int) and 1 <= version <= state.version):
-                raise LedgerError(f"there is no version {version!r}; they are 1 to {state.version}")
-            old = state.versions[version - 1]
-            if old.identity == state.versions[-1].identity:
-                raise LedgerError(f"version {version} is what is deployed now")
-            if self.terms.is_forbidden(old, state.learner):
-                raise LedgerError(f"version {version} plays an action that was forbidden since")
-            payload = {"to": version, "version": state.version + 1, "reason": reason}
-            writer.add(text("by", by), OPERATOR, "rolled_back", payload)
-            return state.version
+            if writer.state.frozen:
+                raise LedgerError("the run is paused already")
+            writer.add(text("by", by), OPERATOR, "frozen", {"reason": text("reason", reason)})
 
     def cap_trial(self, share: float, *, by: str, reason: str) -> int:
         """Let at most this share of the cases enter the trial from now on; return the version.
@@ -404,56 +385,6 @@ class Ledger(Reading):
                 payload["propose"] = False
             writer.add(text("by", by), OPERATOR, "history", payload)
         return self.proposal()
-
-    # ---- reviewers -------------------------------------------------------------------------------
-
-    def approve(
-        self,
-        proposal: ProposalView | str,
-        *,
-        rows: Sequence[tuple[Any, Any]] | None = None,
-        part: Part | None = None,
-        share: float | None = None,
-        by: str,
-        reason: str,
-    ) -> int:
-        """Deploy rows (step, state) of the pending proposal, by default all; return the version.
-
-        proposal: the one that was looked at, or its hash, of which the first 8 characters are
-        enough. If another one is pending by now, nothing is decided. part: "protocol" or "trial"
-        changes that one alone. share: at most this share of the cases enters the trial.
-        """
-        limits = {
-            name: value for name, value in (("part", part), ("share", share)) if value is not None
-        }
-        with self._writing() as writer:
-            payload = writer.decision(proposal, rows, reason) | limits
-            payload["version"] = writer.state.version + 1
-            writer.add(text("by", by), REVIEWER, "approved", payload)
-            writer.make_up_for_late_date()
-            return writer.state.version
-
-    def reject(
-        self,
-        proposal: ProposalView | str,
-        *,
-        rows: Sequence[tuple[Any, Any]] | None = None,
-        by: str,
-        reason: str,
-        forever: bool = False,
-        visits: int | None = None,
-    ) -> None:
-        """Let rows (step, state) of the pending proposal stay as they are, by default all of them.
-
-        forever: the actions that they would newly play are never deployed there. Else the rows are
-        held until their next trigger, or for so many visits.
-        """
-        with self._writing() as writer:
-            payload = writer.decision(proposal, rows, reason)
-            writer.require_rejection(payload["rows"], forever, visits)
-            payload |= {"forever": bool(forever), "visits": None if visits is None else int(visits)}
-            writer.add(text("by", by), REVIEWER, "rejected", payload)
-            writer.make_up_for_late_date()
 
     # ---- writing ---------------------------------------------------------------------------------
 

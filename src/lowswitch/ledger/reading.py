@@ -129,7 +129,15 @@ class Reading:
         with self._lock:
             state = self._ready()
             found = views.status(state, self.store.counts())
-            return dataclasses.replace(found, behind=self._behind(state, found.waiting))
+            behind = self._behind(state, found.waiting)
+            return dataclasses.replace(found, behind=behind, paused=self._paused(state))
+
+    def _paused(self, state: State) -> dict[str, str] | None:
+        """Who paused the run, when and why."""
+        if not state.frozen:
+            return None
+        (event,) = self.newest(1, kind="frozen")
+        return {"by": event.actor, "time": event.time, "reason": event.payload["reason"]}
 
     def _behind(self, state: State, waiting: int) -> str | None:
         """Which ticket the reports that wait are waiting for, in words."""

@@ -13,7 +13,7 @@ import numpy as np
 
 from lowswitch.ledger.connection import Connection
 from lowswitch.ledger.errors import LedgerError
-from lowswitch.ledger.responses import ProposalView, Status, Told, Version
+from lowswitch.ledger.responses import ProposalView, RequestView, Status, Told, Version
 from lowswitch.policy.tables import Part
 
 
@@ -89,15 +89,15 @@ class Remote:
         part: Part | None = None,
         share: float | None = None,
         reason: str,
-    ) -> int:
+    ) -> int | RequestView:
         """Deploy rows (step, state) of the pending proposal, by default all; return the version.
 
         part: "protocol" or "trial" changes that one alone. share: at most this share of the cases
-        enters the trial.
+        enters the trial. Where several reviewers must agree, return the request.
         """
         chosen = None if rows is None else [list(row) for row in rows]
         body = {"proposal": _hash(proposal), "rows": chosen, "part": part, "share": share}
-        return int(self._post("/api/approve", **body, reason=reason)["version"])
+        return _version(self._post("/api/approve", **body, reason=reason))
 
     def reject(
         self,
@@ -107,11 +107,52 @@ class Remote:
         reason: str,
         forever: bool = False,
         visits: int | None = None,
-    ) -> None:
-        """Let rows (step, state) of the pending proposal stay as they are, by default all."""
+        actions: Sequence[Any] | None = None,
+    ) -> RequestView | None:
+        """Let rows (step, state) of the pending proposal stay as they are, by default all.
+
+        actions: with forever, those of the new actions that are forbidden.
+        """
         chosen = None if rows is None else [list(row) for row in rows]
         body = {"proposal": _hash(proposal), "rows": chosen, "reason": reason}
-        self._post("/api/reject", **body, forever=forever, visits=visits)
+        named = None if actions is None else list(actions)
+        answer = self._post("/api/reject", **body, forever=forever, visits=visits, actions=named)
+        return _request(answer)
+
+    def forbid(
+        self,
+        rows: Sequence[tuple[Any, Any]],
+        actions: Sequence[Any],
+        *,
+        instead: Any = None,
+        reason: str,
+    ) -> int | RequestView:
+        """Never deploy these actions in rows (step, state) again; return the deployed version."""
+        body = {"rows": [list(row) for row in rows], "actions": list(actions), "instead": instead}
+        return _version(self._post("/api/forbid", **body, reason=reason))
+
+    def lift(
+        self, rows: Sequence[tuple[Any, Any]], actions: Sequence[Any], *, reason: str
+    ) -> RequestView | None:
+        """Allow actions again that were forbidden in rows (step, state)."""
+        body = {"rows": [list(row) for row in rows], "actions": list(actions)}
+        return _request(self._post("/api/lift", **body, reason=reason))
+
+    def requests(self) -> list[RequestView]:
+        """The decisions that wait until enough reviewers agree."""
+        return [RequestView(**one) for one in self._get("/api/requests")]
+
+    def confirm(self, request: int, *, reason: str) -> int | RequestView:
+        """Agree to what another person asks for; the last one needed carries it out."""
+        return _version(self._post("/api/confirm", request=request, reason=reason))
+
+    def decline(self, request: int, *, reason: str) -> None:
+        """Turn a request down."""
+        self._post("/api/decline", request=request, reason=reason)
+
+    def set_quorum(self, quorum: int, *, reason: str) -> RequestView | None:
+        """Change how many reviewers must agree on a decision."""
+        return _request(self._post("/api/quorum", quorum=quorum, reason=reason))
 
     def propose(self, *, early: bool = False) -> ProposalView | None:
         """Let the learner propose what it would change now; None if that is nothing.
@@ -125,13 +166,13 @@ class Remote:
         """Stop the run."""
         self._post("/api/freeze", reason=reason)
 
-    def thaw(self, *, reason: str) -> None:
+    def thaw(self, *, reason: str) -> RequestView | None:
         """Let the run go on."""
-        self._post("/api/thaw", reason=reason)
+        return _request(self._post("/api/thaw", reason=reason))
 
-    def rollback(self, version: int, *, reason: str) -> int:
+    def rollback(self, version: int, *, reason: str) -> int | RequestView:
         """Deploy an earlier version again, as a new one; return its number."""
-        return int(self._post("/api/rollback", version=version, reason=reason)["version"])
+        return _version(self._post("/api/rollback", version=version, reason=reason))
 
     def cap_trial(self, share: float, *, reason: str) -> int:
         """Let at most this share of the cases enter the trial from now on; return the version."""
@@ -140,6 +181,10 @@ class Remote:
     def missing(self, ticket: str, reason: str, **seen: Sequence[Any]) -> None:
         """Declare that no report will come; seen: the states, actions and rewards before that."""
         self._post("/api/missing", ticket=ticket, reason=reason, **plain(seen))
+
+    def missing_many(self, tickets: Sequence[str], reason: str) -> None:
+        """Declare that no report will come for any of these tickets."""
+        self._post("/api/lost", tickets=list(tickets), reason=reason)
 
     def amend(
         self,
@@ -177,6 +222,15 @@ class Remote:
             answer = self._connection.read("/api/export", kind=kind)
             while piece := answer.read(1 << 16):
                 file.write(piece)
+
+
+def _request(answer: dict[str, Any]) -> RequestView | None:
+    """The request that an answer speaks of, if others must agree."""
+    return RequestView(**answer["request"]) if "request" in answer else None
+
+
+def _version(answer: dict[str, Any]) -> int | RequestView:
+    return _request(answer) or int(answer["version"])
 
 
 def _hash(proposal: ProposalView | str | None) -> str:

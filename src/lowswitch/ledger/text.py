@@ -14,6 +14,7 @@ from lowswitch.ledger.responses import (
     Certificate,
     Issued,
     ProposalView,
+    RequestView,
     Status,
     TicketView,
     decided_on,
@@ -80,6 +81,28 @@ def _cell(value: Any) -> str:
     if isinstance(value, list):
         return " ".join(map(_cell, value)) or "none"
     return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
+
+
+# ---- requests ------------------------------------------------------------------------------------
+
+
+def request_table(requests: Sequence[RequestView]) -> str:
+    """A line for each decision that waits for reviewers."""
+    if not requests:
+        return "no decision waits for other reviewers"
+    head = ("number", "what", "asked by", "agree", "still needed", "reason")
+    lines = [
+        (
+            f"{one.number:,}",
+            one.kind,
+            one.by,
+            ", ".join(one.confirmed) or "-",
+            f"{one.needed}",
+            one.decision["reason"],
+        )
+        for one in requests
+    ]
+    return columns([head, *lines])
 
 
 # ---- tickets -------------------------------------------------------------------------------------

@@ -171,6 +171,24 @@ class Approval(Decision):
 class Rejection(Decision):
     forever: bool = False
     visits: Whole | None = None
+    actions: list[Label] | None = None
+
+
+class Lift(Reason):
+    rows: list[tuple[Label, Label]]
+    actions: list[Label]
+
+
+class Veto(Lift):
+    instead: Label | None = None
+
+
+class Answer(Reason):
+    request: Whole
+
+
+class Quorum(Reason):
+    quorum: Whole
 
 
 class Meeting(Body):
@@ -179,6 +197,10 @@ class Meeting(Body):
 
 class Rollback(Reason):
     version: Whole
+
+
+class Losses(Reason):
+    tickets: Annotated[list[Text], Meta(min_length=1, max_length=MOST_AT_ONCE)]
 
 
 class Cap(Reason):
@@ -194,12 +216,18 @@ BODIES: dict[str, type[Body]] = {
     "tell": Reports,
     "approve": Approval,
     "reject": Rejection,
+    "forbid": Veto,
+    "lift": Lift,
+    "confirm": Answer,
+    "decline": Answer,
+    "set_quorum": Quorum,
     "propose": Meeting,
     "freeze": Reason,
     "thaw": Reason,
     "rollback": Rollback,
     "cap_trial": Cap,
     "missing": Loss,
+    "missing_many": Losses,
     "amend": Amendment,
     "revoke": Revocation,
 }

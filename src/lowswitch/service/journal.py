@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from lowswitch.ledger import Ledger
-from lowswitch.ledger.events import KINDS, Kind
+from lowswitch.ledger.events import KINDS, Kind, makes_version
 from lowswitch.ledger.views import payload_of
 
 _PIECE = 2000  # events that are read at once
@@ -128,7 +128,7 @@ class Journal:
         elif kind == "amended":
             self._amend(payload)
         known = KINDS.get(kind, Kind())  # whether there is such a kind is for `verify` to say
-        self._version += known.makes_version
+        self._version += makes_version(kind, payload)
         if known.verb:
             self.marks.append(Mark(seq, time, actor, role, kind, _facts(kind, payload)))
 
@@ -149,7 +149,7 @@ class Journal:
 
     def versions(self) -> list[Mark]:
         """The events that made the versions, in their order."""
-        return [mark for mark in self.marks if KINDS[mark.kind].makes_version]
+        return [mark for mark in self.marks if makes_version(mark.kind, mark.facts)]
 
     def decisions(self) -> list[Mark]:
         """What people decided, in its order."""
@@ -179,6 +179,7 @@ def _facts(kind: str, payload: dict[str, Any]) -> dict[str, Any]:
         return {"changes": len(payload["changes"]), "version": payload["version"]}
     names = (
         *("reason", "rows", "version", "forever", "visits", "to", "number", "proposal", "source"),
-        *("date", "early"),
+        *("date", "early", "part", "share", "actions", "instead", "quorum", "request", "kind"),
+        *("confirmed", "decision"),
     )
     return {name: payload[name] for name in names if name in payload}

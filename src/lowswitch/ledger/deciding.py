@@ -1,0 +1,319 @@
+"""Decisions: what reviewers approve, reject, forbid and allow again, and how many must agree.
+
+Where the quorum of a run is above 1, a decision is first a request, which is an event of its own.
+It is carried out when so many reviewers have agreed, each person once. A rollback and a resumption,
+which operators ask for, need the same number of reviewers. To postpone, to pause the run and to
+make a trial smaller, one person is enough.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from typing import Any
+
+from lowswitch.checks import require_count
+from lowswitch.ledger.errors import LedgerError
+from lowswitch.ledger.events import OPERATOR, REVIEWER, needs_quorum
+from lowswitch.ledger.reading import Reading
+from lowswitch.ledger.responses import ProposalView, RequestView
+from lowswitch.ledger.state import Request
+from lowswitch.ledger.writer import Writer, text
+from lowswitch.policy.tables import Part
+
+
+class Deciding(Reading):
+    """The part of a ledger that decides."""
+
+    def _writing(self) -> AbstractContextManager[Writer]:
+        """One transaction: what is written, and what follows from it."""
+        raise NotImplementedError
+
+    # ---- proposals -------------------------------------------------------------------------------
+
+    def approve(
+        self,
+        proposal: ProposalView | str,
+        *,
+        rows: Sequence[tuple[Any, Any]] | None = None,
+        part: Part | None = None,
+        share: float | None = None,
+        by: str,
+        reason: str,
+    ) -> int | RequestView:
+        """Deploy rows (step, state) of the pending proposal, by default all; return the version.
+
+        proposal: the one that was looked at, or its hash, of which the first 8 characters are
+        enough. If another one is pending by now, nothing is decided. part: "protocol" or "trial"
+        changes that one alone. share: at most this share of the cases enters the trial. Where
+        several reviewers must agree, return the request that waits for the others.
+        """
+        limits = {
+            name: value for name, value in (("part", part), ("share", share)) if value is not None
+        }
+        with self._writing() as writer:
+            payload = writer.decision(proposal, rows, reason) | limits
+            payload["version"] = writer.state.version + 1
+            return self._decide(writer, by, REVIEWER, "approved", payload)
+
+    def reject(
+        self,
+        proposal: ProposalView | str,
+        *,
+        rows: Sequence[tuple[Any, Any]] | None = None,
+        by: str,
+        reason: str,
+        forever: bool = False,
+        visits: int | None = None,
+        actions: Sequence[Any] | None = None,
+    ) -> RequestView | None:
+        """Let rows (step, state) of the pending proposal stay as they are, by default all of them.
+
+        forever: the actions that they would newly play, or those of them that `actions` names, are
+        not deployed there until the veto is lifted. If a row would newly play several, name them.
+        Else the rows are held until their next trigger, or for so many visits.
+        """
+        if actions is not None and not forever:
+            raise LedgerError("actions are those to forbid: say forever=True, or leave them out")
+        with self._writing() as writer:
+            payload = writer.decision(proposal, rows, reason)
+            named = None if actions is None else self._actions(actions)
+            writer.require_rejection(payload["rows"], forever, visits, named)
+            payload |= {"forever": bool(forever), "visits": None if visits is None else int(visits)}
+            payload |= {} if named is None else {"actions": named}
+            answer = self._decide(writer, by, REVIEWER, "rejected", payload)
+            return answer if isinstance(answer, RequestView) else None
+
+    # ---- vetoes ----------------------------------------------------------------------------------
+
+    def forbid(
+        self,
+        rows: Sequence[tuple[Any, Any]],
+        actions: Sequence[Any],
+        *,
+        instead: Any = None,
+        by: str,
+        reason: str,
+    ) -> int | RequestView:
+        """Never deploy these actions in rows (step, state) again; return the deployed version.
+
+        instead: what a row plays from now on if its protocol has one of them; needed only then. A
+        pending proposal is made anew without the actions, which costs no budget. A paused run can
+        be given a veto, too. `lift` allows the actions again.
+        """
+        text("reason", reason)
+        with self._writing() as writer:
+            payload = self._veto(rows, actions) | {"reason": reason, "instead": None}
+            if instead is not None:
+                payload["instead"] = self.terms.index("action", instead)
+            self._require_vetoable(writer, payload)
+            return self._decide(writer, by, REVIEWER, "vetoed", payload)
+
+    def lift(
+        self, rows: Sequence[tuple[Any, Any]], actions: Sequence[Any], *, by: str, reason: str
+    ) -> RequestView | None:
+        """Allow actions again that were forbidden in rows (step, state).
+
+        Nothing is deployed: the learner may propose them from its next proposal on. What was
+        forbidden when the ledger was created stays so.
+        """
+        text("reason", reason)
+        with self._writing() as writer:
+            writer.require_thawed()
+            payload = self._veto(rows, actions) | {"reason": reason}
+            allowed, names = writer.state.learner.actions_allowed, self.terms.labels["action"]
+            for step, state in payload["rows"]:
+                if allowed[step, state, payload["actions"]].any():
+                    name = self.tables().row_name(step, state)
+                    given = ", ".join(names[a] for a in payload["actions"])
+                    raise LedgerError(f"row {name} does not forbid all of: {given}")
+            answer = self._decide(writer, by, REVIEWER, "lifted", payload)
+            return answer if isinstance(answer, RequestView) else None
+
+    def _actions(self, actions: Sequence[Any]) -> list[int]:
+        """The positions of actions, each once."""
+        found = list(dict.fromkeys(self.terms.index("action", action) for action in actions))
+        if not found:
+            raise LedgerError("no action is named; name those that you mean")
+        return sorted(found)
+
+    def _veto(self, rows: Sequence[tuple[Any, Any]], actions: Sequence[Any]) -> dict[str, Any]:
+        """The rows and actions of a veto, once they are checked."""
+        terms = self.tables()
+        keys = {(terms.index("step", step), terms.index("state", state)) for step, state in rows}
+        if not keys:
+            raise LedgerError("no row is chosen; choose those that you decide on")
+        named = self._actions(actions)
+        for step, state in sorted(keys):
+            for action in named:
+                if not terms.allowed[step, state, action]:
+                    raise LedgerError(
+                        f"{terms.labels['action'][action]} was forbidden in row"
+                        f" {terms.row_name(step, state)} when this ledger was created"
+                    )
+        return {"rows": [list(key) for key in sorted(keys)], "actions": named}
+
+    def _require_vetoable(self, writer: Writer, payload: dict[str, Any]) -> None:
+        """Every row has an action left, and something to play instead of a deployed one."""
+        if self.terms.gate != "review":
+            raise LedgerError("this ledger has an open gate; only one in review can forbid actions")
+        terms, state, instead = self.tables(), writer.state, payload["instead"]
+        names, allowed = terms.labels["action"], state.learner.actions_allowed
+        for step, place in payload["rows"]:
+            left = [
+                a
+                for a in range(terms.actions)
+                if allowed[step, place, a] and a not in payload["actions"]
+            ]
+            row = terms.row_name(step, place)
+            if not left:
+                raise LedgerError(f"row {row} would have no action left; leave it at least one")
+            played = state.versions[-1].actions[0, step, place]
+            if played in payload["actions"] and instead not in left:
+                choices = ", ".join(names[a] for a in left)
+                raise LedgerError(
+                    f"row {row} plays {names[played]} now; say what it shall play instead, which is"
+                    f" instead= or --instead: {choices}"
+                )
+
+    # ---- operators -------------------------------------------------------------------------------
+
+    def thaw(self, *, by: str, reason: str) -> RequestView | None:
+        """Go on after `freeze`."""
+        with self._writing() as writer:
+            if not writer.state.frozen:
+                raise LedgerError("the run is not paused")
+            payload = {"reason": text("reason", reason)}
+            answer = self._decide(writer, by, OPERATOR, "thawed", payload)
+            return answer if isinstance(answer, RequestView) else None
+
+    def rollback(self, version: int, *, by: str, reason: str) -> int | RequestView:
+        """Deploy an earlier version again, as a new one; return its number.
+
+        Nothing that was learned changes. The rows that change are held for a while.
+        """
+        text("reason", reason)
+        with self._writing() as writer:
+            state = writer.state
+            if self.terms.gate != "review":
+                raise LedgerError("this ledger has an open gate; only one in review is rolled back")
+            if not (isinstance(version, int) and 1 <= version <= state.version):
+                raise LedgerError(f"there is no version {version!r}; they are 1 to {state.version}")
+            old = state.versions[version - 1]
+            if old.identity == state.versions[-1].identity:
+                raise LedgerError(f"version {version} is what is deployed now")
+            if self.terms.is_forbidden(old, state.learner):
+                raise LedgerError(f"version {version} plays an action that was forbidden since")
+            payload = {"to": version, "version": state.version + 1, "reason": reason}
+            return self._decide(writer, by, OPERATOR, "rolled_back", payload)
+
+    # ---- several reviewers -----------------------------------------------------------------------
+
+    @property
+    def quorum(self) -> int:
+        """How many reviewers must agree on a decision."""
+        return self._ready().quorum
+
+    def requests(self) -> list[RequestView]:
+        """The decisions that wait until enough reviewers agree."""
+        with self._lock:
+            state = self._ready()
+            waiting = [one for one in state.requests.values() if not state.lapsed(one)]
+            return [_view(one, state.quorum) for one in waiting]
+
+    def confirm(self, request: int, *, by: str, reason: str) -> int | RequestView:
+        """Agree, as a reviewer, to what another person asks for; the last one carries it out.
+
+        Return the deployed version then, and until then the request. Nobody counts twice.
+        """
+        text("reason", reason)
+        with self._writing() as writer:
+            known = self._request(writer, request)
+            if known.agrees(text("by", by)):
+                raise LedgerError(f"{by} has asked for this or agreed already; another must")
+            writer.add(by, REVIEWER, "seconded", {"request": request, "reason": reason})
+            return self._carry_out(writer, known)
+
+    def decline(self, request: int, *, by: str, reason: str) -> None:
+        """Turn a request down; what it asks for does not happen."""
+        with self._writing() as writer:
+            self._request(writer, request)
+            payload = {"request": request, "reason": text("reason", reason)}
+            writer.add(text("by", by), REVIEWER, "declined", payload)
+
+    def set_quorum(self, quorum: int, *, by: str, reason: str) -> RequestView | None:
+        """Let so many reviewers be needed from now on; as many as now must agree to that."""
+        with self._writing() as writer:
+            if require_count("quorum", quorum) == writer.state.quorum:
+                raise LedgerError(f"the quorum is {quorum} already")
+            payload = {"quorum": int(quorum), "reason": text("reason", reason)}
+            answer = self._decide(writer, by, REVIEWER, "quorum", payload)
+            return answer if isinstance(answer, RequestView) else None
+
+    def _request(self, writer: Writer, number: Any) -> Request:
+        """A request that waits, or an error."""
+        known = writer.state.requests.get(number)
+        if known is None:
+            raise LedgerError(f"no request {number!r} waits for reviewers")
+        if writer.state.lapsed(known):
+            raise LedgerError(f"request {number} has lapsed: the run has gone on since it was made")
+        return known
+
+    def _decide(
+        self, writer: Writer, by: str, role: str, kind: str, payload: dict[str, Any]
+    ) -> int | RequestView:
+        """Carry out a decision, or ask other reviewers for it; the version, or the request."""
+        actor, state = text("by", by), writer.state
+        if state.quorum == 1 or not needs_quorum(kind, payload):
+            return self._record(writer, actor, role, kind, payload)
+        if kind == "rolled_back":
+            payload["base"] = state.version
+        made = writer.add(actor, role, "requested", {"kind": kind, "decision": payload})
+        return _view(state.requests[made.seq], state.quorum)
+
+    def _carry_out(self, writer: Writer, request: Request) -> int | RequestView:
+        """Do what a request asks for if enough reviewers agree."""
+        state = writer.state
+        if len(request.confirmed) < state.quorum:
+            return _view(request, state.quorum)
+        agreed = {"request": request.event, "confirmed": list(request.confirmed)}
+        payload = dict(request.decision) | agreed
+        if "version" in payload:
+            payload["version"] = state.version + 1
+        if request.kind == "vetoed":
+            self._require_vetoable(writer, payload)
+        return self._record(writer, request.by, request.role, request.kind, payload)
+
+    def _record(
+        self, writer: Writer, by: str, role: str, kind: str, payload: dict[str, Any]
+    ) -> int:
+        """Write a decision."""
+        state = writer.state
+        if kind == "vetoed" and _plays(state.versions[-1].actions, payload):
+            payload["version"] = state.version + 1
+        writer.add(by, role, kind, payload)
+        if "proposal" in payload:
+            writer.make_up_for_late_date()
+        return state.version
+
+
+def _plays(policies: Any, payload: dict[str, Any]) -> bool:
+    """Whether policies [members, H, S] play an action of a veto in one of its rows."""
+    return any(
+        action in payload["actions"]
+        for step, state in payload["rows"]
+        for action in policies[:, step, state].tolist()
+    )
+
+
+def _view(request: Request, quorum: int) -> RequestView:
+    return RequestView(
+        number=request.event,
+        time=request.time,
+        by=request.by,
+        role=request.role,
+        kind=request.kind,
+        decision=request.decision,
+        confirmed=list(request.confirmed),
+        needed=max(0, quorum - len(request.confirmed)),
+    )
