@@ -85,16 +85,16 @@ def _serve_demo(place: object) -> None:
     assert isinstance(place, Place)
     with tempfile.TemporaryDirectory(prefix="lowswitch-demo-") as folder:
         address = Path(folder) / "clinic.db"
-        _say("four sites of a made-up clinic play for a year ...")
+        _say("four sites of a made-up clinic treat patients for half a year ...")
         demo.fill(address).close()
         access = Access(Path(folder) / "clinic.db.access")
         tokens = demo.tokens(access)
         access.close()
         note = "A demo: the clinic is made up, and so are its numbers."
         with opened(str(address), None, place, note) as service, place.listen() as listening:
-            url, site = place.url(listening), tokens.pop("site")
+            url, (*people, (_, _, site)) = place.url(listening), tokens
             lines = [f"open {url} and log in with one of these tokens:"]
-            lines += [f"  {role:9} {token}" for role, token in tokens.items()]
+            lines += [f"  {role:9} {name:10} {token}" for role, name, token in people]
             lines += [f"the site {demo.SITES[0]} has no pages, but a program that begins with"]
             lines += [f'  client = lowswitch.ledger.Client("{url}", "{site}")']
             lines += ["Ctrl-C ends it, and nothing is kept."]

@@ -17,7 +17,7 @@ from lowswitch.ledger.errors import LedgerError
 from lowswitch.ledger.events import OPERATOR, REVIEWER, needs_quorum
 from lowswitch.ledger.reading import Reading
 from lowswitch.ledger.responses import ProposalView, RequestView
-from lowswitch.ledger.state import Request
+from lowswitch.ledger.state import Request, State
 from lowswitch.ledger.writer import Writer, text
 from lowswitch.policy.tables import Part
 
@@ -103,10 +103,10 @@ class Deciding(Reading):
         """
         text("reason", reason)
         with self._writing() as writer:
-            payload = self._veto(rows, actions) | {"reason": reason, "instead": None}
+            payload = self.veto(rows, actions) | {"reason": reason, "instead": None}
             if instead is not None:
                 payload["instead"] = self.terms.index("action", instead)
-            self._require_vetoable(writer, payload)
+            self._require_vetoable(writer.state, payload)
             return self._decide(writer, by, REVIEWER, "vetoed", payload)
 
     def lift(
@@ -120,7 +120,7 @@ class Deciding(Reading):
         text("reason", reason)
         with self._writing() as writer:
             writer.require_thawed()
-            payload = self._veto(rows, actions) | {"reason": reason}
+            payload = self.veto(rows, actions) | {"reason": reason}
             allowed, names = writer.state.learner.actions_allowed, self.terms.labels["action"]
             for step, state in payload["rows"]:
                 if allowed[step, state, payload["actions"]].any():
@@ -137,7 +137,7 @@ class Deciding(Reading):
             raise LedgerError("no action is named; name those that you mean")
         return sorted(found)
 
-    def _veto(self, rows: Sequence[tuple[Any, Any]], actions: Sequence[Any]) -> dict[str, Any]:
+    def veto(self, rows: Sequence[tuple[Any, Any]], actions: Sequence[Any]) -> dict[str, Any]:
         """The rows and actions of a veto, once they are checked."""
         terms = self.tables()
         keys = {(terms.index("step", step), terms.index("state", state)) for step, state in rows}
@@ -153,11 +153,15 @@ class Deciding(Reading):
                     )
         return {"rows": [list(key) for key in sorted(keys)], "actions": named}
 
-    def _require_vetoable(self, writer: Writer, payload: dict[str, Any]) -> None:
+    def require_vetoable(self, payload: dict[str, Any]) -> None:
         """Every row has an action left, and something to play instead of a deployed one."""
+        with self._lock:
+            self._require_vetoable(self._ready(), payload)
+
+    def _require_vetoable(self, state: State, payload: dict[str, Any]) -> None:
         if self.terms.gate != "review":
             raise LedgerError("this ledger has an open gate; only one in review can forbid actions")
-        terms, state, instead = self.tables(), writer.state, payload["instead"]
+        terms, instead = self.tables(), payload.get("instead")
         names, allowed = terms.labels["action"], state.learner.actions_allowed
         for step, place in payload["rows"]:
             left = [
@@ -281,7 +285,7 @@ class Deciding(Reading):
         if "version" in payload:
             payload["version"] = state.version + 1
         if request.kind == "vetoed":
-            self._require_vetoable(writer, payload)
+            self._require_vetoable(writer.state, payload)
         return self._record(writer, request.by, request.role, request.kind, payload)
 
     def _record(

@@ -144,16 +144,19 @@ def _view(
     )
 
 
-def judgement(ledger: Reading, state: State) -> Judgement | None:
+def judgement(ledger: Reading, state: State, *, wait: bool = True) -> Judgement | None:
     """The posterior on the pending proposal, as it was when the proposal became due.
 
-    If it is not in memory, the events before the proposal are replayed.
+    If it is not in memory, the events before the proposal are replayed; None unless that may take
+    its time.
     """
     made = state.learner.proposal()
     assert made is not None
     known = state.lessons.found
     if known is not None and known.proposal == made.hash:
         return known.judgement
+    if not wait:
+        return None
 
     def comes_before(event: Event) -> bool:
         return event.kind != "proposed" or event.payload["told"] != made.told
