@@ -177,9 +177,11 @@ def _options(
     if trial and changes:
         found.append(("approve all", f"Approve everything: {n} and the trial"))
         found.append(("approve protocol", f"Approve {n} of the protocol; leave the trial as it is"))
-    elif changes:
+    elif trial:
+        found.append(("approve all", "Approve the trial"))
+    else:
         found.append(("approve all", f"Approve all {n}" if changes > 1 else "Approve the change"))
-    if trial:
+    if trial and changes:
         found.append(("approve trial", "Approve the trial; leave the protocol as it is"))
     for word in ("IMPROVE", "LIKELY"):
         if 0 < counts[word] < changes:

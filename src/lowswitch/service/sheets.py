@@ -141,6 +141,8 @@ def approved(known: Known, decision: dict[str, Any]) -> Sheet:
         lines.append("The gain of this selection together is not computed; see each change.")
     if known.protocol:
         lines += _trial_lines(known, view, part, decision.get("share"), what)
+        if not changed:
+            lines.append("The protocol stays as it is.")
     left = len(view.rows) - len(rows)
     if left:
         lines.append(f"{counted(left, 'other row')} of the proposal stay undecided.")
@@ -179,7 +181,7 @@ def _trial_lines(
             f" {amount(cost['mean'])} compared with the protocol (80 % interval {amount(low)} to"
             f" {amount(high)})."
         )
-    return lines if part is None else [*lines, "The protocol stays as it is."]
+    return lines
 
 
 def _warnings(known: Known, view: ProposalView, changed: list[dict[str, Any]]) -> list[str]:
