@@ -28,8 +28,8 @@ class Logged(NamedTuple):
     rewards: np.ndarray
 
 
-def problem_of_size(size: Size, seed: int) -> TabularMDP:
-    """A problem from the planner's prior over problems of a size.
+def problem_of_size(size: Size, seed: int, allowed: np.ndarray | None = None) -> TabularMDP:
+    """A problem from the planner's prior over problems of a size; allowed: a mask [H, S, A].
 
     Laws are Dirichlet(mass / S, ...) with a mass between 0.3 and S, uniform in its logarithm. All,
     a third or a tenth of the rewards are not 0; these are uniform on [0, 1], and each of the two
@@ -48,7 +48,9 @@ def problem_of_size(size: Size, seed: int) -> TabularMDP:
     law: RewardLaw = "bernoulli" if generator.random() < 0.5 else "deterministic"
     if steps == (1,):
         laws, rewards = laws[0], rewards[0]
-    return TabularMDP(laws, rewards, start=start, horizon=H, reward_law=law)
+    return TabularMDP(
+        laws, rewards, start=start, horizon=H, reward_law=law, actions_allowed=allowed
+    )
 
 
 class ProblemPosterior:

@@ -28,6 +28,7 @@ class Kind(NamedTuple):
     is_decision: bool = False  # of people, about the run
     makes_version: bool = False  # if it says which; the first event makes version 1
     needs_quorum: bool = False  # where the run asks for several reviewers
+    sign: str = ""  # the letter that marks it in a figure
 
 
 KINDS = {
@@ -42,11 +43,13 @@ KINDS = {
     "approved": Kind("approved", is_decision=True, makes_version=True, needs_quorum=True),
     "capped": Kind("capped the trial", is_decision=True, makes_version=True),
     "rejected": Kind("rejected", is_decision=True, needs_quorum=True),
-    "vetoed": Kind("forbade actions", is_decision=True, makes_version=True, needs_quorum=True),
-    "lifted": Kind("lifted a veto", is_decision=True, needs_quorum=True),
+    "vetoed": Kind(
+        "forbade actions", is_decision=True, makes_version=True, needs_quorum=True, sign="V"
+    ),
+    "lifted": Kind("lifted a veto", is_decision=True, needs_quorum=True, sign="L"),
     "rolled_back": Kind("rolled back", is_decision=True, makes_version=True, needs_quorum=True),
     "deployed": Kind("was deployed by itself", makes_version=True),
-    "frozen": Kind("paused the run", is_decision=True),
+    "frozen": Kind("paused the run", is_decision=True, sign="P"),
     "thawed": Kind("resumed the run", is_decision=True, needs_quorum=True),
     "quorum": Kind("changed the quorum", is_decision=True, needs_quorum=True),
     "requested": Kind("asked for a decision"),

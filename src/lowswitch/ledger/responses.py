@@ -229,6 +229,7 @@ class Chart:
     changes: np.ndarray  # [H, S]  in how many versions the row changed
     held: list[tuple[int, int]]  # rows that stay as they are for a while
     pending: list[tuple[int, int]]  # rows that are proposed
+    protocol: bool = False  # whether the first policy is a protocol, and the others a trial
 
 
 @dataclass(frozen=True)

@@ -198,6 +198,7 @@ def chart(state: State) -> Chart:
         changes=changes,
         held=learner.held,
         pending=_pending_rows(state),
+        protocol=state.terms.share(state.versions[-1]) is not None,
     )
 
 

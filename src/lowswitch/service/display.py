@@ -292,11 +292,15 @@ def forbidden(terms: TableTerms, chart: Chart, journal: Journal) -> dict[str, An
 def _cell(
     terms: TableTerms, chart: Chart, view: str, h: int, x: int, signs: list[str], most: int
 ) -> dict[str, Any]:
-    actions = sorted(set(chart.policy[:, h, x].tolist()))
+    played = chart.policy[:1] if chart.protocol else chart.policy
+    actions = sorted(set(played[:, h, x].tolist()))
+    tried = sorted(set(chart.policy[:, h, x].tolist()) - set(actions))
     gone = int((~chart.allowed[h, x]).sum())
     visits = int(sum(chart.visits[h, x, a] for a in actions))
     names = ", ".join(terms.labels["action"][a] for a in actions)
-    cell = {"forbidden": gone, "says": f"{names}; {visits:,} visits"}
+    if tried:
+        names += f"; in the trial {', '.join(terms.labels['action'][a] for a in tried)}"
+    cell = {"forbidden": gone, "trial": bool(tried), "says": f"{names}; {visits:,} visits"}
     if view == "action":
         css = f"action{actions[0] % 8}" if len(actions) == 1 else "mixed"
         return cell | {"text": "/".join(signs[a] for a in actions), "css": css}
@@ -366,12 +370,11 @@ def story(journal: Journal, run: Status) -> Markup:
             parts.append(
                 figures.Span(first, last, Interval(name, returns.mean, returns.half_width), back)
             )
-    letters = {"vetoed": "V", "frozen": "P"} | {"lifted": "L"}
     ends = [(span[0], mark.time) for span, mark in zip(spans, marks, strict=False)]
     signs = [
-        (_ticket_at(ends, mark.time, run.issued), letters[mark.kind])
+        (_ticket_at(ends, mark.time, run.issued), KINDS[mark.kind].sign)
         for mark in journal.decisions()
-        if mark.kind in letters
+        if KINDS[mark.kind].sign
     ]
     return figures.story(parts[-MOST_SPANS:], signs, run.issued)
 
@@ -436,16 +439,17 @@ def decision_words(terms: Terms, kind: str, facts: dict[str, Any]) -> str:
         return f"approved {what}" if "part" in facts or "share" in facts else "approved"
     if kind == "requested":
         return f"asked to: {decision_words(terms, facts['kind'], facts.get('decision', {}))}"
-    said = {
-        "vetoed": f"forbade {named}",
-        "lifted": f"allowed {named} again",
-        "rolled_back": f"rolled back to version {facts.get('to')}",
-    }
+    if kind == "vetoed":
+        return f"forbade {named}"
+    if kind == "lifted":
+        return f"allowed {named} again"
+    if kind == "rolled_back":
+        return f"rolled back to version {facts.get('to')}"
     if kind == "capped":
         return f"capped the trial at {100 * facts['share']:.0f} %"
     if kind == "quorum":
         return f"set the number of reviewers to {facts['quorum']}"
-    return said.get(kind, KINDS[kind].verb)
+    return KINDS[kind].verb
 
 
 def row_names(terms: Terms, rows: Any) -> list[str]:

@@ -206,6 +206,7 @@ async def policy_map(call: Call) -> Response:
         rows=display.map_rows(terms, chart, view, states),
         legend=list(zip(signs, terms.labels["action"], strict=True)),
         version=chart.version,
+        protocol=chart.protocol,
         **display.forbidden(terms, chart, service.journal),
     )
 
