@@ -42,7 +42,7 @@ ENDED = ("whole", "truncated", "terminated")
 # when a row of a proposal is IMPROVE, LIKELY and WORSE, see `evidence`
 THRESHOLDS = {"improve": 0.05, "likely": 0.8, "worse": 0.2}
 # what people call things, unless the run says otherwise
-WORDS = {"episode": "case", "step": "step", "state": "state", "action": "action"}
+WORDS = {name: name for name in ("step", "state", "action", "reward")} | {"episode": "case"}
 _USUAL: dict[str, Any] = {"name": "", "words": {}, "quorum": 1}  # not recorded
 _MOST_NAME = 60  # characters
 _MOST_DIGITS = 100  # of a number; a longer label is no position of anything
@@ -143,7 +143,7 @@ class Terms(ABC):
     quorum: int = 1  # how many reviewers agree on a decision, at the beginning
 
     def word(self, kind: str) -> str:
-        """What this run calls an episode, a step, a state or an action."""
+        """What this run calls an episode, a step, a state, an action or reward."""
         return self.words.get(kind, WORDS[kind])
 
     @property
@@ -443,7 +443,7 @@ def _checked_name(what: str, value: Any) -> str:
 
 
 def _checked_words(given: dict[str, str]) -> dict[str, str]:
-    """What people call an episode, a step, a state and an action."""
+    """What people call an episode, a step, a state, an action and reward."""
     for kind, word in given.items():
         require_word("a word", kind, tuple(WORDS))
         if not _checked_name(f"the word for {kind}", word):

@@ -82,7 +82,10 @@ def fill(address: Path, seed: int = 2) -> Ledger:
         policy=generator.integers(0, 3, (1, S)).repeat(H, axis=0),
         actions_allowed=allowed,
         name="Clinic trial 7",
-        words={"episode": "patient", "step": "visit", "state": "finding", "action": "treatment"},
+        words={
+            **{"episode": "patient", "step": "visit", "state": "finding"},
+            **{"action": "treatment", "reward": "good outcomes"},
+        },
         quorum=2,
         by="trial office",
         clock=dates,

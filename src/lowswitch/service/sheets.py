@@ -61,8 +61,9 @@ def gain_words(gain: dict[str, Any], terms: TableTerms) -> str:
     """A gain with its interval, and how probable an improvement is."""
     low, high = gain["within_80"]
     return (
-        f"{amount(gain['mean'])} per {terms.word('episode')} (80 % interval {amount(low)} to"
-        f" {amount(high)}); an improvement with a probability of {percent(gain['better'])}"
+        f"{amount(gain['mean'])} {terms.word('reward')} per {terms.word('episode')} (80 % interval"
+        f" {amount(low)} to {amount(high)}); an improvement with a probability of"
+        f" {percent(gain['better'])}"
     )
 
 
@@ -177,9 +178,9 @@ def _trial_lines(
         cost = known.worth["trial"]
         low, high = cost["within_80"]
         lines.append(
-            f"A {known.terms.word('episode')} in the trial is expected to earn"
-            f" {amount(cost['mean'])} compared with the protocol (80 % interval {amount(low)} to"
-            f" {amount(high)})."
+            f"Expected cost of the trial: {amount(cost['mean'])} {known.terms.word('reward')} per"
+            f" {known.terms.word('episode')} in it, compared with the protocol (80 % interval"
+            f" {amount(low)} to {amount(high)})."
         )
     return lines
 
