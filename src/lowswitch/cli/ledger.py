@@ -97,8 +97,8 @@ _ARGUMENTS: dict[str, dict[str, Any]] = {
     },
     "--name": {"help": "What people call the run.", "default": ""},
     "--words": {
-        "help": "What people call things: episode=patient,step=visit,state=finding,action=treatment,"
-        "reward=good outcomes."
+        "help": "What people call things: episode=patient,step=visit,state=finding,"
+        "action=treatment,reward=good outcomes."
     },
     "--quorum?": {
         "help": "How many reviewers must agree on a decision (default: %(default)s).",

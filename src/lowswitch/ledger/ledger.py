@@ -89,8 +89,9 @@ class Ledger(Deciding):
         thresholds: when a row of a proposal is called IMPROVE, LIKELY or WORSE; by default
         {"improve": 0.05, "likely": 0.8, "worse": 0.2}. actions_allowed: a mask [H, S, A] of the
         actions that may ever be deployed. name, words: what people call the run, and its "episode",
-        "step", "state", "action" and "reward", such as {"episode": "patient"}. quorum: how many reviewers
-        must agree before something is approved, forbidden, allowed again, rolled back or resumed.
+        "step", "state", "action" and "reward", such as {"episode": "patient"}. quorum: how many
+        reviewers must agree before something is approved, forbidden, allowed again, rolled back or
+        resumed.
         """
         from lowswitch import __version__
 

@@ -83,8 +83,11 @@ def fill(address: Path, seed: int = 2) -> Ledger:
         actions_allowed=allowed,
         name="Clinic trial 7",
         words={
-            **{"episode": "patient", "step": "visit", "state": "finding"},
-            **{"action": "treatment", "reward": "good outcomes"},
+            "episode": "patient",
+            "step": "visit",
+            "state": "finding",
+            "action": "treatment",
+            "reward": "good outcomes",
         },
         quorum=2,
         by="trial office",
