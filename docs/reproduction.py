@@ -134,8 +134,14 @@ def compared(size: str, found: dict[str, Any]) -> dict[str, str]:
             )
     rows = [row for pair in problems.values() for row in pair]
     header = ["problem", "learner", "regret", "against every visit", "local switches"]
+    tuned = found["opening"]["tables"][1]
+    at_best = [float(row["fewer"].removesuffix(" x")) for row in rows_of(tuned)]
+    (shorter,) = re.findall(r"K = ([\d,]+\d)", tuned["title"])
     return {
         f"{size}/compared": table([*header, "deployments"], rows, left=2),
+        f"{size}/tuned": table(tuned["header"], tuned["rows"], left=2),
+        f"{size}/tuned-fewer": span(at_best, ".1f"),
+        f"{size}/tuned-episodes": shorter,
         f"{size}/fewer": span(fewer, ".1f"),
         f"{size}/more": span(more, ".1f"),
         f"{size}/episodes": f"{found['size']['episodes']:,}",
@@ -183,7 +189,7 @@ def of_claims(claims: dict[str, Any]) -> dict[str, str]:
     (fewer,) = (
         finding["found"]
         for finding in claims["mistakes"]["findings"]
-        if finding["found"].startswith("CMBIE makes ") and finding["scale"] == "c = 0.05"
+        if finding["found"].startswith("by counts, CMBIE makes ") and finding["scale"] == "c = 0.05"
     )
     factors = re.findall(r"[\d,.]*\d", fewer)
     return {

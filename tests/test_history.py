@@ -5,7 +5,7 @@ import pytest
 
 import lowswitch as ls
 from conftest import ALGORITHMS, PAIRS, PROBLEMS, random_tables
-from lowswitch.history import deployment_gaps
+from lowswitch.history import all_members, deployment_gaps
 
 # ---- exact regret, and the mixture of all policies -----------------------------------------------
 
@@ -15,7 +15,7 @@ EPISODES, SEED = 400, 7
 
 def policies_of(history, initial, episodes):
     """The policies [members, H, S] of each episode, from the history."""
-    mixture, i = np.repeat(initial[None], history.members, axis=0), 0
+    mixture, i = all_members(initial, history.members), 0
     for k in range(episodes):
         yield mixture.copy()
         while i < len(history) and history.episode[i] == k:
@@ -46,9 +46,7 @@ def test_regret_is_that_of_every_episode(played):
         runs.curves.regret[1], np.cumsum(lost)[runs.curves.episodes - 1], rtol=1e-9, atol=1e-11
     )
     for i in range(2):
-        exact = ls.exact_regret(
-            mdp, runs.history[i], episodes=EPISODES, initial=mdp.actions_allowed.argmax(axis=-1)
-        )
+        exact = ls.exact_regret(mdp, runs.history[i], episodes=EPISODES, initial=runs.initial)
         assert exact == pytest.approx(runs.regret[i], rel=1e-12)
 
 

@@ -109,6 +109,16 @@ class History:
         return f"History({self.local_switches} switches, {self.deployments} deployments)"
 
 
+def all_members(initial: np.ndarray, members: int) -> np.ndarray:  # [members, H, S]
+    """A copy of the policy of each member, from that of all [H, S] or from a mixture."""
+    return initial.copy() if initial.ndim == 3 else np.repeat(initial[None], members, axis=0)
+
+
+def first_of(policies: np.ndarray) -> np.ndarray:  # [H, S], or [members, H, S]
+    """What a run began with: one policy if its policies [members, H, S] were all alike."""
+    return policies[0] if (policies == policies[0]).all() else policies
+
+
 _NOTHING = np.zeros(0)
 
 
@@ -149,7 +159,7 @@ def evaluation_of(
     """The exact values of the policies [members, H, S] of a mixture, ready to follow their changes,
     and how far the mixture is below the optimum under the start law.
     """
-    from lowswitch.kernels.values import policy_value, put_policies
+    from lowswitch.kernels.values import value_policies
 
     members, H, S = policies.shape
     width = H * mdp.model.width
@@ -170,21 +180,22 @@ def evaluation_of(
     )
     if not wanted:
         return evaluation, 0.0
-    put_policies(mdp.model, evaluation, np.repeat(mdp.optimal_policy[None], members, axis=0))
-    evaluation = evaluation._replace(best=policy_value(mdp.model, evaluation))
-    put_policies(mdp.model, evaluation, np.ascontiguousarray(policies, dtype=np.int64))
-    return evaluation, evaluation.best - policy_value(mdp.model, evaluation)
+    optimal = np.repeat(mdp.optimal_policy[None], members, axis=0)
+    evaluation = evaluation._replace(best=value_policies(mdp.model, evaluation, optimal))
+    # a copy, which may be written to: for a read-only array the kernel would be compiled once more
+    given = np.array(policies, dtype=np.int64)
+    return evaluation, evaluation.best - value_policies(mdp.model, evaluation, given)
 
 
 def exact_regret(mdp: TabularMDP, history: History, *, episodes: int, initial: Any) -> float:
-    """The regret of `episodes` episodes that began with the policy `initial` [H, S] and changed it
-    as the history says.
+    """The regret of `episodes` episodes that began with the policy `initial` [H, S], or a mixture
+    [members, H, S], and changed it as the history says.
     """
     from lowswitch.kernels.values import settle
 
     require_mdp(mdp)
     episodes = require_count("episodes", episodes)
-    first = mdp.checked_policy(initial)
+    first = _first_law(mdp, history, initial)
     changes = checked_changes(mdp, history, first)
     if len(changes) and changes[-1, 0] >= episodes:
         raise ValueError(
@@ -192,7 +203,7 @@ def exact_regret(mdp: TabularMDP, history: History, *, episodes: int, initial: A
             " episodes given"
         )
     require_starts(mdp, episodes)
-    evaluation, gap = evaluation_of(mdp, np.repeat(first[None], history.members, axis=0))
+    evaluation, gap = evaluation_of(mdp, first)
     account = fresh_account(gap, np.array([episodes]))
     settle(mdp.model, evaluation, account, changes, len(changes), episodes)
     return float(mdp.scale.to_regret(account.balance[0]["regret"]))
@@ -201,16 +212,30 @@ def exact_regret(mdp: TabularMDP, history: History, *, episodes: int, initial: A
 def deployment_gaps(mdp: TabularMDP, history: History, *, initial: Any) -> np.ndarray:
     """How far each deployed policy is below the optimum under the start law: [deployments + 1].
 
-    The first is the policy `initial` [H, S], the others follow the deployments.
+    The first is the policy `initial` [H, S], or a mixture [members, H, S]; the others follow the
+    deployments.
     """
     from lowswitch.kernels.values import fill_gaps
 
-    first = require_mdp(mdp).checked_policy(initial)
+    first = _first_law(require_mdp(mdp), history, initial)
     changes = checked_changes(mdp, history, first)
-    evaluation, _ = evaluation_of(mdp, np.repeat(first[None], history.members, axis=0))
+    evaluation, _ = evaluation_of(mdp, first)
     gaps = np.zeros(history.deployments + 1)
     fill_gaps(mdp.model, evaluation, changes, gaps)
     return np.asarray(mdp.scale.to_regret(gaps))
+
+
+def _first_law(mdp: TabularMDP, history: Any, initial: Any) -> np.ndarray:  # [members, H, S]
+    """What all members play before the first change, once it is known to fit the problem."""
+    if not isinstance(history, History):
+        raise ValueError(f"a history is a lowswitch.History(changes), not {shown(history)}")
+    if np.ndim(initial) != 3:
+        return np.repeat(mdp.checked_policy(initial)[None], history.members, axis=0)
+    if len(initial) != history.members:
+        raise ValueError(
+            f"the first mixture has {len(initial)} members, and the history {history.members}"
+        )
+    return np.stack([mdp.checked_policy(one) for one in initial])
 
 
 def fresh_account(gap: float, curve_points: np.ndarray) -> Account:
@@ -223,13 +248,11 @@ def fresh_account(gap: float, curve_points: np.ndarray) -> Account:
 
 
 def checked_changes(
-    mdp: TabularMDP, history: History, initial: np.ndarray
+    mdp: TabularMDP, history: History, first: np.ndarray
 ) -> np.ndarray:  # [n, 3 + members]
     """The row changes of a history, once they are known to be in order, to fit the problem, and to
-    change something in a policy that begins as `initial` [H, S].
+    change something in policies that begin as `first` [members, H, S].
     """
-    if not isinstance(history, History):
-        raise ValueError(f"a history is a lowswitch.History(changes), not {shown(history)}")
     changes = history.changes
     if len(changes) and (changes[0, 0] < 0 or (np.diff(changes[:, 0]) < 0).any()):
         raise ValueError("the episodes of a history must not decrease, from 0 on; sort its changes")
@@ -244,11 +267,11 @@ def checked_changes(
                 f"the {name}s of a history must be 0 to {size - 1}, not {values.min()} to"
                 f" {values.max()}"
             )
-    _require_changes(changes, initial)
+    _require_changes(changes, first)
     return np.array(changes, dtype=np.int64, order="C")
 
 
-def _require_changes(changes: np.ndarray, initial: np.ndarray) -> None:
+def _require_changes(changes: np.ndarray, began: np.ndarray) -> None:
     """Every change of a row plays something else there than before, or it would be no switch."""
     if not len(changes):
         return
@@ -257,7 +280,7 @@ def _require_changes(changes: np.ndarray, initial: np.ndarray) -> None:
     before = np.roll(actions, 1, axis=0)
     first = np.ones(len(rows), dtype=bool)
     first[1:] = (rows[1:] != rows[:-1]).any(axis=1)
-    before[first] = initial[tuple(rows[first].T)][:, None]
+    before[first] = began[:, rows[first, 0], rows[first, 1]].T
     same = order[(actions == before).all(axis=1)]
     if len(same):
         episode, step, state, *_ = changes[same.min()].tolist()
@@ -289,7 +312,7 @@ class PacPolicy:
     switches, not with K.
     """
 
-    initial: np.ndarray  # [H, S]
+    initial: np.ndarray  # [H, S], or [members, H, S]
     history: History
     episodes: int
 
@@ -302,7 +325,7 @@ class PacPolicy:
     def policy(self, episode: int) -> np.ndarray:  # [H, S], or [members, H, S]
         """The policy, or the mixture of policies, that was deployed in an episode."""
         episode = require_count("episode", episode, least=0, most=self.episodes - 1)
-        mixture = np.repeat(self.initial[None], self.history.members, axis=0)
+        mixture = all_members(self.initial, self.history.members)
         change_rows(mixture, self.history.changes[self.history.episode < episode, 1:])
         return mixture[0] if self.history.members == 1 else mixture
 
@@ -320,9 +343,12 @@ class PacPolicy:
         """Raise a ValueError if the parts do not fit together."""
         require_count("episodes", self.episodes)
         changes, initial = self.history.changes, self.initial
-        if initial.ndim != 2 or not has_integers(initial) or (initial < 0).any():
+        shape = initial.shape[-2:]
+        mixed = len(shape) == 2 and initial.shape == (self.history.members, *shape)
+        fits = initial.ndim == 2 or mixed
+        if not fits or not has_integers(initial) or (initial < 0).any():
             raise ValueError("its first policy is none")
-        inside = (changes >= 0).all() and (changes[:, 1:3] < initial.shape).all()
+        inside = (changes >= 0).all() and (changes[:, 1:3] < shape).all()
         if not (inside and (changes[:, 0] < self.episodes).all()):
             raise ValueError("its changes lie outside of its policy or its episodes")
         if (np.diff(changes[:, 0]) < 0).any():

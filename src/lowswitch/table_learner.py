@@ -25,7 +25,6 @@ from lowswitch.learners.judgement import Judgement, Law
 from lowswitch.learners.knowledge import checked_actions
 from lowswitch.learners.numbers import spec_numbers
 from lowswitch.learners.posterior import ModelPosterior
-from lowswitch.learners.samples import DrawnModel
 from lowswitch.policy.tables import TablePolicy
 from lowswitch.review.decisions import require_review
 from lowswitch.review.gate import Gate
@@ -54,7 +53,8 @@ class TableLearner(Learner):
     """A learner for a problem with S states, which deploys a table [H, S] or a mixture of tables.
 
     Rewards lie in [0, 1]. initial: the policy [H, S] that is deployed at the beginning; by default
-    it plays the lowest allowed action everywhere. actions_allowed: a mask [S, A] or [H, S, A].
+    it plays the lowest allowed action everywhere, and `few` explores. actions_allowed: a mask
+    [S, A] or [H, S, A].
 
     numbers: the constants of the algorithm as `numbers()` of another learner gave them, for a
     replay on another machine, where the last bit of a logarithm may differ.
@@ -86,12 +86,11 @@ class TableLearner(Learner):
         self._allowed = checked_mask(actions_allowed, self.horizon, self.states, self.actions)
         self._knowledge = self._size(numbers).fresh(self.seed)
         self._knowledge.spec = self._knowledge.copied_spec()
+        self._keep_to(numbers)
         if gate == "review":
             self._gate.set_mode(self._knowledge)
-        if initial is None:
-            self._knowledge.begin_without()
-        else:
-            self._knowledge.begin_with(checked_policy(initial, self._allowed))
+        given = None if initial is None else checked_policy(initial, self._allowed)
+        self._knowledge.begin(given)
         self._deployed = self._knowledge.policy()
 
     def _require_memory(self) -> None:
@@ -110,6 +109,11 @@ class TableLearner(Learner):
         if numbers is not None:
             plain.set_numbers(numbers)
         return plain
+
+    def _keep_to(self, numbers: dict[str, Any] | None) -> None:
+        """Let the gate count as it did in the run that these numbers are of."""
+        if numbers is not None:
+            self._gate.stays_free = numbers.get("stays_free", False)
 
     def __repr__(self) -> str:
         size = f"horizon={self.horizon}, states={self.states}, actions={self.actions}"
@@ -182,7 +186,7 @@ class TableLearner(Learner):
 
     def numbers(self) -> dict[str, Any]:
         """The constants that the algorithm was worked out to, as JSON can hold them."""
-        return spec_numbers(self._knowledge.spec)
+        return spec_numbers(self._knowledge.spec) | {"stays_free": self._gate.stays_free}
 
     def tell_steps(self, states: Any, actions: Any, rewards: Any) -> History | None:
         """Learn episodes of which some steps are unknown, or are not to be learned from.
@@ -241,7 +245,7 @@ class TableLearner(Learner):
         states in which the episodes so far began, in so many models drawn from the posterior with a
         learned prior, of which an action that was never tried has the prior alone.
         """
-        first = self._knowledge.initial()[None] if than is None else self._checked(than)
+        first = self._knowledge.initial() if than is None else self._checked(than)
         return self._compared(self._tables_of(policy), first, models)
 
     def one_more(self, *, models: int = 400) -> Confidence:
@@ -296,11 +300,6 @@ class TableLearner(Learner):
 
     def _checked(self, policy: Any) -> np.ndarray:  # [1, H, S]
         return checked_policy(policy, self._allowed)[None]
-
-    def drawn_model(self, number: int) -> DrawnModel:
-        """Model `number` of the posterior with a learned prior."""
-        model: DrawnModel = self._knowledge.model(number)
-        return model
 
     def posterior(self) -> ModelPosterior | None:
         return self._knowledge.posterior()
@@ -490,6 +489,7 @@ class TableLearner(Learner):
         learner._knowledge.spec = learner._knowledge.copied_spec()
         if gate == "review":
             learner._restore_gate(facts["gate"], arrays["allowed_now"])
+            learner._keep_to(numbers)
         learner._deployed = learner._knowledge.policy()
         return learner
 

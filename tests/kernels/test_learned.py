@@ -9,6 +9,7 @@ from test_planning import family, note
 import lowswitch as ls
 from conftest import random_tables
 from lowswitch.kernels import crossfit, evidence, exploitation, model_draws, posterior_mean
+from lowswitch.learners.samples import drawn_model
 from lowswitch.reproduce.pseudocode import play_episode
 
 
@@ -90,13 +91,40 @@ def test_steps_that_are_alike_are_recognised(law, per_step):
     belief = evidence.believe(knowledge.spec, knowledge.tables)
     assert (belief.laws.stride == 0) == (belief.rewards.stride == 0) == (not per_step)
     assert belief.noisy == (law == "bernoulli")
-    model = knowledge.model(0)
+    model = drawn_model(knowledge.spec, belief, knowledge.tables.keys[0]["samples"], 0)
     assert model.steps == (4 if per_step else 1)
     assert np.bincount(model.rows, model.weights) == pytest.approx(1)
     if law == "deterministic":
         seen = learner.visits > 0
         true = np.broadcast_to(mdp.rewards, seen.shape)
         assert np.broadcast_to(model.rewards, seen.shape)[seen] == pytest.approx(true[seen])
+
+
+def test_the_evidence_of_steps_in_two_groups_by_hand():
+    """One state and action, three steps; rewards 0, 0 and 1. If the last step differs, the others
+    have 0 twice: 1/2 (1 + 1/2) / 2 with mass 1, and the last one has 1 with probability 1/2.
+    """
+    steps = [(h, 0, 0, reward, 0) for h, reward in enumerate((0.0, 0.0, 1.0))]
+    spec, tables = told(ls.few(deployments=1), steps, H=3, S=1, A=1)
+    apart = evidence.gather_rewards(spec, tables, False)
+    found = evidence.split_reward_evidence(spec, apart, 1.0, 1.0)
+    assert found == pytest.approx(math.log(1 / 2 * 3 / 4 * 1 / 2) - math.log(6))
+
+
+@pytest.mark.parametrize(("rule", "alike"), [(1, True), (2, False)])
+def test_an_outcome_at_the_end_is_recognised(rule, alike):
+    """300 episodes of random actions; only the last of six steps pays, 0 or 1. The evidence of all
+    steps apart pays for 6 times as many rows, and so does not say it yet.
+    """
+    laws, _ = random_tables(12, 4, 5)
+    rewards = np.zeros((6, 12, 4))
+    rewards[-1] = np.random.default_rng(1).uniform(0.05, 0.3, (12, 4))
+    mdp = ls.TabularMDP(laws, rewards, horizon=6, reward_law="bernoulli")
+    learner = ls.Learner(ls.few(deployments=1, rule=rule), **mdp.size, episodes=10)
+    learner.warm_start(*(np.stack(part) for part in zip(*episodes_of(mdp, 300), strict=True)))
+    belief = evidence.believe(learner._knowledge.spec, learner._knowledge.tables)
+    assert belief.noisy
+    assert (belief.rewards.stride == 0) == alike
 
 
 # ---- draws ---------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import lowswitch as ls
 from conftest import PROBLEMS, learner_for, random_tables
-from lowswitch.algorithms.calendars import last_date, late_dates, spaced
+from lowswitch.algorithms.calendars import explored_dates, last_date, late_dates, spaced
 from lowswitch.algorithms.parts import Calendar, Late
 from lowswitch.reproduce.pseudocode import play_episode
 from lowswitch.table_learner import TableLearner
@@ -78,6 +78,26 @@ def test_dates_are_moved_apart():
     size = {"horizon": 6, "states": 12, "actions": 4}
     assert Late(5).grid_for(**size, episodes=3000) == (2, 16, 42, 112, 300)
     assert Late(8).grid_for(**size, episodes=30) == (1, 2, 3, 4, 5, 6, 7, 8)
+
+
+def test_dates_after_policies_that_explore_written_out():
+    """Each date is at most three times the one before, and the first one from 16 on."""
+    assert explored_dates(1, 250) == [250]
+    assert explored_dates(2, 250) == [83, 250]
+    assert explored_dates(3, 250) == [27, 82, 250]  # the root of 27 x 250 is 82.2
+    assert explored_dates(5, 250) == [16, 31, 63, 125, 250]  # 16 (250 / 16)^(i / 4)
+    assert explored_dates(2, 50) == [16, 50]
+    assert explored_dates(3, 40) == [5, 14, 40]  # an eighth of 40, the root of 5 x 40
+    size = {"horizon": 6, "states": 12, "actions": 4, "episodes": 3000}
+    assert Late(1, explored=True).grid_for(**size) == (
+        300,
+    )  # 15 x 48 / 6 = 120 are less than K / 10
+    assert Late(2, explored=True).grid_for(**size) == (250, 750)  # K / 4 before 200 x 48 / 6
+    assert ls.few(deployments=2).schedule.schedule == Late(2, explored=True)
+    before = ls.few(deployments=2, rule=1)
+    assert before.schedule.schedule == ls.few(deployments=2, members=1).schedule.schedule == Late(2)
+    assert str(before) == "few:first=lowest,rule=1,deployments=2"
+    assert ls.Algorithm.from_text(str(before)) == before
 
 
 def test_a_calendar_refuses_what_it_cannot_keep():
@@ -214,13 +234,13 @@ def settings_of_a_run(draw):
 @given(settings_of_a_run())
 def test_dates_gap_budget_and_the_last_table(given_run):
     """Dates are kept exactly, the gap and the budget never broken; in the end there is one table,
-    and no action in it that was never tried in a row where another one was.
+    and no action in it that was never tried in a state where another one was.
     """
     episodes, options, problem, seed = given_run
     mdp, algorithm = PROBLEMS[problem](), ls.few(**options)
     runs = ls.simulate(mdp, algorithm, episodes=episodes, seeds=[seed], history=True)
     changed = np.unique(runs.history[0].episode) + 1
-    dates = np.array(algorithm.schedule.grid(episodes), dtype=int)
+    dates = np.array(algorithm.schedule.grid_for(**mdp.size, episodes=episodes), dtype=int)
     assert set(changed) <= set(dates.tolist())
     assert (np.diff(dates, prepend=0) >= options["gap"]).all()
     assert runs.deployments[0] == len(changed) <= algorithm.schedule.deployments
@@ -229,8 +249,10 @@ def test_dates_gap_budget_and_the_last_table(given_run):
     tables = runs.policy[0].reshape(-1, mdp.horizon, mdp.states)
     assert (tables == tables[0]).all()
     visits = visits_until(mdp, runs, dates[-1], seed)
-    chosen = np.take_along_axis(visits, tables[0][..., None], axis=-1)[..., 0]
-    assert (chosen[visits.any(axis=-1)] > 0).all() or (tables[0] == runs.initial).all()
+    tried = np.broadcast_to(visits.sum(axis=0), visits.shape)  # where steps are held for alike
+    chosen = np.take_along_axis(tried, tables[0][..., None], axis=-1)[..., 0]
+    lowest = mdp.actions_allowed.argmax(axis=-1)
+    assert (chosen[visits.any(axis=-1)] > 0).all() or (tables[0] == lowest).all()
 
 
 def visits_until(mdp, runs, episode, seed):  # [H, S, A]
@@ -351,13 +373,14 @@ def test_earlier_data_move_the_next_growth_of_counts_on():
 
 def test_confidence_in_a_policy():
     mdp = ls.TabularMDP(np.ones((1, 2, 1)), np.array([[0.2, 0.8]]), horizon=1)
-    learner = learner_for(mdp, ls.few(deployments=3, members=4), 100)
+    learner = learner_for(mdp, ls.few(deployments=3, members=16), 100)
     for k in range(60):
         learner.tell(*play_episode(mdp, learner.policy, 0, k))
-    found = learner.confidence()
+    found = learner.confidence()  # against the first mixture, half of which plays each arm
     assert found.better == 1
-    assert (found.value, found.other) == pytest.approx((0.8, 0.2))
-    assert learner.confidence([[0]]).better == 0.5
+    assert (found.value, found.other) == pytest.approx((0.8, 0.5))
+    assert learner.confidence(than=[[0]]).other == pytest.approx(0.2)
+    assert learner.confidence([[0]], [[0]]).better == 0.5
     with pytest.raises(ValueError, match="have a posterior"):
         learner_for(mdp, ls.ucb_hoeffding(), 9).confidence([[0]], [[0]])
 

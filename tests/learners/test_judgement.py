@@ -5,6 +5,8 @@ import pytest
 from test_posterior import drawn_tables, exact_value, learned, problem, told_rewards
 
 import lowswitch as ls
+from lowswitch.kernels import gains as kernels
+from lowswitch.kernels.model_draws import fresh_drawn, model_key
 from lowswitch.learners.judgement import Gain, Judgement, Law
 from lowswitch.review.proposals import ProposedRow
 
@@ -32,7 +34,6 @@ def values(posterior, law, number):
 
 def drawn_starts(posterior, number):
     from lowswitch.kernels.gains import draw_starts
-    from lowswitch.kernels.model_draws import model_key
 
     key, found = np.uint64(model_key(posterior.stream, number)), np.zeros(len(posterior.starts))
     counter = np.zeros(1, np.uint64)
@@ -64,6 +65,28 @@ def test_gains_and_values_are_those_of_exact_evaluations(name, protocol):
             assert gains[number, 0, r] == pytest.approx(one - before, abs=1e-12)
             assert gains[number, 1, r] == pytest.approx(rest - after, abs=1e-12)
             assert shared[number, r].sum() == pytest.approx(after - rest, abs=1e-12)
+
+
+def test_laws_that_are_drawn_anew_are_those_that_were_kept(monkeypatch):
+    """So many laws that their steps are not kept give the same gains, to the bit."""
+    posterior = learned(
+        PROBLEMS["steps apart"](), ls.few(deployments=3, asked=True), 90
+    ).posterior()
+    now, new = laws(3, (3, 4), 5, [0.5, 0.5])
+    judgement = Judgement(posterior, now, new, now.policies[0], protocol=False)
+    belief = next(one for one in posterior.hypotheses.beliefs if one.laws.stride)
+    changes, numbers = judgement._row_changes(judgement.rows()), np.arange(3)
+
+    def gains(law_gains):
+        found, values = np.zeros((3, 2, len(changes.rows))), np.zeros((3, 4))
+        law_gains(*posterior._known(belief), numbers, changes, found, values)
+        return found
+
+    kept = gains(kernels.law_gains)
+    monkeypatch.setattr(kernels, "model_key", lambda *given: np.uint64(model_key(*given)))
+    monkeypatch.setattr(kernels, "drawn_for", lambda spec, one: fresh_drawn(spec, one.laws))
+    assert (gains(kernels.law_gains.py_func) == kept).all()
+    assert np.abs(kept).max() > 0.01
 
 
 def test_the_worth_of_a_protocol_and_a_trial_by_hand():
@@ -131,6 +154,9 @@ def test_equal_policies_are_evaluated_once(monkeypatch):
     new = many.with_rows([ProposedRow(0, 0, (0,) * 32 + (1,) * 32, (1,) * 64)])
     judgement = Judgement(posterior, many, new, np.zeros((1, 1), int), protocol=False)
     assert judgement._row_changes([(0, 0)]).played.tolist() == [[0, 1, 1, 1]]
+    before = judgement.worth()
     (row,) = judgement.row_worths(tried=1, worse=0.2)
     assert (row.gain.mean, row.removal.mean) == (0.25, -0.25)
-    assert judgement.worth().change.mean == 0.25
+    monkeypatch.setattr(type(posterior), "judged", None)
+    assert judgement.worth() == before  # all policies are known
+    assert before.change.mean == 0.25

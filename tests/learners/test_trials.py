@@ -59,28 +59,31 @@ def play(learner, mdp, generator, episodes):
 # ---- shares --------------------------------------------------------------------------------------
 
 
-EVEN = Moment(4, [100, 200, 300, 400], 500, 1000)
+EVEN = Moment(4, [100, 200, 300, 400], 500, 1000, 2)
 NOTHING = Found(0.0, 0.0, 0.1, paid=True)
-CAREFUL = 0.004101562  # the share of EVEN while nothing is found
+CAREFUL = 0.0029296875  # the share of EVEN while nothing is found
 
 
 def test_a_careful_share_by_hand():
-    """35 of 1,000 cases may be used: 26.25 of the first 100, then 6.5625 and so on, always 3/4 of
-    what is left. Where the next date is near, 30 % of the cases until then are fewer.
+    """25 of 1,000 cases may be used: 18.75 of the first 100, then 4.6875 and so on, always 3/4 of
+    what is left. Where the next date is near, half of the cases until then are fewer. By the first
+    rule it was 35 of 1,000, and 30 %.
     """
     shares = [
-        careful_share(Moment(n, [100 * i for i in range(1, n + 1)], 100 * (n + 1), 1000))
+        careful_share(Moment(n, [100 * i for i in range(1, n + 1)], 100 * (n + 1), 1000, 2))
         for n in range(1, 5)
     ]
-    assert shares == pytest.approx([0.2625, 0.065625, 0.01640625, CAREFUL])
-    assert careful_share(Moment(1, [2], 10, 1000)) == 0.3
-    # 8 x 0.3 = 2.4 are used then, and 3/4 of the other 32.6 are 24.45 of 100
-    assert careful_share(Moment(2, [2, 10], 110, 1000)) == pytest.approx(0.2445)
+    assert shares == pytest.approx([0.1875, 0.046875, 0.01171875, CAREFUL])
+    assert careful_share(Moment(1, [2], 10, 1000, 2)) == 0.5
+    # 8 x 0.5 = 4 are used then, and 3/4 of the other 21 are 15.75 of 100
+    assert careful_share(Moment(2, [2, 10], 110, 1000, 2)) == pytest.approx(0.1575)
+    assert careful_share(Moment(1, [2], 10, 1000, 1)) == 0.3
+    assert careful_share(Moment(2, [2, 10], 110, 1000, 1)) == pytest.approx(0.2445)
 
 
 def test_an_eager_share_by_hand():
     """All in the first sixth of the run; after 400 of 1,000 cases (1000 / 6 / 400) ** 1.5."""
-    assert eager_share(Moment(3, [20, 50, 150], 300, 1000)) == 1.0
+    assert eager_share(Moment(3, [20, 50, 150], 300, 1000, 2)) == 1.0
     assert eager_share(EVEN) == pytest.approx(1 / 3)  # one over the trials before
     late = EVEN._replace(number=9)
     assert eager_share(late) == pytest.approx((1 / 6 / 0.4) ** 1.5)

@@ -459,7 +459,7 @@ def test_history_gives_the_first_proposal(address):
     approve(ledger, proposal)
     play(ledger, 10)
     with pytest.raises(LedgerError, match="history comes before the first ticket"):
-        ledger.add_history(states, actions, rewards, most=15, **source)
+        ledger.add_history(states[1:], actions[1:], rewards[1:], most=15, **source)
     assert ledger.verify().whole
 
 
@@ -557,10 +557,10 @@ def test_what_is_no_ledger_is_refused(tmp_path):
     with pytest.raises(NotALedgerError, match="exists already"):
         made(tmp_path / "run.db")
     connection = sqlite3.connect(tmp_path / "run.db")
-    connection.execute("PRAGMA user_version = 3")
+    connection.execute("PRAGMA user_version = 4")
     connection.close()
     with pytest.raises(
-        NotALedgerError, match="has format 3, and this version of lowswitch reads 2"
+        NotALedgerError, match="has format 4, and this version of lowswitch reads 3"
     ):
         Ledger.open(tmp_path / "run.db")
     with pytest.raises(StorageError, match="choose a file in a folder that exists"):

@@ -134,14 +134,14 @@ def test_two_reviewers_must_agree_and_nobody_counts_twice(tmp_path):
     request = ledger.approve(proposal, **WHO)
     assert (request.kind, request.confirmed, request.needed) == ("approved", ["Dr Vega"], 1)
     assert (ledger.version, ledger.proposal().hash) == (1, proposal.hash)
-    assert ledger.status().requests == 1
+    assert ledger.status().motions == 1
     with pytest.raises(LedgerError, match="Dr Vega has asked for this or agreed already"):
         ledger.confirm(request.number, **WHO)
     ledger.save_snapshot()
     assert ledger.confirm(request.number, **OTHER) == 2
     (event,) = ledger.newest(1, kind="approved")
     assert (event.actor, event.payload["confirmed"]) == ("Dr Vega", ["Dr Vega", "Dr Roth"])
-    assert ledger.requests() == []
+    assert ledger.motions() == []
     assert replayed(ledger, tmp_path)
 
 
@@ -164,14 +164,14 @@ def test_requests_are_declined_and_lapse(tmp_path):
     proposal = ledger.propose(by="office")
     first = ledger.approve(proposal, **WHO)
     ledger.decline(first.number, **OTHER)
-    with pytest.raises(LedgerError, match="no request .* waits"):
+    with pytest.raises(LedgerError, match="no motion .* waits"):
         ledger.confirm(first.number, **OTHER)
     second = ledger.approve(proposal, **WHO)
     rows = [(row["step"], row["state"]) for row in proposal.rows]
     ledger.reject(proposal, rows=rows[:1], **OTHER)  # to postpone, one is enough
     with pytest.raises(LedgerError, match="has lapsed"):
         ledger.confirm(second.number, **OTHER)
-    assert ledger.requests() == []
+    assert ledger.motions() == []
     assert replayed(ledger, tmp_path)
 
 

@@ -408,13 +408,13 @@ def test_two_reviewers_agree_on_pages(tmp_path):
         text = served.page("/", first)[1]
         assert "Approve 12 changes" in text
         assert "You are one of them" in text
-        (number,) = (one.number for one in served.ledger.requests())
-        twice = served.post("/confirm", first, request=number, reason="again", **SURE)
+        (number,) = (one.number for one in served.ledger.motions())
+        twice = served.post("/confirm", first, motion=number, reason="again", **SURE)
         assert (twice[0], "another must" in twice[2].decode()) == (422, True)
-        sheet = served.post("/confirm", second, request=number)[2].decode()
+        sheet = served.post("/confirm", second, motion=number)[2].decode()
         assert "With your agreement it takes effect at once" in sheet
         assert ">Agree: approve 12 changes" in sheet
-        served.post("/confirm", second, request=number, reason="yes", **SURE)
+        served.post("/confirm", second, motion=number, reason="yes", **SURE)
         assert served.ledger.version == 2
         served.post("/freeze", operator, reason="alarm")
         assert served.ledger.status().frozen  # one person is enough
@@ -423,9 +423,9 @@ def test_two_reviewers_agree_on_pages(tmp_path):
         text = served.page("/", second)[1]
         assert "PAUSED by the operator" in text
         assert "Resume the run" in text
-        (number,) = (one.number for one in served.ledger.requests())
-        served.post("/decline", second, request=number, reason="no", **SURE)
-        assert served.ledger.requests() == []
+        (number,) = (one.number for one in served.ledger.motions())
+        served.post("/decline", second, motion=number, reason="no", **SURE)
+        assert served.ledger.motions() == []
         assert served.ledger.verify().whole
 
 

@@ -186,7 +186,7 @@ def test_ten_meetings_in_a_browser(tmp_path):
         board.go("/proposal")
         board.press("form[action='/decline'] button")
         board.confirm("not convinced")
-        assert ledger.requests() == []
+        assert ledger.motions() == []
 
         board.be("operator")  # 7: an alarm; pausing takes one person, resuming three
         board.go("/")

@@ -26,6 +26,8 @@ SeenRewards = Literal["seen", "bootstrap", "mean"]
 Learned = Literal["learned"]
 Tested = Literal["tested"]
 Trial = float | Literal["auto", "falling"]
+First = Literal["lowest", "auto", "explore"]
+RULE = 2  # the newest version of the rules by which `few` decides
 
 # ---- estimators ----------------------------------------------------------------------------------
 
@@ -150,6 +152,11 @@ class LearnedPosterior:
     protocol where an initial policy is given and there are several members, and the share depends
     on what the trial finds. None has no protocol, so that all explore. floor: with an initial
     policy, the share of its value below which the mean over all cases must not fall.
+
+    first: what is played before the first change where nobody chose a policy: the "lowest" allowed
+    actions, or several policies that "explore"; "auto" explores unless there is a board. Beside an
+    initial policy "explore" begins with a trial. rule: by which version of these rules a run
+    decides; 1 is from before 18 November 2026.
     """
 
     mass: float | Learned = "learned"
@@ -160,8 +167,12 @@ class LearnedPosterior:
     rows: int | None = None
     trial: Trial | None = None
     floor: float | None = None
+    first: First = "lowest"
+    rule: int = 1
 
     def __post_init__(self) -> None:
+        require_word("first", self.first, get_args(First))
+        object.__setattr__(self, "rule", require_count("rule", self.rule, most=RULE))
         if self.rows is not None:
             object.__setattr__(self, "rows", require_count("rows", self.rows))
         self._check_trial()

@@ -12,6 +12,7 @@ from typing import Any, Literal, TypedDict, TypeVar, Unpack, cast
 from lowswitch.algorithms.algorithm import Algorithm, checked_scales
 from lowswitch.algorithms.calendars import Calendar, Late
 from lowswitch.algorithms.estimators import (
+    RULE,
     Advantage,
     AdvantageBonus,
     Bernstein,
@@ -22,6 +23,7 @@ from lowswitch.algorithms.estimators import (
     Clip,
     ConfidenceIntervals,
     Estimator,
+    First,
     Hoeffding,
     L1Ball,
     Learned,
@@ -333,7 +335,9 @@ def few(
     rows: int | None = None,
     trial: Trial | None = "auto",
     floor: float | None = None,
+    first: First = "auto",
     last: Last = "exploit",
+    rule: int = RULE,
 ) -> Algorithm:
     """The library's answer for a budget of N deployments, with nothing to tune.
 
@@ -355,12 +359,18 @@ def few(
     trial departs from it. trial: the share of the cases that explore; "auto" lets the data choose
     it, "falling" is one over the number of the deployment, and with None all explore. floor: the
     share of the initial policy's value below which the mean over all cases of a deployment may fall
-    with a probability of at most 10 %. The others say what is known and need not be learned: mass,
-    rewards and pooled are those of `LearnedPosterior`.
+    with a probability of at most 10 %. first: what is played before the first change. "auto"
+    explores unless there is an initial policy or a board; "explore" does so behind a board too, and
+    beside an initial policy by a trial; "lowest" plays that policy, or else the lowest actions.
+    rule: 1 decides as before 18 November 2026. The others say what is known and need not be
+    learned: mass, rewards and pooled are those of `LearnedPosterior`.
     """
     dates = None if deployments_at is None else as_dates(deployments_at)
     most = len(dates or ()) if deployments is None else deployments
+    begin: First = "lowest" if rule == 1 else first
     schedule = _few_dates(deployments, dates, most, gap, asked)
+    if isinstance(schedule, Late) and begin != "lowest" and members != 1:
+        schedule = dataclasses.replace(schedule, explored=True)
     posterior = LearnedPosterior(
         mass=mass,
         rewards=rewards,
@@ -369,6 +379,8 @@ def few(
         rows=rows,
         trial=trial,
         floor=floor,
+        first=begin,
+        rule=rule,
     )
     return assemble(posterior, NoBonus(), schedule, deployments=most, last=last)
 

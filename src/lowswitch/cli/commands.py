@@ -32,6 +32,7 @@ from lowswitch.envs.files import allowed_actions, policy_from_file
 from lowswitch.gpu.driver import GpuError
 from lowswitch.io import storage
 from lowswitch.io.files import OwnedError
+from lowswitch.ledger.errors import BrokenError, DamagedError, StorageError, UnreachableError
 from lowswitch.show import report
 from lowswitch.show.text import counted, wrapped
 
@@ -122,6 +123,10 @@ def _explained(error: BaseException, options: argparse.Namespace) -> tuple[str, 
     match error:
         case FleetError() | GpuError() | PlayError() | OwnedError():
             return str(error), 1
+        case BrokenError() | DamagedError():
+            return str(error), 3
+        case StorageError() | UnreachableError():
+            return str(error), 4
         case ModuleNotFoundError():
             needs = f"this needs {error.name}, which is not installed"
             return f"{needs}; pip install 'lowswitch[all]'", 2
@@ -187,6 +192,7 @@ def concurrent(options: argparse.Namespace) -> None:
         default=8,
         help="On how many fresh seeds the finalists are reported (default: %(default)s).",
     ),
+    argument("--confirm", default=32),
     argument(
         "--algorithm",
         action="append",
@@ -204,6 +210,7 @@ def frontier(options: argparse.Namespace) -> None:
         mdp,
         episodes=options.episodes,
         seeds=options.seeds,
+        confirm=options.confirm,
         portfolio=[runs.algorithm_of(text) for text in texts] if texts else None,
         stationary=options.stationary,
         budget=options.budget,
@@ -228,7 +235,7 @@ def frontier(options: argparse.Namespace) -> None:
     argument("--episodes", required=True, help="How many episodes are to be played."),
     OneOf(arguments("--deployments", "--deployments-at")),
     argument("--gap", default=1),
-    *arguments("--initial", "--actions", "--never"),
+    *arguments("--initial", "--actions", "--never", "--present-reward"),
     argument("--problems", default=40),
     argument("--json"),
     argument("--out", default="lowswitch-plan", metavar="DIR"),
@@ -251,6 +258,7 @@ def plan(options: argparse.Namespace) -> None:
         gap=options.gap,
         initial=_initial(options),
         actions_allowed=_allowed(options),
+        present_reward=options.present_reward,
         problems=options.problems,
         folder=folder,
     )
@@ -320,6 +328,36 @@ def evaluate(options: argparse.Namespace) -> None:
         print(
             f"{counted(log.left_out, 'report')} left out: missing, truncated or not of the policy"
         )
+
+
+@command(
+    argument("--arms", type=int, default=2, help="How many Bernoulli arms: 2 (the default) or 3."),
+    argument(
+        "--mdp",
+        action="store_true",
+        help="Instead of arms, a small MDP: two states, actions and steps; state 1 pays.",
+    ),
+    argument("--episodes", required=True, help="How many episodes, or pulls, there are."),
+    argument("--changes", type=int, default=5, help="At most N changes (default: %(default)s)."),
+    argument(
+        "--notion", default="switches", help="What may change: switches, batches, pulls or draws."
+    ),
+    argument("--dates", action="store_true", help="Fix the dates of changes beforehand."),
+    argument("--device", default="cpu", help="cpu (the default), or gpu for switches."),
+    argument("--json"),
+)
+def price(options: argparse.Namespace) -> None:
+    """Work out exactly what the best of all learners loses by changing at most N times."""
+    arms = lowswitch.exact.Arms(((1.0, 1.0),) * options.arms)
+    found = lowswitch.price(
+        lowswitch.exact.SmallMDP() if options.mdp else arms,
+        episodes=options.episodes,
+        changes=options.changes,
+        notion=options.notion,
+        dates=options.dates,
+        device=options.device,
+    )
+    print(json.dumps(found.to_dict()) if options.json else found)
 
 
 @command()
@@ -411,6 +449,7 @@ COMMANDS = {
     "serve": serve,
     "token": token,
     "plan": plan,
+    "price": price,
     "evaluate": evaluate,
     "envs": list_envs,
     "algorithms": list_algorithms,

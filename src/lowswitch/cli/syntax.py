@@ -158,6 +158,15 @@ KNOWN: dict[str, dict[str, Any]] = {
         "help": "Draw regret and switching costs into a PNG, SVG or PDF file.",
         "metavar": "FILE",
     },
+    "--confirm": {
+        "help": "On how many further seeds those are reported that may be the best for some limit"
+        " (default: %(default)s).",
+        "type": _whole,
+    },
+    "--present-reward": {
+        "help": "With --size: how much the present policy earns per episode.",
+        "type": float,
+    },
     "--problems": {"help": "How many problems are drawn (default: %(default)s).", "type": _whole},
     "--quick": {
         "help": "Run what takes about two minutes on two cores (default).",

@@ -16,7 +16,8 @@ def gather(setting: RoundSetting, state: RoundState, reason: str) -> ConcurrentR
     """What the run returns; `reason` is what ended it."""
     source, learned = setting.source, state.learned
     H, S, A = source.horizon, source.states, source.actions
-    history = History(state.changes.copy())
+    before = state.initial if state.initial.ndim == 3 else None
+    history = History(state.changes.copy(), before=before)
     # A deployment is counted where its first row change is.
     first = np.flatnonzero(np.diff(history.episode, prepend=-1))
     stamps = state.rounds.stamps[first]

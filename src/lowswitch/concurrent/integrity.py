@@ -8,7 +8,7 @@ import numpy as np
 
 from lowswitch.checks import require_indices
 from lowswitch.concurrent.state import RoundSetting, RoundState
-from lowswitch.history import History
+from lowswitch.history import History, all_members
 from lowswitch.learners.integrity import require, require_finite
 from lowswitch.policy.tables import change_rows
 from lowswitch.runs.results import curve_points
@@ -34,7 +34,7 @@ def _require_totals(state: RoundState, setting: RoundSetting) -> None:
     require(totals["passed"] == passed, f"it passed {totals['passed']} points of its curves")
     require_finite("rewards", totals["earned"], rounds.earned_curve)
     require((rounds.plays >= 0) & (rounds.plays <= played), "its plays are no counts")
-    steps = rounds.plays.reshape(len(state.initial), -1).sum(axis=1)
+    steps = rounds.plays.reshape(state.knowledge.spec.H, -1).sum(axis=1)
     require(steps == played, f"its plays are not those of {played} episodes")
     curve = rounds.curve[:passed]
     require((curve >= 0) & (curve <= totals["rounds"]), "its curve has rounds that were not played")
@@ -53,10 +53,11 @@ def _require_history(state: RoundState) -> None:
         order = np.concatenate(([0], stamps[name], [state.rounds.totals[0][name]]))
         require(np.diff(order) >= 0, f"the {name} of its changes do not increase")
     deployed = state.knowledge.policy().actions
-    policies = np.repeat(state.initial[None], len(deployed), axis=0)
+    policies = all_members(state.initial, len(deployed))
+    before = None if state.initial.ndim == 2 else policies.copy()
     change_rows(policies, changes[:, 1:])
     require(policies == deployed, "its changes do not lead to its policy")
-    history, knowledge = History(changes), state.knowledge
+    history, knowledge = History(changes, before=before), state.knowledge
     counted = history.deployments, history.local_switches
     clock = knowledge.deployments, knowledge.local_switches
     require(counted == clock, "its changes are not as many as its learner counts")

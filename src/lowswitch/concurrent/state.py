@@ -15,7 +15,7 @@ from lowswitch.checks import require_memory
 from lowswitch.concurrent.round_driver import fresh_seconds
 from lowswitch.concurrent.sources import Tabular, Trajectories
 from lowswitch.envs.mdp import TabularMDP
-from lowswitch.history import evaluation_of, fresh_account
+from lowswitch.history import evaluation_of, first_of, fresh_account
 from lowswitch.kernels.arrays import (
     ROUND_TOTALS,
     STAMP,
@@ -198,6 +198,7 @@ def fresh_state(setting: RoundSetting, stop: Stop) -> RoundState:
     require_memory(64 * _slots(setting) * H, ahead, "use fewer machines")
     size = ProblemSize(H, S, A, setting.episodes)
     knowledge = knowledge_of(setting.algorithm, size, source.actions_allowed).fresh(setting.seed)
+    knowledge.begin(None)
     mdp = source.mdp if isinstance(source, Tabular) else _no_tables()
     wanted = setting.regret and isinstance(source, Tabular)
     evaluation, gap = evaluation_of(mdp, knowledge.policy().actions, wanted=wanted)
@@ -222,7 +223,7 @@ def fresh_state(setting: RoundSetting, stop: Stop) -> RoundState:
         rounds.totals[0]["last"] = last_episode(account, rounds)
     if stop.within is not None:
         knowledge.require_bounds()
-    initial = source.actions_allowed.argmax(axis=-1)
+    initial = first_of(knowledge.policy().actions)
     return RoundState(knowledge, mdp.model, evaluation, log, account, window, rounds, initial)
 
 

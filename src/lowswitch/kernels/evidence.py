@@ -289,6 +289,32 @@ def noisy_reward_evidence(rewards, A, mass, share, symmetric):
     return evidence
 
 
+@allocating_part
+def split_reward_evidence(spec, apart, weight, share):
+    """The most evidence of rewards that vary, if one step differs from all others, or all steps
+    from some step on differ from those before it.
+
+    Within the two groups of steps the rewards of an (x, a) are alike. There are 2 H such groups,
+    all of them as likely beforehand.
+    """
+    rows, best = spec.S * spec.A, -np.inf
+    n, total = apart.n.reshape(-1, rows), apart.total.reshape(-1, rows)
+    all_n, all_total = n.sum(axis=0), total.sum(axis=0)
+    before_n, before_total = np.zeros(rows), np.zeros(rows)
+    for h in range(spec.H):
+        for alone in range(2):
+            part_n = n[h] if alone == 1 else before_n
+            part_total = total[h] if alone == 1 else before_total
+            one = listed_rewards(spec, 0, part_n.copy(), part_total.copy(), part_total)
+            rest = listed_rewards(spec, 0, all_n - part_n, all_total - part_total, part_total)
+            evidence = noisy_reward_evidence(one, spec.A, weight, share, True)
+            evidence += noisy_reward_evidence(rest, spec.A, weight, share, True)
+            best = max(best, evidence)
+        before_n += n[h]
+        before_total += total[h]
+    return best - math.log(2.0 * spec.H)
+
+
 @part
 def learned_reward_mass(rewards, A, share):
     """The mass of the prior of a mean reward, on the mean of its state, with the most evidence."""
@@ -347,8 +373,11 @@ def believe(spec, tables):
         paid = gather_rewards(spec, tables, TOGETHER)
         if noisy:
             weight = 2.0 * spec.reward_weight
-            gain = noisy_reward_evidence(paid, spec.A, weight, share, True)
-            gain -= noisy_reward_evidence(rewards, spec.A, weight, share, True)
+            alike_steps = noisy_reward_evidence(paid, spec.A, weight, share, True)
+            gain = alike_steps - noisy_reward_evidence(rewards, spec.A, weight, share, True)
+            if spec.rule > 1 and gain > ODDS:
+                split = split_reward_evidence(spec, rewards, weight, share)
+                gain = -np.inf if split - alike_steps > ODDS else gain
         else:
             gain = constant_reward_evidence(spec, rewards)
         if gain > ODDS:
@@ -362,5 +391,15 @@ def believe(spec, tables):
             reward_mass = learned_reward_mass(rewards, spec.A, share)
     by_state = spec.mass == 0.0
     return Belief(
-        laws, rewards, mass, alike, noisy, share, reward_mass, by_state, True, np.zeros(0), 0.0
+        laws,
+        rewards,
+        mass,
+        alike,
+        noisy,
+        share,
+        reward_mass,
+        by_state,
+        True,
+        np.zeros((0, 0)),
+        0.0,
     )

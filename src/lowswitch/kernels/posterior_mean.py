@@ -57,14 +57,16 @@ def was_tried(spec, tables, h, x, a, anywhere):
 
 
 @part
-def may_exploit(spec, tables, h, x, choices):
+def may_exploit(spec, tables, belief, h, x, choices):
     """Mark the actions that the last policy may play in a row, and return whether there are any.
 
-    They are those that were tried there; in a row that was never visited, those that were tried in
-    its state at any step.
+    They are those that were tried there; in a row that was never visited, or where steps are held
+    for alike and nobody chose a first policy, those that were tried in its state at any step.
     """
-    for anywhere in (False, True):
-        found = False
+    alike = spec.rule > 1 and belief.laws.stride == 0 and belief.rewards.stride == 0
+    alike = alike and not tables.chosen[0]
+    for look in range(2):
+        found, anywhere = False, alike or look == 1
         for a in range(spec.A):
             allowed = spec.allowed[(h * spec.S + x) * spec.A + a]
             choices[a] = allowed and was_tried(spec, tables, h, x, a, anywhere)
@@ -154,7 +156,7 @@ def plan_on_mean(spec, tables, belief, caution, last, first):
             means[moment] = ahead[moment].mean()
         for x in range(spec.S):
             here, start = h * spec.S + x, first_action(spec, tables, h * spec.S + x)
-            tried = may_exploit(spec, tables, h, x, choices)
+            tried = may_exploit(spec, tables, belief, h, x, choices)
             if not tried or caution >= 0.0:
                 choices[start] = True
             sums_of_state(spec, belief, h, x, ahead, of_all)

@@ -54,15 +54,6 @@ def put(model, evaluation, m, h, x, a):
     evaluation.origins[here] = (h * model.stride + x * evaluation.A + a) * model.width
 
 
-@entry
-def put_policies(model, evaluation, policies):
-    """Let every row play its action of the policies [L, H, S]."""
-    for m in range(evaluation.members):
-        for h in range(evaluation.H):
-            for x in range(evaluation.S):
-                put(model, evaluation, m, h, x, policies[m, h, x])
-
-
 @inline
 def flow_step_dense(model, evaluation, h):
     """Push the state law of step h through the deployed policy.
@@ -213,7 +204,7 @@ def mixture_flow(model, evaluation, first):
     return value / evaluation.members
 
 
-@inline
+@part
 def deployed_value(model, evaluation, first):
     """The value of what is deployed, where the state laws up to step `first` are still right."""
     if evaluation.members == 1:
@@ -222,8 +213,12 @@ def deployed_value(model, evaluation, first):
 
 
 @entry
-def policy_value(model, evaluation):
-    """The value of what is deployed from scratch."""
+def value_policies(model, evaluation, policies):
+    """Let every row play its action of the policies [L, H, S], and return their value."""
+    for m in range(evaluation.members):
+        for h in range(evaluation.H):
+            for x in range(evaluation.S):
+                put(model, evaluation, m, h, x, policies[m, h, x])
     return deployed_value(model, evaluation, NOTHING)
 
 
@@ -243,7 +238,7 @@ def sequence_regret(model, evaluation, first, last):
     return best - deployed_value(model, evaluation, NOTHING)
 
 
-@inline
+@part
 def charge(model, evaluation, account, last):
     """Charge the deployed policy for the episodes before `last`; fill in its curve on the way."""
     balance, marks = account.balance[0], account.curve_points
@@ -277,7 +272,7 @@ def follow(model, evaluation, changes, i, used):
     return i, first
 
 
-@entry
+@part
 def settle(model, evaluation, account, changes, used, episodes):
     """Follow the first `used` row changes of a history, and charge what was deployed meanwhile.
 

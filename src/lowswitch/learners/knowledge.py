@@ -113,6 +113,13 @@ class Knowledge(ABC):
         """Whether kernels may have to stop for more room, or for `plan`, before a round is over."""
         return False
 
+    def begin(self, policy: np.ndarray | None) -> None:
+        """Deploy a policy [H, S] before anything is learned, or what goes without one."""
+        if policy is None:
+            self.begin_without()
+        else:
+            self.begin_with(policy)
+
     def begin_with(self, policy: np.ndarray) -> None:
         """Deploy a policy [H, S] before anything is learned."""
         raise NotImplementedError(f"{type(self).__name__} begins with the lowest allowed actions")
@@ -120,8 +127,8 @@ class Knowledge(ABC):
     def begin_without(self) -> None:  # noqa: B027
         """Begin with the lowest allowed actions, or say that a policy is needed."""
 
-    def initial(self) -> np.ndarray:  # [H, S]
-        """The policy that was deployed at the beginning."""
+    def initial(self) -> np.ndarray:  # [n, H, S]
+        """The policy that was deployed at the beginning, or the policies of a first mixture."""
         raise ValueError(f"{type(self).__name__} does not keep its first policy; name it in than=")
 
     def count(self, states: np.ndarray, actions: np.ndarray, rewards: np.ndarray) -> None:

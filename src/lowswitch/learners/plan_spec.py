@@ -101,6 +101,7 @@ def _learned_prior(estimator: Estimator) -> dict[str, Any]:
         "reward_weight": given.reward_weight,
         "reward_mode": getattr(evidence, given.rewards.upper()),
         "pooling": evidence.TESTED if given.pooled == "tested" else evidence.AS_COUNTED,
+        "rule": given.rule,
     }
 
 

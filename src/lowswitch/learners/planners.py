@@ -16,6 +16,7 @@ from lowswitch.kernels.arrays import (
     CLOCK,
     KEYS,
     NEVER,
+    OPEN,
     PLANNED,
     RECORD,
     SUCCESSOR,
@@ -23,6 +24,7 @@ from lowswitch.kernels.arrays import (
     PlanTables,
 )
 from lowswitch.learners import integrity
+from lowswitch.learners.beginnings import exploring_policies
 from lowswitch.learners.bounds import CellBounds
 from lowswitch.learners.hypotheses import Seen
 from lowswitch.learners.knowledge import Knowledge, ProblemSize
@@ -37,8 +39,14 @@ from lowswitch.learners.plan_spec import (
     require_feasible,
 )
 from lowswitch.learners.posterior import ModelPosterior
-from lowswitch.learners.samples import DrawnModel, drawn_model
-from lowswitch.learners.trials import Found, Moment, members_in_trial, most_in_trial, trial_share
+from lowswitch.learners.trials import (
+    NOTHING,
+    Found,
+    Moment,
+    members_in_trial,
+    most_in_trial,
+    trial_share,
+)
 from lowswitch.policy.tables import TablePolicy
 from lowswitch.show.progress import cores
 
@@ -63,8 +71,8 @@ class PlannerKnowledge(Knowledge):
         return cls(algorithm.estimator, spec, allowed)
 
     def set_numbers(self, numbers: dict[str, Any]) -> None:
-        """Take over the numbers of a spec; those of an older run do not know `waits_for_law`."""
-        super().set_numbers({"waits_for_law": False} | numbers)
+        """Take over the numbers of a spec; what an older run does not say is as it was then."""
+        super().set_numbers({"waits_for_law": False, "rule": 1} | numbers)
 
     def fresh(self, seed: int) -> Self:
         self.require_room()
@@ -73,10 +81,25 @@ class PlannerKnowledge(Knowledge):
         return other
 
     def begin_with(self, policy: np.ndarray) -> None:
-        for deployed in (self.tables.policy, self.tables.wanted):
-            deployed[:] = np.tile(policy.reshape(-1), self.members)
         self.tables.initial[:] = policy.reshape(-1)
         self.tables.chosen[0] = True
+        first = np.repeat(policy[None], self.members, axis=0)
+        if isinstance(self.estimator, LearnedPosterior) and self.estimator.first == "explore":
+            self._add_first_trial(self.estimator, first)
+        self._deploy_first(first)
+
+    def _add_first_trial(self, estimator: LearnedPosterior, first: np.ndarray) -> None:
+        """Let the last ones of policies [members, H, S] explore from the first episode on."""
+        L, H, S = first.shape
+        exploring = L
+        if self.has_protocol:
+            exploring = members_in_trial(trial_share(estimator.trial, self._moment(0), NOTHING), L)
+        if estimator.floor is not None:
+            exploring = min(exploring, most_in_trial(estimator.floor, L, np.ones(1), np.ones(1)))
+        trial = exploring_policies(self.allowed, exploring).reshape(exploring, -1)
+        kept = first[L - exploring :].reshape(exploring, -1)
+        self._keep_all_but(estimator.rows, trial, kept)
+        first[L - exploring :] = trial.reshape(exploring, H, S)
 
     def begin_without(self) -> None:
         floor = getattr(self.estimator, "floor", None)
@@ -85,9 +108,23 @@ class PlannerKnowledge(Knowledge):
                 f"floor={floor:g} is a share of the initial policy's value; give the policy that is"
                 " played today as initial=, or leave floor out"
             )
+        if self._explores_first():
+            self._deploy_first(exploring_policies(self.allowed, self.members))
+
+    def _explores_first(self) -> bool:
+        """Whether policies that nobody chose may explore: behind a gate only if it was declared."""
+        first = getattr(self.estimator, "first", "lowest") if self.members > 1 else "lowest"
+        return bool(first == "explore" or (first == "auto" and self.spec.timing.gate == OPEN))
+
+    def _deploy_first(self, policies: np.ndarray) -> None:
+        """Deploy policies [members, H, S] before anything is learned."""
+        for deployed in (self.tables.policy, self.tables.wanted):
+            deployed[:] = policies.reshape(-1)
 
     def initial(self) -> np.ndarray:
-        return self.tables.initial.reshape(self.allowed.shape[:2]).copy()
+        if not self.tables.chosen[0] and self._explores_first():
+            return exploring_policies(self.allowed, self.members)
+        return self.tables.initial.reshape(1, *self.allowed.shape[:2]).copy()
 
     def count(self, states: np.ndarray, actions: np.ndarray, rewards: np.ndarray) -> None:
         from lowswitch.kernels.counts import note_batch
@@ -125,10 +162,6 @@ class PlannerKnowledge(Knowledge):
         tables = type(self.tables)(*(array.copy() for array in self.tables))
         exploit(self.spec, tables, CLEAR, np.zeros((2, COMPARED)))
         return tables.wanted[: H * S].reshape(H, S)
-
-    def model(self, number: int) -> DrawnModel:
-        """Model `number` of the posterior with a learned prior."""
-        return drawn_model(self.spec, self.tables, number)
 
     def require_bounds(self) -> None:
         from lowswitch.kernels.counts import NEWEST
@@ -220,9 +253,11 @@ class PlannerKnowledge(Knowledge):
             following = episodes + max(1, timing.episodes - episodes) / to_come
         else:
             dates = [*timing.grid[timing.grid < episodes].tolist(), episodes]
+            if episodes and getattr(self.estimator, "first", "lowest") == "explore":
+                dates = [0, *dates]  # when the first trial began
             later = timing.grid[timing.grid > episodes]
             following = max(episodes + 1, min(later[0], timing.episodes))
-        return Moment(number, dates, following, timing.episodes)
+        return Moment(number, dates, following, timing.episodes, self.spec.rule)
 
     def _plan_protocol(self, estimator: LearnedPosterior, drawn: np.ndarray, moment: Moment) -> int:
         """Let all members want the protocol; return how many are to explore.

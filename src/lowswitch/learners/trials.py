@@ -15,9 +15,10 @@ import numpy as np
 from lowswitch.algorithms.estimators import Trial
 from lowswitch.policy.tables import Part, departing
 
-_BUDGET = 0.035  # of all cases enter trials that find nothing
+# by the rule of `few`: the share of all cases that enter trials which find nothing, and the largest
+# share of the cases until the next date meanwhile
+_BUDGET, _MOST = {1: 0.035, 2: 0.025}, {1: 0.3, 2: 0.5}
 _AT_ONCE = 0.75  # of what is left of them are used at each deployment
-_MOST = 0.3  # of the cases until the next date, meanwhile
 _SOON = 1 / 6  # of the run, until which all may explore where the initial policy is poor
 _DECAY = 1.5  # the power by which the share falls after that
 _SURE = 3.0  # standard deviations of a gain from which on it is certain that something was found
@@ -32,6 +33,7 @@ class Moment(NamedTuple):
     dates: list[float]  # of the deployments up to this one, the last one being its own
     following: float  # when the next one comes
     episodes: int  # of the run
+    rule: int  # by which the share is chosen
 
 
 class Found(NamedTuple):
@@ -43,13 +45,16 @@ class Found(NamedTuple):
     paid: bool  # whether any reward was seen; if not, there is nothing to lose
 
 
+NOTHING = Found(gain=0.0, ratio=0.0, cost=0.0, paid=True)
+
+
 def trial_share(trial: Trial | None, moment: Moment, found: Found) -> float:
     """The share of the cases that the trial of a deployment should get.
 
     "falling" is one over the number of the deployment.
 
     "auto" is careful while the trials find nothing better than the initial policy: these may use
-    3.5 % of all cases, three quarters of what is left of them at each deployment, and at most 30 %
+    2.5 % of all cases, three quarters of what is left of them at each deployment, and at most half
     of the cases until the next one. Where something is found, the initial policy is poor, and most
     cases explore soon. How much was found is the gain as a share of gain and cost, times how
     certain it is. If no reward was ever seen, there is nothing to lose, and all explore.
@@ -65,10 +70,10 @@ def trial_share(trial: Trial | None, moment: Moment, found: Found) -> float:
 
 
 def careful_share(moment: Moment) -> float:
-    """The share while nothing is found: 3/4 of what is left of 3.5 % of the cases, up to 30 %."""
-    left, share = _BUDGET * moment.episodes, 0.0
+    """The share while nothing is found: 3/4 of what is left of 2.5 % of the cases, up to a half."""
+    left, most, share = _BUDGET[moment.rule] * moment.episodes, _MOST[moment.rule], 0.0
     for begin, end in itertools.pairwise([*moment.dates, moment.following]):
-        share = min(_MOST, _AT_ONCE * left / (end - begin))
+        share = min(most, _AT_ONCE * left / (end - begin))
         left -= share * (end - begin)
     return share
 
@@ -76,7 +81,7 @@ def careful_share(moment: Moment) -> float:
 def eager_share(moment: Moment) -> float:
     """The share where the initial policy is poor: all in the first sixth of the run, then fewer."""
     by_number = 1.0 / max(1, moment.number - 1)
-    by_time = math.pow(_SOON * moment.episodes / moment.dates[-1], _DECAY)
+    by_time = math.pow(_SOON * moment.episodes / max(1.0, moment.dates[-1]), _DECAY)
     return min(1.0, max(by_number, by_time))
 
 

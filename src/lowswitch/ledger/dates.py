@@ -52,6 +52,8 @@ def why_refused(state: State, *, early: bool = False) -> str | None:
     learner = state.learner
     if state.frozen:
         return FROZEN
+    if state.ended:
+        return "the run has ended"
     if state.terms.gate != "review":
         return "this ledger has an open gate, and so nothing is proposed"
     if learner.budget_spent and learner.proposal() is None:

@@ -8,29 +8,95 @@ make a trial smaller, one person is enough.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from typing import Any
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from lowswitch.checks import require_count
 from lowswitch.ledger.errors import LedgerError
 from lowswitch.ledger.events import OPERATOR, REVIEWER, needs_quorum
 from lowswitch.ledger.reading import Reading
-from lowswitch.ledger.responses import ProposalView, RequestView
-from lowswitch.ledger.state import Request, State
+from lowswitch.ledger.requests import Request
+from lowswitch.ledger.responses import MotionView, ProposalView
+from lowswitch.ledger.state import Motion, State
 from lowswitch.ledger.writer import Writer, text
 from lowswitch.policy.tables import Part
+
+Result = TypeVar("Result")
+Given = ParamSpec("Given")
+Book = TypeVar("Book", bound="Deciding")
+
+
+class MovedOnError(Exception):
+    """Others have written while something was worked out; it is worked out again."""
+
+
+def planned_first(
+    method: Callable[Concatenate[Book, Given], Result],
+) -> Callable[Concatenate[Book, Given], Result]:
+    """Let a method that may plan work out everything before its transaction begins.
+
+    So others can write meanwhile. If they did, it is done again, and then nobody else can write.
+    """
+
+    @functools.wraps(method)
+    def run(ledger: Book, /, *args: Given.args, **kwargs: Given.kwargs) -> Result:
+        with ledger._lock:
+            try:
+                ledger._hold = method.__name__ == "tell_many" and ledger._is_quiet()
+                return method(ledger, *args, **kwargs)
+            except MovedOnError:
+                ledger._hold = True
+                return method(ledger, *args, **kwargs)
+            finally:
+                ledger._hold = True
+
+    return run
 
 
 class Deciding(Reading):
     """The part of a ledger that decides."""
 
-    def _writing(self) -> AbstractContextManager[Writer]:
+    _hold = True  # whether a transaction begins before something is worked out
+
+    def _writing(self, request: Request | None = None) -> AbstractContextManager[Writer]:
         """One transaction: what is written, and what follows from it."""
         raise NotImplementedError
 
+    def _is_quiet(self) -> bool:
+        """Whether no report can make the learner plan."""
+        return self._state is not None and self._state.lessons.quiet
+
+    def _named(self, kind: str, by: str, request: str | None, asked: dict[str, Any]) -> Request:
+        """What somebody asks for, once the names are known to be names."""
+        name = None if request is None else text("request", request)
+        return Request(kind, text("by", by), name, asked)
+
+    def _asked(
+        self,
+        kind: str,
+        by: str,
+        request: str | None,
+        asked: dict[str, Any],
+        *,
+        forever: bool = True,
+    ) -> AbstractContextManager[Writer]:
+        """The transaction of a decision, which is a motion first where several must agree."""
+        first = self._ready().quorum > 1 and needs_quorum(kind, {"forever": forever})
+        return self._writing(self._named("requested" if first else kind, by, request, asked))
+
+    def _before(self, writer: Writer) -> tuple[MotionView | None, int]:
+        """What the same request led to before: the motion, if it waits still, and the version."""
+        assert writer.done is not None
+        state, payload = writer.state, writer.done.payload
+        waiting = state.motions.get(writer.done.seq)
+        motion = _view(waiting, state.quorum) if waiting is not None else None
+        return motion, int(payload.get("version", state.version))
+
     # ---- proposals -------------------------------------------------------------------------------
 
+    @planned_first
     def approve(
         self,
         proposal: ProposalView | str,
@@ -40,7 +106,8 @@ class Deciding(Reading):
         share: float | None = None,
         by: str,
         reason: str,
-    ) -> int | RequestView:
+        request: str | None = None,
+    ) -> int | MotionView:
         """Deploy rows (step, state) of the pending proposal, by default all; return the version.
 
         proposal: the one that was looked at, or its hash, of which the first 8 characters are
@@ -51,11 +118,16 @@ class Deciding(Reading):
         limits = {
             name: value for name, value in (("part", part), ("share", share)) if value is not None
         }
-        with self._writing() as writer:
+        asked = {"proposal": proposal, "rows": rows, "reason": reason} | limits
+        with self._asked("approved", by, request, asked) as writer:
+            if writer.done is not None:
+                motion, version = self._before(writer)
+                return motion or version
             payload = writer.decision(proposal, rows, reason) | limits
             payload["version"] = writer.state.version + 1
             return self._decide(writer, by, REVIEWER, "approved", payload)
 
+    @planned_first
     def reject(
         self,
         proposal: ProposalView | str,
@@ -66,7 +138,8 @@ class Deciding(Reading):
         forever: bool = False,
         visits: int | None = None,
         actions: Sequence[Any] | None = None,
-    ) -> RequestView | None:
+        request: str | None = None,
+    ) -> MotionView | None:
         """Let rows (step, state) of the pending proposal stay as they are, by default all of them.
 
         forever: the actions that they would newly play, or those of them that `actions` names, are
@@ -75,17 +148,23 @@ class Deciding(Reading):
         """
         if actions is not None and not forever:
             raise LedgerError("actions are those to forbid: say forever=True, or leave them out")
-        with self._writing() as writer:
+        how = {"forever": bool(forever), "visits": visits}
+        asked = {"proposal": proposal, "rows": rows, "reason": reason} | how
+        asked |= {} if actions is None else {"actions": list(actions)}
+        with self._asked("rejected", by, request, asked, forever=forever) as writer:
+            if writer.done is not None:
+                return self._before(writer)[0]
             payload = writer.decision(proposal, rows, reason)
             named = None if actions is None else self._actions(actions)
             writer.require_rejection(payload["rows"], forever, visits, named)
-            payload |= {"forever": bool(forever), "visits": None if visits is None else int(visits)}
+            payload |= how | {"visits": None if visits is None else int(visits)}
             payload |= {} if named is None else {"actions": named}
             answer = self._decide(writer, by, REVIEWER, "rejected", payload)
-            return answer if isinstance(answer, RequestView) else None
+            return answer if isinstance(answer, MotionView) else None
 
     # ---- vetoes ----------------------------------------------------------------------------------
 
+    @planned_first
     def forbid(
         self,
         rows: Sequence[tuple[Any, Any]],
@@ -94,7 +173,8 @@ class Deciding(Reading):
         instead: Any = None,
         by: str,
         reason: str,
-    ) -> int | RequestView:
+        request: str | None = None,
+    ) -> int | MotionView:
         """Never deploy these actions in rows (step, state) again; return the deployed version.
 
         instead: what a row plays from now on if its protocol has one of them; needed only then. A
@@ -102,24 +182,40 @@ class Deciding(Reading):
         be given a veto, too. `lift` allows the actions again.
         """
         text("reason", reason)
-        with self._writing() as writer:
+        asked = {"rows": rows, "actions": actions, "instead": instead, "reason": reason}
+        with self._asked("vetoed", by, request, asked) as writer:
+            if writer.done is not None:
+                motion, version = self._before(writer)
+                return motion or version
+            writer.require_going_on()
             payload = self.veto(rows, actions) | {"reason": reason, "instead": None}
             if instead is not None:
                 payload["instead"] = self.terms.index("action", instead)
             self._require_vetoable(writer.state, payload)
             return self._decide(writer, by, REVIEWER, "vetoed", payload)
 
+    @planned_first
     def lift(
-        self, rows: Sequence[tuple[Any, Any]], actions: Sequence[Any], *, by: str, reason: str
-    ) -> RequestView | None:
+        self,
+        rows: Sequence[tuple[Any, Any]],
+        actions: Sequence[Any],
+        *,
+        by: str,
+        reason: str,
+        request: str | None = None,
+    ) -> MotionView | None:
         """Allow actions again that were forbidden in rows (step, state).
 
         Nothing is deployed: the learner may propose them from its next proposal on. What was
         forbidden when the ledger was created stays so.
         """
         text("reason", reason)
-        with self._writing() as writer:
+        asked = {"rows": rows, "actions": actions, "reason": reason}
+        with self._asked("lifted", by, request, asked) as writer:
+            if writer.done is not None:
+                return self._before(writer)[0]
             writer.require_thawed()
+            writer.require_going_on()
             payload = self.veto(rows, actions) | {"reason": reason}
             allowed, names = writer.state.learner.actions_allowed, self.terms.labels["action"]
             for step, state in payload["rows"]:
@@ -128,7 +224,7 @@ class Deciding(Reading):
                     given = ", ".join(names[a] for a in payload["actions"])
                     raise LedgerError(f"row {name} does not forbid all of: {given}")
             answer = self._decide(writer, by, REVIEWER, "lifted", payload)
-            return answer if isinstance(answer, RequestView) else None
+            return answer if isinstance(answer, MotionView) else None
 
     def _actions(self, actions: Sequence[Any]) -> list[int]:
         """The positions of actions, each once."""
@@ -182,23 +278,35 @@ class Deciding(Reading):
 
     # ---- operators -------------------------------------------------------------------------------
 
-    def thaw(self, *, by: str, reason: str) -> RequestView | None:
+    @planned_first
+    def thaw(self, *, by: str, reason: str, request: str | None = None) -> MotionView | None:
         """Go on after `freeze`."""
-        with self._writing() as writer:
+        with self._asked("thawed", by, request, {"reason": reason}) as writer:
+            if writer.done is not None:
+                return self._before(writer)[0]
+            writer.require_going_on()
             if not writer.state.frozen:
                 raise LedgerError("the run is not paused")
             payload = {"reason": text("reason", reason)}
             answer = self._decide(writer, by, OPERATOR, "thawed", payload)
-            return answer if isinstance(answer, RequestView) else None
+            return answer if isinstance(answer, MotionView) else None
 
-    def rollback(self, version: int, *, by: str, reason: str) -> int | RequestView:
+    @planned_first
+    def rollback(
+        self, version: int, *, by: str, reason: str, request: str | None = None
+    ) -> int | MotionView:
         """Deploy an earlier version again, as a new one; return its number.
 
         Nothing that was learned changes. The rows that change are held for a while.
         """
         text("reason", reason)
-        with self._writing() as writer:
+        asked = {"version": version, "reason": reason}
+        with self._asked("rolled_back", by, request, asked) as writer:
+            if writer.done is not None:
+                motion, made = self._before(writer)
+                return motion or made
             state = writer.state
+            writer.require_going_on()
             if self.terms.gate != "review":
                 raise LedgerError("this ledger has an open gate; only one in review is rolled back")
             if not (isinstance(version, int) and 1 <= version <= state.version):
@@ -218,75 +326,87 @@ class Deciding(Reading):
         """How many reviewers must agree on a decision."""
         return self._ready().quorum
 
-    def requests(self) -> list[RequestView]:
+    def motions(self) -> list[MotionView]:
         """The decisions that wait until enough reviewers agree."""
         with self._lock:
             state = self._ready()
-            waiting = [one for one in state.requests.values() if not state.lapsed(one)]
+            waiting = [one for one in state.motions.values() if not state.lapsed(one)]
             return [_view(one, state.quorum) for one in waiting]
 
-    def confirm(self, request: int, *, by: str, reason: str) -> int | RequestView:
+    @planned_first
+    def confirm(
+        self, motion: int, *, by: str, reason: str, request: str | None = None
+    ) -> int | MotionView:
         """Agree, as a reviewer, to what another person asks for; the last one carries it out.
 
-        Return the deployed version then, and until then the request. Nobody counts twice.
+        Return the deployed version then, and until then the motion. Nobody counts twice.
         """
-        text("reason", reason)
-        with self._writing() as writer:
-            known = self._request(writer, request)
-            if known.agrees(text("by", by)):
+        asked = {"motion": motion, "reason": text("reason", reason)}
+        with self._writing(self._named("seconded", by, request, asked)) as writer:
+            if writer.done is not None:
+                waiting = writer.state.motions.get(motion)
+                return _view(waiting, writer.state.quorum) if waiting else writer.state.version
+            known = self._motion(writer, motion)
+            if known.agrees(by):
                 raise LedgerError(f"{by} has asked for this or agreed already; another must")
-            writer.add(by, REVIEWER, "seconded", {"request": request, "reason": reason})
+            writer.add(by, REVIEWER, "seconded", dict(asked))
             return self._carry_out(writer, known)
 
-    def decline(self, request: int, *, by: str, reason: str) -> None:
-        """Turn a request down; what it asks for does not happen."""
-        with self._writing() as writer:
-            self._request(writer, request)
-            payload = {"request": request, "reason": text("reason", reason)}
-            writer.add(text("by", by), REVIEWER, "declined", payload)
+    def decline(self, motion: int, *, by: str, reason: str, request: str | None = None) -> None:
+        """Turn a motion down; what it asks for does not happen."""
+        asked = {"motion": motion, "reason": text("reason", reason)}
+        with self._writing(self._named("declined", by, request, asked)) as writer:
+            if writer.done is None:
+                self._motion(writer, motion)
+                writer.add(by, REVIEWER, "declined", dict(asked))
 
-    def set_quorum(self, quorum: int, *, by: str, reason: str) -> RequestView | None:
+    @planned_first
+    def set_quorum(
+        self, quorum: int, *, by: str, reason: str, request: str | None = None
+    ) -> MotionView | None:
         """Let so many reviewers be needed from now on; as many as now must agree to that."""
-        with self._writing() as writer:
+        with self._asked("quorum", by, request, {"quorum": quorum, "reason": reason}) as writer:
+            if writer.done is not None:
+                return self._before(writer)[0]
             if require_count("quorum", quorum) == writer.state.quorum:
                 raise LedgerError(f"the quorum is {quorum} already")
             payload = {"quorum": int(quorum), "reason": text("reason", reason)}
             answer = self._decide(writer, by, REVIEWER, "quorum", payload)
-            return answer if isinstance(answer, RequestView) else None
+            return answer if isinstance(answer, MotionView) else None
 
-    def _request(self, writer: Writer, number: Any) -> Request:
-        """A request that waits, or an error."""
-        known = writer.state.requests.get(number)
+    def _motion(self, writer: Writer, number: Any) -> Motion:
+        """A motion that waits, or an error."""
+        known = writer.state.motions.get(number)
         if known is None:
-            raise LedgerError(f"no request {number!r} waits for reviewers")
+            raise LedgerError(f"no motion {number!r} waits for reviewers")
         if writer.state.lapsed(known):
-            raise LedgerError(f"request {number} has lapsed: the run has gone on since it was made")
+            raise LedgerError(f"motion {number} has lapsed: the run has gone on since it was made")
         return known
 
     def _decide(
         self, writer: Writer, by: str, role: str, kind: str, payload: dict[str, Any]
-    ) -> int | RequestView:
-        """Carry out a decision, or ask other reviewers for it; the version, or the request."""
-        actor, state = text("by", by), writer.state
+    ) -> int | MotionView:
+        """Carry out a decision, or ask other reviewers for it; the version, or the motion."""
+        actor, state = by, writer.state
         if state.quorum == 1 or not needs_quorum(kind, payload):
             return self._record(writer, actor, role, kind, payload)
         if kind == "rolled_back":
             payload["base"] = state.version
         made = writer.add(actor, role, "requested", {"kind": kind, "decision": payload})
-        return _view(state.requests[made.seq], state.quorum)
+        return _view(state.motions[made.seq], state.quorum)
 
-    def _carry_out(self, writer: Writer, request: Request) -> int | RequestView:
-        """Do what a request asks for if enough reviewers agree."""
+    def _carry_out(self, writer: Writer, motion: Motion) -> int | MotionView:
+        """Do what a motion asks for if enough reviewers agree."""
         state = writer.state
-        if len(request.confirmed) < state.quorum:
-            return _view(request, state.quorum)
-        agreed = {"request": request.event, "confirmed": list(request.confirmed)}
-        payload = dict(request.decision) | agreed
+        if len(motion.confirmed) < state.quorum:
+            return _view(motion, state.quorum)
+        agreed = {"motion": motion.event, "confirmed": list(motion.confirmed)}
+        payload = dict(motion.decision) | agreed
         if "version" in payload:
             payload["version"] = state.version + 1
-        if request.kind == "vetoed":
+        if motion.kind == "vetoed":
             self._require_vetoable(writer.state, payload)
-        return self._record(writer, request.by, request.role, request.kind, payload)
+        return self._record(writer, motion.by, motion.role, motion.kind, payload)
 
     def _record(
         self, writer: Writer, by: str, role: str, kind: str, payload: dict[str, Any]
@@ -310,14 +430,14 @@ def _plays(policies: Any, payload: dict[str, Any]) -> bool:
     )
 
 
-def _view(request: Request, quorum: int) -> RequestView:
-    return RequestView(
-        number=request.event,
-        time=request.time,
-        by=request.by,
-        role=request.role,
-        kind=request.kind,
-        decision=request.decision,
-        confirmed=list(request.confirmed),
-        needed=max(0, quorum - len(request.confirmed)),
+def _view(motion: Motion, quorum: int) -> MotionView:
+    return MotionView(
+        number=motion.event,
+        time=motion.time,
+        by=motion.by,
+        role=motion.role,
+        kind=motion.kind,
+        decision=motion.decision,
+        confirmed=list(motion.confirmed),
+        needed=max(0, quorum - len(motion.confirmed)),
     )

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
+from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
 from lowswitch.ledger.errors import BrokenError
 
-FORMAT = 2  # of what is stored: 2 has events of the kind "snapshot", and a column of kinds
-NEWEST = 3  # of the first event: 3 declares features
+# of what is stored: 2 has events of the kind "snapshot" and a column of kinds, 3 a chain of access
+FORMAT = 3
+NEWEST = 4  # of the first event: 3 may declare features, and from 4 on no time goes backwards
 SEMANTICS = 1  # of what the learner makes of them
 GENESIS = "0" * 64
 LEDGER, SITE, REVIEWER, OPERATOR = "ledger", "site", "reviewer", "operator"  # roles
@@ -51,13 +53,15 @@ KINDS = {
     "deployed": Kind("was deployed by itself", makes_version=True),
     "frozen": Kind("paused the run", is_decision=True, sign="P"),
     "thawed": Kind("resumed the run", is_decision=True, needs_quorum=True),
+    "extended": Kind("extended the run", learn_later=True, is_decision=True),
+    "ended": Kind("ended the run", is_decision=True),
     "quorum": Kind("changed the quorum", is_decision=True, needs_quorum=True),
     "requested": Kind("asked for a decision"),
     "seconded": Kind("agreed to a request"),
     "declined": Kind("declined a request", is_decision=True),
     "history": Kind("imported history"),
     "created": Kind("began the run", makes_version=True),
-    "snapshot": Kind(),
+    "snapshot": Kind(learn_later=True),
 }
 
 
@@ -106,10 +110,40 @@ def event(
     return Event(seq, time, actor, role, kind, payload, previous, body, digest(body))
 
 
+def later(now: str, before: str) -> str:
+    """The time of the next event: now, or that of the event before it if the clock went back."""
+    return max(now, before)
+
+
+def read_time(body: str) -> str:
+    """The time of an event, from its text; empty if that is no event."""
+    try:
+        time = json.loads(body)[1]
+    except (ValueError, IndexError, TypeError, KeyError):
+        return ""
+    return time if isinstance(time, str) else ""
+
+
+def why_no_time(time: Any, before: str) -> str | None:
+    """Why a value cannot be the time of the event after one of that time, or None."""
+    try:
+        moment = datetime.fromisoformat(time)
+    except (TypeError, ValueError):
+        return f"its time {time!r} is none"
+    if moment.utcoffset() != timedelta(0):
+        return f"its time {time!r} is not in UTC"
+    if before and moment < datetime.fromisoformat(before):
+        return f"its time {time} is before {before}, the time of the event before it"
+    return None
+
+
 def read_event(
-    seq: int, body: str, stored: str, column: str, expected: int, previous: str
+    seq: int, body: str, stored: str, column: str | None, expected: int, previous: str
 ) -> Event:
-    """The event of a stored row, once it is known to be whole and to follow the one before it."""
+    """The event of a stored row, once it is known to be whole and to follow the one before it.
+
+    column: the kind as it is stored beside the text, if it is.
+    """
     if seq != expected:
         raise BrokenError(expected, f"it is not there; the next one on record is {seq}")
     if digest(body) != stored:
@@ -122,7 +156,7 @@ def read_event(
         raise BrokenError(seq, f"its text says that it is event {number}")
     if before != previous:
         raise BrokenError(seq, "it does not follow the event before it")
-    if column != kind:
+    if column not in (kind, None):
         raise BrokenError(
             seq, f"it is stored under the kind {column!r}, but its text says {kind!r}"
         )

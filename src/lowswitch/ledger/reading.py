@@ -6,7 +6,7 @@ import dataclasses
 import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
@@ -14,8 +14,9 @@ from lowswitch.checks import require_word
 from lowswitch.ledger import views
 from lowswitch.ledger.address import file_of
 from lowswitch.ledger.certificates import certificate
+from lowswitch.ledger.corrections import Corrections
 from lowswitch.ledger.errors import BrokenError, LedgerError, StorageError, UnknownTicketError
-from lowswitch.ledger.events import GENESIS, Event, canonical, read_event
+from lowswitch.ledger.events import GENESIS, Event, canonical, read_event, read_time
 from lowswitch.ledger.responses import (
     Certificate,
     Chart,
@@ -27,11 +28,14 @@ from lowswitch.ledger.responses import (
     Version,
 )
 from lowswitch.ledger.snapshot import binds, is_whole, state_of
-from lowswitch.ledger.state import OPEN, STATUSES, Replay, State, proposal_hash
+from lowswitch.ledger.state import OPEN, STATUSES, State, proposal_hash
 from lowswitch.ledger.store import Snapshot, Store, StoredTicket
 from lowswitch.ledger.table_terms import TableTerms
 from lowswitch.ledger.terms import Terms
 from lowswitch.show.text import counted
+
+if TYPE_CHECKING:
+    from lowswitch.ledger.anchors import Known
 
 
 class Reading:
@@ -41,6 +45,7 @@ class Reading:
         self.store, self.terms, self.read_only = store, terms, read_only
         self._lock = threading.RLock()
         self._state: State | None = None
+        self._corrections = Corrections(self.events, self._amended, self._bound_snapshots)
 
     def close(self) -> None:
         """Let go of the database."""
@@ -246,15 +251,19 @@ class Reading:
         with self._lock:
             return views.row(self._ready(), terms, h, x)
 
-    def verify(self, *, progress: bool | None = None) -> Verdict:
-        """Walk the chain of events and replay them from the start; name the first bad one."""
+    def verify(self, *, known: Sequence[Known] = (), progress: bool | None = None) -> Verdict:
+        """Walk the chain of events and replay them from the start; name the first bad one.
+
+        known: what somebody outside knows to have been on record, from `anchors.trusted` or
+        `anchors.expected`. Without it, a chain that was computed anew as a whole is not found.
+        """
         from lowswitch.ledger.audit import verify
 
-        return verify(self, progress=progress)
+        return verify(self, known=known, progress=progress)
 
     def export(self, path: str | Path, *, kind: str = "jsonl") -> None:
         """Write all events as JSON lines, or as a table ("csv")."""
-        from lowswitch.ledger.audit import export
+        from lowswitch.ledger.exports import export
 
         export(self, file_of(path), kind)
 
@@ -264,8 +273,12 @@ class Reading:
 
     # ---- the state -------------------------------------------------------------------------------
 
-    def _replay(self) -> Replay:
-        return Replay(self.events)
+    def _amended(self, before: int) -> list[Event]:
+        """The amendments before an event, in their order."""
+        return [views.event_of(*row) for row in self.store.of_kind("amended", before)]
+
+    def _bound_snapshots(self) -> list[Snapshot]:
+        return [one for one in self._snapshots() if self.is_bound(one)]
 
     def _ready(self) -> State:
         """The state after the last event on record."""
@@ -277,12 +290,12 @@ class Reading:
         seq, head = self.store.head()
         state = self._state
         if state is None or seq < state.seq or (seq == state.seq and head != state.head):
+            self._corrections.forget()
             state = self._loaded()
         if state.seq < seq:
             self._state = None  # until every event was taken in
-            replay = self._replay()
             for one in self.events(state.seq + 1):
-                state.apply(one, replay)
+                state.apply(one, self._corrections)
             state.learn()
         state.changed.clear()
         self._state = state
@@ -293,10 +306,11 @@ class Reading:
         for snapshot in self._snapshots():
             state = state_of(snapshot, self.terms) if self.is_bound(snapshot) else None
             if state is not None:
-                seq, _, stored, _ = self.store.event(snapshot.seq)
+                seq, body, stored, _ = self.store.event(snapshot.seq)
                 if (state.seq, state.head) == (seq, stored):
+                    state.time = read_time(body)
                     return state
-        return State.of(self.terms, self.store.event(1)[2])
+        return State.of(self.terms, views.event_of(*self.store.event(1)))
 
     def _snapshots(self) -> list[Snapshot]:
         """The snapshots, none if the database cannot read them: the events are enough."""

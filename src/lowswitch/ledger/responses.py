@@ -24,8 +24,9 @@ class Issued:
     site: str
     request: str
     version: int
-    policy: Any  # [H][S]; with features a LinearPolicy
+    policy: Any  # [H][S]; with features a LinearPolicy; None of a table that is fetched by itself
     part: str | None = None  # "protocol" or "trial", where a deployment has both
+    member: int = 0  # which table of its version the policy is
 
 
 @dataclass(frozen=True)
@@ -45,6 +46,7 @@ class Told:
     ticket: str
     number: int
     event: int
+    hash: str = ""  # of that event: `verify` says later whether it is still on record
 
 
 @dataclass(frozen=True)
@@ -96,7 +98,7 @@ class ProposalView:
 
 
 @dataclass(frozen=True)
-class RequestView:
+class MotionView:
     """A decision that is carried out when enough reviewers agree."""
 
     number: int  # of the event that asks for it
@@ -173,7 +175,7 @@ class Status:
     nothing_because: str | None = None  # why nothing waits for a decision, in words
     may_ask: bool = True  # whether `propose` is allowed now
     quorum: int = 1  # how many reviewers must agree on a decision
-    requests: int = 0  # how many decisions wait for them
+    motions: int = 0  # how many decisions wait for them
     paused: dict[str, str] | None = None  # who paused the run, when and why
     behind: str | None = None  # which ticket the reports that wait are waiting for, in words
 
@@ -216,6 +218,7 @@ class Verdict:
     first_bad: int | None
     what: str  # in words
     head: str
+    anchored: str = ""  # what from outside it was compared with, in words
 
 
 @dataclass(frozen=True, eq=False)

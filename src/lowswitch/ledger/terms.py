@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self
 
 import numpy as np
 
@@ -125,8 +125,6 @@ class Proposals(Protocol):
 class Terms(ABC):
     """The declaration of a run, as its first event holds it."""
 
-    format: ClassVar[int]  # of the first event: versions that do not know it refuse the ledger
-
     algorithm: Algorithm
     horizon: int
     actions: int
@@ -233,7 +231,7 @@ class Terms(ABC):
         """The version that `to_facts` wrote."""
 
     @abstractmethod
-    def issued(self, ticket: StoredTicket, policy: Any) -> Issued:
+    def issued(self, ticket: StoredTicket, policy: Any, *, whole: bool = True) -> Issued:
         """What a site is given."""
 
     @abstractmethod

@@ -13,8 +13,8 @@ from lowswitch.ledger.responses import (
     SHOWN,
     Certificate,
     Issued,
+    MotionView,
     ProposalView,
-    RequestView,
     Status,
     TicketView,
     decided_on,
@@ -83,12 +83,12 @@ def _cell(value: Any) -> str:
     return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
 
 
-# ---- requests ------------------------------------------------------------------------------------
+# ---- motions -------------------------------------------------------------------------------------
 
 
-def request_table(requests: Sequence[RequestView]) -> str:
+def motion_table(motions: Sequence[MotionView]) -> str:
     """A line for each decision that waits for reviewers."""
-    if not requests:
+    if not motions:
         return "no decision waits for other reviewers"
     head = ("number", "what", "asked by", "agree", "still needed", "reason")
     lines = [
@@ -100,7 +100,7 @@ def request_table(requests: Sequence[RequestView]) -> str:
             f"{one.needed}",
             one.decision["reason"],
         )
-        for one in requests
+        for one in motions
     ]
     return columns([head, *lines])
 

@@ -29,7 +29,6 @@ from lowswitch.ledger.state import (
     OPEN,
     REFUSED,
     WAITING,
-    Replay,
     State,
     proposal_hash,
     replayed,
@@ -42,14 +41,15 @@ if TYPE_CHECKING:
     from lowswitch.ledger.reading import Reading
 
 
-def issued(ticket: StoredTicket, state: State) -> Issued:
-    """What a site is given."""
-    return state.terms.issued(ticket, state.versions[ticket.version - 1])
+def issued(ticket: StoredTicket, state: State, *, whole: bool = True) -> Issued:
+    """What a site is given; whole: with its policy, however large that is."""
+    return state.terms.issued(ticket, state.versions[ticket.version - 1], whole=whole)
 
 
 def status(state: State, counts: dict[str, int]) -> Status:
     """Where a run stands, with the counts of the tickets table."""
     pending, learner, most = state.pending, state.learner, state.terms.most_proposals
+    pending = None if state.ended else pending
     still_open = counts.get(OPEN, 0)
     return Status(
         version=state.version,
@@ -62,14 +62,14 @@ def status(state: State, counts: dict[str, int]) -> Status:
         missing=counts.get(MISSING, 0),
         refused=counts.get(REFUSED, 0),
         frozen_out=still_open if state.frozen else 0,
-        episodes=state.terms.episodes,
+        episodes=state.terms.episodes + state.extra,
         proposed=learner.proposed,
         deployments=learner.deployments,
         pending=None if pending is None else proposal_hash(pending),
         budget_left=None if most is None else max(0, most - learner.proposed),
         frozen=state.frozen,
         quorum=state.quorum,
-        requests=sum(not state.lapsed(one) for one in state.requests.values()),
+        motions=sum(not state.lapsed(one) for one in state.motions.values()),
         told=learner.told,
         dates=learner.dates[:MOST_DATES].tolist(),
         more_dates=max(0, len(learner.dates) - MOST_DATES),
@@ -91,6 +91,8 @@ def why_paused(event: Event, terms: Terms) -> str:
 
 def _nothing_because(state: State) -> str | None:
     """Why nothing waits for a decision, or None if something does."""
+    if state.ended:
+        return "the run has ended"
     if state.pending is not None:
         return None
     return "the run is paused" if state.frozen else state.learner.why_nothing()
@@ -161,7 +163,7 @@ def judgement(ledger: Reading, state: State, *, wait: bool = True) -> Judgement 
     def comes_before(event: Event) -> bool:
         return event.kind != "proposed" or event.payload["told"] != made.told
 
-    before = replayed(itertools.takewhile(comes_before, ledger.events()), Replay(ledger.events))
+    before = replayed(itertools.takewhile(comes_before, ledger.events()), ledger._corrections)
     first = before.learner.proposal()
     posterior = None if first is None else before.lessons.posterior_of(first)
     return None if posterior is None else state.learner.evidence(made, posterior)

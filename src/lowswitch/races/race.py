@@ -7,8 +7,12 @@ out only if its mean regret less a standard error is above so many times that of
 standard error. What is reported of a finalist comes from fresh seeds that had no part in choosing
 it, because among hundreds of algorithms some look good on six seeds by luck. Such a lucky one may
 also have ruled out better ones: when the fresh seeds show that it is worse, those that are near the
-front as it is then become finalists too, until there are none. The fronts and the best are read off
-the means over the fresh seeds, so that luck can only choose among a few finalists.
+front as it is then become finalists too, until there are none.
+
+For each limit of deployments the finalists that may be the best are its contenders. They run on
+more seeds that had no part in anything before, and these are reported of them. The best is the one
+whose mean regret plus a standard error is least, so that a rare disaster counts. It is crowned only
+if it is better than every other contender beyond chance, seed by seed.
 """
 
 from __future__ import annotations
@@ -47,6 +51,7 @@ if TYPE_CHECKING:
 _SELECTION = 2**32
 # how many more seeds run, and how many times the regret of the front stays in the race
 _HEATS = ((2, 1.5), (4, 1.25))
+_CONTENDERS = 4  # at most for each limit, and as many again when fresh seeds disappoint
 
 
 class Costs(NamedTuple):
@@ -63,8 +68,8 @@ class Costs(NamedTuple):
 class Point:
     """One algorithm of the portfolio and what it cost.
 
-    The costs of a finalist are those on the reported seeds. Those of any other algorithm are the
-    ones that ruled it out.
+    The costs of a contender are those on the seeds that confirm, of another finalist those on the
+    seeds of the final. Of any other algorithm they are the ones that ruled it out.
     """
 
     algorithm: Algorithm
@@ -72,6 +77,7 @@ class Point:
     finalist: bool
     most_deployments: int  # in any seed, those that chose the finalists included
     label: str = ""  # as the portfolio calls it
+    contender: bool = False  # whether it may have been the best for some limit
 
     @property
     def name(self) -> str:
@@ -81,6 +87,7 @@ class Point:
     def __repr__(self) -> str:
         costs = self.costs
         kind = "finalist" if self.finalist else "ruled out"
+        kind = "contender" if self.contender else kind
         seeds = f"{len(costs.seeds)} seed{'s' * (len(costs.seeds) > 1)}"
         means = report.means(
             regret=costs.regret, deployments=costs.deployments, local_switches=costs.local_switches
@@ -96,6 +103,11 @@ class Point:
         """Half the width of the 95 % confidence interval of the mean."""
         return report.half_width(getattr(self.costs, name))
 
+    @property
+    def risk(self) -> float:
+        """The mean regret plus a standard error, by which the best is chosen."""
+        return _risk(self.costs, 1.0)
+
     def to_dict(self) -> dict[str, Any]:
         """The point as JSON can hold it, with the text of its algorithm.
 
@@ -108,6 +120,7 @@ class Point:
             "algorithm": str(self.algorithm),
             **named,
             "finalist": self.finalist,
+            "contender": self.contender,
             "most_deployments": self.most_deployments,
             **storage.pack(self.costs),
         }
@@ -128,6 +141,7 @@ class Point:
             label=str(data.get("label", "")),
             costs=costs,
             finalist=bool(data["finalist"]),
+            contender=bool(data.get("contender", False)),
             most_deployments=int(data["most_deployments"]),
         )
 
@@ -174,11 +188,29 @@ class Frontier:
         return tuple(front)
 
     def best(self, *, deployments: int | None = None) -> Point:
-        """The finalist with the least mean regret among those that kept to a limit in every seed.
+        """The contender with the least mean regret plus standard error among those that kept to a
+        limit in every seed.
 
         deployments: the limit, which is the most deployments that a run may make; without it any
-        number will do.
+        number will do. `rivals` says from which others the best cannot be told.
         """
+        return min(self._within(deployments), key=lambda point: point.risk)
+
+    def rivals(self, *, deployments: int | None = None) -> tuple[Point, ...]:
+        """The contenders for a limit that may be as good as the best, by a paired 95 % interval of
+        the difference on the same seeds; the best is crowned if there are none.
+        """
+        best = self.best(deployments=deployments)
+        others = [point for point in self._within(deployments) if point is not best]
+        return tuple(
+            sorted((one for one in others if _may_equal(one, best)), key=lambda one: one.risk)
+        )
+
+    def contenders(self, *, deployments: int | None = None) -> tuple[Point, ...]:
+        """All contenders that kept to a limit, the best first."""
+        return tuple(sorted(self._within(deployments), key=lambda point: point.risk))
+
+    def _within(self, deployments: int | None) -> list[Point]:
         most = self.episodes
         if deployments is not None:
             most = require_count("deployments", deployments)
@@ -189,7 +221,7 @@ class Frontier:
                 f"no algorithm kept to {most} deployments, the least were {least}; give"
                 f" budget={most} to keep all to it"
             )
-        return min(within, key=lambda point: point.mean("regret"))
+        return [point for point in within if point.contender] or within
 
     def limits(self) -> dict[int | None, Point]:
         """The best for each of the usual limits that some finalist keeps to; the last one is the
@@ -213,10 +245,13 @@ class Frontier:
         points.
         """
         best = {str(limit).lower(): point.name for limit, point in self.limits().items()}
+        crowned = {
+            str(limit).lower(): not self.rivals(deployments=limit) for limit in self.limits()
+        }
         fronts = {axis: [point.name for point in self.front(axis)] for axis in AXES}
         facts: dict[str, Any] = storage.pack(self)
         points = facts.pop("points")
-        return facts | {"best": best, "fronts": fronts, "points": points}
+        return facts | {"best": best, "crowned": crowned, "fronts": fronts, "points": points}
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write everything as JSON, for `Frontier.load`."""
@@ -249,7 +284,7 @@ class Frontier:
 
 
 _KIND = "frontier"  # of its files
-_FACTS = frozenset({*Frontier.__annotations__, "best", "fronts"})
+_FACTS = frozenset({*Frontier.__annotations__, "best", "crowned", "fronts"})
 
 
 def frontier(
@@ -257,6 +292,7 @@ def frontier(
     *,
     episodes: int,
     seeds: int = 8,
+    confirm: int = 32,
     portfolio: Sequence[Algorithm] | Mapping[str, Algorithm] | None = None,
     stationary: bool = False,
     budget: int | None = None,
@@ -270,7 +306,8 @@ def frontier(
 
     mdp: a TabularMDP, or a problem of `ls.features.problems`; then `states` of the result are its
     features, and each deployment counts as one local switch. seeds: on how many seeds (0, 1,
-    ...) the finalists are reported. portfolio: the algorithms that race, by default those of
+    ...) the finalists are reported. confirm: on how many further seeds those are that may be the
+    best for some limit. portfolio: the algorithms that race, by default those of
     `lowswitch.races.portfolio`; algorithms of your own may be among them, and a mapping gives
     each a label. stationary: whether the default ones may know that all steps are alike. budget:
     the most deployments that any of them may make.
@@ -287,8 +324,8 @@ def frontier(
             "the steps of this problem differ, so that nothing can be pooled; leave stationary out"
         )
     episodes, seeds = require_count("episodes", episodes), require_count("seeds", seeds)
+    most = None if budget is None else require_count("budget", budget)
     if portfolio is None:
-        most = None if budget is None else require_count("budget", budget)
         portfolio = default_portfolio(
             stationary=stationary, budget=most, features="features" in size
         )
@@ -308,6 +345,13 @@ def frontier(
         final |= track.run(racing, range(seeds), "final")
         near = _near_a_front(selection | final, _HEATS[-1][1])
         racing = [algorithm for algorithm in near if algorithm not in final]
+    most_of = {one: _most_deployments(selection[one], costs) for one, costs in final.items()}
+    fresh = range(seeds, seeds + require_count("confirm", confirm, least=2))
+    confirmed: dict[Algorithm, Costs] = {}
+    while racing := _contenders(final | confirmed, confirmed, most_of, most):
+        confirmed |= track.run(racing, fresh, "confirming")
+        for one in racing:
+            most_of[one] = _most_deployments(selection[one], final[one], confirmed[one])
     say(track.kept.note, show=progress)
     return Frontier(
         name=name,
@@ -317,10 +361,17 @@ def frontier(
         episodes=episodes,
         optimal_value=mdp.optimal_value(episodes),
         points=tuple(
-            _point(algorithm, labels[algorithm], costs, final.get(algorithm))
+            Point(
+                algorithm=algorithm,
+                costs=confirmed.get(algorithm) or final.get(algorithm) or costs,
+                finalist=algorithm in final,
+                contender=algorithm in confirmed,
+                most_deployments=most_of.get(algorithm, _most_deployments(costs)),
+                label=labels[algorithm],
+            )
             for algorithm, costs in selection.items()
         ),
-        budget=None if budget is None else int(budget),
+        budget=most,
     )
 
 
@@ -386,15 +437,44 @@ def _joined(some: Costs, more: Costs) -> Costs:
     return Costs(*(np.concatenate(pair) for pair in zip(some, more, strict=True)))
 
 
-def _point(algorithm: Algorithm, label: str, selection: Costs, final: Costs | None) -> Point:
-    most = max(int(costs.deployments.max()) for costs in (selection, final) if costs is not None)
-    return Point(
-        algorithm=algorithm,
-        costs=final or selection,
-        finalist=final is not None,
-        most_deployments=most,
-        label=label,
-    )
+def _most_deployments(*costs: Costs) -> int:
+    return max(int(one.deployments.max()) for one in costs)
+
+
+def _contenders(
+    costs: dict[Algorithm, Costs],
+    confirmed: dict[Algorithm, Costs],
+    most_of: dict[Algorithm, int],
+    budget: int | None,
+) -> list[Algorithm]:
+    """The finalists that may be the best for some limit and are not confirmed yet.
+
+    They are those whose mean regret less a standard error is not above the least mean plus a
+    standard error of all that keep to the limit.
+    """
+    found = dict[Algorithm, None]()
+    for limit in (*(one for one in LIMITS if budget is None or one < budget), math.inf):
+        within = [one for one in costs if most_of[one] <= limit]
+        ranked = sorted(within, key=lambda one: _risk(costs[one], 1.0))
+        near = [one for one in ranked if _risk(costs[one], -1.0) <= _risk(costs[ranked[0]], 1.0)]
+        room = _CONTENDERS - len([one for one in near if one in confirmed])
+        some = [one for one in near if one not in confirmed][: max(0, room)]
+        found |= dict.fromkeys([*(one for one in ranked[:1] if one not in confirmed), *some])
+    return list(found)
+
+
+def _risk(costs: Costs, errors: float) -> float:
+    """The mean regret and so many standard errors."""
+    return float(costs.regret.mean()) + errors * _standard_error(costs.regret)
+
+
+def _may_equal(one: Point, best: Point) -> bool:
+    """Whether a point may be as good as the best, on the seeds that both ran on."""
+    seeds, mine, other = np.intersect1d(one.costs.seeds, best.costs.seeds, return_indices=True)
+    if len(seeds) < 2:
+        return True
+    difference = one.costs.regret[mine] - best.costs.regret[other]
+    return bool(difference.mean() <= report.half_width(difference))
 
 
 class _Track:

@@ -131,6 +131,9 @@ class Gate:
     applied_rows: int = 0  # local switches
     # the number of episodes after which the learner last might propose, and wanted nothing
     nothing_wanted_at: int | None = None
+    # whether a proposal stays free until one is made, if nothing was wanted when one was withdrawn;
+    # ledgers of earlier versions counted it then
+    stays_free: bool = True
 
     # ---- what happens while episodes are told ----------------------------------------------------
 
@@ -178,6 +181,7 @@ class Gate:
         if free or not knowledge.frozen:
             knowledge.set_review(False)
             self._put(knowledge, knowledge.recheck(sorted(rows), told, free=free), told, free=free)
+            self.replaces = free and self.pending is None and self.stays_free
         self.set_mode(knowledge)
 
     # ---- proposals -------------------------------------------------------------------------------
@@ -404,6 +408,8 @@ class Gate:
         facts = {one.name: getattr(self, one.name) for one in dataclasses.fields(self)}
         if self.nothing_wanted_at is None:
             del facts["nothing_wanted_at"]
+        if self.stays_free:
+            del facts["stays_free"]
         facts["pending"] = None if self.pending is None else self.pending.facts()
         facts["waiting"] = sorted(self.waiting)
         facts["holds"] = sorted([*row, end] for row, end in self.holds.items())

@@ -72,7 +72,7 @@ class Runs:
     earned: np.ndarray | float | None = None  # [seeds]  the sum of all rewards, with features
     # visits at which a row might have changed, and episodes after which all rows might have
     triggers: np.ndarray = field(default_factory=nothing)  # [seeds]
-    initial: np.ndarray = field(default_factory=nothing)  # [H, S]  deployed at the beginning
+    initial: np.ndarray = field(default_factory=nothing)  # [H, S], [L, H, S]  at the beginning
     # deployed at the end; [seeds, members, H, S] of mixtures
     policy: np.ndarray = field(default_factory=nothing)  # [seeds, H, S]
     history: tuple[History, ...] | None = None  # one for each seed, where it was asked for
@@ -227,7 +227,8 @@ class Runs:
         shapes: dict[str, Any] = dict.fromkeys(("seeds", *_PER_SEED), (seeds,))
         if S:
             lasting = (seeds, *self.policy.shape[1:-2], H, S)
-            shapes |= {"triggers": (seeds,), "initial": (H, S), "policy": lasting}
+            shapes |= {"triggers": (seeds,), "initial": (*self.initial.shape[:-2], H, S)}
+            shapes["policy"] = lasting
         if len(self.ended):
             shapes["ended"] = (seeds,)
         for name, shape in shapes.items():

@@ -69,9 +69,10 @@ def simulate(
     show how far the work is; by default on a terminal, and elsewhere by a line every 30 s. device:
     "gpu" plays Q-learners on a GPU, a thousand runs and more side by side, with the same results.
     initial: the policy that is deployed at the beginning, [H, S] and by default the lowest allowed
-    actions; with features it is a `LinearPolicy`. warm_start: states, actions and rewards [B, H] of
-    episodes that every run knows before its first one, as in `Learner.warm_start`. stop: as soon as
-    `Stop(within=eps)` holds a run ends; `Runs.ended` says when, and nothing is charged after it.
+    actions, or of `few` policies that explore; with features it is a `LinearPolicy`. warm_start:
+    states, actions and rewards [B, H] of episodes that every run knows before its first one, as in
+    `Learner.warm_start`. stop: as soon as `Stop(within=eps)` holds a run ends; `Runs.ended` says
+    when, and nothing is charged after it.
     The last three are for the CPU.
     """
     require_word("device", device, get_args(Device))

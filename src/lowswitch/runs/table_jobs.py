@@ -11,7 +11,14 @@ import numpy as np
 
 from lowswitch.checks import checked_batch
 from lowswitch.envs.mdp import TabularMDP
-from lowswitch.history import History, RunCosts, evaluation_of, fresh_account, require_starts
+from lowswitch.history import (
+    History,
+    RunCosts,
+    evaluation_of,
+    first_of,
+    fresh_account,
+    require_starts,
+)
 from lowswitch.kernels.arrays import ChangeLog
 from lowswitch.kernels.streams import stream_key
 from lowswitch.learners import Knowledge, ProblemSize, knowledge_of
@@ -47,13 +54,16 @@ class _Beginning(NamedTuple):
         return cls(policy, data)
 
     def put_into(self, knowledge: Knowledge) -> Knowledge:
-        if self.policy is None:
-            knowledge.begin_without()
-        else:
-            knowledge.begin_with(self.policy)
+        knowledge.begin(self.policy)
         if self.data is not None:
             knowledge.count(*self.data)
         return knowledge
+
+    def deployed(self, knowledge: Knowledge) -> np.ndarray:  # [H, S], or [members, H, S]
+        """What is deployed before the first change, the same under every seed."""
+        began = knowledge.fresh(0)
+        began.begin(self.policy)
+        return first_of(began.policy().actions)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,9 +112,7 @@ class TableJob(Job):
         return TableRun(self, seed, episodes)
 
     def runs(self, costs: RunCosts, seconds: float) -> Runs:
-        mdp, initial = self.problem, self.beginning.policy
-        if initial is None:
-            initial = mdp.actions_allowed.argmax(axis=-1)
+        mdp, initial = self.problem, self.beginning.deployed(self.knowledge)
         found = super().runs(costs._replace(regret=mdp.scale.to_regret(costs.regret)), seconds)
         return replace(
             found,
@@ -149,6 +157,7 @@ class TableRun:
         marks = curve_points(episodes)
         knowledge = self.job.beginning.put_into(self.job.knowledge.fresh(self.seed))
         policies = knowledge.policy().actions
+        before = None if first_of(policies).ndim == 2 else policies
         evaluation, gap = evaluation_of(mdp, policies, wanted=self.job.regret)
         account, log = fresh_account(gap, marks), self._fresh_log(knowledge, marks)
         kept: list[np.ndarray] = []
@@ -176,7 +185,7 @@ class TableRun:
             triggers=np.array([knowledge.triggers()]),
             drowned=np.array([knowledge.drowned]),
             policy=policies if knowledge.members == 1 else policies[None],
-            histories=(History(np.concatenate(kept)),) if self.job.history else None,
+            histories=(History(np.concatenate(kept), before=before),) if self.job.history else None,
             ended=np.array([] if self.job.stop is None else [self.done], dtype=np.int64),
         )
 

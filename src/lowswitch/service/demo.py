@@ -14,7 +14,7 @@ import numpy as np
 
 from lowswitch.algorithms.recipes import few
 from lowswitch.ledger import Ledger, ProposalView
-from lowswitch.ledger.responses import RequestView
+from lowswitch.ledger.responses import MotionView
 from lowswitch.service.access import Access
 from lowswitch.service.roles import AUDITOR, OPERATOR, REVIEWER, SITE
 
@@ -164,8 +164,8 @@ def _alarm(ledger: Ledger) -> None:
     _agree(ledger, resumed, "Dr Vega", "Dr Roth")
 
 
-def _agree(ledger: Ledger, request: RequestView | int | None, *names: str) -> None:
-    assert isinstance(request, RequestView)
+def _agree(ledger: Ledger, request: MotionView | int | None, *names: str) -> None:
+    assert isinstance(request, MotionView)
     for name in names or ("Dr Roth",):
         ledger.confirm(request.number, by=name, reason="agreed in the meeting")
 

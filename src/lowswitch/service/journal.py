@@ -175,6 +175,10 @@ class Journal:
         ends = [first - 1 for first in self._firsts[1:]] + [issued]
         return list(zip(self._firsts, ends, strict=True))
 
+    def reported(self) -> list[tuple[str, Site]]:
+        """The sites that have reported, by their names."""
+        return sorted(self.sites.items())
+
     def proposals(self) -> list[Mark]:
         return [mark for mark in self.marks if mark.kind == "proposed"]
 
@@ -199,7 +203,7 @@ def _facts(kind: str, payload: dict[str, Any]) -> dict[str, Any]:
         return {"changes": len(payload["changes"]), "version": payload["version"]}
     names = (
         *("reason", "rows", "version", "forever", "visits", "to", "number", "proposal", "source"),
-        *("date", "early", "part", "share", "actions", "instead", "quorum", "request", "kind"),
+        *("date", "early", "part", "share", "actions", "instead", "quorum", "motion", "kind"),
         *("confirmed", "decision"),
     )
     return {name: payload[name] for name in names if name in payload}

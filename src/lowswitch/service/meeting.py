@@ -7,7 +7,7 @@ from typing import Any
 from starlette.responses import RedirectResponse, Response
 
 from lowswitch.ledger import LedgerError, ProposalView
-from lowswitch.ledger.responses import RequestView
+from lowswitch.ledger.responses import MotionView
 from lowswitch.ledger.text import WORDS, false_share
 from lowswitch.service import display, sheets
 from lowswitch.service.app import Call
@@ -28,7 +28,7 @@ async def proposal(call: Call) -> Response:
     service = call.service
     asked = query(call.request, "group", "word", "search", "select", "page")
     await catch_up(call)
-    known, requests = await known_of(call), await service.engine.call(service.ledger.requests)
+    known, requests = await known_of(call), await service.engine.call(service.ledger.motions)
     view = known.view
     facts: dict[str, Any] = {"view": view, "requests": request_lines(known, requests)}
     if view is not None:
@@ -45,7 +45,7 @@ async def proposal(call: Call) -> Response:
     return await show(call, "proposal.html", "proposal", run=known.run, most=most, **facts)
 
 
-def request_lines(known: Known, requests: list[RequestView]) -> list[dict[str, Any]]:
+def request_lines(known: Known, requests: list[MotionView]) -> list[dict[str, Any]]:
     """What waits until enough reviewers agree."""
     found = list[dict[str, Any]]()
     for one in requests:
@@ -296,14 +296,14 @@ async def decline(call: Call) -> Response:
 
 
 async def _answer(call: Call, action: str, said: str) -> Response:
-    given: dict[str, Any] = filled_in(call, "reason", "request")
-    if "request" in given:
-        given["request"] = whole(given["request"])
+    given: dict[str, Any] = filled_in(call, "reason", "motion")
+    if "motion" in given:
+        given["motion"] = whole(given["motion"])
 
     async def sheet() -> Sheet:
         ledger = call.service.ledger
-        known, waiting = await known_of(call), await call.service.engine.call(ledger.requests)
-        found = [one for one in waiting if one.number == given.get("request")]
+        known, waiting = await known_of(call), await call.service.engine.call(ledger.motions)
+        found = [one for one in waiting if one.number == given.get("motion")]
         if not found:
             raise LedgerError("this request does not wait for reviewers any more")
         if action == "confirm":

@@ -13,7 +13,7 @@ from lowswitch.ledger.events import KINDS
 from lowswitch.policy.tables import departing
 from lowswitch.service import actions, api, display, figures, sheets
 from lowswitch.service import roles as table
-from lowswitch.service.app import Call, Service, now
+from lowswitch.service.app import Call, Service, address_of, failed_login, now
 from lowswitch.service.bodies import RefusedError, count, query
 from lowswitch.service.figures import Interval
 from lowswitch.service.journal import Mark
@@ -62,19 +62,27 @@ async def login_form(call: Call) -> Response:
 
 async def login(call: Call) -> Response:
     """Log in with a token."""
-    service = call.service
-    token = service.access.check(call.field("token").strip())
-    if token is None or token.role == table.SITE:
-        wrong = (
-            "A site has no pages; it uses the client."
-            if token
-            else "This token is unknown, expired or revoked. Ask your administrator for a new one."
+    service, page = call.service, templates().get_template("login.html")
+    shown, address = call.field("token").strip(), address_of(call.service, call.request)
+    if wait := service.failed_logins.wait(address):
+        says = f"Too many tokens that do not work came from here. Wait {wait} seconds."
+        headers = {"Retry-After": str(wait)}
+        return HTMLResponse(
+            page.render(note=service.note, wrong=says, terms=service.ledger.terms), 429, headers
         )
-        page = templates().get_template("login.html")
+    token = service.access.check(shown)
+    if token is None or token.role == table.SITE:
+        wrong = "A site has no pages; it uses the client."
+        if token is None:
+            error = failed_login(service, service.failed_logins, address, shown)
+            wrong = f"{display.sentence(error.says)}."
         return HTMLResponse(
             page.render(note=service.note, wrong=wrong, terms=service.ledger.terms),
             403 if token else 401,
         )
+    await asyncio.to_thread(service.access.note_login, token)
+    service.meter.logins += 1
+    service.log.write("info", "login", who=token.name, role=token.role, address=address)
     response = RedirectResponse("/", 303)
     response.set_cookie(
         service.cookie,
@@ -109,7 +117,7 @@ async def _status(call: Call, wrong: str = "", code: int = 200) -> Response:
     """The page, with what is wrong with what somebody typed on it."""
     service = call.service
     await catch_up(call)
-    known, requests = await known_of(call), await service.engine.call(service.ledger.requests)
+    known, requests = await known_of(call), await service.engine.call(service.ledger.motions)
     run, view = known.run, known.view
     names = ("learned", "waiting", "open", "missing", "refused", "frozen_out")
     said = {"waiting": "waiting for earlier ones", "frozen_out": "open while paused"}
@@ -154,11 +162,13 @@ async def freeze(call: Call) -> Response:
     """Pause the run, at once: one person is enough, and it can be resumed."""
     if is_by_enter(call):
         return await _status(call)
+    said = "The run is paused."
     try:
-        await actions.act(call, "freeze", filled_in(call, "reason"))
+        if not await actions.act(call, "freeze", filled_in(call, "reason")):
+            said += " The database cannot record it yet: do not restart the server before it can."
     except RefusedError as error:
         return await _status(call, error.says, error.status)
-    return after(call, "/", "The run is paused.")
+    return after(call, "/", said)
 
 
 async def verify(call: Call) -> Response:

@@ -48,11 +48,12 @@ class Endpoint(NamedTuple):
     @property
     def is_api(self) -> bool:
         """Whether it is for programs, which show a token in each request."""
-        return self.path.startswith("/api") or self.path in ("/metrics", "/healthz")
+        return self.path.startswith("/api") or self.path in ("/metrics", "/healthz", "/readyz")
 
 
 API = (
-    Endpoint("GET", "/healthz", "health", ANYBODY, "say whether the service works"),
+    Endpoint("GET", "/healthz", "health", ANYBODY, "say whether the server runs"),
+    Endpoint("GET", "/readyz", "ready", ANYBODY, "say whether the ledger answers"),
     Endpoint("GET", "/metrics", "metrics", (OPERATOR, AUDITOR), "read the counts for Prometheus"),
     Endpoint("GET", "/api/openapi.json", "openapi", _ALL, "read the description of this interface"),
     Endpoint("GET", "/api/terms", "terms", _ALL, "read the terms: sizes, labels, rewards"),
@@ -62,6 +63,7 @@ API = (
     Endpoint("GET", "/api/status", "status", _READ, "read the status of the run"),
     Endpoint("GET", "/api/proposal", "proposal", _READ, "read the pending proposal"),
     Endpoint("GET", "/api/worth", "worth", _READ, "read what rows of the proposal are worth"),
+    Endpoint("GET", "/api/certificate", "certificate", _READ, "read whether the run may stop"),
     Endpoint("GET", "/api/proposals", "proposals", _READ, "list proposals and decisions"),
     Endpoint("GET", "/api/versions", "versions", _READ, "list the versions"),
     Endpoint("GET", "/api/tickets", "tickets", _READ, "list the tickets of a status"),
@@ -69,11 +71,12 @@ API = (
     Endpoint("GET", "/api/export", "export", _READ, "download all events as JSON lines or CSV"),
     Endpoint("POST", "/api/verify", "verify", _READ, "replay everything from the start"),
     Endpoint("GET", "/api/verdict", "verdict", _READ, "read the result of the last replay"),
+    Endpoint("GET", "/api/anchor", "anchor", _READ, "get the signed head of the ledger"),
     Endpoint("POST", "/api/approve", "approve", (REVIEWER,), "deploy rows of the proposal"),
     Endpoint("POST", "/api/reject", "reject", (REVIEWER,), "let rows stay as they are"),
     Endpoint("POST", "/api/forbid", "forbid", (REVIEWER,), "forbid actions"),
     Endpoint("POST", "/api/lift", "lift", (REVIEWER,), "allow forbidden actions again"),
-    Endpoint("GET", "/api/requests", "requests", _READ, "list decisions that need reviewers"),
+    Endpoint("GET", "/api/motions", "motions", _READ, "list decisions that need reviewers"),
     Endpoint("POST", "/api/confirm", "confirm", (REVIEWER,), "agree to a request"),
     Endpoint("POST", "/api/decline", "decline", (REVIEWER,), "turn a request down"),
     Endpoint("POST", "/api/quorum", "set_quorum", (REVIEWER,), "change how many must agree"),

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from lowswitch.ledger import ProposalView
-from lowswitch.ledger.responses import RequestView, Status
+from lowswitch.ledger.responses import MotionView, Status
 from lowswitch.ledger.table_terms import TableTerms
 from lowswitch.ledger.text import law, percent, row_notes, untried
 from lowswitch.policy.tables import departing
@@ -311,7 +311,7 @@ def capped(known: Known, decision: dict[str, Any]) -> Sheet:
     return Sheet(f"{title}?", title, lines, (), (), "/timeline", "stop")
 
 
-def of_request(known: Known, request: RequestView) -> Sheet:
+def of_request(known: Known, request: MotionView) -> Sheet:
     """What another person asks for."""
     sheet: Sheet = globals()[request.kind](known, request.decision)
     asked = f"{request.by} asks for this: {request.decision['reason']}"

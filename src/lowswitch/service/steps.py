@@ -8,7 +8,7 @@ from typing import Any
 from starlette.responses import Response
 
 from lowswitch.ledger import LedgerError
-from lowswitch.ledger.responses import RequestView
+from lowswitch.ledger.responses import MotionView
 from lowswitch.service import actions
 from lowswitch.service.app import Call, as_refusal
 from lowswitch.service.bodies import BODIES, RefusedError, checked
@@ -61,7 +61,7 @@ async def two_steps(
         except (RefusedError, LedgerError):
             raise error from None
         return await _ask(call, made, refusal.says, refusal.status)
-    if isinstance(answer, RequestView):
+    if isinstance(answer, MotionView):
         more = counted(answer.needed, "more reviewer")
         return after(call, "/", f"Your request is recorded. It takes effect when {more} agree.")
     return after(call, *done(answer))
