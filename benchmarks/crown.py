@@ -51,7 +51,7 @@ def judged(name: str, seeds: int) -> dict[str, Any]:
         "interval": [low, high],
         "worst": float(best.costs.regret.max()),
         "on other seeds": true,
-        "within": bool(low <= true <= high),
+        "within": bool(low <= true * (1 + 1e-9) and true <= high * (1 + 1e-9)),
     }
 
 

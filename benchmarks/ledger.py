@@ -210,7 +210,8 @@ def opened(address):
     events = ledger.status().events
     opening, cpu = time.perf_counter() - begin, time.process_time()
     begin = time.perf_counter()
-    assert ledger.verify().whole
+    verdict = ledger.verify()
+    assert verdict.whole, verdict
     return {
         "events": events,
         "open seconds": opening,

@@ -1,7 +1,7 @@
 """The description of the service against the service itself, with schemathesis and three roles.
 
     pip install schemathesis==4.32.0
-    python benchmarks/openapi.py --examples 50 --json docs/numbers/openapi.json
+    python benchmarks/openapi.py --examples 50 --json docs/numbers/service.json
 
 For every address of /api/openapi.json it makes requests that fit the description and requests that
 do not, as a site, a reviewer and an operator. Nothing may be answered with a 5xx, with a status

@@ -200,6 +200,27 @@ def test_an_amendment_replays_from_a_mark_to_the_same_bit(tmp_path, monkeypatch,
     assert fresh.verify().whole
 
 
+def test_several_amendments_of_one_transaction_are_all_learned(tmp_path):
+    ledger, other = made(tmp_path / "a.db", ASKED), made(tmp_path / "b.db", ASKED)
+    for one in (ledger, other):
+        play(one, 12)
+    with ledger._writing() as writer:
+        for name, right in (("t2", RIGHT), ("t3", OTHER)):
+            known = writer.ticket(name)
+            facts = {"version": 1, "was": known.status, "instead": known.report, "reason": "x"}
+            writer.add(
+                "office",
+                "operator",
+                "amended",
+                writer.report(known, *right, "whole").to_payload() | facts,
+            )
+    for name, right in (("t2", RIGHT), ("t3", OTHER)):
+        other.amend(name, *right, **WHO)
+    assert tables(ledger) == tables(other)
+    ledger.save_snapshot()
+    assert ledger.verify().whole
+
+
 def test_a_ledger_that_is_closed_opens_from_a_snapshot(tmp_path):
     ledger = made(tmp_path / "a.db", ASKED)
     play(ledger, 12)

@@ -16,7 +16,8 @@ from lowswitch.cli.commands import main
 from lowswitch.io import storage
 from lowswitch.races import report as frontier_report
 from lowswitch.races.portfolio import alternatives, portfolio
-from lowswitch.races.race import Costs, Frontier, Point, frontier
+from lowswitch.races.race import frontier
+from lowswitch.races.standings import Costs, Frontier, Point
 
 MODULE = importlib.import_module("lowswitch.races.race")
 RIVER = ls.envs.riverswim(states=3, horizon=4)

@@ -204,7 +204,7 @@ def mixture_flow(model, evaluation, first):
     return value / evaluation.members
 
 
-@part
+@inline
 def deployed_value(model, evaluation, first):
     """The value of what is deployed, where the state laws up to step `first` are still right."""
     if evaluation.members == 1:
@@ -222,7 +222,7 @@ def value_policies(model, evaluation, policies):
     return deployed_value(model, evaluation, NOTHING)
 
 
-@inline
+@part
 def sequence_regret(model, evaluation, first, last):
     """The regret of the deployed policy in episodes first .. last - 1 of a start sequence."""
     for x in range(evaluation.S):
@@ -238,7 +238,7 @@ def sequence_regret(model, evaluation, first, last):
     return best - deployed_value(model, evaluation, NOTHING)
 
 
-@part
+@inline
 def charge(model, evaluation, account, last):
     """Charge the deployed policy for the episodes before `last`; fill in its curve on the way."""
     balance, marks = account.balance[0], account.curve_points

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -36,8 +37,7 @@ def verify(
 ) -> Verdict:
     """Replay a ledger, and compare with it all else that is stored, and what others know of it."""
     store = ledger.store
-    before = store.verified() if store.found >= 3 else []
-    known = [*known, *(Known(*one, _EARLIER) for one in before)]
+    known = [*known, *_earlier(ledger)]
     walk, (total, head) = _Walk(ledger.events, known), store.head()
     try:
         snapshots = store.snapshots()
@@ -54,6 +54,14 @@ def verify(
         what = f"all {total:,} events are whole, but not the database: {'; '.join(odd)}"
         return Verdict(False, total, None, what, head)
     return walk.verdict(total, head, unused)
+
+
+def _earlier(ledger: Reading) -> Iterator[Known]:
+    """What each earlier `verify` of the service found, as far as that can be read."""
+    with suppress(BrokenError, StorageError):
+        for event in Chain(ledger.store).events() if ledger.store.found >= 3 else ():
+            if event.kind == "verified" and event.payload["whole"]:
+                yield Known(event.payload["events"], event.payload["head"], _EARLIER)
 
 
 def verify_export(

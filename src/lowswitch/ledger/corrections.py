@@ -7,6 +7,7 @@ it goes on: dense near its end, where most corrections belong, and sparse long b
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable
 
 from lowswitch.ledger.events import Event
@@ -34,6 +35,7 @@ class Corrections(Replay):
     ) -> None:
         super().__init__()
         self.read, self.amended, self.snapshots = read, amended, snapshots
+        self.unwritten: list[Event] = []  # of a transaction that is under way, which nobody reads
         self.forget()
 
     def forget(self) -> None:
@@ -45,7 +47,7 @@ class Corrections(Replay):
         """The state before an amendment, as if all amended reports had come in the first place."""
         self._begin(event, terms)
         state, forced = self._marks[-1].copy(), Replay(self._reports)
-        for other in self.read(state.seq + 1):
+        for other in itertools.chain(self.read(state.seq + 1), self.unwritten):
             if other.seq == event.seq:
                 break
             state.apply(other, forced)
@@ -58,7 +60,8 @@ class Corrections(Replay):
 
     def _begin(self, event: Event, terms: Terms) -> None:
         """Let the last mark be one to begin from."""
-        amended = [*self.amended(event.seq), event]
+        new = [one for one in self.unwritten if one.kind == "amended" and one.seq < event.seq]
+        amended = [*self.amended(event.seq), *new, event]
         reports = {one.payload["number"]: Report.from_payload(one.payload) for one in amended}
         both = reports.keys() | self._reports.keys()
         changed = [number for number in both if reports.get(number) != self._reports.get(number)]

@@ -288,7 +288,7 @@ class Reading:
     def _catch_up(self) -> State:
         """Take in what others have written meanwhile."""
         seq, head = self.store.head()
-        state = self._state
+        state, self._corrections.unwritten = self._state, []
         if state is None or seq < state.seq or (seq == state.seq and head != state.head):
             self._corrections.forget()
             state = self._loaded()

@@ -30,8 +30,6 @@ UPGRADES = {  # what a format adds to the one before it; 2 is `add_kinds`
         "CREATE TABLE access_events (seq BIGINT PRIMARY KEY, body TEXT NOT NULL,"
         " hash TEXT NOT NULL)",
         "CREATE TABLE token_uses (id TEXT PRIMARY KEY, used TEXT NOT NULL)",
-        "CREATE TABLE verdicts (time TEXT NOT NULL, by_whom TEXT NOT NULL, whole INTEGER NOT NULL,"
-        " events BIGINT NOT NULL, first_bad BIGINT, what TEXT NOT NULL, head TEXT NOT NULL)",
         "CREATE INDEX tickets_open_by_site ON tickets (site) WHERE status = 'open'",
     ),
 }
@@ -257,11 +255,6 @@ class Store(ABC):
         yield from map(
             StoredTicket._make, self.stream(f"SELECT {_TICKET} FROM tickets ORDER BY number")
         )
-
-    def verified(self) -> list[tuple[int, str]]:
-        """The number of events and the head of each verdict that found everything whole."""
-        rows = self.execute("SELECT events, head FROM verdicts WHERE whole = 1 ORDER BY time")
-        return [(int(events), head) for events, head in rows]
 
     def open_tickets(self, site: str, most: int) -> int:
         """How many open tickets a site has; at most so many are counted."""

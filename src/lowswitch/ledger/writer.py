@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from lowswitch.ledger import errors, views
+from lowswitch.ledger.corrections import Corrections
 from lowswitch.ledger.dates import late_date
 from lowswitch.ledger.errors import LedgerError
 from lowswitch.ledger.events import KINDS, LEDGER, OPERATOR, SITE, Event, event, later
@@ -13,7 +14,7 @@ from lowswitch.ledger.reference import is_named, not_pending
 from lowswitch.ledger.requests import Request
 from lowswitch.ledger.responses import ProposalView, Told
 from lowswitch.ledger.snapshot import is_due, snapshot_of
-from lowswitch.ledger.state import MISSING, OPEN, REFUSED, Replay, State, proposal_hash
+from lowswitch.ledger.state import MISSING, OPEN, REFUSED, State, proposal_hash
 from lowswitch.ledger.store import Snapshot, Store, StoredTicket
 from lowswitch.ledger.terms import ENDED, Report
 
@@ -28,7 +29,7 @@ class Writer:
         self,
         store: Store,
         state: State,
-        replay: Replay,
+        replay: Corrections,
         clock: Callable[[int], str],
         new_ticket: Callable[[int], str],
         request: Request | None = None,
@@ -36,6 +37,7 @@ class Writer:
         self.store, self.state, self.terms, self.replay = store, state, state.terms, replay
         self.clock, self.new_ticket = clock, new_ticket
         self.events: list[Event] = []
+        replay.unwritten = self.events
         self.issued: dict[int, StoredTicket] = {}
         self.reports: dict[int, int] = {}  # the event of the report of a ticket
         self.broken = False

@@ -78,7 +78,7 @@ _CROWN = (
 
 def table(frontier: Frontier, width: int | None = None) -> str:
     """The points of both fronts by their deployments, the best for each limit, and whom it beat."""
-    parts = [heading(frontier), _fronts(frontier), _LEGEND, _limits(frontier)]
+    parts: list[str | Table] = [heading(frontier), _fronts(frontier), _LEGEND, _limits(frontier)]
     if any(point.contender for point in frontier.points):  # there are none in older files
         parts += [_CROWN, _contenders(frontier)]
     return page(parts, width)
@@ -91,10 +91,10 @@ def heading(frontier: Frontier) -> str:
     if not math.isnan(frontier.optimal_value):  # as it is with features
         value += f", optimal value {frontier.optimal_value:.4f}"
     finalists, contenders = frontier.finalists, [one for one in frontier.points if one.contender]
-    others = [one for one in finalists if not one.contender] or finalists
-    seeds, confirmed = len(others[0].costs.seeds), ""
+    seeds, confirmed = len(finalists[0].costs.seeds), ""
     if contenders:
-        confirmed = f", {len(contenders)} contenders on {len(contenders[0].costs.seeds)} others"
+        fresh = contenders[0].costs.seeds  # they follow those of the final
+        seeds, confirmed = int(fresh[0]), f", {len(contenders)} contenders on {len(fresh)} others"
     race = f"{len(frontier.points)} algorithms, {len(finalists)} of them finalists on {seeds} fresh"
     race += f" seeds{confirmed}, {len(_on_a_front(frontier))} on a front and shown"
     return f"{size}; {value}; {race}; means with 95 % intervals"

@@ -30,7 +30,6 @@ OVERLAP = 7  # days for which a rotated token works on
 _MOST_DAYS = 3660
 _MOST_SOURCES = 20  # addresses of failed logins that are recorded one by one
 _NOBODY = hashlib.sha256(b"").hexdigest()  # of an id that is not known; no secret is empty
-_VERDICT = ("time", "by_whom", "whole", "events", "first_bad", "what", "head")
 
 
 @dataclass(frozen=True)
@@ -228,10 +227,6 @@ class Access:
                 for event in self._chain.events(self._seq + 1):
                     self._apply(event)
                     self._seq = event.seq
-            rows = self._store.execute(
-                f"SELECT {', '.join(_VERDICT)} FROM verdicts ORDER BY time DESC LIMIT 1"
-            )
-            self._verdict = _verdict(rows[0]) if rows else None
 
     def _apply(self, event: Event) -> None:
         facts, known = event.payload, self._known
@@ -242,19 +237,15 @@ class Access:
         elif event.kind == "token_revoked":
             gone = {"revoked": _second(event.time), "revoked_by": event.actor}
             known[facts["id"]] = replace(known[facts["id"]], **gone)
+        elif event.kind == "verified":
+            self._verdict = {"time": event.time, "by": event.actor} | facts
 
     # ---- verdicts --------------------------------------------------------------------------------
 
     def keep(self, verdict: Verdict, *, by: str) -> None:
-        """Keep what `verify` found."""
-        facts = (int(verdict.whole), verdict.events, verdict.first_bad, verdict.what, verdict.head)
-        time = _now().isoformat(timespec="microseconds")  # two within a second are told apart
-        with self._lock:
-            with self._store.transaction():
-                marks = ", ".join("?" * len(_VERDICT))
-                sql = f"INSERT INTO verdicts ({', '.join(_VERDICT)}) VALUES ({marks})"
-                self._store.execute(sql, time, by, *facts)
-            self._verdict = _verdict((time, by, *facts))
+        """Put on record what `verify` found."""
+        names = ("whole", "events", "first_bad", "what", "head")
+        self._record(by, "verified", {name: getattr(verdict, name) for name in names})
 
     def last_verdict(self) -> dict[str, Any] | None:
         """What the last `verify` found, with when and for whom."""
@@ -262,11 +253,6 @@ class Access:
 
 
 _LIST = "'lowswitch token list' shows all"
-
-
-def _verdict(row: Any) -> dict[str, Any]:
-    found = dict(zip(_VERDICT, row, strict=True))
-    return found | {"whole": bool(found["whole"]), "by": found.pop("by_whom")}
 
 
 def _hash(secret: str) -> str:
