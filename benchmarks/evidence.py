@@ -1,17 +1,24 @@
-"""How often a ledger says IMPROVE, and how often that is true.
+"""How far the evidence of a ledger holds: its words, its probabilities and its intervals.
 
-Whole ledgers of a clinic (H = 6, S = 12, A = 4): 270 patients of three sites before each of ten
-meetings, at which `few(deployments=10, asked=True)` proposes and the board approves everything. The
-four treatments are exactly equal, or (--different) each helps in some of the states. The clinic and
-its patients are drawn anew for each seed, 0 to RUNS - 1.
+Whole ledgers: 100 patients of three sites before each of six meetings, at which `few` proposes. The
+problem and its patients are drawn anew for each seed, from six families: clinics, clinics whose
+laws differ by step, clinics paid at the end, Garnets, grids, and clinics whose treatments are all
+exactly equal. In every second run a random policy is the protocol at the beginning, and a share of
+the patients is in a trial; in the others all patients explore.
 
-A row is truly better if the true value of the deployed mixture grows when this row alone changes.
-The verdicts are counted as they were recorded, and as the older rule has them, which took a row for
-better if the lower end of Hoeffding's interval was above the estimate of what is played now.
+In every second pair of runs the board approves everything. In the others 3 % of the reports are
+missing at random, many come after the meeting, two rows are rejected at the second meeting, one is
+vetoed at the third, and the fourth deployment is rolled back.
 
-    python benchmarks/evidence.py [--different] [--runs 20] [--json docs/numbers/evidence.json]
+A row is truly better if the true value of the deployed policy (or of the protocol, if there is one)
+grows when this row alone changes. The words are those that were recorded, and those of the two
+older rules.
+
+    python benchmarks/evidence.py [--runs 4] [--first 0] [--family Garnets] [--kept FOLDER]
+        [--json docs/numbers/evidence.json]
 """
 
+import itertools
 import json
 import tempfile
 from pathlib import Path
@@ -20,120 +27,354 @@ import numpy as np
 
 import bench
 import lowswitch as ls
+from lowswitch.learners.posterior import models_for
 from lowswitch.ledger import Ledger
-from lowswitch.ledger.evidence import verdict
-from lowswitch.reproduce.pseudocode import play_episode
-from lowswitch.show.progress import Progress
+from lowswitch.ledger.evidence import improved, verdict
+from lowswitch.review.proposals import ProposedRow
 
-H, S, A = 6, 12, 4
-MEETINGS, PATIENTS, SITES = 10, 270, ("north", "south", "east")
-SAME = 1e-12  # a true gain that is rounding
+MEETINGS, PATIENTS, SITES, MEMBERS = 6, 100, ("north", "south", "east"), 16
+SAME = 1e-9  # a smaller true gain is none
+BINS = (0.0, 0.1, 0.3, 0.5, 0.7, 0.9, 0.95, 1.0)
+RULES = ("recorded", "rule 2", "rule 1")
 
 
-def clinic(seed, different):
-    """Twelve states of health: a patient moves up or down, and does well more often further up."""
-    generator = np.random.default_rng(seed)
-    helps = generator.random((S, A if different else 1)) * np.ones(A)
-    transitions = np.zeros((S, A, S))
+# ---- problems ------------------------------------------------------------------------------------
+
+
+def clinic(generator, S=8, A=3, H=4, *, steps=1, at_the_end=False, equal=False):
+    """States of health: a treatment moves a patient up or down, and further up is better."""
+    laws, means = np.zeros((steps, S, A, S)), np.tile((np.arange(S) / (S - 1))[:, None], A)
+    for law in laws:
+        helps = generator.random((S, 1 if equal else A)) * np.ones(A)
+        up, down = 0.15 + 0.5 * helps, (0.6 - 0.5 * helps) * (0.85 - 0.5 * helps)
+        for x in range(S):
+            for move, chance in ((1, up[x]), (-1, down[x]), (0, 1 - up[x] - down[x])):
+                law[x, :, min(S - 1, max(0, x + move))] += chance
+    rewards = np.stack([means * (h == H - 1) for h in range(H)]) if at_the_end else means
+    laws = laws if steps > 1 else laws[0]
+    start = np.full(S, 1 / S)
+    return ls.TabularMDP(laws, rewards, start=start, horizon=H, reward_law="bernoulli")
+
+
+def grid(generator, rows=3, columns=3, H=5):
+    """Steps slip, and two fields pay."""
+    S, slip, moves = rows * columns, generator.uniform(0.1, 0.3), ((0, 1), (0, -1), (1, 0), (-1, 0))
+    laws, means = np.zeros((S, 4, S)), np.zeros((S, 4))
     for x in range(S):
-        up, down = 0.1 + 0.6 * helps[x], 0.5 - 0.4 * helps[x]
-        for move, chance in ((1, up), (-1, down * (1 - up)), (0, (1 - down) * (1 - up))):
-            transitions[x, :, min(S - 1, max(0, x + move))] += chance
-    means, start = np.tile((np.arange(S) / (S - 1))[:, None], A), np.zeros(S)
-    start[2:6] = 0.25
-    return ls.TabularMDP(transitions, means, start=start, horizon=H, reward_law="bernoulli")
+        for a in range(4):
+            for m, (down, right) in enumerate(moves):
+                r = min(rows - 1, max(0, x // columns + down))
+                c = min(columns - 1, max(0, x % columns + right))
+                laws[x, a, r * columns + c] += slip / 4 + (1 - slip) * (m == a)
+    means[generator.choice(S, 2, replace=False)] = generator.random((2, 1))
+    return ls.TabularMDP(laws, means, start=0, horizon=H, reward_law="bernoulli")
 
 
-def treat(ledger, mdp, seed, before):
-    """Let the patients between two meetings be treated, `before` of whom came earlier."""
-    names = [f"patient {before + i}" for i in range(PATIENTS)]
+def garnet(generator, S=9, A=3, H=4, branching=3):
+    """Archibald, McKinnon, Thomas 1995: a few random successors of each state and action."""
+    laws = np.zeros((S, A, S))
+    for x in range(S):
+        for a in range(A):
+            chosen = generator.choice(S, branching, replace=False)
+            laws[x, a, chosen] = generator.dirichlet(np.ones(branching))
+    start, means = np.full(S, 1 / S), generator.random((S, A))
+    return ls.TabularMDP(laws, means, start=start, horizon=H, reward_law="bernoulli")
+
+
+FAMILIES = {
+    "clinics": clinic,
+    "laws by step": lambda generator: clinic(generator, S=6, steps=4),
+    "paid at the end": lambda generator: clinic(generator, S=7, at_the_end=True),
+    "Garnets": garnet,
+    "grids": grid,
+    "all equal": lambda generator: clinic(generator, equal=True),
+}
+
+
+def tables(mdp):
+    """The laws [H, S, A, S] and the mean rewards [H, S, A] of a problem."""
+    H, S, A = mdp.horizon, mdp.states, mdp.actions
+    rows = np.zeros((len(mdp.offsets) - 1, S))
+    for row in range(len(rows)):
+        span = slice(mdp.offsets[row], mdp.offsets[row + 1])
+        rows[row, mdp.successors[span]] = mdp.probabilities[span]
+    laws = np.broadcast_to(rows.reshape(-1, S, A, S), (H, S, A, S))
+    return laws, np.broadcast_to(mdp.rewards.reshape(-1, S, A), (H, S, A))
+
+
+def true_gains(mdp, now, new):
+    """What each row alone adds to the mean value of policies [L, H, S], and what all rows add."""
+    (laws, means), (L, H, S) = tables(mdp), now.shape
+    each, states = np.arange(L)[:, None], np.arange(S)
+    gaps, values = np.zeros((H, L, S)), np.zeros((L, S))
+    for h in range(H - 1, -1, -1):
+        q = means[h] + np.einsum("xay,ly->lxa", laws[h], values)
+        values = q[each, states, now[:, h]]
+        gaps[h] = q[each, states, new[:, h]] - values
+    reach, gains = np.tile(mdp.start_law, (L, 1)), np.zeros((H, S))
+    for h in range(H):
+        gains[h] = (reach * gaps[h]).mean(axis=0)
+        reach = np.einsum("lx,lxy->ly", reach, laws[h][states, now[:, h]])
+    return gains, mdp.evaluate(new) - mdp.evaluate(now)
+
+
+# ---- one run -------------------------------------------------------------------------------------
+
+
+def episode(mdp, laws, means, policy, generator):
+    """One patient, by a policy [H, S]; `laws` are cumulated."""
+    uniforms = generator.random((len(policy), 2)).tolist()
+    x, found = int(generator.choice(mdp.states, p=mdp.start_law)), {"states": [], "actions": []}
+    rewards = found["rewards"] = []
+    for h, (paid, moved) in enumerate(uniforms):
+        a = int(policy[h][x])
+        found["states"].append(x)
+        found["actions"].append(a)
+        rewards.append(float(paid < means[h, x, a]))
+        x = min(int(np.searchsorted(laws[h, x, a], moved)), mdp.states - 1)
+    return found
+
+
+def treat(ledger, mdp, meeting, generator, disturbed):
+    """Let the patients before a meeting be treated; return the reports that come after it."""
+    names = [f"patient {meeting * PATIENTS + i}" for i in range(PATIENTS)]
     pairs = [(SITES[i % len(SITES)], name) for i, name in enumerate(names)]
-    reports = []
-    for issued in ledger.ask_each(pairs):
-        played = play_episode(mdp, np.array(issued.policy), seed, issued.number - 1)
-        lists = (np.array(part).tolist() for part in played)
-        given = dict(zip(("states", "actions", "rewards"), lists, strict=True))
-        reports.append(given | {"ticket": issued.ticket})
+    reports, late, (laws, means) = [], [], tables(mdp)
+    laws = laws.cumsum(axis=-1)
+    for i, issued in enumerate(ledger.ask_each(pairs)):
+        given = episode(mdp, laws, means, issued.policy, generator)
+        dice = generator.random() if disturbed else 1.0
+        if dice < 0.03:
+            ledger.missing(issued.ticket, "lost", by="office")
+        else:
+            slow = dice < 0.5 and i >= 0.85 * PATIENTS
+            (late if slow else reports).append(given | {"ticket": issued.ticket})
     ledger.tell_many(reports)
+    return late
 
 
-def true_gain(mdp, deployed, row):
-    """What a row alone adds to the true value of the deployed mixture."""
-    changed = deployed.copy()
-    changed[:, row["step"], row["state"]] = row["to"]
-    return mdp.evaluate(changed) - mdp.evaluate(deployed)
+def older(ledger, rows):
+    """The rows that are IMPROVE by rule 2, and by rule 1."""
+    learner, H = ledger._ready().learner, ledger.policy.shape[1]
+    tried = [
+        ProposedRow(row["step"], row["state"], tuple(row["from"]), tuple(row["to"]))
+        for row in sorted(rows, key=lambda row: (row["step"], row["state"]))
+        if not {*row["to"]} & {int(a) for a in row["tries"] if row["tries"][a]["here"] == 0}
+    ]
+    policies = learner.deployed.actions
+    chances = learner.posterior().probabilities(policies, tried).tolist() if tried else []
+    named = {row.row: chance for row, chance in zip(tried, chances, strict=True)}
+    by_interval = {
+        (row["step"], row["state"])
+        for row in rows
+        if verdict(
+            row["now"]["estimate"],
+            row["proposed"]["estimate"],
+            row["proposed"]["visits"],
+            float(H - row["step"]),
+        )
+        == "IMPROVE"
+    }
+    return improved(named, models_for(policies, len(tried))), by_interval
 
 
-def older(row):
-    """The verdict of the older rule."""
-    now, new = row["now"], row["proposed"]
-    return verdict(now["estimate"], new["estimate"], new["visits"], float(H - row["step"]))
+def judged(ledger, mdp, proposal):
+    """What a proposal says, beside the truth: of the whole, and of rows with tried actions."""
+    deployed = ledger._ready().learner.deployed
+    now, judges = deployed.actions, slice(0, 1) if deployed.has_protocol else slice(None)
+    new = now.copy()
+    for row in proposal.rows:
+        new[:, row["step"], row["state"]] = row["to"]
+    gains, _ = true_gains(mdp, now[judges], new[judges])
+    _, change = true_gains(mdp, now, new)
+    by_model, by_interval = older(ledger, proposal.rows)
+    rows = []
+    for row in proposal.rows:
+        place = row["step"], row["state"]
+        if row["verdict"] in ("TRIAL", "UNTRIED"):
+            continue
+        true, stated = float(gains[place]), row["gain"]
+        within = [low <= true <= high for low, high in (stated["within_80"], stated["within_95"])]
+        words = row["verdict"] == "IMPROVE", place in by_model, place in by_interval
+        rows.append([row["probability"], true, *within, *words])
+    stated = proposal.worth["change"]
+    within = [low <= change <= high for low, high in (stated["within_80"], stated["within_95"])]
+    return {"change": change, "within": within, "rows": rows}
 
 
-def counted(mdp, deployed, rows):
-    """How many rows are there, and how many are truly better and truly worse."""
-    gains = [true_gain(mdp, deployed, row) for row in rows]
-    return np.array([len(rows), sum(g > SAME for g in gains), sum(g < -SAME for g in gains)])
+def decided(ledger, proposal, meeting, disturbed):
+    """What the board does with a proposal; a word for it that is not approved as a whole."""
+    rows = [(row["step"], row["state"]) for row in proposal.rows]
+    if disturbed and meeting == 1 and len(rows) > 2:
+        ledger.reject(proposal, rows=rows[:2], by="board", reason="more data first")
+        proposal = ledger.proposal()
+    if disturbed and meeting == 2:
+        new = [row for row in proposal.rows if {*row["to"]} - {*row["from"]}]
+        if new and len(rows) > 1:
+            chosen = [(new[0]["step"], new[0]["state"])]
+            ledger.reject(proposal, rows=chosen, by="board", reason="interaction", forever=True)
+            proposal = ledger.proposal()
+    if proposal is not None:
+        ledger.approve(proposal, by="board", reason=f"meeting {meeting + 1}")
+    if disturbed and meeting == 3:
+        ledger.rollback(ledger.version - 1, by="office", reason="adverse events")
 
 
-def followed(address, seed, different):
-    """Proposals of one run, their rows and those of tried actions, and what each rule says."""
-    mdp = clinic(seed, different)
-    size = {"horizon": H, "states": S, "actions": A, "episodes": MEETINGS * PATIENTS}
-    algorithm = ls.few(deployments=MEETINGS, asked=True)
-    found = {name: np.zeros(4, dtype=int) for name in ("recorded", "older rule")}
-    totals = np.zeros(3, dtype=int)
-    with Ledger.create(address, algorithm, **size, seed=seed) as ledger:
+def followed(address, name, seed):
+    """All proposals of one run."""
+    generator = np.random.default_rng([seed, 7])
+    mdp, disturbed, found = FAMILIES[name](np.random.default_rng([seed, 6])), seed % 4 >= 2, []
+    shape = mdp.horizon, mdp.states
+    policy = generator.integers(0, mdp.actions, shape) if seed % 2 else None
+    size = {"horizon": mdp.horizon, "states": mdp.states, "actions": mdp.actions}
+    trial = "auto" if seed % 2 else None
+    algorithm = ls.few(deployments=MEETINGS + 3, asked=True, members=MEMBERS, trial=trial)
+    late, size["episodes"] = [], MEETINGS * PATIENTS
+    with Ledger.create(address, algorithm, **size, seed=seed, policy=policy) as ledger:
         for meeting in range(MEETINGS):
-            treat(ledger, mdp, seed, meeting * PATIENTS)
+            ledger.tell_many(late)
+            late = treat(ledger, mdp, meeting, generator, disturbed)
             proposal = ledger.propose(by="secretary")
-            if proposal is None:
-                continue
-            tried = sum(row.get("untried") == [] for row in proposal.rows)
-            totals += 1, len(proposal.rows), tried
-            for name, rule in (("recorded", lambda row: row["verdict"]), ("older rule", older)):
-                improved = [row for row in proposal.rows if rule(row) == "IMPROVE"]
-                found[name][0] += len(improved) > 0
-                found[name][1:] += counted(mdp, ledger.policy, improved)
-            ledger.approve(proposal, by="board", reason=f"meeting {meeting + 1}")
-        assert ledger.verify(progress=False).whole
-    return totals, found
+            if proposal is not None and proposal.worth is not None:
+                facts = {"meeting": meeting, "disturbed": disturbed, "protocol": seed % 2}
+                found.append(facts | judged(ledger, mdp, proposal))
+                decided(ledger, proposal, meeting, disturbed)
+        if seed % 20 == 0:
+            assert ledger.verify(progress=False).whole
+    return found
 
 
-def measured(runs, different):
-    """The sums over all runs."""
-    results = []
-    with tempfile.TemporaryDirectory() as folder, Progress(runs, unit="runs") as bar:
-        for seed in range(runs):
-            results.append(followed(Path(folder) / f"{seed}.db", seed, different))
-            bar.update(seed + 1)
-    totals, found = zip(*results, strict=True)
-    names = ("proposals", "rows", "rows of tried actions")
-    facts = {"runs": runs, "patients": MEETINGS * PATIENTS} | dict(
-        zip(names, np.sum(totals, axis=0).tolist(), strict=True)
-    )
-    for name in ("recorded", "older rule"):
-        table = np.array([one[name] for one in found])  # [runs, 4]
-        shown, improved, better, worse = table.sum(axis=0).tolist()
-        facts[name] = {
-            "runs with IMPROVE": int((table[:, 1] > 0).sum()),
-            "proposals with IMPROVE": shown,
-            "rows with IMPROVE": improved,
-            "truly better": better,
-            "truly worse": worse,
+# ---- all runs ------------------------------------------------------------------------------------
+
+
+def measured(name, runs, first, folder):
+    """The proposals of all runs of a family, each with its run; `folder` has those of before."""
+    found = []
+    for seed in range(first, first + runs):
+        path = Path(folder) / f"{name} {seed}.json"
+        if not path.exists():
+            with tempfile.TemporaryDirectory() as place:
+                made = followed(Path(place) / "run.db", name, seed)
+            path.write_text(json.dumps(made, default=float), encoding="utf-8")
+        proposals = json.loads(path.read_text(encoding="utf-8"))
+        found += [one | {"run": f"{name} {seed}"} for one in proposals]
+    return found
+
+
+def rows_of(proposals):
+    """All rows, as columns: probability, true gain, within 80 % and 95 %, IMPROVE by each rule."""
+    rows = [row for one in proposals for row in one["rows"]]
+    return np.array(rows, dtype=float).reshape(-1, 7)
+
+
+def runs_of(proposals):
+    """The run of each row."""
+    names = [one["run"] for one in proposals for _ in one["rows"]]
+    return np.unique(names, return_inverse=True)[1] if names else np.zeros(0, dtype=int)
+
+
+def of_words(proposals):
+    """How often each rule says IMPROVE, and how often that is true."""
+    rows, shown = rows_of(proposals), [rows_of([one]) for one in proposals]
+    facts = {
+        "runs": len({one["run"] for one in proposals}),
+        "proposals": len(proposals),
+        "rows": len(rows),
+    }
+    for rule, column in zip(RULES, (4, 5, 6), strict=True):
+        said = rows[:, column] > 0
+        pairs = zip(proposals, shown, strict=True)
+        with_any = [one["run"] for one, part in pairs if part[:, column].any()]
+        facts[rule] = {
+            "runs with IMPROVE": len(set(with_any)),
+            "proposals with IMPROVE": len(with_any),
+            "rows with IMPROVE": int(said.sum()),
+            "truly better": int((rows[said, 1] > SAME).sum()),
+            "truly worse": int((rows[said, 1] < -SAME).sum()),
         }
+    said = rows[:, 4] > 0
+    facts["stated false"] = _mean(1 - rows[said, 0])
+    facts["truly false"] = _mean(rows[said, 1] <= SAME)
+    facts["truly better of all rows"] = int((rows[:, 1] > SAME).sum())
     return facts
+
+
+def of_intervals(proposals):
+    """How often intervals cover, of proposals and of rows that change something."""
+    whole = np.array([one["within"] for one in proposals if abs(one["change"]) > SAME])
+    rows = rows_of(proposals)
+    rows = rows[np.abs(rows[:, 1]) > SAME]
+    return {
+        "proposals": len(whole),
+        "proposals within 80 %": _mean(whole[:, 0]) if len(whole) else None,
+        "proposals within 95 %": _mean(whole[:, 1]) if len(whole) else None,
+        "rows": len(rows),
+        "rows within 80 %": _mean(rows[:, 2]),
+        "rows within 95 %": _mean(rows[:, 3]),
+    }
+
+
+def reliability(proposals, draws=2000):
+    """Stated and true frequencies of better rows, with a bootstrap over runs, for each bin."""
+    rows, runs = rows_of(proposals), runs_of(proposals)
+    real, generator = np.abs(rows[:, 1]) > SAME, np.random.default_rng(0)
+    bins = []
+    for low, high in itertools.pairwise(BINS):
+        upper = rows[:, 0] <= high if high == 1.0 else rows[:, 0] < high
+        inside = real & (rows[:, 0] >= low) & upper
+        better, names = rows[inside, 1] > SAME, runs[inside]
+        facts = {"from": low, "to": high, "rows": int(inside.sum())}
+        facts["runs"] = len(np.unique(names))
+        facts |= {"stated": _mean(rows[inside, 0]), "true": _mean(better), "interval": None}
+        if facts["runs"] >= 10:
+            count, good = np.bincount(names), np.bincount(names, weights=better)
+            count, good = count[count > 0], good[count > 0]
+            chosen = generator.integers(0, len(count), (draws, len(count)))
+            shares = good[chosen].sum(axis=1) / count[chosen].sum(axis=1)
+            facts["interval"] = np.round(np.quantile(shares, (0.025, 0.975)), 4).tolist()
+        bins.append(facts)
+    return {"rows": int(real.sum()), "rows that change nothing": int((~real).sum()), "bins": bins}
+
+
+PARTS = {
+    "early, all approved": lambda one: not one["disturbed"] and one["meeting"] < 3,
+    "late, all approved": lambda one: not one["disturbed"] and one["meeting"] >= 3,
+    "late and missing reports": lambda one: one["disturbed"],
+    "after a rejection": lambda one: one["disturbed"] and one["meeting"] >= 2,
+    "after a veto": lambda one: one["disturbed"] and one["meeting"] >= 3,
+    "after a rollback": lambda one: one["disturbed"] and one["meeting"] >= 4,
+    "with a protocol": lambda one: one["protocol"] == 1,
+    "without a protocol": lambda one: one["protocol"] == 0,
+}
+
+
+def _mean(values):
+    return round(float(np.mean(values)), 4) if len(values) else None
 
 
 def main():
     parser = bench.parser(__doc__)
-    parser.add_argument("--runs", type=int, default=20)
-    parser.add_argument("--different", action="store_true", help="the treatments differ")
+    parser.add_argument("--runs", type=int, default=4, help="of each family")
+    parser.add_argument("--first", type=int, default=0, help="the first seed")
+    parser.add_argument("--family", choices=FAMILIES, action="append", help="instead of all")
+    parser.add_argument("--kept", metavar="FOLDER", help="keep each run there, and go on later")
     options = parser.parse_args()
-    facts = measured(options.runs, options.different)
-    name = "different" if options.different else "equal"
-    print(json.dumps({name: facts}, indent=1))
-    bench.write(options.json, bench.read(options.json) | {name: facts})
+    results, found = bench.Results(options.json), {}
+    results.keep("setting", {"meetings": MEETINGS, "patients": MEETINGS * PATIENTS})
+    with tempfile.TemporaryDirectory() as place:
+        for name in options.family or FAMILIES:
+            found[name] = measured(name, options.runs, options.first, options.kept or place)
+            results.keep(name, of_words(found[name]) | {"intervals": of_intervals(found[name])})
+    differ = [one for name in found if name != "all equal" for one in found[name]]
+    if differ:
+        results.keep("different", of_words(differ) | {"intervals": of_intervals(differ)})
+        results.keep("reliability", reliability(differ))
+        parts = {part: [one for one in differ if belongs(one)] for part, belongs in PARTS.items()}
+        found = {
+            part: of_intervals(some) | {"reliability": reliability(some)}
+            for part, some in parts.items()
+        }
+        results.keep("parts", found)
 
 
 if __name__ == "__main__":

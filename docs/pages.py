@@ -18,6 +18,7 @@ _DOCS = (
     "choosing",
     "ledger",
     "bounds",
+    "price",
     "service",
     "security",
     "concurrent",

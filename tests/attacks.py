@@ -7,10 +7,8 @@ call them with small numbers, `benchmarks/service.py` with large ones.
 import contextlib
 import json
 import multiprocessing
-import os
 import random
 import re
-import signal
 import socket
 import threading
 import time
@@ -230,7 +228,7 @@ def site(url, token, spool, episodes, name, answers):
     try:
         with Client(url, token, spool=spool, fallback=np.zeros((H, S), dtype=int)) as client:
             client.play(TabularEnv(MDP), episodes, name=name, seed=sum(name.encode()))
-            end = time.monotonic() + 120
+            end = time.monotonic() + 900  # servers that are killed often are away for long
             while client.waiting or client._spool.promised():
                 assert time.monotonic() < end
                 try:
@@ -243,59 +241,60 @@ def site(url, token, spool, episodes, name, answers):
         raise
 
 
-def soak(folder, *, clients, episodes, kills, cut_share, seed):
-    """Clients play, the server is killed (-9), and the network drops: nothing lost or double."""
-    dice, address = random.Random(seed), folder / "soak.db"
+def soak(folder, *, clients, episodes, kills, cut_share, seed, address=None, servers=1):
+    """Clients play, servers are killed (-9), and the network drops: nothing lost or double.
+
+    address: a PostgreSQL, which several servers may share; the clients are spread over them.
+    """
+    dice, address = random.Random(seed), address or folder / "soak.db"
     size = {"horizon": H, "states": S, "actions": A, "episodes": clients * episodes}
     Ledger.create(address, ALGORITHM, **size).close()
-    access = Access(f"{address}.access")
+    access = Access(str(address))
     names = [f"site {i}" for i in range(clients)]
     tokens = [access.create(name=name, role="site", days=1) for name in names]
     access.close()
-    server = Process(address).start()
-    relay = Cutter(server.port, seed, cut_share)
+    running = [Process(address).start() for _ in range(servers)]
+    relays = [Cutter(server.port, seed + i, cut_share) for i, server in enumerate(running)]
     context = multiprocessing.get_context("fork")
     answers = context.Queue()
-    sites = [
-        context.Process(
-            target=site,
-            args=(
-                f"http://127.0.0.1:{relay.port}",
-                token,
-                folder / f"{i}.spool",
-                episodes,
-                name,
-                answers,
-            ),
-        )
-        for i, (name, token) in enumerate(zip(names, tokens, strict=True))
-    ]
+    sites = []
+    for i, (name, token) in enumerate(zip(names, tokens, strict=True)):
+        url = f"http://127.0.0.1:{relays[i % servers].port}"
+        given = (url, token, folder / f"{i}.spool", episodes, name, answers)
+        sites.append(context.Process(target=site, args=given))
     for one in sites:
         one.start()
-    relay.start()  # a thread, and so after the processes
-    killed, total = 0, clients * episodes
-    bar = Progress(total, unit="episodes", label="kills of the server")
-    reader = Ledger.open(address, read_only=True)
-    while any(one.is_alive() for one in sites):
-        issued = reader.store.execute("SELECT COUNT(*) FROM tickets")[0][0]
-        bar.update(issued)
-        if killed < kills and issued >= (killed + 1) * total // (kills + 2):
-            time.sleep(dice.random() * 0.05)  # so that it lands anywhere
-            os.kill(server.process.pid, signal.SIGKILL)
-            server.kill()
-            killed += 1
-            time.sleep(dice.random() * 0.3)  # a while without a server
-            server.start()
-        time.sleep(0.005)
+    for relay in relays:
+        relay.start()  # a thread, and so after the processes
+    killed = _killing(address, sites, running, kills, clients * episodes, dice)
     results = [answers.get(timeout=10) for _ in sites]
     for one in sites:
         one.join()
-    code, said = server.stop()
-    relay.close()
-    reader.close()
-    assert code == 0, said
-    assert "Traceback" not in said, said
-    return _checked(address, names, episodes, results) | {"kills": killed, "cuts": relay.cuts}
+    for server, relay in zip(running, relays, strict=True):
+        code, said = server.stop()
+        relay.close()
+        assert code == 0, said
+        assert "Traceback" not in said, said
+    counts = {"servers": servers, "kills": killed, "cuts": sum(relay.cuts for relay in relays)}
+    return _checked(address, names, episodes, results) | counts
+
+
+def _killing(address, sites, running, kills, total, dice):
+    """Kill one server after the other while the sites play; how often."""
+    killed, bar = 0, Progress(total, unit="episodes", label="kills of the server")
+    with Ledger.open(address, read_only=True) as reader:
+        while any(one.is_alive() for one in sites):
+            issued = reader.store.execute("SELECT COUNT(*) FROM tickets")[0][0]
+            bar.update(issued)
+            if killed < kills and issued >= (killed + 1) * total // (kills + 2):
+                server = dice.choice(running)
+                time.sleep(dice.random() * 0.05)  # so that it lands anywhere
+                server.kill()
+                killed += 1
+                time.sleep(dice.random() * 0.3)  # a while without this server
+                server.start()
+            time.sleep(0.005)
+    return killed
 
 
 def _checked(address, names, episodes, results):

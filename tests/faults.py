@@ -6,23 +6,33 @@ ones.
 """
 
 import contextlib
+import ctypes
 import os
 import resource
 import shutil
 import signal
 import sqlite3
+import struct
+import subprocess
+import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
 import lowswitch as ls
 from ledgers import approve, counted, episode, made, play, steady, tables
-from lowswitch.ledger import Ledger, StorageError, SupersededError
-from lowswitch.ledger.events import canonical, digest
+from lowswitch.ledger import Ledger, LedgerError, StorageError, SupersededError
+from lowswitch.ledger.chain import Chain
+from lowswitch.ledger.events import KINDS, canonical, digest
+from lowswitch.ledger.exports import exported
+from lowswitch.ledger.state import STATUSES
 from lowswitch.show.progress import Progress
+
+REPORT = ("states", "actions", "rewards", "ended")
 
 
 def told(ledger, number):
@@ -216,6 +226,198 @@ def full_disk(folder, *, points, seed):
     assert (ledger.status().head, tables(ledger)) == expected
     assert ledger.verify().whole
     return {"refused": refused, "acknowledged": 0}
+
+
+def flips(folder, *, trials, seed):
+    """Flip one bit of the file of a ledger: what is changed for anybody, `verify` finds.
+
+    A flip is harmful if something that people or sites read or are answered is another, or cannot
+    be read; loud, if opening or reading says so itself; and silent, if it is harmful and neither
+    that nor `verify` says so.
+    """
+    generator, address = np.random.default_rng(seed), folder / "clean.db"
+    ledger = made(address, episodes=60)
+    play(ledger, 20, decide=approve)
+    ledger.ask("there", "open")
+    ledger.missing(ledger.ask("there", "lost").ticket, "lost", by="office")
+    ledger.amend("t3", [1, 2, 3], [0, 1, 0], [0, 0, 1], by="office", reason="a wrong file")
+    ledger.save_snapshot()
+    play(ledger, 3, decide=approve)
+    with ledger.store.transaction():
+        Chain(ledger.store).record("office", "operator", "token_created", {"id": "a"})
+    reports = [one.payload for one in ledger.events() if one.kind == "told"]
+    ledger.close()
+    expected, whole = _all_that_is_read(address, reports), address.read_bytes()
+    found = {"flips": 0, "harmless": 0, "loud": 0, "found by verify": 0, "silent": 0}
+    places = []
+    for trial in counted(trials, "flips", "flips"):
+        copy, place = folder / f"flipped{trial}.db", int(generator.integers(8 * len(whole)))
+        flipped = bytearray(whole)
+        flipped[place // 8] ^= 1 << place % 8
+        copy.write_bytes(flipped)
+        kind = _kind_of_flip(copy, reports, expected)
+        found["flips"] += 1
+        found[kind] += 1
+        if kind == "silent":
+            places.append(place)
+        for name in folder.glob(f"{copy.name}*"):
+            name.unlink()
+    assert not places, places
+    return found
+
+
+def _kind_of_flip(path, reports, expected):
+    """What became of a flip; verify looks before anybody else does."""
+    try:
+        with Ledger.open(path, read_only=True) as opened:
+            whole = opened.verify(progress=False).whole
+    except (LedgerError, OverflowError, UnicodeDecodeError):
+        return "loud"
+    try:
+        same = _all_that_is_read(path, reports) == expected
+    except (LedgerError, OverflowError, UnicodeDecodeError, ValueError, TypeError, KeyError):
+        return "loud" if whole else "found by verify"
+    if same:
+        return "harmless"
+    return "silent" if whole else "found by verify"
+
+
+def _all_that_is_read(path, reports):
+    """Everything that a ledger shows, and what it answers to requests and reports that it had."""
+    with Ledger.open(path, read_only=True) as opened:
+        shown = [opened.status(), opened.proposals(), opened.versions(), tables(opened)]
+        shown += [opened.policy_of(i + 1).tolist() for i in range(opened.version)]
+        shown += [opened.list_tickets(status) for status in STATUSES]
+        shown += list(exported(opened, "jsonl"))
+        shown += [one.seq for kind in KINDS for one in opened.newest(1000, kind=kind)]
+        shown += [one.hash for one in Chain(opened.store).events()]
+    with (
+        steady(Ledger.open(path)) as opened,
+        contextlib.suppress(_UndoneError),
+        opened._writing() as one,
+    ):
+        for number in range(1, 24):
+            shown.append(one.store.request("here", f"r{number}"))
+        for payload in reports:
+            (ticket,) = one.store.tickets_named([f"t{payload['number']}"])
+            shown.append(one.tell(ticket.ticket, *map(payload.get, REPORT), site=ticket.site))
+        shown.append(one.ask("here", "new"))
+        raise _UndoneError
+    return [str(part) for part in shown]
+
+
+class _UndoneError(Exception):
+    """Nothing of this is to be written."""
+
+
+# ---- power cuts ----------------------------------------------------------------------------------
+
+
+def power_cuts(folder, *, episodes, trials, seed, synchronous="FULL"):
+    """Cut the power at any moment: what was acknowledged is there, and the ledger is whole.
+
+    A library logs what a process writes and syncs (`powerloss.c`). From that the files are made
+    that a disk may hold: of all that was not synced, any part is lost, in any order.
+    """
+    log, library, address = folder / "log", folder / "powerloss.so", folder / "run" / "a.db"
+    address.parent.mkdir()
+    source = Path(__file__).with_name("powerloss.c")
+    subprocess.run(["gcc", "-shared", "-fPIC", "-O1", "-o", library, source, "-ldl"], check=True)
+    program = f"import faults; faults._powered({str(address)!r}, {episodes}, {synchronous!r})"
+    watch = {"POWERLOSS_LOG": str(log), "POWERLOSS_PREFIX": str(address.parent.resolve())}
+    paths = os.pathsep.join([str(Path(__file__).parent), *sys.path])
+    environment = os.environ | watch | {"LD_PRELOAD": str(library), "PYTHONPATH": paths}
+    subprocess.run([sys.executable, "-c", program], env=environment, check=True)
+    with Ledger.open(address) as ledger:
+        final = [one.hash for one in ledger.events()]
+    records, generator = list(_records(log.read_bytes())), np.random.default_rng(seed)
+    found = {"cuts": 0, "before it was made": 0, "lost": 0, "not whole": 0}
+    for trial in counted(trials, "cuts", "power cuts"):
+        cut, place = int(generator.integers(1, len(records) + 1)), folder / f"cut{trial}"
+        place.mkdir()
+        acknowledged = max((r.offset for r in records[:cut] if r.kind == "a"), default=0)
+        on_disk(records[:cut], address, place, generator)
+        found["cuts"] += 1
+        if not (place / "a.db").exists():
+            found["before it was made"] += 1
+            found["lost"] += acknowledged > 0
+        else:
+            try:
+                with Ledger.open(place / "a.db") as opened:
+                    hashes = [one.hash for one in opened.events()]
+                    found["not whole"] += not opened.verify(progress=False).whole
+            except LedgerError:
+                hashes = []
+                found["not whole"] += 1
+            found["lost"] += hashes != final[: len(hashes)] or len(hashes) < acknowledged
+        shutil.rmtree(place)
+    return found
+
+
+class Record(NamedTuple):
+    """One thing that a process did to a file."""
+
+    kind: str  # w(rite), t(runcate), s(ync), l(ink), u(nlink), or a(cknowledge)
+    path: str
+    offset: int
+    data: bytes
+
+
+def _records(log):
+    at = 0
+    while at < len(log):
+        kind, (name,) = chr(log[at]), struct.unpack_from("<H", log, at + 1)
+        path = log[at + 3 : at + 3 + name].decode()
+        offset, length = struct.unpack_from("<QQ", log, at + 3 + name)
+        at += 3 + name + 16
+        size = length if kind in "wl" else 0
+        yield Record(kind, path, offset, log[at : at + size])
+        at += size
+
+
+def on_disk(records, address, place, generator):
+    """Write the files that a disk may hold after these records, in another folder."""
+    synced = {r.path: i for i, r in enumerate(records) if r.kind == "s"}  # the last of each file
+    folder, names = str(address.parent.resolve()), {}
+    images: dict[str, bytearray] = {}
+    for i, record in enumerate(records):
+        sure = i < synced.get(record.path, -1)
+        if record.kind == "l" and (i < synced.get(folder, -1) or generator.random() < 0.5):
+            images[record.path] = images.setdefault(record.data.decode(), bytearray())
+            names[record.path] = True
+        elif record.kind == "u" and i < synced.get(folder, -1):
+            images.pop(record.path, None)
+        elif record.kind in "wt" and (sure or generator.random() < 0.5):
+            _apply(images.setdefault(record.path, bytearray()), record, sure, generator)
+    for path, image in images.items():
+        if Path(path).name in ("a.db", "a.db-wal") and (names or "wal" in path):
+            (place / Path(path).name).write_bytes(image)
+
+
+def _apply(image, record, sure, generator):
+    """Carry out a write or a truncation on a file; one that is not synced may be torn."""
+    if record.kind == "t":
+        del image[record.offset :]
+        image.extend(bytes(record.offset - len(image)))
+        return
+    data = record.data
+    if not sure and generator.random() < 0.5:
+        data = data[: int(generator.integers(len(data) + 1))]
+    image.extend(bytes(max(0, record.offset - len(image))))
+    image[record.offset : record.offset + len(data)] = data
+
+
+def _powered(address, episodes, synchronous):
+    """Make a ledger and play; acknowledge how many events are on the disk."""
+    mark = ctypes.CDLL(os.environ["LD_PRELOAD"]).powerloss_mark
+    mark.argtypes = [ctypes.c_uint64]
+    ledger = made(address, episodes=episodes)
+    mark(1)
+    ledger.store.connection.execute(f"PRAGMA synchronous = {synchronous}")
+    ledger.store.connection.execute("PRAGMA wal_autocheckpoint = 40")
+    for number in range(1, episodes + 1):
+        told(ledger, number)
+        mark(ledger.store.head()[0])
 
 
 # ---- order, reviewers, servers -------------------------------------------------------------------

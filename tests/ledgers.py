@@ -90,10 +90,9 @@ def rewritten(address, seq, change):
 
 def stored_again(path, lines, snapshot=None):
     """A ledger that holds these exported events, and perhaps a snapshot."""
-    store = SqliteStore.create(path)
+    store = SqliteStore.create(path, [])
     names = ("seq", "time", "actor", "role", "kind", "payload", "previous")
     with store.transaction():
-        store.create_tables()
         rows = [
             (line["seq"], canonical([line[name] for name in names]), line["hash"]) for line in lines
         ]

@@ -26,15 +26,21 @@ class Served:
             made(self.address, **options).close()
         self.place = Place("127.0.0.1", 0, False, None)
         self.tokens = {}
-        self.file = folder / "run.db.access"
-        access = Access(self.file)
+        access = Access(str(self.address))
         for role in ROLES:
             self.tokens[role] = access.create(name=f"the {role}", role=role, days=1)
         access.close()
 
+    @classmethod
+    def beside(cls, other):
+        """Another server of the same ledger, with the same tokens."""
+        second = cls.__new__(cls)
+        second.address, second.tokens, second.place = other.address, other.tokens, other.place
+        return second
+
     def __enter__(self):
         self.stack = contextlib.ExitStack()
-        self.service = self.stack.enter_context(opened(str(self.address), self.file, self.place))
+        self.service = self.stack.enter_context(opened(str(self.address), self.place))
         self.ledger, self.access = self.service.ledger, self.service.access
         listening = self.stack.enter_context(self.place.listen())
         self.port = listening.getsockname()[1]
@@ -100,8 +106,9 @@ class Served:
 class Process:
     """A server in a process of its own, which can be killed."""
 
-    def __init__(self, address, port=0):
-        self.address, self.port = address, port
+    def __init__(self, address, port=0, level="error", log=None):
+        self.address, self.port, self.level = address, port, level
+        self.log = log  # a file for what it logs; by default that is part of what it says
 
     def start(self):
         self.process = subprocess.Popen(
@@ -113,9 +120,11 @@ class Process:
                 str(self.address),
                 "--port",
                 str(self.port),
+                "--log-level",
+                self.level,
             ],
             stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
+            stderr=subprocess.STDOUT if self.log is None else open(self.log, "ab"),  # noqa: SIM115
             text=True,
             env=os.environ,
         )

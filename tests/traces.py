@@ -195,7 +195,7 @@ def served(folder):
     """A report by HTTP to the application, as the server hands it over."""
     ledger = waiting(folder)
     ticket = ledger.ask("north", "the next").ticket
-    access = Access(folder / "access")
+    access = Access(str(folder / "run.db"))
     token = access.create(name="north", role="site", days=1)
     body = {"reports": [{"ticket": ticket, "states": [0, 0], "actions": None, "rewards": [0, 0]}]}
     headers = [(b"host", b"127.0.0.1"), (b"authorization", f"Bearer {token}".encode())]

@@ -1,10 +1,11 @@
-"""The problems that `few` was chosen on and validated on; two families of the latter are drawn."""
+"""The problems that `few` was chosen on and validated on, and some of other kinds."""
 
 import itertools
 import math
 from collections.abc import Callable
 
 import numpy as np
+from kinds import KINDS
 
 from lowswitch import TabularMDP, envs
 
@@ -197,7 +198,13 @@ VALIDATED: dict[str, tuple[Make, int]] = {
     **{f"garnet-{i}": ((lambda law, i=i: garnet(law, i)), 3_000) for i in range(100, 120)},
     **{f"changing-{i}": ((lambda law, i=i: changing(law, i)), 3_000) for i in range(100, 120)},
 }
-PROBLEMS = CHOSEN | VALIDATED
+# problems of other kinds, each with one law of rewards
+OTHER: dict[str, tuple[Make, int]] = {
+    **{name: ((lambda _, make=make: make()), episodes) for name, (make, episodes) in KINDS.items()},
+    "changing-short": (lambda _: changing("bernoulli", 901), 300),
+    "tiny-clinic": (lambda _: clinic("bernoulli"), 60),
+}
+PROBLEMS = CHOSEN | VALIDATED | OTHER
 
 
 def _with_law(mdp: TabularMDP, law: str) -> TabularMDP:
@@ -209,12 +216,17 @@ def _with_law(mdp: TabularMDP, law: str) -> TabularMDP:
 
 
 def family_of(name: str) -> str:
-    """A family of drawn problems is one family."""
+    """A family of drawn problems is one family, and so are those of other kinds."""
+    if name in OTHER:
+        return "other"
     stem, _, number = name.rpartition("-")
     return stem if stem in ("garnet", "changing", "grid") and number.isdigit() else name
 
 
 def laws_of(name: str) -> tuple[str, ...]:
     """The laws of rewards that make a difference: rewards of 0 and 1 are the same under both."""
-    rewards = PROBLEMS[name][0](LAWS[0]).rewards
+    mdp = PROBLEMS[name][0](LAWS[0])
+    if name in OTHER:
+        return (mdp.reward_law,)
+    rewards = mdp.rewards
     return LAWS if bool(np.any((rewards > 0) & (rewards < 1))) else LAWS[:1]

@@ -26,13 +26,16 @@ from lowswitch.table_learner import BonusWarning
 if TYPE_CHECKING:
     import gymnasium
 
-    from lowswitch import bandits, concurrent, ledger
+    from lowswitch import bandits, concurrent, exact, ledger
+    from lowswitch.exact import price
 else:
 
     def __getattr__(name: str) -> Any:
         """Packages that are imported when they are first used; recipes and parts by their names."""
-        if name in ("bandits", "concurrent", "ledger"):
+        if name in ("bandits", "concurrent", "exact", "ledger"):
             return importlib.import_module(f"lowswitch.{name}")
+        if name == "price":
+            return importlib.import_module("lowswitch.exact").price
         for module in (algorithms, parts):
             if name in module.__all__:
                 return getattr(module, name)
@@ -67,6 +70,7 @@ __all__ = [
     "envs",
     "evaluate",
     "evaluation",
+    "exact",
     "exact_regret",
     "features",
     "few",
@@ -77,6 +81,7 @@ __all__ = [
     "parts",
     "plan",
     "plot",
+    "price",
     "rescale",
     "simulate",
     "summary",

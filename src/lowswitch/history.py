@@ -159,7 +159,7 @@ def evaluation_of(
     """The exact values of the policies [members, H, S] of a mixture, ready to follow their changes,
     and how far the mixture is below the optimum under the start law.
     """
-    from lowswitch.kernels.values import policy_value, put_policies
+    from lowswitch.kernels.values import value_policies
 
     members, H, S = policies.shape
     width = H * mdp.model.width
@@ -180,10 +180,11 @@ def evaluation_of(
     )
     if not wanted:
         return evaluation, 0.0
-    put_policies(mdp.model, evaluation, np.repeat(mdp.optimal_policy[None], members, axis=0))
-    evaluation = evaluation._replace(best=policy_value(mdp.model, evaluation))
-    put_policies(mdp.model, evaluation, np.ascontiguousarray(policies, dtype=np.int64))
-    return evaluation, evaluation.best - policy_value(mdp.model, evaluation)
+    optimal = np.repeat(mdp.optimal_policy[None], members, axis=0)
+    evaluation = evaluation._replace(best=value_policies(mdp.model, evaluation, optimal))
+    # a copy, which may be written to: for a read-only array the kernel would be compiled once more
+    given = np.array(policies, dtype=np.int64)
+    return evaluation, evaluation.best - value_policies(mdp.model, evaluation, given)
 
 
 def exact_regret(mdp: TabularMDP, history: History, *, episodes: int, initial: Any) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -21,13 +22,13 @@ from lowswitch.learner import Batch, Learner, refuse_action
 from lowswitch.learners import Knowledge, ProblemSize, integrity, knowledge_of
 from lowswitch.learners.bounds import Bounds, checked_probability, checked_starts
 from lowswitch.learners.judgement import Judgement, Law
+from lowswitch.learners.knowledge import checked_actions
 from lowswitch.learners.numbers import spec_numbers
 from lowswitch.learners.posterior import ModelPosterior
-from lowswitch.learners.samples import DrawnModel
 from lowswitch.policy.tables import TablePolicy
 from lowswitch.review.decisions import require_review
 from lowswitch.review.gate import Gate
-from lowswitch.review.proposals import Proposal
+from lowswitch.review.proposals import Key, Proposal
 
 _MOST_VISITS = 0.5  # the share of visits from which a run says so
 _LOG_BYTES = 2**25  # of the row changes that a batch is learned with at once
@@ -85,6 +86,7 @@ class TableLearner(Learner):
         self._allowed = checked_mask(actions_allowed, self.horizon, self.states, self.actions)
         self._knowledge = self._size(numbers).fresh(self.seed)
         self._knowledge.spec = self._knowledge.copied_spec()
+        self._keep_to(numbers)
         if gate == "review":
             self._gate.set_mode(self._knowledge)
         given = None if initial is None else checked_policy(initial, self._allowed)
@@ -107,6 +109,11 @@ class TableLearner(Learner):
         if numbers is not None:
             plain.set_numbers(numbers)
         return plain
+
+    def _keep_to(self, numbers: dict[str, Any] | None) -> None:
+        """Let the gate count as it did in the run that these numbers are of."""
+        if numbers is not None:
+            self._gate.stays_free = numbers.get("stays_free", False)
 
     def __repr__(self) -> str:
         size = f"horizon={self.horizon}, states={self.states}, actions={self.actions}"
@@ -179,7 +186,7 @@ class TableLearner(Learner):
 
     def numbers(self) -> dict[str, Any]:
         """The constants that the algorithm was worked out to, as JSON can hold them."""
-        return spec_numbers(self._knowledge.spec)
+        return spec_numbers(self._knowledge.spec) | {"stays_free": self._gate.stays_free}
 
     def tell_steps(self, states: Any, actions: Any, rewards: Any) -> History | None:
         """Learn episodes of which some steps are unknown, or are not to be learned from.
@@ -294,11 +301,6 @@ class TableLearner(Learner):
     def _checked(self, policy: Any) -> np.ndarray:  # [1, H, S]
         return checked_policy(policy, self._allowed)[None]
 
-    def drawn_model(self, number: int) -> DrawnModel:
-        """Model `number` of the posterior with a learned prior."""
-        model: DrawnModel = self._knowledge.model(number)
-        return model
-
     def posterior(self) -> ModelPosterior | None:
         return self._knowledge.posterior()
 
@@ -404,6 +406,21 @@ class TableLearner(Learner):
             )
         return np.stack([checked_policy(one, self._knowledge.allowed) for one in tables])
 
+    def _checked_veto(
+        self, rows: Iterable[Key], actions: Iterable[int], more: Sequence[int]
+    ) -> tuple[list[Key], list[int]]:
+        keys = list(dict.fromkeys((int(step), int(state)) for step, state in rows))
+        named = sorted(checked_actions([*actions], self.actions))
+        checked_actions([*named, *more], self.actions)
+        for h, x in keys:
+            if not (0 <= h < self.horizon and 0 <= x < self.states):
+                raise ValueError(f"there is no row {(h, x)}")
+            if not self._allowed[h, x, named].all():
+                raise ValueError(f"row {(h, x)} never allowed all of the actions {named}")
+        if not keys:
+            raise ValueError("name at least one row (step, state)")
+        return keys, named
+
     def learn_history(self, states: Any, actions: Any, rewards: Any, *, most: int) -> np.ndarray:
         """Learn episodes that an earlier protocol played, at most so many visits of each (h, x, a).
 
@@ -472,6 +489,7 @@ class TableLearner(Learner):
         learner._knowledge.spec = learner._knowledge.copied_spec()
         if gate == "review":
             learner._restore_gate(facts["gate"], arrays["allowed_now"])
+            learner._keep_to(numbers)
         learner._deployed = learner._knowledge.policy()
         return learner
 

@@ -17,7 +17,7 @@ import pytest
 from ledgers import approve, episode, made, play
 from lowswitch.cli import commands, syntax
 from lowswitch.ledger import Client, FrozenError, Issued, LedgerError
-from lowswitch.service.access import Access, beside
+from lowswitch.service.access import Access
 from lowswitch.service.server import Place
 from served import Served
 
@@ -79,18 +79,12 @@ def test_a_mistyped_address_makes_no_file(tmp_path, capsys, command):
     ],
 )
 def test_a_bad_token_is_not_made(tmp_path, options, says):
-    access = Access(tmp_path / "a.access")
+    made(tmp_path / "run.db").close()
+    access = Access(str(tmp_path / "run.db"))
     with pytest.raises(ValueError, match=says):
         access.create(**{"name": "north", "role": "site", "days": 1} | options)
     assert access.tokens() == []
     access.close()
-
-
-def test_a_ledger_in_postgresql_needs_a_file_for_its_tokens():
-    with pytest.raises(LedgerError, match="--access FILE"):
-        beside("postgresql://host/database#clinic")
-    with pytest.raises(LedgerError, match="a folder that exists"):
-        Access(Path("/nowhere/at/all/x.access"))
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.1", "example.org"])
@@ -175,12 +169,18 @@ def test_a_ledger_in_either_database_is_served(tmp_path, address):
 
 
 def test_the_commands_of_the_page_are_commands():
-    page = (Path(__file__).parents[2] / "docs" / "service.md").read_text(encoding="utf-8")
-    text = "\n".join(re.findall(r"```(?:sh|ini)\n(.*?)```", page, re.DOTALL)).replace("\\\n", " ")
+    root = Path(__file__).parents[2]
+    pages = [root / "docs" / name for name in ("operations.md", "around.md")]
+    units = sorted((root / "packaging").glob("*.service"))
+    texts = [path.read_text(encoding="utf-8") for path in (*pages, *units)]
+    found = [re.findall(r"```(?:sh|ini)\n(.*?)```", text, re.DOTALL) for text in texts[:2]]
+    text = "\n".join([*(line for some in found for line in some), *texts[2:]])
     lines = re.findall(
-        r"^(?:ExecStart=)?(?:/opt/lowswitch/bin/)?lowswitch (.*)$", text, re.MULTILINE
+        r"^ *(?:ExecStart=|\S*\$\()?(?:/opt/lowswitch/bin/)?lowswitch ([^|)\n]*)",
+        text.replace("\\\n", " ").replace("${PORT}", "8642"),
+        re.MULTILINE,
     )
-    assert len(lines) >= 10
+    assert len(lines) >= 18
     for line in lines:
         syntax.parser(commands.COMMANDS).parse_args(shlex.split(line))
 

@@ -10,7 +10,13 @@ import pytest
 import lowswitch as ls
 from lowswitch.cli import commands
 from lowswitch.forecast import forecasts
-from lowswitch.forecast.draws import Logged, ProblemPosterior, Size, problem_of_size
+from lowswitch.forecast.draws import (
+    Logged,
+    ProblemPosterior,
+    Size,
+    problem_of_size,
+    problem_with_present,
+)
 from lowswitch.reproduce.pseudocode import play_episode
 
 SIZE = (3, 4, 2)
@@ -53,7 +59,8 @@ def test_intervals_and_when_it_is_sure_by_hand(plan):
     assert one.better.tolist() == [0.9, 1.0]
     assert one.sure_after == 9
     assert one.interval()[:, 0].tolist() == [1, 1, 1]
-    assert one.interval()[:, 2] == pytest.approx([2, 2, 2.1])
+    # the 1.1th, 5.5th and 9.9th of ten values
+    assert one.interval()[:, 2] == pytest.approx([2, 2, 2.9])
 
 
 def test_the_page_says_what_to_run_and_what_to_expect(plan, tmp_path):
@@ -61,15 +68,16 @@ def test_the_page_says_what_to_run_and_what_to_expect(plan, tmp_path):
     assert answer["use"] in page
     assert len(answer["value"]["median"]) == 4
     for words in (
-        "With one deployment more, an episode would earn",
+        "With one more deployment, an episode would earn",
         "In a run of 1,000 more episodes",
         "than the first one",
-        "lost an episode",
+        "lost per episode",
         "at best",
         "play the first allowed action everywhere",
     ):
         assert words in " ".join(page.split())
-    assert "present one" not in page  # nobody said which one that is
+    assert "is the present one" not in page  # nobody said which one that is
+    assert answer["logs_can_tell"]
     best = answer["best_value"]
     assert best["median"] == pytest.approx(np.median(plan.default.optimal))
     assert best["median"] >= answer["value"]["median"][-1]
@@ -155,6 +163,56 @@ def test_a_plan_from_logged_episodes_begins_with_what_was_played():
     assert "Logged episodes would narrow" not in plan.page()
 
 
+def fixed_policy(mdp, episodes):
+    policy = np.zeros((mdp.horizon, mdp.states), dtype=int)
+    played = [play_episode(mdp, policy, 0, k) for k in range(episodes)]
+    return tuple(np.stack(part) for part in zip(*played, strict=True))
+
+
+def test_logs_of_one_policy_promise_little_and_the_plan_says_so():
+    """Two actions, of which only the first was logged; it pays 0.2 in every state. In some of the
+    problems that could have been logged the other action never pays more, in some it does.
+    """
+    mdp = ls.TabularMDP(
+        np.full((4, 2, 4), 0.25), np.tile([0.2, 0.1], (4, 1)), horizon=3, reward_law="bernoulli"
+    )
+    logs = fixed_policy(mdp, 100)
+    posterior = ProblemPosterior(Logged(*logs), Size(3, 4, 2))
+    assert posterior.compared() == 0
+    problems = [posterior.problem(number) for number in range(40)]
+    first = np.zeros((3, 4), dtype=int)
+    assert np.mean([one.evaluate(first) for one in problems]) == pytest.approx(0.6, abs=0.15)
+    gains = np.array([one.optimal_value() - one.evaluate(first) for one in problems])
+    assert 5 <= (gains < 1e-9).sum() <= 35
+    assert gains.max() > 0.3
+    plan = ls.plan(logs, size=(3, 4, 2), episodes=60, deployments=2, problems=2, progress=False)
+    assert "These logs cannot tell what other actions would earn: only 0%" in plan.page(2000)
+    assert not plan.to_dict()["answer"]["logs_can_tell"]
+    assert ProblemPosterior(Logged(*logged(mdp, 100)), Size(3, 4, 2)).compared() == 1
+
+
+@pytest.mark.parametrize("reward", [0.0, 0.4, 1.5, 2.9, 3.0])
+def test_problems_agree_with_what_the_present_policy_earns(reward):
+    for number in range(5):
+        mdp, policy = problem_with_present(Size(*SIZE), reward, number)
+        assert mdp.evaluate(policy) == pytest.approx(reward, abs=1e-9)
+
+
+def test_a_plan_knows_what_the_present_policy_earns():
+    options = {"episodes": 60, "deployments": 2, "problems": 3, "progress": False}
+    plan = ls.plan(SIZE, present_reward=1.25, **options)
+    assert plan.default.values[:, 0] == pytest.approx(1.25)
+    assert plan.source == "its size and the present policy's reward"
+    assert "earns just that" in plan.page(2000)
+    for reward in (-0.1, 3.1, float("nan"), "much"):
+        with pytest.raises(ValueError, match="present_reward must be a number from 0 to 3"):
+            ls.plan(SIZE, present_reward=reward, **options)
+    mdp = ls.envs.riverswim(states=4, horizon=3)
+    for known in (mdp, logged(mdp, 20)):
+        with pytest.raises(ValueError, match="leave present_reward out"):
+            ls.plan(known, present_reward=1.0, **options)
+
+
 def test_bad_input():
     with pytest.raises(ValueError, match="a plan needs a TabularMDP, a size"):
         ls.plan(7, episodes=9, deployments=1)
@@ -184,6 +242,9 @@ def test_the_command(tmp_path, capsys):
     labelled = ["--initial", str(tmp_path / "left.csv"), "--actions", "left, right"]
     assert commands.main(["plan", "--size", "2,2,2", *labelled, *options.split(), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["first"] == "given"
+    reward = ["--present-reward", "0.7"]
+    assert commands.main(["plan", "--size", "2,2,2", *reward, *options.split(), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["first"] == "drawn"
     assert commands.main(["plan", "--size", "2,3,2", *labelled, *options.split()]) == 2
     assert "has 2 entries, not 3" in capsys.readouterr().err
     assert commands.main(f"plan --data {tmp_path / 'none'} {options}".split()) == 2

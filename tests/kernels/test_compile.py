@@ -1,7 +1,10 @@
-"""Compiled kernels are kept on disk, and an edit in any kernel file is seen."""
+"""Compiled kernels are kept on disk, and an edit in any kernel file that they need is seen."""
 
+import ast
 import collections
+import importlib
 import os
+import pkgutil
 import shutil
 import subprocess
 import sys
@@ -22,7 +25,8 @@ from lowswitch.kernels.stages import end_stage
 from lowswitch.kernels.compile import entry
 from lowswitch.kernels.caller import ask
 print(ask(2, 2), learning_rate(2, 2))
-print(*(sum(kernel.stats.cache_hits.values()) for kernel in (ask, learning_rate.twin)))
+for kernel in (ask, learning_rate.twin, learning_rate):
+    print(sum(kernel.stats.cache_hits.values()))
 """
 CALLER = """
 from lowswitch.kernels.arrays import NEVER
@@ -55,14 +59,25 @@ def copied(tmp_path):
 def test_an_edit_in_a_callee_of_another_file_is_seen(copied):
     kernels, ask = copied
     alpha = 2**31 - 1
-    assert ask() == (alpha * 3 / 4, 3 / 4, 0, 0)
-    assert ask() == (alpha * 3 / 4, 3 / 4, 1, 1)  # kept
+    assert ask() == (alpha * 3 / 4, 3 / 4, 0, 0, 0)
+    assert ask() == (alpha * 3 / 4, 3 / 4, 1, 1, 0)  # kept
     callee = kernels / "qlearning.py"
     callee.write_text(callee.read_text().replace("(H + 1) / (H + n)", "(H + 2) / (H + n)"))
-    assert ask() == (alpha * 4 / 4, 1, 0, 0)  # compiled anew
+    assert ask() == (alpha * 4 / 4, 1, 0, 0, 0)  # compiled anew
     constants = kernels / "arrays.py"
     constants.write_text(constants.read_text().replace("NEVER = 2**31 - 1", "NEVER = 2**30"))
-    assert ask() == (2**30 * 4 / 4, 1, 0, 0)
+    assert ask() == (2**30 * 4 / 4, 1, 0, 0, 0)
+    unneeded = kernels / "rounds.py"
+    unneeded.write_text(unneeded.read_text() + "\nNEVER = 1\n")
+    assert ask() == (2**30 * 4 / 4, 1, 1, 1, 0)  # kept, for neither of them imports it
+
+
+def test_a_part_is_loaded_without_machine_code_and_linked(copied):
+    kernels, ask = copied
+    assert ask()[2:] == (0, 0, 0)
+    for kept in kernels.parent.parent.glob("c/*/caller.ask*"):
+        kept.unlink()
+    assert ask()[2:] == (0, 1, 1)  # `ask` is compiled anew from the part that was kept
 
 
 @kernel_compile.part
@@ -86,10 +101,57 @@ def test_python_may_call_a_kernel_that_has_no_entrance_for_it():
     assert [has_entrance(one) for one in (twice_one_more, one_more, one_more.twin)] == [1, 0, 1]
 
 
-def test_the_stamp_is_that_of_all_kernel_files():
-    folder = Path(kernel_compile.__file__).parent
-    assert {"arrays.py", "deploy.py", "compile.py"} <= {path.name for path in folder.glob("*.py")}
-    assert len(kernel_compile.kernel_stamp()) == 64
+def kernel_modules():
+    package = importlib.import_module("lowswitch.kernels")
+    names = [module.name for module in pkgutil.iter_modules(package.__path__)]
+    return {name: importlib.import_module(f"lowswitch.kernels.{name}") for name in names}
+
+
+def test_a_stamp_covers_every_kernel_file_whose_objects_a_file_uses():
+    modules = kernel_modules()
+    assert {"arrays", "deploy", "compile", "play"} <= set(modules)
+    for name, module in modules.items():
+        covered, waiting = {name}, [name]
+        while waiting:
+            new = kernel_compile._imported_kernels(waiting.pop()) - covered
+            covered |= new
+            waiting += new
+        text = Path(module.__file__).read_text()
+        imports = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.ImportFrom)]
+        used = {alias.name for node in imports for alias in node.names}
+        used |= {node.module.rpartition(".")[2] for node in imports if node.module}
+        objects = [getattr(module, one, None) for one in used]
+        used |= {getattr(one, "__module__", "").rpartition(".")[2] for one in objects}
+        assert used & set(modules) <= covered, name
+        assert "import lowswitch" not in text, name
+        assert "from ." not in text, name
+
+
+def test_a_stamp_changes_with_the_files_that_are_imported_and_no_others(monkeypatch):
+    def stamps():
+        kernel_compile.kernel_stamp.cache_clear()
+        return {
+            name: kernel_compile.kernel_stamp(module.__file__)
+            for name, module in kernel_modules().items()
+        }
+
+    texts, before = kernel_compile._kernel_texts(), stamps()
+
+    def changed_by(name):
+        with monkeypatch.context() as edited:
+            edited.setitem(texts, name, texts[name] + "# edited")
+            after = stamps()
+        return {one for one in after if after[one] != before[one]}
+
+    try:
+        assert changed_by("compile") == set(before)
+        assert changed_by("arrays") >= {"deploy", "play", "rounds", "exploitation"}
+        assert changed_by("rounds") == {"rounds"}
+        assert changed_by("deploy") == {"deploy", "play", "rounds"}
+        assert changed_by("gains") == {"gains"}
+        assert kernel_compile.kernel_stamp(__file__) not in before.values()
+    finally:
+        kernel_compile.kernel_stamp.cache_clear()
 
 
 @pytest.mark.parametrize("change", ["gone", "unasked"])

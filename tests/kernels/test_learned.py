@@ -9,6 +9,7 @@ from test_planning import family, note
 import lowswitch as ls
 from conftest import random_tables
 from lowswitch.kernels import crossfit, evidence, exploitation, model_draws, posterior_mean
+from lowswitch.learners.samples import drawn_model
 from lowswitch.reproduce.pseudocode import play_episode
 
 
@@ -90,7 +91,7 @@ def test_steps_that_are_alike_are_recognised(law, per_step):
     belief = evidence.believe(knowledge.spec, knowledge.tables)
     assert (belief.laws.stride == 0) == (belief.rewards.stride == 0) == (not per_step)
     assert belief.noisy == (law == "bernoulli")
-    model = knowledge.model(0)
+    model = drawn_model(knowledge.spec, belief, knowledge.tables.keys[0]["samples"], 0)
     assert model.steps == (4 if per_step else 1)
     assert np.bincount(model.rows, model.weights) == pytest.approx(1)
     if law == "deterministic":

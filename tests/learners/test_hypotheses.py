@@ -9,7 +9,7 @@ from test_posterior import learned, problem
 import lowswitch as ls
 from lowswitch.kernels import hypotheses
 from lowswitch.kernels.evidence import size_at, size_evidence
-from lowswitch.kernels.model_draws import draw_state_reward, draw_unseen, fresh_drawn
+from lowswitch.kernels.model_draws import draw_some, draw_state_reward, draw_unseen, fresh_drawn
 from lowswitch.learners.hypotheses import Weighed
 
 
@@ -113,16 +113,18 @@ def test_the_mean_of_a_state_is_drawn_around_that_of_its_actions():
     assert np.var(drawn) == pytest.approx(0.25 / 12, rel=0.15)  # of Beta with a mass of 10.9
 
 
-def test_unseen_successors_are_drawn_at_random():
+@pytest.mark.parametrize("draw", [draw_unseen, draw_some])
+def test_unseen_successors_are_drawn_at_random(draw):
     """Two of the three states that were not seen; each is drawn in 2/3 of 3,000 draws."""
     posterior = learned(
         problem(4, 3, 1), ls.few(deployments=3, asked=True, members=1), 5
     ).posterior()
     drawn, counted = fresh_drawn(posterior.spec, posterior.seen.apart), np.zeros(4)
-    seen, counter = np.array([0.0, 2.0, 0.0, 0.0]), np.zeros(1, dtype=np.uint64)
+    counter = np.zeros(1, dtype=np.uint64)
     for i in range(3000):
-        drawn.sizes[0] = 0
-        draw_unseen(posterior.spec, 0, 1.0, 2, drawn, np.uint64(i), counter, seen)
+        drawn.sizes[0], counter[0], seen = 0, 0, np.array([0.0, 2.0, 0.0, 0.0])
+        draw(posterior.spec, 0, 1.0, 2, drawn, np.uint64(i), counter, seen)
+        assert drawn.states[0] != drawn.states[1]
         counted[drawn.states[:2]] += 1
     assert counted[1] == 0
     assert counted[[0, 2, 3]] == pytest.approx(2000, abs=130)  # five standard deviations

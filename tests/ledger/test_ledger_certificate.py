@@ -8,7 +8,8 @@ import pytest
 import lowswitch as ls
 from ledgers import MDP, approve, made, play
 from lowswitch.cli.commands import main
-from lowswitch.ledger import LedgerError
+from lowswitch.ledger import Client, LedgerError
+from served import Served
 
 SHIFTED = (-1.0, 3.0)  # 0 and 1 are rewards of this range, too
 
@@ -94,3 +95,20 @@ def test_who_has_no_certificate_says_so(tmp_path):
     hopeful = made(tmp_path / "o.db", ls.few(deployments=3, members=4), missing="optimistic")
     with hopeful, pytest.raises(LedgerError, match='missing="drop"'):
         hopeful.certificate()
+
+
+def test_a_certificate_over_http(tmp_path):
+    """A client reads what the ledger says; what cannot be asked is refused in words."""
+    with clinic(tmp_path / "run.db") as ledger:
+        expected = ledger.certificate(2.9, cost=5.0)
+    with Served(tmp_path) as served, Client(served.url, served.tokens["auditor"]) as client:
+        assert client.certificate(2.9, cost=5.0) == expected
+        for asked, says in (
+            ("within=near", "within must be numbers"),
+            ("within=-1", "within must be"),
+            ("probability=2", "probability must"),
+            ("until=3", "no field 'until'"),
+        ):
+            status, answer = served.json("GET", f"/api/certificate?{asked}", role="auditor")
+            assert status in (400, 422)
+            assert says in answer["says"]

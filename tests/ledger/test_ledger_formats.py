@@ -15,7 +15,7 @@ import pytest
 
 import lowswitch as ls
 from ledgers import FOLDER, approve, episode, made, play, stored_again, tables
-from lowswitch.ledger.events import FORMAT
+from lowswitch.ledger.events import NEWEST
 from lowswitch.ledger.snapshot import compared, state_of
 
 
@@ -51,7 +51,7 @@ def test_a_kept_snapshot_is_loaded_to_what_it_was(tmp_path):
 
 def test_there_is_one_for_the_present_format():
     firsts = [path.read_text().partition("\n")[0] for path in FOLDER.glob("*.jsonl")]
-    assert FORMAT in {json.loads(first)["payload"]["format"] for first in firsts}
+    assert NEWEST in {json.loads(first)["payload"]["format"] for first in firsts}
 
 
 def write(path, folder):

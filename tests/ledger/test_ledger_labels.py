@@ -123,6 +123,13 @@ def test_a_served_ledger_reads_labels(tmp_path):
         site.tell(**report)
         assert last(served.ledger, "told")["states"] == [0, 1, 2]
         assert last(served.ledger, "told")["actions"] == [1, 0, 1]
+        proposal = served.ledger.propose(by="secretary")
+        row = proposal.rows[0]
+        labelled = str(row["step"] + 1), str(row["state"] + 1)
+        with Client(served.url, served.tokens["auditor"]) as auditor:
+            assert auditor.worth([labelled]) == served.ledger.worth([labelled])
+            with pytest.raises(LedgerError, match="could mean the label"):
+                auditor.worth([(1, 1)])  # a position is no label
         site.play(environments.TabularEnv(MDP), 5, seed=1)  # which counts states from 0
         assert served.ledger.status().learned == 6
         states = [event.payload["states"] for event in served.ledger.newest(5, kind="told")]

@@ -16,7 +16,8 @@ from lowswitch.cli.commands import main
 from lowswitch.io import storage
 from lowswitch.races import report as frontier_report
 from lowswitch.races.portfolio import alternatives, portfolio
-from lowswitch.races.race import Costs, Frontier, Point, frontier
+from lowswitch.races.race import frontier
+from lowswitch.races.standings import Costs, Frontier, Point
 
 MODULE = importlib.import_module("lowswitch.races.race")
 RIVER = ls.envs.riverswim(states=3, horizon=4)
@@ -27,10 +28,10 @@ FEW = [
     ls.psrl(rewards="mean", members=4, schedule="grid/geometric/6"),
     ls.ucb_hoeffding(c=5),
 ]
-SMALL = {"episodes": 300, "seeds": 3, "portfolio": FEW, "progress": False}
+SMALL = {"episodes": 300, "seeds": 3, "confirm": 4, "portfolio": FEW, "progress": False}
 
 
-def point(i, regret, deployments, switches=None, *, finalist=True, most=None):
+def point(i, regret, deployments, switches=None, *, finalist=True, contender=False, most=None):
     """Point number i with so much regret and so many deployments, one for each seed."""
     deployments = np.array(deployments)
     local = deployments if switches is None else np.array(switches)
@@ -45,6 +46,7 @@ def point(i, regret, deployments, switches=None, *, finalist=True, most=None):
         algorithm=ls.rmax(known=i + 1),
         costs=costs,
         finalist=finalist,
+        contender=contender,
         most_deployments=most or int(deployments.max()),
     )
 
@@ -128,10 +130,10 @@ def test_the_table_names_what_to_use_and_the_figure_has_a_letter_for_each_line()
         " finalists on 2 fresh"
     )
     assert [line.split() for line in lines[-4:]] == [
-        ["rmax:known=1", "at", "most", "10", "0.01100", "5.50", "x", "5"],
-        ["rmax:known=2", "at", "most", "30", "0.00700", "3.50", "x", "22"],
-        ["rmax:known=3", "at", "most", "100", "0.00200", "1.00", "x", "90"],
-        ["rmax:known=3", "no", "limit", "0.00200", "1.00", "x", "90"],
+        ["rmax:known=1", "at", "most", "10", "0.01100", "5.50", "x", "5", "yes"],
+        ["rmax:known=2", "at", "most", "30", "0.00700", "3.50", "x", "22", "yes"],
+        ["rmax:known=3", "at", "most", "100", "0.00200", "1.00", "x", "90", "yes"],
+        ["rmax:known=3", "no", "limit", "0.00200", "1.00", "x", "90", "yes"],
     ]
     figure = result.plot()
     letters = [text.get_text() for text in figure.subfigs[0].axes[0].texts]
@@ -154,11 +156,35 @@ def test_limits_end_with_the_budget():
         "the",
         "budget",
         "most",
+        "crowned",
     ]
     assert [line.split() for line in lines[-2:]] == [
-        ["rmax:known=1", "at", "most", "10", "0.01100", "1.57", "x", "5"],
-        ["rmax:known=2", "budget", "of", "25", "0.00700", "1.00", "x", "22"],
+        ["rmax:known=1", "at", "most", "10", "0.01100", "1.57", "x", "5", "yes"],
+        ["rmax:known=2", "budget", "of", "25", "0.00700", "1.00", "x", "22", "yes"],
     ]
+
+
+def test_a_rare_disaster_costs_the_crown_and_a_close_rival_prevents_one():
+    """Means and standard errors by hand: 7.5 + 2.5 for 0, 8.5 + 0.29 for 1, and 8.75 + 0.25 for 2.
+    The difference of 1 and 2, (0, 0, 0, 1), has the interval 0.25 ± 0.80; 3 is one more than 1 in
+    every seed.
+    """
+    result = toy(
+        point(0, [5, 5, 5, 15], [5] * 4, contender=True),
+        point(1, [8, 8, 9, 9], [5] * 4, contender=True),
+        point(2, [8, 8, 9, 10], [5] * 4, contender=True),
+        point(3, [9, 9, 10, 10], [5] * 4, contender=True),
+        point(4, [1, 1, 1, 1], [5] * 4),  # on the seeds of the final alone
+    )
+    assert known([result.best()]) == [1]
+    assert known(result.contenders()) == [1, 2, 3, 0]
+    assert known(result.rivals()) == [2, 0]
+    assert "no, 2 may be as good" in result.table()
+    assert result.to_dict()["crowned"] == {"10": False, "30": False, "100": False, "none": False}
+    close = {"most_deployments": 5, "finalist": True, "contender": True}
+    alone = toy(*(one for one in result.points if one.algorithm.bonus.known - 1 in (1, 3)))
+    assert all(vars(one)[name] == value for one in alone.points for name, value in close.items())
+    assert alone.rivals() == ()
 
 
 def test_the_table_says_that_it_shows_the_fronts_only():
@@ -212,14 +238,16 @@ def test_finalists_are_reported_on_the_seeds_of_simulate_and_chosen_on_others(tm
     result = frontier(RIVER, **SMALL, folder=tmp_path)
     assert 1 <= len(result.finalists) < len(FEW)
     for one in result.points:
-        assert one.finalist == (one.costs.seeds.tolist() == [0, 1, 2])
+        assert one.finalist == (one.costs.seeds[0] < 2**32)
+        assert one.contender == (one.costs.seeds.tolist() == [3, 4, 5, 6])
     best = result.best()
+    assert best.contender
     assert (
         best.costs.regret.tolist()
-        == ls.simulate(RIVER, best.algorithm, episodes=300, seeds=3).regret.tolist()
+        == ls.simulate(RIVER, best.algorithm, episodes=300, seeds=range(3, 7)).regret.tolist()
     )
     seeds = {tuple(costs.seeds) for costs in costs_in(tmp_path / "kept")}
-    assert len(seeds) == 3
+    assert len(seeds) == 4
     every = sorted(set().union(*seeds))
     assert len(every) == sum(map(len, seeds))  # disjoint
     runs = ls.simulate(RIVER, best.algorithm, episodes=300, seeds=every)
@@ -324,6 +352,7 @@ def test_save_and_load(tmp_path):
         ({"budget": 0}, "budget must be a whole number from 1"),
         ({"episodes": 0}, "episodes must be a whole number from 1"),
         ({"seeds": 0}, "seeds must be a whole number from 1"),
+        ({"confirm": 1}, "confirm must be a whole number from 2"),
         ({"portfolio": []}, "the portfolio is empty"),
         ({"portfolio": ["ucb-h"]}, "algorithm must be an Algorithm"),
     ],
@@ -368,7 +397,7 @@ def test_the_portfolio_is_named_each_algorithm_once_and_by_a_text_that_makes_it(
 
 # ---- the command ---------------------------------------------------------------------------------
 
-COMMAND = "frontier --env riverswim:states=3,horizon=4 --episodes 300 --seeds 2"
+COMMAND = "frontier --env riverswim:states=3,horizon=4 --episodes 300 --seeds 2 --confirm 2"
 
 
 def test_the_command_prints_a_table_and_writes_its_files(tmp_path, capsys):
@@ -435,6 +464,7 @@ def test_a_lucky_algorithm_rules_nobody_out_for_good(monkeypatch):
     found = ls.frontier(mdp, episodes=10, seeds=4, portfolio=[lucky, *others], progress=False)
     assert [point.algorithm for point in found.finalists] == [lucky, *others]
     assert found.best().algorithm == others[0]
+    assert [point.algorithm for point in found.rivals()] == [others[1]]  # equal
 
 
 def test_a_wide_spread_keeps_an_algorithm_in_the_race():

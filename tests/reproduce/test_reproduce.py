@@ -56,16 +56,16 @@ def grades(section):
     return [str(finding.grade) for finding in section.findings]
 
 
-SEEN, PRACTICALLY, HIDDEN, CONTRADICTED = map(str, Grade)
+SEEN, PRACTICALLY, HIDDEN, CONSISTENT, REVERSED, PROOF, CONTRADICTED = map(str, Grade)
 EXPECTED = {
     # one state at c = 1; a small river at c = 1, where even this is little; the river at c = 0.05
     "ucb2-h": [SEEN, HIDDEN, PRACTICALLY],
     "ucb2-b": [SEEN, HIDDEN, PRACTICALLY, HIDDEN],  # and the gain of sqrt(H)
     "pac": [SEEN, PRACTICALLY],
-    "rounds": [SEEN, PRACTICALLY],
+    "rounds": [SEEN, HIDDEN],  # in so few episodes ten machines gain little
     # in so few episodes the counts still grow
-    "mistakes": [HIDDEN, CONTRADICTED, CONTRADICTED, CONTRADICTED],
-    "lemmas": [SEEN] * 4,
+    "mistakes": [HIDDEN, REVERSED, REVERSED, CONTRADICTED],
+    "lemmas": [CONSISTENT, SEEN, SEEN, CONSISTENT],
     "open": [],
     "errata": [],
 }
@@ -84,8 +84,9 @@ def test_every_claim_has_expected_grades():
     assert set(CLAIMS) == set(EXPECTED) | {"bandits", "lower-bound"}  # those have their own tests
 
 
-def finding(*checks, proved=True):
+def finding(*checks, proved=True, **options):
     return Finding(
+        **options,
         says="it grows",
         scale="c = 1",
         length="K = 10",
@@ -98,6 +99,7 @@ def finding(*checks, proved=True):
 
 KEPT, BROKEN = Check("a", "1", True), Check("b", "2", False)
 REFUTED = Check("c", "3", False, always=True)
+SURE, BUG = (Check("d", "4", holds, always=True, consistency=True) for holds in (True, False))
 
 
 def test_a_grade_follows_from_the_rules():
@@ -107,6 +109,11 @@ def test_a_grade_follows_from_the_rules():
     assert finding(BROKEN, proved=False).grade == "not visible at this K"
     assert finding(KEPT, BROKEN, REFUTED, proved=False).grade == "contradicted in practice"
     assert finding().grade == "not visible at this K"  # nothing was looked at
+    assert finding(SURE).grade == CONSISTENT
+    assert finding(SURE, KEPT).grade == "seen"
+    assert finding(SURE, BROKEN).grade == "not visible at this K"
+    assert finding(REFUTED, refuted=Grade.PROOF).grade == PROOF
+    assert finding(BUG, REFUTED, refuted=Grade.PROOF).grade == "contradicted in practice"
 
 
 def test_a_value_that_is_no_number_breaks_its_rule():

@@ -301,3 +301,27 @@ def test_named_actions_are_forbidden_and_the_others_stay():
     allowed = learner.actions_allowed[0, 0]
     assert not allowed[row.new_actions[0]]
     assert allowed.sum() == 3
+
+
+def test_a_proposal_stays_free_if_nothing_was_wanted_when_one_was_withdrawn():
+    """Nobody decided on the first proposal, so the second takes its place in the budget.
+
+    The first one was withdrawn because another policy was installed. By then the learner did not
+    want it any more. A run of an earlier version counts both, as it did.
+    """
+    size = {"horizon": 1, "states": 2, "actions": 2, "episodes": 100, "gate": "review"}
+    algorithm = ls.q_hoeffding(c=0.1, schedule="asked/5-20-60")
+    numbers = ls.Learner(algorithm, **size).numbers()
+    older = {name: value for name, value in numbers.items() if name != "stays_free"}
+    for given, counted in ((None, 1), (numbers, 1), (older, 2)):
+        learner = ls.Learner(algorithm, **size, numbers=given)
+        for reward in (0.1, 0.2, 0.6, 0.1, 0.6):
+            learner.tell([0], [int(reward > 0.5)], [reward], off_policy=True)
+        assert [row.proposed for row in learner.proposal().rows] == [(1,)]
+        learner.tell([[0]] * 13, [[0]] * 13, [[1.0]] * 13, off_policy=True)
+        learner.install(np.array([[0, 1]]), hold=False)
+        assert (learner.proposal(), learner.proposed) == (None, 1)
+        learner = ls.Learner.from_bytes(learner.to_bytes(), numbers=given)
+        learner.tell([[0]] * 60, [[0], [1]] * 30, [[0.0], [1.0]] * 30, off_policy=True)
+        assert learner.propose() is not None
+        assert learner.proposed == counted

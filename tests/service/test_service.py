@@ -116,14 +116,41 @@ def test_decisions_by_json(served):
 
 
 def test_metrics_and_health(served):
+    assert served.request("GET", "/api/status", role="site")[0] == 403
     text = served.request("GET", "/metrics", role="auditor")[2].decode()
     status = served.ledger.status()
     assert f'lowswitch_tickets{{status="learned"}} {status.learned}\n' in text
     assert f"lowswitch_events_total {status.events}\n" in text
     assert "lowswitch_balanced 1\n" in text
-    for line in text.splitlines():
-        assert line.startswith("# TYPE ") or len(line.rsplit(" ", 1)) == 2
+    assert 'lowswitch_requests_total{method="GET",path="/api/status",status="403"} ' in text
     assert served.json("GET", "/healthz")[1]["works"]
+    assert served.json("GET", "/readyz")[1] == {"ready": True, "events": status.events}
+
+
+def test_every_metric_has_help_and_type_before_its_values(served):
+    served.request("GET", "/api/status", token="no.token")
+    text = served.request("GET", "/metrics", role="operator")[2].decode()
+    kinds, helped = {}, set()
+    for line in text.splitlines():
+        if line.startswith("# "):
+            word, name, rest = line[2:].split(" ", 2)
+            (helped.add(name) if word == "HELP" else kinds.update({name: rest}))
+            continue
+        name, labels, value = re.fullmatch(r"([a-z_]+)(\{.*\})? (\S+)", line).groups()
+        family = re.sub(r"_(bucket|sum|count)$", "", name)
+        family = family if kinds.get(family) == "histogram" else name
+        assert family in helped
+        assert family in kinds
+        assert kinds[family] != "counter" or name.endswith("_total")
+        assert re.fullmatch(r'\{(?:[a-z]+="(?:[^"\\\n]|\\.)*",?)+\}', labels or '{a=""}')
+        float(value)
+    wanted = """build_info requests_total request_seconds oldest_open_ticket_seconds outages_total
+        last_report_timestamp_seconds budget_left last_verify_timestamp_seconds verified
+        logins_total token_expiry_timestamp_seconds failed_logins_total log_lines_dropped_total"""
+    assert {f"lowswitch_{name}" for name in wanted.split()} <= kinds.keys()
+    assert float(re.search(r"\nlowswitch_failed_logins_total (\S+)", text)[1]) >= 1
+    buckets = re.findall(r'request_seconds_bucket\{path="/api/status",le="[^"]+"\} (\d+)', text)
+    assert buckets == sorted(buckets, key=int)
 
 
 def test_the_description_has_every_address(served):

@@ -97,6 +97,7 @@ class Late(Whole):
 
 
 _EARLY = (2, 16)
+_MOST_DATES = 2000
 _SEVERAL = 8  # deployments from which on a later last date pays
 _VISITS = 200  # of each action in each state, up to the last date, if all had the same
 _EPISODES = 500  # in which a far reward is found, where it can be
@@ -144,6 +145,11 @@ def explored_dates(deployments: int, last: int) -> list[int]:
 
 def late_dates(deployments: int, last: int) -> list[int]:
     """2, 16, then geometrically to the last one."""
+    if deployments > _MOST_DATES:
+        raise ValueError(
+            f"dates for {deployments:,} deployments would take too long to work out; take at most"
+            f" {_MOST_DATES:,}, or give the dates themselves with deployments_at="
+        )
     early = [date for date in _EARLY if 4 * date <= last][: max(0, deployments - 1)]
     first = early[-1] if early else 1
     steps = deployments - len(early)

@@ -60,11 +60,23 @@ def floor_power(base: int, exponent: Fraction) -> int:
     than q has tell it from every integer.
     """
     p, q = exponent.numerator, exponent.denominator
+    if p == 1 and base.bit_length() < 40 * q:
+        return _floor_root(base, q)
     context = Context(prec=60 + len(str(q)))
     power = context.power(base, context.divide(p, q))
     close = int(power.to_integral_value(ROUND_HALF_EVEN))
     whole = q <= base.bit_length() and close**q == base**p
     return close if whole else math.floor(power)
+
+
+def _floor_root(base: int, q: int) -> int:
+    """floor(base^(1/q)) below 2^40, in integers: decimals of thousands of digits take minutes."""
+    root = round(math.exp(math.log(base) / q))  # off by one at most
+    while root**q > base:
+        root -= 1
+    while (root + 1) ** q <= base:
+        root += 1
+    return root
 
 
 @functools.lru_cache(maxsize=64)

@@ -28,10 +28,11 @@ from lowswitch.cli.serve import serve, token
 from lowswitch.cli.syntax import OneOf, argument, arguments, command, problem
 from lowswitch.concurrent import FleetError, PlayError
 from lowswitch.concurrent.runner import RoundRule
-from lowswitch.envs.files import policy_from_file
+from lowswitch.envs.files import allowed_actions, policy_from_file
 from lowswitch.gpu.driver import GpuError
 from lowswitch.io import storage
 from lowswitch.io.files import OwnedError
+from lowswitch.ledger.errors import BrokenError, DamagedError, StorageError, UnreachableError
 from lowswitch.show import report
 from lowswitch.show.text import counted, wrapped
 
@@ -122,6 +123,10 @@ def _explained(error: BaseException, options: argparse.Namespace) -> tuple[str, 
     match error:
         case FleetError() | GpuError() | PlayError() | OwnedError():
             return str(error), 1
+        case BrokenError() | DamagedError():
+            return str(error), 3
+        case StorageError() | UnreachableError():
+            return str(error), 4
         case ModuleNotFoundError():
             needs = f"this needs {error.name}, which is not installed"
             return f"{needs}; pip install 'lowswitch[all]'", 2
@@ -187,6 +192,7 @@ def concurrent(options: argparse.Namespace) -> None:
         default=8,
         help="On how many fresh seeds the finalists are reported (default: %(default)s).",
     ),
+    argument("--confirm", default=32),
     argument(
         "--algorithm",
         action="append",
@@ -204,6 +210,7 @@ def frontier(options: argparse.Namespace) -> None:
         mdp,
         episodes=options.episodes,
         seeds=options.seeds,
+        confirm=options.confirm,
         portfolio=[runs.algorithm_of(text) for text in texts] if texts else None,
         stationary=options.stationary,
         budget=options.budget,
@@ -228,7 +235,7 @@ def frontier(options: argparse.Namespace) -> None:
     argument("--episodes", required=True, help="How many episodes are to be played."),
     OneOf(arguments("--deployments", "--deployments-at")),
     argument("--gap", default=1),
-    *arguments("--initial", "--actions"),
+    *arguments("--initial", "--actions", "--never", "--present-reward"),
     argument("--problems", default=40),
     argument("--json"),
     argument("--out", default="lowswitch-plan", metavar="DIR"),
@@ -250,6 +257,8 @@ def plan(options: argparse.Namespace) -> None:
         deployments_at=options.deployments_at,
         gap=options.gap,
         initial=_initial(options),
+        actions_allowed=_allowed(options),
+        present_reward=options.present_reward,
         problems=options.problems,
         folder=folder,
     )
@@ -266,6 +275,17 @@ def _initial(options: argparse.Namespace) -> list[list[int]] | None:
     labels = None if options.actions is None else options.actions.split(",")
     H, S, A = options.size or (None, None, None)
     return policy_from_file(options.initial, labels or A, horizon=H, states=S)
+
+
+def _allowed(options: argparse.Namespace) -> np.ndarray | None:
+    """The mask without the actions that may never be played."""
+    if options.never is None:
+        return None
+    if not options.size:
+        raise ValueError("--never needs --size: it names steps and states by their numbers")
+    H, S, A = options.size
+    labels = A if options.actions is None else options.actions.split(",")
+    return allowed_actions(options.never.split(","), H, S, labels)
 
 
 def _logged(path: str) -> tuple[Any, Any, Any]:
@@ -308,6 +328,36 @@ def evaluate(options: argparse.Namespace) -> None:
         print(
             f"{counted(log.left_out, 'report')} left out: missing, truncated or not of the policy"
         )
+
+
+@command(
+    argument("--arms", type=int, default=2, help="How many Bernoulli arms: 2 (the default) or 3."),
+    argument(
+        "--mdp",
+        action="store_true",
+        help="Instead of arms, a small MDP: two states, actions and steps; state 1 pays.",
+    ),
+    argument("--episodes", required=True, help="How many episodes, or pulls, there are."),
+    argument("--changes", type=int, default=5, help="At most N changes (default: %(default)s)."),
+    argument(
+        "--notion", default="switches", help="What may change: switches, batches, pulls or draws."
+    ),
+    argument("--dates", action="store_true", help="Fix the dates of changes beforehand."),
+    argument("--device", default="cpu", help="cpu (the default), or gpu for switches."),
+    argument("--json"),
+)
+def price(options: argparse.Namespace) -> None:
+    """Work out exactly what the best of all learners loses by changing at most N times."""
+    arms = lowswitch.exact.Arms(((1.0, 1.0),) * options.arms)
+    found = lowswitch.price(
+        lowswitch.exact.SmallMDP() if options.mdp else arms,
+        episodes=options.episodes,
+        changes=options.changes,
+        notion=options.notion,
+        dates=options.dates,
+        device=options.device,
+    )
+    print(json.dumps(found.to_dict()) if options.json else found)
 
 
 @command()
@@ -399,6 +449,7 @@ COMMANDS = {
     "serve": serve,
     "token": token,
     "plan": plan,
+    "price": price,
     "evaluate": evaluate,
     "envs": list_envs,
     "algorithms": list_algorithms,

@@ -6,9 +6,11 @@ import argparse
 import dataclasses
 import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lowswitch.cli.syntax import Argument, Command, command
+from lowswitch.ledger.errors import DamagedError
 
 if TYPE_CHECKING:
     from lowswitch.ledger import Ledger
@@ -50,6 +52,7 @@ _ARGUMENTS: dict[str, dict[str, Any]] = {
     "--site?": {"help": "Only those of this site."},  # where it may be left out
     "--site": {"help": "Who plays the episode.", "required": True},
     "--request": {"help": "A name of the episode that the site keeps.", "required": True},
+    "--request?": {"help": "A name for this that you keep; sent again, it is done once."},
     "--ticket": {"help": "What ask gave.", "required": True},
     "--state": {"help": "The states, in order: well,ill,well."},
     "--action": {"help": "The actions; without it those of the policy of the ticket."},
@@ -77,6 +80,40 @@ _ARGUMENTS: dict[str, dict[str, Any]] = {
         "required": True,
     },
     "--forever": {"help": "Never deploy these actions there.", "action": "store_true"},
+    "--forbid?": {
+        "help": "With --forever, the new actions to forbid, with commas between them (default: the"
+        " only new one)."
+    },
+    "--forbid": {
+        "help": "The actions to forbid, with commas between them.",
+        "required": True,
+    },
+    "--allow": {
+        "help": "The actions to allow again, with commas between them.",
+        "required": True,
+    },
+    "--rows!": {"help": "Rows as step:state, with commas between them.", "required": True},
+    "--instead": {"help": "What a row plays instead, if it plays one of them now."},
+    "--never": {
+        "help": "Actions that may never be deployed, as step:state:action with commas between them;"
+        " * stands for every step or state: *:ill:surgery."
+    },
+    "--name": {"help": "What people call the run.", "default": ""},
+    "--words": {
+        "help": "What people call things: episode=patient,step=visit,state=finding,"
+        "action=treatment,reward=good outcomes."
+    },
+    "--quorum?": {
+        "help": "How many reviewers must agree on a decision (default: %(default)s).",
+        "type": int,
+        "default": 1,
+    },
+    "--quorum": {
+        "help": "How many reviewers must agree from now on.",
+        "type": int,
+        "required": True,
+    },
+    "--number": {"help": "The number of the motion.", "type": int, "required": True},
     "--visits": {"help": "Hold the rows for so many visits.", "type": int},
     "--early": {
         "help": "Propose before the next date, too; this spends one of the budget.",
@@ -89,6 +126,29 @@ _ARGUMENTS: dict[str, dict[str, Any]] = {
         "default": "jsonl",
     },
     "--out": {"help": "The file to write.", "required": True},
+    "--keep": {"help": "In a folder, keep this many copies.", "type": int},
+    "--to": {"help": "Where to: a file, or postgresql://...#name.", "required": True},
+    "--more": {"help": "How many more tickets may be issued.", "type": int, "required": True},
+    "--out?": {"help": "Append it to this file.", "type": Path, "metavar": "FILE"},
+    "--post": {"help": "Send it to this address.", "metavar": "URL"},
+    "--key-file": {
+        "help": "The file of the signing key, made if it is missing (default: beside the ledger,"
+        " ending in .key).",
+        "type": Path,
+        "metavar": "FILE",
+    },
+    "--expect": {
+        "help": "A hash that must be on record, such as the head of another day, or what tell"
+        " returned; may be repeated.",
+        "action": "append",
+        "metavar": "HASH",
+    },
+    "--anchors": {
+        "help": "A file of anchors, which must all be on record.",
+        "type": Path,
+        "metavar": "FILE",
+    },
+    "--key": {"help": "The public key that must have signed them (default: the first one's)."},
     "--most": {
         "help": "How many visits of each row's action count.",
         "type": int,
@@ -106,7 +166,7 @@ _ARGUMENTS: dict[str, dict[str, Any]] = {
 }
 
 
-_WHO = ("--by", "--reason")
+_WHO = ("--by", "--reason", "--request?")
 _REPORT = ("--ticket", "--state", "--action", "--reward", "--ended")
 _DECISION = ("--proposal", "--rows", *_WHO)
 
@@ -114,7 +174,7 @@ _DECISION = ("--proposal", "--rows", *_WHO)
 def _command(*names: str) -> Callable[[Callable[..., Any]], Command]:
     """A command on a ledger, with these of `_ARGUMENTS`."""
     known = ((name, _ARGUMENTS[name]) for name in ("address", *names, "--json"))
-    return command(*(Argument(name.rstrip("?"), facts) for name, facts in known))
+    return command(*(Argument(name.rstrip("?!"), facts) for name, facts in known))
 
 
 # ---- commands ------------------------------------------------------------------------------------
@@ -123,16 +183,17 @@ def _command(*names: str) -> Callable[[Callable[..., Any]], Command]:
 @_command(
     *("--algorithm", "--horizon", "--states", "--actions", "--steps", "--episodes"),
     *("--policy", "--reward-range", "--missing-means", "--patience", "--absorbing"),
-    *("--thresholds", "--by"),
+    *("--thresholds", "--never", "--name", "--words", "--quorum?", "--by"),
 )
 def create(options: argparse.Namespace) -> Any:
     """Make a ledger."""
     from lowswitch.algorithms.algorithm import Algorithm
-    from lowswitch.envs.files import policy_from_file
+    from lowswitch.envs.files import allowed_actions, policy_from_file
     from lowswitch.ledger import Ledger
 
     low, high = _list(options.reward_range, float)
     states, actions = map(_count_or_labels, (options.states, options.actions))
+    steps = None if options.steps is None else _labels(options.steps)
     policy = None
     if options.policy is not None:
         count = states if isinstance(states, int) else len(states)
@@ -143,23 +204,29 @@ def create(options: argparse.Namespace) -> Any:
         horizon=options.horizon,
         states=states,
         actions=actions,
-        steps=None if options.steps is None else _labels(options.steps),
+        steps=steps,
         episodes=options.episodes,
         rewards=(low, high),
         policy=policy,
+        actions_allowed=None
+        if options.never is None
+        else allowed_actions(_list(options.never), steps or options.horizon, states, actions),
         missing=options.missing_means,
         patience=options.patience,
         absorbing=options.absorbing,
-        thresholds=_thresholds(options.thresholds),
+        thresholds={name: float(value) for name, value in _pairs(options.thresholds).items()},
+        name=options.name,
+        words=_pairs(options.words),
+        quorum=options.quorum,
         by=options.by,
     )
     return ledger.status()
 
 
-def _thresholds(given: str | None) -> dict[str, float]:
-    """Thresholds as name=value, with commas between them."""
+def _pairs(given: str | None) -> dict[str, str]:
+    """Values as name=value, with commas between them."""
     pairs = [part.partition("=") for part in (given or "").split(",") if part]
-    return {name.strip(): float(value) for name, _, value in pairs}
+    return {name.strip(): value.strip() for name, _, value in pairs}
 
 
 @_command()
@@ -208,24 +275,23 @@ def tell(ledger: Ledger, options: argparse.Namespace) -> Any:
 @_command(*_REPORT, *_WHO)
 def amend(ledger: Ledger, options: argparse.Namespace) -> Any:
     """Correct the report of a ticket."""
-    who = {"by": options.by, "reason": options.reason, "ended": options.ended}
-    return ledger.amend(options.ticket, *_report(options), **who)
+    return ledger.amend(options.ticket, *_report(options), ended=options.ended, **_who(options))
 
 
 @_command("--ticket", *_WHO)
 def missing(ledger: Ledger, options: argparse.Namespace) -> Any:
     """Declare that no report will come."""
-    ledger.missing(options.ticket, options.reason, by=options.by)
+    ledger.missing(options.ticket, **_who(options))
     return ledger.status()
 
 
-@_command("--by", "--early")
+@_command("--by", "--early", "--request?")
 def propose(ledger: Ledger, options: argparse.Namespace) -> Any:
     """Let the learner propose what it would change now; this replaces what waits."""
     from lowswitch.ledger.text import replaced, withdrawn
 
     before = ledger.proposal()
-    made = ledger.propose(by=options.by, early=options.early)
+    made = ledger.propose(by=options.by, early=options.early, request=options.request)
     if before is None or options.json:
         return made or _nothing(ledger, options)
     return replaced(made, before) if made else withdrawn(_nothing(ledger, options), before)
@@ -259,24 +325,23 @@ def _nothing(ledger: Ledger, options: argparse.Namespace) -> Any:
 @_command(*_DECISION, "--part", "--share?")
 def approve(ledger: Ledger, options: argparse.Namespace) -> Any:
     """Deploy rows of the pending proposal."""
-    who = {"by": options.by, "reason": options.reason}
     before = ledger.status()
     limits = {"part": options.part, "share": options.share}
-    ledger.approve(options.proposal, rows=_rows(options.rows), **limits, **who)
+    ledger.approve(options.proposal, rows=_rows(options.rows), **limits, **_who(options))
     return _decided(ledger, options, before)
 
 
-@_command(*_DECISION, "--forever", "--visits")
+@_command(*_DECISION, "--forever", "--forbid?", "--visits")
 def reject(ledger: Ledger, options: argparse.Namespace) -> Any:
     """Let rows of the pending proposal stay as they are."""
     before = ledger.status()
     ledger.reject(
         options.proposal,
         rows=_rows(options.rows),
-        by=options.by,
-        reason=options.reason,
+        **_who(options),
         forever=options.forever,
         visits=options.visits,
+        actions=None if options.forbid is None else _labels(options.forbid),
     )
     return _decided(ledger, options, before)
 
@@ -285,46 +350,140 @@ def _decided(ledger: Ledger, options: argparse.Namespace, before: Any) -> Any:
     """What a decision led to, in a line for people."""
     from lowswitch.ledger.text import decided
 
+    after, (event,) = ledger.status(), ledger.newest(1)
+    if event.kind == "requested":
+        return after if options.json else _waits(ledger)
     (event,) = ledger.newest(1, kind="approved" if options.ledger == "approve" else "rejected")
-    after = ledger.status()
     return after if options.json else decided(event, before, after, ledger.proposal())
+
+
+def _waits(ledger: Ledger) -> str:
+    """That a decision waits for other reviewers."""
+    motion = ledger.motions()[-1]
+    return (
+        f"motion {motion.number} waits until {motion.needed} more reviewers agree; they run"
+        f" lowswitch ledger confirm --number {motion.number}"
+    )
+
+
+@_command("--rows!", "--forbid", "--instead", *_WHO)
+def forbid(ledger: Ledger, options: argparse.Namespace) -> Any:
+    """Forbid actions in rows, deployed or not, until the veto is lifted."""
+    rows, actions = _rows(options.rows) or [], _labels(options.forbid)
+    made = ledger.forbid(rows, actions, instead=options.instead, **_who(options))
+    return ledger.status() if isinstance(made, int) or options.json else _waits(ledger)
+
+
+@_command("--rows!", "--allow", *_WHO)
+def lift(ledger: Ledger, options: argparse.Namespace) -> Any:
+    """Allow actions again that were forbidden in rows."""
+    waits = ledger.lift(_rows(options.rows) or [], _labels(options.allow), **_who(options))
+    return ledger.status() if waits is None or options.json else _waits(ledger)
+
+
+@_command()
+def motions(ledger: Ledger, options: argparse.Namespace) -> Any:
+    """List the decisions that wait until enough reviewers agree."""
+    from lowswitch.ledger.text import motion_table
+
+    found = ledger.motions()
+    if options.json:
+        return [dataclasses.asdict(one) for one in found]
+    return motion_table(found)
+
+
+@_command("--number", *_WHO)
+def confirm(ledger: Ledger, options: argparse.Namespace) -> Any:
+    """Agree, as a reviewer, to what another person asks for."""
+    ledger.confirm(options.number, **_who(options))
+    return ledger.status()
+
+
+@_command("--number", *_WHO)
+def decline(ledger: Ledger, options: argparse.Namespace) -> Any:
+    """Turn down what another person asks for."""
+    ledger.decline(options.number, **_who(options))
+    return ledger.status()
+
+
+@_command("--quorum", *_WHO)
+def quorum(ledger: Ledger, options: argparse.Namespace) -> Any:
+    """Change how many reviewers must agree on a decision."""
+    ledger.set_quorum(options.quorum, **_who(options))
+    return ledger.status()
 
 
 @_command(*_WHO)
 def freeze(ledger: Ledger, options: argparse.Namespace) -> Any:
-    """Stop the run."""
-    ledger.freeze(by=options.by, reason=options.reason)
+    """Pause the run."""
+    ledger.freeze(**_who(options))
     return ledger.status()
 
 
 @_command(*_WHO)
 def thaw(ledger: Ledger, options: argparse.Namespace) -> Any:
-    """Let the run go on."""
-    ledger.thaw(by=options.by, reason=options.reason)
+    """Resume the run."""
+    ledger.thaw(**_who(options))
     return ledger.status()
 
 
 @_command("--version", *_WHO)
 def rollback(ledger: Ledger, options: argparse.Namespace) -> Any:
     """Deploy an earlier version again."""
-    ledger.rollback(options.version, by=options.by, reason=options.reason)
+    ledger.rollback(options.version, **_who(options))
     return ledger.status()
 
 
 @_command("--share", *_WHO)
 def cap(ledger: Ledger, options: argparse.Namespace) -> Any:
     """Let a smaller share of the cases enter the trial."""
-    ledger.cap_trial(options.share, by=options.by, reason=options.reason)
+    ledger.cap_trial(options.share, **_who(options))
     return ledger.status()
 
 
-@_command()
-def verify(ledger: Ledger, options: argparse.Namespace) -> Any:
-    """Replay everything from the start, and name the first bad event."""
-    verdict = ledger.verify(progress=False if options.json else None)
-    if not verdict.whole and not options.json:
-        raise ValueError(f"this ledger is damaged: {verdict.what}")
+@_command("--expect", "--anchors", "--key")
+def verify(options: argparse.Namespace) -> Any:
+    """Replay everything from the start, and name the first bad event.
+
+    It takes a ledger, or a file of exported events (JSON lines), which needs no database.
+    """
+    from lowswitch.ledger import Ledger
+    from lowswitch.ledger.audit import verify_export
+    from lowswitch.ledger.exports import is_export
+
+    known, progress = _known(options), False if options.json else None
+    if is_export(options.address):
+        verdict = verify_export(options.address, known=known, progress=progress)
+    else:
+        with Ledger.open(options.address, read_only=True) as opened:
+            verdict = opened.verify(known=known, progress=progress)
     return verdict
+
+
+def _known(options: argparse.Namespace) -> list[Any]:
+    """What is known of a ledger from outside: hashes and anchors."""
+    from lowswitch.ledger.anchors import expected, trusted
+
+    if options.key is not None and options.anchors is None:
+        raise ValueError("--key says who signed the anchors; give these with --anchors")
+    found = [expected(head) for head in options.expect or ()]
+    if options.anchors is not None:
+        found += trusted(options.anchors, options.key)
+    return found
+
+
+@_command("--key-file", "--out?", "--post")
+def anchor(ledger: Ledger, options: argparse.Namespace) -> Any:
+    """Sign the head of the chain, and keep that outside: in a file, or at an address."""
+    from lowswitch.ledger import anchors
+
+    key = anchors.signing_key(options.key_file or anchors.key_beside(options.address))
+    made = anchors.anchored(ledger.store, key)
+    if options.out is not None:
+        anchors.append(options.out, made, ledger.store)
+    if options.post is not None:
+        anchors.post(options.post, made)
+    return made._asdict()
 
 
 @_command("--out", "--kind")
@@ -334,11 +493,52 @@ def export(ledger: Ledger, options: argparse.Namespace) -> Any:
     return {"file": options.out}
 
 
-@_command("--out")
+@_command("--out", "--keep")
 def backup(ledger: Ledger, options: argparse.Namespace) -> Any:
-    """Copy the ledger into another file while it is used."""
-    ledger.backup(options.out)
-    return {"file": options.out}
+    """Copy the ledger into a file while it is used, or into a folder under a new name, and verify.
+
+    In a folder, --keep removes the oldest copies of the same ledger.
+    """
+    from lowswitch.ledger.copies import dated, prune
+
+    out = Path(options.out)
+    path = dated(options.address, out) if out.is_dir() else out
+    ledger.backup(path)
+    verdict = _verified(path, options)
+    gone = prune(path, options.keep) if options.keep and out.is_dir() and verdict.whole else []
+    return {"file": str(path), "whole": verdict.whole, "verdict": verdict.what, "removed": gone}
+
+
+@_command("--to")
+def copy(ledger: Ledger, options: argparse.Namespace) -> Any:
+    """Copy the ledger into another database, such as from a file to PostgreSQL, and verify."""
+    from lowswitch.ledger.copies import copy as copied
+
+    copied(ledger.store, options.to)
+    verdict = _verified(options.to, options)
+    return {"whole": verdict.whole, "verdict": verdict.what, "head": verdict.head}
+
+
+def _verified(address: Any, options: argparse.Namespace) -> Any:
+    """What `verify` says of a copy."""
+    from lowswitch.ledger import Ledger
+
+    with Ledger.open(address, read_only=True) as copied:
+        return copied.verify(progress=False if options.json else None)
+
+
+@_command("--more", *_WHO)
+def extend(ledger: Ledger, options: argparse.Namespace) -> Any:
+    """Let more tickets be issued than were declared; they follow the deployed policy."""
+    ledger.extend(options.more, by=options.by, reason=options.reason)
+    return ledger.status()
+
+
+@_command(*_WHO)
+def close(ledger: Ledger, options: argparse.Namespace) -> Any:
+    """End the run: no more tickets, proposals and decisions; open tickets can still be settled."""
+    ledger.end(by=options.by, reason=options.reason)
+    return ledger.status()
 
 
 @_command("csv", "--most", "--by", "--attested")
@@ -365,17 +565,31 @@ COMMANDS = {
     "proposal": proposal,
     "approve": approve,
     "reject": reject,
+    "forbid": forbid,
+    "lift": lift,
+    "motions": motions,
+    "confirm": confirm,
+    "decline": decline,
+    "quorum": quorum,
     "freeze": freeze,
     "thaw": thaw,
     "rollback": rollback,
     "cap": cap,
     "verify": verify,
+    "anchor": anchor,
     "export": export,
     "backup": backup,
+    "copy": copy,
+    "extend": extend,
+    "close": close,
     "import": import_history,
 }
-TABLES = ("ask", "tell", "amend", "import")  # these read or print states
-READERS = ("status", "certificate", "tickets", "proposal", "verify", "export", "backup")
+TABLES = ("ask", "tell", "amend", "import", "forbid", "lift")  # these read or print states
+ALONE = ("create", "verify")  # these open a ledger themselves, or need none
+READERS = (
+    *("status", "certificate", "tickets", "proposal", "motions", "anchor", "export", "backup"),
+    "copy",
+)
 
 
 @command(below=COMMANDS)
@@ -384,7 +598,7 @@ def ledger(options: argparse.Namespace) -> None:
     from lowswitch.ledger import Ledger
 
     function = COMMANDS[options.ledger].run
-    if options.ledger == "create":
+    if options.ledger in ALONE:
         answer = function(options)
     else:
         with Ledger.open(options.address, read_only=options.ledger in READERS) as opened:
@@ -399,9 +613,16 @@ def ledger(options: argparse.Namespace) -> None:
         from lowswitch.ledger.text import readable
 
         print(readable(answer, facts))
+    if isinstance(facts, dict) and facts.get("whole") is False:
+        raise DamagedError(f"this ledger is damaged: {facts.get('verdict', facts.get('what'))}")
 
 
 # ---- reading and printing ------------------------------------------------------------------------
+
+
+def _who(options: argparse.Namespace) -> dict[str, Any]:
+    """Who does something, why, and under which name."""
+    return {name: getattr(options, name) for name in ("by", "reason", "request")}
 
 
 def _list(text: str, kind: Callable[[str], Any] = str) -> list[Any]:

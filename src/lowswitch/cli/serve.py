@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import sys
 import tempfile
@@ -10,14 +11,17 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import lowswitch
 from lowswitch.cli.syntax import argument, command
 from lowswitch.show.text import columns
 
 if TYPE_CHECKING:
     from lowswitch.service.access import Access
+    from lowswitch.service.log import JsonLog
+    from lowswitch.service.server import Place
 
 PORT = 8642
-DAYS = 90
+DAYS, OVERLAP = 90, 7
 ROLES = ("site", "reviewer", "operator", "auditor")
 
 
@@ -26,8 +30,10 @@ _ACCESS = argument(
     "--access",
     metavar="FILE",
     type=Path,
-    help="The file of the tokens (default: beside the ledger, ending in .access).",
+    help="A file of tokens of an older version, to be moved into the ledger (default: the one"
+    " beside it, ending in .access, if there is one).",
 )
+_BY = argument("--by", default="command line", help="Who does this (default: %(default)s).")
 
 
 # ---- serving -------------------------------------------------------------------------------------
@@ -55,46 +61,75 @@ _ACCESS = argument(
         metavar="URL",
         help="Its name for browsers, behind TLS: https://ledger.example.org.",
     ),
+    argument(
+        "--most-open",
+        metavar="N",
+        type=int,
+        help="How many open tickets a site may have (default: a tenth of the run, 100 to 10,000).",
+    ),
+    argument(
+        "--log-level",
+        choices=("debug", "info", "warning", "error", "off"),
+        default="info",
+        help="What is logged on standard error, a line of JSON each (default: %(default)s).",
+    ),
+    argument(
+        "--key-file",
+        metavar="FILE",
+        type=Path,
+        help="The key that signs anchors (default: beside the ledger, ending in .key).",
+    ),
     _ACCESS,
 )
 def serve(options: argparse.Namespace) -> None:
     """Serve a ledger over HTTP: JSON for sites, pages for the people who decide."""
-    from lowswitch.ledger.address import printable
+    from lowswitch.ledger.address import has_password, printable
+    from lowswitch.service.log import JsonLog
     from lowswitch.service.server import Place, opened, warm_up
     from lowswitch.service.server import serve as run
 
     if bool(options.address) == options.demo:
         raise ValueError("give the address of a ledger, or --demo")
     place = Place(options.host, options.port, options.behind_tls, options.origin)
+    log = JsonLog(options.log_level)
     if options.demo:
-        _serve_demo(place)
+        _serve_demo(place, log)
         return
-    with opened(options.address, options.access, place) as service, place.listen() as listening:
+    if has_password(options.address):
+        says = "others see the password of the database in the list of processes; see the manual"
+        log.write("warning", "password on the command line", says=says)
+    settings = {"log": log, "most_open": options.most_open, "old_tokens": options.access}
+    settings |= {"key_file": options.key_file}
+    with opened(options.address, place, **settings) as service, place.listen() as listening:
         warm_up(service.ledger)
         url, shown = place.url(listening), printable(options.address)
+        log.write("info", "started", ledger=shown, url=url, version=lowswitch.__version__)
         run(service, listening, lambda: _say(f"{shown} is served at {url}"))
+        log.write("info", "stopped", ledger=shown)
 
 
-def _serve_demo(place: object) -> None:
+def _serve_demo(place: Place, log: JsonLog) -> None:
     """Make a ledger in a temporary folder, and serve it."""
     from lowswitch.service import demo
     from lowswitch.service.access import Access
-    from lowswitch.service.server import Place, opened
+    from lowswitch.service.server import opened
     from lowswitch.service.server import serve as run
 
-    assert isinstance(place, Place)
     with tempfile.TemporaryDirectory(prefix="lowswitch-demo-") as folder:
         address = Path(folder) / "clinic.db"
-        _say("four sites of a made-up clinic play for a year ...")
+        _say("four sites of a made-up clinic treat patients for half a year ...")
         demo.fill(address).close()
-        access = Access(Path(folder) / "clinic.db.access")
+        access = Access(str(address))
         tokens = demo.tokens(access)
         access.close()
         note = "A demo: the clinic is made up, and so are its numbers."
-        with opened(str(address), None, place, note) as service, place.listen() as listening:
-            url, site = place.url(listening), tokens.pop("site")
+        with (
+            opened(str(address), place, note=note, log=log) as service,
+            place.listen() as listening,
+        ):
+            url, (*people, (_, _, site)) = place.url(listening), tokens
             lines = [f"open {url} and log in with one of these tokens:"]
-            lines += [f"  {role:9} {token}" for role, token in tokens.items()]
+            lines += [f"  {role:9} {name:10} {token}" for role, name, token in people]
             lines += [f"the site {demo.SITES[0]} has no pages, but a program that begins with"]
             lines += [f'  client = lowswitch.ledger.Client("{url}", "{site}")']
             lines += ["Ctrl-C ends it, and nothing is kept."]
@@ -109,23 +144,45 @@ def _say(text: str) -> None:
 
 
 _TOKEN = (argument("address", help=_ADDRESS), _ACCESS)
+_DAYS = argument(
+    "--days", type=int, default=DAYS, help="After how many days it expires (default: %(default)s)."
+)
 
 
 @command(
     *_TOKEN,
     argument("--role", required=True, choices=ROLES, help="What it may do."),
     argument("--name", required=True, help="Who gets it; of a site, its name."),
-    argument(
-        "--days",
-        type=int,
-        default=DAYS,
-        help="After so many days it expires (default: %(default)s).",
-    ),
+    _DAYS,
+    _BY,
     argument("--json"),
 )
 def create(access: Access, options: argparse.Namespace) -> None:
     """Make a token and print it; it cannot be shown again."""
-    made = access.create(name=options.name, role=options.role, days=options.days)
+    made = access.create(name=options.name, role=options.role, days=options.days, by=options.by)
+    _print_token(made, options)
+
+
+@command(
+    *_TOKEN,
+    argument("id", help="The part of the old token before the dot."),
+    _DAYS,
+    argument(
+        "--overlap",
+        type=int,
+        default=OVERLAP,
+        help="For how many days the old one works on (default: %(default)s).",
+    ),
+    _BY,
+    argument("--json"),
+)
+def rotate(access: Access, options: argparse.Namespace) -> None:
+    """Make a new token for the same name and role; the old one works on for a while."""
+    days = {"days": options.days, "overlap": options.overlap}
+    _print_token(access.rotate(options.id, **days, by=options.by), options)
+
+
+def _print_token(made: str, options: argparse.Namespace) -> None:
     print(json.dumps({"token": made}) if options.json else made)
     if not options.json and sys.stdout.isatty():
         print("keep it: only its hash is stored, and it is not shown again", file=sys.stderr)
@@ -133,10 +190,10 @@ def create(access: Access, options: argparse.Namespace) -> None:
 
 @command(*_TOKEN, argument("--json"))
 def list_all(access: Access, options: argparse.Namespace) -> None:
-    """List the tokens, without their secrets."""
+    """List the tokens, without their secrets, with their last use and what expires soon."""
     known = [one.shown(datetime.now(UTC)) for one in access.tokens()]
-    names = ("id", "role", "name", "state", "expires")
-    lines = [names, *(tuple(str(one[name]) for name in names) for one in known)]
+    names = ("id", "role", "name", "state", "expires", "used")
+    lines = [names, *(tuple(str(one[name] or "never") for name in names) for one in known)]
     print(json.dumps(known) if options.json else columns(lines))
 
 
@@ -152,22 +209,17 @@ def revoke(access: Access, options: argparse.Namespace) -> None:
     print(json.dumps(gone) if options.json else f"the token of {gone['name']} works no more")
 
 
-TOKENS = {"create": create, "list": list_all, "revoke": revoke}
+TOKENS = {"create": create, "rotate": rotate, "list": list_all, "revoke": revoke}
 
 
 @command(below=TOKENS)
 def token(options: argparse.Namespace) -> None:
-    """Say who may use a served ledger: create, list and revoke tokens."""
+    """Say who may use a served ledger: create, rotate, list and revoke tokens."""
     from lowswitch.ledger import Ledger
-    from lowswitch.service.access import Access, beside
+    from lowswitch.service.access import Access
+    from lowswitch.service.moving import move_file
 
     Ledger.open(options.address, read_only=True).close()  # or say that it is none
-    path = options.access or beside(options.address)
-    if options.token != "create" and not path.exists():
-        raise ValueError(
-            f"there is no file of tokens {str(path)!r}; 'lowswitch token create' makes the first"
-            " token, and --access names another file"
-        )
-    access = Access(path)
-    TOKENS[options.token].run(access, options)
-    access.close()
+    move_file(options.address, options.access)
+    with contextlib.closing(Access(options.address)) as access:
+        TOKENS[options.token].run(access, options)

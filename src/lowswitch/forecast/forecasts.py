@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import warnings
@@ -18,7 +19,7 @@ from lowswitch.algorithms.meetings import Asked
 from lowswitch.algorithms.recipes import few, psrl
 from lowswitch.algorithms.schedules import Budget
 from lowswitch.algorithms.text import as_dates
-from lowswitch.checks import require_count
+from lowswitch.checks import checked_mask, checked_policy, is_number, require_count, shown
 from lowswitch.envs.mdp import TabularMDP
 from lowswitch.forecast import page
 from lowswitch.forecast.draws import (
@@ -28,6 +29,7 @@ from lowswitch.forecast.draws import (
     checked_logs,
     checked_size,
     problem_of_size,
+    problem_with_present,
 )
 from lowswitch.history import deployment_gaps
 from lowswitch.io import storage
@@ -63,12 +65,16 @@ class Forecast:
     regret: np.ndarray  # [problems]
 
     def interval(self) -> np.ndarray:  # [3, n + 1]
-        """Of the value at first and after each date: 10 %, half and 90 % of the problems."""
-        return np.asarray(np.quantile(self.values, INTERVAL, axis=0))
+        """Of the value at first and after each date: 10 %, half and 90 % of the problems.
+
+        Quantiles are those between which a further problem lies with this probability: the i-th of
+        n values stands for i / (n + 1).
+        """
+        return np.asarray(np.quantile(self.values, INTERVAL, axis=0, method="weibull"))
 
     def best_interval(self) -> list[float]:
         """The same of the value of the best policy."""
-        found: list[float] = np.quantile(self.optimal, INTERVAL).tolist()
+        found: list[float] = np.quantile(self.optimal, INTERVAL, method="weibull").tolist()
         return found
 
     @property
@@ -96,7 +102,9 @@ class Plan:
     rivals: tuple[Forecast, ...]
     one_more: Forecast  # a deployment more
     longer: Forecast  # so many more episodes
-    first: str = "lowest"  # the first policy: "given", "usual" in logged episodes, or "lowest"
+    # the first policy: "given", "usual" in logged episodes, "drawn" by its reward, or "lowest"
+    first: str = "lowest"
+    compared: float = 1.0  # the share of logged visits in states where several actions were tried
 
     def page(self, width: int | None = None) -> str:
         """The answer on one page, with lines of at most so many characters."""
@@ -129,6 +137,8 @@ def plan(
     gap: int = 1,
     size: Any = None,
     initial: Any = None,
+    actions_allowed: Any = None,
+    present_reward: float | None = None,
     problems: int = 40,
     folder: str | os.PathLike[str] | None = None,
     progress: bool | None = None,
@@ -143,11 +153,16 @@ def plan(
     deployments, deployments_at, gap: as of `few`; with dates, a board that asks on them is tried
     beside it. size: (H, S, A) of logged episodes, where they do not show all states and actions.
     initial: the present policy [H, S], by default what was played most often in logged episodes,
-    else the lowest actions. problems: how many are drawn. folder: where finished runs are kept, so
-    that the same call goes on where it was interrupted.
+    else the lowest actions. actions_allowed: a mask [H, S, A] of what may be played, for problems
+    drawn from a size alone; a simulator has its own. present_reward: how much the present policy
+    earns per episode, where nothing but the size is known; then only problems are drawn in which it
+    earns just that. problems: how many are drawn. folder: where finished runs are kept, so that the
+    same call goes on where it was interrupted.
     """
     episodes, problems = require_count("episodes", episodes), require_count("problems", problems)
-    source = _source(problem, size, initial)
+    source = _source(problem, size, initial, present_reward)
+    if actions_allowed is not None:
+        source = _restricted(source, actions_allowed)
     dates = None if deployments_at is None else as_dates(deployments_at)
     default = few(deployments=deployments, deployments_at=dates, gap=gap)
     track = _Track(source, problems, folder)
@@ -168,6 +183,7 @@ def plan(
         one_more=found[-1],
         longer=longer,
         first=source.first,
+        compared=source.compared,
     )
 
 
@@ -184,38 +200,84 @@ class _Source(NamedTuple):
     first: str  # see `Plan`
     logged: Logged | None
     facts: Any  # what tells it from other sources, as JSON can hold it
+    compared: float = 1.0  # see `Plan`
+    initial_of: Callable[[int], np.ndarray] | None = None  # where each problem has its own
 
 
 @singledispatch
-def _source(problem: Any, size: Any, initial: Any) -> _Source:
-    first = "lowest" if initial is None else "given"
+def _source(problem: Any, size: Any, initial: Any, reward: float | None) -> _Source:
     try:
         parts = [np.asarray(part) for part in problem]
     except TypeError:
         parts = []
     if len(parts) == 3 and all(part.ndim == 0 for part in parts):
-        checked = checked_size(problem)
-        of_size = partial(problem_of_size, checked)
-        return _Source("its size alone", checked, of_size, initial, first, None, list(checked))
+        return _from_size(checked_size(problem), initial, reward)
     if len(parts) != 3:
         raise ValueError(
             "a plan needs a TabularMDP, a size (H, S, A), or logged episodes (states, actions,"
             f" rewards), not {problem!r}"
         )
+    _require_no_reward(reward, "the logged episodes say")
     logged, checked = checked_logs(parts, size)
     posterior = ProblemPosterior(logged, checked)
+    first = "usual" if initial is None else "given"
     if initial is None:
-        initial, first = posterior.usual_policy(), "usual"
+        initial = posterior.usual_policy()
     facts = [list(checked), *(array.tolist() for array in logged)]
-    words = f"{len(logged.states):,} logged episodes"
-    return _Source(words, checked, posterior.problem, initial, first, logged, facts)
+    words, compared = f"{len(logged.states):,} logged episodes", posterior.compared()
+    return _Source(words, checked, posterior.problem, initial, first, logged, facts, compared)
+
+
+def _from_size(size: Size, initial: Any, reward: float | None) -> _Source:
+    """Problems of a size; if the present policy's reward is known, those in which it earns that."""
+    if reward is None:
+        first, of_size = "lowest" if initial is None else "given", partial(problem_of_size, size)
+        return _Source("its size alone", size, of_size, initial, first, None, list(size))
+    if not (is_number(reward) and 0 <= reward <= size.horizon):
+        raise ValueError(
+            f"present_reward must be a number from 0 to {size.horizon}, the most that"
+            f" {size.horizon} rewards of at most 1 add up to, not {shown(reward)}; rescale it"
+        )
+    drawn = functools.cache(partial(problem_with_present, size, float(reward)))
+    return _Source(
+        words="its size and the present policy's reward",
+        size=size,
+        problem=lambda number: drawn(number).mdp,
+        initial=None,
+        first="drawn",
+        logged=None,
+        facts=[*size, float(reward)],
+        initial_of=lambda number: drawn(number).policy,
+    )
+
+
+def _require_no_reward(reward: float | None, known: str) -> None:
+    if reward is not None:
+        raise ValueError(
+            f"{known} what the present policy earns; leave present_reward out, or give the size"
+        )
 
 
 @_source.register
-def _simulator(problem: TabularMDP, size: Any, initial: Any) -> _Source:
+def _simulator(problem: TabularMDP, size: Any, initial: Any, reward: float | None) -> _Source:
+    _require_no_reward(reward, "the simulator says")
     first = "lowest" if initial is None else "given"
     made = Size(**problem.size)
     return _Source("a simulator", made, lambda _: problem, initial, first, None, problem.facts())
+
+
+def _restricted(source: _Source, actions_allowed: Any) -> _Source:
+    """Problems of a size in which some actions are forbidden."""
+    if source.words != "its size alone":
+        raise ValueError(
+            "actions_allowed= is for a plan from a size (H, S, A); a TabularMDP has its own mask,"
+            " and logged episodes show what was played"
+        )
+    mask = checked_mask(actions_allowed, *source.size)
+    if source.initial is not None:
+        checked_policy(source.initial, mask)
+    draw = partial(problem_of_size, source.size, allowed=mask)
+    return source._replace(problem=draw, facts=[source.facts, mask.astype(int).tolist()])
 
 
 # ---- what is tried -------------------------------------------------------------------------------
@@ -284,6 +346,10 @@ class _Track:
             regret=np.concatenate([outcome.regret for outcome in outcomes]),
         )
 
+    def _initial(self, number: int) -> np.ndarray | None:
+        source = self.source
+        return source.initial if source.initial_of is None else source.initial_of(number)
+
     def _outcome(self, algorithm: Algorithm, episodes: int, number: int) -> Outcome:
         mdp = self.source.problem(number)
         with warnings.catch_warnings():
@@ -297,7 +363,7 @@ class _Track:
                 threads=1,
                 history=True,
                 progress=False,
-                initial=self.source.initial,
+                initial=self._initial(number),
                 warm_start=self.source.logged,
             )
         (history,) = runs.history or ()

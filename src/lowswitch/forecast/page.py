@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from lowswitch.forecast.forecasts import Forecast, Plan
 
 
+ENOUGH = 0.5  # of the logged visits must be in states where several actions were tried
+
+
 def recommended(plan: Plan) -> Forecast:
     """The default, or a rival that is better beyond doubt."""
     best = plan.default
@@ -40,6 +43,7 @@ def answer(plan: Plan) -> dict[str, Any]:
         "lost_an_episode": float(best.regret.mean()) / plan.episodes,
         "one_more_deployment": _worth(plan.one_more, plan.default, plan.episodes, plan.episodes),
         "more_episodes": float((plan.longer.values[:, -1] - plan.default.values[:, -1]).mean()),
+        "logs_can_tell": plan.compared >= ENOUGH,
     }
 
 
@@ -50,15 +54,16 @@ def written(plan: Plan, width: int | None = None) -> str:
         f"For {plan.episodes:,} episodes of a problem with H = {H}, S = {S}, A = {A}, from"
         f" {plan.source}; {plan.problems} problems tried.",
         f"Use {found['use']}",  # no full stop, which somebody would copy with it
-        f"What an episode earns by what is deployed: the median of the problems, and between which"
-        f" values 80 % of them lie. {_first(plan)}",
+        f"Reward per episode of the deployed policy: the median of the problems, and the interval"
+        f" that holds 80 % of them. {_first(plan)}",
         _expected(found),
+        *_doubt(plan),
         _sure(found),
-        f"With one deployment more, an episode would earn {_more(found['one_more_deployment'])} in"
-        " the mean over the run. In a run of 1,000 more episodes, an episode by the last policy"
+        f"With one more deployment, an episode would earn {_more(found['one_more_deployment'])} on"
+        " average over the run. In a run of 1,000 more episodes, an episode by the last policy"
         f" would earn {_more(found['more_episodes'])}.",
-        "What an episode loses against the best policy, in the mean over the run; ± is a 95 %"
-        f" interval. {_tried(plan)}",
+        "Lost per episode against the best policy, on average over the run; ± is a 95 % interval."
+        f" {_tried(plan)}",
         _compared(plan),
         _changes(plan),
     ]
@@ -83,11 +88,28 @@ def _first(plan: Plan) -> str:
             " for the present one. If yours is another one, give it as initial=, or as --initial"
             " FILE on the command line."
         )
+    if plan.first == "drawn":
+        return (
+            "Of the present policy only its reward per episode is known; in each problem the first"
+            " policy is one that earns just that, and any share of it is right."
+        )
     return (
         "The present policy is not known: the default tries everything about equally often until"
         " its first change, and the others play the first allowed action everywhere. Give yours as"
         " initial=, or as --initial FILE on the command line."
     )
+
+
+def _doubt(plan: Plan) -> list[str]:
+    """What logged episodes cannot tell, if that is most of it."""
+    if plan.compared >= ENOUGH:
+        return []
+    return [
+        f"These logs cannot tell what other actions would earn: only {plan.compared:.0%} of the"
+        " logged visits are in states where several actions were tried. What is forecast rests on"
+        " assumptions about actions that nobody tried, from no better than the usual one to much"
+        " better. Logs in which some actions are chosen at random would tell more."
+    ]
 
 
 def _expected(found: dict[str, Any]) -> Table:
@@ -121,7 +143,7 @@ def _digits(value: float) -> str:
 def _more(difference: float) -> str:
     """A difference in words, to four digits."""
     if round(difference, 4) == 0:
-        return "no more and no less"
+        return "the same"
     return f"{abs(difference):.4f} {'more' if difference > 0 else 'less'}"
 
 
@@ -141,7 +163,7 @@ def _compared(plan: Plan) -> Table:
         if low > 0 or high < 0:
             verdict = f"{low / plan.episodes:+.4f} to {high / plan.episodes:+.4f}"
         rows.append((_short(rival), _lost(rival, plan.episodes), verdict))
-    header = ("algorithm", "lost an episode", "more than the default, 95 %")
+    header = ("algorithm", "lost per episode", "more than the default, 95 %")
     return Table("", header, tuple(rows))
 
 
@@ -149,7 +171,7 @@ def _changes(plan: Plan) -> str:
     """What would change the answer."""
     best = recommended(plan)
     kept, lost = best.optimal - best.values[:, 0], best.regret / plan.episodes
-    words = f"The first policy loses {kept.mean():.4f} an episode,"
+    words = f"The first policy loses {kept.mean():.4f} per episode,"
     words += f" the algorithm to use {lost.mean():.4f}"
     if plan.first == "lowest":
         earned = float(best.optimal.mean() - lost.mean())
@@ -163,7 +185,11 @@ def _changes(plan: Plan) -> str:
             verdict = "no difference is seen between learning and changing nothing"
         words += f"; over these episodes {verdict} (by {gain:+.4f} ± {width:.4f}, 95 %)."
     if plan.source == "its size alone":
-        words += " Logged episodes would narrow the intervals: give them instead of the size."
+        words += (
+            " Say what the present policy earns per episode (present_reward=, or --present-reward)"
+            " to narrow the intervals. Logged episodes, given instead of the size, narrow them"
+            " more."
+        )
     return words
 
 

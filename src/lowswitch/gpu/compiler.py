@@ -26,9 +26,9 @@ KERNELS = ("begin", "play", "evaluate", "settle", "count_triggers")
 _OPTIONS = ("--std=c++17", "-fmad=false")
 
 
-def compiled(constants: dict[str, int], architecture: int) -> bytes:
-    """The kernels for these constants as machine code of a GPU."""
-    text = TEXT.read_text(encoding="utf-8")
+def compiled(constants: dict[str, int], architecture: int, source: Path = TEXT) -> bytes:
+    """The kernels of a file, for these constants, as machine code of a GPU."""
+    text = source.read_text(encoding="utf-8")
     nvrtc = _Nvrtc()
     options = [f"-D{name}={value}" for name, value in sorted(constants.items())]
     options += [*_OPTIONS, nvrtc.target(architecture)]

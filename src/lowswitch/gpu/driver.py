@@ -132,6 +132,12 @@ class Gpu:
             target, size = ctypes.c_uint64(address), ctypes.c_size_t(flat.nbytes)
             self._call("cuMemcpyHtoD_v2", target, ctypes.c_void_p(flat.ctypes.data), size)
 
+    def clear(self, address: int, size: int) -> None:
+        """Set bytes on the GPU to zero."""
+        self._call(
+            "cuMemsetD8_v2", ctypes.c_uint64(address), ctypes.c_ubyte(0), ctypes.c_size_t(size)
+        )
+
     def download(self, address: int, shape: Any, dtype: Any) -> np.ndarray:
         """Copy an array from the GPU."""
         array = np.empty(shape, dtype=dtype)

@@ -106,6 +106,26 @@ def require_writable(path: str | os.PathLike[str]) -> Path:
     return target
 
 
+def write_new(path: str | os.PathLike[str], data: bytes) -> None:
+    """Write a file that does not exist yet, whole or not at all, for its owner's eyes alone.
+
+    If somebody else was faster, a FileExistsError says so, and their file stays.
+    """
+    target = require_writable(path)
+    _collect_stale(target.parent)
+    temporary, unfinished = _begin(target)
+    try:
+        with unfinished as file:
+            os.chmod(temporary, 0o600)
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+            os.link(temporary, target)
+    finally:
+        temporary.unlink(missing_ok=True)
+    _sync_folder(target.parent)
+
+
 def make_folder(path: Path) -> None:
     """Make a folder with its parents, or say why it cannot be made."""
     try:

@@ -259,7 +259,7 @@ class Belief(NamedTuple):
     hopeful: bool  # whether a reward that was never seen is as likely 1 as 0, so that it is tried
     # of a law that is like no other: how many successors it may have, by the logarithms of their
     # probabilities (see `SIZES`), and what the prior has for each of them; without sizes `mass`
-    sizes: np.ndarray  # [n], or [0]
+    sizes: np.ndarray  # [rows, n], or [0, 0]
     each: float
 
 
@@ -275,17 +275,14 @@ class Drawn(NamedTuple):
 
 
 class Changes(NamedTuple):
-    """Rows (h, x) in which policies might play something else, each row alone.
-
-    The first columns of `played` are judged: what another action in each row is worth to them. Of
-    the others only values are asked.
-    """
+    """Rows (h, x) in which policies might play something else, each row alone."""
 
     played: np.ndarray  # [H * S, U]  what each policy plays
     rows: np.ndarray  # [R]  h S + x, ascending
-    others: np.ndarray  # [R, J]  what each judged policy might play there
-    groups: np.ndarray  # [J]  the sum that a judged policy belongs to
-    weights: np.ndarray  # [J]  its weight there
+    steps: np.ndarray  # [H + 1]  where the rows of each step begin
+    others: np.ndarray  # [R, U]  what each policy might play there
+    groups: np.ndarray  # [U]  the sum that a policy belongs to
+    weights: np.ndarray  # [U]  its weight there
     needed: np.ndarray  # [H + 1, S * A]  the cells that are needed, at last those of any step
 
 

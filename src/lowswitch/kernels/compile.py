@@ -1,14 +1,16 @@
-"""How kernels are compiled, and kept on disk as machine code until any kernel file changes.
+"""How kernels are compiled, and kept on disk as machine code until a kernel file they need changes.
 
 Numba's own cache looks only at the file of the function itself: after an edit in a callee of
 another file it goes on with the old callee, silently. Here the stamp of a cached function is a hash
-of all kernel files, so that after an edit in any of them everything is compiled anew.
+of its file and of all kernel files that it imports, directly or through others.
 """
 
 from __future__ import annotations
 
 import functools
 import hashlib
+import itertools
+import re
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -19,8 +21,15 @@ from numba import jit, njit
 from numba.core.options import DefaultOptions
 from numba.core.registry import CPUDispatcher
 
+from lowswitch.kernels.linking import KernelCompiler, kernel_libraries
+
 # Nobody gives a kernel to a kernel as a value, so none needs an entrance for that.
-OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True}
+OPTIONS: dict[str, Any] = {
+    "nogil": True,
+    "error_model": "numpy",
+    "no_cfunc_wrapper": True,
+    "pipeline_class": KernelCompiler,
+}
 if hasattr(DefaultOptions, "_nrt"):
     # Without this numba counts the references of every array that a kernel looks at, with atomic
     # operations: that took nine tenths of the time of a planner. Kernels make no arrays, but for
@@ -82,7 +91,7 @@ def _call_twin(kernel: Any, *arguments: Any, **named: Any) -> Any:
     """
     if kernel.twin is None:
         options = {name: kernel.targetoptions[name] for name in kernel.targetoptions.keys() - INNER}
-        twin = _keep(jit(**options)(kernel.py_func))
+        twin = _keep(jit(**options, pipeline_class=KernelCompiler)(kernel.py_func))
         twin._cache.entrance = True
         kernel.twin = twin
     return kernel.twin(*arguments, **named)
@@ -98,13 +107,43 @@ def _inner(dispatcher: Any) -> Any:
     return _keep(dispatcher)
 
 
+# `from lowswitch.kernels.NAME import ...`, and `from lowswitch.kernels import NAMES`
+IMPORT = re.compile(
+    r"^\s*from lowswitch\.kernels(?:\.(\w+) import|\s+import\s+([^()\n]+|\([^)]*\)))", re.MULTILINE
+)
+
+
 @functools.cache
-def kernel_stamp() -> str:
-    """A hash of every kernel file, this one included."""
-    total = hashlib.sha256()
-    for path in sorted(Path(__file__).parent.glob("*.py")):
-        total.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
+def kernel_stamp(file: str) -> str:
+    """A hash of the kernel files that the functions of a file depend on.
+
+    They are the file itself, this one, and every kernel file that one of them imports. A function
+    from elsewhere depends on its own file and on all kernel files.
+    """
+    texts = _kernel_texts()
+    name = Path(file).stem
+    is_kernel = name in texts and Path(file).parent == Path(__file__).parent
+    found, waiting = set(), {"compile", name} if is_kernel else set(texts)
+    while waiting:
+        found |= waiting
+        waiting = set().union(*(_imported_kernels(one) for one in waiting)) - found
+    total = hashlib.sha256(b"" if is_kernel else Path(file).read_bytes())
+    for one in sorted(found):
+        total.update(one.encode() + b"\0" + texts[one].encode() + b"\0")
     return total.hexdigest()
+
+
+@functools.cache
+def _kernel_texts() -> dict[str, str]:
+    return {path.stem: path.read_text() for path in Path(__file__).parent.glob("*.py")}
+
+
+@functools.cache
+def _imported_kernels(name: str) -> set[str]:
+    """The names of the kernel files that one of them imports."""
+    texts = _kernel_texts()
+    words = " ".join(itertools.chain(*IMPORT.findall(texts[name])))
+    return set(re.findall(r"\w+", words)) & set(texts)
 
 
 def _keep(dispatcher: Any) -> Any:
@@ -169,13 +208,17 @@ def _cache_class() -> type[Any] | None:
         def stamped(locator: type[Any]) -> type[Any]:
             if not callable(getattr(locator, "get_source_stamp", None)):
                 raise TypeError(f"{locator.__name__} has no get_source_stamp")
-            stamps = {"get_source_stamp": lambda self: kernel_stamp()}
+            stamps = {"get_source_stamp": lambda self: kernel_stamp(self._py_file)}
             return type(f"Stamped{locator.__name__}", (locator,), stamps)
 
         locators = [stamped(locator) for locator in CompileResultCacheImpl._locator_classes]
-        implementation = type(
-            "KernelCacheImpl", (CompileResultCacheImpl,), {"_locator_classes": locators}
-        )
+
+        def rebuild(self: Any, context: Any, payload: Any) -> Any:
+            with kernel_libraries(context):
+                return CompileResultCacheImpl.rebuild(self, context, payload)
+
+        parts = {"_locator_classes": locators, "rebuild": rebuild}
+        implementation = type("KernelCacheImpl", (CompileResultCacheImpl,), parts)
         methods: dict[str, Any] = {
             "_impl_class": implementation,
             # a twin that Python calls is kept beside the kernel that has no entrance for it
@@ -187,7 +230,7 @@ def _cache_class() -> type[Any] | None:
             "save_overload": lambda self, *given: _save(self, FunctionCache.save_overload, *given),
         }
         cache = type("KernelCache", (FunctionCache,), methods)
-        if cache(_keep)._impl.locator.get_source_stamp() != kernel_stamp():
+        if cache(_keep)._impl.locator.get_source_stamp() != kernel_stamp(__file__):
             raise TypeError("its stamps are not asked for")
     except RuntimeError:
         warnings.warn(

@@ -316,7 +316,7 @@ def pass_rows(spec, tables, changes):
     return passed
 
 
-@entry
+@part
 def deploy_plan(spec, tables, changes, logged, k):
     """Deploy the plan that Python made after episode k; return how many rows changed."""
     tables.clock[0]["awaits_plan"] = 0
@@ -325,7 +325,7 @@ def deploy_plan(spec, tables, changes, logged, k):
     return changed
 
 
-@entry
+@part
 def refresh(spec, tables, changes, logged, k, changed):
     """Work out what is wanted after episode k, and switch to it; return the rows changed in all.
 

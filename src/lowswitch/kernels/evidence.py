@@ -391,5 +391,15 @@ def believe(spec, tables):
             reward_mass = learned_reward_mass(rewards, spec.A, share)
     by_state = spec.mass == 0.0
     return Belief(
-        laws, rewards, mass, alike, noisy, share, reward_mass, by_state, True, np.zeros(0), 0.0
+        laws,
+        rewards,
+        mass,
+        alike,
+        noisy,
+        share,
+        reward_mass,
+        by_state,
+        True,
+        np.zeros((0, 0)),
+        0.0,
     )

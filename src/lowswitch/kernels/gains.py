@@ -2,21 +2,21 @@
 
 import numpy as np
 
-from lowswitch.kernels.compile import allocating, allocating_part, part
+from lowswitch.kernels.compile import allocating, allocating_part, inline, part
 from lowswitch.kernels.evidence import typical_reward
 from lowswitch.kernels.model_draws import (
     draw_cell_law,
     draw_cell_reward,
-    drawn_estimate,
     draws_laws,
     draws_rewards,
-    fresh_drawn,
     model_key,
+    room_for,
 )
 from lowswitch.kernels.noise import noise
 from lowswitch.kernels.posterior import gamma
 
 _STARTS = np.uint64(2**60)
+_KEPT = 50_000  # laws of all steps; if there are more, each step is drawn anew
 
 
 @part
@@ -55,93 +55,139 @@ def draw_rewards(spec, belief, h, key, needed, drawn, counter):
             draw_cell_reward(spec, belief, h, i, key, drawn, counter, typical)
 
 
-@part
-def estimate_step(spec, drawn, h, played, values, means, found):
-    """Write Q_h(x, a) of what each policy plays at step h into found [U, S].
+@allocating
+def drawn_for(spec, belief):
+    """Room for a model: for the laws of every step, unless these are alike or very many."""
+    rows = len(belief.laws.n)
+    return room_for(spec, belief.laws, rows if rows <= _KEPT else spec.S * spec.A)
 
-    The next values [U, S] have these means. States are the outer loop, because the policies read
-    the laws of the same few cells there.
+
+@inline
+def first_law(spec, drawn, h):
+    """Where the laws of step h begin in a drawn model, which keeps one step or every step."""
+    return h * spec.S * spec.A % len(drawn.sizes)
+
+
+@part
+def value_cell(drawn, last, i, law, values, means, found):
+    """Write Q_h(x, a), of cell i and its law, of each policy into found [U].
+
+    The next values [S, U] have these means [U]. Policies are the inner loop, because all of them
+    read the same successors, and because a processor then takes several at once.
     """
+    for m in range(len(found)):
+        found[m] = drawn.rewards[i] if last else drawn.rewards[i] + drawn.rest[law] * means[m]
+    if not last:
+        for j in range(drawn.starts[law], drawn.starts[law] + drawn.sizes[law]):
+            weight, following = drawn.weights[j], values[drawn.states[j]]
+            for m in range(len(found)):
+                found[m] += weight * following[m]
+
+
+@part
+def value_step(spec, drawn, h, changes, values, means, new, differences, found):
+    """Write the values of step h into new [S, U], and Q_h(x, other) - Q_h(x, now) of its rows into
+    differences [R, U].
+
+    found [A, U] is for the values of the actions of a state, of which some are needed.
+    """
+    r, laws = changes.steps[h], first_law(spec, drawn, h)
     for x in range(spec.S):
-        for m in range(len(values)):
-            i = x * spec.A + played[h * spec.S + x, m]
-            found[m, x] = drawn_estimate(drawn, h + 1 == spec.H, i, values[m], means[m])
+        for a in range(spec.A):
+            i = x * spec.A + a
+            if changes.needed[h, i]:
+                value_cell(drawn, h + 1 == spec.H, i, laws + i, values, means, found[a])
+        played = changes.played[h * spec.S + x]
+        for m in range(len(played)):
+            new[x, m] = found[played[m], m]
+        if r < changes.steps[h + 1] and changes.rows[r] == h * spec.S + x:
+            for m in range(len(played)):
+                differences[r, m] = found[changes.others[r, m], m] - new[x, m]
+            r += 1
 
 
 @part
-def estimate_changes(spec, drawn, h, changes, values, means, now, differences):
-    """Write Q_h(x, other) - Q_h(x, now) of the rows of step h into differences [R, J]."""
-    here = h * spec.S
-    for r in range(len(changes.rows)):
-        if here <= changes.rows[r] < here + spec.S:
-            for m in range(changes.others.shape[1]):
-                x, a = changes.rows[r] - here, changes.others[r, m]
-                differences[r, m] = 0.0
-                if a != changes.played[here + x, m]:
-                    i, last = x * spec.A + a, h + 1 == spec.H
-                    q = drawn_estimate(drawn, last, i, values[m], means[m])
-                    differences[r, m] = q - now[m, x]
+def push(spec, drawn, h, played, reach, following, spread, mass):
+    """Push each policy's law of the state at step h, reach [S, U], on to the next step.
 
-
-@part
-def push(spec, drawn, h, played, reach, following, spread):
-    """Push each policy's law of the state at step h, reach [J, S], on to the next step.
-
-    `spread` [J] is zero, before and after.
+    `played` [H * S, U] is what they play. `spread` [U] is zero, before and after; mass [U] is for
+    the policies that play the same.
     """
     following[:] = 0.0
     for x in range(spec.S):
-        for m in range(len(reach)):
-            i, mass = x * spec.A + played[h * spec.S + x, m], reach[m, x]
-            if mass > 0.0:
-                spread[m] += mass * drawn.rest[i]
-                for j in range(drawn.starts[i], drawn.starts[i] + drawn.sizes[i]):
-                    following[m, drawn.states[j]] += mass * drawn.weights[j]
-    for m in range(len(reach)):
-        for y in range(spec.S):
-            following[m, y] += spread[m] / spec.S
-        spread[m] = 0.0
+        laws, actions = first_law(spec, drawn, h) + x * spec.A, played[h * spec.S + x]
+        for a in range(spec.A):
+            law, some = laws + a, False
+            for m in range(len(mass)):
+                mass[m] = reach[x, m] if actions[m] == a else 0.0
+                some |= mass[m] != 0.0
+            if some:
+                for m in range(len(mass)):
+                    spread[m] += mass[m] * drawn.rest[law]
+                for j in range(drawn.starts[law], drawn.starts[law] + drawn.sizes[law]):
+                    weight, there = drawn.weights[j], following[drawn.states[j]]
+                    for m in range(len(mass)):
+                        there[m] += mass[m] * weight
+    for y in range(spec.S):
+        for m in range(len(spread)):
+            following[y, m] += spread[m] / spec.S
+    spread[:] = 0.0
 
 
 @allocating_part
 def sweep_back(spec, belief, key, last, changes, drawn, counter, seen, differences):
-    """Write Q_h(x, other) - Q_h(x, now) of each row and judged policy, by backward induction.
+    """Write Q_h(x, other) - Q_h(x, now) of each row and policy, by backward induction.
 
-    Return the values [U, S] of all policies at the last step that is looked at.
+    Return the values [S, U] of all policies at the last step that is looked at.
     """
     U = changes.played.shape[1]
-    values, new, means = np.zeros((U, spec.S)), np.zeros((U, spec.S)), np.zeros(U)
+    values, new, means = np.zeros((spec.S, U)), np.zeros((spec.S, U)), np.zeros(U)
+    found = np.zeros((spec.A, U))
     for h in range(spec.H - 1, last - 1, -1):
         if draws_laws(spec, belief, h):
             draw_laws(spec, belief, h, key, changes.needed, drawn, counter, seen)
         if draws_rewards(spec, belief, h):
             draw_rewards(spec, belief, h, key, changes.needed, drawn, counter)
-        estimate_step(spec, drawn, h, changes.played, values, means, new)
-        estimate_changes(spec, drawn, h, changes, values, means, new, differences)
+        value_step(spec, drawn, h, changes, values, means, new, differences, found)
         values, new = new, values
-        for m in range(U):
-            means[m] = values[m].mean()
+        means[:] = 0.0
+        for x in range(spec.S):
+            means += values[x]
+        means /= spec.S
     return values
 
 
+@inline
+def draws_again(spec, belief, drawn, h, last):
+    """Whether the laws of step h are drawn in a sweep forth, since the sweep back to the step
+    `last` has not kept them.
+    """
+    if belief.laws.stride == 0:
+        return h == 0 and last > spec.H - 2
+    return h < last or len(drawn.sizes) < len(belief.laws.n)
+
+
 @allocating_part
-def sweep_forth(spec, belief, key, starts, changes, drawn, counter, seen, differences, found):
-    """Write into found [G, R] the weighted sums of reach(h, x) times the difference."""
-    J, last = changes.others.shape[1], changes.rows[-1] // spec.S
-    reach, following, spread = np.zeros((J, spec.S)), np.zeros((J, spec.S)), np.zeros(J)
-    reach[:] = starts
+def sweep_forth(spec, belief, key, starts, changes, last, drawn, counter, seen, gaps, found):
+    """Write into found [G, R] the weighted sums of reach(h, x) times the differences `gaps`.
+
+    last: the step that the sweep back has reached.
+    """
+    U, until = changes.played.shape[1], changes.rows[-1] // spec.S
+    reach, following = np.zeros((spec.S, U)), np.zeros((spec.S, U))
+    spread, mass = np.zeros(U), np.zeros(U)
+    for x in range(spec.S):
+        reach[x] = starts[x]
     found[:] = 0.0
-    for h in range(last + 1):
-        for r in range(len(changes.rows)):
+    for h in range(until + 1):
+        for r in range(changes.steps[h], changes.steps[h + 1]):
             x = changes.rows[r] - h * spec.S
-            if 0 <= x < spec.S:
-                for m in range(J):
-                    gain = changes.weights[m] * (reach[m, x] * differences[r, m])
-                    found[changes.groups[m], r] += gain
-        if h < last:
-            if h == 0 or belief.laws.stride > 0:  # else the steps are alike
+            for m in range(U):
+                found[changes.groups[m], r] += changes.weights[m] * (reach[x, m] * gaps[r, m])
+        if h < until:
+            if draws_again(spec, belief, drawn, h, last):
                 draw_laws(spec, belief, h, key, changes.needed, drawn, counter, seen)
-            push(spec, drawn, h, changes.played, reach, following, spread)
+            push(spec, drawn, h, changes.played, reach, following, spread, mass)
             reach, following = following, reach
 
 
@@ -157,21 +203,20 @@ def law_gains(spec, belief, stream, starts, episodes, numbers, changes, found, v
     The models are those of `values_on_draws` with these numbers. `starts` [S] and `episodes` are as
     in `draw_starts`.
     """
-    drawn, counter = fresh_drawn(spec, belief.laws), np.zeros(1, dtype=np.uint64)
-    seen, differences = np.zeros(spec.S), np.zeros(changes.others.shape)
+    drawn, counter = drawn_for(spec, belief), np.zeros(1, dtype=np.uint64)
+    seen, gaps = np.zeros(spec.S), np.zeros(changes.others.shape)
     begin, last = np.zeros(spec.S), 0
     if values.shape[1] == 0:
         last = changes.rows[0] // spec.S
     for sample in range(len(numbers)):
         key = model_key(stream, numbers[sample])
         draw_starts(starts, episodes, key, counter, begin)
-        ahead = sweep_back(spec, belief, key, last, changes, drawn, counter, seen, differences)
+        ahead = sweep_back(spec, belief, key, last, changes, drawn, counter, seen, gaps)
         for m in range(values.shape[1]):
-            values[sample, m] = (begin * ahead[m]).sum()
+            values[sample, m] = (begin * ahead[:, m]).sum()
         if len(changes.rows) > 0:
-            sweep_forth(
-                spec, belief, key, begin, changes, drawn, counter, seen, differences, found[sample]
-            )
+            here = found[sample]
+            sweep_forth(spec, belief, key, begin, changes, last, drawn, counter, seen, gaps, here)
 
 
 # ---- rows that pay together ----------------------------------------------------------------------
@@ -190,50 +235,49 @@ def spread_apart(spec, drawn, now, other, mass, following):
 
 
 @part
-def push_on(spec, drawn, h, played, m, reach, following):
-    """Push differences of probabilities, reach [S], on to the next step by policy m."""
-    following[:] = 0.0
-    spread = 0.0
-    for x in range(spec.S):
-        if reach[x] != 0.0:
-            i = x * spec.A + played[h * spec.S + x, m]
-            spread += reach[x] * drawn.rest[i]
-            for j in range(drawn.starts[i], drawn.starts[i] + drawn.sizes[i]):
-                following[drawn.states[j]] += reach[x] * drawn.weights[j]
-    for y in range(spec.S):
-        following[y] += spread / spec.S
+def share_row(spec, drawn, h, changes, asked, reach, apart, gaps, found):
+    """Add to found [R] what the rows of step h add to the row `asked`.
+
+    reach [S, M] is of the proposed policies; apart [S, M] is how much likelier the asked row makes
+    each state if it changes, and is written once its step has come.
+    """
+    at, M = changes.rows[asked], reach.shape[1]
+    x, weights, first = at - h * spec.S, changes.weights, first_law(spec, drawn, h)
+    if 0 <= x < spec.S:
+        for m in range(M):
+            found[asked] += weights[m] * reach[x, m] * gaps[asked, m]
+            if h + 1 < spec.H:
+                now, new = changes.played[at, m], changes.played[at, M + m]
+                laws, mass = first + x * spec.A, reach[x, m]
+                spread_apart(spec, drawn, laws + now, laws + new, mass, apart[:, m])
+    elif x < 0:
+        for r in range(changes.steps[h], changes.steps[h + 1]):
+            for m in range(M):
+                found[r] += weights[m] * apart[changes.rows[r] - h * spec.S, m] * gaps[r, m]
 
 
 @allocating_part
-def sweep_together(spec, belief, key, begin, changes, m, asked, drawn, counter, seen, gaps, found):
-    """Add to found [asked, R] what each row of policy m adds to the rows that are asked about.
+def sweep_together(spec, belief, key, begin, changes, asked, drawn, counter, seen, gaps, found):
+    """Add to found [asked, R] what each row adds to the rows that are asked about.
 
-    Policy m plays what is deployed, and policy m + J / 2 what is proposed.
+    The first half of the policies play what is deployed, and the others what is proposed.
     """
-    J, S = changes.others.shape[1], spec.S
-    new, weight = m + J // 2, changes.weights[m]
-    reach, following = begin.copy(), np.zeros(S)
-    apart, ahead = np.zeros((len(asked), S)), np.zeros(S)
+    M = changes.played.shape[1] // 2
+    proposed, spread, mass = changes.played[:, M:].copy(), np.zeros(M), np.zeros(M)
+    reach, following = np.zeros((spec.S, M)), np.zeros((spec.S, M))
+    apart, ahead = np.zeros((len(asked), spec.S, M)), np.zeros((spec.S, M))
+    for x in range(spec.S):
+        reach[x] = begin[x]
     for h in range(spec.H):
-        if h == 0 or belief.laws.stride > 0:
+        if h + 1 < spec.H and draws_again(spec, belief, drawn, h, 0):
             draw_laws(spec, belief, h, key, changes.needed, drawn, counter, seen)
         for k in range(len(asked)):
-            at = changes.rows[asked[k]]
-            for r in range(len(changes.rows)):
-                if changes.rows[r] // S == h and at // S < h:
-                    found[k, r] += weight * apart[k, changes.rows[r] % S] * gaps[r, m]
-            if h + 1 < spec.H and at // S == h:
-                x = at % S
-                cells = x * spec.A + changes.played[at]
-                found[k, asked[k]] += weight * reach[x] * gaps[asked[k], m]
-                spread_apart(spec, drawn, cells[m], cells[new], reach[x], apart[k])
-            elif at // S == h:
-                found[k, asked[k]] += weight * reach[at % S] * gaps[asked[k], m]
-            elif h + 1 < spec.H and at // S < h:
-                push_on(spec, drawn, h, changes.played, new, apart[k], ahead)
+            share_row(spec, drawn, h, changes, asked[k], reach, apart[k], gaps, found[k])
+            if changes.rows[asked[k]] < h * spec.S and h + 1 < spec.H:
+                push(spec, drawn, h, proposed, apart[k], ahead, spread, mass)
                 apart[k] = ahead
         if h + 1 < spec.H:
-            push_on(spec, drawn, h, changes.played, new, reach, following)
+            push(spec, drawn, h, proposed, reach, following, spread, mass)
             reach, following = following, reach
 
 
@@ -247,7 +291,7 @@ def shared_gains(spec, belief, stream, starts, episodes, numbers, changes, asked
     deployed one, which stands at r, and over later rows s of
     reach'(r) (P'(s | r, new) - P'(s | r, now)) (Q(s, new) - Q(s, now)), which stand at s.
     """
-    drawn, counter = fresh_drawn(spec, belief.laws), np.zeros(1, dtype=np.uint64)
+    drawn, counter = drawn_for(spec, belief), np.zeros(1, dtype=np.uint64)
     seen, gaps, begin = np.zeros(spec.S), np.zeros(changes.others.shape), np.zeros(spec.S)
     found[:] = 0.0
     for sample in range(len(numbers)):
@@ -255,7 +299,4 @@ def shared_gains(spec, belief, stream, starts, episodes, numbers, changes, asked
         draw_starts(starts, episodes, key, counter, begin)
         sweep_back(spec, belief, key, 0, changes, drawn, counter, seen, gaps)
         here = found[sample]
-        for m in range(changes.others.shape[1] // 2):
-            sweep_together(
-                spec, belief, key, begin, changes, m, asked, drawn, counter, seen, gaps, here
-            )
+        sweep_together(spec, belief, key, begin, changes, asked, drawn, counter, seen, gaps, here)

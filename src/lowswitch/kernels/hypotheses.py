@@ -114,6 +114,20 @@ def learned_sizes(spec, laws, each):
     return np.log(shares), evidence
 
 
+@allocating
+def sizes_by_row(spec, laws, shares, each):
+    """How many successors each law may have, by what was seen of it, as log probabilities [rows, n]
+    but for a constant; `shares` [n] are those of any law.
+    """
+    found = np.zeros((len(laws.n), len(shares)))
+    for row in range(len(laws.n)):
+        listed = laws.offsets[row + 1] - laws.offsets[row]
+        for i in range(len(shares)):
+            likely = size_evidence(spec.S, size_at(spec.S, i), each, listed, laws.n[row])
+            found[row, i] = shares[i] + likely
+    return found
+
+
 @inline
 def doubted_mass(rewards, row, A, mass):
     """The mass of the prior of a row, whose mean is that of so many other rewards: not above their

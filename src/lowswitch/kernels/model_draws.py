@@ -5,13 +5,12 @@ import math
 import numpy as np
 
 from lowswitch.kernels.arrays import Belief, Drawn
-from lowswitch.kernels.compile import allocating, entry, inline, part
+from lowswitch.kernels.compile import allocating, allocating_part, inline, part
 from lowswitch.kernels.evidence import (
     others_reward,
     reward_spread,
     row_prior,
     size_at,
-    size_evidence,
     typical_reward,
 )
 from lowswitch.kernels.noise import next_uniform, noise
@@ -29,10 +28,9 @@ _STATE_STREAM = np.uint64(2**58)
 # ---- draws ---------------------------------------------------------------------------------------
 
 
-@allocating
-def fresh_drawn(spec, laws):
-    """Room for the rows of one step of a model."""
-    rows = spec.S * spec.A
+@allocating_part
+def room_for(spec, laws, rows):
+    """Room for so many rows of a model: those of one step, or those of every step."""
     sizes = np.zeros(rows, dtype=np.int64)
     for row in range(len(laws.n)):
         group = row // spec.A
@@ -45,6 +43,12 @@ def fresh_drawn(spec, laws):
         sizes[row] = 0
     states = np.zeros(starts[rows], dtype=np.int64)
     return Drawn(starts, sizes, states, np.zeros(len(states)), np.zeros(rows), np.zeros(rows))
+
+
+@allocating_part
+def fresh_drawn(spec, laws):
+    """Room for the rows of one step of a model."""
+    return room_for(spec, laws, spec.S * spec.A)
 
 
 @inline
@@ -63,7 +67,7 @@ def draw_seen(spec, laws, row, prior, drawn, key, counter, seen):
     `prior` is that of `row_prior`. Return their sum. `seen` gets how often the row had each, or -1
     where only others had it.
     """
-    mine, group, total = row % (spec.S * spec.A), row // spec.A, 0.0
+    mine, group, total = row % len(drawn.sizes), row // spec.A, 0.0
     each, share = prior
     for j in range(laws.offsets[row], laws.offsets[row + 1]):
         seen[laws.states[j]] = laws.counts[j]
@@ -86,11 +90,9 @@ def draw_size(spec, belief, row, key, counter):
 
     The largest of log p_i - log(-log u_i) is at i with probability p_i: Gumbel 1954.
     """
-    laws, found, most = belief.laws, spec.S, -np.inf
-    listed, n = laws.offsets[row + 1] - laws.offsets[row], laws.n[row]
-    for i in range(len(belief.sizes)):
-        score = belief.sizes[i] + size_evidence(spec.S, size_at(spec.S, i), belief.each, listed, n)
-        score -= math.log(-math.log(next_uniform(key, counter)))
+    found, most = spec.S, -np.inf
+    for i in range(belief.sizes.shape[1]):
+        score = belief.sizes[row, i] - math.log(-math.log(next_uniform(key, counter)))
         if score > most:
             found, most = size_at(spec.S, i), score
     return found
@@ -109,6 +111,22 @@ def draw_unseen(spec, row, each, unseen, drawn, key, counter, seen):
                 total += put_weight(drawn, row, y, gamma(each, key, counter))
                 wanted -= 1
             left -= 1
+    return total
+
+
+@part
+def draw_some(spec, row, each, unseen, drawn, key, counter, seen):
+    """As `draw_unseen`, of many states: those that are drawn twice are passed over.
+
+    `seen` gets -1 for each of them.
+    """
+    total = 0.0
+    for _ in range(unseen):
+        y = np.int64(next_uniform(key, counter) * spec.S)
+        while seen[y] != 0.0:
+            y = np.int64(next_uniform(key, counter) * spec.S)
+        total += put_weight(drawn, row, y, gamma(each, key, counter))
+        seen[y] = -1.0
     return total
 
 
@@ -139,7 +157,7 @@ def draw_law(spec, belief, row, drawn, key, counter, seen):
     A successor that was seen has a gamma variate of its own; of many states the others share one.
     `seen` is zero throughout, before and after.
     """
-    mine = row % (spec.S * spec.A)
+    mine = row % len(drawn.sizes)
     each, share = row_prior(spec, belief.laws, row, belief.mass, belief.alike)
     size, sized = spec.S, share == 0.0 and len(belief.sizes) > 0
     if sized:
@@ -147,11 +165,13 @@ def draw_law(spec, belief, row, drawn, key, counter, seen):
     drawn.sizes[mine], drawn.rest[mine] = 0, 0.0
     total = draw_seen(spec, belief.laws, row, (each, share), drawn, key, counter, seen)
     listed, begin = drawn.sizes[mine], drawn.starts[mine]
-    if spec.S <= _ALL or (sized and size - listed <= _ATOMS):
+    if sized and spec.S > _ALL and size - listed <= _ATOMS:
+        total += draw_some(spec, mine, each, size - listed, drawn, key, counter, seen)
+    elif spec.S <= _ALL:
         total += draw_unseen(spec, mine, each, size - listed, drawn, key, counter, seen)
     elif listed < size:
         total = break_stick(spec, mine, each * (size - listed), total, drawn, key, counter)
-    for j in range(begin, begin + listed):
+    for j in range(begin, begin + drawn.sizes[mine]):
         seen[drawn.states[j]] = 0.0
     if total <= 0.0:  # all underflow where the mass is tiny: its limit is one state
         drawn.sizes[mine] = 0
@@ -253,7 +273,7 @@ def draws_rewards(spec, belief, h):
     return h + 1 == spec.H or belief.rewards.stride > 0
 
 
-@entry
+@part
 def draw_step(spec, belief, h, key, drawn, counter, seen):
     """Draw the rows of step h of a model; steps that are alike are drawn once, at the last step."""
     typical = typical_reward(belief.rewards)
@@ -303,9 +323,9 @@ def plan_on_draw(spec, tables, belief, m):
                     tables.q[first + a] = q[a]
             action = best_action(q, 0, spec.A, tables.policy[here])
             tables.wanted[here], new[x] = action, min(q[action], spec.caps[h])
+            if m == 0:
+                tables.values[h * spec.S + x] = new[x]
         values = new
-        if m == 0:
-            tables.values[h * spec.S : (h + 1) * spec.S] = values
 
 
 @allocating

@@ -62,6 +62,19 @@ def close_episode(tables, log, k, changed, mark):
     return mark
 
 
+@part
+def points_until(points, k):
+    """How many of the sorted points are at most k."""
+    low, high = NOTHING, len(points)
+    while low < high:
+        middle = (low + high) // 2
+        if points[middle] <= k:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
 # ---- many episodes of a known problem ------------------------------------------------------------
 
 
@@ -71,7 +84,7 @@ def play(spec, tables, model, log, key, first, last):
 
     Stops also where Python must plan.
     """
-    mark = np.searchsorted(log.curve_points, first, side="right")
+    mark = points_until(log.curve_points, first)
     for k in range(first, last):
         if log.logged[0] + spec.timing.room > len(log.changes) or lacks_room(spec, tables):
             return k
@@ -102,7 +115,7 @@ def simulate(spec, tables, model, evaluation, log, account, key, first, last):
     if tables.clock[0]["awaits_plan"] > 0:
         k = first - 1
         changed = deploy_plan(spec, tables, log.changes, log.logged[0], k)
-        mark = np.searchsorted(log.curve_points, k, side="right")
+        mark = points_until(log.curve_points, k)
         close_episode(tables, log, k, changed, mark)
     going = True
     while going:

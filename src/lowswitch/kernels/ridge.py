@@ -9,12 +9,12 @@ import math
 
 import numpy as np
 
-from lowswitch.kernels.compile import entry
+from lowswitch.kernels.compile import entry, part
 
 ROUNDING = 1e-9  # a determinant that has grown by just the factor has not grown beyond it
 
 
-@entry
+@part
 def add_to_factor(U, w):
     """Turn U with V = U'U into that of V + w w', by rotations; w is used up.
 
@@ -33,7 +33,7 @@ def add_to_factor(U, w):
                 w[i] = cosine * w[i] - sine * above
 
 
-@entry
+@part
 def log_determinant(U):
     """ln det V = 2 sum ln U_kk."""
     total = 0.0

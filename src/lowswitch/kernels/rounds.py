@@ -46,7 +46,7 @@ def play_ahead(spec, tables, model, window, rounds, key, k):
     window.ready[slot] = True
 
 
-@entry
+@part
 def next_episodes(window, rounds, episodes):
     """Write down the episodes of the next round, the first that are not played yet, one a machine.
 
@@ -183,7 +183,7 @@ def forget_stale(spec, tables, window, rounds):
             window.ready[slot] = follows_policy(spec, tables, window, k)
 
 
-@entry
+@part
 def last_episode(account, rounds):
     """How many episodes there will be under the deployed policy, unless it changes again.
 

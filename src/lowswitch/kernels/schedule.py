@@ -6,7 +6,7 @@ import numpy as np
 
 from lowswitch.kernels import arrays
 from lowswitch.kernels.arrays import NEVER
-from lowswitch.kernels.compile import entry, inline, part
+from lowswitch.kernels.compile import inline, part
 
 is_spent = inline(arrays.is_spent)
 
@@ -42,7 +42,7 @@ def refresh_is_due(spec, tables, triggered, k):
     return on_grid or (triggered and spec.timing.factor > 0)
 
 
-@entry
+@part
 def is_last(spec, tables):
     """Whether the next deployment is the last one that the budget or the grid allow."""
     clock, timing = tables.clock[0], spec.timing

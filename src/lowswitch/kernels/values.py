@@ -54,15 +54,6 @@ def put(model, evaluation, m, h, x, a):
     evaluation.origins[here] = (h * model.stride + x * evaluation.A + a) * model.width
 
 
-@entry
-def put_policies(model, evaluation, policies):
-    """Let every row play its action of the policies [L, H, S]."""
-    for m in range(evaluation.members):
-        for h in range(evaluation.H):
-            for x in range(evaluation.S):
-                put(model, evaluation, m, h, x, policies[m, h, x])
-
-
 @inline
 def flow_step_dense(model, evaluation, h):
     """Push the state law of step h through the deployed policy.
@@ -222,12 +213,16 @@ def deployed_value(model, evaluation, first):
 
 
 @entry
-def policy_value(model, evaluation):
-    """The value of what is deployed from scratch."""
+def value_policies(model, evaluation, policies):
+    """Let every row play its action of the policies [L, H, S], and return their value."""
+    for m in range(evaluation.members):
+        for h in range(evaluation.H):
+            for x in range(evaluation.S):
+                put(model, evaluation, m, h, x, policies[m, h, x])
     return deployed_value(model, evaluation, NOTHING)
 
 
-@inline
+@part
 def sequence_regret(model, evaluation, first, last):
     """The regret of the deployed policy in episodes first .. last - 1 of a start sequence."""
     for x in range(evaluation.S):
@@ -277,7 +272,7 @@ def follow(model, evaluation, changes, i, used):
     return i, first
 
 
-@entry
+@part
 def settle(model, evaluation, account, changes, used, episodes):
     """Follow the first `used` row changes of a history, and charge what was deployed meanwhile.
 

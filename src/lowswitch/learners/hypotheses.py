@@ -57,7 +57,7 @@ def weighed(spec: PlanSpec, seen: Seen) -> Weighed:
     both = [
         (belief._replace(reward_mass=mass), share * part)
         for belief, share in laws
-        for mass, part in _by_reward(spec, plain)
+        for mass, part in reward_masses(spec, plain)
     ]
     if len(seen.apart.n) >= LARGE:
         both = [(max(both, key=lambda one: one[1])[0], 1.0)]
@@ -84,7 +84,7 @@ def _by_step(
         for j, alike in enumerate((0.0, *_ALIKE)):
             evidence[i, j] = kindred_evidence(spec, apart, laws, mass, alike)
     found, made = list[tuple[Belief, float]](), _sized(spec, plain._replace(laws=together))
-    sized, _ = max(made, key=lambda one: one[1])
+    best = max(made, key=lambda one: one.evidence)
     weights = _halved(evidence)
     if len(apart.n) >= LARGE and weights[-1].sum() >= _DOUBTFUL:
         weights[:-1] = 0.0  # laws by step take as many times longer to draw as there are steps
@@ -92,40 +92,57 @@ def _by_step(
         if kin == np.inf:
             found += [(one, share * shares.sum()) for one, share in _by_law(spec, made)]
         elif shares.max() >= _LEAST:
-            sized = sized._replace(laws=kindred_laws(spec, apart, together, kin))
+            sized = best.of(spec, kindred_laws(spec, apart, together, kin))
             pairs = zip((0.0, *_ALIKE), shares.tolist(), strict=True)
             found += [(sized._replace(alike=alike), share) for alike, share in pairs]
     return _kept(found)
 
 
-def _by_law(spec: PlanSpec, made: list[tuple[Belief, float]]) -> list[tuple[Belief, float]]:
-    """Beliefs whose laws have sizes, with their evidence, and beliefs whose actions are alike."""
+class Sized(NamedTuple):
+    """A belief in which each law has a few successors, with its evidence."""
+
+    belief: Belief
+    shares: np.ndarray  # [n]  how many they are, as log probabilities
+    evidence: float
+
+    def of(self, spec: PlanSpec, laws: Laws) -> Belief:
+        """The belief with these laws."""
+        from lowswitch.kernels.hypotheses import sizes_by_row
+
+        sizes = sizes_by_row(spec, laws, self.shares, self.belief.each)
+        return self.belief._replace(laws=laws, sizes=sizes)
+
+
+def _by_law(spec: PlanSpec, made: list[Sized]) -> list[tuple[Belief, float]]:
+    """Beliefs whose laws have sizes, and beliefs whose actions are alike."""
     from lowswitch.kernels.evidence import ODDS, alike_evidence
 
-    sized, _ = max(made, key=lambda one: one[1])
+    best = max(made, key=lambda one: one.evidence)
+    sized = best.of(spec, best.belief.laws)
     alike_ones = [
         (sized._replace(alike=alike), alike_evidence(spec, sized.laws, sized.mass, alike) - ODDS)
         for alike in _ALIKE
     ]
-    beliefs, evidence = zip(*made, *alike_ones, strict=True)
+    sized_ones = [(one.of(spec, one.belief.laws), one.evidence) for one in made]
+    beliefs, evidence = zip(*sized_ones, *alike_ones, strict=True)
     return _kept(zip(beliefs, _halved(np.array(evidence)), strict=True))
 
 
-def _sized(spec: PlanSpec, belief: Belief) -> list[tuple[Belief, float]]:
-    """Beliefs whose laws have a few successors each, with their evidence."""
+def _sized(spec: PlanSpec, belief: Belief) -> list[Sized]:
+    """Beliefs whose laws have a few successors each."""
     from lowswitch.kernels.evidence import learned_mass
     from lowswitch.kernels.hypotheses import learned_sizes
 
     mass, _ = learned_mass(spec, belief.laws)
-    alone, found = belief._replace(mass=mass, alike=0.0), list[tuple[Belief, float]]()
+    alone, found = belief._replace(mass=mass, alike=0.0), list[Sized]()
     for each in _EACH:
-        sizes, evidence = learned_sizes(spec, belief.laws, each)
-        found.append((alone._replace(sizes=sizes, each=each), evidence))
+        shares, evidence = learned_sizes(spec, belief.laws, each)
+        found.append(Sized(alone._replace(each=each), shares, evidence))
     return found
 
 
-def _by_reward(spec: PlanSpec, belief: Belief) -> list[tuple[float, float]]:
-    """Masses of the prior of a mean reward."""
+def reward_masses(spec: PlanSpec, belief: Belief) -> list[tuple[float, float]]:
+    """Masses of the prior of a mean reward, with the probability of each."""
     from lowswitch.kernels.hypotheses import doubted_reward_evidence
 
     if not belief.noisy:

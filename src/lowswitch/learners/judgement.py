@@ -18,7 +18,7 @@ from lowswitch.review.proposals import ProposedRow
 
 Row = tuple[int, int]  # step and state
 LEVELS = (0.8, 0.95)  # of the intervals
-_TOGETHER = 40  # models by which rows are found that pay together
+_TOGETHER, _FEW_TOGETHER = 40, 10  # models that say with which others a row pays, and rows that ask
 _MOST_PARTNERS = 5  # rows that are named
 
 
@@ -52,10 +52,21 @@ class Gain(NamedTuple):
     @classmethod
     def of(cls, draws: np.ndarray) -> Self:
         """The mean and intervals of draws [models]."""
+        (gain,) = cls.of_each(draws[:, None])
+        return gain
+
+    @classmethod
+    def of_each(cls, draws: np.ndarray) -> list[Self]:
+        """Those of each column of draws [models, n]."""
+        draws = np.ascontiguousarray(draws.T)
         settled = np.where(np.abs(draws) <= TIE, 0.0, draws)
-        ends = [np.quantile(settled, ((1 - level) / 2, (1 + level) / 2)) for level in LEVELS]
-        within = [(float(low), float(high)) for low, high in ends]
-        return cls(float(settled.mean()), _chance(settled), *within)
+        better = (settled > 0).mean(axis=1) + 0.5 * (settled == 0).mean(axis=1)
+        ends = [
+            map(tuple, np.quantile(settled, ((1 - level) / 2, (1 + level) / 2), axis=1).T.tolist())
+            for level in LEVELS
+        ]
+        parts = settled.mean(axis=1).tolist(), better.tolist(), *ends
+        return [cls(*one) for one in zip(*parts, strict=True)]
 
     def facts(self) -> dict[str, Any]:
         """As JSON can hold it, with nine digits."""
@@ -104,16 +115,13 @@ class Judgement:
     ) -> None:
         self.posterior, self.now, self.proposed = posterior, now, proposed
         self.initial, self.protocol = initial, protocol
+        self._found = dict[bytes, np.ndarray]()  # the values of policies, by model
 
     def worth(self, rows: Collection[Row] | None = None) -> Worth:
         """What the proposal is worth; `rows`: if only these rows change."""
         proposed = self.proposed if rows is None else self._with_rows(rows)
         sides = (self.now.policies, proposed.policies, self.initial)
-        policies, places = np.unique(np.concatenate(sides), axis=0, return_inverse=True)
-        nothing = np.zeros(0, dtype=np.int64)
-        changes = self.posterior.changes(policies, nothing, nothing, nothing, np.zeros(0))
-        _, found = self.posterior.judged(changes, 1, min(MODELS, self.models(0)))
-        values = found[:, places.reshape(-1)]
+        values = self._values(np.concatenate(sides))
         L = len(self.now.policies)
         first = values.shape[1] - len(self.initial)
         now, new = values[:, :L], values[:, L:first]
@@ -127,6 +135,27 @@ class Judgement:
                 trial = Gain.of(new[:, exploring].mean(axis=1) - new[:, 0])
         change = Gain.of(after - (now * self.now.weights).sum(axis=1))
         return Worth(change, Gain.of(after - initial), protocol, trial)
+
+    def _values(self, policies: np.ndarray) -> np.ndarray:  # [models, L]
+        """The values of policies [L, H, S]; each policy is evaluated once."""
+        names = [policy.tobytes() for policy in policies]
+        new = {name: policies[m] for m, name in enumerate(names) if name not in self._found}
+        if new:
+            made, U = np.stack(list(new.values())), len(new)
+            others, groups = np.zeros((0, U), dtype=np.int64), np.zeros(U, dtype=np.int64)
+            changes = self.posterior.changes(made, [], others, groups, np.zeros(U))
+            _, values = self.posterior.judged(changes, 1, self._compared())
+            self._keep(made, values)
+        return np.stack([self._found[name] for name in names], axis=1)
+
+    def _keep(self, policies: np.ndarray, values: np.ndarray) -> None:
+        """Keep the values [models, U] of policies; the first models are always the same."""
+        for m, policy in enumerate(policies):
+            self._found[policy.tobytes()] = values[: self._compared(), m]
+
+    def _compared(self) -> int:
+        """How many models compare whole policies."""
+        return min(MODELS, self.models(0))
 
     def rows(self) -> list[Row]:
         """The rows that are judged: those in which the protocol, or any policy, changes."""
@@ -143,24 +172,29 @@ class Judgement:
         if not rows:
             return []
         changes = self._row_changes(rows)
-        found, _ = self.posterior.judged(changes, 2, self.models(tried))
-        made = [
-            RowWorth(row, Gain.of(found[:, 0, r]), Gain.of(found[:, 1, r]))
-            for r, row in enumerate(rows)
-        ]
+        found, values = self.posterior.judged(changes, 2, self.models(tried))
+        self._keep(changes.played.T.reshape(-1, *self.initial.shape[1:]), values)
+        gains, removals = (Gain.of_each(found[:, group]) for group in range(2))
+        made = [RowWorth(*one) for one in zip(rows, gains, removals, strict=True)]
         asked = [
             r
             for r, one in enumerate(made)
             if one.better <= worse and one.removal.better < 1 - worse
         ]
+        asked = sorted(asked, key=lambda r: made[r].removal.mean)[: self._together()]
         for r, partners in zip(asked, self._partners(rows, changes, asked), strict=True):
             made[r] = made[r]._replace(partners=partners)
         return made
 
     def models(self, tried: int) -> int:
         """How many models tell so many rows apart; few if a model has very many cells."""
-        cells = self.posterior.spec.allowed.size
-        return FEWER if cells >= LARGE else models_for(self._judged()[0], tried)
+        return FEWER if self._is_large() else models_for(self._judged()[0], tried)
+
+    def _together(self) -> int:
+        return _FEW_TOGETHER if self._is_large() else _TOGETHER
+
+    def _is_large(self) -> bool:
+        return bool(self.posterior.spec.allowed.size >= LARGE)
 
     def _judged(self) -> tuple[np.ndarray, np.ndarray]:  # [J, H, S] each
         """The policies whose rows are judged, as they are and as they would be."""
@@ -186,7 +220,8 @@ class Judgement:
         """Later rows without which the rows asked about would not pay, those that matter most."""
         if not asked:
             return []
-        shared = self.posterior.shared(changes, np.array(asked), _TOGETHER).mean(axis=0)
+        models = self._together()
+        shared = self.posterior.shared(changes, np.array(asked), models).mean(axis=0)
         found = list[tuple[Row, ...]]()
         for k, r in enumerate(asked):
             sum_so_far, named = shared[k, r], list[Row]()
@@ -205,8 +240,3 @@ class Judgement:
         for h, x in rows:
             policies[:, h, x] = self.proposed.policies[:, h, x]
         return self.proposed._replace(policies=policies)
-
-
-def _chance(gains: np.ndarray) -> float:
-    """The share of gains above 0; ties count half."""
-    return float((gains > 0).mean() + 0.5 * (gains == 0).mean())

@@ -39,7 +39,6 @@ from lowswitch.learners.plan_spec import (
     require_feasible,
 )
 from lowswitch.learners.posterior import ModelPosterior
-from lowswitch.learners.samples import DrawnModel, drawn_model
 from lowswitch.learners.trials import (
     NOTHING,
     Found,
@@ -163,10 +162,6 @@ class PlannerKnowledge(Knowledge):
         tables = type(self.tables)(*(array.copy() for array in self.tables))
         exploit(self.spec, tables, CLEAR, np.zeros((2, COMPARED)))
         return tables.wanted[: H * S].reshape(H, S)
-
-    def model(self, number: int) -> DrawnModel:
-        """Model `number` of the posterior with a learned prior."""
-        return drawn_model(self.spec, self.tables, number)
 
     def require_bounds(self) -> None:
         from lowswitch.kernels.counts import NEWEST
@@ -418,6 +413,10 @@ class PlannerKnowledge(Knowledge):
         self.allowed[step, state, action] = False
         self.want(step, state, self.policy().actions[:, step, state].tolist())
         self._allow(step, state, self.spec.allowed.reshape(self.allowed.shape)[step, state])
+
+    def permit(self, step: int, state: int, action: int) -> None:
+        self.allowed[step, state, action] = True
+        self.release(step, state)
 
     def hold(self, step: int, state: int) -> None:
         played = np.zeros(self.spec.A, dtype=bool)

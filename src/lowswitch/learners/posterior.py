@@ -145,19 +145,19 @@ class ModelPosterior:
         groups: np.ndarray,
         weights: np.ndarray,
     ) -> Changes:
-        """Policies [U, H, S] and the rows h S + x in which the first of them might play `others`,
-        as the kernel takes them, with the cells that their values and gains depend on.
+        """Policies [U, H, S] and the rows h S + x in which they might play `others` [R, U], as the
+        kernel takes them, with the cells that their values and gains depend on.
         """
-        H, S, A = self.spec.H, self.spec.S, self.spec.A
-        rows = np.array(places, dtype=np.int64)
-        others = others.reshape(len(rows), -1) if len(rows) else np.zeros((0, len(groups)), int)
-        played = np.ascontiguousarray(policies.reshape(len(policies), H * S).T)
+        (U, H, S), A = policies.shape, self.spec.A
+        rows, others = np.array(places, dtype=np.int64), others.reshape(-1, U)
+        played = np.ascontiguousarray(policies.reshape(U, H * S).T)
         needed = np.zeros((H * S, A), dtype=bool)
         needed[np.arange(H * S)[:, None], played] = True
         needed[rows[:, None], others] = True
         by_step = needed.reshape(H, S * A)
         cells = np.concatenate([by_step, by_step.any(axis=0, keepdims=True)])
-        return Changes(played, rows, others, groups, weights, cells)
+        steps = np.searchsorted(rows, np.arange(H + 1) * S)
+        return Changes(played, rows, steps, others, groups, weights, cells)
 
 
 def models_for(policies: np.ndarray, rows: int) -> int:

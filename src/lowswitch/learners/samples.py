@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from lowswitch.kernels.arrays import PlanSpec, PlanTables
+from lowswitch.kernels.arrays import Belief, PlanSpec
 
 
 class DrawnModel(NamedTuple):
@@ -20,19 +20,16 @@ class DrawnModel(NamedTuple):
     noisy: bool  # whether rewards vary
 
 
-def drawn_model(spec: PlanSpec, tables: PlanTables, number: int) -> DrawnModel:
-    """Model `number` of the posterior with a learned prior: always the same for the same data.
+def drawn_model(spec: PlanSpec, belief: Belief, stream: np.uint64, number: int) -> DrawnModel:
+    """Model `number` of a belief: always the same for the same data and stream of samples.
 
     The law of the last step, which nothing follows, leads back to its state.
     """
-    from lowswitch.kernels.evidence import believe
     from lowswitch.kernels.model_draws import draw_step, fresh_drawn
     from lowswitch.kernels.noise import noise
 
     H, S, A = spec.H, spec.S, spec.A
-    belief = believe(spec, tables)
     drawn, counter = fresh_drawn(spec, belief.laws), np.zeros(1, dtype=np.uint64)
-    stream = tables.keys[0]["samples"]
     key, seen = np.uint64(noise(stream, np.uint64(number))), np.zeros(S)
     laws, rewards = [], []
     for h in range(H - 1, -1, -1):

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import importlib.util
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 from lowswitch.ledger.errors import NotALedgerError, StorageError
+from lowswitch.ledger.events import Event
 from lowswitch.ledger.store import Store
 
 _WRITTEN = (
@@ -29,26 +31,37 @@ _IN_TEXT = re.compile(r"[a-z][a-z0-9+.-]*://(?:.*@)?[^\s'\"]*", re.IGNORECASE)
 _NO_FILE = re.compile(r"[a-z][\w+.-]+:/|[^/@]+:[^/@]*@|(?![./]).*\bpassword\s*=", re.IGNORECASE)
 
 
-def store_at(address: str | Path, *, create: bool, read_only: bool = False) -> Store:
-    """The database at an address: PostgreSQL, or SQLite in a file."""
+def store_at(
+    address: str | Path, *, create: Sequence[Event] | None = None, read_only: bool = False
+) -> Store:
+    """The database at an address: PostgreSQL, or SQLite in a file.
+
+    create: the first events of one that is made, whole or not at all.
+    """
     if is_postgres(address):
         if importlib.util.find_spec("psycopg") is None:
             raise StorageError("a ledger in PostgreSQL needs psycopg; install lowswitch[postgres]")
         from lowswitch.ledger.postgres import PostgresStore
 
-        if create:
-            return PostgresStore.create(str(address))
+        if create is not None:
+            return PostgresStore.create(str(address), create)
         return PostgresStore.open(str(address), read_only=read_only)
     from lowswitch.ledger.sqlite import SqliteStore
 
-    if create:
-        return SqliteStore.create(file_of(address))
+    if create is not None:
+        return SqliteStore.create(file_of(address), create)
     return SqliteStore.open(file_of(address), read_only=read_only)
 
 
 def is_postgres(address: str | Path) -> bool:
     """Whether an address means a database of PostgreSQL."""
     return str(address).startswith(("postgresql://", "postgres://"))
+
+
+def has_password(address: str | Path) -> bool:
+    """Whether a password stands in the address of a database, where others can read it."""
+    found = _URL.fullmatch(str(address)) if is_postgres(address) else None
+    return found is not None and bool(found["secret"] or "password" in (found["query"] or ""))
 
 
 def file_of(address: str | Path) -> Path:

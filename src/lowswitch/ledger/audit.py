@@ -1,93 +1,169 @@
-"""Verify and export: what an auditor asks of a ledger."""
+"""Verify: replay everything from the start, and compare with that all else that is known."""
 
 from __future__ import annotations
 
-import csv
-import io
-import itertools
-import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lowswitch.checks import require_word
-from lowswitch.io.storage import replacing
+from lowswitch.ledger.anchors import Known
+from lowswitch.ledger.chain import Chain
+from lowswitch.ledger.corrections import Corrections
 from lowswitch.ledger.errors import BrokenError, StorageError
-from lowswitch.ledger.events import KINDS, Event, canonical
+from lowswitch.ledger.events import KINDS, SITE, Event, why_no_time
+from lowswitch.ledger.exports import Exported
 from lowswitch.ledger.responses import Verdict
 from lowswitch.ledger.snapshot import compared, is_whole, state_of
-from lowswitch.ledger.state import Replay, State
+from lowswitch.ledger.state import MISSING, REFUSED, State
 from lowswitch.ledger.store import Snapshot, StoredTicket
 from lowswitch.ledger.terms import read_terms
 from lowswitch.show.progress import Progress
+from lowswitch.show.text import counted
 
 if TYPE_CHECKING:
     from lowswitch.ledger.reading import Reading
 
+_EARLIER = "an earlier verify"  # which the service keeps in the same database
+_ORDERED = 4  # the first format in which no time goes backwards
+_NOT_ANCHORED = (
+    "nothing from outside: somebody who can write to the database could have computed the whole"
+    " chain anew, cut off its end, or put back an older copy"
+)
 
-_PIECE = 1000  # events that are read at once for an export
 
-
-def verify(ledger: Reading, *, progress: bool | None) -> Verdict:
-    """Replay everything from the first event on, and compare with it all else that is stored."""
-    walk, (total, head) = _Walk(ledger), ledger.store.head()
+def verify(
+    ledger: Reading, *, known: Sequence[Known] = (), progress: bool | None = None
+) -> Verdict:
+    """Replay a ledger, and compare with it all else that is stored, and what others know of it."""
+    store = ledger.store
+    known = [*known, *_earlier(ledger)]
+    walk, (total, head) = _Walk(ledger.events, known), store.head()
     try:
-        snapshots = ledger.store.snapshots()
-        total, head = ledger.store.head()  # again, so that no snapshot is ahead of it
+        snapshots = store.snapshots()
+        total, head = store.head()  # again, so that no snapshot is ahead of it
         bound = {snapshot.seq: ledger.is_bound(snapshot) for snapshot in snapshots}
-        with Progress(max(1, total), unit="events", show=progress, label="verify") as bar:
-            for event in _up_to(ledger, total):
-                walk.take(event, bound)
-                if event.seq % 1000 == 0:
-                    bar.update(event.seq)
-        walk.end(total)
+        walk.through(total, bound, progress)
         unused = _compare_snapshots(ledger, snapshots, walk)
         _compare_tickets(ledger, walk)
+        _compare_access(ledger, known)
+        odd = store.oddities()
     except (BrokenError, StorageError) as error:
-        bad = error.seq if isinstance(error, BrokenError) else walk.seq + 1
-        return Verdict(False, bad - 1, bad, str(error), head)
-    return Verdict(
-        True, total, None, f"all {total:,} events are whole and lead to this state{unused}", head
-    )
+        return walk.broken(error, head)
+    if odd:
+        what = f"all {total:,} events are whole, but not the database: {'; '.join(odd)}"
+        return Verdict(False, total, None, what, head)
+    return walk.verdict(total, head, unused)
+
+
+def _earlier(ledger: Reading) -> Iterator[Known]:
+    """What each earlier `verify` of the service found, as far as that can be read."""
+    with suppress(BrokenError, StorageError):
+        for event in Chain(ledger.store).events() if ledger.store.found >= 3 else ():
+            if event.kind == "verified" and event.payload["whole"]:
+                yield Known(event.payload["events"], event.payload["head"], _EARLIER)
+
+
+def verify_export(
+    path: str | Path, *, known: Sequence[Known] = (), progress: bool | None = None
+) -> Verdict:
+    """Replay events that were exported, without their database."""
+    found = Exported(path)
+    walk = _Walk(found.events, known)
+    try:
+        walk.through(found.total, {}, progress)
+    except BrokenError as error:
+        return walk.broken(error, "")
+    assert walk.state is not None
+    return walk.verdict(found.total, walk.state.head, "; no tickets or snapshots to compare with")
 
 
 class _Walk:
     """A replay, and what it says of everything that is stored beside the events."""
 
-    def __init__(self, ledger: Reading) -> None:
-        self.replay = Replay(ledger.events)
+    def __init__(self, read: Callable[[int], Iterable[Event]], known: Sequence[Known] = ()) -> None:
+        self.read, self.amended = read, list[Event]()
+        self.replay = Corrections(read, lambda before: self.amended)
         self.state: State | None = None
         self.issued: list[tuple[Any, ...]] = []  # ticket, site, request, version, event; by number
+        self.names: set[Any] = set()  # of tickets, and requests with their sites
         self.status: dict[int, str] = {}
         self.reports: dict[int, int] = {}
         self.snapshots: dict[int, str] = {}  # the hash of the state after an event
+        self.outside = _Outside([one for one in known if not one.is_access])
+        self.is_ordered, self.backwards = False, 0
 
     @property
     def seq(self) -> int:
         """The last event that was taken in."""
         return 0 if self.state is None else self.state.seq
 
+    def through(self, total: int, bound: dict[int, bool], progress: bool | None) -> None:
+        """Take in the events up to a number, and see that no more had to follow."""
+        with Progress(max(1, total), unit="events", show=progress, label="verify") as bar:
+            for event in self._up_to(total):
+                self.take(event, bound)
+                if event.seq % 1000 == 0:
+                    bar.update(event.seq)
+        self.end(total)
+
+    def _up_to(self, last: int) -> Iterator[Event]:
+        """The events as they were when the walk began."""
+        for event in self.read(1):
+            if event.seq > last:
+                return
+            yield event
+
     def take(self, event: Event, bound: dict[int, bool]) -> None:
         """Take in the next event; bound: which events have a snapshot, and whether it is bound."""
+        before = "" if self.state is None else self.state.time
         if self.state is None:
             self.state = _first(event)
+            self.is_ordered = event.payload["format"] >= _ORDERED
         else:
             self.state.apply(event, self.replay)
             self._note(event)
-        if event.seq % 1000 == 0:
-            self.state.learn()
+        self._check_time(event, before)
+        self.outside.see(event)
         if event.seq in bound:
             self.snapshots[event.seq] = compared(self.state, bound=bound[event.seq])
         self.status |= self.state.changed
         self.state.changed.clear()
 
+    def _check_time(self, event: Event, before: str) -> None:
+        """A time is a time, and does not go backwards, which earlier versions did not prevent."""
+        wrong = why_no_time(event.time, before)
+        if wrong and not self.is_ordered and why_no_time(event.time, "") is None:
+            self.backwards += 1
+        elif wrong:
+            raise BrokenError(event.seq, wrong)
+
     def _note(self, event: Event) -> None:
         payload = event.payload
         if event.kind == "asked":
             names = ("ticket", "site", "request", "version")
-            self.issued.append((*map(payload.get, names), event.seq))
-        elif KINDS[event.kind].has_report:
+            ticket, site, request, version = map(payload.get, names)
+            if ticket in self.names or (site, request) in self.names or event.actor != site:
+                raise BrokenError(event.seq, f"its ticket {ticket!r} or its request is taken")
+            self.names |= {ticket, (site, request)}
+            self.issued.append((ticket, site, request, version, event.seq))
+            return
+        if event.role == SITE and event.actor != self.issued[payload["number"] - 1][1]:
+            raise BrokenError(event.seq, f"ticket {payload['number']} is of another site")
+        if event.kind == "amended":
+            self._check_amended(event)
+            self.amended.append(event)
+        if KINDS[event.kind].has_report:
             self.reports[payload["number"]] = event.seq
+
+    def _check_amended(self, event: Event) -> None:
+        """An amendment says what it stands for as it was."""
+        payload, number = event.payload, event.payload["number"]
+        gone = (MISSING, REFUSED)
+        said = payload["instead"], payload["version"], payload["was"] in gone
+        was_gone = self.status.get(number) in gone
+        if said != (self.reports.get(number), self.issued[number - 1][3], was_gone):
+            raise BrokenError(event.seq, "it says something else of the report that it corrects")
 
     def end(self, total: int) -> None:
         """Say what is missing after the last of so many events."""
@@ -98,6 +174,7 @@ class _Walk:
         self.status |= self.state.changed
         if self.state.seq != total:
             raise BrokenError(self.state.seq + 1, "it is not there")
+        self.outside.end(total)
 
     def ticket(self, number: int) -> StoredTicket:
         """A ticket as it must be stored."""
@@ -105,22 +182,72 @@ class _Walk:
         status, report = self.status[number], self.reports.get(number)
         return StoredTicket(number, ticket, site, request, version, status, asked, report)
 
+    def verdict(self, total: int, head: str, more: str) -> Verdict:
+        """That everything is whole."""
+        if self.backwards:
+            more += f"; {counted(self.backwards, 'time goes', 'times go')} backwards"
+        what = f"all {total:,} events are whole and lead to this state{more}"
+        return Verdict(True, total, None, what, head, self.outside.words)
+
+    def broken(self, error: BrokenError | StorageError, head: str) -> Verdict:
+        """What is the first thing that is not."""
+        bad = error.seq if isinstance(error, BrokenError) else self.seq + 1
+        return Verdict(False, bad - 1, bad, str(error), head)
+
+
+class _Outside:
+    """What somebody outside knows of a chain, compared with it event by event."""
+
+    def __init__(self, known: Sequence[Known]) -> None:
+        self.numbered: dict[int, list[Known]] = {}
+        for one in known:
+            if one.seq is not None:
+                self.numbered.setdefault(one.seq, []).append(one)
+        self.hashes = {one.hash: one for one in known if one.seq is None}
+        self.agreed: dict[str, int] = {}  # the event of each source
+
+    @property
+    def words(self) -> str:
+        """What it was compared with."""
+        outside = [one for one in self.agreed.items() if one[0] != _EARLIER]
+        if not outside:
+            return _NOT_ANCHORED
+        source, seq = max(outside, key=lambda pair: pair[1])
+        more = len(outside) - 1
+        return f"{source}, at event {seq:,}" + (f", and {more:,} more" if more else "")
+
+    def see(self, event: Event) -> None:
+        """Compare an event with what is known of it."""
+        for one in self.numbered.pop(event.seq, ()):
+            if one.hash != event.hash:
+                raise BrokenError(
+                    event.seq,
+                    f"{one.source} says that its hash was {one.hash}, and it is {event.hash}; this"
+                    " event or one before it was rewritten, or this is another run",
+                )
+            self.agreed[one.source] = event.seq
+        if event.hash in self.hashes:
+            self.agreed[self.hashes.pop(event.hash).source] = event.seq
+
+    def end(self, total: int) -> None:
+        """Everything that is known was seen."""
+        for seq, (one, *_) in sorted(self.numbered.items()):
+            raise BrokenError(
+                total + 1,
+                f"it is not there, and {one.source} says that there were {seq:,} events; the end"
+                " was cut off, or this is an older copy",
+            )
+        for one in self.hashes.values():
+            raise BrokenError(total + 1, f"no event up to here has {one.source} {one.hash}")
+
 
 def _first(event: Event) -> State:
     if event.kind != "created":
         raise BrokenError(1, "it does not declare a run")
     try:
-        return State.of(read_terms(event.payload["terms"]), event.hash)
+        return State.of(read_terms(event.payload["terms"]), event)
     except (KeyError, TypeError, ValueError) as error:
         raise BrokenError(1, f"it does not declare a run ({error})") from error
-
-
-def _up_to(ledger: Reading, last: int) -> Iterator[Event]:
-    """The events as they were when the walk began."""
-    for event in ledger.events():
-        if event.seq > last:
-            return
-        yield event
 
 
 # ---- what is stored beside the events ------------------------------------------------------------
@@ -201,47 +328,17 @@ def _not_stored(ticket: StoredTicket) -> BrokenError:
     return BrokenError(ticket.asked, f"{name} is missing from the table of tickets")
 
 
-# ---- export --------------------------------------------------------------------------------------
-
-
-def export(ledger: Reading, path: Path, kind: str) -> None:
-    """Write the events, whole or not at all."""
-    with replacing(path) as file:
-        for line in exported(ledger, kind):
-            file.write(line.encode())
-
-
-def exported(ledger: Reading, kind: str) -> Iterator[str]:
-    """The events as lines of text, read in pieces, so that a slow reader holds nothing up."""
-    require_word("kind", kind, ("jsonl", "csv"))
-    total, _ = ledger.store.head()
-    if kind == "csv":
-        yield _cells(["seq", "time", "actor", "role", "kind", "payload", "previous", "hash"])
-    for first in range(1, total + 1, _PIECE):
-        piece = list(itertools.islice(ledger.events(first), min(_PIECE, total + 1 - first)))
-        for event in piece:
-            yield _line(event) if kind == "jsonl" else _row(event)
-
-
-def _row(event: Event) -> str:
-    values = [event.time, event.actor, event.role, event.kind, canonical(event.payload)]
-    return _cells([event.seq, *map(harmless, values), event.previous, event.hash])
-
-
-def _cells(values: list[Any]) -> str:
-    line = io.StringIO(newline="")
-    csv.writer(line).writerow(values)
-    return line.getvalue()
-
-
-def _line(event: Event) -> str:
-    facts = {
-        name: getattr(event, name)
-        for name in ("seq", "time", "actor", "role", "kind", "payload", "previous", "hash")
-    }
-    return json.dumps(facts, ensure_ascii=False, allow_nan=False) + "\n"
-
-
-def harmless(text: str) -> str:
-    """A cell that no spreadsheet takes for a formula."""
-    return f"'{text}" if text.startswith(("=", "+", "-", "@", "\t", "\r")) else text
+def _compare_access(ledger: Reading, known: Sequence[Known]) -> None:
+    """The events about access follow each other, and are those that others know of."""
+    outside, time, seq = _Outside([one for one in known if one.is_access]), "", 0
+    if ledger.store.found < 3:
+        return
+    try:
+        for event in Chain(ledger.store).events():
+            if (wrong := why_no_time(event.time, time)) is not None:
+                raise BrokenError(event.seq, wrong)
+            outside.see(event)
+            time, seq = event.time, event.seq
+        outside.end(seq)
+    except BrokenError as error:
+        raise StorageError(f"the record of access is damaged at its {error}") from None

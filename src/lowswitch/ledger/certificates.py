@@ -17,16 +17,19 @@ def certificate(
     learner: Any, terms: TableTerms, within: float | None, probability: float, cost: float | None
 ) -> Certificate:
     """What a board should know of a `TableLearner` before it goes on."""
-    if within is not None:
-        within = require_positive("within", within, "leave it out to see the bounds alone")
-    if cost is not None:
-        cost = require_positive("cost", cost, "leave it out if a deployment is free")
     if terms.missing == "optimistic":
         raise LedgerError(
             'this ledger learns the best outcome for a missing report (missing="optimistic"), so'
             ' bounds would not hold; only a ledger with missing="drop" or "hold" has a certificate'
         )
-    found, more = learner.bounds(probability=probability), learner.one_more()
+    try:
+        if within is not None:
+            within = require_positive("within", within, "leave it out to see the bounds alone")
+        if cost is not None:
+            cost = require_positive("cost", cost, "leave it out if a deployment is free")
+        found, more = learner.bounds(probability=probability), learner.one_more()
+    except ValueError as error:  # a service tells the errors of a ledger alone
+        raise LedgerError(str(error)) from None
     low, high = (terms.value(end) for end in found.value)
     gap, gain = terms.amount(found.gap), terms.amount(more.value - more.other)
     left = max(0, terms.episodes - learner.told)

@@ -7,7 +7,9 @@ then the fallback.
 
 from __future__ import annotations
 
+import math
 import time
+import warnings
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -22,6 +24,8 @@ from lowswitch.ledger.errors import (
     ConflictError,
     FrozenError,
     LedgerError,
+    TokenExpiredError,
+    TokenWarning,
     UnreachableError,
 )
 from lowswitch.ledger.remote import Remote, plain
@@ -30,7 +34,9 @@ from lowswitch.ledger.spool import Spool, Waiting
 
 _AT_ONCE = 64  # reports that are sent in one request
 _LATER = "later:"  # begins the name of a ticket that is still to be asked for
-_LATER_ON = (FrozenError, UnreachableError)  # answers that condemn no report
+_LATER_ON = (FrozenError, UnreachableError, TokenExpiredError)  # answers that condemn no report
+_AWAY = (UnreachableError, TokenExpiredError)  # while which a site with a spool goes on
+_WARN_EVERY = 24 * 3600.0  # seconds
 FALLBACK = 0  # the version of the fallback policy
 _GIVE_ACTIONS = "this episode was played without a ticket; give the actions that were played"
 
@@ -59,7 +65,8 @@ class Client(Remote):
     everything raises `UnreachableError` while the server is away. most_age: for how many seconds
     the last policy may be followed without news from the server. fallback: the policy [H, S] after
     that; by default it is the one that was deployed first. One process uses a spool at a time;
-    several threads may use one client.
+    several threads may use one client. A token that has expired is bridged in the same way, with a
+    `TokenWarning` once a day, which also comes from 14 days before its end on.
     """
 
     def __init__(
@@ -77,6 +84,8 @@ class Client(Remote):
         self._fallback = None if fallback is None else np.asarray(fallback).tolist()
         self._retry_at, self._pause = 0.0, 0.0
         self._knows_terms = False  # whether they are in the spool
+        self._warned = -math.inf  # when
+        self.trouble: str | None = None  # what is wrong with the token, in words
         self.most_age = float(most_age)
         self.clock: Callable[[], float] = time.time
 
@@ -119,10 +128,10 @@ class Client(Remote):
                     for first in range(0, len(requests), _AT_ONCE)
                     for one in self._ask(requests[first : first + _AT_ONCE])
                 ]
-            except UnreachableError:
+            except _AWAY as error:
                 if self._spool is None:
                     raise
-                self._away()
+                self._away(error)
                 return [self._promised(request) for request in requests]
             self._remember(found)
             return found
@@ -149,9 +158,15 @@ class Client(Remote):
             return [answer for request in requests for answer in self._answers([request])]
         self._back()
         return [
-            error_of(one["error"], one["says"]) if "error" in one else Issued(**one)
+            error_of(one["error"], one["says"]) if "error" in one else self._issued(one)
             for one in answers
         ]
+
+    def _issued(self, facts: dict[str, Any]) -> Issued:
+        """A ticket; a policy that is too large to come with it is fetched once."""
+        if facts["policy"] is None:
+            facts["policy"] = self._table(facts["version"], facts["member"])
+        return Issued(**facts)
 
     def tell(
         self,
@@ -215,8 +230,8 @@ class Client(Remote):
         try:
             self._require_try()
             answers = self.flush()
-        except _LATER_ON:
-            self._away()
+        except _LATER_ON as error:
+            self._away(error)
         except AccessError:
             if None not in numbers:  # else a report that is not kept must be told of first
                 raise
@@ -322,6 +337,11 @@ class Client(Remote):
         """The reports that the server will not have, with the reasons."""
         return [(one.report, one.refused or "") for one in self._require_spool().refused()]
 
+    def forget_refused(self) -> int:
+        """Drop these reports once somebody has looked at them; return how many there were."""
+        with self._lock:
+            return self._require_spool().forget_refused()
+
     # ---- while the server is away ----------------------------------------------------------------
 
     def _require_spool(self) -> Spool:
@@ -334,8 +354,11 @@ class Client(Remote):
         if time.monotonic() < self._retry_at:
             raise UnreachableError("the server was away a moment ago")
 
-    def _away(self) -> None:
+    def _away(self, error: LedgerError | None = None) -> None:
         """Wait before the next try, longer each time; calls during the pause do not prolong it."""
+        if isinstance(error, TokenExpiredError):
+            goes_on = "reports wait in the spool, and the last policy is followed, until you do"
+            self._warn(f"{error}; {goes_on}")
         if time.monotonic() < self._retry_at:
             return
         self._pause = min(max(2 * self._pause, 0.05), 5.0)
@@ -343,12 +366,24 @@ class Client(Remote):
 
     def _back(self) -> None:
         self._retry_at, self._pause = 0.0, 0.0
+        if self._connection.expires is not None:
+            way = "ask an operator for a new one, which 'lowswitch token rotate' makes"
+            self._warn(f"the token of this client expires at {self._connection.expires}; {way}")
+        else:
+            self.trouble = None
+
+    def _warn(self, says: str) -> None:
+        """Say what is wrong with the token, once a day, and let `trouble` say it all the time."""
+        self.trouble = says
+        if self.clock() - self._warned >= _WARN_EVERY:
+            self._warned = self.clock()
+            warnings.warn(says, TokenWarning, stacklevel=2)
 
     def _remember(self, issued: list[Issued]) -> None:
         """Keep the newest policy, and the fallback, for the time in which the server is away."""
         if self._spool is not None and issued:
             if not self._knows_terms:
-                with suppress(UnreachableError):
+                with suppress(*_AWAY):
                     self._knows_terms = self._spool.get("terms") is not None or bool(self.terms())
             last = max(issued, key=lambda one: one.number)
             now, kept = self.clock(), self._spool.get("policy")
@@ -379,7 +414,7 @@ class Client(Remote):
         with self._lock:
             try:
                 found: dict[str, Any] = self._connection.get("/api/terms")
-            except UnreachableError:
+            except _AWAY:
                 kept = None if self._spool is None else self._spool.get("terms")
                 if kept is None:
                     raise

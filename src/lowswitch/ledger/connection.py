@@ -19,6 +19,7 @@ _KNOWN: dict[str, type[LedgerError]] = {
     for kind in (
         errors.UnknownTicketError,
         errors.ConflictError,
+        errors.QuotaError,
         errors.ExpiredError,
         errors.FrozenError,
         errors.SupersededError,
@@ -26,6 +27,7 @@ _KNOWN: dict[str, type[LedgerError]] = {
 }
 MOST_TEXT = 2000  # characters of a text
 CONTROL = re.compile(r"[\x00-\x1f\x7f\x80-\x9f\u2028\u2029\ud800-\udfff]")
+EXPIRES = "Lowswitch-Token-Expires"  # a header of answers to a token that expires soon
 _AWAY = (408, 429, 500, 502, 503, 504)  # send it again later
 
 
@@ -47,6 +49,7 @@ class Connection:
         self.url, self.timeout, self._parts = url, timeout, parts
         self._headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
         self._open: http.client.HTTPConnection | None = None
+        self.expires: str | None = None  # when the token expires, if the server says: soon
 
     def close(self) -> None:
         """Let go of the connection."""
@@ -78,6 +81,7 @@ class Connection:
                 connection = self._open = self._open or self._connect()
                 connection.request(method, self._parts.path + path, body, self._headers)
                 answer = connection.getresponse()
+                self.expires = answer.getheader(EXPIRES)
                 text = b"" if (whole is False and answer.status == 200) else answer.read()
                 if answer.status != 200 and answer.status != 202:
                     _raise(answer.status, text)
@@ -127,8 +131,10 @@ def error_of(kind: str, says: str, status: int = 422) -> LedgerError:
         return UnreachableError(f"the server cannot do it now: {says}")
     if kind == "WrongHost" or (status in (404, 405) and kind == "Refused"):
         return UnreachableError(f"no ledger is served under this url: {says}")
+    if kind == "Expired":
+        return errors.TokenExpiredError(says)
     if kind == "Unauthorized":
-        return errors.AccessError(f"the token does not work: {says}")
+        return errors.AccessError(says)
     if kind == "Forbidden":
         return errors.AccessError(says)
     return _KNOWN.get(kind, LedgerError)(says)

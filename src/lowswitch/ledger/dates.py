@@ -10,7 +10,7 @@ from lowswitch.show.text import counted
 if TYPE_CHECKING:
     from lowswitch.ledger.state import State
 
-FROZEN = "the run is frozen, and nothing is changed; thaw it first"
+FROZEN = "the run is paused, and nothing is changed until an operator resumes it"
 
 
 def next_date(state: State) -> str | None:
@@ -52,6 +52,8 @@ def why_refused(state: State, *, early: bool = False) -> str | None:
     learner = state.learner
     if state.frozen:
         return FROZEN
+    if state.ended:
+        return "the run has ended"
     if state.terms.gate != "review":
         return "this ledger has an open gate, and so nothing is proposed"
     if learner.budget_spent and learner.proposal() is None:

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 
+class TokenWarning(UserWarning):
+    """A token expires soon, or has expired."""
+
+
 class LedgerError(ValueError):
     """A ledger refuses something; this is the base of all its errors."""
 
@@ -23,6 +27,10 @@ class UnknownTicketError(LedgerError):
     """No such ticket was issued, or it belongs to another site."""
 
 
+class QuotaError(LedgerError):
+    """The site has too many open tickets."""
+
+
 class ConflictError(LedgerError):
     """Another report of the same ticket is on record."""
 
@@ -35,6 +43,10 @@ class FrozenError(LedgerError):
     """The run is frozen."""
 
 
+class EndedError(LedgerError):
+    """The run has ended."""
+
+
 class SupersededError(LedgerError):
     """The proposal is not the one that waits for a decision."""
 
@@ -43,8 +55,16 @@ class AccessError(LedgerError):
     """The token does not work, or its role may not do this."""
 
 
+class TokenExpiredError(AccessError):
+    """The token has expired; everything else about it is right."""
+
+
 class UnreachableError(LedgerError):
     """The server cannot be reached now, or cannot do it now; send it again later."""
+
+
+class DamagedError(LedgerError):
+    """What `verify` found is not whole."""
 
 
 class BrokenError(LedgerError):

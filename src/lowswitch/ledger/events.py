@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
+from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
 from lowswitch.ledger.errors import BrokenError
 
-FORMAT = 2  # of what is stored: 2 has events of the kind "snapshot", and a column of kinds
-NEWEST = 3  # of the first event: 3 declares features
+# of what is stored: 2 has events of the kind "snapshot" and a column of kinds, 3 a chain of access
+FORMAT = 3
+NEWEST = 4  # of the first event: 3 may declare features, and from 4 on no time goes backwards
 SEMANTICS = 1  # of what the learner makes of them
 GENESIS = "0" * 64
 LEDGER, SITE, REVIEWER, OPERATOR = "ledger", "site", "reviewer", "operator"  # roles
@@ -26,7 +28,9 @@ class Kind(NamedTuple):
     learn_later: bool = False  # no report before it needs to be learned by then
     has_report: bool = False  # of a ticket
     is_decision: bool = False  # of people, about the run
-    makes_version: bool = False
+    makes_version: bool = False  # if it says which; the first event makes version 1
+    needs_quorum: bool = False  # where the run asks for several reviewers
+    sign: str = ""  # the letter that marks it in a figure
 
 
 KINDS = {
@@ -38,17 +42,41 @@ KINDS = {
     "amended": Kind("amended a report", has_report=True),
     "met": Kind("asked for a proposal"),
     "proposed": Kind("was proposed"),
-    "approved": Kind("approved", is_decision=True, makes_version=True),
+    "approved": Kind("approved", is_decision=True, makes_version=True, needs_quorum=True),
     "capped": Kind("capped the trial", is_decision=True, makes_version=True),
-    "rejected": Kind("rejected", is_decision=True),
-    "rolled_back": Kind("rolled back", is_decision=True, makes_version=True),
+    "rejected": Kind("rejected", is_decision=True, needs_quorum=True),
+    "vetoed": Kind(
+        "forbade actions", is_decision=True, makes_version=True, needs_quorum=True, sign="V"
+    ),
+    "lifted": Kind("lifted a veto", is_decision=True, needs_quorum=True, sign="L"),
+    "rolled_back": Kind("rolled back", is_decision=True, makes_version=True, needs_quorum=True),
     "deployed": Kind("was deployed by itself", makes_version=True),
-    "frozen": Kind("froze the run", is_decision=True),
-    "thawed": Kind("let the run go on", is_decision=True),
+    "frozen": Kind("paused the run", is_decision=True, sign="P"),
+    "thawed": Kind("resumed the run", is_decision=True, needs_quorum=True),
+    "extended": Kind("extended the run", learn_later=True, is_decision=True),
+    "ended": Kind("ended the run", is_decision=True),
+    "quorum": Kind("changed the quorum", is_decision=True, needs_quorum=True),
+    "requested": Kind("asked for a decision"),
+    "seconded": Kind("agreed to a request"),
+    "declined": Kind("declined a request", is_decision=True),
     "history": Kind("imported history"),
     "created": Kind("began the run", makes_version=True),
-    "snapshot": Kind(),
+    "snapshot": Kind(learn_later=True),
 }
+
+
+def makes_version(kind: str, payload: dict[str, Any]) -> bool:
+    """Whether an event, or what is short in its payload, makes a version."""
+    known = KINDS.get(kind, Kind())
+    return known.makes_version and (kind == "created" or "version" in payload)
+
+
+def needs_quorum(kind: str, payload: dict[str, Any]) -> bool:
+    """Whether an event is a decision on which several reviewers may have to agree.
+
+    To postpone a row, one is enough.
+    """
+    return KINDS[kind].needs_quorum and bool(payload.get("forever", True))
 
 
 class Event(NamedTuple):
@@ -82,13 +110,43 @@ def event(
     return Event(seq, time, actor, role, kind, payload, previous, body, digest(body))
 
 
+def later(now: str, before: str) -> str:
+    """The time of the next event: now, or that of the event before it if the clock went back."""
+    return max(now, before)
+
+
+def read_time(body: str) -> str:
+    """The time of an event, from its text; empty if that is no event."""
+    try:
+        time = json.loads(body)[1]
+    except (ValueError, IndexError, TypeError, KeyError):
+        return ""
+    return time if isinstance(time, str) else ""
+
+
+def why_no_time(time: Any, before: str) -> str | None:
+    """Why a value cannot be the time of the event after one of that time, or None."""
+    try:
+        moment = datetime.fromisoformat(time)
+    except (TypeError, ValueError):
+        return f"its time {time!r} is none"
+    if moment.utcoffset() != timedelta(0):
+        return f"its time {time!r} is not in UTC"
+    if before and moment < datetime.fromisoformat(before):
+        return f"its time {time} is before {before}, the time of the event before it"
+    return None
+
+
 def read_event(
-    seq: int, body: str, stored: str, column: str, expected: int, previous: str
+    seq: int, body: str, stored: str, column: str | None, expected: int, previous: str
 ) -> Event:
-    """The event of a stored row, once it is known to be whole and to follow the one before it."""
+    """The event of a stored row, once it is known to be whole and to follow the one before it.
+
+    column: the kind as it is stored beside the text, if it is.
+    """
     if seq != expected:
         raise BrokenError(expected, f"it is not there; the next one on record is {seq}")
-    if digest(body) != stored:
+    if not isinstance(body, str) or digest(body) != stored:
         raise BrokenError(seq, "its hash is not that of its text")
     try:
         number, time, actor, role, kind, payload, before = json.loads(body)
@@ -98,7 +156,7 @@ def read_event(
         raise BrokenError(seq, f"its text says that it is event {number}")
     if before != previous:
         raise BrokenError(seq, "it does not follow the event before it")
-    if column != kind:
+    if column not in (kind, None):
         raise BrokenError(
             seq, f"it is stored under the kind {column!r}, but its text says {kind!r}"
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
@@ -16,7 +16,6 @@ from lowswitch.learner import Batch, Learner
 from lowswitch.learners.ridge import Deployment
 from lowswitch.learners.ridge_spec import linear_form
 from lowswitch.ledger.errors import LedgerError
-from lowswitch.ledger.events import NEWEST
 from lowswitch.ledger.feature_proposals import FeatureProposals
 from lowswitch.ledger.responses import FeatureIssued, Issued
 from lowswitch.ledger.terms import (
@@ -41,8 +40,6 @@ class FeatureTerms(Terms):
 
     Rewards are learned in the units of the run, as a `FeatureLearner` takes them.
     """
-
-    format: ClassVar[int] = NEWEST
 
     features: int
     shared: bool  # whether all actions have the same features
@@ -195,7 +192,7 @@ class FeatureTerms(Terms):
     def from_facts(self, facts: Any, learner: Learner) -> LinearPolicy:
         return LinearPolicy.from_dict(facts)
 
-    def issued(self, ticket: StoredTicket, policy: LinearPolicy) -> Issued:
+    def issued(self, ticket: StoredTicket, policy: LinearPolicy, *, whole: bool = True) -> Issued:
         number, name, site, request, version = ticket[:5]
         return FeatureIssued(name, number, site, request, version, policy)
 

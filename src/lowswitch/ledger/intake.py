@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -53,6 +53,7 @@ class Lessons:
     # how probable it is that rows make the policy better, with the hash of their proposal
     judged: tuple[str, dict[tuple[int, int], float]] | None = None
     found: Judged | None = None  # the same, with what the whole proposal is worth
+    correction: Callable[[], Lessons] | None = None  # what takes the place of all that was learned
 
     @property
     def quiet(self) -> bool:
@@ -64,16 +65,42 @@ class Lessons:
         by_itself = asked is None or asked.dates is not None or self.learner.gate != "review"
         return not (by_itself or self.learner.acts_by_itself)
 
+    def correct(self, correction: Callable[[], Lessons]) -> None:
+        """Let something else take the place of all that was learned, and of what has its turn.
+
+        Each correction takes a replay. Where nothing is proposed from one to the next, the budget
+        and the gate that it takes over are the same, and the last one is enough. So it waits until
+        somebody looks, which is at once when it is written, and later when it is replayed.
+        """
+        self.correction = correction
+        self.numbers, self.sites, self.steps = [], [], []
+        if self.learner.gate != "review" or self.learner.proposal() is not None:
+            self._correct()
+
+    def _correct(self) -> None:
+        assert self.correction is not None
+        made, self.correction = self.correction(), None
+        self.learner, self.tally, self.due = made.learner, made.tally, made.due
+        self.deployed, self.judged, self.found = made.deployed, None, None
+
+    def copy(self) -> Lessons:
+        """The same, once all that waits is learned."""
+        self.learn()
+        learner, deployed = self.terms.restored(self.learner.to_bytes()), list(self.deployed)
+        return Lessons(self.terms, learner, self.tally.copy(), deployed=deployed, due=self.due)
+
     def add(self, number: int, site: str, steps: Steps) -> None:
         """Let the episode of a ticket be the next to be learned."""
         self.numbers.append(number)
         self.sites.append(site)
         self.steps.append(steps)
-        if len(self.steps) >= _MOST:
+        if len(self.steps) >= _MOST and self.correction is None:
             self.learn()
 
     def learn(self) -> None:
         """Learn what waits, in its order."""
+        if self.correction is not None:
+            self._correct()
         if not self.steps:
             return
         batch, done, learner = self.terms.batch(self.steps), 0, self.learner

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -14,26 +14,26 @@ from lowswitch.checks import require_count, require_share
 from lowswitch.ledger import errors, views
 from lowswitch.ledger.address import printable, store_at
 from lowswitch.ledger.dates import why_early, why_refused
+from lowswitch.ledger.deciding import Deciding, MovedOnError, planned_first
 from lowswitch.ledger.errors import LedgerError
 from lowswitch.ledger.events import (
     GENESIS,
     NEWEST,
     OPERATOR,
-    REVIEWER,
     SEMANTICS,
     event,
     read_event,
 )
-from lowswitch.ledger.reading import Reading
+from lowswitch.ledger.requests import Request
 from lowswitch.ledger.responses import Issued, ProposalView, Told
+from lowswitch.ledger.snapshot import is_worth_it
 from lowswitch.ledger.state import OPEN
 from lowswitch.ledger.store import Store, StoredTicket
 from lowswitch.ledger.terms import Terms, declared, read_terms
 from lowswitch.ledger.writer import Writer, require_ended, text
-from lowswitch.policy.tables import Part
 
 
-class Ledger(Reading):
+class Ledger(Deciding):
     """A run of one learner, kept in a database as the list of everything that happened.
 
     Make one with `Ledger.create`, and open it with `Ledger.open`. Every method that changes
@@ -46,6 +46,8 @@ class Ledger(Reading):
         super().__init__(store, terms, read_only=read_only)
         self.clock: Callable[[int], str] = _now  # the time of an event, by its number
         self.new_ticket: Callable[[int], str] = _random_ticket  # by its number
+        self._hold = True  # whether a transaction is begun before anything is worked out
+        self.most_open: int | None = None  # tickets that a site may have open, in `ask_each`
 
     # ---- making and opening ----------------------------------------------------------------------
 
@@ -71,6 +73,9 @@ class Ledger(Reading):
         absorbing: int | str | None = None,
         seed: int = 0,
         thresholds: dict[str, float] | None = None,
+        name: str = "",
+        words: dict[str, str] | None = None,
+        quorum: int = 1,
         by: str = "operator",
         clock: Callable[[int], str] | None = None,
         initial: Any = None,  # refused with the way out: a `Learner` calls policy= so
@@ -86,7 +91,11 @@ class Ledger(Reading):
         ticket is declared missing when so many later ones were issued. absorbing: the state in
         which an episode that was terminated stays, unpaid. The last two meanings need states.
         thresholds: when a row of a proposal is called IMPROVE, LIKELY or WORSE; by default
-        {"improve": 0.05, "likely": 0.8, "worse": 0.2}.
+        {"improve": 0.05, "likely": 0.8, "worse": 0.2}. actions_allowed: a mask [H, S, A] of the
+        actions that may ever be deployed. name, words: what people call the run, and its "episode",
+        "step", "state", "action" and "reward", such as {"episode": "patient"}. quorum: how many
+        reviewers must agree before something is approved, forbidden, allowed again, rolled back or
+        resumed.
         """
         from lowswitch import __version__
 
@@ -110,26 +119,26 @@ class Ledger(Reading):
             patience=patience,
             seed=seed,
             thresholds=thresholds,
+            name=name,
+            words=words,
+            quorum=quorum,
         )
-        store = store_at(address, create=True)
-        made = cls(store, terms)
-        made.clock = clock or _now
+        now = clock or _now
         facts = {
-            "format": terms.format,
+            "format": NEWEST,
             "semantics": SEMANTICS,
             "lowswitch": __version__,
             "terms": terms.to_payload(),
         }
-        first = event(1, made.clock(1), text("by", by), OPERATOR, "created", facts, GENESIS)
-        with store.transaction():
-            store.create_tables()
-            store.append([first])
+        first = event(1, now(1), text("by", by), OPERATOR, "created", facts, GENESIS)
+        made = cls(store_at(address, create=[first]), terms)
+        made.clock = now
         return made
 
     @classmethod
     def open(cls, address: str | Path, *, read_only: bool = False) -> Ledger:
         """The ledger at an address; one that is only read may be written by others meanwhile."""
-        store = store_at(address, create=False, read_only=read_only)
+        store = store_at(address, read_only=read_only)
         try:
             rows = store.event(1)
             facts = read_event(*rows, 1, GENESIS).payload
@@ -171,8 +180,13 @@ class Ledger(Reading):
             state = writer.state
         return [views.issued(ticket, state) for ticket in tickets]
 
-    def ask_each(self, pairs: Sequence[tuple[str, str]]) -> list[Issued | LedgerError]:
-        """A ticket for each (site, request) in one transaction, or why it is refused."""
+    def ask_each(
+        self, pairs: Sequence[tuple[str, str]], *, whole: bool = True
+    ) -> list[Issued | LedgerError]:
+        """A ticket for each (site, request) in one transaction, or why it is refused.
+
+        whole: with their policies.
+        """
         found = list[StoredTicket | LedgerError]()
         with self._writing() as writer:
             tickets: dict[tuple[str, str], StoredTicket] = {}
@@ -180,14 +194,17 @@ class Ledger(Reading):
                 try:
                     key = text("site", site), text("request", request)
                     known = tickets.get(key) or self.store.request(*key)
-                    tickets[key] = known or writer.ask(*key)
+                    tickets[key] = known or writer.ask(*key, most_open=self.most_open)
                     found.append(tickets[key])
                 except LedgerError as error:
                     if writer.broken or isinstance(error, errors.StorageError):
                         raise
                     found.append(error)
             state = writer.state
-        return [one if isinstance(one, LedgerError) else views.issued(one, state) for one in found]
+        return [
+            one if isinstance(one, LedgerError) else views.issued(one, state, whole=whole)
+            for one in found
+        ]
 
     def tell(
         self,
@@ -226,6 +243,7 @@ class Ledger(Reading):
             raise answer
         return answer
 
+    @planned_first
     def tell_many(self, reports: Sequence[dict[str, Any]]) -> list[Told | LedgerError]:
         """Report on many tickets in one transaction: for each the answer, or why it is refused.
 
@@ -245,6 +263,7 @@ class Ledger(Reading):
 
     # ---- operators -------------------------------------------------------------------------------
 
+    @planned_first
     def missing(
         self,
         ticket: str,
@@ -254,18 +273,32 @@ class Ledger(Reading):
         states: Sequence[Any] = (),
         actions: Sequence[Any] = (),
         rewards: Sequence[Any] = (),
+        request: str | None = None,
     ) -> None:
-        """Declare that no report will come; what was seen before it was lost may be given."""
-        text("reason", reason)
-        with self._writing() as writer:
-            writer.require_thawed()
-            known = writer.ticket(ticket)
-            if known.status != OPEN:
-                raise LedgerError(f"ticket {ticket} is {known.status}, and not open; amend it")
-            seen = writer.report(known, states, actions, rewards, "truncated")
-            payload = seen.to_payload() | {"ended": "missing", "reason": reason}
-            writer.add(text("by", by), OPERATOR, "missing", payload)
+        """Declare that no report will come; what was seen before it was lost may be given.
 
+        request: a name of your own for this. Sent again under its name, it is done once: so it is
+        with everything that operators and reviewers do.
+        """
+        text("reason", reason)
+        asked = {"ticket": ticket, "reason": reason, "seen": [states, actions, rewards]}
+        with self._writing(self._named("missing", by, request, asked)) as writer:
+            if writer.done is None:
+                writer.missing(ticket, (states, actions, rewards), reason, by)
+
+    def missing_many(
+        self, tickets: Sequence[str], reason: str, *, by: str, request: str | None = None
+    ) -> None:
+        """Declare that no report will come for any of these tickets, in one transaction."""
+        text("reason", reason)
+        asked = {"tickets": list(tickets), "reason": reason}
+        with self._writing(self._named("missing", by, request, asked)) as writer:
+            if writer.done is None:
+                writer.fetch(tickets)
+                for ticket in dict.fromkeys(tickets):
+                    writer.missing(ticket, ((), (), ()), reason, by)
+
+    @planned_first
     def amend(
         self,
         ticket: str,
@@ -276,87 +309,101 @@ class Ledger(Reading):
         by: str,
         reason: str,
         ended: str = "whole",
+        request: str | None = None,
     ) -> Told:
         """Correct the report of a ticket, or enter one that came too late.
 
         What was learned becomes what it would be with the right report from the start, which takes
-        a replay. What was decided stays decided.
+        a replay. What was decided stays decided. A report that is on record as it is changes
+        nothing.
         """
         text("reason", reason)
         require_ended(ended)
-        with self._writing() as writer:
+        asked = {"ticket": ticket, "reason": reason, "report": [states, actions, rewards, ended]}
+        with self._writing(self._named("amended", by, request, asked)) as writer:
+            if (done := writer.done) is not None:
+                return Told(ticket, done.payload["number"], done.seq, done.hash)
             writer.require_thawed()
             known = writer.ticket(ticket)
             if known.status == OPEN:
                 raise LedgerError(f"ticket {ticket} is open; tell it")
             report = writer.report(known, states, actions, rewards, ended)
+            if (same := writer.on_record(known, report)) is not None:
+                return Told(ticket, known.number, same.seq, same.hash)
             payload = report.to_payload() | {
                 "reason": reason,
                 "version": known.version,
                 "was": known.status,
                 "instead": known.report,
             }
-            made = writer.add(text("by", by), OPERATOR, "amended", payload)
-        return Told(ticket, known.number, made.seq)
+            made = writer.add(by, OPERATOR, "amended", payload)
+        return Told(ticket, known.number, made.seq, made.hash)
 
-    def propose(self, *, by: str, early: bool = False) -> ProposalView | None:
+    @planned_first
+    def propose(
+        self, *, by: str, early: bool = False, request: str | None = None
+    ) -> ProposalView | None:
         """Let the learner propose what it would change now, for a board that meets.
 
         None if that is nothing; `status().nothing_because` says why. A learner with dates to come
         proposes by itself on these. Where its budget has none to spare for a proposal before them,
         that is refused. early: let it propose all the same, which is on record.
         """
-        with self._writing() as writer:
-            writer.require_thawed()
-            if (why := why_refused(writer.state, early=early)) is not None:
-                raise LedgerError(why)
-            payload = {"early": True} if why_early(writer.state) is not None else {}
-            writer.add(text("by", by), OPERATOR, "met", payload)
+        with self._writing(self._named("met", by, request, {"early": early})) as writer:
+            if writer.done is None:
+                writer.require_thawed()
+                writer.require_going_on()
+                if (why := why_refused(writer.state, early=early)) is not None:
+                    raise LedgerError(why)
+                payload = {"early": True} if why_early(writer.state) is not None else {}
+                writer.add(by, OPERATOR, "met", payload)
         return self.proposal()
 
-    def freeze(self, *, by: str, reason: str) -> None:
+    def freeze(self, *, by: str, reason: str, request: str | None = None) -> None:
         """Stop the run: no ticket is issued, nothing is learned or decided until `thaw`."""
-        self._stop_or_go("frozen", by, reason)
+        with self._writing(self._named("frozen", by, request, {"reason": reason})) as writer:
+            if writer.done is not None:
+                return
+            writer.require_going_on()
+            if writer.state.frozen:
+                raise LedgerError("the run is paused already")
+            writer.add(by, OPERATOR, "frozen", {"reason": text("reason", reason)})
 
-    def thaw(self, *, by: str, reason: str) -> None:
-        """Go on after `freeze`."""
-        self._stop_or_go("thawed", by, reason)
+    def extend(self, more: int, *, by: str, reason: str) -> None:
+        """Let more tickets be issued than were declared.
 
-    def _stop_or_go(self, kind: str, by: str, reason: str) -> None:
-        with self._writing() as writer:
-            if writer.state.frozen == (kind == "frozen"):
-                raise LedgerError(f"the run is {kind} already")
-            writer.add(text("by", by), OPERATOR, kind, {"reason": text("reason", reason)})
-
-    def rollback(self, version: int, *, by: str, reason: str) -> int:
-        """Deploy an earlier version again, as a new one; return its number.
-
-        Nothing that was learned changes. The rows that change are held for a while.
+        They follow the deployed policy, and their reports are on record. They are not learned from:
+        bonus, schedule and budget of the learner were worked out for the declared number.
         """
-        text("reason", reason)
+        payload = {"more": require_count("more", more), "reason": text("reason", reason)}
         with self._writing() as writer:
-            state = writer.state
-            if self.terms.gate != "review":
-                raise LedgerError("this ledger has an open gate; only one in review is rolled back")
-            if not (isinstance(version, int) and 1 <= version <= state.version):
-                raise LedgerError(f"there is no version {version!r}; they are 1 to {state.version}")
-            old = state.versions[version - 1]
-            if old.identity == state.versions[-1].identity:
-                raise LedgerError(f"version {version} is what is deployed now")
-            if self.terms.is_forbidden(old, state.learner):
-                raise LedgerError(f"version {version} plays an action that was forbidden since")
-            payload = {"to": version, "version": state.version + 1, "reason": reason}
-            writer.add(text("by", by), OPERATOR, "rolled_back", payload)
-            return state.version
+            writer.require_going_on()
+            writer.add(text("by", by), OPERATOR, "extended", payload)
 
-    def cap_trial(self, share: float, *, by: str, reason: str) -> int:
+    @planned_first
+    def end(self, *, by: str, reason: str) -> None:
+        """End the run for good: no more tickets, proposals and decisions.
+
+        What is open can still be told, declared missing or amended.
+        """
+        with self._writing() as writer:
+            writer.require_thawed()
+            writer.require_going_on()
+            payload = {"reason": text("reason", reason)}
+            writer.add(text("by", by), OPERATOR, "ended", payload)
+
+    @planned_first
+    def cap_trial(self, share: float, *, by: str, reason: str, request: str | None = None) -> int:
         """Let at most this share of the cases enter the trial from now on; return the version.
 
         It is allowed at any time, also with the budget spent. 0 ends the trial. A pending proposal
         is withdrawn and made again.
         """
         text("reason", reason)
-        with self._writing() as writer:
+        asked = {"share": share, "reason": reason}
+        with self._writing(self._named("capped", by, request, asked)) as writer:
+            if writer.done is not None:
+                return int(writer.done.payload["version"])
             state = writer.state
             if self.terms.gate != "review":
                 raise LedgerError(
@@ -370,9 +417,10 @@ class Ledger(Reading):
                     " is, or stop the run with freeze"
                 )
             payload = {"share": float(share), "version": state.version + 1, "reason": reason}
-            writer.add(text("by", by), OPERATOR, "capped", payload)
+            writer.add(by, OPERATOR, "capped", payload)
             return state.version
 
+    @planned_first
     def add_history(
         self,
         states: Sequence[Sequence[Any]],
@@ -388,72 +436,26 @@ class Ledger(Reading):
 
         They must come from a policy that looked at the state alone, which `by` attests in words.
         most: how many visits of each (step, state, action) count. Return the first proposal, or
-        None: where the budget has none to spare for one before the first date, it comes then.
+        None: where the budget has none to spare for one before the first date, it comes then. The
+        same episodes again are not learned twice.
         """
         with self._writing() as writer:
+            episodes = self.terms.history(states, actions, rewards)
+            if writer.has_history(episodes, require_count("most", most)):
+                return self.proposal()
             if writer.state.issued or self.terms.gate != "review":
                 raise LedgerError(
                     "history comes before the first ticket, and behind a gate in review"
                 )
-            payload = self.terms.history(states, actions, rewards) | {
+            payload = episodes | {
                 "source": text("source", source),
-                "most": require_count("most", most),
+                "most": most,
                 "attested": text("attested", attested),
             }
             if why_early(writer.state) is not None:
                 payload["propose"] = False
             writer.add(text("by", by), OPERATOR, "history", payload)
         return self.proposal()
-
-    # ---- reviewers -------------------------------------------------------------------------------
-
-    def approve(
-        self,
-        proposal: ProposalView | str,
-        *,
-        rows: Sequence[tuple[Any, Any]] | None = None,
-        part: Part | None = None,
-        share: float | None = None,
-        by: str,
-        reason: str,
-    ) -> int:
-        """Deploy rows (step, state) of the pending proposal, by default all; return the version.
-
-        proposal: the one that was looked at, or its hash, of which the first 8 characters are
-        enough. If another one is pending by now, nothing is decided. part: "protocol" or "trial"
-        changes that one alone. share: at most this share of the cases enters the trial.
-        """
-        limits = {
-            name: value for name, value in (("part", part), ("share", share)) if value is not None
-        }
-        with self._writing() as writer:
-            payload = writer.decision(proposal, rows, reason) | limits
-            payload["version"] = writer.state.version + 1
-            writer.add(text("by", by), REVIEWER, "approved", payload)
-            writer.make_up_for_late_date()
-            return writer.state.version
-
-    def reject(
-        self,
-        proposal: ProposalView | str,
-        *,
-        rows: Sequence[tuple[Any, Any]] | None = None,
-        by: str,
-        reason: str,
-        forever: bool = False,
-        visits: int | None = None,
-    ) -> None:
-        """Let rows (step, state) of the pending proposal stay as they are, by default all of them.
-
-        forever: the actions that they would newly play are never deployed there. Else the rows are
-        held until their next trigger, or for so many visits.
-        """
-        with self._writing() as writer:
-            payload = writer.decision(proposal, rows, reason)
-            writer.require_rejection(payload["rows"], forever, visits)
-            payload |= {"forever": bool(forever), "visits": None if visits is None else int(visits)}
-            writer.add(text("by", by), REVIEWER, "rejected", payload)
-            writer.make_up_for_late_date()
 
     # ---- writing ---------------------------------------------------------------------------------
 
@@ -465,22 +467,36 @@ class Ledger(Reading):
         with self._writing() as writer:
             self.store.add_snapshot(writer.bind_snapshot())
 
+    def close(self) -> None:
+        """Let go of the database, after a snapshot if opening would take a while without it."""
+        with self._lock:
+            state = self._state
+            if not self.read_only and state is not None and is_worth_it(state):
+                with suppress(LedgerError):  # if there is room: nothing needs it
+                    self.save_snapshot()
+            super().close()
+
     @contextmanager
-    def _writing(self) -> Iterator[Writer]:
+    def _writing(self, request: Request | None = None) -> Iterator[Writer]:
         """One transaction: what is written, and what follows from it."""
         if self.read_only:
             raise errors.ReadOnlyError(
                 "this ledger was opened for reading; open it without read_only"
             )
         with self._lock:
+            held = self._hold
             writer: Writer | None = None
             try:
-                with self.store.transaction():
-                    writer = Writer(
-                        self.store, self._catch_up(), self._replay(), self.clock, self.new_ticket
-                    )
+                with self.store.transaction() if held else nullcontext():
+                    made = self._catch_up(), self._corrections, self.clock, self.new_ticket
+                    writer = Writer(self.store, *made, request)
+                    base = writer.state.seq, writer.state.head
                     yield writer
-                    writer.finish()
+                    writer.follow()
+                    if held:
+                        writer.store_all()
+                if not held:
+                    self._commit(writer, base)
             except BaseException:
                 if writer is None or writer.events:
                     self._state = None  # what was applied is not on record
@@ -488,6 +504,14 @@ class Ledger(Reading):
             if writer.snapshot is not None:
                 with suppress(errors.StorageError), self.store.transaction():
                     self.store.add_snapshot(writer.snapshot)  # if there is room: nothing needs it
+
+    def _commit(self, writer: Writer, base: tuple[int, str]) -> None:
+        """Store what was worked out before the transaction, unless others have written since."""
+        if writer.events:
+            with self.store.transaction():
+                if self.store.head() != base:
+                    raise MovedOnError
+                writer.store_all()
 
 
 def _now(seq: int) -> str:

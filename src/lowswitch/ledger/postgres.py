@@ -7,19 +7,36 @@ last event, so that events become visible in the order of their numbers.
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from lowswitch.ledger.address import is_readable, unreadable
+from lowswitch.ledger.copies import copy
 from lowswitch.ledger.errors import NotALedgerError, StorageError
-from lowswitch.ledger.events import FORMAT
-from lowswitch.ledger.store import SCHEMA, Store
+from lowswitch.ledger.events import FORMAT, Event
+from lowswitch.ledger.store import SCHEMA, UPGRADES, Store
 
 _PIECE = 2000  # rows that a reader fetches at once
+
+_PASSWORD_FILE = "LOWSWITCH_PASSWORD_FILE"  # the variable that names it
+
+
+def _password() -> str | None:
+    """The password of the database from a file, if there is one; else libpq looks for it."""
+    if not (path := os.environ.get(_PASSWORD_FILE)):
+        return None
+    try:
+        return Path(path).read_text(encoding="utf-8").rstrip("\r\n")
+    except (OSError, ValueError) as error:
+        raise StorageError(
+            f"the password of the database cannot be read from {path!r}, which {_PASSWORD_FILE}"
+            f" names ({getattr(error, 'strerror', None) or 'no text'})"
+        ) from None
 
 
 class PostgresStore(Store):
@@ -27,7 +44,7 @@ class PostgresStore(Store):
 
     # No JSON of PostgreSQL, which refuses \u0000. Quotes within a text are escaped.
     kind_in_body = """substring(body from '"[a-z]+","([a-z_]+)",[{]')"""
-    column = "STORED"
+    column, bytes = "STORED", "BYTEA"
 
     def __init__(self, address: str, *, read_only: bool) -> None:
         self._connection: Any = None
@@ -43,10 +60,19 @@ class PostgresStore(Store):
         self._streams = 0
 
     @classmethod
-    def create(cls, address: str) -> PostgresStore:
+    def create(cls, address: str, events: Iterable[Event]) -> PostgresStore:
+        """A new schema with the first events, in one transaction."""
         store = cls(address, read_only=False)
-        if store._exists():
-            raise NotALedgerError(f"{store.schema} exists already; open it, or name another one")
+        with store.transaction():
+            if store._exists():
+                raise NotALedgerError(
+                    f"{store.schema} exists already; open it, or name another one"
+                )
+            store.execute(f"CREATE SCHEMA IF NOT EXISTS {store.schema}")
+            store.execute(f"CREATE TABLE {store.schema}.format (version INT NOT NULL)")
+            store.execute(f"INSERT INTO {store.schema}.format VALUES (1)")
+            store.create_tables()
+            store.append(events)
         return store
 
     @classmethod
@@ -64,15 +90,6 @@ class PostgresStore(Store):
         sql = "SELECT 1 FROM information_schema.tables WHERE table_schema = ? AND table_name = ?"
         return bool(self.execute(sql, self.schema, "format"))
 
-    def create_tables(self) -> None:
-        """Make the tables, inside of the first transaction."""
-        self.execute(f"CREATE SCHEMA IF NOT EXISTS {self.schema}")
-        self.execute(f"CREATE TABLE {self.schema}.format (version INT NOT NULL)")
-        self.execute(f"INSERT INTO {self.schema}.format VALUES (?)", FORMAT)
-        for statement in SCHEMA:
-            self.execute(statement.format(bytes="BYTEA"))
-        self.add_kinds()
-
     def format(self) -> int:
         return int(self.execute(f"SELECT version FROM {self.schema}.format")[0][0])
 
@@ -87,7 +104,9 @@ class PostgresStore(Store):
         if self._connection is None or self._connection.closed:
             with self._errors():
                 self._require_options()
-                self._connection = psycopg.connect(self.address, autocommit=True)
+                self._connection = psycopg.connect(
+                    self.address, autocommit=True, password=_password()
+                )
                 weakref.finalize(self, self._connection.close)  # if nobody closes the ledger
                 self._connection.execute(f"SET search_path TO {self.schema}")
                 self._connection.execute("SET synchronous_commit TO on")
@@ -139,11 +158,49 @@ class PostgresStore(Store):
                 cursor.execute(sql.replace("?", "%s"), values)
                 yield from cursor
 
-    def backup(self, path: Path) -> None:
-        raise StorageError(
-            f"{self.schema} is in PostgreSQL, whose own pg_dump --schema={self.schema} makes a"
-            " backup while it runs; export() writes the events themselves"
+    def oddities(self) -> list[str]:
+        """What would change rows behind the ledger's back: triggers and rules; and other tables."""
+        relation = "c.oid IN (SELECT oid FROM pg_class WHERE relnamespace = ?::regnamespace)"
+        triggers = self.execute(
+            "SELECT 'trigger', tgname FROM pg_trigger JOIN pg_class c ON c.oid = tgrelid"
+            f" WHERE NOT tgisinternal AND {relation}",
+            self.schema,
         )
+        rules = self.execute(
+            f"SELECT 'rule', rulename FROM pg_rewrite JOIN pg_class c ON c.oid = ev_class"
+            f" WHERE {relation}",
+            self.schema,
+        )
+        there = {
+            (name,)
+            for (name,) in self.execute(
+                "SELECT table_name FROM information_schema.tables WHERE table_schema = ?",
+                self.schema,
+            )
+        }
+        odd = [("table", name) for (name,) in there if name not in self._tables()]
+        return [
+            f"its schema has a foreign {kind} {name!r}" for kind, name in triggers + rules + odd
+        ]
+
+    def _tables(self) -> set[str]:
+        """The names of the tables that a ledger has."""
+        statements = [*SCHEMA, *(one for step in UPGRADES.values() for one in step)]
+        made = (re.match(r"CREATE TABLE (\w+)", one) for one in statements)
+        return {"format", *(one[1] for one in made if one)}
+
+    @contextmanager
+    def unchanging(self) -> Iterator[None]:
+        connection = self.connection
+        with self._errors(), connection.transaction():
+            connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+            yield
+
+    def remove(self) -> None:
+        self.execute(f"DROP SCHEMA {self.schema} CASCADE")
+
+    def backup(self, path: Path) -> None:
+        copy(self, path)
 
     def close(self) -> None:
         if self._connection is not None:

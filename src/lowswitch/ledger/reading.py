@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
@@ -14,8 +14,9 @@ from lowswitch.checks import require_word
 from lowswitch.ledger import views
 from lowswitch.ledger.address import file_of
 from lowswitch.ledger.certificates import certificate
-from lowswitch.ledger.errors import BrokenError, LedgerError, StorageError
-from lowswitch.ledger.events import GENESIS, Event, canonical, read_event
+from lowswitch.ledger.corrections import Corrections
+from lowswitch.ledger.errors import BrokenError, LedgerError, StorageError, UnknownTicketError
+from lowswitch.ledger.events import GENESIS, Event, canonical, read_event, read_time
 from lowswitch.ledger.responses import (
     Certificate,
     Chart,
@@ -27,11 +28,14 @@ from lowswitch.ledger.responses import (
     Version,
 )
 from lowswitch.ledger.snapshot import binds, is_whole, state_of
-from lowswitch.ledger.state import OPEN, STATUSES, Replay, State, proposal_hash
+from lowswitch.ledger.state import OPEN, STATUSES, State, proposal_hash
 from lowswitch.ledger.store import Snapshot, Store, StoredTicket
 from lowswitch.ledger.table_terms import TableTerms
 from lowswitch.ledger.terms import Terms
 from lowswitch.show.text import counted
+
+if TYPE_CHECKING:
+    from lowswitch.ledger.anchors import Known
 
 
 class Reading:
@@ -41,6 +45,7 @@ class Reading:
         self.store, self.terms, self.read_only = store, terms, read_only
         self._lock = threading.RLock()
         self._state: State | None = None
+        self._corrections = Corrections(self.events, self._amended, self._bound_snapshots)
 
     def close(self) -> None:
         """Let go of the database."""
@@ -102,18 +107,23 @@ class Reading:
         """All proposals with what was decided on them, in their order."""
         return list(views.proposals(self))
 
-    def worth(self, rows: Any = None) -> dict[str, Any] | None:
+    def deployed(self) -> tuple[Any, bool]:
+        """The deployed policy, and whether it is a protocol with a trial."""
+        policy = self._ready().versions[-1]
+        return self.terms.shown(policy), self.terms.share(policy) is not None
+
+    def worth(self, rows: Any = None, *, wait: bool = True) -> dict[str, Any] | None:
         """What the pending proposal is worth if only these rows (step, state) change, by default
         all, in the run's units of reward.
 
         It is by what the learner believed when the proposal became due. None if nothing waits, or
-        if the learner keeps no model.
+        if the learner keeps no model. wait: otherwise None, too, if that would take a replay.
         """
         with self._lock:
             state = self._ready()
             if state.pending is None:
                 return None
-            judgement = views.judgement(self, state)
+            judgement = views.judgement(self, state, wait=wait)
             if judgement is None:
                 return None
             proposals = self.terms.proposals
@@ -129,7 +139,15 @@ class Reading:
         with self._lock:
             state = self._ready()
             found = views.status(state, self.store.counts())
-            return dataclasses.replace(found, behind=self._behind(state, found.waiting))
+            behind = self._behind(state, found.waiting)
+            return dataclasses.replace(found, behind=behind, paused=self._paused(state))
+
+    def _paused(self, state: State) -> dict[str, str] | None:
+        """Who paused the run, when and why."""
+        if not state.frozen:
+            return None
+        (event,) = self.newest(1, kind="frozen")
+        return {"by": event.actor, "time": event.time, "reason": event.payload["reason"]}
 
     def _behind(self, state: State, waiting: int) -> str | None:
         """Which ticket the reports that wait are waiting for, in words."""
@@ -152,6 +170,28 @@ class Reading:
         with self._lock:
             found = list(self.store.tickets(status, site=site, most=most))
             return [self._shown(one) for one in found]
+
+    def tickets_named(self, names: Sequence[str]) -> list[StoredTicket]:
+        """The tickets of these names, in the order in which they were issued."""
+        with self._lock:
+            return sorted(self.store.tickets_named(names))
+
+    def report_of(self, ticket: str) -> tuple[StoredTicket, dict[str, Any]]:
+        """A ticket, and the labels and rewards of its report; empty lists if there is none."""
+        found = self.tickets_named([ticket])
+        if not found:
+            raise UnknownTicketError(f"no ticket {ticket!r} was issued by this ledger")
+        (known,) = found
+        empty: dict[str, Any] = {"states": [], "actions": [], "rewards": [], "ended": "whole"}
+        if known.report is None:
+            return known, empty
+        payload, labels = views.payload_of(*self.store.event(known.report)), self.terms.labels
+        return known, {
+            "states": [labels["state"][x] for x in payload["states"]],
+            "actions": [labels["action"][a] for a in payload["actions"]],
+            "rewards": payload["rewards"],
+            "ended": payload["ended"],
+        }
 
     def tickets(self, status: str) -> Iterator[StoredTicket]:
         """The tickets that are open, waiting, learned, missing or refused."""
@@ -211,15 +251,19 @@ class Reading:
         with self._lock:
             return views.row(self._ready(), terms, h, x)
 
-    def verify(self, *, progress: bool | None = None) -> Verdict:
-        """Walk the chain of events and replay them from the start; name the first bad one."""
+    def verify(self, *, known: Sequence[Known] = (), progress: bool | None = None) -> Verdict:
+        """Walk the chain of events and replay them from the start; name the first bad one.
+
+        known: what somebody outside knows to have been on record, from `anchors.trusted` or
+        `anchors.expected`. Without it, a chain that was computed anew as a whole is not found.
+        """
         from lowswitch.ledger.audit import verify
 
-        return verify(self, progress=progress)
+        return verify(self, known=known, progress=progress)
 
     def export(self, path: str | Path, *, kind: str = "jsonl") -> None:
         """Write all events as JSON lines, or as a table ("csv")."""
-        from lowswitch.ledger.audit import export
+        from lowswitch.ledger.exports import export
 
         export(self, file_of(path), kind)
 
@@ -229,8 +273,12 @@ class Reading:
 
     # ---- the state -------------------------------------------------------------------------------
 
-    def _replay(self) -> Replay:
-        return Replay(self.events)
+    def _amended(self, before: int) -> list[Event]:
+        """The amendments before an event, in their order."""
+        return [views.event_of(*row) for row in self.store.of_kind("amended", before)]
+
+    def _bound_snapshots(self) -> list[Snapshot]:
+        return [one for one in self._snapshots() if self.is_bound(one)]
 
     def _ready(self) -> State:
         """The state after the last event on record."""
@@ -240,14 +288,14 @@ class Reading:
     def _catch_up(self) -> State:
         """Take in what others have written meanwhile."""
         seq, head = self.store.head()
-        state = self._state
+        state, self._corrections.unwritten = self._state, []
         if state is None or seq < state.seq or (seq == state.seq and head != state.head):
+            self._corrections.forget()
             state = self._loaded()
         if state.seq < seq:
             self._state = None  # until every event was taken in
-            replay = self._replay()
             for one in self.events(state.seq + 1):
-                state.apply(one, replay)
+                state.apply(one, self._corrections)
             state.learn()
         state.changed.clear()
         self._state = state
@@ -258,10 +306,11 @@ class Reading:
         for snapshot in self._snapshots():
             state = state_of(snapshot, self.terms) if self.is_bound(snapshot) else None
             if state is not None:
-                seq, _, stored, _ = self.store.event(snapshot.seq)
+                seq, body, stored, _ = self.store.event(snapshot.seq)
                 if (state.seq, state.head) == (seq, stored):
+                    state.time = read_time(body)
                     return state
-        return State.of(self.terms, self.store.event(1)[2])
+        return State.of(self.terms, views.event_of(*self.store.event(1)))
 
     def _snapshots(self) -> list[Snapshot]:
         """The snapshots, none if the database cannot read them: the events are enough."""

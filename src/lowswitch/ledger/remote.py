@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import math
+import secrets
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -13,8 +15,17 @@ import numpy as np
 
 from lowswitch.ledger.connection import Connection
 from lowswitch.ledger.errors import LedgerError
-from lowswitch.ledger.responses import ProposalView, Status, Told, Version
+from lowswitch.ledger.responses import (
+    Certificate,
+    MotionView,
+    ProposalView,
+    Status,
+    Told,
+    Version,
+)
 from lowswitch.policy.tables import Part
+
+_MOST_TABLES = 256  # that a client keeps
 
 
 class Remote:
@@ -22,6 +33,7 @@ class Remote:
 
     def __init__(self, connection: Connection) -> None:
         self._connection, self._lock = connection, threading.RLock()
+        self._tables: dict[tuple[int, int], list[list[int]]] = {}  # of versions, by member
 
     def _get(self, path: str, **query: Any) -> Any:
         with self._lock:
@@ -31,6 +43,13 @@ class Remote:
         with self._lock:
             return self._connection.post(path, **body)
 
+    def _do(self, path: str, request: str | None, **body: Any) -> Any:
+        """Let the server do something once, also if its answer is lost and this is sent again.
+
+        request: the name of what is asked, by default one that nobody else has.
+        """
+        return self._post(path, **body, request=request or secrets.token_hex(16))
+
     @property
     def version(self) -> int:
         """The number of the deployed version."""
@@ -39,11 +58,26 @@ class Remote:
     @property
     def policy(self) -> np.ndarray:  # [members, H, S]
         """What is deployed."""
-        return np.array(self._get("/api/policy")["policy"])
+        return self.policy_of(self.version)
 
     def policy_of(self, version: int) -> np.ndarray:  # [members, H, S]
-        """What a version plays."""
-        return np.array(self._get("/api/policy", version=version)["policy"])
+        """What a version plays; one that is large is fetched table by table."""
+        found = self._get("/api/policy", version=version)
+        if found["policy"] is None:
+            return np.array([self._table(version, i) for i in range(found["members"])])
+        return np.array(found["policy"])
+
+    def _table(self, version: int, member: int) -> list[list[int]]:
+        """One table of a version; the last ones are kept."""
+        with self._lock:
+            known = self._tables.pop((version, member), None)
+            if known is None:
+                found = self._connection.get("/api/policy", version=version, member=member)
+                known = found["policy"]
+            self._tables[version, member] = known  # the newest at the end
+            while len(self._tables) > _MOST_TABLES:
+                del self._tables[next(iter(self._tables))]
+            return known
 
     def status(self) -> Status:
         """Where the run stands."""
@@ -52,21 +86,49 @@ class Remote:
     def proposal(self) -> ProposalView | None:
         """What waits for a decision, or None."""
         found = self._get("/api/proposal")
-        return None if found is None else ProposalView(**found)
+        return None if found is None else self._whole(found)
 
     def proposals(self) -> list[ProposalView]:
         """All proposals with what was decided on them, in their order."""
-        return [ProposalView(**one) for one in self._get("/api/proposals")]
+        return [self._whole(one) for one in self._pages("/api/proposals")]
+
+    def _whole(self, found: dict[str, Any]) -> ProposalView:
+        """A proposal with all its rows, of which an answer has some."""
+        rows, total = list(found["rows"]), found.pop("rows_in_all")
+        while len(rows) < total:
+            more = self._get("/api/proposal", hash=found["hash"], first=len(rows))
+            rows += more["rows"]
+        return ProposalView(**found | {"rows": rows})
+
+    def _pages(self, path: str) -> Iterator[dict[str, Any]]:
+        """All of a list that comes in pieces."""
+        first = 0
+        while some := self._get(path, first=first):
+            yield from some
+            first += len(some)
 
     def worth(self, rows: Sequence[tuple[Any, Any]] | None = None) -> dict[str, Any] | None:
         """What the pending proposal is worth if only these rows (step, state) change."""
-        given = {} if rows is None else {"rows": ",".join(f"{h}:{x}" for h, x in rows)}
+        given = {} if rows is None else {"rows": json.dumps([list(row) for row in rows])}
         found: dict[str, Any] | None = self._get("/api/worth", **given)
         return found
 
+    def certificate(
+        self,
+        within: float | None = None,
+        *,
+        probability: float = 0.05,
+        cost: float | None = None,
+    ) -> Certificate:
+        """Whether the run may stop, and what one more deployment would gain; see `Ledger`."""
+        asked = {"within": within, "probability": probability, "cost": cost}
+        found = self._get("/api/certificate", **asked)
+        pairs = {name: tuple(found[name]) for name in ("value", "gain_interval")}
+        return Certificate(**found | pairs)
+
     def versions(self) -> list[Version]:
         """All versions, in their order."""
-        return [Version(**one) for one in self._get("/api/versions")]
+        return [Version(**one) for one in self._pages("/api/versions")]
 
     def tickets(self, status: str) -> Iterator[dict[str, Any]]:
         """The tickets that are open, waiting, learned, missing or refused."""
@@ -89,15 +151,16 @@ class Remote:
         part: Part | None = None,
         share: float | None = None,
         reason: str,
-    ) -> int:
+        request: str | None = None,
+    ) -> int | MotionView:
         """Deploy rows (step, state) of the pending proposal, by default all; return the version.
 
         part: "protocol" or "trial" changes that one alone. share: at most this share of the cases
-        enters the trial.
+        enters the trial. Where several reviewers must agree, return the request.
         """
         chosen = None if rows is None else [list(row) for row in rows]
         body = {"proposal": _hash(proposal), "rows": chosen, "part": part, "share": share}
-        return int(self._post("/api/approve", **body, reason=reason)["version"])
+        return _version(self._do("/api/approve", request, **body, reason=reason))
 
     def reject(
         self,
@@ -107,39 +170,97 @@ class Remote:
         reason: str,
         forever: bool = False,
         visits: int | None = None,
-    ) -> None:
-        """Let rows (step, state) of the pending proposal stay as they are, by default all."""
-        chosen = None if rows is None else [list(row) for row in rows]
-        body = {"proposal": _hash(proposal), "rows": chosen, "reason": reason}
-        self._post("/api/reject", **body, forever=forever, visits=visits)
+        actions: Sequence[Any] | None = None,
+        request: str | None = None,
+    ) -> MotionView | None:
+        """Let rows (step, state) of the pending proposal stay as they are, by default all.
 
-    def propose(self, *, early: bool = False) -> ProposalView | None:
+        actions: with forever, those of the new actions that are forbidden.
+        """
+        chosen = None if rows is None else [list(row) for row in rows]
+        named = None if actions is None else list(actions)
+        body = {"proposal": _hash(proposal), "rows": chosen, "reason": reason, "actions": named}
+        return _motion(self._do("/api/reject", request, **body, forever=forever, visits=visits))
+
+    def forbid(
+        self,
+        rows: Sequence[tuple[Any, Any]],
+        actions: Sequence[Any],
+        *,
+        instead: Any = None,
+        reason: str,
+        request: str | None = None,
+    ) -> int | MotionView:
+        """Never deploy these actions in rows (step, state) again; return the deployed version."""
+        body = {"rows": [list(row) for row in rows], "actions": list(actions), "instead": instead}
+        return _version(self._do("/api/forbid", request, **body, reason=reason))
+
+    def lift(
+        self,
+        rows: Sequence[tuple[Any, Any]],
+        actions: Sequence[Any],
+        *,
+        reason: str,
+        request: str | None = None,
+    ) -> MotionView | None:
+        """Allow actions again that were forbidden in rows (step, state)."""
+        body = {"rows": [list(row) for row in rows], "actions": list(actions)}
+        return _motion(self._do("/api/lift", request, **body, reason=reason))
+
+    def motions(self) -> list[MotionView]:
+        """The decisions that wait until enough reviewers agree."""
+        return [MotionView(**one) for one in self._get("/api/motions")]
+
+    def confirm(self, motion: int, *, reason: str, request: str | None = None) -> int | MotionView:
+        """Agree to what another person asks for; the last one needed carries it out."""
+        return _version(self._do("/api/confirm", request, motion=motion, reason=reason))
+
+    def decline(self, motion: int, *, reason: str, request: str | None = None) -> None:
+        """Turn a motion down."""
+        self._do("/api/decline", request, motion=motion, reason=reason)
+
+    def set_quorum(
+        self, quorum: int, *, reason: str, request: str | None = None
+    ) -> MotionView | None:
+        """Change how many reviewers must agree on a decision."""
+        return _motion(self._do("/api/quorum", request, quorum=quorum, reason=reason))
+
+    def propose(self, *, early: bool = False, request: str | None = None) -> ProposalView | None:
         """Let the learner propose what it would change now; None if that is nothing.
 
         early: also where its budget has none to spare for a proposal before its next date.
         """
-        found = self._post("/api/propose", **({"early": True} if early else {}))
-        return None if found is None else ProposalView(**found)
+        found = self._do("/api/propose", request, **({"early": True} if early else {}))
+        return None if found is None else self._whole(found)
 
-    def freeze(self, *, reason: str) -> None:
+    def freeze(self, *, reason: str, request: str | None = None) -> None:
         """Stop the run."""
-        self._post("/api/freeze", reason=reason)
+        self._do("/api/freeze", request, reason=reason)
 
-    def thaw(self, *, reason: str) -> None:
+    def thaw(self, *, reason: str, request: str | None = None) -> MotionView | None:
         """Let the run go on."""
-        self._post("/api/thaw", reason=reason)
+        return _motion(self._do("/api/thaw", request, reason=reason))
 
-    def rollback(self, version: int, *, reason: str) -> int:
+    def rollback(
+        self, version: int, *, reason: str, request: str | None = None
+    ) -> int | MotionView:
         """Deploy an earlier version again, as a new one; return its number."""
-        return int(self._post("/api/rollback", version=version, reason=reason)["version"])
+        body = {"version": version, "reason": reason}
+        return _version(self._do("/api/rollback", request, **body))
 
-    def cap_trial(self, share: float, *, reason: str) -> int:
+    def cap_trial(self, share: float, *, reason: str, request: str | None = None) -> int:
         """Let at most this share of the cases enter the trial from now on; return the version."""
-        return int(self._post("/api/cap", share=share, reason=reason)["version"])
+        return int(self._do("/api/cap", request, share=share, reason=reason)["version"])
 
-    def missing(self, ticket: str, reason: str, **seen: Sequence[Any]) -> None:
+    def missing(
+        self, ticket: str, reason: str, request: str | None = None, **seen: Sequence[Any]
+    ) -> None:
         """Declare that no report will come; seen: the states, actions and rewards before that."""
-        self._post("/api/missing", ticket=ticket, reason=reason, **plain(seen))
+        self._do("/api/missing", request, ticket=ticket, reason=reason, **plain(seen))
+
+    def missing_many(self, tickets: Sequence[str], reason: str, request: str | None = None) -> None:
+        """Declare that no report will come for any of these tickets."""
+        self._do("/api/lost", request, tickets=list(tickets), reason=reason)
 
     def amend(
         self,
@@ -150,11 +271,12 @@ class Remote:
         *,
         reason: str,
         ended: str = "whole",
+        request: str | None = None,
     ) -> Told:
         """Correct the report of a ticket, or enter one that came too late."""
         seen = plain({"states": states, "actions": actions, "rewards": rewards})
         body = {"ticket": ticket, "ended": ended, "reason": reason}
-        return Told(**self._post("/api/amend", **body, **seen))
+        return Told(**self._do("/api/amend", request, **body, **seen))
 
     def verify(self) -> dict[str, Any]:
         """Let the server replay everything from the start; wait for what it finds."""
@@ -169,6 +291,11 @@ class Remote:
                 return last
             time.sleep(0.05)
 
+    def anchor(self) -> dict[str, Any]:
+        """The signed head of the ledger, to be kept as a line of a file; see `anchors.trusted`."""
+        found: dict[str, Any] = self._get("/api/anchor")
+        return found
+
     def export(self, path: str | Path, *, kind: str = "jsonl") -> None:
         """Write all events as JSON lines, or as a table ("csv")."""
         from lowswitch.io.storage import replacing
@@ -177,6 +304,15 @@ class Remote:
             answer = self._connection.read("/api/export", kind=kind)
             while piece := answer.read(1 << 16):
                 file.write(piece)
+
+
+def _motion(answer: dict[str, Any]) -> MotionView | None:
+    """The motion that an answer speaks of, if others must agree."""
+    return MotionView(**answer["motion"]) if "motion" in answer else None
+
+
+def _version(answer: dict[str, Any]) -> int | MotionView:
+    return _motion(answer) or int(answer["version"])
 
 
 def _hash(proposal: ProposalView | str | None) -> str:

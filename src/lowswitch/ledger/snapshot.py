@@ -13,19 +13,26 @@ from typing import Any
 
 from lowswitch.ledger.events import Event, canonical
 from lowswitch.ledger.intake import Lessons
-from lowswitch.ledger.state import State, Ticket
+from lowswitch.ledger.state import Motion, State, Ticket
 from lowswitch.ledger.store import Snapshot
 from lowswitch.ledger.tally import Tally
 from lowswitch.ledger.terms import Report, Terms
 
 _EVERY = 5000  # events; more where many tickets are open, because a snapshot holds them all
 _MOST_SINCE = 50_000  # events that an opening may have to replay
+_AT_CLOSE = 500  # events, or one amendment, for which a ledger that is closed takes a snapshot
 
 
 def is_due(state: State) -> bool:
     """Whether it is time for the next snapshot, which the events alone decide."""
     every = min(max(_EVERY, len(state.tickets)), _MOST_SINCE)
     return state.seq - state.snapshot_at >= every
+
+
+def is_worth_it(state: State) -> bool:
+    """Whether so much has happened since the last snapshot that a ledger is closed with one."""
+    since = state.seq - state.snapshot_at
+    return since >= _AT_CLOSE or state.amended_at > state.snapshot_at
 
 
 def snapshot_of(state: State) -> Snapshot:
@@ -45,9 +52,20 @@ def snapshot_of(state: State) -> Snapshot:
             "proposal": state.proposal,
             "decisions": sorted([*row, made] for row, made in state.decisions.items()),
         }
+        | _board(state)
+        | ({"extra": state.extra} if state.extra else {})  # which older snapshots do not have
+        | ({"ended": True} if state.ended else {})
     )
     learner, tally = state.learner.to_bytes(), state.tally.to_bytes()
     return Snapshot(state.seq, _hash(facts, learner, tally), facts, learner, tally)
+
+
+def _board(state: State) -> dict[str, Any]:
+    """The quorum and what waits for it, where there is anything to say."""
+    motions = [vars(one) for one in state.motions.values()]
+    if not motions and state.quorum == state.terms.quorum:
+        return {}
+    return {"board": {"quorum": state.quorum, "motions": motions}}
 
 
 def state_of(snapshot: Snapshot, terms: Terms) -> State | None:
@@ -92,6 +110,7 @@ def binds(event: Event, snapshot: Snapshot) -> bool:
 
 def _read(snapshot: Snapshot, terms: Terms) -> State:
     facts: dict[str, Any] = json.loads(snapshot.facts)
+    board = facts.get("board", {"quorum": 0, "motions": []})
     learner = terms.restored(snapshot.learner)
     tally = Tally.from_bytes(terms.tally_shape, snapshot.tally)
     return State(
@@ -106,8 +125,12 @@ def _read(snapshot: Snapshot, terms: Terms) -> State:
         settled={one["number"]: Report.from_payload(one) for one in facts["settled"]},
         unsettled=Counter(dict(facts["unsettled"])),
         frozen=facts["frozen"],
+        extra=facts.get("extra", 0),
+        ended=facts.get("ended", False),
         proposal=facts["proposal"],
         decisions={(step, row): made for step, row, made in facts["decisions"]},
+        quorum=board["quorum"],
+        motions={one["event"]: Motion(**one) for one in board["motions"]},
     )
 
 

@@ -4,42 +4,64 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
+from lowswitch.io.files import write_new
 from lowswitch.ledger.errors import NotALedgerError, StorageError
-from lowswitch.ledger.events import FORMAT
-from lowswitch.ledger.store import SCHEMA, Store
+from lowswitch.ledger.events import FORMAT, Event
+from lowswitch.ledger.store import Store
 
 _KIND = 0x4C535764  # "LSWd", in the header of the file
+_OBJECTS = "SELECT type, name, sql FROM sqlite_master"
+_EARLIER = {  # of ledgers that an earlier version made
+    ("index", "tickets_by_status", "CREATE INDEX tickets_by_status ON tickets (status)")
+}
 _BUSY_MS = 30_000
+_HALF_MADE = 1 << 16  # bytes that such a file has at most
 
 
 class SqliteStore(Store):
     """One connection to the file of a ledger; a writer alone checkpoints."""
 
     kind_in_body = "CASE WHEN json_valid(body) THEN json_extract(body, '$[4]') END"
-    column = "VIRTUAL"
+    column, bytes = "VIRTUAL", "BLOB"
 
     def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
         self.path, self.connection = path, connection
         self._errors = _Errors(path)
 
     @classmethod
-    def create(cls, path: Path) -> SqliteStore:
-        """A new file, in which there is no event yet; it appears with the first transaction."""
+    def create(cls, path: Path, events: Iterable[Event]) -> SqliteStore:
+        """A new file with the first events, which appears whole or not at all."""
+        exists = NotALedgerError(f"{str(path)!r} exists already; open it, or choose another name")
         if path.exists():
-            raise NotALedgerError(f"{str(path)!r} exists already; open it, or choose another name")
+            if not _is_half_made(path):
+                raise exists
+            path.unlink()
         if not path.parent.is_dir() or not os.access(path.parent, os.W_OK):
             raise StorageError(
                 f"cannot write {str(path)!r}; choose a file in a folder that exists and is writable"
             )
-        store = cls(path, _connect(path, "rwc"))
-        with store._errors:
-            store._prepare()
-        return store
+        with cls._in_memory(path) as made, made._errors:
+            made.append(events)
+            try:
+                write_new(path, made.connection.serialize())
+            except FileExistsError:
+                raise exists from None
+        return cls.open(path, read_only=False)
+
+    @classmethod
+    @contextmanager
+    def _in_memory(cls, path: Path, up_to: int = FORMAT) -> Iterator[SqliteStore]:
+        """The tables of a format without a row, in memory."""
+        with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
+            made = cls(path, connection)
+            connection.execute(f"PRAGMA application_id = {_KIND}")
+            made.create_tables(up_to)
+            yield made
 
     @classmethod
     def open(cls, path: Path, *, read_only: bool) -> SqliteStore:
@@ -52,7 +74,7 @@ class SqliteStore(Store):
         if not os.access(path, os.R_OK if read_only else os.R_OK | os.W_OK):
             way_out = "" if read_only else "; open it with read_only=True, or as somebody who may"
             raise StorageError(f"no permission to use {str(path)!r}{way_out}")
-        store = cls(path, _connect(path, "ro" if read_only else "rw"))
+        store = cls(path, _connect_to_read(path) if read_only else _connect(path, "rw"))
         with store._errors:
             kind = store.execute("PRAGMA application_id")[0][0]
             if kind != _KIND:
@@ -65,13 +87,6 @@ class SqliteStore(Store):
     def _prepare(self) -> None:
         self.connection.execute("PRAGMA journal_mode = WAL")
         self.connection.execute("PRAGMA synchronous = FULL")
-
-    def create_tables(self) -> None:
-        """Make the tables, inside of the first transaction."""
-        for statement in SCHEMA:
-            self.execute(statement.format(bytes="BLOB"))
-        self.connection.execute(f"PRAGMA application_id = {_KIND}")
-        self.add_kinds()
 
     def format(self) -> int:
         return int(self.execute("PRAGMA user_version")[0][0])
@@ -103,16 +118,42 @@ class SqliteStore(Store):
         with self._errors:
             yield from self.connection.execute(sql, values)
 
+    def oddities(self) -> list[str]:
+        """What SQLite's own check finds, and what the schema has or lacks."""
+        found = [text for (text,) in self.execute("PRAGMA integrity_check(3)") if text != "ok"]
+        with self._in_memory(self.path, self.found) as made:
+            wanted = set(made.execute(_OBJECTS))
+        there = set(self.execute(_OBJECTS))
+        odd = [f"a changed or foreign {one[0]} {one[1]!r}" for one in there - wanted - _EARLIER]
+        lost = [f"no {kind} {name!r}" for kind, name, _ in wanted - there if kind == "table"]
+        schema = [f"its schema has {what}" for what in sorted(odd + lost)]
+        return [f"SQLite's own check says: {text}" for text in found] + schema
+
+    @contextmanager
+    def unchanging(self) -> Iterator[None]:
+        with self._errors:
+            self.connection.execute("BEGIN")
+            try:
+                yield
+            finally:
+                self.connection.execute("ROLLBACK")
+
+    def remove(self) -> None:
+        for end in ("", "-wal", "-shm"):
+            Path(f"{self.path}{end}").unlink(missing_ok=True)
+
     def backup(self, path: Path) -> None:
         if path.exists():
             raise StorageError(f"{str(path)!r} exists already; choose another name")
         temporary = path.with_name(f".{path.name}.part")
         try:
             with _Errors(path):
+                os.close(os.open(temporary, os.O_CREAT | os.O_WRONLY, 0o600))
                 source = _connect(self.path, "ro")
                 target = sqlite3.connect(temporary)
                 try:
                     source.backup(target)
+                    target.execute("PRAGMA journal_mode = DELETE")  # for media that are read-only
                 finally:
                     target.close()
                     source.close()
@@ -122,6 +163,35 @@ class SqliteStore(Store):
 
     def close(self) -> None:
         self.connection.close()
+
+
+def _is_half_made(path: Path) -> bool:
+    """Whether a file is what an earlier version left that was killed while it made a ledger."""
+    try:
+        with closing(_connect(path, "ro")) as connection:
+            (tables,) = connection.execute("SELECT COUNT(*) FROM sqlite_master").fetchone()
+            return not tables and path.stat().st_size <= _HALF_MADE
+    except (NotALedgerError, StorageError, sqlite3.DatabaseError, OSError):
+        return False
+
+
+def _connect_to_read(path: Path) -> sqlite3.Connection:
+    """A connection that only reads, also on a medium on which SQLite can keep no index of its log.
+
+    There nobody writes, so that the file is taken as it is, unless a log lies beside it.
+    """
+    connection = _connect(path, "ro")
+    try:
+        connection.execute("SELECT COUNT(*) FROM sqlite_master").fetchone()
+    except sqlite3.OperationalError as error:
+        connection.close()
+        if "unable to open" not in str(error) or Path(f"{path}-wal").exists():
+            with _Errors(path):
+                raise
+        return _connect(path, "ro&immutable=1")
+    except sqlite3.DatabaseError:  # which the caller finds, too, and names
+        pass
+    return connection
 
 
 def _connect(path: Path, mode: str) -> sqlite3.Connection:

@@ -7,15 +7,24 @@ had the right report come in the first place.
 
 from __future__ import annotations
 
+import dataclasses
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from lowswitch.learner import Learner
 from lowswitch.ledger.dates import late_date
 from lowswitch.ledger.errors import BrokenError
-from lowswitch.ledger.events import KINDS, LEDGER, Event, canonical, digest
+from lowswitch.ledger.events import (
+    KINDS,
+    LEDGER,
+    REVIEWER,
+    Event,
+    canonical,
+    digest,
+    needs_quorum,
+)
 from lowswitch.ledger.intake import Lessons
 from lowswitch.ledger.tally import Tally
 from lowswitch.ledger.terms import Known, Report, Terms, read_terms
@@ -34,6 +43,23 @@ class Ticket(NamedTuple):
 
 
 @dataclass
+class Motion:
+    """A decision that waits until enough reviewers agree."""
+
+    event: int  # that asks for it
+    time: str
+    by: str
+    role: str
+    kind: str  # of the event that carries it out
+    decision: dict[str, Any]  # its payload
+    confirmed: list[str]  # reviewers, each once
+
+    def agrees(self, person: str) -> bool:
+        """Whether somebody has asked for it or agreed already, and so cannot count again."""
+        return person == self.by or person in self.confirmed
+
+
+@dataclass
 class State:
     """Everything that follows from the events so far."""
 
@@ -42,23 +68,46 @@ class State:
     versions: list[Any]  # a policy each; the first has number 1
     seq: int = 1
     head: str = ""
+    time: str = ""  # of the last event
     issued: int = 0
     through: int = 0  # all tickets up to this number are learned, or never will be
     tickets: dict[int, Ticket] = field(default_factory=dict)  # those after it
     settled: dict[int, Report] = field(default_factory=dict)  # of these, those with a report
     unsettled: Counter[int] = field(default_factory=Counter)  # open or missing, of each version
     frozen: bool = False
+    extra: int = 0  # tickets beyond those that were declared
+    ended: bool = False  # for good
     proposal: dict[str, Any] | None = None  # the payload of the one that was recorded last
     decisions: dict[tuple[int, int], list[dict[str, Any]]] = field(default_factory=dict)
     changed: dict[int, str] = field(default_factory=dict)  # new status of tickets, to be stored
+    motions: dict[int, Motion] = field(default_factory=dict)  # by the event that asks
+    quorum: int = 0  # reviewers who must agree; 0 until the terms say it
     snapshot_at: int = 0  # the last event that says the hash of a snapshot
+    amended_at: int = 0  # the last amendment that took a replay
+
+    def __post_init__(self) -> None:
+        self.quorum = self.quorum or self.terms.quorum
 
     @classmethod
-    def of(cls, terms: Terms, head: str) -> State:
+    def of(cls, terms: Terms, first: Event) -> State:
         """The state after the first event."""
         learner = terms.learner()
         lessons = Lessons(terms, learner, Tally(terms.tally_shape))
-        return cls(terms, lessons, [learner.deployed], head=head)
+        return cls(terms, lessons, [learner.deployed], head=first.hash, time=first.time)
+
+    def copy(self) -> State:
+        """The same state, to go on from while this one stays as it is."""
+        self.learn()
+        return dataclasses.replace(
+            self,
+            lessons=self.lessons.copy(),
+            versions=list(self.versions),
+            tickets=dict(self.tickets),
+            settled=dict(self.settled),
+            unsettled=Counter(self.unsettled),
+            decisions={row: list(made) for row, made in self.decisions.items()},
+            changed={},
+        )
 
     @property
     def learner(self) -> Learner:
@@ -93,16 +142,26 @@ class State:
         if known is None or handler is None:
             raise BrokenError(event.seq, f"its kind {event.kind!r} is unknown")
         try:
-            if not known.learn_later:
+            if event.kind == "amended" and self.lessons.correction is not None:
+                self._take_turns()  # what was amended before it can be corrected together
+            elif not known.learn_later:
                 self.learn()
                 if event.role != LEDGER and self.expected() and not replay.forced:
                     raise BrokenError(event.seq, "what the events before it led to is missing")
+            if needs_quorum(event.kind, event.payload):
+                self._require_quorum(event.payload)
             handler(event, replay)
         except BrokenError:
             raise
         except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
             raise BrokenError(event.seq, f"it contradicts those before it ({error})") from error
-        self.seq, self.head = event.seq, event.hash
+        self.seq, self.head, self.time = event.seq, event.hash, event.time
+
+    def _require_quorum(self, payload: dict[str, Any]) -> None:
+        """Enough reviewers agree with a decision; its motion is carried."""
+        motion = self.motions.pop(payload.get("motion", 0), None)
+        if len(motion.confirmed if motion else [""]) < self.quorum:
+            raise ValueError(f"{self.quorum} reviewers must agree to it")
 
     def _asked(self, event: Event, replay: Replay) -> None:
         payload = event.payload
@@ -147,16 +206,22 @@ class State:
             self.settled[report.number] = report
             self.changed[report.number] = WAITING
             return
-        other = replay.rebuilt(event)
-        before = self.learner
-        self.lessons = other.lessons
-        if self.terms.gate == "review":
-            self.learner.resume_from(
-                before.spent, had_pending=before.proposal() is not None, paused=before.paused
-            )
-        if self.terms.gate == "open":  # it deployed as it went, and may be elsewhere now
-            now, told = self.learner.deployed, self.learner.told
-            self.lessons.deployed = self.terms.difference(self.versions[-1], now, told)
+        self.amended_at = event.seq
+        before, now = self.lessons.learner, self.versions[-1]
+
+        def corrected() -> Lessons:
+            lessons = replay.rebuilt(event, self.terms).lessons
+            if self.terms.gate == "review":
+                had_pending = before.proposal() is not None
+                lessons.learner.resume_from(
+                    before.spent, had_pending=had_pending, paused=before.paused
+                )
+            else:  # it deployed as it went, and may be elsewhere now
+                deployed, told = lessons.learner.deployed, lessons.learner.told
+                lessons.deployed = self.terms.difference(now, deployed, told)
+            return lessons
+
+        self.lessons.correct(corrected)
         self.changed[report.number] = LEARNED
 
     def _met(self, event: Event, replay: Replay) -> None:
@@ -216,17 +281,70 @@ class State:
             rows=self.terms.proposals.keys(payload["rows"]),
             forever=payload["forever"],
             visits=payload["visits"],
+            actions=payload.get("actions"),
         )
+
+    def _vetoed(self, event: Event, replay: Replay) -> None:
+        payload = event.payload
+        self._note(event)
+        rows = [(step, state) for step, state in payload["rows"]]
+        made = self.learner.forbid(rows, payload["actions"], instead=payload["instead"])
+        if (made is not None) != ("version" in payload):
+            raise ValueError("it makes a version if and only if one of the actions was deployed")
+        if made is not None:
+            self._new_version(payload["version"])
+
+    def _lifted(self, event: Event, replay: Replay) -> None:
+        self._note(event)
+        rows = [(step, state) for step, state in event.payload["rows"]]
+        self.learner.lift(rows, event.payload["actions"])
+
+    # ---- several reviewers -----------------------------------------------------------------------
+
+    def _requested(self, event: Event, replay: Replay) -> None:
+        payload, own = event.payload, [event.actor] if event.role == REVIEWER else []
+        asked = Motion(event.seq, event.time, event.actor, event.role, payload["kind"], {}, own)
+        asked.decision = payload["decision"]
+        self.motions[event.seq] = asked
+
+    def _seconded(self, event: Event, replay: Replay) -> None:
+        motion = self.motions[event.payload["motion"]]
+        if motion.agrees(event.actor) or event.role != REVIEWER:
+            raise ValueError(f"{event.actor} cannot count for it")
+        motion.confirmed.append(event.actor)
+
+    def _declined(self, event: Event, replay: Replay) -> None:
+        del self.motions[event.payload["motion"]]
+
+    def _quorum(self, event: Event, replay: Replay) -> None:
+        self.quorum = event.payload["quorum"]
+
+    def lapsed(self, motion: Motion) -> bool:
+        """Whether a motion cannot be carried out any more: the run has gone on without it."""
+        decision, pending = motion.decision, self.pending
+        if "proposal" in decision:
+            return pending is None or proposal_hash(pending) != decision["proposal"]
+        if motion.kind == "rolled_back":
+            return bool(decision["base"] != self.version)
+        return motion.kind == "thawed" and not self.frozen
 
     def _decided(self, event: Event) -> None:
         """Note a decision for the rows it is about."""
         payload, pending = event.payload, self.pending
         if pending is None or proposal_hash(pending) != payload["proposal"]:
             raise ValueError("it decides on something that is not pending")
+        self._note(event)
+
+    def _note(self, event: Event) -> None:
+        """Remember a decision for the rows it is about."""
+        payload = event.payload
+        more = {"actions": payload["actions"]} if "actions" in payload else {}
         words = {"event": event.seq, "time": event.time, "by": event.actor, "kind": event.kind}
         for step, state in payload["rows"]:
             self.decisions.setdefault((step, state), []).append(
-                words | {"reason": payload["reason"], "forever": payload.get("forever", False)}
+                words
+                | {"reason": payload["reason"], "forever": payload.get("forever", False)}
+                | more
             )
 
     def _frozen(self, event: Event, replay: Replay) -> None:
@@ -238,6 +356,14 @@ class State:
         self.frozen = False
         if self.terms.gate == "review":
             self.learner.thaw()
+
+    def _extended(self, event: Event, replay: Replay) -> None:
+        self.extra += event.payload["more"]
+
+    def _ended(self, event: Event, replay: Replay) -> None:
+        self.ended = True
+        if self.terms.gate == "review" and not self.frozen:
+            self.learner.freeze()
 
     def _rolled_back(self, event: Event, replay: Replay) -> None:
         self.learner.install(self.versions[event.payload["to"] - 1])
@@ -277,7 +403,7 @@ class State:
             del self.settled[self.through]
             policy = self.versions[ticket.version - 1]
             steps = terms.steps(report, lambda: self.learner, policy)
-            if steps is not None:
+            if steps is not None and ticket.number <= terms.episodes:
                 self.lessons.add(ticket.number, ticket.site, steps)
             if not is_missing:
                 self.changed[self.through] = LEARNED
@@ -288,7 +414,7 @@ class State:
         """The event that must be recorded next because of those before it, if there is one."""
         self._take_turns()
         lessons = self.lessons
-        if not lessons.quiet:
+        if lessons.correction is not None or not lessons.quiet:
             lessons.learn()
         if lessons.deployed:
             return "deployed", {"version": self.version + 1, "changes": lessons.deployed}
@@ -362,30 +488,17 @@ class Replay:
     those that stand in the place of the ones that first came, by the number of the ticket.
     """
 
-    def __init__(
-        self, read: Callable[[int], Iterable[Event]], reports: dict[int, Report] | None = None
-    ) -> None:
-        self.read, self.reports, self.forced = read, reports or {}, reports is not None
+    def __init__(self, reports: dict[int, Report] | None = None) -> None:
+        self.reports, self.forced = reports or {}, reports is not None
 
     def report(self, event: Event) -> Report:
         """The report of an event, or the one that stands in its place."""
         report = Report.from_payload(event.payload)
         return self.reports.get(report.number, report)
 
-    def rebuilt(self, event: Event) -> State:
+    def rebuilt(self, event: Event, terms: Terms) -> State:
         """The state before an amendment, as if all amended reports had come in the first place."""
-        reports = {}
-        for other in self._before(event):
-            if other.kind == "amended":
-                reports[other.payload["number"]] = Report.from_payload(other.payload)
-        reports[event.payload["number"]] = Report.from_payload(event.payload)
-        return replayed(self._before(event), Replay(self.read, reports))
-
-    def _before(self, event: Event) -> Iterator[Event]:
-        for other in self.read(1):
-            if other.seq == event.seq:
-                return
-            yield other
+        raise NotImplementedError
 
 
 def replayed(events: Iterable[Event], replay: Replay) -> State:
@@ -393,7 +506,7 @@ def replayed(events: Iterable[Event], replay: Replay) -> State:
     state: State | None = None
     for event in events:
         if state is None:
-            state = State.of(read_terms(event.payload["terms"]), event.hash)
+            state = State.of(read_terms(event.payload["terms"]), event)
         else:
             state.apply(event, replay)
             state.changed.clear()

@@ -25,6 +25,14 @@ SCHEMA = (
     "CREATE TABLE snapshots (seq BIGINT PRIMARY KEY, hash TEXT NOT NULL, facts TEXT NOT NULL,"
     " learner {bytes} NOT NULL, tally {bytes} NOT NULL)",
 )
+UPGRADES = {  # what a format adds to the one before it; 2 is `add_kinds`
+    3: (
+        "CREATE TABLE access_events (seq BIGINT PRIMARY KEY, body TEXT NOT NULL,"
+        " hash TEXT NOT NULL)",
+        "CREATE TABLE token_uses (id TEXT PRIMARY KEY, used TEXT NOT NULL)",
+        "CREATE INDEX tickets_open_by_site ON tickets (site) WHERE status = 'open'",
+    ),
+}
 _EVENT = "seq, body, hash, kind"
 _LIKE = re.compile(r"([%_~])")  # what LIKE takes for more than itself
 _AT_ONCE = 500  # names in one query
@@ -62,6 +70,8 @@ class Store(ABC):
 
     kind_in_body: str  # the kind of an event, from its text, in SQL
     column: str  # how the database computes a column of a table that exists
+    bytes: str  # its type for them
+    found = FORMAT  # the format that it has
     events = "events"  # the table, or what stands in its place
 
     # ---- what each database gives ----------------------------------------------------------------
@@ -69,10 +79,6 @@ class Store(ABC):
     @abstractmethod
     def transaction(self) -> AbstractContextManager[None]:
         """All or nothing, with no other writer meanwhile; on the disk when it is left."""
-
-    @abstractmethod
-    def create_tables(self) -> None:
-        """Make the tables, inside of the first transaction."""
 
     @abstractmethod
     def format(self) -> int:
@@ -99,6 +105,18 @@ class Store(ABC):
         """Run one query, and hand its rows out one by one."""
 
     @abstractmethod
+    def oddities(self) -> list[str]:
+        """What is wrong with the database itself, by its own check and by its schema."""
+
+    @abstractmethod
+    def unchanging(self) -> AbstractContextManager[None]:
+        """Read everything as it is at one moment, whatever others write meanwhile."""
+
+    @abstractmethod
+    def remove(self) -> None:
+        """Remove a ledger that was not finished."""
+
+    @abstractmethod
     def backup(self, path: Path) -> None:
         """Copy everything into a file while the ledger runs."""
 
@@ -110,26 +128,41 @@ class Store(ABC):
 
     def adopt(self, name: str, *, read_only: bool) -> None:
         """Refuse a newer format; bring an older one up to date, or read it as if it were."""
-        found = self.format()
+        found = self.found = self.format()
         if found > FORMAT:
             raise NotALedgerError(
                 f"{name} has format {found}, and this version of lowswitch reads {FORMAT}; use the"
                 " version that wrote it, or a newer one"
             )
-        if found < FORMAT and read_only:
+        if found < 2 and read_only:
             kind = f"{self.kind_in_body} AS kind"
             self.events = f"(SELECT seq, body, hash, {kind} FROM events) AS events"
-        elif found < FORMAT:
+        elif found < FORMAT and not read_only:
             with self.transaction():
-                if self.format() < FORMAT:  # nobody else was faster
-                    self.add_kinds()
+                self.upgrade(self.format())  # unless somebody else was faster
+            self.found = FORMAT
+
+    def create_tables(self, up_to: int = FORMAT) -> None:
+        """Make the tables as a format has them, inside of a transaction."""
+        for statement in SCHEMA:
+            self.execute(statement.format(bytes=self.bytes))
+        self.upgrade(1, up_to)
+
+    def upgrade(self, found: int, up_to: int = FORMAT) -> None:
+        """Bring the tables from a format to a later one, inside of a transaction."""
+        for step in range(found + 1, up_to + 1):
+            if step == 2:
+                self.add_kinds()
+            for statement in UPGRADES.get(step, ()):
+                self.execute(statement.format(bytes=self.bytes))
+        if found < up_to:
+            self.set_format()
 
     def add_kinds(self) -> None:
-        """Let the database find events by their kind; that makes the format the present one."""
+        """Let the database find events by their kind."""
         how = f"GENERATED ALWAYS AS ({self.kind_in_body}) {self.column}"
         self.execute(f"ALTER TABLE events ADD COLUMN kind TEXT {how}")
         self.execute("CREATE INDEX events_kind ON events (kind, seq)")
-        self.set_format()
 
     # ---- events ----------------------------------------------------------------------------------
 
@@ -138,9 +171,9 @@ class Store(ABC):
         rows = [(event.seq, event.body, event.hash) for event in events]
         self.execute_many("INSERT INTO events (seq, body, hash) VALUES (?, ?, ?)", rows)
 
-    def head(self) -> tuple[int, str]:
+    def head(self, table: str = "events") -> tuple[int, str]:
         """The number and the hash of the last event; (0, "") if there is none."""
-        rows = self.execute("SELECT seq, hash FROM events ORDER BY seq DESC LIMIT 1")
+        rows = self.execute(f"SELECT seq, hash FROM {table} ORDER BY seq DESC LIMIT 1")
         return (rows[0][0], rows[0][1]) if rows else (0, "")
 
     def read(self, first: int) -> Iterator[Row]:
@@ -168,6 +201,11 @@ class Store(ABC):
             *given.values(),
             count,
         )
+
+    def of_kind(self, kind: str, before: int) -> list[Row]:
+        """All events of a kind before a number."""
+        sql = f"SELECT {_EVENT} FROM {self.events} WHERE kind = ? AND seq < ? ORDER BY seq"
+        return self.execute(sql, kind, before)
 
     # ---- tickets ---------------------------------------------------------------------------------
 
@@ -216,6 +254,20 @@ class Store(ABC):
     def all_tickets(self) -> Iterator[StoredTicket]:
         yield from map(
             StoredTicket._make, self.stream(f"SELECT {_TICKET} FROM tickets ORDER BY number")
+        )
+
+    def open_tickets(self, site: str, most: int) -> int:
+        """How many open tickets a site has; at most so many are counted."""
+        some = "SELECT 1 FROM tickets WHERE status = 'open' AND site = ? LIMIT ?"
+        return int(self.execute(f"SELECT COUNT(*) FROM ({some}) AS found", site, most)[0][0])
+
+    def conflicts(self, number: int, most: int) -> list[Row]:
+        """The first reports on record that contradict that of a ticket."""
+        return self.execute(
+            f"SELECT {_EVENT} FROM {self.events} WHERE kind = 'conflict' AND body LIKE ?"
+            " ORDER BY seq LIMIT ?",
+            f'%"number":{number},%',
+            most,
         )
 
     def counts(self) -> dict[str, int]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
@@ -14,7 +14,6 @@ from lowswitch.checks import checked_mask, checked_policy, require_count, requir
 from lowswitch.history import History
 from lowswitch.learner import Batch, Learner
 from lowswitch.ledger.errors import LedgerError
-from lowswitch.ledger.events import FORMAT
 from lowswitch.ledger.responses import Issued
 from lowswitch.ledger.table_proposals import TableProposals
 from lowswitch.ledger.terms import (
@@ -38,8 +37,6 @@ _LONGEST = 10**9  # bytes of an event that SQLite and PostgreSQL can hold
 @dataclass(frozen=True, kw_only=True, eq=False)
 class TableTerms(Terms):
     """The declaration of a run with a finite number of states."""
-
-    format: ClassVar[int] = FORMAT
 
     states: int
     allowed: np.ndarray  # [H, S, A]
@@ -280,10 +277,12 @@ class TableTerms(Terms):
         actions = np.array(facts, dtype=np.int64)
         return TablePolicy(actions, deployed.key, has_protocol=deployed.has_protocol)
 
-    def issued(self, ticket: StoredTicket, policy: TablePolicy) -> Issued:
+    def issued(self, ticket: StoredTicket, policy: TablePolicy, *, whole: bool = True) -> Issued:
         number, name, site, request, version = ticket[:5]
-        table = policy.table(number - 1).tolist()
-        return Issued(name, number, site, request, version, table, policy.part(number - 1))
+        member = int(policy.member_for(np.array([number - 1]))[0])
+        table = policy.actions[member].tolist() if whole else None
+        part = policy.part(number - 1)
+        return Issued(name, number, site, request, version, table, part, member)
 
     def shown(self, policy: TablePolicy) -> np.ndarray:  # [members, H, S]
         return policy.actions

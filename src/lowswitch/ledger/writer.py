@@ -6,15 +6,20 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from lowswitch.ledger import errors, views
-from lowswitch.ledger.dates import FROZEN, late_date
+from lowswitch.ledger.corrections import Corrections
+from lowswitch.ledger.dates import late_date
 from lowswitch.ledger.errors import LedgerError
-from lowswitch.ledger.events import KINDS, LEDGER, SITE, Event, event
+from lowswitch.ledger.events import KINDS, LEDGER, OPERATOR, SITE, Event, event, later
 from lowswitch.ledger.reference import is_named, not_pending
+from lowswitch.ledger.requests import Request
 from lowswitch.ledger.responses import ProposalView, Told
 from lowswitch.ledger.snapshot import is_due, snapshot_of
-from lowswitch.ledger.state import MISSING, OPEN, REFUSED, Replay, State, proposal_hash
+from lowswitch.ledger.state import MISSING, OPEN, REFUSED, State, proposal_hash
 from lowswitch.ledger.store import Snapshot, Store, StoredTicket
 from lowswitch.ledger.terms import ENDED, Report
+
+_MOST_CONFLICTS = 10  # of a ticket that are recorded
+_MOST_HISTORY = 1000  # imports before the first ticket
 
 
 class Writer:
@@ -24,24 +29,33 @@ class Writer:
         self,
         store: Store,
         state: State,
-        replay: Replay,
+        replay: Corrections,
         clock: Callable[[int], str],
         new_ticket: Callable[[int], str],
+        request: Request | None = None,
     ) -> None:
         self.store, self.state, self.terms, self.replay = store, state, state.terms, replay
         self.clock, self.new_ticket = clock, new_ticket
         self.events: list[Event] = []
+        replay.unwritten = self.events
         self.issued: dict[int, StoredTicket] = {}
         self.reports: dict[int, int] = {}  # the event of the report of a ticket
         self.broken = False
         self.known: dict[Any, StoredTicket] = {}
+        self.open_of: dict[str, int] = {}  # open tickets of a site, where that was counted
         self.snapshot: Snapshot | None = None  # to be stored once the events are
+        self.request = request
+        # the event that the same request led to before; nothing is then to be done
+        self.done = None if request is None else request.done(store)
 
     def add(self, actor: str, role: str, kind: str, payload: dict[str, Any]) -> Event:
         """Write the next event, and take it in."""
         state = self.state
         seq = state.seq + 1
-        made = event(seq, self.clock(seq), actor, role, kind, payload, state.head)
+        if self.request is not None and kind == self.request.kind and role != LEDGER:
+            payload = payload | self.request.mark
+        time = later(self.clock(seq), state.time)
+        made = event(seq, time, actor, role, kind, payload, state.head)
         self.events.append(made)
         self.broken = True
         state.apply(made, self.replay)
@@ -50,14 +64,19 @@ class Writer:
             self.reports[payload["number"]] = seq
         return made
 
-    def finish(self) -> None:
-        """Add what follows from the events, and store everything."""
+    def follow(self) -> None:
+        """Add what follows from the events; the learner may plan for it."""
         if not self.events:
             return
         while (next_one := self.state.expected()) is not None:
             self.add("ledger", LEDGER, *next_one)
         if is_due(self.state):
             self.snapshot = self.bind_snapshot()
+
+    def store_all(self) -> None:
+        """Store everything, inside of a transaction."""
+        if not self.events:
+            return
         changed = self.state.changed
         new = [
             ticket._replace(status=changed.pop(number), report=self.reports.pop(number, None))
@@ -86,17 +105,27 @@ class Writer:
 
     def require_thawed(self) -> None:
         if self.state.frozen:
-            raise errors.FrozenError(FROZEN)
+            (stopped,) = self.store.newest(1, kind="frozen")
+            raise errors.FrozenError(views.why_paused(views.event_of(*stopped), self.terms))
 
-    def ask(self, site: str, request: str) -> StoredTicket:
-        """Issue a ticket."""
+    def require_going_on(self) -> None:
+        """The run has not ended: something can be proposed, decided and deployed."""
+        if self.state.ended:
+            raise errors.EndedError("this run has ended, and its policy stays as it is")
+
+    def ask(self, site: str, request: str, most_open: int | None = None) -> StoredTicket:
+        """Issue a ticket, unless the site has too many open ones."""
         self.require_thawed()
+        if most_open is not None:
+            self._require_quota(site, most_open)
         state = self.state
         number = state.issued + 1
-        if number > self.terms.episodes:
+        if state.ended:
+            raise errors.EndedError("this run has ended, and no more tickets are issued")
+        if number > (most := self.terms.episodes + state.extra):
             raise LedgerError(
-                f"this run was declared for {self.terms.episodes} episodes, and all tickets are"
-                " issued; create a ledger for the next run"
+                f"this run was declared for {most} episodes, and all tickets are issued; an"
+                " operator can extend it, or create a ledger for the next run"
             )
         ticket = self.new_ticket(number)
         payload = {
@@ -109,7 +138,18 @@ class Writer:
         made = self.add(site, SITE, "asked", payload)
         issued = StoredTicket(number, ticket, site, request, state.version, OPEN, made.seq, None)
         self.issued[number] = issued
+        if site in self.open_of:
+            self.open_of[site] += 1
         return issued
+
+    def _require_quota(self, site: str, most: int) -> None:
+        if site not in self.open_of:
+            self.open_of[site] = self.store.open_tickets(site, most)
+        if self.open_of[site] >= most:
+            raise errors.QuotaError(
+                f"{site!r} has {most:,} open tickets, which is as many as a site may have; report"
+                " on some of them, or let an operator declare them missing"
+            )
 
     def report(
         self, ticket: StoredTicket, states: Any, actions: Any, rewards: Any, ended: str
@@ -133,6 +173,16 @@ class Writer:
         status = self.state.changed.get(known.number, known.status)
         return known._replace(status=status, report=self.reports.get(known.number, known.report))
 
+    def missing(self, ticket: str, seen: tuple[Any, Any, Any], reason: str, by: str) -> None:
+        """Declare that no report will come; seen: states, actions and rewards before that."""
+        self.require_thawed()
+        known = self.ticket(ticket)
+        if known.status != OPEN:
+            raise LedgerError(f"ticket {ticket} is {known.status}, and not open; amend it")
+        report = self.report(known, *seen, "truncated")
+        payload = report.to_payload() | {"ended": "missing", "reason": reason}
+        self.add(by, OPERATOR, "missing", payload)
+
     def tell(
         self,
         ticket: str,
@@ -151,7 +201,7 @@ class Writer:
         report = self.report(known, states, actions, rewards, ended)
         if known.status == OPEN:
             made = self.add(known.site, SITE, "told", report.to_payload())
-            return Told(ticket, known.number, made.seq)
+            return Told(ticket, known.number, made.seq, made.hash)
         if known.status in (MISSING, REFUSED):
             if known.status == MISSING:
                 self.add(known.site, SITE, "refused", report.to_payload())
@@ -161,28 +211,61 @@ class Writer:
             )
         before = self._told_before(known, report)
         if before is None:
-            self.add(known.site, SITE, "conflict", report.to_payload())
+            if self._is_new_conflict(known.number, report):
+                self.add(known.site, SITE, "conflict", report.to_payload())
             raise errors.ConflictError(
                 f"another report of ticket {ticket} is on record (event {known.report}); if this"
                 " one is right, an operator can amend it"
             )
-        return Told(ticket, known.number, before)
+        return Told(ticket, known.number, *before)
 
-    def _told_before(self, known: StoredTicket, report: Report) -> int | None:
+    def _is_new_conflict(self, number: int, report: Report) -> bool:
+        """Whether a report that contradicts another one is to be recorded.
+
+        The same one is recorded once, and of each ticket only the first few.
+        """
+        stored = self.store.conflicts(number, _MOST_CONFLICTS)
+        seen = [views.payload_of(*row) for row in stored]
+        seen += [
+            one.payload
+            for one in self.events
+            if one.kind == "conflict" and one.payload["number"] == number
+        ]
+        return len(seen) < _MOST_CONFLICTS and report not in map(Report.from_payload, seen)
+
+    def _told_before(self, known: StoredTicket, report: Report) -> tuple[int, str] | None:
         """The event that has the same report of a ticket, also one that was amended since."""
         seq = known.report
         while seq is not None:
-            payload = self._payload(seq)
-            if Report.from_payload(payload) == report:
-                return seq
-            seq = payload.get("instead")
+            one = self._event(seq)
+            if Report.from_payload(one.payload) == report:
+                return seq, one.hash
+            seq = one.payload.get("instead")
         return None
 
-    def _payload(self, seq: int) -> dict[str, Any]:
+    def on_record(self, known: StoredTicket, report: Report) -> Event | None:
+        """The event with the report of a ticket, if that is this very report."""
+        one = None if known.report is None else self._event(known.report)
+        return one if one is not None and Report.from_payload(one.payload) == report else None
+
+    def has_history(self, episodes: dict[str, Any], most: int) -> bool:
+        """Whether these very episodes were learned as history before."""
+        for row in self.store.newest(_MOST_HISTORY, kind="history"):
+            one = views.event_of(*row)
+            if episodes.items() <= one.payload.items():
+                if one.payload["most"] != most:
+                    raise errors.ConflictError(
+                        f"these episodes are on record (event {one.seq:,}) with"
+                        f" most={one.payload['most']}, and count once"
+                    )
+                return True
+        return False
+
+    def _event(self, seq: int) -> Event:
         for one in self.events:
             if one.seq == seq:
-                return one.payload
-        return views.payload_of(*self.store.event(seq))
+                return one
+        return views.event_of(*self.store.event(seq))
 
     # ---- decisions -------------------------------------------------------------------------------
 
@@ -194,6 +277,7 @@ class Writer:
     ) -> dict[str, Any]:
         """What approvals and rejections have in common, once it is checked."""
         self.require_thawed()
+        self.require_going_on()
         text("reason", reason)
         pending = self.state.pending
         if proposal is None:
@@ -205,10 +289,12 @@ class Writer:
         chosen = self.terms.proposals.chosen(pending, rows)
         return {"proposal": now, "base": pending["version"], "rows": chosen, "reason": reason}
 
-    def require_rejection(self, rows: list[list[int]], forever: bool, visits: Any) -> None:
+    def require_rejection(
+        self, rows: list[list[int]], forever: bool, visits: Any, actions: list[int] | None
+    ) -> None:
         """Rows of the pending proposal can be rejected in this way."""
         assert self.state.pending is not None
-        self.terms.proposals.require_rejection(self.state.pending, rows, forever, visits)
+        self.terms.proposals.require_rejection(self.state.pending, rows, forever, visits, actions)
 
     def make_up_for_late_date(self) -> None:
         """Propose what is wanted if a date passed while the proposal waited that is decided now."""

@@ -2,6 +2,7 @@
 and its figure.
 """
 
-from lowswitch.races.race import Costs, Frontier, Point, frontier
+from lowswitch.races.race import frontier
+from lowswitch.races.standings import Costs, Frontier, Point
 
 __all__ = ["Costs", "Frontier", "Point", "frontier"]

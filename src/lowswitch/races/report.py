@@ -69,11 +69,18 @@ def kind_of(algorithm: Algorithm) -> str:
 
 
 _LEGEND = "* on the front of regret against deployments (D), local switches (L)"
+_CROWN = (
+    "For each limit, the contender with the least mean regret plus standard error. It is crowned if"
+    " it is better than every other one beyond chance: the 95 % interval of the difference, seed by"
+    " seed, excludes 0. All contenders:"
+)
 
 
 def table(frontier: Frontier, width: int | None = None) -> str:
-    """The points of both fronts by their deployments, and the best for each limit."""
-    parts = (heading(frontier), _fronts(frontier), _LEGEND, _limits(frontier))
+    """The points of both fronts by their deployments, the best for each limit, and whom it beat."""
+    parts: list[str | Table] = [heading(frontier), _fronts(frontier), _LEGEND, _limits(frontier)]
+    if any(point.contender for point in frontier.points):  # there are none in older files
+        parts += [_CROWN, _contenders(frontier)]
     return page(parts, width)
 
 
@@ -83,10 +90,14 @@ def heading(frontier: Frontier) -> str:
     value = f"{frontier.episodes:,} episodes"
     if not math.isnan(frontier.optimal_value):  # as it is with features
         value += f", optimal value {frontier.optimal_value:.4f}"
-    finalists, seeds = frontier.finalists, len(frontier.finalists[0].costs.seeds)
-    race = f"{len(frontier.points)} algorithms, {len(finalists)} of them finalists"
-    shown = f"on {seeds} fresh seeds, {len(_on_a_front(frontier))} on a front and shown"
-    return f"{size}; {value}; {race} {shown}; means with 95 % intervals"
+    finalists, contenders = frontier.finalists, [one for one in frontier.points if one.contender]
+    seeds, confirmed = len(finalists[0].costs.seeds), ""
+    if contenders:
+        fresh = contenders[0].costs.seeds  # they follow those of the final
+        seeds, confirmed = int(fresh[0]), f", {len(contenders)} contenders on {len(fresh)} others"
+    race = f"{len(frontier.points)} algorithms, {len(finalists)} of them finalists on {seeds} fresh"
+    race += f" seeds{confirmed}, {len(_on_a_front(frontier))} on a front and shown"
+    return f"{size}; {value}; {race}; means with 95 % intervals"
 
 
 def _on_a_front(frontier: Frontier) -> list[Point]:
@@ -117,20 +128,52 @@ def _fronts(frontier: Frontier) -> Table:
 def _limits(frontier: Frontier) -> Table:
     best, budget = frontier.limits(), frontier.budget
     least = best[budget].mean("regret")
-    last, all_of_it = "no limit", "of no limit"
-    if budget is not None:
-        last, all_of_it = f"budget of {budget:,}", "of the budget"
+    all_of_it = "of no limit" if budget is None else "of the budget"
     rows = tuple(
         (
             point.name,
-            last if limit == budget else f"at most {limit}",
+            _limit_name(limit, budget),
             f"{point.mean('regret') / frontier.episodes:.5f}",
             f"{point.mean('regret') / least:.2f} x" if least > 0 else "-",
             f"{point.most_deployments:,}",
+            _crowned(frontier, limit),
         )
         for limit, point in best.items()
     )
-    return Table("", ("use", "deployments", "per episode", all_of_it, "most"), rows)
+    return Table("", ("use", "deployments", "per episode", all_of_it, "most", "crowned"), rows)
+
+
+def _limit_name(limit: int | None, budget: int | None) -> str:
+    if limit is None:
+        return "no limit"
+    return f"budget of {limit:,}" if limit == budget else f"at most {limit}"
+
+
+def _crowned(frontier: Frontier, limit: int | None) -> str:
+    others = len(frontier.rivals(deployments=limit))
+    return "yes" if not others else f"no, {others} may be as good"
+
+
+def _contenders(frontier: Frontier) -> Table:
+    """Every contender for each limit, with how much more it loses than the best."""
+    rows = []
+    for limit in frontier.limits():
+        best, *others = frontier.contenders(deployments=limit)
+        for point in (best, *others):
+            regret, more = point.costs.regret, "-"
+            if point is not best and len(regret) == len(best.costs.regret) > 1:
+                more = report.mean_and_interval(regret - best.costs.regret)
+            rows.append(
+                (
+                    _limit_name(limit, frontier.budget),
+                    point.name,
+                    report.mean_and_interval(regret),
+                    f"{regret.max():,.5g}",
+                    more,
+                )
+            )
+    header = ("deployments", "contender", "regret", "worst seed", "more than the best")
+    return Table("", header, tuple(rows))
 
 
 # ---- the figure ----------------------------------------------------------------------------------

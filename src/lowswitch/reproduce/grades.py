@@ -17,6 +17,9 @@ class Grade(enum.StrEnum):
     SEEN = "seen"
     PRACTICAL = "seen at a practical scale"
     HIDDEN = "not visible at this K"
+    CONSISTENT = "consistency check"
+    REVERSED = "counts go the other way"
+    PROOF = "the printed proof fails"
     CONTRADICTED = "contradicted in practice"
 
 
@@ -28,10 +31,12 @@ MEANINGS = {
     Grade.HIDDEN: (
         "a rule about growth is broken, which the claim allows: it speaks of longer runs"
     ),
-    Grade.CONTRADICTED: (
-        "a rule is broken that follows from the printed claim for every run, or the comparison"
-        " that it makes comes out the other way round"
+    Grade.CONSISTENT: "every rule is kept, and none could break short of a bug: no evidence",
+    Grade.REVERSED: (
+        "the claim compares worst-case bounds; the counts on these problems compare otherwise"
     ),
+    Grade.PROOF: "the problems of the printed proof do not show the claim; others might",
+    Grade.CONTRADICTED: "a rule is broken that follows from the printed claim for every run",
 }
 
 
@@ -43,13 +48,21 @@ class Check:
     measured: str
     holds: bool
     always: bool = False  # the claim says it of runs of any length, so a break contradicts it
+    consistency: bool = False  # it follows from the definitions: a break is a bug, or an erratum
 
     @classmethod
     def at_most(
-        cls, rule: str, value: float, limit: float, words: str = "{:.2f}", *, always: bool = False
+        cls,
+        rule: str,
+        value: float,
+        limit: float,
+        words: str = "{:.2f}",
+        *,
+        always: bool = False,
+        consistency: bool = False,
     ) -> Check:
         """The rule that a value, which these words report, does not exceed a limit."""
-        return cls(rule, words.format(value), bool(value <= limit), always)
+        return cls(rule, words.format(value), bool(value <= limit), always, consistency)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,15 +76,20 @@ class Finding:
     proved: bool  # whether the claim is proved at this scale
     found: str  # in a few words and numbers
     checks: Sequence[Check]
+    refuted: str = Grade.CONTRADICTED  # the grade if a rule is broken that holds for every run
 
     @property
     def grade(self) -> Grade:
         """The grade by the rules alone."""
         broken = [check for check in self.checks if not check.holds]
-        if any(check.always for check in broken):
+        if any(check.consistency for check in broken):
             return Grade.CONTRADICTED
+        if any(check.always for check in broken):
+            return Grade(self.refuted)
         if broken or not self.checks:
             return Grade.HIDDEN
+        if all(check.consistency for check in self.checks):
+            return Grade.CONSISTENT
         return Grade.SEEN if self.proved else Grade.PRACTICAL
 
     @property

@@ -73,7 +73,7 @@ class Lab:
         algorithm: Algorithm,
         *,
         episodes: int | None = None,
-        seeds: int | None = None,
+        seeds: int | Sequence[int] | None = None,
         history: bool = False,
     ) -> Runs:
         """`simulate` of a named problem, by default over the main number of episodes and seeds."""

@@ -259,6 +259,7 @@ def _weight_finding() -> Finding:
                 1e-12,
                 "broken by at most {:.1g}",
                 always=True,
+                consistency=True,
             )
         ],
     )
@@ -346,6 +347,7 @@ def _watch_findings(lab: Lab, counts: dict[str, Violations]) -> list[Finding]:
                     f"broken at {broken:,} of {steps:,}",
                     broken == 0,
                     always=True,
+                    consistency=True,
                 )
             ],
         ),

@@ -87,6 +87,7 @@ def near_optimal_finding(
                 ),
                 all(found.actions <= found.gap / found.eps for found in kept_on.values()),
                 always=True,
+                consistency=True,
             ),
         ],
     )

@@ -113,7 +113,7 @@ def _finding(results: Mapping[str, Runs], *, scale: str, problems: str, proved: 
         for label, runs in results.items()
     }
     return Finding(
-        says="suboptimality of the mixture falls like $K^{-1/2}$",
+        says="suboptimality of the mixture falls at least like $K^{-1/2}$",
         scale=scale,
         length=f"K = {next(iter(results.values())).episodes:,}",
         problems=problems,

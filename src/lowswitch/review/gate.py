@@ -93,6 +93,17 @@ class Knowledge(Protocol):
     def forbid_new(self, parts: Iterable[Any], actions: Iterable[int] | None) -> None:
         """Forbid the actions that these parts would newly play, or the named ones."""
 
+    def rows_without(
+        self, rows: Iterable[Key], actions: Iterable[int], instead: int | None
+    ) -> Parts:
+        """The parts that change so that none of these actions is deployed in these rows."""
+
+    def forbid(self, step: int, state: int, action: int) -> None:
+        """Take an action that is not deployed off the mask."""
+
+    def permit(self, step: int, state: int, action: int) -> None:
+        """Put a forbidden action back on the mask."""
+
     def hold(self, step: int, state: int) -> None:
         """Keep the action of a row, so that it is not due."""
 
@@ -120,6 +131,9 @@ class Gate:
     applied_rows: int = 0  # local switches
     # the number of episodes after which the learner last might propose, and wanted nothing
     nothing_wanted_at: int | None = None
+    # whether a proposal stays free until one is made, if nothing was wanted when one was withdrawn;
+    # ledgers of earlier versions counted it then
+    stays_free: bool = True
 
     # ---- what happens while episodes are told ----------------------------------------------------
 
@@ -167,6 +181,7 @@ class Gate:
         if free or not knowledge.frozen:
             knowledge.set_review(False)
             self._put(knowledge, knowledge.recheck(sorted(rows), told, free=free), told, free=free)
+            self.replaces = free and self.pending is None and self.stays_free
         self.set_mode(knowledge)
 
     # ---- proposals -------------------------------------------------------------------------------
@@ -347,6 +362,34 @@ class Gate:
         self.look_again(knowledge, told)
         return made
 
+    def forbid(
+        self,
+        knowledge: Knowledge,
+        rows: Sequence[Key],
+        actions: Sequence[int],
+        instead: int | None,
+        told: int,
+    ) -> Any:
+        """Forbid actions in rows, also deployed ones; a pending proposal is made anew."""
+        parts = knowledge.rows_without(rows, actions, instead)
+        self.withdraw()
+        made = self._deploy(knowledge, parts, told) if parts else None
+        for row in rows:
+            for action in actions:
+                knowledge.forbid(*row, action)
+            if row in self.holds:
+                knowledge.hold(*row)
+        self.look_again(knowledge, told)
+        return made
+
+    def lift(self, knowledge: Knowledge, rows: Sequence[Key], actions: Sequence[int]) -> None:
+        """Allow forbidden actions again; the learner may propose them from its next plan on."""
+        for row in rows:
+            for action in actions:
+                knowledge.permit(*row, action)
+            if row in self.holds:
+                knowledge.hold(*row)
+
     # ---- keeping ---------------------------------------------------------------------------------
 
     def undo(self, knowledge: Knowledge) -> Callable[[], None]:
@@ -365,6 +408,8 @@ class Gate:
         facts = {one.name: getattr(self, one.name) for one in dataclasses.fields(self)}
         if self.nothing_wanted_at is None:
             del facts["nothing_wanted_at"]
+        if self.stays_free:
+            del facts["stays_free"]
         facts["pending"] = None if self.pending is None else self.pending.facts()
         facts["waiting"] = sorted(self.waiting)
         facts["holds"] = sorted([*row, end] for row, end in self.holds.items())

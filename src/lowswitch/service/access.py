@@ -1,39 +1,35 @@
-"""Who has access: tokens, in a file of their own beside the ledger.
+"""Who has access: tokens, in a chain of events in the ledger's own database.
 
 A token is `id.secret`. The secret has 256 random bits, is shown once, and only its hash is kept; a
-fast hash is enough for what nobody can guess. The file also keeps what `verify` found last.
+fast hash is enough for what nobody can guess. The tokens are a replay of the chain, so that a token
+exists only if an event says who made it. Logins and failed logins are in the same chain.
 """
 
 from __future__ import annotations
 
 import hashlib
 import hmac
-import os
 import secrets
-import sqlite3
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections import Counter
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 from lowswitch.checks import require_count, require_word
 from lowswitch.ledger import LedgerError, Verdict
-from lowswitch.ledger.address import file_of, is_postgres
+from lowswitch.ledger.address import store_at
+from lowswitch.ledger.chain import Chain
+from lowswitch.ledger.errors import BrokenError, DamagedError
+from lowswitch.ledger.events import OPERATOR, Event
 from lowswitch.service.roles import ROLES
 
 MOST_NAME = 80  # characters of a name
+SOON = timedelta(days=14)  # before its end a token is said to expire
+OVERLAP = 7  # days for which a rotated token works on
 _MOST_DAYS = 3660
+_MOST_SOURCES = 20  # addresses of failed logins that are recorded one by one
 _NOBODY = hashlib.sha256(b"").hexdigest()  # of an id that is not known; no secret is empty
-_SCHEMA = """
-CREATE TABLE IF NOT EXISTS tokens (id TEXT PRIMARY KEY, name TEXT NOT NULL, role TEXT NOT NULL,
- hash TEXT NOT NULL, created TEXT NOT NULL, expires TEXT NOT NULL, revoked TEXT, revoked_by TEXT);
-CREATE TABLE IF NOT EXISTS verdicts (time TEXT NOT NULL, by TEXT NOT NULL, whole INTEGER NOT NULL,
- events INTEGER NOT NULL, first_bad INTEGER, what TEXT NOT NULL, head TEXT NOT NULL);
-"""
-_COLUMNS = "id, name, role, hash, created, expires, revoked, revoked_by"
 
 
 @dataclass(frozen=True)
@@ -46,152 +42,217 @@ class Token:
     hash: str
     created: str
     expires: str
-    revoked: str | None
-    revoked_by: str | None
+    revoked: str | None = None
+    revoked_by: str | None = None
+    used: str | None = None  # when it was last used, to the minute
 
     def works(self, now: datetime) -> bool:
         """Whether it is neither revoked nor expired."""
         return self.revoked is None and now < datetime.fromisoformat(self.expires)
 
+    def expires_soon(self, now: datetime) -> bool:
+        """Whether it works, and should be replaced: of a short life, that is its second half."""
+        end, begin = map(datetime.fromisoformat, (self.expires, self.created))
+        return self.works(now) and now + min(SOON, (end - begin) / 2) > end
+
     def state(self, now: datetime) -> str:
         """In a word, for people."""
         if self.revoked is not None:
             return "revoked"
+        if self.expires_soon(now):
+            return "expires soon"
         return "works" if self.works(now) else "expired"
 
     def shown(self, now: datetime) -> dict[str, Any]:
         """What may be shown of it."""
-        facts = {name: getattr(self, name) for name in ("id", "name", "role", "created", "expires")}
-        return facts | {
-            "state": self.state(now),
-            "revoked": self.revoked,
-            "revoked_by": self.revoked_by,
-        }
+        names = ("id", "name", "role", "created", "expires", "used", "revoked", "revoked_by")
+        return {name: getattr(self, name) for name in names} | {"state": self.state(now)}
 
 
 class Access:
-    """The file of tokens; several processes may use it at once."""
+    """The tokens of a ledger; several processes may use them at once.
 
-    def __init__(self, path: str | Path) -> None:
-        self.path = file_of(path)
-        self._lock = threading.Lock()
-        if not self.path.parent.is_dir():
-            raise LedgerError(
-                f"cannot write {str(self.path)!r}; choose a file in a folder that exists"
-            )
-        with self._errors():
-            os.close(os.open(self.path, os.O_CREAT | os.O_RDWR, 0o600))
-            self._db = sqlite3.connect(
-                self.path, isolation_level=None, check_same_thread=False, timeout=30
-            )
-            self._db.executescript(_SCHEMA)
+    What is asked for each request is answered from memory. `refresh` takes in what others have
+    written, and writes down what was noted since: a server calls it every second.
+    """
+
+    def __init__(self, address: str, *, read_only: bool = False) -> None:
+        self._store = store_at(address, read_only=read_only)
+        self._lock = threading.RLock()
+        self._chain = Chain(self._store)
         self._known: dict[str, Token] = {}
-        self._seen: int | None = None  # SQLite's count of changes by others
+        self._seq = 0  # the last event of the chain that was taken in
+        self._last: dict[str, str] = {}  # when each token was last used
+        self._used: dict[str, str] = {}  # of these, what is to be written
+        self._failed: Counter[tuple[str, str | None]] = Counter()  # failed logins, to be recorded
+        self._verdict: dict[str, Any] | None = None
+        try:
+            self._take_in()
+            self._last |= dict(self._store.execute("SELECT id, used FROM token_uses"))
+        except BaseException as error:
+            self._store.close()
+            if isinstance(error, BrokenError):
+                what = f"the record of access is damaged at its {error}; restore a backup"
+                raise DamagedError(what) from error
+            raise
 
     def close(self) -> None:
-        """Let go of the file."""
-        self._db.close()
+        """Write down what was noted, and let go of the database."""
+        try:
+            if self._used or self._failed:
+                self.refresh()
+        finally:
+            self._store.close()
 
     # ---- tokens ----------------------------------------------------------------------------------
 
-    def create(self, *, name: str, role: str, days: int) -> str:
+    def create(self, *, name: str, role: str, days: int, by: str = "command line") -> str:
         """Make a token; this is the only time that it is shown."""
         require_word("role", role, ROLES)
         if not (isinstance(name, str) and name.isprintable() and name.strip() == name != ""):
             raise LedgerError(f"name must be a text that can be printed, not {name!r}")
         if len(name) > MOST_NAME:
             raise LedgerError(f"name may have {MOST_NAME} characters, not {len(name)}")
-        if require_count("days", days) > _MOST_DAYS:
-            raise LedgerError(f"days may be at most {_MOST_DAYS}, not {days}")
+        expires = _now() + _days("days", days)
         identity, secret = secrets.token_hex(6), secrets.token_urlsafe(32)
-        begin = _now()
-        row = (identity, name, role, _hash(secret), _text(begin), _text(begin + _days(days)))
-        with self._errors(), self._lock:
-            self._db.execute(
-                "INSERT INTO tokens (id, name, role, hash, created, expires)"
-                " VALUES (?, ?, ?, ?, ?, ?)",
-                row,
-            )
-            self._seen = None
+        facts = {"id": identity, "name": name, "role": role, "hash": _hash(secret)}
+        self._record(by, "token_created", facts | {"expires": _text(expires)})
         return f"{identity}.{secret}"
+
+    def rotate(self, identity: str, *, days: int, overlap: int = OVERLAP, by: str) -> str:
+        """Make a token in the place of another one, which works on for some days."""
+        old = self.token(identity)
+        if old is None or old.revoked is not None:
+            raise LedgerError(f"there is no token {identity!r} to rotate; {_LIST}")
+        end = _now() + _days("overlap", overlap, least=0)
+        made = self.create(name=old.name, role=old.role, days=days, by=by)
+        if end < datetime.fromisoformat(old.expires):
+            self._record(by, "token_expires", {"id": identity, "expires": _text(end)})
+        return made
 
     def revoke(self, identity: str, *, by: str) -> Token:
         """Let a token work no more."""
-        with self._errors(), self._lock:
-            done = self._db.execute(
-                "UPDATE tokens SET revoked = ?, revoked_by = ? WHERE id = ? AND revoked IS NULL",
-                (_text(_now()), by, identity),
-            ).rowcount
-            self._seen = None
         found = self.token(identity)
-        if found is None or not done:
+        if found is None or found.revoked is not None:
             what = f"there is no token {identity!r}"
             if found is not None:
                 what = f"the token {identity!r} is revoked already"
-            raise LedgerError(f"{what}; 'lowswitch token list' shows all")
-        return found
+            raise LedgerError(f"{what}; {_LIST}")
+        self._record(by, "token_revoked", {"id": identity})
+        return self._known[identity]
+
+    def adopt(self, tokens: list[Token], *, by: str) -> None:
+        """Take in tokens that were kept elsewhere, with their hashes and dates."""
+        for token in tokens:
+            if token.id not in self._known:
+                names = ("id", "name", "role", "hash", "created", "expires")
+                facts = {name: getattr(token, name) for name in names}
+                self._record(by, "token_created", facts)
+                if token.revoked is not None:
+                    self._record(token.revoked_by or by, "token_revoked", {"id": token.id})
 
     def tokens(self) -> list[Token]:
         """All tokens ever made, the newest first."""
-        return sorted(self._all().values(), key=lambda token: token.created, reverse=True)
+        known = [replace(one, used=self._last.get(one.id)) for one in list(self._known.values())]
+        return sorted(known, key=lambda token: token.created, reverse=True)
 
     def token(self, identity: str) -> Token | None:
         """A token by its id, whether it works or not."""
-        return self._all().get(identity)
+        return self._known.get(identity)
 
     def check(self, text: str) -> Token | None:
         """The token whose secret somebody has shown, if it works now."""
+        found, now = self._owned(text), _now()
+        if found is None or not found.works(now):
+            return None
+        minute = now.isoformat(timespec="minutes")
+        if self._last.get(found.id) != minute:
+            self._last[found.id] = self._used[found.id] = minute
+        return found
+
+    def expired(self, text: str) -> Token | None:
+        """The token whose secret somebody has shown, if it has expired and nothing else."""
+        found = self._owned(text)
+        late = found is not None and found.revoked is None and not found.works(_now())
+        return found if late else None
+
+    def _owned(self, text: str) -> Token | None:
         identity, _, secret = text.partition(".")
-        found = self._all().get(identity)
+        found = self._known.get(identity)
         stored = _NOBODY if found is None else found.hash
         same = hmac.compare_digest(_hash(secret).encode(), stored.encode())
-        return found if found is not None and same and found.works(_now()) else None
+        return found if same else None
 
-    def _all(self) -> dict[str, Token]:
-        """The tokens, read again when another process has changed them."""
-        with self._errors(), self._lock:
-            (seen,) = self._db.execute("PRAGMA data_version").fetchone()
-            if seen != self._seen:
-                rows = self._db.execute(f"SELECT {_COLUMNS} FROM tokens").fetchall()
-                self._known, self._seen = {row[0]: Token(*row) for row in rows}, seen
-            return self._known
+    # ---- the chain -------------------------------------------------------------------------------
+
+    def note_login(self, token: Token) -> None:
+        """Record that somebody logged in to the pages."""
+        self._record(token.name, token.role, "login", {"id": token.id})
+
+    def note_failure(self, address: str, identity: str | None) -> None:
+        """Note a token that does not work; `refresh` records how many there were."""
+        if (address, identity) not in self._failed and len(self._failed) >= _MOST_SOURCES:
+            address, identity = "elsewhere", None
+        self._failed[address, identity] += 1
+
+    def refresh(self) -> None:
+        """Take in what others have written, and write down what was noted."""
+        with self._lock:
+            used, self._used = self._used, {}
+            failed, self._failed = self._failed, Counter()
+            if used or failed:
+                with self._store.transaction():
+                    for (address, identity), count in failed.items():
+                        facts = {"from": address, "id": identity, "count": count}
+                        self._chain.record("nobody", "nobody", "login_failed", facts)
+                    self._store.execute_many(
+                        "INSERT INTO token_uses (id, used) VALUES (?, ?)"
+                        " ON CONFLICT (id) DO UPDATE SET used = excluded.used",
+                        list(used.items()),
+                    )
+            self._take_in()
+
+    def _record(self, by: str, *what: Any) -> None:
+        """Put an event on record: (kind, payload), or (role, kind, payload)."""
+        role, kind, payload = what if len(what) == 3 else (OPERATOR, *what)
+        with self._lock:
+            with self._store.transaction():
+                self._chain.record(by, role, kind, payload)
+            self._take_in()
+
+    def _take_in(self) -> None:
+        """Apply the events that are new."""
+        with self._lock:
+            if self._chain.head()[0] > self._seq:
+                for event in self._chain.events(self._seq + 1):
+                    self._apply(event)
+                    self._seq = event.seq
+
+    def _apply(self, event: Event) -> None:
+        facts, known = event.payload, self._known
+        if event.kind == "token_created":
+            known[facts["id"]] = Token(**{"created": _second(event.time)} | facts)
+        elif event.kind == "token_expires":
+            known[facts["id"]] = replace(known[facts["id"]], expires=facts["expires"])
+        elif event.kind == "token_revoked":
+            gone = {"revoked": _second(event.time), "revoked_by": event.actor}
+            known[facts["id"]] = replace(known[facts["id"]], **gone)
+        elif event.kind == "verified":
+            self._verdict = {"time": event.time, "by": event.actor} | facts
 
     # ---- verdicts --------------------------------------------------------------------------------
 
     def keep(self, verdict: Verdict, *, by: str) -> None:
-        """Keep what `verify` found."""
-        facts = (verdict.whole, verdict.events, verdict.first_bad, verdict.what, verdict.head)
-        time = _now().isoformat(timespec="microseconds")  # two within a second are told apart
-        with self._errors(), self._lock:
-            self._db.execute(
-                "INSERT INTO verdicts VALUES (?, ?, ?, ?, ?, ?, ?)", (time, by, *facts)
-            )
+        """Put on record what `verify` found."""
+        names = ("whole", "events", "first_bad", "what", "head")
+        self._record(by, "verified", {name: getattr(verdict, name) for name in names})
 
     def last_verdict(self) -> dict[str, Any] | None:
         """What the last `verify` found, with when and for whom."""
-        with self._errors(), self._lock:
-            row = self._db.execute(
-                "SELECT time, by, whole, events, first_bad, what, head FROM verdicts"
-                " ORDER BY rowid DESC LIMIT 1"
-            ).fetchone()
-        if row is None:
-            return None
-        names = ("time", "by", "whole", "events", "first_bad", "what", "head")
-        return dict(zip(names, row, strict=True)) | {"whole": bool(row[2])}
-
-    @contextmanager
-    def _errors(self) -> Iterator[None]:
-        try:
-            yield
-        except (sqlite3.DatabaseError, OSError) as error:
-            raise LedgerError(f"{str(self.path)!r} could not be used ({error})") from error
+        return self._verdict
 
 
-def beside(address: str) -> Path:
-    """The file of tokens of a ledger that is a file."""
-    if is_postgres(address):
-        raise LedgerError("a ledger in PostgreSQL needs --access FILE for its tokens")
-    return Path(f"{file_of(address)}.access")
+_LIST = "'lowswitch token list' shows all"
 
 
 def _hash(secret: str) -> str:
@@ -206,5 +267,11 @@ def _text(time: datetime) -> str:
     return time.isoformat(timespec="seconds")
 
 
-def _days(days: int) -> timedelta:
+def _second(time: str) -> str:
+    return _text(datetime.fromisoformat(time))
+
+
+def _days(name: str, days: int, least: int = 1) -> timedelta:
+    if require_count(name, days, least=least) > _MOST_DAYS:
+        raise LedgerError(f"{name} may be at most {_MOST_DAYS}, not {days}")
     return timedelta(days=days)

@@ -2,23 +2,61 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
-from lowswitch.ledger import LedgerError
+from lowswitch.ledger import FrozenError, LedgerError
 from lowswitch.service.access import Token
-from lowswitch.service.app import Call
-from lowswitch.service.bodies import checked
+from lowswitch.service.app import Call, Service
+from lowswitch.service.bodies import RefusedError, checked
+
+_WORDS = {  # what the ledger does meanwhile, for those who wait
+    "propose": "plan a proposal",
+    "approve": "deploy a version and plan what is left",
+    "reject": "plan without the rejected rows",
+    "amend": "replay the run with a corrected report",
+    "rollback": "roll back",
+    "cap_trial": "cap the trial and plan again",
+}
 
 
 async def act(call: Call, action: str, given: Any) -> Any:
     """Check what is given, and let the ledger do it in the name of the one who asks."""
-    fields, method = checked(given, action), getattr(call.service.ledger, action)
-    return await call.service.engine.call(lambda: method(**fields, by=call.who))
+    if action == "revoke":
+        return await revoke(call, given)
+    fields, service = checked(given, action), call.service
+    try:
+        done = await _do(service, action, fields | {"by": call.who})
+    except (LedgerError, RefusedError) as error:
+        _log(call, action, "warning", says=str(error))
+        raise
+    _log(call, action, "info")
+    return done
 
 
-def revoke(call: Call, given: Any) -> Token:
-    """Let a token work no more; nobody revokes their own, so that an operator is left."""
+async def _do(service: Service, action: str, fields: dict[str, Any]) -> Any:
+    if action == "freeze":
+        return await service.emergency.freeze(**fields)
+    if action == "thaw" and service.emergency.thaw():
+        return None
+    if service.engine.stopped:
+        raise FrozenError(service.engine.stopped)
+    method = getattr(service.ledger, action)
+    return await service.engine.call(lambda: method(**fields), _WORDS.get(action, action))
+
+
+async def revoke(call: Call, given: Any) -> Token:
+    """Revoke a token; nobody revokes their own, so that an operator is left."""
     identity: str = checked(given, "revoke")["id"]
     if call.token is not None and identity == call.token.id:
         raise LedgerError("this is your own token; another operator can revoke it")
-    return call.service.access.revoke(identity, by=call.who)
+    gone = await asyncio.to_thread(call.service.access.revoke, identity, by=call.who)
+    _log(call, "revoke", "info", token=identity)
+    return gone
+
+
+def _log(call: Call, action: str, level: str, **facts: Any) -> None:
+    """What people decide and operators do has a line of its own."""
+    assert call.token is not None
+    facts = {"by": call.who, "role": call.token.role, "action": action} | facts
+    call.service.log.write(level, "action", **facts)

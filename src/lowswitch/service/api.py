@@ -16,15 +16,27 @@ from typing import Any
 from msgspec.structs import asdict
 from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
 
-from lowswitch.ledger import Ledger, LedgerError
-from lowswitch.ledger.audit import exported
+from lowswitch.ledger import Ledger, LedgerError, ProposalView, Status, TicketView, anchors
+from lowswitch.ledger.exports import exported
+from lowswitch.ledger.responses import MotionView
 from lowswitch.service import actions
 from lowswitch.service import openapi as description
 from lowswitch.service.app import Call, now
-from lowswitch.service.bodies import RefusedError, checked, count, parsed, query
+from lowswitch.service.bodies import (
+    RefusedError,
+    checked,
+    count,
+    numbers,
+    parsed,
+    query,
+    rows_of,
+)
+from lowswitch.service.engine import MOST_INLINE, cells
 from lowswitch.service.metrics import metrics_text
 
-_MOST_LISTED = 1000  # tickets or events in one answer
+_MOST_LISTED = 1000  # tickets, events, versions or rows of a proposal in one answer
+_MOST_PROPOSALS = 20  # in one answer
+MOST_CELLS = 1 << 20  # rows of policies in one answer
 
 
 def _json(value: Any, status: int = 200) -> Response:
@@ -46,21 +58,32 @@ def facts(answer: Any) -> Any:
 
 
 async def health(call: Call) -> Response:
-    """Whether the thread of the ledger answers."""
+    """Whether the process answers; it does also while the ledger is busy."""
+    return _json({"works": True})
+
+
+async def ready(call: Call) -> Response:
+    """Whether the ledger and its database answer."""
+    service = call.service
     try:
-        seq, _ = await asyncio.wait_for(
-            call.service.engine.call(call.service.ledger.store.head), timeout=5
-        )
+        async with asyncio.timeout(5):
+            seq, _ = await service.engine.call(service.ledger.store.head, "say that it works")
     except (TimeoutError, LedgerError):
         raise RefusedError(503, "the ledger does not answer", "Busy") from None
-    return _json({"works": True, "events": seq})
+    return _json({"ready": True, "events": seq})
 
 
 async def metrics(call: Call) -> Response:
     """Counts for Prometheus."""
     service = call.service
-    status = await service.engine.call(service.ledger.status)
-    return PlainTextResponse(metrics_text(service, status), media_type="text/plain; version=0.0.4")
+    ledger = service.ledger
+
+    def read() -> tuple[Status, list[TicketView]]:
+        return ledger.status(), ledger.list_tickets(most=1)
+
+    status, oldest = await service.engine.call(read)
+    text = metrics_text(service, status, oldest[0] if oldest else None)
+    return PlainTextResponse(text, media_type="text/plain; version=0.0.4")
 
 
 async def openapi(call: Call) -> Response:
@@ -73,19 +96,26 @@ async def terms(call: Call) -> Response:
     payload = call.service.ledger.terms.to_payload()
     names = (
         *("horizon", "states", "actions", "episodes", "labels", "rewards", "missing", "gate"),
-        *("patience", "absorbing", "policy"),
+        *("patience", "absorbing", "policy", "name", "words"),
     )
-    return _json({name: payload[name] for name in names})
+    return _json({name: payload[name] for name in names if name in payload})
 
 
 async def policy(call: Call) -> Response:
-    """What is deployed, or was."""
-    ledger, asked = call.service.ledger, query(call.request, "version")
-    wanted = count(asked, "version", 0, 10**9)
+    """What is deployed, or was: all tables of a version, or one of them."""
+    ledger, asked = call.service.ledger, query(call.request, "version", "member")
+    wanted, member = count(asked, "version", 0, 10**9), asked.get("member")
+    number = None if member is None else count(asked, "member", 0, 10**6)
 
     def read() -> dict[str, Any]:
         version = wanted or ledger.version
-        return {"version": version, "policy": ledger.policy_of(version).tolist()}
+        tables = ledger.policy_of(version)
+        found = {"version": version, "members": len(tables)}
+        if number is None:
+            return found | {"policy": tables.tolist() if tables.size <= MOST_CELLS else None}
+        if number >= len(tables):
+            raise LedgerError(f"version {version} has {len(tables)} tables, from 0 on")
+        return found | {"member": number, "policy": tables[number].tolist()}
 
     return _json(await call.service.engine.call(read))
 
@@ -95,7 +125,10 @@ async def policy(call: Call) -> Response:
 
 async def ask(call: Call) -> Response:
     """Tickets for the site that asks."""
-    requests = checked(parsed(call.body), "ask")["requests"]
+    requests, size = checked(parsed(call.body), "ask")["requests"], cells(call.service.ledger)
+    if size <= MOST_INLINE and size * len(requests) > MOST_CELLS:
+        most = MOST_CELLS // size
+        raise RefusedError(413, f"ask for at most {most} tickets at once, not {len(requests)}")
     answers = await call.service.engine.ask([(call.who, request) for request in requests])
     return _json({"answers": facts(answers)})
 
@@ -113,32 +146,59 @@ async def tell(call: Call) -> Response:
 
 async def status(call: Call) -> Response:
     """Where the run stands."""
-    return _json(facts(await call.service.engine.call(call.service.ledger.status)))
+    found = facts(await call.service.engine.call(call.service.ledger.status))
+    return _json(found | {"frozen": found["frozen"] or bool(call.service.engine.stopped)})
 
 
 async def proposal(call: Call) -> Response:
-    """What waits for a decision, or null."""
-    return _json(facts(await call.service.engine.call(call.service.ledger.proposal)))
+    """The pending proposal, or one by its hash, with some of its rows; null if there is none."""
+    asked, ledger = query(call.request, "hash", "first", "count"), call.service.ledger
+    first, most = count(asked, "first", 0, 10**9), count(asked, "count", _MOST_LISTED, _MOST_LISTED)
+    wanted = asked.get("hash")
+    if wanted is None:
+        found = await call.service.engine.call(ledger.proposal)
+    else:
+        some = await asyncio.to_thread(_read, call, lambda reader: reader.proposals())
+        found = next((one for one in some if one.hash == wanted), None)
+    return _json(None if found is None else _page(found, first, most))
+
+
+def _page(view: ProposalView, first: int, most: int) -> dict[str, Any]:
+    """A proposal with some of its rows, and how many it has in all."""
+    found: dict[str, Any] = facts(view)
+    return found | {"rows": view.rows[first : first + most], "rows_in_all": len(view.rows)}
 
 
 async def worth(call: Call) -> Response:
     """What rows of the pending proposal are worth, by default all; null if nothing waits."""
     given = query(call.request, "rows").get("rows")
-    pairs = None if given is None else [part.split(":") for part in given.split(",") if part]
-    if pairs is not None and any(len(pair) != 2 for pair in pairs):
-        raise RefusedError(400, f"rows are step:state with commas between them, not {given!r}")
+    pairs = None if given is None else rows_of(given)
     ledger = call.service.ledger
     return _json(await call.service.engine.call(lambda: ledger.worth(pairs)))
 
 
+async def certificate(call: Call) -> Response:
+    """How good the deployed policy is for certain, and what one more deployment would gain."""
+    given: dict[str, Any] = numbers(query(call.request, "within", "probability", "cost"))
+    ledger = call.service.ledger
+    return _json(facts(await call.service.engine.call(lambda: ledger.certificate(**given))))
+
+
 async def proposals(call: Call) -> Response:
-    """All proposals, which takes a walk through all events."""
-    return _json(facts(await asyncio.to_thread(_read, call, lambda reader: reader.proposals())))
+    """Some proposals, each with its first rows, which takes a walk through all events."""
+    asked = query(call.request, "first", "count")
+    first, most = count(asked, "first", 0, 10**9), count(asked, "count", 20, _MOST_PROPOSALS)
+    found = await asyncio.to_thread(_read, call, lambda reader: reader.proposals())
+    each = _MOST_LISTED // _MOST_PROPOSALS
+    return _json([_page(one, 0, each) for one in found[first : first + most]])
 
 
 async def versions(call: Call) -> Response:
-    """All versions, which takes a walk through all events."""
-    return _json(facts(await asyncio.to_thread(_read, call, lambda reader: reader.versions())))
+    """Some versions, which takes a walk through all events."""
+    asked = query(call.request, "first", "count")
+    first, most = count(asked, "first", 0, 10**9), count(asked, "count", _MOST_LISTED, _MOST_LISTED)
+    found = await asyncio.to_thread(_read, call, lambda reader: reader.versions())
+    return _json(facts(found[first : first + most]))
 
 
 def _read(call: Call, function: Callable[[Ledger], Any]) -> Any:
@@ -221,6 +281,17 @@ async def verdict(call: Call) -> Response:
     return _json({"verifying": running, "last": call.service.access.last_verdict()})
 
 
+async def anchor(call: Call) -> Response:
+    """The heads of the ledger as they are now, signed, for somebody who keeps them elsewhere."""
+    service = call.service
+
+    def sign() -> dict[str, Any]:
+        key = anchors.signing_key(service.key_file or anchors.key_beside(service.address))
+        return anchors.anchored(service.ledger.store, key)._asdict()
+
+    return _json(await service.engine.call(sign))
+
+
 # ---- reviewers and operators ---------------------------------------------------------------------
 
 
@@ -228,20 +299,57 @@ async def _act(call: Call) -> Any:
     return await actions.act(call, call.endpoint.handler, parsed(call.body))
 
 
+def _decided(name: str, answer: Any) -> Response:
+    """What a decision led to, or the motion that waits for other reviewers."""
+    if isinstance(answer, MotionView):
+        return _json({"motion": facts(answer)})
+    return _json({name: True if answer is None else answer})
+
+
 async def approve(call: Call) -> Response:
     """Deploy rows of the pending proposal."""
-    return _json({"version": await _act(call)})
+    return _decided("version", await _act(call))
 
 
 async def reject(call: Call) -> Response:
     """Let rows of the pending proposal stay as they are."""
-    await _act(call)
-    return _json({"rejected": True})
+    return _decided("rejected", await _act(call))
+
+
+async def forbid(call: Call) -> Response:
+    """Never deploy actions in rows again."""
+    return _decided("version", await _act(call))
+
+
+async def lift(call: Call) -> Response:
+    """Allow forbidden actions again."""
+    return _decided("lifted", await _act(call))
+
+
+async def motions(call: Call) -> Response:
+    """The decisions that wait until enough reviewers agree."""
+    return _json(facts(await call.service.engine.call(call.service.ledger.motions)))
+
+
+async def confirm(call: Call) -> Response:
+    """Agree to a motion."""
+    return _decided("version", await _act(call))
+
+
+async def decline(call: Call) -> Response:
+    """Turn a motion down."""
+    return _decided("declined", await _act(call))
+
+
+async def set_quorum(call: Call) -> Response:
+    """Change how many reviewers must agree."""
+    return _decided("changed", await _act(call))
 
 
 async def propose(call: Call) -> Response:
     """Let the learner propose what it would change now."""
-    return _json(facts(await _act(call)))
+    found = await _act(call)
+    return _json(None if found is None else _page(found, 0, _MOST_LISTED))
 
 
 async def freeze(call: Call) -> Response:
@@ -252,13 +360,13 @@ async def freeze(call: Call) -> Response:
 
 async def thaw(call: Call) -> Response:
     """Let the run go on."""
-    await _act(call)
-    return await status(call)
+    answer = await _act(call)
+    return await status(call) if answer is None else _decided("version", answer)
 
 
 async def rollback(call: Call) -> Response:
     """Deploy an earlier version again."""
-    return _json({"version": await _act(call)})
+    return _decided("version", await _act(call))
 
 
 async def cap_trial(call: Call) -> Response:
@@ -270,6 +378,12 @@ async def missing(call: Call) -> Response:
     """Declare that no report will come."""
     await _act(call)
     return _json({"missing": parsed(call.body)["ticket"]})
+
+
+async def missing_many(call: Call) -> Response:
+    """Declare that several reports will not come."""
+    await _act(call)
+    return _json({"missing": parsed(call.body)["tickets"]})
 
 
 async def amend(call: Call) -> Response:
@@ -285,4 +399,5 @@ async def tokens(call: Call) -> Response:
 
 async def revoke(call: Call) -> Response:
     """Let a token work no more."""
-    return _json(actions.revoke(call, parsed(call.body)).shown(now()))
+    gone = await actions.revoke(call, parsed(call.body))
+    return _json(gone.shown(now()))

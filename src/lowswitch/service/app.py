@@ -5,10 +5,13 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import re
+import time
+import traceback
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 from starlette.applications import Starlette
@@ -19,10 +22,16 @@ from starlette.routing import Route
 from starlette.types import Message, Receive, Scope, Send
 
 from lowswitch.ledger import Ledger, LedgerError, Verdict, errors
+from lowswitch.ledger.address import printable_text
+from lowswitch.ledger.connection import EXPIRES
 from lowswitch.service.access import Access, Token
 from lowswitch.service.bodies import RefusedError, body_of, form
+from lowswitch.service.emergency import Emergency
 from lowswitch.service.engine import Engine
 from lowswitch.service.journal import Journal
+from lowswitch.service.limits import MOST_LOGINS, MOST_REQUESTS, Failures
+from lowswitch.service.log import JsonLog
+from lowswitch.service.metrics import Meter
 from lowswitch.service.roles import ANYBODY, ENDPOINTS, Endpoint
 from lowswitch.service.sessions import Session, Sessions, same
 
@@ -31,6 +40,7 @@ _STATUS: dict[type[LedgerError], int] = {
     errors.ConflictError: 409,
     errors.SupersededError: 409,
     errors.ExpiredError: 410,
+    errors.QuotaError: 429,
     errors.FrozenError: 423,
     errors.StorageError: 503,
     errors.ReadOnlyError: 503,
@@ -50,6 +60,8 @@ _HEADERS = {
 }
 _HOST = re.compile(r"(?:[A-Za-z0-9.-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?")
 _LOOK_AGAIN = 1.0  # seconds
+_TOKEN = "lowswitch.token"  # who makes a request, in its scope
+_ALARMS = (401, 403, 429)  # answers that are logged as warnings
 
 
 @dataclass
@@ -62,19 +74,42 @@ class Service:
     behind_tls: bool = False
     origin: str | None = None  # as browsers see it, such as https://ledger.example.org
     note: str = ""  # what every page says at its top
+    key_file: Path | None = None  # of the key that signs anchors; by default beside the ledger
+    log: JsonLog = field(default_factory=lambda: JsonLog("off"))
     engine: Engine = field(init=False)
+    emergency: Emergency = field(init=False)
     journal: Journal = field(init=False)
     sessions: Sessions = field(default_factory=Sessions)
+    meter: Meter = field(default_factory=Meter)
+    failed_logins: Failures = field(default_factory=lambda: Failures(MOST_LOGINS))
+    failed_requests: Failures = field(default_factory=lambda: Failures(MOST_REQUESTS))
     verifying: asyncio.Task[Any] | None = None
 
     def __post_init__(self) -> None:
-        self.engine = Engine(self.ledger)
+        self.engine = Engine(self.ledger, self.noticed)
+        self.emergency = Emergency.of(self)
         self.journal = Journal(Ledger.open(self.address, read_only=True))
 
     def close(self) -> None:
         """Finish what was begun, and let go of everything but the ledger."""
         self.engine.stop()
         self.journal.reader.close()
+        self.log.close()
+
+    def now(self) -> datetime:
+        """The time, in UTC."""
+        return datetime.now(UTC)
+
+    def noticed(self, error: LedgerError | None) -> None:
+        """Say once that the database cannot be used, and once that it can be again."""
+        if (error is not None) == self.meter.is_out:
+            return
+        self.meter.is_out = error is not None
+        if error is not None:
+            self.meter.outages += 1
+            self.log.write("error", "outage", says=printable_text(str(error)))
+        else:
+            self.log.write("warning", "recovered")
 
     @contextmanager
     def reading(self) -> Iterator[Ledger]:
@@ -100,12 +135,20 @@ class Service:
             bad = error.seq if isinstance(error, errors.BrokenError) else None
             verdict = Verdict(False, 0 if bad is None else bad - 1, bad, str(error), "")
         self.access.keep(verdict, by=by)
+        level = "info" if verdict.whole else "error"
+        self.log.write(level, "verified", by=by, whole=verdict.whole, says=verdict.what)
 
-    async def keep_journal(self) -> None:
-        """Read new events now and then, for ever."""
+    async def keep_up(self) -> None:
+        """Read new events and new tokens now and then, for ever."""
         while True:
-            with suppress(LedgerError):
-                await asyncio.to_thread(self.journal.catch_up)
+            for refresh in (self.journal.catch_up, self.access.refresh):
+                try:
+                    await asyncio.to_thread(refresh)
+                except LedgerError as error:
+                    self.noticed(error)
+            await self.emergency.record()
+            if not self.meter.is_out:
+                self.emergency.keep_reserve()
             await asyncio.sleep(_LOOK_AGAIN)
 
 
@@ -158,7 +201,7 @@ def make_app(service: Service) -> Door:
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
-        task = asyncio.create_task(service.keep_journal())
+        task = asyncio.create_task(service.keep_up())
         try:
             yield
         finally:
@@ -191,9 +234,10 @@ async def _admit(service: Service, endpoint: Endpoint, request: Request) -> Call
         if request.method == "POST":
             _require_own_origin(service, request)
         token, session = _by_cookie(service, request)
+    request.scope[_TOKEN] = token
     if endpoint.roles != ANYBODY:
         if token is None:
-            raise RefusedError(401, "a token is needed that works", "Unauthorized")
+            raise _unauthorized(service, endpoint, request)
         if token.role not in endpoint.roles:
             says = f"your role ({token.role}) cannot {endpoint.what}; {_who(endpoint)} can"
             raise RefusedError(403, says, "Forbidden")
@@ -207,6 +251,38 @@ async def _admit(service: Service, endpoint: Endpoint, request: Request) -> Call
                 if not same(call.field("form"), session.form):
                     raise RefusedError(403, "this form is not of this session; open the page again")
     return call
+
+
+def _unauthorized(service: Service, endpoint: Endpoint, request: Request) -> RefusedError:
+    """What is said to somebody without a token that works; a wrong one is a failed login."""
+    shown = request.headers.get("authorization", "")
+    if not (endpoint.is_api and shown):
+        return RefusedError(401, "a token is needed that works", "Unauthorized")
+    address = address_of(service, request)
+    shown = shown.partition(" ")[2].strip()
+    return failed_login(service, service.failed_requests, address, shown)
+
+
+def failed_login(service: Service, before: Failures, address: str, shown: str) -> RefusedError:
+    """Note a token that does not work; say that it expired to the one who has its secret.
+
+    before: the failures of the same kind. Who has a token that works is not kept waiting by them.
+    """
+    waits = before.wait(address)
+    before.add(address)
+    service.meter.failed_logins += 1
+    expired = service.access.expired(shown)
+    identity = shown.partition(".")[0] if service.access.token(shown.partition(".")[0]) else None
+    service.log.write("warning", "login failed", address=address, token=identity)
+    service.access.note_failure(address, identity)
+    if expired is not None:
+        says = f"this token expired at {expired.expires}; ask an operator for a new one"
+        return RefusedError(401, says, "Expired")
+    if waits:
+        says = f"too many tokens that do not work came from here; wait {waits} s"
+        return RefusedError(429, says, "TooMany", wait=waits)
+    says = "this token is unknown or revoked; ask an operator for a new one"
+    return RefusedError(401, says, "Unauthorized")
 
 
 def _who(endpoint: Endpoint) -> str:
@@ -230,6 +306,12 @@ def _by_cookie(service: Service, request: Request) -> tuple[Token | None, Sessio
 
 def now() -> datetime:
     return datetime.now(UTC)
+
+
+def address_of(service: Service, request: Request) -> str:
+    """Where a request comes from: behind TLS, as the proxy says."""
+    forwarded = request.headers.get("x-forwarded-for", "") if service.behind_tls else ""
+    return forwarded.rpartition(",")[2].strip()[:80] or str((request.scope["client"] or "?")[0])
 
 
 def _require_own_origin(service: Service, request: Request) -> None:
@@ -259,6 +341,13 @@ def is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
+def as_refusal(error: RefusedError | LedgerError) -> RefusedError:
+    """An error of the ledger with its status code."""
+    if isinstance(error, RefusedError):
+        return error
+    return RefusedError(_STATUS.get(type(error), 422), str(error), type(error).__name__)
+
+
 def _refused(
     service: Service,
     is_api: bool,
@@ -269,9 +358,7 @@ def _refused(
     """Why a request is not carried out, for a program or for a person."""
     from lowswitch.service.render import refused
 
-    if isinstance(error, LedgerError):
-        status = _STATUS.get(type(error), 422)
-        error = RefusedError(status, str(error), type(error).__name__)
+    error = as_refusal(error)
     if is_api:
         said = {"error": error.kind, "says": error.says}
         response: Response = JSONResponse(said, error.status, headers)
@@ -279,10 +366,11 @@ def _refused(
             response.headers["WWW-Authenticate"] = "Bearer"
     else:
         response = refused(service, request, error)
-    if error.status in (408, 413):  # the rest of the body is not read
+    # of 408 and 413 the rest of the body is not read; strangers get one answer for a connection
+    if error.status in (401, 408, 413, 429):
         response.headers["Connection"] = "close"
-    if error.status == 503:
-        response.headers["Retry-After"] = "2"
+    if error.wait or error.status == 503:
+        response.headers["Retry-After"] = str(error.wait or 2)
     return response
 
 
@@ -305,21 +393,62 @@ class Door:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
+        begin, status = time.perf_counter(), 500
 
         async def send_with_headers(message: Message) -> None:
+            nonlocal status
             if message["type"] == "http.response.start":
+                status = message["status"]
                 given = {name for name, _ in message["headers"]}
                 more = [pair for pair in self._fixed if pair[0] not in given]
+                token: Token | None = scope.get(_TOKEN)
+                if token is not None and token.expires_soon(now()):
+                    more.append((EXPIRES.lower().encode(), token.expires.encode()))
                 message = {**message, "headers": [*message["headers"], *more]}
             await send(message)
 
+        try:
+            await self._answer(scope, receive, send_with_headers)
+        except Exception as error:
+            self._fault(error)
+            said = {"error": "Fault", "says": "this is a mistake of the server; its log says more"}
+            with suppress(RuntimeError):  # it had begun to answer
+                await JSONResponse(said, 500)(scope, receive, send_with_headers)
+        finally:
+            self._note(scope, status, time.perf_counter() - begin)
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         hosts = [value for name, value in scope["headers"] if name == b"host"]
         try:
             host = hosts[0].decode("latin-1") if len(hosts) == 1 else ""
             _require_own_host(self.service, host)
         except RefusedError as error:
             said = {"error": error.kind, "says": error.says}
-            await JSONResponse(said, error.status)(scope, receive, send_with_headers)
+            await JSONResponse(said, error.status)(scope, receive, send)
             return
-        found = self._direct.get((scope["method"], scope["path"]), self.app)
-        await found(scope, receive, send_with_headers)
+        await self._direct.get((scope["method"], scope["path"]), self.app)(scope, receive, send)
+
+    def _fault(self, error: Exception) -> None:
+        """JsonLog a mistake of this program, with where it happened."""
+        frames = traceback.extract_tb(error.__traceback__)
+        where = [f"{one.filename}:{one.lineno}" for one in frames]
+        says = printable_text(f"{type(error).__name__}: {error}")[:1000]
+        self.service.log.write("error", "fault", says=says, where=where[-6:])
+
+    def _note(self, scope: Scope, status: int, seconds: float) -> None:
+        """Count a request and log it: the address without its fields, which may hold anything."""
+        method, path = scope["method"], scope["path"]
+        seen = (method, path) if (method, path) in self._direct else ("other", "other")
+        self.service.meter.saw(seen, status, seconds)
+        token: Token | None = scope.get(_TOKEN)
+        level = "error" if status >= 500 else "warning" if status in _ALARMS else "info"
+        self.service.log.write(
+            level,
+            "request",
+            method=method[:20],
+            path=path[:200],
+            status=status,
+            ms=round(1000 * seconds, 2),
+            who=token and token.name,
+            role=token and token.role,
+        )

@@ -33,9 +33,10 @@ _MOST_FIELDS = 5000  # of a form
 class RefusedError(Exception):
     """A request that is not carried out, with its status code and why."""
 
-    def __init__(self, status: int, says: str, kind: str = "Refused") -> None:
+    def __init__(self, status: int, says: str, kind: str = "Refused", wait: int = 0) -> None:
         super().__init__(says)
         self.status, self.says, self.kind = status, says, kind
+        self.wait = wait  # seconds before it may be sent again; 0 if that is not said
 
 
 async def body_of(request: Request) -> bytes:
@@ -143,45 +144,78 @@ class Reports(Body):
     reports: Annotated[list[Report], Some]
 
 
+class Named(Body):
+    """Something that is done once under its name, however often it is sent."""
+
+    request: Text | None = None
+
+
 class Amendment(Report, kw_only=True):
     reason: Text
+    request: Text | None = None
 
 
-class Reason(Body):
+class Reason(Named, kw_only=True):
     reason: Text
 
 
-class Loss(Reason):
+class Loss(Reason, kw_only=True):
     ticket: Text
     states: list[Label] = []
     actions: list[Label] = []
     rewards: list[Number] = []
 
 
-class Decision(Reason):
+class Decision(Reason, kw_only=True):
     proposal: Text
     rows: list[tuple[Label, Label]] | None = None
 
 
-class Approval(Decision):
+class Rows(Body):
+    rows: list[tuple[Label, Label]]
+
+
+class Approval(Decision, kw_only=True):
     part: Text | None = None
     share: float | None = None
 
 
-class Rejection(Decision):
+class Rejection(Decision, kw_only=True):
     forever: bool = False
     visits: Whole | None = None
+    actions: list[Label] | None = None
 
 
-class Meeting(Body):
+class Lift(Reason, kw_only=True):
+    rows: list[tuple[Label, Label]]
+    actions: list[Label]
+
+
+class Veto(Lift, kw_only=True):
+    instead: Label | None = None
+
+
+class Answer(Reason, kw_only=True):
+    motion: Whole
+
+
+class Quorum(Reason, kw_only=True):
+    quorum: Whole
+
+
+class Meeting(Named):
     early: bool = False
 
 
-class Rollback(Reason):
+class Rollback(Reason, kw_only=True):
     version: Whole
 
 
-class Cap(Reason):
+class Losses(Reason, kw_only=True):
+    tickets: Annotated[list[Text], Meta(min_length=1, max_length=MOST_AT_ONCE)]
+
+
+class Cap(Reason, kw_only=True):
     share: float
 
 
@@ -194,14 +228,21 @@ BODIES: dict[str, type[Body]] = {
     "tell": Reports,
     "approve": Approval,
     "reject": Rejection,
+    "forbid": Veto,
+    "lift": Lift,
+    "confirm": Answer,
+    "decline": Answer,
+    "set_quorum": Quorum,
     "propose": Meeting,
     "freeze": Reason,
     "thaw": Reason,
     "rollback": Rollback,
     "cap_trial": Cap,
     "missing": Loss,
+    "missing_many": Losses,
     "amend": Amendment,
     "revoke": Revocation,
+    "rows": Rows,
 }
 _WORDS = {  # of msgspec, and ours
     f"matching regex {_SHOWN!r}": "that is not empty and has no character that cannot be shown",
@@ -268,9 +309,27 @@ def _fields(data: bytes, status: int) -> list[tuple[str, str]]:
         raise RefusedError(status, "the fields cannot be read") from None
 
 
+def rows_of(given: str) -> list[Any]:
+    """Rows in an address: step:state by their labels, or a JSON list of pairs, also by position."""
+    if given.startswith("["):
+        return [tuple(row) for row in checked({"rows": parsed(given.encode())}, "rows")["rows"]]
+    pairs = [part.split(":") for part in given.split(",") if part]
+    if any(len(pair) != 2 for pair in pairs):
+        raise RefusedError(400, f"rows are step:state with commas between them, not {given!r}")
+    return pairs
+
+
 def whole(value: str) -> int | str:
     """The whole number that a field of a form says; anything else stays as it is, to be refused."""
     return int(value) if _WHOLE.fullmatch(value) else value
+
+
+def numbers(fields: dict[str, str]) -> dict[str, float]:
+    """The fields of an address, which are numbers."""
+    try:
+        return {name: float(value) for name, value in fields.items()}
+    except ValueError:
+        raise RefusedError(400, f"{', '.join(fields)} must be numbers, such as 0.1") from None
 
 
 def count(fields: dict[str, str], name: str, default: int, most: int) -> int:

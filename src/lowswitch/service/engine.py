@@ -7,16 +7,22 @@ transaction, then all reports in one. Each request is answered when its transact
 from __future__ import annotations
 
 import asyncio
+import functools
 import queue
 import threading
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, TypeVar
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, TypeVar
 
-from lowswitch.ledger import Issued, Ledger, LedgerError, StorageError, Told
+from lowswitch.ledger import FrozenError, Issued, Ledger, LedgerError, StorageError, Told
 from lowswitch.service.bodies import RefusedError
 
 MOST_AT_ONCE = 512  # reports or tickets in one transaction
 MOST_WAITING = 4000  # requests
+MOST_INLINE = 4096  # rows of a policy that comes with its ticket; a larger one is fetched once
+MOST_SECONDS = 60.0  # that a request waits for its answer
 _ENOUGH = 32  # so many share the cost of a commit well enough
 _GAP = 0.003  # seconds within which the next request of a group follows
 
@@ -24,19 +30,26 @@ Result = TypeVar("Result")
 _ASK, _TELL, _CALL = "ask", "tell", "call"
 
 
-class _Job(NamedTuple):
+@dataclass(slots=True)
+class _Job:
     kind: str
     work: Any  # pairs, reports, or a function
     future: asyncio.Future[Any]
     loop: asyncio.AbstractEventLoop
+    what: str  # in words
+    begun: bool = False
 
 
 class Engine:
     """Owns a ledger while it runs."""
 
-    def __init__(self, ledger: Ledger) -> None:
-        self.ledger = ledger
+    def __init__(
+        self, ledger: Ledger, noticed: Callable[[LedgerError | None], None] = lambda _: None
+    ) -> None:
+        self.ledger, self._noticed = ledger, noticed
         self.transactions = 0
+        self.stopped = ""  # why nothing is issued, learned or decided, also where no event says so
+        self._doing: tuple[str, float] | None = None  # what the thread does, and since when
         self._last = 0  # the size of the last group
         self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="ledger", daemon=True)
@@ -52,6 +65,12 @@ class Engine:
         """How many requests wait for the thread."""
         return self._jobs.qsize()
 
+    @property
+    def busy_seconds(self) -> float:
+        """For how long the thread has been at what it does."""
+        doing = self._doing
+        return 0.0 if doing is None else time.monotonic() - doing[1]
+
     async def ask(self, pairs: Sequence[tuple[str, str]]) -> list[Issued | LedgerError]:
         """A ticket for each (site, request), or why there is none."""
         answers: list[Issued | LedgerError] = await self._put(_ASK, pairs)
@@ -62,18 +81,35 @@ class Engine:
         answers: list[Told | LedgerError] = await self._put(_TELL, reports)
         return answers
 
-    async def call(self, function: Callable[[], Result]) -> Result:
-        """Anything else that has to do with the ledger."""
-        result: Result = await self._put(_CALL, function)
+    async def call(self, function: Callable[[], Result], what: str = "answer a request") -> Result:
+        """Anything else that has to do with the ledger; what: in words, for those who wait."""
+        result: Result = await self._put(_CALL, function, what)
         return result
 
-    async def _put(self, kind: str, work: Any) -> Any:
+    async def _put(self, kind: str, work: Any, what: str = "write reports") -> Any:
+        """Wait for the answer, but not for ever: what was not begun by then is not done at all."""
         if self.waiting > MOST_WAITING:
             raise RefusedError(503, "too many requests wait; send it again in a while", "Busy")
         loop = asyncio.get_running_loop()
         future = loop.create_future()
-        self._jobs.put(_Job(kind, work, future, loop))
-        return await future
+        job = _Job(kind, work, future, loop, what)
+        self._jobs.put(job)
+        try:
+            async with asyncio.timeout(MOST_SECONDS):
+                return await future
+        except TimeoutError:
+            raise RefusedError(503, self._why_late(job), "Busy", wait=10) from None
+
+    def _why_late(self, job: _Job) -> str:
+        """What takes so long, and what became of a request that waited for it."""
+        if job.begun:
+            done = f"the ledger goes on to {job.what}; look at the status before you send it again"
+        else:
+            done = "nothing was done for this request; send it again in a while"
+        doing = self._doing
+        if doing is None or doing[0] == job.what:
+            return f"it took longer than {MOST_SECONDS:g} seconds, and {done}"
+        return f"the ledger has been busy for {self.busy_seconds:.0f} s to {doing[0]}; {done}"
 
     # ---- the thread ------------------------------------------------------------------------------
 
@@ -108,18 +144,35 @@ class Engine:
 
     def _do(self, jobs: list[_Job]) -> None:
         """Do what waits: tickets, reports, then the rest in its order."""
-        for kind, function in ((_ASK, self.ledger.ask_each), (_TELL, self.ledger.tell_many)):
-            _deliver(self._group([job for job in jobs if job.kind == kind], function))
+        ask = functools.partial(self.ledger.ask_each, whole=cells(self.ledger) <= MOST_INLINE)
+        for kind, function in ((_ASK, ask), (_TELL, self.ledger.tell_many)):
+            group = [job for job in jobs if job.kind == kind and not job.future.cancelled()]
+            with self._at_work(group):
+                _deliver(self._group(group, function))
         for job in jobs:
-            if job.kind == _CALL:
-                _deliver([(job, _outcome(job.work))])
+            if job.kind == _CALL and not job.future.cancelled():
+                with self._at_work([job]):
+                    _deliver([(job, self._outcome(job.work, wrote=False))])
+
+    @contextmanager
+    def _at_work(self, jobs: list[_Job]) -> Iterator[None]:
+        for job in jobs:
+            self._doing = job.what, time.monotonic()
+            job.begun = True
+        try:
+            yield
+        finally:
+            self._doing = None
 
     def _group(self, jobs: list[_Job], function: Callable[[Any], list[Any]]) -> Any:
         """The answers to several requests from one transaction."""
         if not jobs:
             return []
+        if self.stopped:
+            return [(job, FrozenError(self.stopped)) for job in jobs]
         self.transactions += 1
-        found = _outcome(lambda: function([one for job in jobs for one in job.work]))
+        together = [one for job in jobs for one in job.work]
+        found = self._outcome(lambda: function(together), wrote=True)
         if isinstance(found, Exception):
             return [(job, found) for job in jobs]
         answers, first = [], 0
@@ -128,14 +181,24 @@ class Engine:
             first += len(job.work)
         return answers
 
+    def _outcome(self, function: Callable[[], Any], *, wrote: bool) -> Any:
+        """What a function gives, or its error; that the database works again, a write shows."""
+        try:
+            found = function()
+        except StorageError as error:
+            self._noticed(error)
+            return error
+        except Exception as error:  # whoever asked gets it
+            return error
+        if wrote:
+            self._noticed(None)
+        return found
 
-def _outcome(function: Callable[[], Any]) -> Any:
-    try:
-        return function()
-    except StorageError as error:
-        return error
-    except Exception as error:  # whoever asked gets it
-        return error
+
+def cells(ledger: Ledger) -> int:
+    """How many rows a policy of a table has."""
+    terms = ledger.tables()
+    return terms.horizon * terms.states
 
 
 def _deliver(answers: list[tuple[_Job, Any]]) -> None:

@@ -11,7 +11,12 @@ from lowswitch.service.roles import ANYBODY, API, Endpoint
 
 _REF = "#/components/schemas/{name}"
 _QUERIES = {
-    "policy": ("version",),
+    "policy": ("version", "member"),
+    "proposal": ("hash", "first", "count"),
+    "proposals": ("first", "count"),
+    "versions": ("first", "count"),
+    "worth": ("rows",),
+    "certificate": ("within", "probability", "cost"),
     "tickets": ("status", "first"),
     "events": ("first", "count"),
     "export": ("kind",),
@@ -23,10 +28,24 @@ _REFUSED = {
     "404": "no such ticket",
     "409": "another report is on record, or another proposal is pending",
     "410": "the ticket was declared missing",
-    "413": "the body is larger than 1 MiB",
+    "408": "the body did not come in time",
+    "413": "the body, or the answer, would be too large",
+    "415": "the body is compressed, or of another type",
     "422": "the ledger refuses it",
     "423": "the run is frozen",
+    "429": "too many tokens that do not work, or too many open tickets; wait",
     "503": "nothing was done; send it again",
+}
+
+
+_TEXT = {  # answers that are no JSON
+    "metrics": ("text/plain",),
+    "export": ("application/jsonl", "text/csv"),
+}
+_ERROR = {
+    "type": "object",
+    "required": ["error", "says"],
+    "properties": {"error": {"type": "string"}, "says": {"type": "string"}},
 }
 
 
@@ -44,20 +63,24 @@ def description() -> dict[str, Any]:
         "paths": paths,
         "components": {
             "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
-            "schemas": schemas,
+            "schemas": schemas | {"Refusal": _ERROR},
         },
     }
 
 
 def _operation(endpoint: Endpoint) -> dict[str, Any]:
     public = endpoint.roles == ANYBODY
-    refused = {} if public else {code: {"description": says} for code, says in _REFUSED.items()}
+    codes = ("400", "503") if public else _REFUSED
+    error = {"application/json": {"schema": {"$ref": _REF.format(name="Refusal")}}}
+    refused = {code: {"description": _REFUSED[code], "content": error} for code in codes}
+    kinds = _TEXT.get(endpoint.handler, ("application/json",))
+    answer = {"description": "the ledger's answer", "content": {kind: {} for kind in kinds}}
     found: dict[str, Any] = {
         "operationId": endpoint.handler,
         "summary": endpoint.what,
         "description": f"For {', '.join(endpoint.roles)}.",
         "security": [] if public else [{"token": []}],
-        "responses": {"200": {"description": "the ledger's answer"}} | refused,
+        "responses": {"202" if endpoint.handler == "verify" else "200": answer} | refused,
     }
     if endpoint.handler in _QUERIES:
         found["parameters"] = [

@@ -21,13 +21,16 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from lowswitch.io.files import owning
 from lowswitch.ledger import Ledger, LedgerError
 from lowswitch.ledger.address import file_of, is_postgres
-from lowswitch.service.access import Access, beside
+from lowswitch.service.access import Access
 from lowswitch.service.app import Service, is_loopback, make_app
+from lowswitch.service.log import JsonLog
+from lowswitch.service.moving import move_file
 
 PORT = 8642
 MOST_CONNECTIONS = 400  # that are silent
 MOST_AT_ONCE = 1400  # connections in all, each with a body of at most 1 MiB; more get a 503
 _MOST_HEAD = 1 << 16  # bytes of the head of a request
+MOST_PIPELINED = 16  # requests of a connection that wait for their answers
 _HEADER_SECONDS = 10.0  # for the head of a request to come
 _SWITCH_SECONDS = 0.001  # so that requests are read while the ledger's thread computes
 _IDLE_SECONDS = 30  # between two requests of a connection
@@ -65,6 +68,9 @@ class HttpConnection(HttpToolsProtocol):
         self._deadline.cancel()
         self._head = 0
         self.silent.pop(self, None)
+        if len(self.pipeline) >= MOST_PIPELINED:
+            self.transport.abort()
+            raise ValueError("too many requests at once")  # so that the rest is not even parsed
         super().on_headers_complete()
 
     def on_response_complete(self) -> None:
@@ -134,18 +140,35 @@ class Place:
 
 
 @contextlib.contextmanager
-def opened(address: str, access: Path | None, place: Place, note: str = "") -> Iterator[Service]:
-    """The service of a ledger, which no other server has meanwhile."""
-    tokens_file = access or beside(address)
+def opened(
+    address: str,
+    place: Place,
+    *,
+    note: str = "",
+    log: JsonLog | None = None,
+    most_open: int | None = None,
+    old_tokens: Path | None = None,
+    key_file: Path | None = None,
+) -> Iterator[Service]:
+    """The service of a ledger; a file has one server at a time, a PostgreSQL as many as you like.
+
+    most_open: how many open tickets a site may have. old_tokens: a file of tokens of an older
+    version, which is moved into the ledger. key_file: the key that signs anchors.
+    """
     owned = owning(None if is_postgres(address) else file_of(address))
-    with (
-        owned,
-        _table_ledger(address) as ledger,  # before a file of tokens is made beside what is none
-        contextlib.closing(Access(tokens_file)) as tokens,
-    ):
-        made = Service(ledger, address, tokens, place.behind_tls, place.origin, note)
-        with contextlib.closing(made):
-            yield made
+    with owned, _table_ledger(address) as ledger:
+        move_file(address, old_tokens)
+        ledger.most_open = fair_share(ledger) if most_open is None else most_open
+        with contextlib.closing(Access(address)) as tokens:
+            made = Service(ledger, address, tokens, place.behind_tls, place.origin, note)
+            made.log, made.key_file = log or made.log, key_file
+            with contextlib.closing(made):
+                yield made
+
+
+def fair_share(ledger: Ledger) -> int:
+    """How many open tickets a site may have by default: a tenth of the run, within limits."""
+    return min(max(ledger.terms.episodes // 10, 100), 10_000)
 
 
 @contextlib.contextmanager

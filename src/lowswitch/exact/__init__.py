@@ -1,0 +1,7 @@
+"""The exact price of N changes: the best that any learner could do, on problems that are small."""
+
+from lowswitch.exact.arms import Arms
+from lowswitch.exact.notions import Price, price, value_on_dates
+from lowswitch.exact.small_mdp import SmallMDP
+
+__all__ = ["Arms", "Price", "SmallMDP", "price", "value_on_dates"]

@@ -1,0 +1,219 @@
+"""Signed heads of a ledger, to be kept where nobody who can write to its database can write.
+
+A chain of hashes says that nothing in it was changed by halves. Somebody who can rewrite the whole
+of it can compute all hashes anew, cut off its end, or put an older copy in its place. What they
+cannot do is to change what others wrote down before: the number and the hash of an event, with the
+server's signature.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from lowswitch.io.files import read_bytes, write_new
+from lowswitch.ledger.address import file_of, is_postgres, printable
+from lowswitch.ledger.chain import Chain
+from lowswitch.ledger.errors import LedgerError, StorageError
+from lowswitch.ledger.events import canonical
+from lowswitch.ledger.store import Store
+
+_HASH = re.compile(r"[0-9a-f]{64}")
+_SECONDS = 30  # for a post
+
+
+class Known(NamedTuple):
+    """Something that was once on record, as somebody outside knows it."""
+
+    seq: int | None  # the number of the event, if it is known
+    hash: str
+    source: str  # who says so, in words
+    is_access: bool = False  # of the chain of access
+
+
+class Anchor(NamedTuple):
+    """The heads of a ledger at some time, signed."""
+
+    run: str  # the hash of its first event
+    seq: int
+    head: str
+    access: list[Any]  # the number and the hash of the last event about access
+    time: str
+    key: str  # the public key, in hex
+    signature: str = ""  # of the text of all of the above, in hex
+
+    @property
+    def text(self) -> bytes:
+        """What is signed."""
+        return canonical(self._replace(signature="")._asdict()).encode()
+
+    def known(self) -> list[Known]:
+        """What must be on record if this is true."""
+        source = f"the anchor of {self.time}"
+        found = [Known(1, self.run, source), Known(self.seq, self.head, source)]
+        seq, head = self.access
+        if seq:
+            found.append(Known(seq, head, source, is_access=True))
+        return found
+
+
+# ---- signing -------------------------------------------------------------------------------------
+
+
+def key_beside(address: str | Path) -> Path:
+    """The file of the key of a ledger that is a file."""
+    if is_postgres(address):
+        raise LedgerError("a ledger in PostgreSQL needs --key-file FILE for its key")
+    return Path(f"{file_of(address)}.key")
+
+
+def signing_key(path: Path) -> Any:
+    """The key in a file, which is made if there is none, for its owner's eyes alone."""
+    serialization, ed25519 = _cryptography()
+    if not path.exists():
+        made = ed25519.Ed25519PrivateKey.generate()
+        private = serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+        try:
+            write_new(path, made.private_bytes(serialization.Encoding.PEM, *private))
+        except FileExistsError:
+            pass  # somebody else was faster
+        except (OSError, ValueError) as error:
+            raise LedgerError(f"no key can be made: {error}") from None
+    try:
+        key = serialization.load_pem_private_key(read_bytes(path), password=None)
+    except (TypeError, ValueError) as error:
+        raise LedgerError(f"{str(path)!r} holds no key that can be read ({error})") from None
+    if not isinstance(key, ed25519.Ed25519PrivateKey):
+        raise LedgerError(f"{str(path)!r} holds a key of another kind than Ed25519")
+    return key
+
+
+def anchored(store: Store, key: Any) -> Anchor:
+    """The heads of a ledger as they are now, signed."""
+    public = key.public_key().public_bytes_raw().hex()
+    seq, head = store.head()
+    time = datetime.now(UTC).isoformat(timespec="seconds")
+    made = Anchor(store.event(1)[2], seq, head, list(Chain(store).head()), time, public)
+    return made._replace(signature=key.sign(made.text).hex())
+
+
+def is_signed(anchor: Anchor) -> bool:
+    """Whether the signature of an anchor is by its own key."""
+    _, ed25519 = _cryptography()
+    from cryptography.exceptions import InvalidSignature
+
+    try:
+        key = ed25519.Ed25519PublicKey.from_public_bytes(bytes.fromhex(anchor.key))
+        key.verify(bytes.fromhex(anchor.signature), anchor.text)
+    except (InvalidSignature, ValueError):
+        return False
+    return True
+
+
+def _cryptography() -> tuple[Any, Any]:
+    try:
+        from cryptography.hazmat.primitives import serialization
+        from cryptography.hazmat.primitives.asymmetric import ed25519
+    except ModuleNotFoundError:
+        raise LedgerError("anchors need cryptography; install lowswitch[anchor]") from None
+    return serialization, ed25519
+
+
+# ---- keeping -------------------------------------------------------------------------------------
+
+
+def line_of(anchor: Anchor) -> str:
+    """An anchor as a line of a file."""
+    return json.dumps(anchor._asdict()) + "\n"
+
+
+def append(path: Path, anchor: Anchor, store: Store) -> None:
+    """Add an anchor to a file, on the disk when this returns.
+
+    Nothing is added if the ledger contradicts what is in the file, or if another key signed that.
+    """
+    if path.exists():
+        for before in read_anchors(path):
+            if before.key != anchor.key:
+                raise LedgerError(
+                    f"the anchors in {str(path)!r} are signed with the key {before.key}, and this"
+                    f" one with {anchor.key}; begin another file if the key was changed on purpose"
+                )
+            _require_on_record(before, anchor, store)
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+        try:
+            os.write(descriptor, line_of(anchor).encode())
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+    except OSError as error:
+        raise StorageError(f"cannot write {str(path)!r}: {error.strerror}") from error
+
+
+def _require_on_record(before: Anchor, anchor: Anchor, store: Store) -> None:
+    """The event of an earlier anchor is still what it was, without a replay."""
+    stored = store.event(before.seq)[2] if before.seq <= anchor.seq else None
+    if (before.run, before.head) != (anchor.run, stored):
+        raise LedgerError(
+            f"this ledger contradicts the anchor of {before.time} (event {before.seq:,}); nothing"
+            " was added; 'lowswitch ledger verify' with --anchors says more"
+        )
+
+
+def post(url: str, anchor: Anchor) -> None:
+    """Send an anchor to an address, as JSON."""
+    import urllib.error
+    import urllib.request
+
+    if not url.startswith(("https://", "http://")):
+        raise LedgerError(f"an address to post to begins with https://, not {printable(url)!r}")
+    asked = urllib.request.Request(
+        url, line_of(anchor).encode(), {"Content-Type": "application/json"}, method="POST"
+    )
+    try:
+        with urllib.request.urlopen(asked, timeout=_SECONDS):
+            pass
+    except (OSError, urllib.error.URLError) as error:
+        raise LedgerError(f"{printable(url)} did not take the anchor ({error})") from None
+
+
+def read_anchors(path: Path) -> Iterator[Anchor]:
+    """The anchors of a file, in their order."""
+    for number, line in enumerate(read_bytes(path).decode(errors="replace").splitlines(), start=1):
+        try:
+            found = Anchor(**json.loads(line))
+            seq, head = found.access
+            whole = isinstance(found.seq, int) and isinstance(seq, int) and isinstance(head, str)
+            if not (whole and all(map(_HASH.fullmatch, (found.run, found.head, found.key)))):
+                raise ValueError
+        except (TypeError, ValueError):
+            raise LedgerError(f"{str(path)!r}, line {number}: this is no anchor") from None
+        yield found
+
+
+def trusted(path: str | Path, key: str | None = None) -> list[Known]:
+    """What the anchors of a file say, if all are signed with one key.
+
+    key: the public key, in hex; by default the one that the first anchor names.
+    """
+    found = list[Known]()
+    for number, anchor in enumerate(read_anchors(Path(path)), start=1):
+        key = anchor.key if key is None else key
+        if anchor.key != key or not is_signed(anchor):
+            why = f"with the key {anchor.key}, not {key}" if anchor.key != key else "by nobody"
+            raise LedgerError(f"{str(path)!r}, line {number}: this anchor is signed {why}")
+        found += anchor.known()
+    return found
+
+
+def expected(head: str) -> Known:
+    """A hash that must be on record."""
+    if not _HASH.fullmatch(head):
+        raise LedgerError(f"a hash has 64 characters of 0-9 and a-f, not {head!r}")
+    return Known(None, head, "the expected hash")

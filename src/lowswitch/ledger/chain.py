@@ -1,0 +1,64 @@
+"""A chain of events in a table of its own, beside the events of the run.
+
+Who was given access, who logged in and who failed to is no part of the run: it is not replayed into
+the learner. But it is kept in the same way, each event with the hash of the one before it, so that
+`verify` can say whether something was changed, and an anchor can bind its head.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Any
+
+from lowswitch.ledger.events import GENESIS, Event, event, later, read_event, read_time
+from lowswitch.ledger.store import Store
+
+ACCESS = "access_events"  # the table: tokens made and revoked, logins, failed logins
+
+
+class Chain:
+    """The events of a table, which are only ever appended."""
+
+    def __init__(self, store: Store, table: str = ACCESS) -> None:
+        self.store, self.table = store, table
+
+    def record(self, actor: str, role: str, kind: str, payload: dict[str, Any]) -> Event:
+        """Append an event, inside of a transaction of the store that the caller has begun."""
+        rows = self.store.execute(f"{self._select()} ORDER BY seq DESC LIMIT 1")
+        seq, previous, time = 0, GENESIS, ""
+        if rows:
+            seq, body, previous = rows[0]
+            time = read_time(body)
+        now = later(datetime.now(UTC).isoformat(timespec="microseconds"), time)
+        made = event(seq + 1, now, actor, role, kind, payload, previous)
+        self.store.execute(
+            f"INSERT INTO {self.table} (seq, body, hash) VALUES (?, ?, ?)",
+            *(made.seq, made.body, made.hash),
+        )
+        return made
+
+    def head(self) -> tuple[int, str]:
+        """The number and the hash of the last event; (0, "") if there is none."""
+        return self.store.head(self.table)
+
+    def events(self, first: int = 1) -> Iterator[Event]:
+        """The events from a number on, each checked to follow the one before it."""
+        previous = GENESIS
+        if first > 1:
+            (previous,) = self.store.execute(
+                f"SELECT hash FROM {self.table} WHERE seq = ?", first - 1
+            )[0]
+        rows = self.store.stream(f"{self._select()} WHERE seq >= ? ORDER BY seq", first)
+        for expected, (seq, body, stored) in enumerate(rows, start=first):
+            read = read_event(seq, body, stored, None, expected, previous)
+            previous = read.hash
+            yield read
+
+    def newest(self, count: int) -> list[Event]:
+        """The last events, the newest first, unchecked."""
+        first = max(1, self.head()[0] - count + 1)
+        return list(self.events(first))[::-1]
+
+    def _select(self) -> str:
+        return f"SELECT seq, body, hash FROM {self.table}"

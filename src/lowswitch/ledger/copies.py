@@ -1,0 +1,73 @@
+"""Copies of a whole ledger: from one database into another, and every night into a folder."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Iterator
+from contextlib import closing
+from datetime import UTC, datetime
+from pathlib import Path
+
+from lowswitch.ledger.address import is_postgres, printable, store_at
+from lowswitch.ledger.errors import StorageError
+from lowswitch.ledger.events import GENESIS, read_event
+from lowswitch.ledger.store import SCHEMA, UPGRADES, Store
+
+_TABLE = re.compile(r"CREATE TABLE (\w+) \((.*)\)", re.DOTALL)
+_NO_COLUMN = ("UNIQUE", "PRIMARY", "CHECK")
+_AT_ONCE = 1000  # rows that are written together
+
+
+def tables(up_to: int) -> Iterator[tuple[str, list[str]]]:
+    """The tables of a format, each with its columns; computed ones are left out."""
+    later = (one for step, lines in sorted(UPGRADES.items()) if step <= up_to for one in lines)
+    for statement in (*SCHEMA, *later):
+        found = _TABLE.match(statement)
+        if found:
+            parts = re.split(r",\s*(?![^()]*\))", found[2])
+            names = [part.split()[0] for part in parts]
+            yield found[1], [name for name in names if name not in _NO_COLUMN]
+
+
+def copy(source: Store, address: str | Path) -> None:
+    """Copy everything into a new ledger at an address, as it is at one moment."""
+    first = read_event(*source.event(1), 1, GENESIS)
+    with closing(store_at(address, create=[first])) as target, source.unchanging():
+        try:
+            with target.transaction():
+                for name, columns in tables(source.found):
+                    _copy_table(source, target, name, columns)
+        except BaseException:
+            target.remove()
+            raise
+
+
+def _copy_table(source: Store, target: Store, name: str, columns: list[str]) -> None:
+    given, marks = ", ".join(columns), ", ".join("?" * len(columns))
+    rows = source.stream(f"SELECT {given} FROM {name}")
+    if name == "events":
+        rows = (row for row in rows if row[0] > 1)
+    while some := list(itertools.islice(rows, _AT_ONCE)):
+        target.execute_many(f"INSERT INTO {name} ({given}) VALUES ({marks})", some)
+
+
+def dated(address: str | Path, folder: Path) -> Path:
+    """The file of a backup of today, named after the ledger and the time."""
+    name = printable(address).rpartition("#")[2] or "ledger"
+    stem = name if is_postgres(address) else Path(address).stem
+    return folder / f"{stem}-{datetime.now(UTC):%Y%m%dT%H%M%SZ}.db"
+
+
+def prune(kept: Path, most: int) -> list[str]:
+    """Remove the oldest backups of the same ledger beside one, so that so many are left."""
+    stem = kept.name.rpartition("-")[0]
+    alike = re.compile(rf"{re.escape(stem)}-\d{{8}}T\d{{6}}Z\.db")
+    found = sorted(path for path in kept.parent.iterdir() if alike.fullmatch(path.name))
+    gone = found[: max(0, len(found) - most)]
+    try:
+        for path in gone:
+            path.unlink()
+    except OSError as error:
+        raise StorageError(f"cannot remove {str(path)!r}: {error.strerror}") from error
+    return [str(path) for path in gone]

@@ -1,0 +1,283 @@
+"""What a race found: the costs of each algorithm, the fronts, and the best for each limit."""
+
+from __future__ import annotations
+
+import math
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+import numpy as np
+
+from lowswitch.algorithms.algorithm import Algorithm
+from lowswitch.algorithms.recipes import RECIPES
+from lowswitch.algorithms.text import build
+from lowswitch.checks import require_count, shown
+from lowswitch.io import archive, storage
+from lowswitch.io.files import read_bytes
+from lowswitch.races import report as frontier_report
+from lowswitch.races.report import AXES, LIMITS, Axis
+from lowswitch.show import report
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+class Costs(NamedTuple):
+    """What an algorithm cost on each of some seeds."""
+
+    seeds: np.ndarray  # [seeds]
+    regret: np.ndarray  # [seeds]
+    deployments: np.ndarray  # [seeds]
+    local_switches: np.ndarray  # [seeds]
+    seconds: np.ndarray  # [seeds]  of one core
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Point:
+    """One algorithm of the portfolio and what it cost.
+
+    The costs of a contender are those on the seeds that confirm, of another finalist those on the
+    seeds of the final. Of any other algorithm they are the ones that ruled it out.
+    """
+
+    algorithm: Algorithm
+    costs: Costs
+    finalist: bool
+    most_deployments: int  # in any seed, those that chose the finalists included
+    label: str = ""  # as the portfolio calls it
+    contender: bool = False  # whether it may have been the best for some limit
+
+    @property
+    def name(self) -> str:
+        """The label, or the text of the algorithm where it has none."""
+        return self.label or str(self.algorithm)
+
+    def __repr__(self) -> str:
+        costs = self.costs
+        kind = "finalist" if self.finalist else "ruled out"
+        kind = "contender" if self.contender else kind
+        seeds = f"{len(costs.seeds)} seed{'s' * (len(costs.seeds) > 1)}"
+        means = report.means(
+            regret=costs.regret, deployments=costs.deployments, local_switches=costs.local_switches
+        )
+        most = f"at most {self.most_deployments:,} deployments"
+        return f"Point({self.name}, {kind}, {seeds}, {means}, {most})"
+
+    def mean(self, name: Axis | Literal["regret", "seconds"]) -> float:
+        """The mean over the seeds."""
+        return float(getattr(self.costs, name).mean())
+
+    def interval(self, name: Axis | Literal["regret", "seconds"]) -> float:
+        """Half the width of the 95 % confidence interval of the mean."""
+        return report.half_width(getattr(self.costs, name))
+
+    @property
+    def risk(self) -> float:
+        """The mean regret plus a standard error, by which the best is chosen."""
+        return risk_of(self.costs, 1.0)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The point as JSON can hold it, with the text of its algorithm.
+
+        What only a dictionary can hold of an algorithm, such as parts of one's own, is beside it.
+        """
+        named: dict[str, Any] = {"label": self.label} if self.label else {}
+        if not _reads_back(self.algorithm):
+            named["parts"] = self.algorithm.to_dict()
+        return {
+            "algorithm": str(self.algorithm),
+            **named,
+            "finalist": self.finalist,
+            "contender": self.contender,
+            "most_deployments": self.most_deployments,
+            **storage.pack(self.costs),
+        }
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> Point:
+        """The point that `to_dict` wrote."""
+        costs: Costs = storage.unpack(Costs, data)
+        if {values.shape for values in costs} != {(len(costs.seeds),)} or not len(costs.seeds):
+            raise ValueError("its costs are not one for each seed")
+        algorithm = (
+            Algorithm.from_dict(data["parts"])
+            if "parts" in data
+            else build(data["algorithm"], RECIPES, "algorithm")
+        )
+        return cls(
+            algorithm=algorithm,
+            label=str(data.get("label", "")),
+            costs=costs,
+            finalist=bool(data["finalist"]),
+            contender=bool(data.get("contender", False)),
+            most_deployments=int(data["most_deployments"]),
+        )
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Frontier:
+    """What a portfolio of algorithms cost on one problem."""
+
+    name: str  # of the problem
+    horizon: int
+    states: int
+    actions: int
+    episodes: int
+    optimal_value: float
+    points: tuple[Point, ...]  # in the order of the portfolio
+    budget: int | None = None  # deployments that all were kept to
+
+    def __repr__(self) -> str:
+        name = f"{self.name}, " if self.name else ""
+        size = f"horizon={self.horizon}, states={self.states}, actions={self.actions}"
+        within = "" if self.budget is None else f" within {self.budget:,} deployments"
+        finalists = f"{len(self.finalists)} finalist{'s' * (len(self.finalists) > 1)}"
+        race = f"{len(self.points)} algorithms{within}, {finalists}"
+        best = f", best {self.best()!r}" if self.finalists else ""
+        return f"Frontier({name}{size}, {self.episodes:,} episodes, {race}{best})"
+
+    @property
+    def finalists(self) -> tuple[Point, ...]:
+        """The algorithms that were near a front on the seeds that choose, with their costs on fresh
+        seeds.
+        """
+        return tuple(point for point in self.points if point.finalist)
+
+    def front(self, axis: Axis = "deployments") -> tuple[Point, ...]:
+        """The finalists whose mean regret no other one reaches with as few deployments, or local
+        switches. Of equal ones it is the first.
+        """
+        if axis not in AXES:
+            raise ValueError(f"the front is one of {' or '.join(AXES)}, not {shown(axis)}")
+        front: list[Point] = []
+        for point in sorted(self.finalists, key=lambda one: (one.mean(axis), one.mean("regret"))):
+            if not front or point.mean("regret") < front[-1].mean("regret"):
+                front.append(point)
+        return tuple(front)
+
+    def best(self, *, deployments: int | None = None) -> Point:
+        """The contender with the least mean regret plus standard error among those that kept to a
+        limit in every seed.
+
+        deployments: the limit, which is the most deployments that a run may make; without it any
+        number will do. `rivals` says from which others the best cannot be told.
+        """
+        return self.contenders(deployments=deployments)[0]
+
+    def rivals(self, *, deployments: int | None = None) -> tuple[Point, ...]:
+        """The contenders for a limit that may be as good as the best, by a paired 95 % interval of
+        the difference on the same seeds; the best is crowned if there are none.
+        """
+        best, *others = self.contenders(deployments=deployments)
+        return tuple(one for one in others if _may_equal(one, best))
+
+    def contenders(self, *, deployments: int | None = None) -> tuple[Point, ...]:
+        """All contenders that kept to a limit, the best first.
+
+        In files from before there were contenders these are all finalists, by their mean regret.
+        """
+        most = self.episodes
+        if deployments is not None:
+            most = require_count("deployments", deployments)
+        within = [point for point in self.finalists if point.most_deployments <= most]
+        if not within:
+            least = min(point.most_deployments for point in self.finalists)
+            raise ValueError(
+                f"no algorithm kept to {most} deployments, the least were {least}; give"
+                f" budget={most} to keep all to it"
+            )
+        contenders = [point for point in within if point.contender]
+        if not contenders:
+            return tuple(sorted(within, key=lambda point: point.mean("regret")))
+        return tuple(sorted(contenders, key=lambda point: point.risk))
+
+    def limits(self) -> dict[int | None, Point]:
+        """The best for each of the usual limits that some finalist keeps to; the last one is the
+        best within the budget, or without any limit.
+        """
+        least = min(point.most_deployments for point in self.finalists)
+        most = self.budget or math.inf
+        usual = [limit for limit in LIMITS if least <= limit < most]
+        return {limit: self.best(deployments=limit) for limit in (*usual, self.budget)}
+
+    def table(self, width: int | None = None) -> str:
+        """The fronts, and the best for each limit, as text of at most so many characters a line."""
+        return frontier_report.table(self, width)
+
+    def plot(self, path: str | os.PathLike[str] | None = None) -> Figure:
+        """Draw regret against deployments and against local switches, with the fronts."""
+        return frontier_report.plot(self, path=path)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything as JSON can hold it: the problem, the best for each limit, the fronts, and all
+        points.
+        """
+        best = {str(limit).lower(): point.name for limit, point in self.limits().items()}
+        crowned = {
+            str(limit).lower(): not self.rivals(deployments=limit) for limit in self.limits()
+        }
+        fronts = {axis: [point.name for point in self.front(axis)] for axis in AXES}
+        facts: dict[str, Any] = storage.pack(self)
+        points = facts.pop("points")
+        return facts | {"best": best, "crowned": crowned, "fronts": fronts, "points": points}
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write everything as JSON, for `Frontier.load`."""
+        storage.write_text(path, archive.to_text(_KIND, self.to_dict()))
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Frontier:
+        """Read the frontier that `save` wrote."""
+        text = read_bytes(path).decode(errors="replace")
+        try:
+            facts = archive.from_text(text, _KIND, _FACTS)
+        except archive.RefusedFileError as error:
+            raise ValueError(f"{str(path)!r} {error}") from None
+        with storage.whole(f"{str(path)!r} holds", _KIND):
+            found: Frontier = storage.unpack(cls, facts)
+            found.require_whole()
+            return found
+
+    def require_whole(self) -> None:
+        """Raise a ValueError if it is not what a race can end with."""
+        for name in ("horizon", "states", "actions", "episodes"):
+            require_count(name, getattr(self, name))
+        if self.budget is not None:
+            require_count("budget", self.budget)
+        if not self.finalists:
+            raise ValueError("it has no finalists")
+        for point in self.points:
+            if not (np.isfinite(point.costs.regret).all() and point.most_deployments >= 0):
+                raise ValueError(f"the costs of {point.algorithm} are no numbers")
+
+
+_KIND = "frontier"  # of its files
+_FACTS = frozenset({*Frontier.__annotations__, "best", "crowned", "fronts"})
+
+
+def _reads_back(algorithm: Algorithm) -> bool:
+    """Whether the text of an algorithm makes it again."""
+    try:
+        return bool(build(str(algorithm), RECIPES, "algorithm") == algorithm)
+    except ValueError:
+        return False
+
+
+def standard_error(values: np.ndarray) -> float:
+    """Of the mean of some values; 0 of a single one, which does not show its spread."""
+    return float(values.std(ddof=1)) / math.sqrt(len(values)) if len(values) > 1 else 0.0
+
+
+def risk_of(costs: Costs, errors: float) -> float:
+    """The mean regret and so many standard errors."""
+    return float(costs.regret.mean()) + errors * standard_error(costs.regret)
+
+
+def _may_equal(one: Point, best: Point) -> bool:
+    """Whether a point may be as good as the best, on the seeds that both ran on."""
+    seeds, mine, other = np.intersect1d(one.costs.seeds, best.costs.seeds, return_indices=True)
+    if len(seeds) < 2:
+        return True
+    difference = one.costs.regret[mine] - best.costs.regret[other]
+    return bool(difference.mean() <= report.half_width(difference))

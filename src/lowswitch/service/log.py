@@ -1,0 +1,59 @@
+"""The log: one line of JSON for each thing that an operator wants to hear of, and no secret.
+
+A thread of its own writes the lines, so that a full pipe or disk stops no request. Lines that
+cannot be written in time are dropped, and counted in the metrics.
+"""
+
+from __future__ import annotations
+
+import json
+import queue
+import sys
+import threading
+from contextlib import suppress
+from datetime import UTC, datetime
+from typing import Any, TextIO
+
+LEVELS = ("debug", "info", "warning", "error", "off")
+_MOST_WAITING = 10_000  # lines
+_AT_ONCE = 1000  # lines that are written together
+
+
+class JsonLog:
+    """Lines of JSON on a stream, from a level on."""
+
+    def __init__(self, level: str = "info", stream: TextIO | None = None) -> None:
+        self.stream = stream or sys.stderr
+        self.dropped = 0  # lines
+        self._least = LEVELS.index(level)
+        self._lines: queue.SimpleQueue[str | None] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._run, name="log", daemon=True)
+        self._thread.start()
+
+    def write(self, level: str, event: str, **facts: Any) -> None:
+        """Write a line; facts that are None are left out."""
+        if LEVELS.index(level) < self._least:
+            return
+        if self._lines.qsize() > _MOST_WAITING:
+            self.dropped += 1
+            return
+        time = datetime.now(UTC).isoformat(timespec="milliseconds")
+        said = {name: value for name, value in facts.items() if value is not None}
+        self._lines.put(json.dumps({"time": time, "level": level, "event": event} | said))
+
+    def close(self, seconds: float = 2.0) -> None:
+        """Write what waits, unless that takes too long."""
+        self._lines.put(None)
+        self._thread.join(seconds)
+
+    def _run(self) -> None:
+        going = True
+        while going:
+            lines = [self._lines.get()]
+            with suppress(queue.Empty):
+                while len(lines) < _AT_ONCE:
+                    lines.append(self._lines.get_nowait())
+            going = None not in lines
+            with suppress(OSError, ValueError):  # nobody reads it, or it is closed
+                self.stream.write("".join(f"{line}\n" for line in lines if line is not None))
+                self.stream.flush()

@@ -1,0 +1,175 @@
+"""Backups, copies into another database, read-only media, and runs that are extended or ended."""
+
+import dataclasses
+import json
+import os
+import sqlite3
+import stat
+
+import pytest
+
+from ledgers import approve, episode, made, play
+from lowswitch.cli import commands
+from lowswitch.ledger import Ledger, LedgerError
+from lowswitch.ledger.copies import tables
+from lowswitch.ledger.errors import EndedError
+from lowswitch.ledger.sqlite import SqliteStore
+
+
+def run(capsys, *arguments):
+    code = commands.main([str(argument) for argument in arguments])
+    printed = capsys.readouterr()
+    return code, printed.out, printed.err
+
+
+def test_the_tables_that_are_copied_are_all_there_are(tmp_path):
+    ledger = made(tmp_path / "run.db")
+    sql = "SELECT name FROM sqlite_master WHERE type = 'table'"
+    names = {name for (name,) in ledger.store.execute(sql)}
+    assert {name for name, _ in tables(ledger.store.found)} == names
+    for name, columns in tables(ledger.store.found):
+        found = [row[1] for row in ledger.store.execute(f"PRAGMA table_info({name})")]
+        assert columns == found
+    ledger.close()
+
+
+@pytest.mark.parametrize("way", ["to", "and back"])
+def test_a_ledger_moves_between_databases(tmp_path, postgres, capsys, way):
+    source, there = tmp_path / "run.db", f"{postgres.get_uri()}#moved_{way.replace(' ', '_')}"
+    ledger = made(source)
+    play(ledger, 30, decide=approve)
+    ledger.save_snapshot()
+    head = ledger.store.head()
+    ledger.close()
+    assert run(capsys, "token", "create", source, "--role", "site", "--name", "north")[0] == 0
+    code, out, _ = run(capsys, "ledger", "copy", source, "--to", there, "--json")
+    assert (code, json.loads(out)["whole"]) == (0, True)
+    moved = there
+    if way == "and back":
+        moved = tmp_path / "again.db"
+        assert run(capsys, "ledger", "backup", there, "--out", moved)[0] == 0
+    with Ledger.open(moved) as again:
+        assert again.store.head() == head
+        play(again, 3)  # it goes on
+        assert again.verify(progress=False).whole
+    assert "north" in run(capsys, "token", "list", moved)[1]
+    code, _, error = run(capsys, "ledger", "copy", source, "--to", moved)
+    assert (code, "exists already" in error) == (2, True)
+
+
+def test_the_same_line_makes_a_backup_every_night(tmp_path, capsys, monkeypatch):
+    address, folder = tmp_path / "run.db", tmp_path / "backups"
+    folder.mkdir()
+    (folder / "run-of-mine.db").write_text("not a backup")
+    ledger = made(address)
+    play(ledger, 5)
+    for night in range(4):
+        monkeypatch.setattr("lowswitch.ledger.copies.datetime", _Clock(f"2026-11-1{night}T020000Z"))
+        line = ["ledger", "backup", address, "--out", folder, "--keep", 2, "--json"]
+        code, out, _ = run(capsys, *line)
+        assert (code, json.loads(out)["whole"]) == (0, True)
+    names = sorted(path.name for path in folder.iterdir())
+    assert names == ["run-20261112T020000Z.db", "run-20261113T020000Z.db", "run-of-mine.db"]
+    assert stat.S_IMODE(os.stat(folder / names[0]).st_mode) == 0o600
+    ledger.close()
+
+
+class _Clock:
+    """A clock that stands."""
+
+    def __init__(self, text):
+        self.text = text
+
+    def now(self, _):
+        return self
+
+    def __format__(self, _):
+        return self.text.replace("-", "")
+
+
+def test_a_backup_is_verified_on_a_medium_that_is_read_only(tmp_path, monkeypatch):
+    ledger = made(tmp_path / "run.db")
+    play(ledger, 5)
+    ledger.backup(tmp_path / "copy.db")
+    ledger.close()
+    raw = sqlite3.connect(tmp_path / "copy.db")
+    assert raw.execute("PRAGMA journal_mode").fetchone() == ("delete",)  # needs no file beside it
+    raw.close()
+    with Ledger.open(tmp_path / "copy.db", read_only=True) as copy:
+        assert copy.verify(progress=False).whole
+    assert sorted(path.name for path in tmp_path.glob("copy*")) == ["copy.db"]
+
+
+def test_a_file_with_a_log_that_cannot_be_indexed_is_read_as_it_is(tmp_path, monkeypatch):
+    """As on a read-only medium, where SQLite fails to make the index of a write-ahead log."""
+    ledger = made(tmp_path / "run.db")
+    play(ledger, 5)
+    ledger.close()
+    connect, modes = sqlite3.connect, []
+
+    class Failing:
+        def execute(self, sql):
+            if "sqlite_master" in sql:
+                raise sqlite3.OperationalError("unable to open database file")
+
+        def close(self):
+            modes.append("closed")
+
+    def opened(name, **options):
+        modes.append(str(name).partition("?")[2])
+        return connect(name, **options) if "immutable" in str(name) else Failing()
+
+    monkeypatch.setattr("lowswitch.ledger.sqlite.sqlite3.connect", opened)
+    store = SqliteStore.open(tmp_path / "run.db", read_only=True)
+    assert modes == ["mode=ro", "closed", "mode=ro&immutable=1"]
+    assert store.head()[0] > 5
+    store.close()
+
+
+def test_an_extended_run_issues_more_tickets_and_learns_none_of_them(address):
+    ledger = made(address, episodes=3)
+    play(ledger, 3)
+    with pytest.raises(LedgerError, match="declared for 3 episodes.*can extend it"):
+        ledger.ask("here", "one more")
+    ledger.extend(2, by="operator", reason="enrolment goes on")
+    issued = ledger.ask("here", "one more")
+    ledger.tell(issued.ticket, *episode(issued.policy, 4))
+    status = ledger.status()
+    assert (status.episodes, status.issued, status.told) == (5, 4, 3)
+    assert status.balanced
+    ledger.save_snapshot()
+    assert ledger.verify(progress=False).whole
+    ledger.close()
+    with Ledger.open(address) as again:
+        events, head = again.store.head()  # one more, that of the snapshot
+        assert again.status() == dataclasses.replace(status, events=events, head=head)
+        again.ask("here", "the last one")
+        with pytest.raises(LedgerError, match="declared for 5 episodes"):
+            again.ask("here", "too many")
+
+
+def test_an_ended_run_settles_what_is_open_and_changes_nothing_else(address):
+    ledger = made(address)
+    play(ledger, 20)
+    first, second = ledger.ask("here", "open"), ledger.ask("here", "lost")
+    proposal, version = ledger.proposal(), ledger.version
+    ledger.end(by="operator", reason="the trial is over")
+    for change in (
+        lambda: ledger.ask("here", "new"),
+        lambda: ledger.propose(by="operator"),
+        lambda: ledger.approve(proposal, by="board", reason="late"),
+        lambda: ledger.freeze(by="operator", reason="late"),
+        lambda: ledger.extend(1, by="operator", reason="late"),
+        lambda: ledger.end(by="operator", reason="again"),
+    ):
+        with pytest.raises(EndedError, match="ended"):
+            change()
+    ledger.tell(first.ticket, *episode(first.policy, first.number))
+    ledger.missing(second.ticket, "lost", by="operator")
+    assert ledger.version == version
+    assert ledger.status().nothing_because == "the run has ended"
+    ledger.save_snapshot()
+    assert ledger.verify(progress=False).whole
+    ledger.close()
+    with Ledger.open(address) as again, pytest.raises(EndedError):
+        again.ask("here", "new")

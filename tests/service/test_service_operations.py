@@ -1,0 +1,449 @@
+"""What somebody who runs the service relies on: limits, logs, tokens, FREEZE, two servers."""
+
+import contextlib
+import io
+import json
+import os
+import socket
+import sqlite3
+import time
+import warnings
+from datetime import UTC, datetime, timedelta
+
+import numpy as np
+import pytest
+
+import lowswitch as ls
+from ledgers import H, S, episode, made, play
+from lowswitch.ledger import (
+    AccessError,
+    Client,
+    Ledger,
+    LedgerError,
+    QuotaError,
+    Spooled,
+    StorageError,
+    TokenWarning,
+)
+from lowswitch.service import access as tokens_module
+from lowswitch.service import engine, limits, server
+from lowswitch.service.access import Access
+from lowswitch.service.log import JsonLog
+from lowswitch.service.moving import move_file
+from served import Served, wait_for
+
+
+@pytest.fixture
+def served(tmp_path):
+    with Served(tmp_path) as running:
+        yield running
+
+
+def logged(served):
+    """Let a server log into memory; a function that gives the lines so far."""
+    stream = io.StringIO()
+    served.service.log = JsonLog("info", stream)
+
+    def lines():
+        time.sleep(0.05)
+        return [json.loads(line) for line in stream.getvalue().splitlines()]
+
+    return lines
+
+
+# ---- logs ----------------------------------------------------------------------------------------
+
+
+def test_requests_decisions_logins_and_failures_have_a_line_each_and_no_secret(served):
+    lines = logged(served)
+    secret = served.tokens["operator"].split(".")[1]
+    served.json("POST", "/api/freeze", {"reason": "alarm"}, role="operator")
+    served.json("POST", "/api/freeze", {"reason": "alarm"}, role="operator")
+    served.request("GET", f"/api/status?token={secret}", role="auditor")
+    served.request("GET", "/api/status", token=f"{served.tokens['site'].split('.')[0]}.{secret}")
+    served.login("auditor")
+    found = lines()
+    kinds = [(one["event"], one["level"]) for one in found]
+    assert ("action", "info") in kinds
+    assert ("action", "warning") in kinds  # it was frozen already
+    assert ("login", "info") in kinds
+    assert ("login failed", "warning") in kinds
+    request = next(one for one in found if one["event"] == "request")
+    assert (request["method"], request["path"], request["status"]) == ("POST", "/api/freeze", 200)
+    assert (request["who"], request["role"]) == ("the operator", "operator")
+    assert secret not in json.dumps(found)
+    assert all(datetime.fromisoformat(one["time"]).utcoffset() == timedelta(0) for one in found)
+
+
+def test_an_outage_is_logged_once_when_it_begins_and_once_when_it_ends(served, monkeypatch):
+    lines = logged(served)
+    full = StorageError("postgresql://ann:s3cret@host/db is full")
+
+    def fail(*_):
+        raise full
+
+    with monkeypatch.context() as patch:
+        patch.setattr(served.ledger.store, "append", fail)
+        for i in range(3):
+            status, _ = served.json("POST", "/api/ask", {"requests": [f"o{i}"]}, role="site")
+            assert status == 503
+        text = served.request("GET", "/metrics", role="auditor")[2].decode()
+    assert "\nlowswitch_outages_total 1\n" in text
+    served.json("POST", "/api/ask", {"requests": ["o"]}, role="site")
+    found = lines()
+    assert sum(one["event"] == "outage" for one in found) == 1
+    assert sum(one["event"] == "recovered" for one in found) == 1
+    assert "s3cret" not in json.dumps(found)
+
+
+def test_a_log_that_nobody_reads_stops_nothing():
+    class Stuck(io.StringIO):
+        def write(self, text):
+            time.sleep(30)
+
+    log = JsonLog("info", Stuck())
+    for _ in range(12_000):
+        log.write("info", "request")
+        log.write("debug", "unheard")
+    assert 900 < log.dropped < 2000
+    log.close(seconds=0.01)
+
+
+# ---- limits --------------------------------------------------------------------------------------
+
+
+def test_requests_that_pile_up_in_a_connection_end_it(served):
+    line = b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
+    with socket.create_connection(("127.0.0.1", served.port), timeout=10) as connection:
+        connection.sendall(line * server.MOST_PIPELINED)
+        answer = b""
+        while answer.count(b"HTTP/1.1 200") < server.MOST_PIPELINED:
+            answer += connection.recv(65536)
+    with (
+        socket.create_connection(("127.0.0.1", served.port), timeout=10) as connection,
+        contextlib.suppress(ConnectionError),
+    ):
+        connection.sendall(line * 2000)
+        while connection.recv(65536):
+            pass
+    assert served.json("GET", "/healthz")[0] == 200
+
+
+def test_strangers_get_one_answer_for_a_connection(served):
+    line = b"GET /api/status HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
+    with socket.create_connection(("127.0.0.1", served.port), timeout=10) as connection:
+        connection.sendall(line * 3)
+        answer = b""
+        while piece := connection.recv(65536):
+            answer += piece
+    assert answer.count(b"HTTP/1.1 401") == 1
+
+
+def test_after_ten_failed_logins_an_address_must_wait(served):
+    def log_in(token):
+        body = f"token={token}".encode()
+        return served.request("POST", "/login", body, headers=served.form_headers())
+
+    for _ in range(limits.MOST_LOGINS):
+        assert log_in("no.token")[0] == 401
+    status, headers, _ = log_in(served.tokens["auditor"])
+    assert status == 429
+    assert 0 < int(headers["retry-after"]) <= limits.WINDOW + 1
+    assert served.request("GET", "/api/status", role="auditor")[0] == 200  # programs go on
+    served.access.refresh()
+    failed = [event for event in served.access._chain.events() if event.kind == "login_failed"]
+    assert sum(event.payload["count"] for event in failed) == limits.MOST_LOGINS
+
+
+def test_many_wrong_tokens_are_told_to_wait_and_right_ones_are_not(served):
+    seen = {served.request("GET", "/api/status", token="no.token")[0] for _ in range(102)}
+    assert seen == {401, 429}
+    assert served.request("GET", "/api/status", role="auditor")[0] == 200
+
+
+def test_a_site_cannot_use_up_all_tickets(served):
+    assert served.ledger.most_open == 100  # of 200
+    served.ledger.most_open = 3
+    names = [f"q{i}" for i in range(5)]
+    answers = served.json("POST", "/api/ask", {"requests": names}, role="site")[1]["answers"]
+    assert [one.get("error") for one in answers] == [None] * 3 + ["QuotaError"] * 2
+    with Client(served.url, served.tokens["site"]) as site:
+        with pytest.raises(QuotaError, match="3 open tickets.*report on some of them"):
+            site.ask("q4")
+        first = site.ask("q0")  # the same request has its ticket
+        site.tell(first.ticket, *episode(first.policy, first.number))
+        assert site.ask("q4").number == 4
+
+
+def test_a_report_that_contradicts_another_one_is_recorded_once(address):
+    ledger = made(address)
+    issued = ledger.ask("here", "a")
+    states, actions, rewards = episode(issued.policy, 1)
+    ledger.tell(issued.ticket, states, actions, rewards)
+
+    def conflicts():
+        return sum(event.kind == "conflict" for event in ledger.events())
+
+    wrong = {"ticket": issued.ticket, "states": states, "actions": actions, "rewards": [0.25] * H}
+    for _ in range(3):
+        answers = ledger.tell_many([wrong] * 20)
+        assert {type(one).__name__ for one in answers} == {"ConflictError"}
+    assert conflicts() == 1
+    for i in range(30):
+        ledger.tell_many([wrong | {"rewards": [i / 100] * H}])
+    assert conflicts() == 10
+    assert ledger.verify().whole
+    ledger.close()
+
+
+def test_a_large_policy_is_fetched_once_and_not_with_every_ticket(served, monkeypatch):
+    monkeypatch.setattr(engine, "MOST_INLINE", H * S - 1)
+    answer = served.json("POST", "/api/ask", {"requests": ["a", "b"]}, role="site")[1]
+    assert [one["policy"] for one in answer["answers"]] == [None, None]
+    with Client(served.url, served.tokens["site"]) as site:
+        found = site.ask_many(["a", "b"])
+        assert [one.policy for one in found] == [served.ledger.policy[0].tolist()] * 2
+        site.ask("c")
+        assert served.json("GET", "/healthz")[0] == 200  # by then all before it is counted
+        assert served.service.meter.requests["GET", "/api/policy", 200] == 1
+        assert np.array_equal(site.policy, served.ledger.policy)
+
+
+def test_an_answer_with_many_tables_is_refused_before_it_is_made(served, monkeypatch):
+    monkeypatch.setattr("lowswitch.service.api.MOST_CELLS", 3 * H * S)
+    status, said = served.json("POST", "/api/ask", {"requests": list("abcd")}, role="site")
+    assert (status, "at most 3 tickets at once" in said["says"]) == (413, True)
+    assert served.ledger.status().issued == 0
+
+
+def test_a_long_proposal_comes_in_pieces(tmp_path, monkeypatch):
+    monkeypatch.setattr("lowswitch.service.api._MOST_LISTED", 2)
+    asked = ls.psrl(schedule="asked", deployments=5)
+    with (
+        Served(tmp_path, algorithm=asked) as served,
+        Client(served.url, served.tokens["reviewer"]) as reader,
+    ):
+        play(served.ledger, 5)
+        assert len(served.ledger.propose(by="me").rows) > 2
+        assert reader.proposal() == served.ledger.proposal()
+        assert reader.proposals() == served.ledger.proposals()
+        assert reader.versions() == served.ledger.versions()
+
+
+def test_who_waits_too_long_hears_what_the_ledger_does_and_nothing_is_done(served, monkeypatch):
+    monkeypatch.setattr(engine, "MOST_SECONDS", 0.2)
+    monkeypatch.setattr(served.ledger, "propose", lambda **_: time.sleep(1.0))
+    status, said = served.json("POST", "/api/propose", {}, role="operator")
+    assert (status, "plan a proposal" in said["says"]) == (503, True)
+    status, said = served.json("POST", "/api/thaw", {"reason": "late"}, role="operator")
+    assert (status, "nothing was done for this request" in said["says"]) == (503, True)
+    assert "plan a proposal" in said["says"]
+    assert served.json("GET", "/healthz")[0] == 200  # meanwhile
+    wait_for(lambda: not served.service.engine.busy_seconds)
+
+
+def test_others_can_write_while_a_proposal_is_planned(tmp_path, monkeypatch):
+    """Planning comes before the transaction; who was overtaken plans again, and then alone."""
+    ledger = made(tmp_path / "run.db")
+    play(ledger, 4)
+    other, planned = Ledger.open(tmp_path / "run.db"), []
+    follow = type(ledger)._commit
+
+    def overtaken(self, writer, base):
+        if not planned:
+            other.ask("elsewhere", "meanwhile")
+        planned.append(self.store.connection.in_transaction)
+        follow(self, writer, base)
+
+    monkeypatch.setattr(Ledger, "_commit", overtaken)
+    ledger.propose(by="me")
+    assert planned == [False]  # and the second time within the transaction
+    kinds = [event.kind for event in ledger.events()]
+    assert kinds.index("met") > len(kinds) - 3
+    assert ledger.verify().whole
+    other.close()
+    ledger.close()
+
+
+# ---- tokens --------------------------------------------------------------------------------------
+
+
+def test_a_rotated_token_works_on_for_a_while(address, monkeypatch):
+    made(address).close()
+    access = Access(str(address))
+    old = access.create(name="north", role="site", days=90, by="Ms Okafor")
+    identity = old.split(".")[0]
+    new = access.rotate(identity, days=90, overlap=7, by="Ms Okafor")
+    assert access.check(old).name == access.check(new).name == "north"
+    now = datetime.now(UTC)
+    assert access.token(identity).state(now) == "works"
+    assert access.token(identity).state(now + timedelta(days=8)) == "expired"
+    access.refresh()  # as a server does every second
+    with contextlib.closing(Access(str(address))) as again:  # all of it is in the chain
+        assert again.tokens() == access.tokens()
+        kinds = [(event.actor, event.kind) for event in again._chain.events()]
+    assert kinds == [
+        ("Ms Okafor", "token_created"),
+        ("Ms Okafor", "token_created"),
+        ("Ms Okafor", "token_expires"),
+    ]
+    monkeypatch.setattr(tokens_module, "_now", lambda: now + timedelta(days=8))
+    assert access.check(old) is None
+    assert access.expired(old).id == identity
+    assert access.check(new) is not None
+    access.close()
+    access = Access(str(address))
+    assert all(one.used is not None for one in access.tokens())  # the last use is kept
+    with pytest.raises(LedgerError, match="no token 'x' to rotate"):
+        access.rotate("x", days=1, by="me")
+    access.close()
+
+
+def test_tokens_of_an_older_version_are_moved_into_the_ledger(tmp_path):
+    address = tmp_path / "run.db"
+    made(address).close()
+    old = sqlite3.connect(f"{address}.access")
+    old.executescript(
+        "CREATE TABLE tokens (id TEXT PRIMARY KEY, name TEXT NOT NULL, role TEXT NOT NULL,"
+        " hash TEXT NOT NULL, created TEXT NOT NULL, expires TEXT NOT NULL, revoked TEXT,"
+        " revoked_by TEXT);"
+        "CREATE TABLE verdicts (time TEXT NOT NULL, by TEXT NOT NULL, whole INTEGER NOT NULL,"
+        " events INTEGER NOT NULL, first_bad INTEGER, what TEXT NOT NULL, head TEXT NOT NULL);"
+    )
+    times = ("2026-01-01T00:00:00+00:00", "2099-01-01T00:00:00+00:00")
+    for identity, secret, revoked in (("aa", "s", None), ("bb", "t", times[0])):
+        row = (identity, "north", "site", tokens_module._hash(secret), *times, revoked, revoked)
+        old.execute("INSERT INTO tokens VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row)
+    old.execute("INSERT INTO verdicts VALUES (?, 'me', 1, 5, NULL, 'all whole', 'x')", times[:1])
+    old.commit()
+    old.close()
+    for _ in range(2):  # a second time there is nothing to do
+        move_file(str(address), None)
+    with contextlib.closing(Access(str(address))) as access:
+        assert access.check("aa.s").created == times[0]
+        assert access.check("bb.t") is None
+        assert access.token("bb").revoked is not None
+        assert access.last_verdict()["what"] == "all whole"
+        assert access.last_verdict()["head"] == "x"
+    assert not os.path.exists(f"{address}.access")
+    assert os.path.exists(f"{address}.access.moved")
+
+
+def test_a_site_whose_token_has_expired_goes_on_and_is_told(served, tmp_path, monkeypatch):
+    token = served.access.create(name="the site", role="site", days=1)
+    with Client(served.url, token, spool=tmp_path / "s") as site:
+        first = site.ask("a")
+        later = datetime.now(UTC) + timedelta(days=1, seconds=1)
+        with monkeypatch.context() as patch:
+            patch.setattr(tokens_module, "_now", lambda: later)
+            with pytest.warns(TokenWarning, match="expired at .*reports wait in the spool"):
+                told = site.tell(first.ticket, *episode(first.policy, 1))
+            assert isinstance(told, Spooled)
+            assert "expired" in site.trouble
+            promised = site.ask("b")  # without a second warning on the same day
+            assert (promised.ticket, promised.policy) == ("later:b", first.policy)
+            site.tell(promised.ticket, *episode(first.policy, 2))
+            assert site.waiting == 2
+    renewed = served.access.create(name="the site", role="site", days=1)
+    with Client(served.url, renewed, spool=tmp_path / "s") as site:
+        assert len(site.flush()) == 2
+        assert (site.waiting, site.trouble) == (0, None)
+    assert served.ledger.status().learned == 2
+    served.access.revoke(renewed.split(".")[0], by="me")
+    with (
+        Client(served.url, renewed, spool=tmp_path / "s") as site,
+        pytest.raises(AccessError, match="unknown or revoked"),
+    ):
+        site.ask("c")
+
+
+def test_a_token_that_expires_soon_is_warned_of_once_a_day(served, monkeypatch):
+    token = served.access.create(name="the site", role="site", days=90)
+    with Client(served.url, token) as site:
+        site.ask("a")
+        soon = datetime.now(UTC) + timedelta(days=77)
+        monkeypatch.setattr("lowswitch.service.app.now", lambda: soon)
+        with pytest.warns(TokenWarning, match="expires at .*lowswitch token rotate"):
+            site.ask("b")
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            site.ask("c")
+        assert "expires at" in site.trouble
+
+
+# ---- FREEZE --------------------------------------------------------------------------------------
+
+
+def fill_the_disk(ledger):
+    """Let SQLite's file grow no more, as on a full disk."""
+    pages = ledger.store.execute("PRAGMA page_count")[0][0]
+    ledger.store.execute(f"PRAGMA max_page_count = {pages}")
+
+
+def test_freeze_works_on_a_full_disk_and_is_recorded_when_there_is_room(served):
+    reserve = served.service.emergency.reserve
+    assert reserve.stat().st_size == 1 << 20
+    assert reserve.stat().st_mode & 0o777 == 0o600
+    fill_the_disk(served.ledger)
+    status = 200
+    while status == 200:
+        body = {"requests": [os.urandom(99).hex()]}
+        status = served.json("POST", "/api/ask", body, role="site")[0]
+    assert status == 503
+    status, said = served.json("POST", "/api/freeze", {"reason": "a" * 2000}, role="operator")
+    assert (status, said["frozen"]) == (200, True)
+    assert not reserve.exists()  # that was not enough here
+    assert not served.ledger.status().frozen
+    status, said = served.json("POST", "/api/ask", {"requests": ["x"]}, role="site")
+    assert (status, said["error"]) == (423, "FrozenError")
+    assert served.json("GET", "/api/status", role="auditor")[1]["frozen"] is True
+    served.ledger.store.execute("PRAGMA max_page_count = 1000000")
+    wait_for(lambda: served.ledger.status().frozen, seconds=10)
+    wait_for(lambda: not served.service.engine.stopped)
+    last = served.ledger.newest(1)[0]
+    assert (last.kind, last.actor) == ("frozen", "the operator")
+    assert served.json("POST", "/api/thaw", {"reason": "over"}, role="operator")[0] == 200
+    assert served.json("POST", "/api/ask", {"requests": ["x"]}, role="site")[0] == 200
+
+
+def test_a_freeze_that_is_not_on_record_can_be_taken_back(served, monkeypatch):
+    def fail(*_):
+        raise StorageError("the disk is full")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(served.ledger.store, "append", fail)
+        assert served.json("POST", "/api/freeze", {"reason": "x"}, role="operator")[0] == 200
+        assert served.json("POST", "/api/freeze", {"reason": "x"}, role="operator")[0] == 422
+        assert served.json("POST", "/api/thaw", {"reason": "x"}, role="operator")[0] == 200
+    assert served.json("POST", "/api/ask", {"requests": ["x"]}, role="site")[0] == 200
+    assert not served.ledger.status().frozen
+
+
+# ---- two servers ---------------------------------------------------------------------------------
+
+
+def test_two_servers_on_one_database_are_one_ledger(postgres, tmp_path):
+    address = f"{postgres.get_uri()}#two"
+    with Served(tmp_path, address) as one, Served.beside(one) as two:
+        first, second = (Client(each.url, one.tokens["site"]) for each in (one, two))
+        issued = first.ask("a")
+        assert second.ask("a") == issued  # the same request has the same ticket
+        second.tell(issued.ticket, *episode(issued.policy, 1))
+        assert first.tell(issued.ticket, *episode(issued.policy, 1)).event == 3
+        one.json("POST", "/api/freeze", {"reason": "alarm"}, role="operator")
+        status, _ = two.json("POST", "/api/ask", {"requests": ["b"]}, token=one.tokens["site"])
+        assert status == 200
+        with pytest.raises(LedgerError, match="frozen"):
+            second.ask("b")  # at once
+        two.json("POST", "/api/thaw", {"reason": "over"}, token=one.tokens["operator"])
+        assert first.ask("b").number == 2
+        identity = one.tokens["site"].split(".")[0]
+        one.json("POST", "/api/tokens/revoke", {"id": identity}, role="operator")
+        with pytest.raises(AccessError):
+            first.ask("c")
+        wait_for(lambda: two.access.token(identity).revoked is not None, seconds=5)
+        with pytest.raises(AccessError):
+            second.ask("c")
+        assert one.ledger.verify().whole
+        first.close()
+        second.close()
