@@ -154,8 +154,8 @@ def plan(
     initial: the present policy [H, S], by default what was played most often in logged episodes,
     else what each algorithm begins with. present_reward: how much the present policy earns per
     episode, where nothing but the size is known; then only problems are drawn in which it earns
-    just that. problems: how many are drawn. folder: where finished runs are kept, so that the same call goes
-    on where it was interrupted.
+    just that. problems: how many are drawn. folder: where finished runs are kept, so that the same
+    call goes on where it was interrupted.
     """
     episodes, problems = require_count("episodes", episodes), require_count("problems", problems)
     source = _source(problem, size, initial, present_reward)
