@@ -364,13 +364,16 @@ def main():
     with tempfile.TemporaryDirectory() as place:
         for name in options.family or FAMILIES:
             found[name] = measured(name, options.runs, options.first, options.kept or place)
-            results.keep(name, of_words(found[name]) | of_intervals(found[name]))
+            results.keep(name, of_words(found[name]) | {"intervals": of_intervals(found[name])})
     differ = [one for name in found if name != "all equal" for one in found[name]]
     if differ:
         results.keep("different", of_words(differ) | {"intervals": of_intervals(differ)})
         results.keep("reliability", reliability(differ))
         parts = {part: [one for one in differ if belongs(one)] for part, belongs in PARTS.items()}
-        found = {part: reliability(some) | of_intervals(some) for part, some in parts.items()}
+        found = {
+            part: of_intervals(some) | {"reliability": reliability(some)}
+            for part, some in parts.items()
+        }
         results.keep("parts", found)
 
 

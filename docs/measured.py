@@ -271,22 +271,56 @@ def of_faults(faults: dict[str, Any]) -> dict[str, str]:
 
 def of_evidence(evidence: dict[str, Any]) -> dict[str, str]:
     rows = []
-    for name, words in (("equal", "exactly equal"), ("different", "different")):
+    for name, words in (("all equal", "exactly equal"), ("different", "different")):
         of_all = evidence[name]
-        for key, rule in (("recorded", "by the model"), ("older rule", "older rule")):
+        for key, rule in (("recorded", "3"), ("rule 2", "2"), ("rule 1", "1")):
             found = of_all[key]
             shares = [f"{found[f'{what} with IMPROVE']} of {of_all[what]}" for what in _SHOWN]
             true = [f"{found[f'truly {which}']:,}" for which in ("better", "worse")]
             rows.append([words, rule, f"{found['rows with IMPROVE']:,}", *true, *shares])
     head = ["treatments", "rule", "IMPROVE rows", "truly better", "truly worse"]
-    equal = evidence["equal"]
-    share = equal["recorded"]["rows with IMPROVE"] / equal["rows of tried actions"]
+    equal, differ = evidence["all equal"], evidence["different"]
+    share = equal["recorded"]["rows with IMPROVE"] / equal["rows"]
     return {
         "evidence/verdicts": table([*head, *(f"{what} with any" for what in _SHOWN)], rows, left=2),
         "evidence/false-share": f"{100 * share:.1f} %",
         "evidence/runs": f"{equal['runs']}",
-        "evidence/patients": f"{equal['patients']:,}",
+        "evidence/other-runs": f"{differ['runs']}",
+        "evidence/patients": f"{evidence['setting']['patients']:,}",
+        "evidence/stated-false": f"{100 * differ['stated false']:.1f} %",
+        "evidence/truly-false": f"{100 * differ['truly false']:.1f} %",
+        "evidence/unchanged": f"{evidence['reliability']['rows that change nothing']:,}",
+        "evidence/reliability": _reliability(evidence["reliability"]["bins"]),
+        "evidence/intervals": _intervals(differ["intervals"], evidence["parts"]),
     }
+
+
+def _reliability(bins: list[dict[str, Any]]) -> str:
+    rows = [
+        [
+            f"{one['from']:g} to {one['to']:g}",
+            f"{one['rows']:,}",
+            f"{one['runs']}",
+            f"{one['stated']:.3f}",
+            f"{one['true']:.3f}",
+            "{:.3f} to {:.3f}".format(*one["interval"]) if one["interval"] else "",
+        ]
+        for one in bins
+        if one["rows"]
+    ]
+    head = ["probability", "rows", "runs", "stated, on average", "truly better", "95 % interval"]
+    return table(head, rows, left=1)
+
+
+def _intervals(of_all: dict[str, Any], parts: dict[str, Any]) -> str:
+    rows = []
+    for name, found in (("all", of_all), *parts.items()):
+        row = [name]
+        for what in ("proposals", "rows"):
+            shares = [percent(found[f"{what} within {level} %"], 1) for level in (80, 95)]
+            row += [f"{found[what]:,}", *shares]
+        rows.append(row)
+    return table(["", "proposals", "80 %", "95 %", "rows", "80 %", "95 %"], rows, left=1)
 
 
 def of_bounds(bounds: dict[str, Any]) -> dict[str, str]:
@@ -414,7 +448,7 @@ def _more_faults(service: dict[str, Any]) -> list[list[str]]:
         ],
         [
             "strangers pipeline requests over 64 connections",
-            f"for seconds, {flood['run'].split(', ')[1]}",
+            f"for some seconds, on two cores with {flood['run'].split(', ')[1]}",
             f"`/healthz` took {flooded} at p99, {idle} when idle",
         ],
         [

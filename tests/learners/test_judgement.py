@@ -48,7 +48,7 @@ def test_gains_and_values_are_those_of_exact_evaluations(name, protocol):
     posterior = learned(mdp, ls.few(deployments=3, asked=True, members=3), 120).posterior()
     shape, weights = (mdp.horizon, mdp.states), [0.7, 0.15, 0.15] if protocol else [1 / 3] * 3
     now, new = laws(mdp.actions, shape, 5, weights)
-    judgement = Judgement(posterior, now, new, now.policies[0], protocol=protocol)
+    judgement = Judgement(posterior, now, new, now.policies[:1], protocol=protocol)
     rows, only = judgement.rows(), slice(0, 1) if protocol else slice(None)
     changes = judgement._row_changes(rows)
     gains, _ = posterior.judged(changes, 2, 3)
@@ -73,7 +73,7 @@ def test_laws_that_are_drawn_anew_are_those_that_were_kept(monkeypatch):
         PROBLEMS["steps apart"](), ls.few(deployments=3, asked=True), 90
     ).posterior()
     now, new = laws(3, (3, 4), 5, [0.5, 0.5])
-    judgement = Judgement(posterior, now, new, now.policies[0], protocol=False)
+    judgement = Judgement(posterior, now, new, now.policies[:1], protocol=False)
     belief = next(one for one in posterior.hypotheses.beliefs if one.laws.stride)
     changes, numbers = judgement._row_changes(judgement.rows()), np.arange(3)
 
@@ -100,7 +100,7 @@ def test_the_worth_of_a_protocol_and_a_trial_by_hand():
     weights = np.array([0.8, 0.1, 0.1])
     now = Law(np.array([0, 0, 2]).reshape(3, 1, 1), weights)
     new = now.with_rows([ProposedRow(0, 0, (0, 0, 2), (1, 0, 2))])
-    judgement = Judgement(posterior, now, new, np.array([[2]]), protocol=True)
+    judgement = Judgement(posterior, now, new, np.array([[[2]]]), protocol=True)
     worth = judgement.worth()
     assert worth.protocol == Gain(0.5, 1.0, (0.5, 0.5), (0.5, 0.5))
     assert worth.trial.mean == pytest.approx(-0.375)
@@ -137,7 +137,7 @@ def test_rows_that_pay_only_together_by_hand():
             learner.tell([0, state], [first, second], [reward, last], off_policy=True)
     now = np.zeros((1, 2, 2), dtype=np.int64)
     new = Law.equal(now).with_rows([ProposedRow(0, 0, (0,), (1,)), ProposedRow(1, 1, (0,), (1,))])
-    judgement = Judgement(learner.posterior(), Law.equal(now), new, now[0], protocol=True)
+    judgement = Judgement(learner.posterior(), Law.equal(now), new, now, protocol=True)
     first, second = judgement.row_worths(tried=2, worse=0.2)
     assert (first.row, first.better, first.partners) == ((0, 0), 0.0, ((1, 1),))
     assert first.gain.mean == pytest.approx(-0.2, abs=0.05)
@@ -152,7 +152,7 @@ def test_equal_policies_are_evaluated_once(monkeypatch):
     posterior = told_rewards([0.25] * 2, [0.75] * 2).posterior()
     many = Law.equal(np.repeat([0, 1], 32).reshape(64, 1, 1))
     new = many.with_rows([ProposedRow(0, 0, (0,) * 32 + (1,) * 32, (1,) * 64)])
-    judgement = Judgement(posterior, many, new, np.zeros((1, 1), int), protocol=False)
+    judgement = Judgement(posterior, many, new, np.zeros((1, 1, 1), int), protocol=False)
     assert judgement._row_changes([(0, 0)]).played.tolist() == [[0, 1, 1, 1]]
     before = judgement.worth()
     (row,) = judgement.row_worths(tried=1, worse=0.2)
