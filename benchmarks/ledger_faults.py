@@ -18,7 +18,7 @@ FULL = {
     "torn_logs": {"trials": 200, "seed": 0},
     "tampered": {"trials": 200, "seed": 0},
     "flips": {"trials": 2000, "seed": 0},
-    "power_cuts": {"episodes": 150, "trials": 400, "seed": 0},
+    "power_cuts": {"episodes": 60, "trials": 200, "seed": 0},
     "full_disk": {"points": 50, "seed": 0},
     "orders": {"trials": 1000, "seed": 0},
     "reviewers": {"rounds": 500},

@@ -84,43 +84,40 @@ def of_small() -> dict[str, str]:
     """What `few` loses with few deployments, against one change and against itself as it was."""
     facts = read("few_small.json")
     setting = facts.pop("setting")
-    one = {name.rpartition(", ")[0]: found for name, found in facts.items() if "one" in name}
-    by_rule: dict[tuple[int, int], dict[str, list[float]]] = {}
+    by_case: dict[str, dict[str, list[float]]] = {}
     for name, found in facts.items():
         problem, _, case = name.rpartition(", ")
-        if "by rule" in case:
-            budget, rule = (int(word) for word in case.split(" by rule "))
-            by_rule.setdefault((budget, rule), {})[problem] = found
-    budgets = sorted({budget for budget, _ in by_rule})
-    cells, fewer = [], None
-    for budget in budgets:
-        new, old = by_rule[budget, 2], by_rule[budget, 1]
-        clear = sum(new[i][0] - one[i][0] > 3 * np.hypot(new[i][1], one[i][1]) for i in one)
-        grown = "" if fewer is None else paired(new, fewer)
-        means = [f"{np.mean([found[i][0] for i in one]):.1f}" for found in (new, old, one)]
+        by_case.setdefault(case, {})[problem] = found
+    one = by_case["one change"]
+    budgets = sorted({int(case.split()[0]) for case in by_case if "by rule" in case})
+    cells, by_budget = (
+        [],
+        {n: (by_case[f"{n} by rule 2"], by_case[f"{n} by rule 1"]) for n in budgets},
+    )
+    for i, (budget, (new, old)) in enumerate(by_budget.items()):
+        clear = sum(new[p][0] - one[p][0] > 3 * np.hypot(new[p][1], one[p][1]) for p in new)
+        grown = paired(new, by_budget[budgets[i - 1]][0]) if i else ""
+        means = [mean_of(found, [*new]) for found in (new, old, one)]
         cells.append([f"{budget}", *means, paired(new, one), f"{clear}", grown])
-        fewer = new
     head = [
         "N",
         "`few`",
         "`rule=1`",
         "one change",
-        "less one change",
+        "difference",
         "clearly worse",
-        "less smaller N",
+        "against smaller N",
     ]
-    families = list(dict.fromkeys(name.rpartition(" ")[0] for name in one))
-
-    def mean(found: dict[str, list[float]], family: str) -> str:
-        return f"{np.mean([found[i][0] for i in one if i.rpartition(' ')[0] == family]):.0f}"
-
+    families: dict[str, list[str]] = {}
+    for name in one:
+        families.setdefault(name.rpartition(" ")[0], []).append(name)
     by_family = [
         [
             family,
-            mean(one, family),
-            *(f"{mean(by_rule[n, 2], family)} ({mean(by_rule[n, 1], family)})" for n in budgets),
+            mean_of(one, names),
+            *(" / ".join(mean_of(found, names) for found in by_budget[n]) for n in budgets),
         ]
-        for family in families
+        for family, names in families.items()
     ]
     return {
         "small/table": table(head, cells, left=1),
@@ -132,9 +129,14 @@ def of_small() -> dict[str, str]:
     }
 
 
+def mean_of(found: dict[str, list[float]], names: list[str]) -> str:
+    """The mean over problems."""
+    return f"{np.mean([found[name][0] for name in names]):.0f}"
+
+
 def paired(one: dict[str, list[float]], other: dict[str, list[float]]) -> str:
     """The mean of the differences on all problems, and its standard error."""
-    some = np.array([one[name][0] - other[name][0] for name in other])
+    some = np.array([one[name][0] - other[name][0] for name in one])
     return f"{some.mean():+.1f} ± {some.std(ddof=1) / np.sqrt(len(some)):.1f}"
 
 
@@ -171,30 +173,28 @@ def of_trial() -> dict[str, str]:
         budget, _, case = name.partition(" ")
         if budget == "10":
             dates, initial, rule = case.split(", ")
-            lost, dip, *shares = (f"{value:.1f}" for value in found)
-            cells.append([f"{dates} dates", initial, rule, lost, dip, *(f"{i} %" for i in shares)])
-    head = ["dates", "initial policy", "`trial`", "lost", "dip", "below", "under 90 %"]
+            lost, dip, below = (f"{value:.1f}" for value in found[:3])
+            cells.append([f"{dates} dates", initial, rule, lost, dip, f"{below} %"])
+    head = ["dates", "initial policy", "`trial`", "lost", "dip", "below"]
     return {"trial/table": table(head, cells, left=3)}
 
 
 def of_calibration() -> dict[str, str]:
     """How often the planner's intervals hold."""
     facts = read("few_calibration.json")
-    setting = facts.pop("setting")
     cells = [
         [
-            f"from {name}" if name.startswith("size") else f"100 logged episodes, {name}",
+            f"from {name}" if name.startswith("size") else f"from logs: {name}",
+            f"{found['problems']}",
             f"{100 * found['covered']:.0f} %",
             f"{found['width']:.2f}",
             f"{100 * found['impossible']:.0f} %",
         ]
         for name, found in facts.items()
+        if name != "setting"
     ]
-    head = ["forecast", "covered", "mean width", "lower end above the optimum"]
-    return {
-        "calibration/problems": str(setting["problems"]),
-        "calibration/table": table(head, cells, left=1),
-    }
+    head = ["forecast", "problems", "covered", "mean width", "lower end above the optimum"]
+    return {"calibration/table": table(head, cells, left=1)}
 
 
 def of_crown() -> dict[str, str]:

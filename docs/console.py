@@ -19,8 +19,9 @@ TARGET = ROOT / "docs" / "console"
 sys.path.append(str(ROOT / "tests"))
 # who looks at which page, and the size of the picture
 PICTURES = {
-    "status": ("operator", "/", 1200, 900),
-    "proposal": ("reviewer", "/proposal", 1200, 900),
+    "status": ("reviewer", "/", 1200, 900),
+    "proposal": ("reviewer", "/proposal", 1200, 1000),
+    "confirm": ("reviewer", "/proposal", 1200, 900),
     "map": ("reviewer", "/map", 1200, 660),
     "timeline": ("reviewer", "/timeline", 1200, 900),
 }
@@ -36,7 +37,8 @@ def main() -> None:
         while "Ctrl-C" not in said:
             said += server.stdout.readline()
         url = re.findall(r"http://[\d.:]+", said)[0]
-        tokens = dict(re.findall(r"^  (\w+) +(\S+)$", said, re.MULTILINE))
+        people = re.findall(r"^  (\w+) +(.+?) +(\S+)$", said, re.MULTILINE)
+        tokens = {role: token for role, _, token in reversed(people)}
         with Browser() as browser:
             for name, (role, path, width, height) in PICTURES.items():
                 browser.size(width, height)
@@ -48,6 +50,10 @@ def main() -> None:
                     browser.click("form[action='/verify'] button", leaves=True)
                     browser.open(f"{url}/")  # says once what was done
                 browser.open(f"{url}{path}")
+                if name == "confirm":
+                    choice = "document.querySelector('[name=decision]').value = 'approve protocol'"
+                    browser.evaluate(choice)
+                    browser.click(".bar button", leaves=True)
                 save(browser, name, (width, height))
         server.terminate()
 

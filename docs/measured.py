@@ -448,7 +448,7 @@ def _more_faults(service: dict[str, Any]) -> list[list[str]]:
         ],
         [
             "strangers pipeline requests over 64 connections",
-            f"for seconds, {flood['run'].split(', ')[1]}",
+            f"for some seconds, on two cores with {flood['run'].split(', ')[1]}",
             f"`/healthz` took {flooded} at p99, {idle} when idle",
         ],
         [

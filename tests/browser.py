@@ -125,7 +125,7 @@ class Browser:
         """Do something that leads to another page, and wait for that."""
         self.evaluate("window.__left = true")
         act()
-        end = time.monotonic() + 60
+        end = time.monotonic() + 20
         while time.monotonic() < end:
             try:
                 if self.evaluate("!window.__left && document.readyState === 'complete'"):

@@ -217,14 +217,16 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=cores())
     options = parser.parse_args()
     results = bench.Results(options.json)
-    results.keep("setting", {"problems": options.problems, "interval": INTERVAL, "draws": DRAWN})
+    results.keep("setting", {"interval": INTERVAL, "draws": DRAWN})
     of_size()  # compiles, too, before the processes begin
     with get_context("fork").Pool(options.workers) as pool:
         for name in options.only:
             found = pool.map(MEASURES[name], range(options.problems), chunksize=1)
             means = (float(np.mean(part)) for part in zip(*found, strict=True))
             names = ("covered", "width", "impossible", "above")
-            results.keep(name, dict(zip(names, means, strict=True)))
+            results.keep(
+                name, {"problems": options.problems} | dict(zip(names, means, strict=True))
+            )
 
 
 if __name__ == "__main__":

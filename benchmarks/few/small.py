@@ -18,66 +18,13 @@ sys.path.append(str(Path(__file__).resolve().parents[1]))  # where bench is
 
 import numpy as np
 from others import FAMILIES
+from rivals import one_change
 
 import bench
-from lowswitch import TabularMDP, few, simulate
+from lowswitch import few, simulate
 
 INSTANCES = (1000, 1001, 1002)  # 0 to 2 were used for choosing
 FEWER = {10: 2, 30: 4}  # by which the number of seeds is divided, since they take longer
-
-
-def tables_of(mdp: TabularMDP) -> tuple[np.ndarray, np.ndarray]:
-    """The laws [H, S, A, S] and mean rewards [H, S, A]."""
-    rows = np.repeat(np.arange(len(mdp.offsets) - 1), np.diff(mdp.offsets))
-    laws = np.zeros((len(mdp.offsets) - 1, mdp.states))
-    laws[rows, mdp.successors] = mdp.probabilities
-    size = mdp.horizon, mdp.states, mdp.actions
-    laws = np.broadcast_to(laws.reshape(-1, *size[1:], mdp.states), (*size, mdp.states))
-    return laws, np.broadcast_to(mdp.rewards, size)
-
-
-def drawn(laws: np.ndarray, generator: np.random.Generator) -> np.ndarray:  # [n]
-    """One place of each law [n, m]."""
-    below = laws.cumsum(axis=1) < generator.random(len(laws))[:, None]
-    return np.minimum(below.sum(axis=1), laws.shape[1] - 1)
-
-
-def uniformly(mdp: TabularMDP, episodes: int, generator: np.random.Generator) -> list[np.ndarray]:
-    """Visits [H, S, A], sums of rewards and successors [H, S, A, S] of uniformly random actions."""
-    laws, means = tables_of(mdp)
-    found = [np.zeros(laws.shape[:3]), np.zeros(laws.shape[:3]), np.zeros(laws.shape)]
-    x = generator.choice(mdp.states, episodes, p=mdp.start_law)
-    for h in range(mdp.horizon):
-        allowed = mdp.actions_allowed[h, x]
-        a = drawn(allowed / allowed.sum(axis=1, keepdims=True), generator)
-        reward, y = means[h, x, a], drawn(laws[h, x, a], generator)
-        if mdp.reward_law == "bernoulli":
-            reward = generator.random(episodes) < reward
-        for table, place, amount in zip(
-            found, ((x, a), (x, a), (x, a, y)), (1, reward, 1), strict=True
-        ):
-            if table.ndim == 3 or h + 1 < mdp.horizon:
-                np.add.at(table[h], place, amount)
-        x = y
-    return found
-
-
-def one_change(mdp: TabularMDP, episodes: int, seed: int) -> float:
-    """The regret of the simplest rival."""
-    explored = episodes // 10
-    found = uniformly(mdp, explored, np.random.default_rng([seed, 99]))
-    if mdp.stationary and mdp.rewards.ndim == 2:
-        found = [np.broadcast_to(table.sum(axis=0), table.shape) for table in found]
-    visits, paid, led = found
-    table, values = np.zeros((mdp.horizon, mdp.states), dtype=np.int64), np.zeros(mdp.states)
-    for h in range(mdp.horizon - 1, -1, -1):
-        q = paid[h] / np.maximum(1, visits[h])
-        q = q + led[h] @ values / np.maximum(1, led[h].sum(axis=-1))
-        q = np.where(visits[h] > 0, q, -1.0)  # what was never tried is not played
-        q = np.where(mdp.actions_allowed[h], q, -2.0)
-        table[h], values = q.argmax(axis=-1), np.maximum(0.0, q.max(axis=-1))
-    gaps = mdp.optimal_value() - np.array([mdp.uniform_value(), mdp.evaluate(table)])
-    return float(gaps @ (explored, episodes - explored))
 
 
 def main() -> None:
@@ -93,7 +40,10 @@ def main() -> None:
             mdp, seeds = make(i), options.seeds // FEWER.get(budget, 1)
             percent = 100 / (episodes * (mdp.optimal_value() - mdp.uniform_value()))
             if budget == 0 and f"{name} {i}, one change" not in results.found:
-                lost = np.array([one_change(mdp, episodes, seed) for seed in range(options.seeds)])
+                alike = mdp.steps_alike
+                lost = np.array(
+                    [one_change(mdp, episodes, seed, alike) for seed in range(options.seeds)]
+                )
                 results.keep(f"{name} {i}, one change", summary(percent * lost))
             for rule in (2, 1) if budget else ():
                 key = f"{name} {i}, {budget} by rule {rule}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -21,12 +22,13 @@ from lowswitch.learner import Batch, Learner, refuse_action
 from lowswitch.learners import Knowledge, ProblemSize, integrity, knowledge_of
 from lowswitch.learners.bounds import Bounds, checked_probability, checked_starts
 from lowswitch.learners.judgement import Judgement, Law
+from lowswitch.learners.knowledge import checked_actions
 from lowswitch.learners.numbers import spec_numbers
 from lowswitch.learners.posterior import ModelPosterior
 from lowswitch.policy.tables import TablePolicy
 from lowswitch.review.decisions import require_review
 from lowswitch.review.gate import Gate
-from lowswitch.review.proposals import Proposal
+from lowswitch.review.proposals import Key, Proposal
 
 _MOST_VISITS = 0.5  # the share of visits from which a run says so
 _LOG_BYTES = 2**25  # of the row changes that a batch is learned with at once
@@ -403,6 +405,21 @@ class TableLearner(Learner):
                 f"policies must have the shape {self.mixture.shape}, not {tables.shape}"
             )
         return np.stack([checked_policy(one, self._knowledge.allowed) for one in tables])
+
+    def _checked_veto(
+        self, rows: Iterable[Key], actions: Iterable[int], more: Sequence[int]
+    ) -> tuple[list[Key], list[int]]:
+        keys = list(dict.fromkeys((int(step), int(state)) for step, state in rows))
+        named = sorted(checked_actions([*actions], self.actions))
+        checked_actions([*named, *more], self.actions)
+        for h, x in keys:
+            if not (0 <= h < self.horizon and 0 <= x < self.states):
+                raise ValueError(f"there is no row {(h, x)}")
+            if not self._allowed[h, x, named].all():
+                raise ValueError(f"row {(h, x)} never allowed all of the actions {named}")
+        if not keys:
+            raise ValueError("name at least one row (step, state)")
+        return keys, named
 
     def learn_history(self, states: Any, actions: Any, rewards: Any, *, most: int) -> np.ndarray:
         """Learn episodes that an earlier protocol played, at most so many visits of each (h, x, a).

@@ -176,7 +176,7 @@ def test_the_commands_of_the_page_are_commands():
     found = [re.findall(r"```(?:sh|ini)\n(.*?)```", text, re.DOTALL) for text in texts[:2]]
     text = "\n".join([*(line for some in found for line in some), *texts[2:]])
     lines = re.findall(
-        r"^ *(?:ExecStart=|\S*\$\()?(?:/opt/lowswitch/bin/)?lowswitch ([^|)]*)",
+        r"^ *(?:ExecStart=|\S*\$\()?(?:/opt/lowswitch/bin/)?lowswitch ([^|)\n]*)",
         text.replace("\\\n", " ").replace("${PORT}", "8642"),
         re.MULTILINE,
     )

@@ -98,7 +98,7 @@ def test_no_error_shows_a_password(address, tmp_path, monkeypatch, capsys):
         assert shows_none("".join(traceback.format_exception(caught.value)))
         assert all(shows_none(f"{one} {one!r}") for one in chain(caught.value))
     for command in (["ledger", "status"], ["serve"], ["token", "list"]):
-        assert commands.main([*command, address]) == 2
+        assert commands.main([*command, address]) in (2, 4)  # refused, or not reached
         printed = capsys.readouterr()
         assert shows_none(printed.out + printed.err)
         assert "lowswitch: " in printed.err

@@ -82,3 +82,21 @@ def test_what_changes_nothing_is_refused_and_leaves_no_event(ledger):
         ledger.approve(proposal, part="trial", share=0.0, **WHO)
     assert ledger.status().head == head
     assert ledger.proposal().hash == proposal.hash
+
+
+def test_a_trial_from_the_first_case_on_is_declared_at_creation(tmp_path):
+    """3/4 of 2.5 % of 200 cases are 3.75 of the 16 until the first date: four of 16 policies."""
+    ledger = Ledger.create(
+        tmp_path / "run.db",
+        ls.few(deployments=2, first="explore", members=16),
+        horizon=2,
+        states=3,
+        actions=["watch", "drug", "surgery"],
+        episodes=200,
+        policy=np.arange(6).reshape(2, 3) % 3,
+        by="operations",
+    )
+    assert (ledger.policy != ledger.policy[0]).any(axis=(1, 2)).sum() == 4
+    assert set(report(ledger, 12)) == {"protocol", "trial"}
+    assert ledger.status().deployments == 0
+    assert "are whole" in ledger.verify().what

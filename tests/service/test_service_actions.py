@@ -3,6 +3,7 @@
 import contextlib
 import html
 import itertools
+import re
 
 import pytest
 
@@ -12,6 +13,14 @@ from lowswitch.service.roles import API, PAGES
 from served import Served
 
 NUMBERS = itertools.count()
+PATHS = {
+    "approve": "/decide",
+    "reject": "/decide",
+    "revoke": "/tokens/revoke",
+    "missing_many": "/missing",
+    "set_quorum": "/quorum",
+    "cap_trial": "/cap",
+}
 REASON = {"reason": "to try it"}
 
 
@@ -36,24 +45,34 @@ def by_json(served, role, action, body):
     """The status and the words of a refusal; 200 and nothing where it is done."""
     path = next(one.path for one in API if one.handler == action)
     status, said = served.json("POST", path, body, role=role)
-    return (status, "" if status == 200 else said["says"])
+    says = "" if status == 200 else said["says"]
+    return (status, says[:1].lower() + says[1:])
 
 
 def by_page(served, role, action, body):
-    """The same by the form of a page."""
-    fields, path = dict(body), f"/{action}"
-    if action == "revoke":
-        path = "/tokens/revoke"
-    if action in ("approve", "reject"):
-        path, rows = "/decide", fields.pop("rows", None)
+    """The same by the form of a page, in the step that confirms it."""
+    fields, path = dict(body), PATHS.get(action, f"/{action}")
+    if "rows" in fields or path == "/decide":
+        rows = fields.pop("rows", None)
         fields["row"] = [f"{step}:{state}" for step, state in rows or []]
-        approval = "approve all" if rows is None else "approve"
-        refusal = "never" if fields.pop("forever", False) else "not now"
-        fields["decision"] = approval if action == "approve" else refusal
-    status, _, text = served.post(path, served.sessions[role], **fields)
+    if path == "/decide":
+        verb = "approve" if action == "approve" else "postpone"
+        fields["decision"] = f"{verb} {'all' if rows is None else 'selected'}"
+    if action == "amend":
+        fields |= {name: fields.pop(f"{name}s") for name in ("state", "reward")}
+    if "share" in fields:
+        fields["share"] = 100 * fields["share"]
+    for names, name in (("actions", "action"), ("tickets", "ticket")):
+        if names in fields:
+            fields[name] = fields.pop(names)
+    sure = {} if action == "freeze" else {"sure": "1", "confirming": "1"}
+    status, _, text = served.post(path, served.sessions[role], **fields, **sure)
     if status == 303:
         return (200, "")
-    return (status, html.unescape(text.decode().partition("<p>")[2].partition("</p>")[0]))
+    said = re.search(r'<p( class="wrong" role="alert")?>(.*?)</p>', text.decode(), re.DOTALL)
+    wrong = re.search(r'<p class="wrong" role="alert">(.*?)</p>', text.decode(), re.DOTALL)
+    words = html.unescape(wrong[1] if wrong else said[2])
+    return (status, words[:1].lower() + words[1:])
 
 
 def everything(served):
@@ -109,7 +128,7 @@ def ticket(**more):
 
     def body(served):
         number = served.ledger.status().issued + 1
-        return {"ticket": served.ledger.ask("here", f"r{number}").ticket, **REASON, **more}
+        return {"tickets": [served.ledger.ask("here", f"r{number}").ticket], **REASON, **more}
 
     return body
 
@@ -131,13 +150,33 @@ def second_version(served):
     return {"version": 1, **REASON}
 
 
+VETO = {"rows": [["0", "1"]], "actions": ["1"], "instead": "0", **REASON}
+
+
+def vetoed(served):
+    if served.ledger.actions_allowed[0, 1, 1]:
+        served.ledger.forbid([(0, 1)], [1], instead=0, by="board", reason="seen")
+    return {"rows": [["0", "1"]], "actions": ["1"], **REASON}
+
+
+def told_ticket(served):
+    """A ticket whose report is learned, with another report."""
+    play(served.ledger, 1)
+    name = served.ledger.list_tickets("learned")[-1].ticket
+    return {"ticket": name, **STEPS, "rewards": [0.5, 0.0, 0.0], **REASON}
+
+
+VETO_LIFTED = {"rows": [["1", "1"]], "actions": ["1"], **REASON}
+STEPS = {"states": ["0"] * 3, "actions": ["0"] * 3, "rewards": [0.0] * 3}
 DONE = {
     "approve all rows": ("approve", decision()),
     "approve one row": ("approve", decision(1)),
     "reject one row": ("reject", decision(1)),
-    "reject one row for ever": ("reject", decision(1, forever=True)),
+    "forbid": ("forbid", VETO),
+    "lift": ("lift", vetoed),
+    "correct a report": ("amend", told_ticket),
     "propose": ("propose", {}),
-    "declare missing": ("missing", ticket()),
+    "declare missing": ("missing_many", ticket()),
     "revoke": ("revoke", stranger),
     "roll back": ("rollback", second_version),
 }
@@ -157,8 +196,16 @@ REFUSED = {
     "version 99": ("rollback", {"version": 99, **REASON}, 422, "there is no version 99"),
     "version -1": ("rollback", {"version": -1, **REASON}, 422, "there is no version -1"),
     "a version in words": ("rollback", {"version": "x", **REASON}, 400, "must be a whole number"),
-    "no ticket": ("missing", REASON, 400, "lacks the field `ticket`"),
-    "another ticket": ("missing", {"ticket": "?", **REASON}, 404, "no ticket '?'"),
+    "no ticket": ("missing_many", {"tickets": [], **REASON}, 400, "tickets must be"),
+    "another ticket": ("missing_many", {"tickets": ["?"], **REASON}, 404, "no ticket '?'"),
+    "an action that is not there": ("forbid", VETO | {"actions": ["9"]}, 422, "no action '9'"),
+    "no action": ("forbid", VETO | {"actions": []}, 422, "no action is named"),
+    "nothing to lift": ("lift", VETO_LIFTED, 422, "does not forbid all of"),
+    "no request": ("confirm", {"motion": 1, **REASON}, 422, "no motion 1 waits"),
+    "nothing to decline": ("decline", {"motion": 1, **REASON}, 422, "no motion 1 waits"),
+    "the same quorum": ("set_quorum", {"quorum": 1, **REASON}, 422, "the quorum is 1 already"),
+    "no trial": ("cap_trial", {"share": 0.1, **REASON}, 422, "there is no trial"),
+    "a report of nothing": ("amend", {"ticket": "?", **STEPS, **REASON}, 404, "no ticket '?'"),
     "one's own token": (
         "revoke",
         lambda served: {"id": served.tokens["operator"].partition(".")[0]},
@@ -168,7 +215,7 @@ REFUSED = {
     "no token": ("revoke", {}, 400, "lacks the field `id`"),
     "another token": ("revoke", {"id": "nobody"}, 422, "there is no token 'its id'"),
     "a token twice": ("revoke", revoked, 422, "is revoked already"),
-    "run on": ("thaw", REASON, 422, "the run is thawed already"),
+    "run on": ("thaw", REASON, 422, "the run is not paused"),
 } | {
     f"{name} reason to {action}": (action, body, 400, "reason must be a text")
     for name, reason in TEXTS.items()
@@ -177,13 +224,15 @@ REFUSED = {
         "reject": decision(1, reason=reason),
         "freeze": {"reason": reason},
         "rollback": {"version": 1, "reason": reason},
-        "missing": ticket(reason=reason),
+        "missing_many": ticket(reason=reason),
+        "forbid": VETO | {"reason": reason},
     }.items()
 }
 
 
 def role_of(action):
-    return "reviewer" if action in ("approve", "reject") else "operator"
+    path = next(one for one in API if one.handler == action)
+    return path.roles[0]
 
 
 @pytest.mark.parametrize("name", DONE)
@@ -202,8 +251,8 @@ def test_what_is_refused_by_json_is_refused_by_a_page_in_the_same_words(doors, n
 def test_a_run_is_stopped_and_goes_on_by_both(doors):
     assert done_twice(doors, "operator", "freeze", REASON) == (200, "", True)
     assert done_twice(doors, "operator", "freeze", REASON)[0] == 422
-    for action in ("propose", "missing"):
-        body = {} if action == "propose" else {"ticket": "t1", **REASON}
+    for action in ("propose", "missing_many"):
+        body = {} if action == "propose" else {"tickets": ["t1"], **REASON}
         assert done_twice(doors, "operator", action, body)[0] == 423
     decided = {"proposal": "0" * 64, "rows": [[0, 0]], **REASON}
     for action in ("approve", "reject"):
@@ -211,7 +260,10 @@ def test_a_run_is_stopped_and_goes_on_by_both(doors):
     assert done_twice(doors, "operator", "thaw", REASON) == (200, "", True)
 
 
-@pytest.mark.parametrize("action", ["propose", "freeze", "thaw", "rollback", "missing", "revoke"])
+FORMS = ["propose", "freeze", "thaw", "rollback", "missing_many", "revoke"]
+
+
+@pytest.mark.parametrize("action", FORMS)
 def test_a_role_that_may_not_is_told_the_same(doors, action):
     found = done_twice(doors, "auditor", action, {})
     assert (found[0], found[2]) == (403, False)
@@ -221,4 +273,5 @@ def test_every_action_of_the_pages_sits_this_exam():
     alone = {"verify", "login", "logout"}  # these change no event and no token
     posts = {one.handler for one in PAGES if one.method == "POST"} - alone
     tried = {action for action, *_ in (*DONE.values(), *REFUSED.values())}
-    assert posts - {"decide"} | {"approve", "reject"} == tried
+    pages = {path.rpartition("/")[2] for path in (PATHS.get(one, one) for one in tried)}
+    assert posts == pages

@@ -58,7 +58,9 @@ def test_the_client_answers_what_the_ledger_answers(served, tmp_path):
     site, reader = client(served), client(served, "reviewer")
     issued = site.ask("a")
     assert issued == site.ask("a") == served.ledger.ask("the site", "a")
-    assert site.tell(*told(issued)) == site.tell(*told(issued)) == Told(issued.ticket, 1, 3)
+    answer = site.tell(*told(issued))
+    assert answer == site.tell(*told(issued))
+    assert answer == Told(issued.ticket, 1, 3, served.ledger.store.event(3)[2])
     with pytest.raises(ConflictError, match="another report"):
         site.tell(issued.ticket, [0, 0, 0], [1, 1, 1], [0, 0, 0])
     with pytest.raises(UnknownTicketError):
@@ -191,9 +193,10 @@ def test_the_first_of_two_reports_is_kept_while_the_server_is_away(served, tmp_p
             assert (same, type(conflict)) == (Spooled(report[0]), ConflictError)
             assert away.waiting == 1
     with client(served, spool=tmp_path / "s") as back:
-        assert list(back.flush().values()) == [Told(report[0], 1, 3)]
+        (answer,) = back.flush().values()
+        assert answer == Told(report[0], 1, 3, served.ledger.store.event(3)[2])
         assert last(served, "told")["rewards"] == report[3]
-        assert back.tell(*report) == Told(report[0], 1, 3)
+        assert back.tell(*report) == answer
         with pytest.raises(ConflictError, match="is on record"):
             back.tell(*other(report))
 
@@ -327,7 +330,8 @@ def test_while_it_is_frozen_reports_wait_and_nobody_plays(served, tmp_path):
         site.ask("b")
     assert (site.waiting, site.refused()) == (1, [])
     served.ledger.thaw(by="me", reason="over")
-    assert list(site.flush().values()) == [Told(issued.ticket, 1, 5)]
+    hashed = served.ledger.store.event(5)[2]
+    assert list(site.flush().values()) == [Told(issued.ticket, 1, 5, hashed)]
 
 
 def test_episodes_without_a_ticket_wait_for_a_thaw_and_are_refused_when_none_is_left(tmp_path):

@@ -28,7 +28,7 @@ from lowswitch.cli.serve import serve, token
 from lowswitch.cli.syntax import OneOf, argument, arguments, command, problem
 from lowswitch.concurrent import FleetError, PlayError
 from lowswitch.concurrent.runner import RoundRule
-from lowswitch.envs.files import policy_from_file
+from lowswitch.envs.files import allowed_actions, policy_from_file
 from lowswitch.gpu.driver import GpuError
 from lowswitch.io import storage
 from lowswitch.io.files import OwnedError
@@ -235,7 +235,7 @@ def frontier(options: argparse.Namespace) -> None:
     argument("--episodes", required=True, help="How many episodes are to be played."),
     OneOf(arguments("--deployments", "--deployments-at")),
     argument("--gap", default=1),
-    *arguments("--initial", "--actions", "--present-reward"),
+    *arguments("--initial", "--actions", "--never", "--present-reward"),
     argument("--problems", default=40),
     argument("--json"),
     argument("--out", default="lowswitch-plan", metavar="DIR"),
@@ -257,6 +257,7 @@ def plan(options: argparse.Namespace) -> None:
         deployments_at=options.deployments_at,
         gap=options.gap,
         initial=_initial(options),
+        actions_allowed=_allowed(options),
         present_reward=options.present_reward,
         problems=options.problems,
         folder=folder,
@@ -274,6 +275,17 @@ def _initial(options: argparse.Namespace) -> list[list[int]] | None:
     labels = None if options.actions is None else options.actions.split(",")
     H, S, A = options.size or (None, None, None)
     return policy_from_file(options.initial, labels or A, horizon=H, states=S)
+
+
+def _allowed(options: argparse.Namespace) -> np.ndarray | None:
+    """The mask without the actions that may never be played."""
+    if options.never is None:
+        return None
+    if not options.size:
+        raise ValueError("--never needs --size: it names steps and states by their numbers")
+    H, S, A = options.size
+    labels = A if options.actions is None else options.actions.split(",")
+    return allowed_actions(options.never.split(","), H, S, labels)
 
 
 def _logged(path: str) -> tuple[Any, Any, Any]:

@@ -80,6 +80,40 @@ _ARGUMENTS: dict[str, dict[str, Any]] = {
         "required": True,
     },
     "--forever": {"help": "Never deploy these actions there.", "action": "store_true"},
+    "--forbid?": {
+        "help": "With --forever, the new actions to forbid, with commas between them (default: the"
+        " only new one)."
+    },
+    "--forbid": {
+        "help": "The actions to forbid, with commas between them.",
+        "required": True,
+    },
+    "--allow": {
+        "help": "The actions to allow again, with commas between them.",
+        "required": True,
+    },
+    "--rows!": {"help": "Rows as step:state, with commas between them.", "required": True},
+    "--instead": {"help": "What a row plays instead, if it plays one of them now."},
+    "--never": {
+        "help": "Actions that may never be deployed, as step:state:action with commas between them;"
+        " * stands for every step or state: *:ill:surgery."
+    },
+    "--name": {"help": "What people call the run.", "default": ""},
+    "--words": {
+        "help": "What people call things: episode=patient,step=visit,state=finding,"
+        "action=treatment,reward=good outcomes."
+    },
+    "--quorum?": {
+        "help": "How many reviewers must agree on a decision (default: %(default)s).",
+        "type": int,
+        "default": 1,
+    },
+    "--quorum": {
+        "help": "How many reviewers must agree from now on.",
+        "type": int,
+        "required": True,
+    },
+    "--number": {"help": "The number of the motion.", "type": int, "required": True},
     "--visits": {"help": "Hold the rows for so many visits.", "type": int},
     "--early": {
         "help": "Propose before the next date, too; this spends one of the budget.",
@@ -140,7 +174,7 @@ _DECISION = ("--proposal", "--rows", *_WHO)
 def _command(*names: str) -> Callable[[Callable[..., Any]], Command]:
     """A command on a ledger, with these of `_ARGUMENTS`."""
     known = ((name, _ARGUMENTS[name]) for name in ("address", *names, "--json"))
-    return command(*(Argument(name.rstrip("?"), facts) for name, facts in known))
+    return command(*(Argument(name.rstrip("?!"), facts) for name, facts in known))
 
 
 # ---- commands ------------------------------------------------------------------------------------
@@ -149,16 +183,17 @@ def _command(*names: str) -> Callable[[Callable[..., Any]], Command]:
 @_command(
     *("--algorithm", "--horizon", "--states", "--actions", "--steps", "--episodes"),
     *("--policy", "--reward-range", "--missing-means", "--patience", "--absorbing"),
-    *("--thresholds", "--by"),
+    *("--thresholds", "--never", "--name", "--words", "--quorum?", "--by"),
 )
 def create(options: argparse.Namespace) -> Any:
     """Make a ledger."""
     from lowswitch.algorithms.algorithm import Algorithm
-    from lowswitch.envs.files import policy_from_file
+    from lowswitch.envs.files import allowed_actions, policy_from_file
     from lowswitch.ledger import Ledger
 
     low, high = _list(options.reward_range, float)
     states, actions = map(_count_or_labels, (options.states, options.actions))
+    steps = None if options.steps is None else _labels(options.steps)
     policy = None
     if options.policy is not None:
         count = states if isinstance(states, int) else len(states)
@@ -169,23 +204,29 @@ def create(options: argparse.Namespace) -> Any:
         horizon=options.horizon,
         states=states,
         actions=actions,
-        steps=None if options.steps is None else _labels(options.steps),
+        steps=steps,
         episodes=options.episodes,
         rewards=(low, high),
         policy=policy,
+        actions_allowed=None
+        if options.never is None
+        else allowed_actions(_list(options.never), steps or options.horizon, states, actions),
         missing=options.missing_means,
         patience=options.patience,
         absorbing=options.absorbing,
-        thresholds=_thresholds(options.thresholds),
+        thresholds={name: float(value) for name, value in _pairs(options.thresholds).items()},
+        name=options.name,
+        words=_pairs(options.words),
+        quorum=options.quorum,
         by=options.by,
     )
     return ledger.status()
 
 
-def _thresholds(given: str | None) -> dict[str, float]:
-    """Thresholds as name=value, with commas between them."""
+def _pairs(given: str | None) -> dict[str, str]:
+    """Values as name=value, with commas between them."""
     pairs = [part.partition("=") for part in (given or "").split(",") if part]
-    return {name.strip(): float(value) for name, _, value in pairs}
+    return {name.strip(): value.strip() for name, _, value in pairs}
 
 
 @_command()
@@ -290,7 +331,7 @@ def approve(ledger: Ledger, options: argparse.Namespace) -> Any:
     return _decided(ledger, options, before)
 
 
-@_command(*_DECISION, "--forever", "--visits")
+@_command(*_DECISION, "--forever", "--forbid?", "--visits")
 def reject(ledger: Ledger, options: argparse.Namespace) -> Any:
     """Let rows of the pending proposal stay as they are."""
     before = ledger.status()
@@ -300,6 +341,7 @@ def reject(ledger: Ledger, options: argparse.Namespace) -> Any:
         **_who(options),
         forever=options.forever,
         visits=options.visits,
+        actions=None if options.forbid is None else _labels(options.forbid),
     )
     return _decided(ledger, options, before)
 
@@ -308,21 +350,79 @@ def _decided(ledger: Ledger, options: argparse.Namespace, before: Any) -> Any:
     """What a decision led to, in a line for people."""
     from lowswitch.ledger.text import decided
 
+    after, (event,) = ledger.status(), ledger.newest(1)
+    if event.kind == "requested":
+        return after if options.json else _waits(ledger)
     (event,) = ledger.newest(1, kind="approved" if options.ledger == "approve" else "rejected")
-    after = ledger.status()
     return after if options.json else decided(event, before, after, ledger.proposal())
+
+
+def _waits(ledger: Ledger) -> str:
+    """That a decision waits for other reviewers."""
+    motion = ledger.motions()[-1]
+    return (
+        f"motion {motion.number} waits until {motion.needed} more reviewers agree; they run"
+        f" lowswitch ledger confirm --number {motion.number}"
+    )
+
+
+@_command("--rows!", "--forbid", "--instead", *_WHO)
+def forbid(ledger: Ledger, options: argparse.Namespace) -> Any:
+    """Forbid actions in rows, deployed or not, until the veto is lifted."""
+    rows, actions = _rows(options.rows) or [], _labels(options.forbid)
+    made = ledger.forbid(rows, actions, instead=options.instead, **_who(options))
+    return ledger.status() if isinstance(made, int) or options.json else _waits(ledger)
+
+
+@_command("--rows!", "--allow", *_WHO)
+def lift(ledger: Ledger, options: argparse.Namespace) -> Any:
+    """Allow actions again that were forbidden in rows."""
+    waits = ledger.lift(_rows(options.rows) or [], _labels(options.allow), **_who(options))
+    return ledger.status() if waits is None or options.json else _waits(ledger)
+
+
+@_command()
+def motions(ledger: Ledger, options: argparse.Namespace) -> Any:
+    """List the decisions that wait until enough reviewers agree."""
+    from lowswitch.ledger.text import motion_table
+
+    found = ledger.motions()
+    if options.json:
+        return [dataclasses.asdict(one) for one in found]
+    return motion_table(found)
+
+
+@_command("--number", *_WHO)
+def confirm(ledger: Ledger, options: argparse.Namespace) -> Any:
+    """Agree, as a reviewer, to what another person asks for."""
+    ledger.confirm(options.number, **_who(options))
+    return ledger.status()
+
+
+@_command("--number", *_WHO)
+def decline(ledger: Ledger, options: argparse.Namespace) -> Any:
+    """Turn down what another person asks for."""
+    ledger.decline(options.number, **_who(options))
+    return ledger.status()
+
+
+@_command("--quorum", *_WHO)
+def quorum(ledger: Ledger, options: argparse.Namespace) -> Any:
+    """Change how many reviewers must agree on a decision."""
+    ledger.set_quorum(options.quorum, **_who(options))
+    return ledger.status()
 
 
 @_command(*_WHO)
 def freeze(ledger: Ledger, options: argparse.Namespace) -> Any:
-    """Stop the run."""
+    """Pause the run."""
     ledger.freeze(**_who(options))
     return ledger.status()
 
 
 @_command(*_WHO)
 def thaw(ledger: Ledger, options: argparse.Namespace) -> Any:
-    """Let the run go on."""
+    """Resume the run."""
     ledger.thaw(**_who(options))
     return ledger.status()
 
@@ -465,6 +565,12 @@ COMMANDS = {
     "proposal": proposal,
     "approve": approve,
     "reject": reject,
+    "forbid": forbid,
+    "lift": lift,
+    "motions": motions,
+    "confirm": confirm,
+    "decline": decline,
+    "quorum": quorum,
     "freeze": freeze,
     "thaw": thaw,
     "rollback": rollback,
@@ -478,9 +584,12 @@ COMMANDS = {
     "close": close,
     "import": import_history,
 }
-TABLES = ("ask", "tell", "amend", "import")  # these read or print states
+TABLES = ("ask", "tell", "amend", "import", "forbid", "lift")  # these read or print states
 ALONE = ("create", "verify")  # these open a ledger themselves, or need none
-READERS = ("status", "certificate", "tickets", "proposal", "anchor", "export", "backup", "copy")
+READERS = (
+    *("status", "certificate", "tickets", "proposal", "motions", "anchor", "export", "backup"),
+    "copy",
+)
 
 
 @command(below=COMMANDS)

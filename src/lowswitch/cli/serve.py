@@ -117,7 +117,7 @@ def _serve_demo(place: Place, log: JsonLog) -> None:
 
     with tempfile.TemporaryDirectory(prefix="lowswitch-demo-") as folder:
         address = Path(folder) / "clinic.db"
-        _say("four sites of a made-up clinic play for a year ...")
+        _say("four sites of a made-up clinic treat patients for half a year ...")
         demo.fill(address).close()
         access = Access(str(address))
         tokens = demo.tokens(access)
@@ -127,9 +127,9 @@ def _serve_demo(place: Place, log: JsonLog) -> None:
             opened(str(address), place, note=note, log=log) as service,
             place.listen() as listening,
         ):
-            url, site = place.url(listening), tokens.pop("site")
+            url, (*people, (_, _, site)) = place.url(listening), tokens
             lines = [f"open {url} and log in with one of these tokens:"]
-            lines += [f"  {role:9} {token}" for role, token in tokens.items()]
+            lines += [f"  {role:9} {name:10} {token}" for role, name, token in people]
             lines += [f"the site {demo.SITES[0]} has no pages, but a program that begins with"]
             lines += [f'  client = lowswitch.ledger.Client("{url}", "{site}")']
             lines += ["Ctrl-C ends it, and nothing is kept."]

@@ -124,11 +124,17 @@ KNOWN: dict[str, dict[str, Any]] = {
         "type": _whole,
     },
     "--initial": {
-        "help": "The policy in use: a line for each step, an action for each state, with commas.",
+        "help": "The policy in use: a line for each step, an action for each state, with commas;"
+        " --actions names the actions.",
         "metavar": "FILE",
     },
     "--json": {"help": "Print one JSON object.", "action": "store_true"},
     "--ledger": {"help": "A ledger: a file, or postgresql://...#name.", "metavar": "ADDRESS"},
+    "--never": {
+        "help": "Actions that may never be played, with --size: step:state:action, with commas; *"
+        " stands for all: *:2:surgery.",
+        "metavar": "RULES",
+    },
     "--label": {
         "help": "What a run is called, in the order of the files; by default its algorithm."
     },

@@ -93,6 +93,35 @@ def policy_from_file(
     return table
 
 
+def allowed_actions(
+    rules: Sequence[str],
+    steps: int | Sequence[str],
+    states: int | Sequence[str],
+    actions: int | Sequence[str],
+) -> np.ndarray:  # [H, S, A]
+    """The mask without the actions that rules forbid, each as step:state:action.
+
+    Names are labels, or numbers from 0 on where there are no labels; * stands for all of a kind.
+    """
+    kinds = {"step": steps, "state": states, "action": actions}
+    names = {
+        kind: [str(i) for i in range(given)] if isinstance(given, int) else list(given)
+        for kind, given in kinds.items()
+    }
+    mask = np.ones([len(found) for found in names.values()], dtype=bool)
+    for rule in rules:
+        parts = [part.strip() for part in rule.split(":")]
+        if len(parts) != 3:
+            raise ValueError(f"{rule!r} is not step:state:action, such as *:ill:surgery")
+        places = list[list[int]]()
+        for (kind, found), part in zip(names.items(), parts, strict=True):
+            if part != "*" and part not in found:
+                raise ValueError(f"there is no {kind} {part!r}; they are {', '.join(found[:8])}")
+            places.append([i for i in range(len(found)) if part in ("*", found[i])])
+        mask[np.ix_(*places)] = False
+    return mask
+
+
 def _action(cell: str, actions: int | Sequence[str] | None, where: str) -> int:
     """The number of an action, from its label or its number."""
     labels = [] if actions is None or isinstance(actions, int) else [one.strip() for one in actions]

@@ -1,4 +1,4 @@
-"""Batches: what they contain is chosen when they begin; their lengths adapt, or dates are fixed."""
+"""Batches: what they contain is chosen when they begin. Their lengths adapt, or dates are fixed."""
 
 from __future__ import annotations
 

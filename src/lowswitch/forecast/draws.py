@@ -37,9 +37,12 @@ class Logged(NamedTuple):
     rewards: np.ndarray
 
 
-def problem_of_size(size: Size, seed: int) -> TabularMDP:
-    """A problem from the planner's prior over problems of a size: see `_parts`."""
-    return TabularMDP(**_parts(size, seed))
+def problem_of_size(size: Size, seed: int, allowed: np.ndarray | None = None) -> TabularMDP:
+    """A problem from the planner's prior over problems of a size: see `_parts`.
+
+    allowed: a mask [H, S, A] of what may be played, by default everything.
+    """
+    return TabularMDP(**_parts(size, seed), actions_allowed=allowed)
 
 
 def _parts(size: Size, seed: int) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from lowswitch.algorithms.meetings import Asked
 from lowswitch.algorithms.recipes import few, psrl
 from lowswitch.algorithms.schedules import Budget
 from lowswitch.algorithms.text import as_dates
-from lowswitch.checks import is_number, require_count, shown
+from lowswitch.checks import checked_mask, checked_policy, is_number, require_count, shown
 from lowswitch.envs.mdp import TabularMDP
 from lowswitch.forecast import page
 from lowswitch.forecast.draws import (
@@ -137,6 +137,7 @@ def plan(
     gap: int = 1,
     size: Any = None,
     initial: Any = None,
+    actions_allowed: Any = None,
     present_reward: float | None = None,
     problems: int = 40,
     folder: str | os.PathLike[str] | None = None,
@@ -152,13 +153,16 @@ def plan(
     deployments, deployments_at, gap: as of `few`; with dates, a board that asks on them is tried
     beside it. size: (H, S, A) of logged episodes, where they do not show all states and actions.
     initial: the present policy [H, S], by default what was played most often in logged episodes,
-    else the lowest actions. present_reward: how much the present policy earns per episode, where
-    nothing but the size is known; then only problems are drawn in which it earns just that.
-    problems: how many are drawn. folder: where finished runs are kept, so that the same call goes
-    on where it was interrupted.
+    else the lowest actions. actions_allowed: a mask [H, S, A] of what may be played, for problems
+    drawn from a size alone; a simulator has its own. present_reward: how much the present policy
+    earns per episode, where nothing but the size is known; then only problems are drawn in which it
+    earns just that. problems: how many are drawn. folder: where finished runs are kept, so that the
+    same call goes on where it was interrupted.
     """
     episodes, problems = require_count("episodes", episodes), require_count("problems", problems)
     source = _source(problem, size, initial, present_reward)
+    if actions_allowed is not None:
+        source = _restricted(source, actions_allowed)
     dates = None if deployments_at is None else as_dates(deployments_at)
     default = few(deployments=deployments, deployments_at=dates, gap=gap)
     track = _Track(source, problems, folder)
@@ -260,6 +264,20 @@ def _simulator(problem: TabularMDP, size: Any, initial: Any, reward: float | Non
     first = "lowest" if initial is None else "given"
     made = Size(**problem.size)
     return _Source("a simulator", made, lambda _: problem, initial, first, None, problem.facts())
+
+
+def _restricted(source: _Source, actions_allowed: Any) -> _Source:
+    """Problems of a size in which some actions are forbidden."""
+    if source.words != "its size alone":
+        raise ValueError(
+            "actions_allowed= is for a plan from a size (H, S, A); a TabularMDP has its own mask,"
+            " and logged episodes show what was played"
+        )
+    mask = checked_mask(actions_allowed, *source.size)
+    if source.initial is not None:
+        checked_policy(source.initial, mask)
+    draw = partial(problem_of_size, source.size, allowed=mask)
+    return source._replace(problem=draw, facts=[source.facts, mask.astype(int).tolist()])
 
 
 # ---- what is tried -------------------------------------------------------------------------------

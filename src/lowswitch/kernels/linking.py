@@ -3,6 +3,9 @@
 Numba optimizes every function and makes machine code of it, and does both again for each of its
 callers with the function linked in: the deeper a kernel lies, the more often it is compiled. Here a
 function without an entrance for Python is only linked, and optimized in the kernels it ends up in.
+
+This reaches into numba's code generator, so it is done for the versions it was tried with. Others
+compile as numba does, to the same results.
 """
 
 from __future__ import annotations
@@ -13,10 +16,12 @@ from collections.abc import Iterator
 from typing import Any
 
 import llvmlite.binding as llvm
+import numba
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import Compiler
 from numba.core.environment import lookup_environment
 
+IS_TRIED = numba.__version__.startswith("0.68.")
 ENTRANCE = "wrapper"  # numba's name of the module with the entrance for Python
 LINKED = "linked"  # how the code of a part is kept, beside "bitcode" and "object"
 
@@ -58,6 +63,9 @@ class KernelLibrary(JITCodeLibrary):
 
     def _make_machine_code(self) -> None:
         self.bitcode = self._final_module.as_bitcode()
+        for function in self._final_module.functions:
+            if not function.is_declaration and function.linkage != llvm.Linkage.external:
+                function.linkage = "internal"  # nobody else calls this copy: arguments may go
         self._final_module.link_in(self.entrance)
         self._optimize_final_module()
         self._final_module.verify()
@@ -111,6 +119,9 @@ class KernelLibrary(JITCodeLibrary):
 @contextlib.contextmanager
 def kernel_libraries(context: Any) -> Iterator[None]:
     """Let what is compiled or loaded meanwhile, under numba's lock, be a `KernelLibrary`."""
+    if not IS_TRIED:
+        yield
+        return
     codegen = context.codegen()
     usual = codegen._library_class
     codegen._library_class = KernelLibrary

@@ -188,6 +188,10 @@ class Knowledge(ABC):
         """Take an action, which is not deployed, off the mask; want the deployed ones."""
 
     @abstractmethod
+    def permit(self, step: int, state: int, action: int) -> None:
+        """Put an action that was forbidden back on the mask; hope for the best from it."""
+
+    @abstractmethod
     def hold(self, step: int, state: int) -> None:
         """Let the value of a row be that of what it plays, and let it not be due."""
 
@@ -307,6 +311,30 @@ class Knowledge(ABC):
         for row, new in forbidden:
             for action in new:
                 self.forbid(row.step, row.state, action)
+
+    def rows_without(
+        self, rows: Iterable[Key], actions: Iterable[int], instead: int | None
+    ) -> dict[Key, ProposedRow]:
+        """The rows that change so that these actions are deployed in none of the rows.
+
+        Where the first member plays one of them, it plays `instead`; other members follow it.
+        """
+        named = sorted(checked_actions(actions, self.spec.A))
+        policies = self.policy().actions.copy()
+        for h, x in rows:
+            left = self.allowed[h, x].copy()
+            left[named] = False
+            gone = np.isin(policies[:, h, x], named)
+            if not left.any():
+                raise ValueError(f"row {(h, x)} would have no action left; leave it at least one")
+            if gone[0] and (instead is None or not left[instead]):
+                raise ValueError(
+                    f"row {(h, x)} plays action {policies[0, h, x]} now; say with instead= which of"
+                    f" {np.flatnonzero(left).tolist()} it shall play"
+                )
+            policies[0, h, x] = instead if gone[0] else policies[0, h, x]
+            policies[gone, h, x] = policies[0, h, x]
+        return self.parts_to(policies)
 
     @property
     def whole_spec(self) -> Any:

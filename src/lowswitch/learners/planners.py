@@ -414,6 +414,10 @@ class PlannerKnowledge(Knowledge):
         self.want(step, state, self.policy().actions[:, step, state].tolist())
         self._allow(step, state, self.spec.allowed.reshape(self.allowed.shape)[step, state])
 
+    def permit(self, step: int, state: int, action: int) -> None:
+        self.allowed[step, state, action] = True
+        self.release(step, state)
+
     def hold(self, step: int, state: int) -> None:
         played = np.zeros(self.spec.A, dtype=bool)
         played[self.policy().actions[:, step, state]] = True

@@ -286,6 +286,16 @@ class RidgeKnowledge:
             )
         self.allowed = allowed_actions(self.shape, mask)
 
+    def rows_without(self, *_: object) -> dict[Key, LinearProposal]:
+        raise ValueError(
+            "a policy on features has no rows; forbid actions with reject(forever=True, actions=)"
+        )
+
+    def forbid(self, step: int, state: int, action: int) -> None:
+        raise NotImplementedError("features have no rows")
+
+    permit = forbid
+
     def hold(self, step: int, state: int) -> None:
         raise NotImplementedError("features have no rows to hold")
 

@@ -100,6 +100,14 @@ class RowKnowledge(Knowledge):
         self.tables.cells["q"][cells] = -np.inf
         self.release(step, state)
 
+    def permit(self, step: int, state: int, action: int) -> None:
+        if self.allowed[step, state, action]:
+            return  # what is known of it stays
+        self.allowed[step, state, action] = True
+        cells = [here * self.spec.A + action for here in self._places(step, state)]
+        self.tables.cells["q"][cells] = self.spec_of_one.caps[step]
+        self.release(step, state)
+
     def hold(self, step: int, state: int) -> None:
         self._appraise(step, state, held=True)
 

@@ -337,6 +337,11 @@ class Client(Remote):
         """The reports that the server will not have, with the reasons."""
         return [(one.report, one.refused or "") for one in self._require_spool().refused()]
 
+    def forget_refused(self) -> int:
+        """Drop these reports once somebody has looked at them; return how many there were."""
+        with self._lock:
+            return self._require_spool().forget_refused()
+
     # ---- while the server is away ----------------------------------------------------------------
 
     def _require_spool(self) -> Spool:

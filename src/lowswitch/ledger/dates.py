@@ -10,7 +10,7 @@ from lowswitch.show.text import counted
 if TYPE_CHECKING:
     from lowswitch.ledger.state import State
 
-FROZEN = "the run is frozen, and nothing is changed; thaw it first"
+FROZEN = "the run is paused, and nothing is changed until an operator resumes it"
 
 
 def next_date(state: State) -> str | None:

@@ -28,7 +28,9 @@ class Kind(NamedTuple):
     learn_later: bool = False  # no report before it needs to be learned by then
     has_report: bool = False  # of a ticket
     is_decision: bool = False  # of people, about the run
-    makes_version: bool = False
+    makes_version: bool = False  # if it says which; the first event makes version 1
+    needs_quorum: bool = False  # where the run asks for several reviewers
+    sign: str = ""  # the letter that marks it in a figure
 
 
 KINDS = {
@@ -40,19 +42,41 @@ KINDS = {
     "amended": Kind("amended a report", has_report=True),
     "met": Kind("asked for a proposal"),
     "proposed": Kind("was proposed"),
-    "approved": Kind("approved", is_decision=True, makes_version=True),
+    "approved": Kind("approved", is_decision=True, makes_version=True, needs_quorum=True),
     "capped": Kind("capped the trial", is_decision=True, makes_version=True),
-    "rejected": Kind("rejected", is_decision=True),
-    "rolled_back": Kind("rolled back", is_decision=True, makes_version=True),
+    "rejected": Kind("rejected", is_decision=True, needs_quorum=True),
+    "vetoed": Kind(
+        "forbade actions", is_decision=True, makes_version=True, needs_quorum=True, sign="V"
+    ),
+    "lifted": Kind("lifted a veto", is_decision=True, needs_quorum=True, sign="L"),
+    "rolled_back": Kind("rolled back", is_decision=True, makes_version=True, needs_quorum=True),
     "deployed": Kind("was deployed by itself", makes_version=True),
-    "frozen": Kind("froze the run", is_decision=True),
-    "thawed": Kind("let the run go on", is_decision=True),
+    "frozen": Kind("paused the run", is_decision=True, sign="P"),
+    "thawed": Kind("resumed the run", is_decision=True, needs_quorum=True),
     "extended": Kind("extended the run", learn_later=True, is_decision=True),
     "ended": Kind("ended the run", is_decision=True),
+    "quorum": Kind("changed the quorum", is_decision=True, needs_quorum=True),
+    "requested": Kind("asked for a decision"),
+    "seconded": Kind("agreed to a request"),
+    "declined": Kind("declined a request", is_decision=True),
     "history": Kind("imported history"),
     "created": Kind("began the run", makes_version=True),
     "snapshot": Kind(learn_later=True),
 }
+
+
+def makes_version(kind: str, payload: dict[str, Any]) -> bool:
+    """Whether an event, or what is short in its payload, makes a version."""
+    known = KINDS.get(kind, Kind())
+    return known.makes_version and (kind == "created" or "version" in payload)
+
+
+def needs_quorum(kind: str, payload: dict[str, Any]) -> bool:
+    """Whether an event is a decision on which several reviewers may have to agree.
+
+    To postpone a row, one is enough.
+    """
+    return KINDS[kind].needs_quorum and bool(payload.get("forever", True))
 
 
 class Event(NamedTuple):

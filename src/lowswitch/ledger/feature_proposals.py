@@ -83,17 +83,22 @@ class FeatureProposals:
         return [list(WHOLE)]
 
     def require_rejection(
-        self, pending: dict[str, Any], rows: list[list[int]], forever: bool, visits: Any
+        self,
+        pending: dict[str, Any],
+        rows: list[list[int]],
+        forever: bool,
+        visits: Any,
+        actions: list[int] | None,
     ) -> None:
         if visits is not None:
             raise LedgerError(
                 f"visits={visits!r} says how long a row of a table is held, and a policy on"
                 " features has no rows; leave visits out"
             )
-        if forever and not pending["rows"][0]["new_actions"]:
+        if forever and actions is None and not pending["rows"][0]["new_actions"]:
             raise LedgerError(
                 "the proposal plays the same actions as the deployed policy in other contexts, so"
-                " there is no new action to forbid; reject it for now"
+                " there is no new action to forbid; name the actions, or reject it for now"
             )
 
     # ---- reading ---------------------------------------------------------------------------------

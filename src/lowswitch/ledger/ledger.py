@@ -2,30 +2,28 @@
 
 from __future__ import annotations
 
-import functools
 import secrets
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Any
 
 from lowswitch.algorithms.algorithm import Algorithm
 from lowswitch.checks import require_count, require_share
 from lowswitch.ledger import errors, views
 from lowswitch.ledger.address import printable, store_at
 from lowswitch.ledger.dates import why_early, why_refused
+from lowswitch.ledger.deciding import Deciding, MovedOnError, planned_first
 from lowswitch.ledger.errors import LedgerError
 from lowswitch.ledger.events import (
     GENESIS,
     NEWEST,
     OPERATOR,
-    REVIEWER,
     SEMANTICS,
     event,
     read_event,
 )
-from lowswitch.ledger.reading import Reading
 from lowswitch.ledger.requests import Request
 from lowswitch.ledger.responses import Issued, ProposalView, Told
 from lowswitch.ledger.snapshot import is_worth_it
@@ -33,36 +31,9 @@ from lowswitch.ledger.state import OPEN
 from lowswitch.ledger.store import Store, StoredTicket
 from lowswitch.ledger.terms import Terms, declared, read_terms
 from lowswitch.ledger.writer import Writer, require_ended, text
-from lowswitch.policy.tables import Part
-
-Result = TypeVar("Result")
-Given = ParamSpec("Given")
 
 
-def _planned_first(
-    method: Callable[Concatenate[Ledger, Given], Result],
-) -> Callable[Concatenate[Ledger, Given], Result]:
-    """Let a method that may plan work out everything before its transaction begins.
-
-    So others can write meanwhile. If they did, it is done again, and then nobody else can write.
-    """
-
-    @functools.wraps(method)
-    def run(ledger: Ledger, /, *args: Given.args, **kwargs: Given.kwargs) -> Result:
-        with ledger._lock:
-            try:
-                ledger._hold = method.__name__ == "tell_many" and ledger._is_quiet()
-                return method(ledger, *args, **kwargs)
-            except _MovedOnError:
-                ledger._hold = True
-                return method(ledger, *args, **kwargs)
-            finally:
-                ledger._hold = True
-
-    return run
-
-
-class Ledger(Reading):
+class Ledger(Deciding):
     """A run of one learner, kept in a database as the list of everything that happened.
 
     Make one with `Ledger.create`, and open it with `Ledger.open`. Every method that changes
@@ -102,6 +73,9 @@ class Ledger(Reading):
         absorbing: int | str | None = None,
         seed: int = 0,
         thresholds: dict[str, float] | None = None,
+        name: str = "",
+        words: dict[str, str] | None = None,
+        quorum: int = 1,
         by: str = "operator",
         clock: Callable[[int], str] | None = None,
         initial: Any = None,  # refused with the way out: a `Learner` calls policy= so
@@ -117,7 +91,11 @@ class Ledger(Reading):
         ticket is declared missing when so many later ones were issued. absorbing: the state in
         which an episode that was terminated stays, unpaid. The last two meanings need states.
         thresholds: when a row of a proposal is called IMPROVE, LIKELY or WORSE; by default
-        {"improve": 0.05, "likely": 0.8, "worse": 0.2}.
+        {"improve": 0.05, "likely": 0.8, "worse": 0.2}. actions_allowed: a mask [H, S, A] of the
+        actions that may ever be deployed. name, words: what people call the run, and its "episode",
+        "step", "state", "action" and "reward", such as {"episode": "patient"}. quorum: how many
+        reviewers must agree before something is approved, forbidden, allowed again, rolled back or
+        resumed.
         """
         from lowswitch import __version__
 
@@ -141,6 +119,9 @@ class Ledger(Reading):
             patience=patience,
             seed=seed,
             thresholds=thresholds,
+            name=name,
+            words=words,
+            quorum=quorum,
         )
         now = clock or _now
         facts = {
@@ -262,7 +243,7 @@ class Ledger(Reading):
             raise answer
         return answer
 
-    @_planned_first
+    @planned_first
     def tell_many(self, reports: Sequence[dict[str, Any]]) -> list[Told | LedgerError]:
         """Report on many tickets in one transaction: for each the answer, or why it is refused.
 
@@ -282,7 +263,7 @@ class Ledger(Reading):
 
     # ---- operators -------------------------------------------------------------------------------
 
-    @_planned_first
+    @planned_first
     def missing(
         self,
         ticket: str,
@@ -302,17 +283,22 @@ class Ledger(Reading):
         text("reason", reason)
         asked = {"ticket": ticket, "reason": reason, "seen": [states, actions, rewards]}
         with self._writing(self._named("missing", by, request, asked)) as writer:
-            if writer.done is not None:
-                return
-            writer.require_thawed()
-            known = writer.ticket(ticket)
-            if known.status != OPEN:
-                raise LedgerError(f"ticket {ticket} is {known.status}, and not open; amend it")
-            seen = writer.report(known, states, actions, rewards, "truncated")
-            payload = seen.to_payload() | {"ended": "missing", "reason": reason}
-            writer.add(by, OPERATOR, "missing", payload)
+            if writer.done is None:
+                writer.missing(ticket, (states, actions, rewards), reason, by)
 
-    @_planned_first
+    def missing_many(
+        self, tickets: Sequence[str], reason: str, *, by: str, request: str | None = None
+    ) -> None:
+        """Declare that no report will come for any of these tickets, in one transaction."""
+        text("reason", reason)
+        asked = {"tickets": list(tickets), "reason": reason}
+        with self._writing(self._named("missing", by, request, asked)) as writer:
+            if writer.done is None:
+                writer.fetch(tickets)
+                for ticket in dict.fromkeys(tickets):
+                    writer.missing(ticket, ((), (), ()), reason, by)
+
+    @planned_first
     def amend(
         self,
         ticket: str,
@@ -353,7 +339,7 @@ class Ledger(Reading):
             made = writer.add(by, OPERATOR, "amended", payload)
         return Told(ticket, known.number, made.seq, made.hash)
 
-    @_planned_first
+    @planned_first
     def propose(
         self, *, by: str, early: bool = False, request: str | None = None
     ) -> ProposalView | None:
@@ -375,21 +361,13 @@ class Ledger(Reading):
 
     def freeze(self, *, by: str, reason: str, request: str | None = None) -> None:
         """Stop the run: no ticket is issued, nothing is learned or decided until `thaw`."""
-        self._stop_or_go("frozen", by, reason, request)
-
-    @_planned_first
-    def thaw(self, *, by: str, reason: str, request: str | None = None) -> None:
-        """Go on after `freeze`."""
-        self._stop_or_go("thawed", by, reason, request)
-
-    def _stop_or_go(self, kind: str, by: str, reason: str, request: str | None) -> None:
-        with self._writing(self._named(kind, by, request, {"reason": reason})) as writer:
+        with self._writing(self._named("frozen", by, request, {"reason": reason})) as writer:
             if writer.done is not None:
                 return
             writer.require_going_on()
-            if writer.state.frozen == (kind == "frozen"):
-                raise LedgerError(f"the run is {kind} already")
-            writer.add(by, OPERATOR, kind, {"reason": text("reason", reason)})
+            if writer.state.frozen:
+                raise LedgerError("the run is paused already")
+            writer.add(by, OPERATOR, "frozen", {"reason": text("reason", reason)})
 
     def extend(self, more: int, *, by: str, reason: str) -> None:
         """Let more tickets be issued than were declared.
@@ -402,7 +380,7 @@ class Ledger(Reading):
             writer.require_going_on()
             writer.add(text("by", by), OPERATOR, "extended", payload)
 
-    @_planned_first
+    @planned_first
     def end(self, *, by: str, reason: str) -> None:
         """End the run for good: no more tickets, proposals and decisions.
 
@@ -414,33 +392,7 @@ class Ledger(Reading):
             payload = {"reason": text("reason", reason)}
             writer.add(text("by", by), OPERATOR, "ended", payload)
 
-    @_planned_first
-    def rollback(self, version: int, *, by: str, reason: str, request: str | None = None) -> int:
-        """Deploy an earlier version again, as a new one; return its number.
-
-        Nothing that was learned changes. The rows that change are held for a while.
-        """
-        text("reason", reason)
-        asked = {"version": version, "reason": reason}
-        with self._writing(self._named("rolled_back", by, request, asked)) as writer:
-            if writer.done is not None:
-                return int(writer.done.payload["version"])
-            state = writer.state
-            writer.require_going_on()
-            if self.terms.gate != "review":
-                raise LedgerError("this ledger has an open gate; only one in review is rolled back")
-            if not (isinstance(version, int) and 1 <= version <= state.version):
-                raise LedgerError(f"there is no version {version!r}; they are 1 to {state.version}")
-            old = state.versions[version - 1]
-            if old.identity == state.versions[-1].identity:
-                raise LedgerError(f"version {version} is what is deployed now")
-            if self.terms.is_forbidden(old, state.learner):
-                raise LedgerError(f"version {version} plays an action that was forbidden since")
-            payload = {"to": version, "version": state.version + 1, "reason": reason}
-            writer.add(by, OPERATOR, "rolled_back", payload)
-            return state.version
-
-    @_planned_first
+    @planned_first
     def cap_trial(self, share: float, *, by: str, reason: str, request: str | None = None) -> int:
         """Let at most this share of the cases enter the trial from now on; return the version.
 
@@ -468,7 +420,7 @@ class Ledger(Reading):
             writer.add(by, OPERATOR, "capped", payload)
             return state.version
 
-    @_planned_first
+    @planned_first
     def add_history(
         self,
         states: Sequence[Sequence[Any]],
@@ -505,67 +457,6 @@ class Ledger(Reading):
             writer.add(text("by", by), OPERATOR, "history", payload)
         return self.proposal()
 
-    # ---- reviewers -------------------------------------------------------------------------------
-
-    @_planned_first
-    def approve(
-        self,
-        proposal: ProposalView | str,
-        *,
-        rows: Sequence[tuple[Any, Any]] | None = None,
-        part: Part | None = None,
-        share: float | None = None,
-        by: str,
-        reason: str,
-        request: str | None = None,
-    ) -> int:
-        """Deploy rows (step, state) of the pending proposal, by default all; return the version.
-
-        proposal: the one that was looked at, or its hash, of which the first 8 characters are
-        enough. If another one is pending by now, nothing is decided. part: "protocol" or "trial"
-        changes that one alone. share: at most this share of the cases enters the trial.
-        """
-        limits = {
-            name: value for name, value in (("part", part), ("share", share)) if value is not None
-        }
-        asked = {"proposal": proposal, "rows": rows, "reason": reason} | limits
-        with self._writing(self._named("approved", by, request, asked)) as writer:
-            if writer.done is not None:
-                return int(writer.done.payload["version"])
-            payload = writer.decision(proposal, rows, reason) | limits
-            payload["version"] = writer.state.version + 1
-            writer.add(by, REVIEWER, "approved", payload)
-            writer.make_up_for_late_date()
-            return writer.state.version
-
-    @_planned_first
-    def reject(
-        self,
-        proposal: ProposalView | str,
-        *,
-        rows: Sequence[tuple[Any, Any]] | None = None,
-        by: str,
-        reason: str,
-        forever: bool = False,
-        visits: int | None = None,
-        request: str | None = None,
-    ) -> None:
-        """Let rows (step, state) of the pending proposal stay as they are, by default all of them.
-
-        forever: the actions that they would newly play are never deployed there. Else the rows are
-        held until their next trigger, or for so many visits.
-        """
-        how = {"forever": bool(forever), "visits": visits}
-        asked = {"proposal": proposal, "rows": rows, "reason": reason} | how
-        with self._writing(self._named("rejected", by, request, asked)) as writer:
-            if writer.done is not None:
-                return
-            payload = writer.decision(proposal, rows, reason)
-            writer.require_rejection(payload["rows"], forever, visits)
-            payload |= how | {"visits": None if visits is None else int(visits)}
-            writer.add(by, REVIEWER, "rejected", payload)
-            writer.make_up_for_late_date()
-
     # ---- writing ---------------------------------------------------------------------------------
 
     def save_snapshot(self) -> None:
@@ -575,11 +466,6 @@ class Ledger(Reading):
         """
         with self._writing() as writer:
             self.store.add_snapshot(writer.bind_snapshot())
-
-    def _named(self, kind: str, by: str, request: str | None, asked: dict[str, Any]) -> Request:
-        """What somebody asks for, once the names are known to be names."""
-        name = None if request is None else text("request", request)
-        return Request(kind, text("by", by), name, asked)
 
     def close(self) -> None:
         """Let go of the database, after a snapshot if opening would take a while without it."""
@@ -619,21 +505,13 @@ class Ledger(Reading):
                 with suppress(errors.StorageError), self.store.transaction():
                     self.store.add_snapshot(writer.snapshot)  # if there is room: nothing needs it
 
-    def _is_quiet(self) -> bool:
-        """Whether no report can make the learner plan."""
-        return self._state is not None and self._state.lessons.quiet
-
     def _commit(self, writer: Writer, base: tuple[int, str]) -> None:
         """Store what was worked out before the transaction, unless others have written since."""
         if writer.events:
             with self.store.transaction():
                 if self.store.head() != base:
-                    raise _MovedOnError
+                    raise MovedOnError
                 writer.store_all()
-
-
-class _MovedOnError(Exception):
-    """Others have written while something was worked out; it is worked out again."""
 
 
 def _now(seq: int) -> str:

@@ -15,7 +15,7 @@ from lowswitch.ledger import views
 from lowswitch.ledger.address import file_of
 from lowswitch.ledger.certificates import certificate
 from lowswitch.ledger.corrections import Corrections
-from lowswitch.ledger.errors import BrokenError, LedgerError, StorageError
+from lowswitch.ledger.errors import BrokenError, LedgerError, StorageError, UnknownTicketError
 from lowswitch.ledger.events import GENESIS, Event, canonical, read_event, read_time
 from lowswitch.ledger.responses import (
     Certificate,
@@ -107,18 +107,23 @@ class Reading:
         """All proposals with what was decided on them, in their order."""
         return list(views.proposals(self))
 
-    def worth(self, rows: Any = None) -> dict[str, Any] | None:
+    def deployed(self) -> tuple[Any, bool]:
+        """The deployed policy, and whether it is a protocol with a trial."""
+        policy = self._ready().versions[-1]
+        return self.terms.shown(policy), self.terms.share(policy) is not None
+
+    def worth(self, rows: Any = None, *, wait: bool = True) -> dict[str, Any] | None:
         """What the pending proposal is worth if only these rows (step, state) change, by default
         all, in the run's units of reward.
 
         It is by what the learner believed when the proposal became due. None if nothing waits, or
-        if the learner keeps no model.
+        if the learner keeps no model. wait: otherwise None, too, if that would take a replay.
         """
         with self._lock:
             state = self._ready()
             if state.pending is None:
                 return None
-            judgement = views.judgement(self, state)
+            judgement = views.judgement(self, state, wait=wait)
             if judgement is None:
                 return None
             proposals = self.terms.proposals
@@ -134,7 +139,15 @@ class Reading:
         with self._lock:
             state = self._ready()
             found = views.status(state, self.store.counts())
-            return dataclasses.replace(found, behind=self._behind(state, found.waiting))
+            behind = self._behind(state, found.waiting)
+            return dataclasses.replace(found, behind=behind, paused=self._paused(state))
+
+    def _paused(self, state: State) -> dict[str, str] | None:
+        """Who paused the run, when and why."""
+        if not state.frozen:
+            return None
+        (event,) = self.newest(1, kind="frozen")
+        return {"by": event.actor, "time": event.time, "reason": event.payload["reason"]}
 
     def _behind(self, state: State, waiting: int) -> str | None:
         """Which ticket the reports that wait are waiting for, in words."""
@@ -157,6 +170,28 @@ class Reading:
         with self._lock:
             found = list(self.store.tickets(status, site=site, most=most))
             return [self._shown(one) for one in found]
+
+    def tickets_named(self, names: Sequence[str]) -> list[StoredTicket]:
+        """The tickets of these names, in the order in which they were issued."""
+        with self._lock:
+            return sorted(self.store.tickets_named(names))
+
+    def report_of(self, ticket: str) -> tuple[StoredTicket, dict[str, Any]]:
+        """A ticket, and the labels and rewards of its report; empty lists if there is none."""
+        found = self.tickets_named([ticket])
+        if not found:
+            raise UnknownTicketError(f"no ticket {ticket!r} was issued by this ledger")
+        (known,) = found
+        empty: dict[str, Any] = {"states": [], "actions": [], "rewards": [], "ended": "whole"}
+        if known.report is None:
+            return known, empty
+        payload, labels = views.payload_of(*self.store.event(known.report)), self.terms.labels
+        return known, {
+            "states": [labels["state"][x] for x in payload["states"]],
+            "actions": [labels["action"][a] for a in payload["actions"]],
+            "rewards": payload["rewards"],
+            "ended": payload["ended"],
+        }
 
     def tickets(self, status: str) -> Iterator[StoredTicket]:
         """The tickets that are open, waiting, learned, missing or refused."""

@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 from lowswitch.ledger.errors import SupersededError
-from lowswitch.ledger.events import KINDS, Event
+from lowswitch.ledger.events import Event, makes_version
 from lowswitch.ledger.responses import SHOWN, decided_on
 from lowswitch.ledger.state import proposal_hash
 from lowswitch.ledger.store import Store
@@ -42,6 +42,6 @@ def _decision(event: Event) -> str:
     """Who decided what, in words."""
     payload: dict[str, Any] = event.payload
     did = f"{event.actor} {event.kind} {decided_on(payload['rows'])} of it"
-    made = KINDS[event.kind].makes_version
+    made = makes_version(event.kind, payload)
     into = f", which made version {payload['version']}" if made else ""
     return f"{did} in event {event.seq:,}{into}"

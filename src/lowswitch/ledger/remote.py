@@ -15,7 +15,14 @@ import numpy as np
 
 from lowswitch.ledger.connection import Connection
 from lowswitch.ledger.errors import LedgerError
-from lowswitch.ledger.responses import Certificate, ProposalView, Status, Told, Version
+from lowswitch.ledger.responses import (
+    Certificate,
+    MotionView,
+    ProposalView,
+    Status,
+    Told,
+    Version,
+)
 from lowswitch.policy.tables import Part
 
 _MOST_TABLES = 256  # that a client keeps
@@ -145,15 +152,15 @@ class Remote:
         share: float | None = None,
         reason: str,
         request: str | None = None,
-    ) -> int:
+    ) -> int | MotionView:
         """Deploy rows (step, state) of the pending proposal, by default all; return the version.
 
         part: "protocol" or "trial" changes that one alone. share: at most this share of the cases
-        enters the trial.
+        enters the trial. Where several reviewers must agree, return the request.
         """
         chosen = None if rows is None else [list(row) for row in rows]
         body = {"proposal": _hash(proposal), "rows": chosen, "part": part, "share": share}
-        return int(self._do("/api/approve", request, **body, reason=reason)["version"])
+        return _version(self._do("/api/approve", request, **body, reason=reason))
 
     def reject(
         self,
@@ -163,12 +170,60 @@ class Remote:
         reason: str,
         forever: bool = False,
         visits: int | None = None,
+        actions: Sequence[Any] | None = None,
         request: str | None = None,
-    ) -> None:
-        """Let rows (step, state) of the pending proposal stay as they are, by default all."""
+    ) -> MotionView | None:
+        """Let rows (step, state) of the pending proposal stay as they are, by default all.
+
+        actions: with forever, those of the new actions that are forbidden.
+        """
         chosen = None if rows is None else [list(row) for row in rows]
-        body = {"proposal": _hash(proposal), "rows": chosen, "reason": reason}
-        self._do("/api/reject", request, **body, forever=forever, visits=visits)
+        named = None if actions is None else list(actions)
+        body = {"proposal": _hash(proposal), "rows": chosen, "reason": reason, "actions": named}
+        return _motion(self._do("/api/reject", request, **body, forever=forever, visits=visits))
+
+    def forbid(
+        self,
+        rows: Sequence[tuple[Any, Any]],
+        actions: Sequence[Any],
+        *,
+        instead: Any = None,
+        reason: str,
+        request: str | None = None,
+    ) -> int | MotionView:
+        """Never deploy these actions in rows (step, state) again; return the deployed version."""
+        body = {"rows": [list(row) for row in rows], "actions": list(actions), "instead": instead}
+        return _version(self._do("/api/forbid", request, **body, reason=reason))
+
+    def lift(
+        self,
+        rows: Sequence[tuple[Any, Any]],
+        actions: Sequence[Any],
+        *,
+        reason: str,
+        request: str | None = None,
+    ) -> MotionView | None:
+        """Allow actions again that were forbidden in rows (step, state)."""
+        body = {"rows": [list(row) for row in rows], "actions": list(actions)}
+        return _motion(self._do("/api/lift", request, **body, reason=reason))
+
+    def motions(self) -> list[MotionView]:
+        """The decisions that wait until enough reviewers agree."""
+        return [MotionView(**one) for one in self._get("/api/motions")]
+
+    def confirm(self, motion: int, *, reason: str, request: str | None = None) -> int | MotionView:
+        """Agree to what another person asks for; the last one needed carries it out."""
+        return _version(self._do("/api/confirm", request, motion=motion, reason=reason))
+
+    def decline(self, motion: int, *, reason: str, request: str | None = None) -> None:
+        """Turn a motion down."""
+        self._do("/api/decline", request, motion=motion, reason=reason)
+
+    def set_quorum(
+        self, quorum: int, *, reason: str, request: str | None = None
+    ) -> MotionView | None:
+        """Change how many reviewers must agree on a decision."""
+        return _motion(self._do("/api/quorum", request, quorum=quorum, reason=reason))
 
     def propose(self, *, early: bool = False, request: str | None = None) -> ProposalView | None:
         """Let the learner propose what it would change now; None if that is nothing.
@@ -182,14 +237,16 @@ class Remote:
         """Stop the run."""
         self._do("/api/freeze", request, reason=reason)
 
-    def thaw(self, *, reason: str, request: str | None = None) -> None:
+    def thaw(self, *, reason: str, request: str | None = None) -> MotionView | None:
         """Let the run go on."""
-        self._do("/api/thaw", request, reason=reason)
+        return _motion(self._do("/api/thaw", request, reason=reason))
 
-    def rollback(self, version: int, *, reason: str, request: str | None = None) -> int:
+    def rollback(
+        self, version: int, *, reason: str, request: str | None = None
+    ) -> int | MotionView:
         """Deploy an earlier version again, as a new one; return its number."""
         body = {"version": version, "reason": reason}
-        return int(self._do("/api/rollback", request, **body)["version"])
+        return _version(self._do("/api/rollback", request, **body))
 
     def cap_trial(self, share: float, *, reason: str, request: str | None = None) -> int:
         """Let at most this share of the cases enter the trial from now on; return the version."""
@@ -200,6 +257,10 @@ class Remote:
     ) -> None:
         """Declare that no report will come; seen: the states, actions and rewards before that."""
         self._do("/api/missing", request, ticket=ticket, reason=reason, **plain(seen))
+
+    def missing_many(self, tickets: Sequence[str], reason: str, request: str | None = None) -> None:
+        """Declare that no report will come for any of these tickets."""
+        self._do("/api/lost", request, tickets=list(tickets), reason=reason)
 
     def amend(
         self,
@@ -243,6 +304,15 @@ class Remote:
             answer = self._connection.read("/api/export", kind=kind)
             while piece := answer.read(1 << 16):
                 file.write(piece)
+
+
+def _motion(answer: dict[str, Any]) -> MotionView | None:
+    """The motion that an answer speaks of, if others must agree."""
+    return MotionView(**answer["motion"]) if "motion" in answer else None
+
+
+def _version(answer: dict[str, Any]) -> int | MotionView:
+    return _motion(answer) or int(answer["version"])
 
 
 def _hash(proposal: ProposalView | str | None) -> str:

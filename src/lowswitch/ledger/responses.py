@@ -97,6 +97,20 @@ class ProposalView:
         )
 
 
+@dataclass(frozen=True)
+class MotionView:
+    """A decision that is carried out when enough reviewers agree."""
+
+    number: int  # of the event that asks for it
+    time: str
+    by: str
+    role: str
+    kind: str  # of the event that carries it out
+    decision: dict[str, Any]  # its payload
+    confirmed: list[str]  # the reviewers who agree so far
+    needed: int  # how many are still missing
+
+
 def decided_on(rows: list[list[int]]) -> str:
     """What a decision was about, in words."""
     return "the policy" if rows == [list(WHOLE)] else counted(len(rows), "row")
@@ -160,6 +174,9 @@ class Status:
     next_date: str | None = None  # when the policy may change next, in words
     nothing_because: str | None = None  # why nothing waits for a decision, in words
     may_ask: bool = True  # whether `propose` is allowed now
+    quorum: int = 1  # how many reviewers must agree on a decision
+    motions: int = 0  # how many decisions wait for them
+    paused: dict[str, str] | None = None  # who paused the run, when and why
     behind: str | None = None  # which ticket the reports that wait are waiting for, in words
 
     @property
@@ -215,6 +232,7 @@ class Chart:
     changes: np.ndarray  # [H, S]  in how many versions the row changed
     held: list[tuple[int, int]]  # rows that stay as they are for a while
     pending: list[tuple[int, int]]  # rows that are proposed
+    protocol: bool = False  # whether the first policy is a protocol, and the others a trial
 
 
 @dataclass(frozen=True)

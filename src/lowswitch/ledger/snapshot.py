@@ -13,7 +13,7 @@ from typing import Any
 
 from lowswitch.ledger.events import Event, canonical
 from lowswitch.ledger.intake import Lessons
-from lowswitch.ledger.state import State, Ticket
+from lowswitch.ledger.state import Motion, State, Ticket
 from lowswitch.ledger.store import Snapshot
 from lowswitch.ledger.tally import Tally
 from lowswitch.ledger.terms import Report, Terms
@@ -52,11 +52,20 @@ def snapshot_of(state: State) -> Snapshot:
             "proposal": state.proposal,
             "decisions": sorted([*row, made] for row, made in state.decisions.items()),
         }
+        | _board(state)
         | ({"extra": state.extra} if state.extra else {})  # which older snapshots do not have
         | ({"ended": True} if state.ended else {})
     )
     learner, tally = state.learner.to_bytes(), state.tally.to_bytes()
     return Snapshot(state.seq, _hash(facts, learner, tally), facts, learner, tally)
+
+
+def _board(state: State) -> dict[str, Any]:
+    """The quorum and what waits for it, where there is anything to say."""
+    motions = [vars(one) for one in state.motions.values()]
+    if not motions and state.quorum == state.terms.quorum:
+        return {}
+    return {"board": {"quorum": state.quorum, "motions": motions}}
 
 
 def state_of(snapshot: Snapshot, terms: Terms) -> State | None:
@@ -101,6 +110,7 @@ def binds(event: Event, snapshot: Snapshot) -> bool:
 
 def _read(snapshot: Snapshot, terms: Terms) -> State:
     facts: dict[str, Any] = json.loads(snapshot.facts)
+    board = facts.get("board", {"quorum": 0, "motions": []})
     learner = terms.restored(snapshot.learner)
     tally = Tally.from_bytes(terms.tally_shape, snapshot.tally)
     return State(
@@ -119,6 +129,8 @@ def _read(snapshot: Snapshot, terms: Terms) -> State:
         ended=facts.get("ended", False),
         proposal=facts["proposal"],
         decisions={(step, row): made for step, row, made in facts["decisions"]},
+        quorum=board["quorum"],
+        motions={one["event"]: Motion(**one) for one in board["motions"]},
     )
 
 

@@ -117,6 +117,11 @@ class Spool:
         """The reports that the server will not have, with the reasons."""
         return self._reports("refused IS NOT NULL", -1)
 
+    def forget_refused(self) -> int:
+        """Drop the reports that the server will not have; return how many these were."""
+        with self._writing() as database:
+            return int(database.execute("DELETE FROM reports WHERE refused IS NOT NULL").rowcount)
+
     def _reports(self, where: str, most: int) -> list[Waiting]:
         with self._writing() as database:
             rows = database.execute(

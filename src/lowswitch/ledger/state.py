@@ -16,7 +16,15 @@ from typing import Any, NamedTuple
 from lowswitch.learner import Learner
 from lowswitch.ledger.dates import late_date
 from lowswitch.ledger.errors import BrokenError
-from lowswitch.ledger.events import KINDS, LEDGER, Event, canonical, digest
+from lowswitch.ledger.events import (
+    KINDS,
+    LEDGER,
+    REVIEWER,
+    Event,
+    canonical,
+    digest,
+    needs_quorum,
+)
 from lowswitch.ledger.intake import Lessons
 from lowswitch.ledger.tally import Tally
 from lowswitch.ledger.terms import Known, Report, Terms, read_terms
@@ -32,6 +40,23 @@ class Ticket(NamedTuple):
     number: int
     site: str
     version: int
+
+
+@dataclass
+class Motion:
+    """A decision that waits until enough reviewers agree."""
+
+    event: int  # that asks for it
+    time: str
+    by: str
+    role: str
+    kind: str  # of the event that carries it out
+    decision: dict[str, Any]  # its payload
+    confirmed: list[str]  # reviewers, each once
+
+    def agrees(self, person: str) -> bool:
+        """Whether somebody has asked for it or agreed already, and so cannot count again."""
+        return person == self.by or person in self.confirmed
 
 
 @dataclass
@@ -55,8 +80,13 @@ class State:
     proposal: dict[str, Any] | None = None  # the payload of the one that was recorded last
     decisions: dict[tuple[int, int], list[dict[str, Any]]] = field(default_factory=dict)
     changed: dict[int, str] = field(default_factory=dict)  # new status of tickets, to be stored
+    motions: dict[int, Motion] = field(default_factory=dict)  # by the event that asks
+    quorum: int = 0  # reviewers who must agree; 0 until the terms say it
     snapshot_at: int = 0  # the last event that says the hash of a snapshot
     amended_at: int = 0  # the last amendment that took a replay
+
+    def __post_init__(self) -> None:
+        self.quorum = self.quorum or self.terms.quorum
 
     @classmethod
     def of(cls, terms: Terms, first: Event) -> State:
@@ -118,12 +148,20 @@ class State:
                 self.learn()
                 if event.role != LEDGER and self.expected() and not replay.forced:
                     raise BrokenError(event.seq, "what the events before it led to is missing")
+            if needs_quorum(event.kind, event.payload):
+                self._require_quorum(event.payload)
             handler(event, replay)
         except BrokenError:
             raise
         except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
             raise BrokenError(event.seq, f"it contradicts those before it ({error})") from error
         self.seq, self.head, self.time = event.seq, event.hash, event.time
+
+    def _require_quorum(self, payload: dict[str, Any]) -> None:
+        """Enough reviewers agree with a decision; its motion is carried."""
+        motion = self.motions.pop(payload.get("motion", 0), None)
+        if len(motion.confirmed if motion else [""]) < self.quorum:
+            raise ValueError(f"{self.quorum} reviewers must agree to it")
 
     def _asked(self, event: Event, replay: Replay) -> None:
         payload = event.payload
@@ -243,17 +281,70 @@ class State:
             rows=self.terms.proposals.keys(payload["rows"]),
             forever=payload["forever"],
             visits=payload["visits"],
+            actions=payload.get("actions"),
         )
+
+    def _vetoed(self, event: Event, replay: Replay) -> None:
+        payload = event.payload
+        self._note(event)
+        rows = [(step, state) for step, state in payload["rows"]]
+        made = self.learner.forbid(rows, payload["actions"], instead=payload["instead"])
+        if (made is not None) != ("version" in payload):
+            raise ValueError("it makes a version if and only if one of the actions was deployed")
+        if made is not None:
+            self._new_version(payload["version"])
+
+    def _lifted(self, event: Event, replay: Replay) -> None:
+        self._note(event)
+        rows = [(step, state) for step, state in event.payload["rows"]]
+        self.learner.lift(rows, event.payload["actions"])
+
+    # ---- several reviewers -----------------------------------------------------------------------
+
+    def _requested(self, event: Event, replay: Replay) -> None:
+        payload, own = event.payload, [event.actor] if event.role == REVIEWER else []
+        asked = Motion(event.seq, event.time, event.actor, event.role, payload["kind"], {}, own)
+        asked.decision = payload["decision"]
+        self.motions[event.seq] = asked
+
+    def _seconded(self, event: Event, replay: Replay) -> None:
+        motion = self.motions[event.payload["motion"]]
+        if motion.agrees(event.actor) or event.role != REVIEWER:
+            raise ValueError(f"{event.actor} cannot count for it")
+        motion.confirmed.append(event.actor)
+
+    def _declined(self, event: Event, replay: Replay) -> None:
+        del self.motions[event.payload["motion"]]
+
+    def _quorum(self, event: Event, replay: Replay) -> None:
+        self.quorum = event.payload["quorum"]
+
+    def lapsed(self, motion: Motion) -> bool:
+        """Whether a motion cannot be carried out any more: the run has gone on without it."""
+        decision, pending = motion.decision, self.pending
+        if "proposal" in decision:
+            return pending is None or proposal_hash(pending) != decision["proposal"]
+        if motion.kind == "rolled_back":
+            return bool(decision["base"] != self.version)
+        return motion.kind == "thawed" and not self.frozen
 
     def _decided(self, event: Event) -> None:
         """Note a decision for the rows it is about."""
         payload, pending = event.payload, self.pending
         if pending is None or proposal_hash(pending) != payload["proposal"]:
             raise ValueError("it decides on something that is not pending")
+        self._note(event)
+
+    def _note(self, event: Event) -> None:
+        """Remember a decision for the rows it is about."""
+        payload = event.payload
+        more = {"actions": payload["actions"]} if "actions" in payload else {}
         words = {"event": event.seq, "time": event.time, "by": event.actor, "kind": event.kind}
         for step, state in payload["rows"]:
             self.decisions.setdefault((step, state), []).append(
-                words | {"reason": payload["reason"], "forever": payload.get("forever", False)}
+                words
+                | {"reason": payload["reason"], "forever": payload.get("forever", False)}
+                | more
             )
 
     def _frozen(self, event: Event, replay: Replay) -> None:

@@ -110,21 +110,42 @@ class TableProposals:
         return chosen
 
     def require_rejection(
-        self, pending: dict[str, Any], rows: list[list[int]], forever: bool, visits: Any
+        self,
+        pending: dict[str, Any],
+        rows: list[list[int]],
+        forever: bool,
+        visits: Any,
+        actions: list[int] | None,
     ) -> None:
         for row in pending["rows"] if forever else []:
-            if [row["step"], row["state"]] in rows and not {*row["to"]} - {*row["from"]}:
-                name = self.terms.row_name(row["step"], row["state"])
-                raise LedgerError(
-                    f"row {name} would play the same actions in other shares, so there is no action"
-                    " to forbid; reject it for now"
-                )
+            if [row["step"], row["state"]] in rows:
+                self._require_new(row, actions)
         if visits is not None:
             require_count("visits", visits)
             if forever:
                 raise LedgerError(
                     "what is rejected for ever is not held for so many visits; leave one out"
                 )
+
+    def _require_new(self, row: dict[str, Any], actions: list[int] | None) -> None:
+        """A row would newly play what is to be forbidden, and there is no doubt what that is."""
+        new, names = sorted({*row["to"]} - {*row["from"]}), self.terms.labels["action"]
+        name, found = self.terms.row_name(row["step"], row["state"]), [names[a] for a in new]
+        if not new:
+            raise LedgerError(
+                f"row {name} would play the same actions in other shares, so there is no action"
+                " to forbid; reject it for now, or forbid a deployed action with forbid"
+            )
+        if actions is None and len(new) > 1:
+            raise LedgerError(
+                f"row {name} would newly play {', '.join(found)}; name those that you forbid with"
+                " actions=, which is --forbid on the command line"
+            )
+        if actions is not None and not {*actions} <= {*new}:
+            raise LedgerError(
+                f"row {name} would newly play {', '.join(found)}, and not all of"
+                f" {', '.join(names[a] for a in actions)}; to forbid other actions, use forbid"
+            )
 
     # ---- reading ---------------------------------------------------------------------------------
 

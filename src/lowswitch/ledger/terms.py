@@ -41,6 +41,10 @@ MISSING = ("drop", "optimistic", "hold")
 ENDED = ("whole", "truncated", "terminated")
 # when a row of a proposal is IMPROVE, LIKELY and WORSE, see `evidence`
 THRESHOLDS = {"improve": 0.05, "likely": 0.8, "worse": 0.2}
+# what people call things, unless the run says otherwise
+WORDS = {name: name for name in ("step", "state", "action", "reward")} | {"episode": "case"}
+_USUAL: dict[str, Any] = {"name": "", "words": {}, "quorum": 1}  # not recorded
+_MOST_NAME = 60  # characters
 _MOST_DIGITS = 100  # of a number; a longer label is no position of anything
 Steps = tuple[list[Any], list[int], list[float]]  # H states or contexts, actions and rewards
 
@@ -98,9 +102,17 @@ class Proposals(Protocol):
         """The rows that a decision is about, by default all, or an error."""
 
     def require_rejection(
-        self, pending: dict[str, Any], rows: list[list[int]], forever: bool, visits: Any
+        self,
+        pending: dict[str, Any],
+        rows: list[list[int]],
+        forever: bool,
+        visits: Any,
+        actions: list[int] | None,
     ) -> None:
-        """These rows can be rejected for ever, or held for so many visits."""
+        """These rows can be rejected for ever, or held for so many visits.
+
+        actions: those to forbid, if they are named.
+        """
 
     def labelled(self, row: dict[str, Any]) -> dict[str, Any]:
         """A recorded row with the names of things, and in the run's units of reward."""
@@ -124,6 +136,13 @@ class Terms(ABC):
     patience: int | None  # a ticket expires when so many later ones were issued
     seed: int
     thresholds: dict[str, float]  # by the names of THRESHOLDS
+    name: str = ""  # of the run, for people
+    words: dict[str, str] = dataclasses.field(default_factory=dict)  # see WORDS
+    quorum: int = 1  # how many reviewers agree on a decision, at the beginning
+
+    def word(self, kind: str) -> str:
+        """What this run calls an episode, a step, a state, an action or reward."""
+        return self.words.get(kind, WORDS[kind])
 
     @property
     def budget(self) -> Budget | None:
@@ -316,7 +335,9 @@ class Terms(ABC):
 
     def to_payload(self) -> dict[str, Any]:
         fields = {one.name: getattr(self, one.name) for one in dataclasses.fields(self)}
-        return fields | {
+        usual = {name for name, value in _USUAL.items() if fields[name] == value}
+        declared = {name: value for name, value in fields.items() if name not in usual}
+        return declared | {
             "algorithm": self.algorithm.to_dict(),
             "labels": {name: list(labels) for name, labels in self.labels.items()},
             "rewards": list(self.rewards),
@@ -325,7 +346,7 @@ class Terms(ABC):
     @classmethod
     def from_payload(cls, payload: dict[str, Any]) -> Self:
         """The terms that `to_payload` wrote."""
-        payload = {"thresholds": THRESHOLDS} | payload  # which older ledgers do not declare
+        payload = {"thresholds": THRESHOLDS, **_USUAL} | payload  # older ledgers declare neither
         fields = {one.name: payload[one.name] for one in dataclasses.fields(cls)}
         return cls(
             **fields
@@ -383,6 +404,9 @@ def checked_parts(
     patience: int | None,
     seed: int,
     thresholds: dict[str, float] | None = None,
+    name: str = "",
+    words: dict[str, str] | None = None,
+    quorum: int = 1,
 ) -> dict[str, Any]:
     """What all terms declare, once it is checked, by its names."""
     H = require_count("horizon", horizon)
@@ -403,7 +427,26 @@ def checked_parts(
         "patience": None if patience is None else require_count("patience", patience),
         "seed": require_seed(seed),
         "thresholds": _checked_thresholds(thresholds or {}),
+        "name": _checked_name("name", name),
+        "words": _checked_words(words or {}),
+        "quorum": require_count("quorum", quorum),
     }
+
+
+def _checked_name(what: str, value: Any) -> str:
+    """A name that fits in a line."""
+    if not (isinstance(value, str) and len(value) <= _MOST_NAME and value.strip() == value):
+        raise LedgerError(f"{what} must be at most {_MOST_NAME} characters of text, not {value!r}")
+    return value
+
+
+def _checked_words(given: dict[str, str]) -> dict[str, str]:
+    """What people call an episode, a step, a state, an action and reward."""
+    for kind, word in given.items():
+        require_word("a word", kind, tuple(WORDS))
+        if not _checked_name(f"the word for {kind}", word):
+            raise LedgerError(f"the word for {kind} is empty; leave it out")
+    return dict(given)
 
 
 def _checked_thresholds(given: dict[str, float]) -> dict[str, float]:

@@ -13,6 +13,7 @@ from lowswitch.ledger.responses import (
     SHOWN,
     Certificate,
     Issued,
+    MotionView,
     ProposalView,
     Status,
     TicketView,
@@ -80,6 +81,28 @@ def _cell(value: Any) -> str:
     if isinstance(value, list):
         return " ".join(map(_cell, value)) or "none"
     return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
+
+
+# ---- motions -------------------------------------------------------------------------------------
+
+
+def motion_table(motions: Sequence[MotionView]) -> str:
+    """A line for each decision that waits for reviewers."""
+    if not motions:
+        return "no decision waits for other reviewers"
+    head = ("number", "what", "asked by", "agree", "still needed", "reason")
+    lines = [
+        (
+            f"{one.number:,}",
+            one.kind,
+            one.by,
+            ", ".join(one.confirmed) or "-",
+            f"{one.needed}",
+            one.decision["reason"],
+        )
+        for one in motions
+    ]
+    return columns([head, *lines])
 
 
 # ---- tickets -------------------------------------------------------------------------------------
@@ -172,20 +195,20 @@ def reports(view: ProposalView) -> str:
 # ---- proposals of the newest rule ----------------------------------------------------------------
 
 WORTHS = {
-    "protocol": "the protocol gains, per episode outside of the trial",
-    "trial": "the trial gains against the protocol, per episode inside of it",
-    "change": "all episodes gain",
-    "against_initial": "and against the policy at the beginning",
+    "protocol": "the new protocol against the present one, per {} outside of the trial",
+    "trial": "the trial against the new protocol, per {} inside of it",
+    "change": "everything together against the present, per {}",
+    "against_initial": "everything together against the policy at the beginning, per {}",
 }
 
 
-def worth_lines(worth: dict[str, Any] | None) -> list[tuple[str, ...]]:
-    """What a proposal is worth, a line for each comparison."""
+def worth_lines(worth: dict[str, Any] | None, case: str = "episode") -> list[tuple[str, ...]]:
+    """What a proposal is worth, a line for each comparison; case: what people call an episode."""
     if worth is None:
         return []
     return [
         (
-            said,
+            said.format(case),
             f"{worth[name]['mean']:+.4f}",
             *map(interval, _ends(worth[name])),
             _sure(worth[name]),

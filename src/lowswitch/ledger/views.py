@@ -5,13 +5,14 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Iterator
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from lowswitch.learners.judgement import Judgement
 from lowswitch.ledger.dates import next_date, why_refused
-from lowswitch.ledger.events import KINDS, Event
+from lowswitch.ledger.events import Event, makes_version
 from lowswitch.ledger.evidence import BY_INTERVAL, BY_WORTH, action_values, width
 from lowswitch.ledger.responses import (
     MOST_DATES,
@@ -67,6 +68,8 @@ def status(state: State, counts: dict[str, int]) -> Status:
         pending=None if pending is None else proposal_hash(pending),
         budget_left=None if most is None else max(0, most - learner.proposed),
         frozen=state.frozen,
+        quorum=state.quorum,
+        motions=sum(not state.lapsed(one) for one in state.motions.values()),
         told=learner.told,
         dates=learner.dates[:MOST_DATES].tolist(),
         more_dates=max(0, len(learner.dates) - MOST_DATES),
@@ -76,13 +79,23 @@ def status(state: State, counts: dict[str, int]) -> Status:
     )
 
 
+def why_paused(event: Event, terms: Terms) -> str:
+    """Who paused a run, when and why, for everybody who is refused something."""
+    when = datetime.fromisoformat(event.time).strftime("%Y-%m-%d %H:%M UTC")
+    case = terms.word("episode")
+    return (
+        f"{event.actor} paused this run on {when} ({event.payload['reason']!r}). No new {case} can"
+        " be enrolled, and nothing is reported or decided, until an operator resumes it"
+    )
+
+
 def _nothing_because(state: State) -> str | None:
     """Why nothing waits for a decision, or None if something does."""
     if state.ended:
         return "the run has ended"
     if state.pending is not None:
         return None
-    return "the run is frozen" if state.frozen else state.learner.why_nothing()
+    return "the run is paused" if state.frozen else state.learner.why_nothing()
 
 
 def proposals(ledger: Reading, *, newest: bool = False) -> Iterator[ProposalView]:
@@ -133,16 +146,19 @@ def _view(
     )
 
 
-def judgement(ledger: Reading, state: State) -> Judgement | None:
+def judgement(ledger: Reading, state: State, *, wait: bool = True) -> Judgement | None:
     """The posterior on the pending proposal, as it was when the proposal became due.
 
-    If it is not in memory, the events before the proposal are replayed.
+    If it is not in memory, the events before the proposal are replayed; None unless that may take
+    its time.
     """
     made = state.learner.proposal()
     assert made is not None
     known = state.lessons.found
     if known is not None and known.proposal == made.hash:
         return known.judgement
+    if not wait:
+        return None
 
     def comes_before(event: Event) -> bool:
         return event.kind != "proposed" or event.payload["told"] != made.told
@@ -159,7 +175,7 @@ def versions(ledger: Reading) -> list[Version]:
     for event in ledger.events():
         if event.seq > state.seq:
             break  # written meanwhile
-        if KINDS[event.kind].makes_version:
+        if makes_version(event.kind, event.payload):
             number = len(found) + 1
             changed = 0
             if number > 1:
@@ -184,6 +200,7 @@ def chart(state: State) -> Chart:
         changes=changes,
         held=learner.held,
         pending=_pending_rows(state),
+        protocol=state.terms.share(state.versions[-1]) is not None,
     )
 
 

@@ -7,9 +7,9 @@ from typing import Any
 
 from lowswitch.ledger import errors, views
 from lowswitch.ledger.corrections import Corrections
-from lowswitch.ledger.dates import FROZEN, late_date
+from lowswitch.ledger.dates import late_date
 from lowswitch.ledger.errors import LedgerError
-from lowswitch.ledger.events import KINDS, LEDGER, SITE, Event, event, later
+from lowswitch.ledger.events import KINDS, LEDGER, OPERATOR, SITE, Event, event, later
 from lowswitch.ledger.reference import is_named, not_pending
 from lowswitch.ledger.requests import Request
 from lowswitch.ledger.responses import ProposalView, Told
@@ -105,7 +105,8 @@ class Writer:
 
     def require_thawed(self) -> None:
         if self.state.frozen:
-            raise errors.FrozenError(FROZEN)
+            (stopped,) = self.store.newest(1, kind="frozen")
+            raise errors.FrozenError(views.why_paused(views.event_of(*stopped), self.terms))
 
     def require_going_on(self) -> None:
         """The run has not ended: something can be proposed, decided and deployed."""
@@ -171,6 +172,16 @@ class Writer:
             raise errors.UnknownTicketError(f"no ticket {ticket!r} was issued by this ledger")
         status = self.state.changed.get(known.number, known.status)
         return known._replace(status=status, report=self.reports.get(known.number, known.report))
+
+    def missing(self, ticket: str, seen: tuple[Any, Any, Any], reason: str, by: str) -> None:
+        """Declare that no report will come; seen: states, actions and rewards before that."""
+        self.require_thawed()
+        known = self.ticket(ticket)
+        if known.status != OPEN:
+            raise LedgerError(f"ticket {ticket} is {known.status}, and not open; amend it")
+        report = self.report(known, *seen, "truncated")
+        payload = report.to_payload() | {"ended": "missing", "reason": reason}
+        self.add(by, OPERATOR, "missing", payload)
 
     def tell(
         self,
@@ -278,10 +289,12 @@ class Writer:
         chosen = self.terms.proposals.chosen(pending, rows)
         return {"proposal": now, "base": pending["version"], "rows": chosen, "reason": reason}
 
-    def require_rejection(self, rows: list[list[int]], forever: bool, visits: Any) -> None:
+    def require_rejection(
+        self, rows: list[list[int]], forever: bool, visits: Any, actions: list[int] | None
+    ) -> None:
         """Rows of the pending proposal can be rejected in this way."""
         assert self.state.pending is not None
-        self.terms.proposals.require_rejection(self.state.pending, rows, forever, visits)
+        self.terms.proposals.require_rejection(self.state.pending, rows, forever, visits, actions)
 
     def make_up_for_late_date(self) -> None:
         """Propose what is wanted if a date passed while the proposal waited that is decided now."""

@@ -33,13 +33,9 @@ MEANINGS = {
     ),
     Grade.CONSISTENT: "every rule is kept, and none could break short of a bug: no evidence",
     Grade.REVERSED: (
-        "the claim compares worst-case bounds, and on these problems the counts compare the other"
-        " way round; no bound is contradicted"
+        "the claim compares worst-case bounds; the counts on these problems compare otherwise"
     ),
-    Grade.PROOF: (
-        "the problems of the printed proof do not show what is claimed; others might, so the claim"
-        " itself is not refuted"
-    ),
+    Grade.PROOF: "the problems of the printed proof do not show the claim; others might",
     Grade.CONTRADICTED: "a rule is broken that follows from the printed claim for every run",
 }
 

@@ -260,7 +260,7 @@ def _findings(studies: Sequence[Study]) -> list[Finding]:
             says="$H S A / 2$ switches force a regret of $K H / 4$, as printed",
             found=(
                 f"with this many switches, at most {max(printed)[0]:.4f} H is lost per episode on"
-                " the family of the proof; the theorem is about all problems"
+                " the proof's family"
             ),
             refuted=Grade.PROOF,
             checks=[

@@ -213,7 +213,7 @@ def _switch_bound(runs: Runs, episodes: int) -> float:
 
 
 # what a grade rests on, where that is less than it seems
-_REACH = {"one state": "problems of one state alone, which have nothing to plan: "}
+_REACH = {"one state": "one-state problems alone: "}
 
 
 def _finding(scene: str, results: Results, base: str, label: str) -> Finding:

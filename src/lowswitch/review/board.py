@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, TypeVar, get_args
 
@@ -169,6 +169,40 @@ class Reviewed:
                 knowledge, chosen, self.told, forever=forever, visits=visits, actions=actions
             )
         )
+
+    def forbid(
+        self, rows: Iterable[Key], actions: Iterable[int], *, instead: int | None = None
+    ) -> Any:
+        """Never deploy these actions in rows (step, state) again, deployed now or not.
+
+        instead: what a row plays from now on if its action is one of them. Return what changed, or
+        None if none of the actions was deployed there. A pending proposal is withdrawn and made
+        anew without the actions; that costs no budget.
+        """
+        require_review(self.gate)
+        keys, named = self._checked_veto(rows, actions, [] if instead is None else [instead])
+        return self._decide(
+            lambda gate, knowledge: gate.forbid(knowledge, keys, named, instead, self.told)
+        )
+
+    def lift(self, rows: Iterable[Key], actions: Iterable[int]) -> None:
+        """Allow actions again that a board forbade in rows (step, state).
+
+        The learner may propose them from its next plan on. Actions that were never allowed stay
+        forbidden.
+        """
+        require_review(self.gate)
+        keys, named = self._checked_veto(rows, actions, [])
+        for h, x in keys:
+            if self._knowledge.allowed[h, x, named].all():
+                raise ValueError(f"row {(h, x)} forbids none of the actions {named}")
+        self._decide(lambda gate, knowledge: gate.lift(knowledge, keys, named))
+
+    def _checked_veto(
+        self, rows: Iterable[Key], actions: Iterable[int], more: Sequence[int]
+    ) -> tuple[list[Key], list[int]]:
+        """Rows and actions that a veto names, or an error; more: other actions to check."""
+        raise ValueError("a policy on features has no rows; name the actions in reject")
 
     def freeze(self) -> None:
         """Let nothing be proposed or approved until `thaw`; what is told is still learned."""

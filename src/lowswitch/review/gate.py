@@ -93,6 +93,17 @@ class Knowledge(Protocol):
     def forbid_new(self, parts: Iterable[Any], actions: Iterable[int] | None) -> None:
         """Forbid the actions that these parts would newly play, or the named ones."""
 
+    def rows_without(
+        self, rows: Iterable[Key], actions: Iterable[int], instead: int | None
+    ) -> Parts:
+        """The parts that change so that none of these actions is deployed in these rows."""
+
+    def forbid(self, step: int, state: int, action: int) -> None:
+        """Take an action that is not deployed off the mask."""
+
+    def permit(self, step: int, state: int, action: int) -> None:
+        """Put a forbidden action back on the mask."""
+
     def hold(self, step: int, state: int) -> None:
         """Keep the action of a row, so that it is not due."""
 
@@ -350,6 +361,34 @@ class Gate:
         self.applied_rows = switches
         self.look_again(knowledge, told)
         return made
+
+    def forbid(
+        self,
+        knowledge: Knowledge,
+        rows: Sequence[Key],
+        actions: Sequence[int],
+        instead: int | None,
+        told: int,
+    ) -> Any:
+        """Forbid actions in rows, also deployed ones; a pending proposal is made anew."""
+        parts = knowledge.rows_without(rows, actions, instead)
+        self.withdraw()
+        made = self._deploy(knowledge, parts, told) if parts else None
+        for row in rows:
+            for action in actions:
+                knowledge.forbid(*row, action)
+            if row in self.holds:
+                knowledge.hold(*row)
+        self.look_again(knowledge, told)
+        return made
+
+    def lift(self, knowledge: Knowledge, rows: Sequence[Key], actions: Sequence[int]) -> None:
+        """Allow forbidden actions again; the learner may propose them from its next plan on."""
+        for row in rows:
+            for action in actions:
+                knowledge.permit(*row, action)
+            if row in self.holds:
+                knowledge.hold(*row)
 
     # ---- keeping ---------------------------------------------------------------------------------
 

@@ -22,6 +22,8 @@ _WORDS = {  # what the ledger does meanwhile, for those who wait
 
 async def act(call: Call, action: str, given: Any) -> Any:
     """Check what is given, and let the ledger do it in the name of the one who asks."""
+    if action == "revoke":
+        return await revoke(call, given)
     fields, service = checked(given, action), call.service
     try:
         done = await _do(service, action, fields | {"by": call.who})
@@ -44,7 +46,7 @@ async def _do(service: Service, action: str, fields: dict[str, Any]) -> Any:
 
 
 async def revoke(call: Call, given: Any) -> Token:
-    """Let a token work no more; nobody revokes their own, so that an operator is left."""
+    """Revoke a token; nobody revokes their own, so that an operator is left."""
     identity: str = checked(given, "revoke")["id"]
     if call.token is not None and identity == call.token.id:
         raise LedgerError("this is your own token; another operator can revoke it")

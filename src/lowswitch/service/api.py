@@ -18,6 +18,7 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response, Strea
 
 from lowswitch.ledger import Ledger, LedgerError, ProposalView, Status, TicketView, anchors
 from lowswitch.ledger.exports import exported
+from lowswitch.ledger.responses import MotionView
 from lowswitch.service import actions
 from lowswitch.service import openapi as description
 from lowswitch.service.app import Call, now
@@ -95,9 +96,9 @@ async def terms(call: Call) -> Response:
     payload = call.service.ledger.terms.to_payload()
     names = (
         *("horizon", "states", "actions", "episodes", "labels", "rewards", "missing", "gate"),
-        *("patience", "absorbing", "policy"),
+        *("patience", "absorbing", "policy", "name", "words"),
     )
-    return _json({name: payload[name] for name in names})
+    return _json({name: payload[name] for name in names if name in payload})
 
 
 async def policy(call: Call) -> Response:
@@ -298,15 +299,51 @@ async def _act(call: Call) -> Any:
     return await actions.act(call, call.endpoint.handler, parsed(call.body))
 
 
+def _decided(name: str, answer: Any) -> Response:
+    """What a decision led to, or the motion that waits for other reviewers."""
+    if isinstance(answer, MotionView):
+        return _json({"motion": facts(answer)})
+    return _json({name: True if answer is None else answer})
+
+
 async def approve(call: Call) -> Response:
     """Deploy rows of the pending proposal."""
-    return _json({"version": await _act(call)})
+    return _decided("version", await _act(call))
 
 
 async def reject(call: Call) -> Response:
     """Let rows of the pending proposal stay as they are."""
-    await _act(call)
-    return _json({"rejected": True})
+    return _decided("rejected", await _act(call))
+
+
+async def forbid(call: Call) -> Response:
+    """Never deploy actions in rows again."""
+    return _decided("version", await _act(call))
+
+
+async def lift(call: Call) -> Response:
+    """Allow forbidden actions again."""
+    return _decided("lifted", await _act(call))
+
+
+async def motions(call: Call) -> Response:
+    """The decisions that wait until enough reviewers agree."""
+    return _json(facts(await call.service.engine.call(call.service.ledger.motions)))
+
+
+async def confirm(call: Call) -> Response:
+    """Agree to a motion."""
+    return _decided("version", await _act(call))
+
+
+async def decline(call: Call) -> Response:
+    """Turn a motion down."""
+    return _decided("declined", await _act(call))
+
+
+async def set_quorum(call: Call) -> Response:
+    """Change how many reviewers must agree."""
+    return _decided("changed", await _act(call))
 
 
 async def propose(call: Call) -> Response:
@@ -323,13 +360,13 @@ async def freeze(call: Call) -> Response:
 
 async def thaw(call: Call) -> Response:
     """Let the run go on."""
-    await _act(call)
-    return await status(call)
+    answer = await _act(call)
+    return await status(call) if answer is None else _decided("version", answer)
 
 
 async def rollback(call: Call) -> Response:
     """Deploy an earlier version again."""
-    return _json({"version": await _act(call)})
+    return _decided("version", await _act(call))
 
 
 async def cap_trial(call: Call) -> Response:
@@ -341,6 +378,12 @@ async def missing(call: Call) -> Response:
     """Declare that no report will come."""
     await _act(call)
     return _json({"missing": parsed(call.body)["ticket"]})
+
+
+async def missing_many(call: Call) -> Response:
+    """Declare that several reports will not come."""
+    await _act(call)
+    return _json({"missing": parsed(call.body)["tickets"]})
 
 
 async def amend(call: Call) -> Response:

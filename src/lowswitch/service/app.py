@@ -341,6 +341,13 @@ def is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
+def as_refusal(error: RefusedError | LedgerError) -> RefusedError:
+    """An error of the ledger with its status code."""
+    if isinstance(error, RefusedError):
+        return error
+    return RefusedError(_STATUS.get(type(error), 422), str(error), type(error).__name__)
+
+
 def _refused(
     service: Service,
     is_api: bool,
@@ -351,9 +358,7 @@ def _refused(
     """Why a request is not carried out, for a program or for a person."""
     from lowswitch.service.render import refused
 
-    if isinstance(error, LedgerError):
-        status = _STATUS.get(type(error), 422)
-        error = RefusedError(status, str(error), type(error).__name__)
+    error = as_refusal(error)
     if is_api:
         said = {"error": error.kind, "says": error.says}
         response: Response = JSONResponse(said, error.status, headers)

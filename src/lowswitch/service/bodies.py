@@ -183,6 +183,24 @@ class Approval(Decision, kw_only=True):
 class Rejection(Decision, kw_only=True):
     forever: bool = False
     visits: Whole | None = None
+    actions: list[Label] | None = None
+
+
+class Lift(Reason, kw_only=True):
+    rows: list[tuple[Label, Label]]
+    actions: list[Label]
+
+
+class Veto(Lift, kw_only=True):
+    instead: Label | None = None
+
+
+class Answer(Reason, kw_only=True):
+    motion: Whole
+
+
+class Quorum(Reason, kw_only=True):
+    quorum: Whole
 
 
 class Meeting(Named):
@@ -191,6 +209,10 @@ class Meeting(Named):
 
 class Rollback(Reason, kw_only=True):
     version: Whole
+
+
+class Losses(Reason, kw_only=True):
+    tickets: Annotated[list[Text], Meta(min_length=1, max_length=MOST_AT_ONCE)]
 
 
 class Cap(Reason, kw_only=True):
@@ -206,12 +228,18 @@ BODIES: dict[str, type[Body]] = {
     "tell": Reports,
     "approve": Approval,
     "reject": Rejection,
+    "forbid": Veto,
+    "lift": Lift,
+    "confirm": Answer,
+    "decline": Answer,
+    "set_quorum": Quorum,
     "propose": Meeting,
     "freeze": Reason,
     "thaw": Reason,
     "rollback": Rollback,
     "cap_trial": Cap,
     "missing": Loss,
+    "missing_many": Losses,
     "amend": Amendment,
     "revoke": Revocation,
     "rows": Rows,

@@ -1,7 +1,6 @@
-"""A ledger to look at: a clinic with four sites that play for a year, and a proposal that waits.
+"""A ledger to look at: a clinic with four sites in its sixth month, and a proposal that is pending.
 
-It is the worked case of docs/ledger.md, smaller, so that it is there in seconds. The clinic is made
-up, and so are its numbers; the learner, the ledger and the decisions are real.
+The clinic is made up, and so are its numbers; the learner, the ledger and the decisions are real.
 """
 
 from __future__ import annotations
@@ -13,17 +12,24 @@ from typing import Any
 
 import numpy as np
 
-from lowswitch.algorithms.recipes import q_hoeffding
+from lowswitch.algorithms.recipes import few
 from lowswitch.ledger import Ledger, ProposalView
+from lowswitch.ledger.responses import MotionView
 from lowswitch.service.access import Access
 from lowswitch.service.roles import AUDITOR, OPERATOR, REVIEWER, SITE
 
 H, S, A = 4, 8, 4
 SITES = ("north", "south", "east", "west")
-TREATMENTS = ("wait", "drug A", "drug B", "both")
-PEOPLE = {"Dr Vega": REVIEWER, "Ms Okafor": OPERATOR, "Mr Lind": AUDITOR}
-_WEEKS, _PATIENTS = 52, 30  # of each site in a week
-_MEETINGS = range(5, 50, 5)  # in which weeks the board meets
+TREATMENTS = ("wait", "drug A", "drug B", "surgery")
+PEOPLE = (
+    ("Dr Vega", REVIEWER),
+    ("Dr Roth", REVIEWER),
+    ("Ms Okafor", OPERATOR),
+    ("Mr Lind", AUDITOR),
+)
+_WEEKS, _PATIENTS = 24, 12  # of each site in a week
+_MEETINGS = range(4, 24, 4)  # in which weeks the board meets
+_RARE = 7  # the finding for which surgery is never allowed
 
 
 @dataclass
@@ -33,8 +39,8 @@ class Clinic:
     generator: np.random.Generator
 
     def __post_init__(self) -> None:
-        self.moves = self.generator.dirichlet(np.full(S, 0.2), (S, A)).cumsum(axis=-1)
-        self.means = 0.6 * self.generator.random((S, A)) ** 2
+        self.moves = self.generator.dirichlet(np.full(S, 0.3), (S, A)).cumsum(axis=-1)
+        self.means = 0.5 * self.generator.random((S, A)) ** 2
 
     def treat(self, policy: list[list[int]]) -> dict[str, Any]:
         """The findings, treatments and outcomes of one patient."""
@@ -48,7 +54,7 @@ class Clinic:
 
 
 class _Dates:
-    """Times of the events of a year that ends now."""
+    """Times of the events of half a year that ends now."""
 
     def __init__(self) -> None:
         self.week, self.begin = 0.0, datetime.now(UTC) - timedelta(weeks=_WEEKS, minutes=20)
@@ -61,17 +67,29 @@ class _Dates:
 
 
 def fill(address: Path, seed: int = 2) -> Ledger:
-    """A year of the clinic in a new ledger."""
+    """Half a year of the clinic in a new ledger."""
     generator, dates = np.random.default_rng(seed), _Dates()
+    allowed = np.ones((H, S, A), dtype=bool)
+    allowed[:, _RARE, 3] = False
     ledger = Ledger.create(
         address,
-        q_hoeffding(c=0.02, schedule="asked", deployments=16),
+        few(deployments=10, asked=True, trial=0.15, members=32),
         horizon=H,
         states=[f"finding {x + 1}" for x in range(S)],
         actions=TREATMENTS,
         steps=[f"visit {h + 1}" for h in range(H)],
         episodes=2 * _WEEKS * _PATIENTS * len(SITES),
-        policy=np.zeros((H, S), dtype=int),
+        policy=generator.integers(0, 3, (1, S)).repeat(H, axis=0),
+        actions_allowed=allowed,
+        name="Clinic trial 7",
+        words={
+            "episode": "patient",
+            "step": "visit",
+            "state": "finding",
+            "action": "treatment",
+            "reward": "good outcomes",
+        },
+        quorum=2,
         by="trial office",
         clock=dates,
     )
@@ -108,35 +126,55 @@ def _week(
 
 
 def _settle(ledger: Ledger, week: int) -> None:
-    for ticket in list(ledger.tickets("open")):
-        if int(ticket.request.split("-")[1]) < week - 4:
-            ledger.missing(ticket.ticket, "lost to follow-up", by="Ms Okafor")
+    lost = [
+        ticket.ticket
+        for ticket in list(ledger.tickets("open"))
+        if int(ticket.request.split("-")[1]) < week - 3
+    ]
+    if lost:
+        ledger.missing_many(lost, "lost to follow-up", by="Ms Okafor")
 
 
 def _meet(ledger: Ledger, number: int) -> None:
-    """What the board decides at a meeting."""
-    view = ledger.propose(by="Ms Okafor")
-    if view is None:
-        return
-    if number == 3:  # a veto
-        row = _rows(view)[:1]
-        ledger.reject(view, rows=row, by="Dr Vega", reason="interaction", forever=True)
-        view = ledger.proposal()
-    if number == 4 and view is not None:
-        row = _rows(view)[:1]
-        ledger.reject(view, rows=row, by="Dr Vega", reason="more data first")
+    """What the board decides at a meeting: Dr Vega asks, and Dr Roth agrees."""
+    ledger.propose(by="Ms Okafor")
+    minutes, vega = f"minutes of meeting {number}", "Dr Vega"
+    if number == 2:  # a veto that names its treatment
+        rows = [(0, 2), (1, 2)]
+        _agree(ledger, ledger.forbid(rows, ["surgery"], by=vega, reason="interaction"))
+    if number == 4:  # and its lifting
+        _agree(ledger, ledger.lift([(1, 2)], ["surgery"], by=vega, reason="new evidence"))
+    view = ledger.proposal()
+    if number == 3 and view is not None:
+        ledger.reject(view, rows=_rows(view)[:1], by="Dr Roth", reason="more data first")
         view = ledger.proposal()
     if view is not None:
-        ledger.approve(view, by="Dr Vega", reason=f"minutes of meeting {number}")
-    if number == 5:
-        ledger.rollback(ledger.version - 1, by="Ms Okafor", reason="a cluster of adverse events")
+        _agree(ledger, ledger.approve(view, by=vega, reason=minutes))
+    if number == 3:
+        _alarm(ledger)
+
+
+def _alarm(ledger: Ledger) -> None:
+    """Two adverse events: the run is paused, rolled back and resumed."""
+    who = {"by": "Ms Okafor", "reason": "a cluster of adverse events"}
+    ledger.freeze(**who)
+    asked = ledger.rollback(ledger.version - 1, **who)
+    _agree(ledger, asked, "Dr Vega", "Dr Roth")
+    resumed = ledger.thaw(by="Ms Okafor", reason="unrelated to the trial")
+    _agree(ledger, resumed, "Dr Vega", "Dr Roth")
+
+
+def _agree(ledger: Ledger, request: MotionView | int | None, *names: str) -> None:
+    assert isinstance(request, MotionView)
+    for name in names or ("Dr Roth",):
+        ledger.confirm(request.number, by=name, reason="agreed in the meeting")
 
 
 def _rows(view: ProposalView) -> list[tuple[int, int]]:
     return [(row["step"], row["state"]) for row in view.rows]
 
 
-def tokens(access: Access) -> dict[str, str]:
-    """A token for each person of the demo and for its first site, by role."""
-    names = PEOPLE | {SITES[0]: SITE}
-    return {role: access.create(name=name, role=role, days=1) for name, role in names.items()}
+def tokens(access: Access) -> list[tuple[str, str, str]]:
+    """A token for each person of the demo and for its first site: role, name and token."""
+    people = (*PEOPLE, (SITES[0], SITE))
+    return [(role, name, access.create(name=name, role=role, days=1)) for name, role in people]

@@ -135,20 +135,49 @@ class _Axes:
         return found
 
 
-def returns(versions: Sequence[tuple[int, Interval | None, bool]]) -> Markup:
-    """The mean return under each version with its interval; hollow marks are rollbacks."""
-    seen = [(i, n, one, back) for i, (n, one, back) in enumerate(versions) if one is not None]
-    if not seen:
+class Span(NamedTuple):
+    """The cases of one version, and what came of them."""
+
+    first: int
+    last: int
+    interval: Interval
+    back: bool  # whether it is a rollback
+
+
+def story(spans: Sequence[Span], signs: Sequence[tuple[float, str]], issued: int) -> Markup:
+    """The mean return of each version over the cases it treated; hollow marks are rollbacks.
+
+    The dashed line is the mean of the first one. signs: letters at a case.
+    """
+    if not spans:
         return Markup("")
-    ends = [one.estimate + sign * one.width for _, _, one, _ in seen for sign in (-1, 1)]
-    axes = _Axes(min(ends), max(ends), len(versions))
-    found = axes.frame([str(n) for n, _, _ in versions], "version")
-    for i, _, one, back in seen:
-        x, y = axes.x(i), axes.y(one.estimate)
-        low, high = axes.y(one.estimate - one.width), axes.y(one.estimate + one.width)
-        found += [_line(x, low, x, high, "bar bar1")]
-        found += [_line(x - 3, end, x + 3, end, "end bar1") for end in (low, high)]
-        css = "dot hollow" if back else "dot dot0"
-        found.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="4" class="{css}"/>')
-    title = "mean return of an episode under each version, with 95 % intervals"
-    return _svg(640, 222, title, found, "chart")
+    ends = [s.interval.estimate + sign * s.interval.width for s in spans for sign in (-1, 1)]
+    axes = _Axes(min(ends), max(ends), 1)
+    begin, total = spans[0].first - 1, max(1, issued - spans[0].first + 1)
+
+    def at(case: float) -> float:
+        return axes.left + (axes.right - axes.left) * min(1.0, max(0.0, (case - begin) / total))
+
+    found = axes.frame([], "")
+    for tick in _ticks(begin, issued):
+        found.append(_text(at(tick), axes.bottom + 15, f"{tick:,.0f}", "scale", "middle"))
+    first = axes.y(spans[0].interval.estimate)
+    found.append(_line(axes.left, first, axes.right, first, "initial"))
+    for one in spans:
+        x1, x2 = at(one.first - 1), at(one.last)
+        low, high = (axes.y(one.interval.estimate + s * one.interval.width) for s in (-1, 1))
+        y, middle = axes.y(one.interval.estimate), (x1 + x2) / 2
+        found.append(
+            f'<rect x="{x1:.1f}" y="{high:.1f}" width="{max(1.0, x2 - x1 - 1):.1f}"'
+            f' height="{max(1.0, low - high):.1f}" class="band"/>'
+        )
+        found.append(_line(x1, y, x2 - 1, y, "bar bar1"))
+        css = "dot hollow" if one.back else "dot dot0"
+        found.append(f'<circle cx="{middle:.1f}" cy="{y:.1f}" r="3.6" class="{css}"/>')
+    for case, letter in signs:
+        found.append(_text(at(case), axes.top + 2, letter, "sign", "middle"))
+    said = [
+        f"{s.interval.name} cases: {s.interval.estimate:.2f} ± {s.interval.width:.2f}"
+        for s in spans
+    ]
+    return _svg(640, 206, "; ".join(said), found, "chart")

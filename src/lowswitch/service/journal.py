@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from lowswitch.ledger import Ledger
-from lowswitch.ledger.events import KINDS, Kind
+from lowswitch.ledger.events import KINDS, Kind, makes_version
 from lowswitch.ledger.views import payload_of
 
 _PIECE = 2000  # events that are read at once
@@ -68,6 +68,12 @@ class Site:
 
     reports: int = 0
     last: str = ""
+    initial: Returns = field(default_factory=Returns)  # under the first version
+    later: Returns = field(default_factory=Returns)  # under all others
+
+    def of(self, version: int) -> Returns:
+        """The returns to which a report under a version belongs."""
+        return self.initial if version == 1 else self.later
 
 
 @dataclass
@@ -122,38 +128,52 @@ class Journal:
     ) -> None:
         self.counts[kind] = self.counts.get(kind, 0) + 1
         if kind == "told":
-            self._returns_of(payload["number"]).add(_return(payload))
-            site = self.sites.setdefault(actor, Site())
+            site, version = (
+                self.sites.setdefault(actor, Site()),
+                self._version_of(payload["number"]),
+            )
+            for returns in (self.returns.setdefault(version, Returns()), site.of(version)):
+                returns.add(_return(payload))
             site.reports, site.last = site.reports + 1, time
         elif kind == "amended":
             self._amend(payload)
         known = KINDS.get(kind, Kind())  # whether there is such a kind is for `verify` to say
-        self._version += known.makes_version
+        self._version += makes_version(kind, payload)
         if known.verb:
             self.marks.append(Mark(seq, time, actor, role, kind, _facts(kind, payload)))
 
-    def _returns_of(self, number: int) -> Returns:
-        version = bisect.bisect_right(self._firsts, number)
-        return self.returns.setdefault(version, Returns())
+    def _version_of(self, number: int) -> int:
+        """The version of a ticket."""
+        return bisect.bisect_right(self._firsts, number)
 
     def _amend(self, payload: dict[str, Any]) -> None:
         """Take out the report that was corrected, and take in the right one."""
-        returns, instead = self._returns_of(payload["number"]), payload.get("instead")
+        version, instead = self._version_of(payload["number"]), payload.get("instead")
+        site = self.reader.store.ticket_numbered(payload["number"]).site
+        kept = self.returns.setdefault(version, Returns())
+        both = (kept, self.sites.setdefault(site, Site()).of(version))
         if instead is not None:
             before = payload_of(*self.reader.store.event(instead))
             if before["ended"] != "missing":
-                returns.add(_return(before), -1)
-        returns.add(_return(payload))
+                for returns in both:
+                    returns.add(_return(before), -1)
+        for returns in both:
+            returns.add(_return(payload))
 
     # ---- what the pages ask ----------------------------------------------------------------------
 
     def versions(self) -> list[Mark]:
         """The events that made the versions, in their order."""
-        return [mark for mark in self.marks if KINDS[mark.kind].makes_version]
+        return [mark for mark in self.marks if makes_version(mark.kind, mark.facts)]
 
     def decisions(self) -> list[Mark]:
         """What people decided, in its order."""
         return [mark for mark in self.marks if KINDS[mark.kind].is_decision]
+
+    def spans(self, issued: int) -> list[tuple[int, int]]:
+        """The first and the last ticket of each version."""
+        ends = [first - 1 for first in self._firsts[1:]] + [issued]
+        return list(zip(self._firsts, ends, strict=True))
 
     def reported(self) -> list[tuple[str, Site]]:
         """The sites that have reported, by their names."""
@@ -183,6 +203,7 @@ def _facts(kind: str, payload: dict[str, Any]) -> dict[str, Any]:
         return {"changes": len(payload["changes"]), "version": payload["version"]}
     names = (
         *("reason", "rows", "version", "forever", "visits", "to", "number", "proposal", "source"),
-        *("date", "early"),
+        *("date", "early", "part", "share", "actions", "instead", "quorum", "motion", "kind"),
+        *("confirmed", "decision"),
     )
     return {name: payload[name] for name in names if name in payload}

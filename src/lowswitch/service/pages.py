@@ -5,24 +5,38 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import numpy as np
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
-from lowswitch.ledger import ProposalView
+from lowswitch.ledger import LedgerError
 from lowswitch.ledger.events import KINDS
-from lowswitch.ledger.responses import Status, TicketView
-from lowswitch.ledger.text import WORDS, false_share, reports, worth_lines
-from lowswitch.service import actions, api, display, figures
+from lowswitch.policy.tables import departing
+from lowswitch.service import actions, api, display, figures, sheets
 from lowswitch.service import roles as table
 from lowswitch.service.app import Call, Service, address_of, failed_login, now
-from lowswitch.service.bodies import RefusedError, count, query, whole
+from lowswitch.service.bodies import RefusedError, count, query
 from lowswitch.service.figures import Interval
 from lowswitch.service.journal import Mark
+from lowswitch.service.meeting import cap as cap
+from lowswitch.service.meeting import confirm as confirm
+from lowswitch.service.meeting import decide as decide
+from lowswitch.service.meeting import decline as decline
+from lowswitch.service.meeting import forbid as forbid
+from lowswitch.service.meeting import forbid_form as forbid_form
+from lowswitch.service.meeting import lift as lift
+from lowswitch.service.meeting import proposal as proposal
+from lowswitch.service.meeting import propose as propose
+from lowswitch.service.meeting import quorum as quorum
+from lowswitch.service.meeting import request_lines
+from lowswitch.service.meeting import rollback as rollback
+from lowswitch.service.meeting import thaw as thaw
 from lowswitch.service.render import HERE, after, catch_up, filled_in, is_by_enter, show, templates
-from lowswitch.show.text import counted
-
-_EVENTS = 50  # on a page of the audit
-_OPEN_TICKETS = 200  # that an operator chooses from
-
+from lowswitch.service.reports import amend as amend
+from lowswitch.service.reports import amend_form as amend_form
+from lowswitch.service.reports import missing as missing
+from lowswitch.service.reports import tickets as tickets
+from lowswitch.service.sheets import Sheet
+from lowswitch.service.steps import known_of, two_steps
 
 # ---- logging in ----------------------------------------------------------------------------------
 
@@ -38,7 +52,11 @@ async def login_form(call: Call) -> Response:
     """The form to log in."""
     if call.token is not None:
         return RedirectResponse("/", 303)
-    html = templates().get_template("login.html").render(note=call.service.note, wrong="")
+    html = (
+        templates()
+        .get_template("login.html")
+        .render(note=call.service.note, wrong="", terms=call.service.ledger.terms)
+    )
     return HTMLResponse(html)
 
 
@@ -49,14 +67,19 @@ async def login(call: Call) -> Response:
     if wait := service.failed_logins.wait(address):
         says = f"Too many tokens that do not work came from here. Wait {wait} seconds."
         headers = {"Retry-After": str(wait)}
-        return HTMLResponse(page.render(note=service.note, wrong=says), 429, headers)
+        return HTMLResponse(
+            page.render(note=service.note, wrong=says, terms=service.ledger.terms), 429, headers
+        )
     token = service.access.check(shown)
     if token is None or token.role == table.SITE:
         wrong = "A site has no pages; it uses the client."
         if token is None:
             error = failed_login(service, service.failed_logins, address, shown)
             wrong = f"{display.sentence(error.says)}."
-        return HTMLResponse(page.render(note=service.note, wrong=wrong), 403 if token else 401)
+        return HTMLResponse(
+            page.render(note=service.note, wrong=wrong, terms=service.ledger.terms),
+            403 if token else 401,
+        )
     await asyncio.to_thread(service.access.note_login, token)
     service.meter.logins += 1
     service.log.write("info", "login", who=token.name, role=token.role, address=address)
@@ -86,39 +109,42 @@ async def logout(call: Call) -> Response:
 
 async def status(call: Call) -> Response:
     """Where the run stands, on one page."""
-    service = call.service
     query(call.request)
+    return await _status(call)
+
+
+async def _status(call: Call, wrong: str = "", code: int = 200) -> Response:
+    """The page, with what is wrong with what somebody typed on it."""
+    service = call.service
     await catch_up(call)
-    run, view = await _standing(service)
-    tickets = list[TicketView]()
-    if call.token is not None and call.token.role == table.OPERATOR:  # who may settle them
-        ledger = service.ledger
-        tickets = await service.engine.call(lambda: ledger.list_tickets(most=_OPEN_TICKETS))
+    known, requests = await known_of(call), await service.engine.call(service.ledger.motions)
+    run, view = known.run, known.view
     names = ("learned", "waiting", "open", "missing", "refused", "frozen_out")
-    parts = [(name.replace("_", " "), getattr(run, name)) for name in names]
+    said = {"waiting": "waiting for earlier ones", "frozen_out": "open while paused"}
+    parts = [(said.get(name, name), getattr(run, name)) for name in names]
     return await show(
         call,
         "status.html",
         "status",
+        code,
+        wrong=wrong,
         run=run,
+        requests=request_lines(known, requests),
+        share=float(departing(known.policies).mean()) if known.protocol else None,
+        story=display.story(service.journal, run),
         proposal=view,
+        changes=sum(sheets.is_of_protocol(known, row) for row in view.rows) if view else 0,
+        trial=known.protocol and view is not None and any(sheets.trial_shares(known, view)),
         improve=sum(row["verdict"] == "IMPROVE" for row in view.rows) if view else 0,
-        open_tickets=tickets,
         parts=parts,
         bar=figures.shares(parts),
         most=service.ledger.terms.most_proposals,
         gauge=_gauge(service, run.budget_left),
         version=_mark_of(service, run.version),
-        sites=sorted(service.journal.sites.items()),
+        sites=display.site_lines(service.journal),
         verdict=service.access.last_verdict(),
         verifying=service.verifying is not None and not service.verifying.done(),
     )
-
-
-async def _standing(service: Service) -> tuple[Status, ProposalView | None]:
-    """Where the run stands and what waits, read together: nobody decides in between."""
-    ledger = service.ledger
-    return await service.engine.call(lambda: (ledger.status(), ledger.proposal()))
 
 
 def _mark_of(service: Service, version: int) -> Mark | None:
@@ -133,30 +159,16 @@ def _gauge(service: Service, left: int | None) -> Any:
 
 
 async def freeze(call: Call) -> Response:
-    """Stop the run."""
+    """Pause the run, at once: one person is enough, and it can be resumed."""
     if is_by_enter(call):
-        return await status(call)
-    said = "The run is frozen: no ticket is issued, nothing is decided."
-    if not await actions.act(call, "freeze", filled_in(call, "reason")):
-        said += " The database cannot record it yet, so do not restart the server before it can."
+        return await _status(call)
+    said = "The run is paused."
+    try:
+        if not await actions.act(call, "freeze", filled_in(call, "reason")):
+            said += " The database cannot record it yet: do not restart the server before it can."
+    except RefusedError as error:
+        return await _status(call, error.says, error.status)
     return after(call, "/", said)
-
-
-async def thaw(call: Call) -> Response:
-    """Let the run go on."""
-    if is_by_enter(call):
-        return await status(call)
-    await actions.act(call, "thaw", filled_in(call, "reason"))
-    return after(call, "/", "The run goes on.")
-
-
-async def missing(call: Call) -> Response:
-    """Declare that no report will come."""
-    if is_by_enter(call):
-        return await status(call)
-    given = filled_in(call, "reason", "ticket")
-    await actions.act(call, "missing", given)
-    return after(call, "/", f"Ticket {given['ticket']} is declared missing.")
 
 
 async def verify(call: Call) -> Response:
@@ -169,81 +181,12 @@ async def verify(call: Call) -> Response:
     if task.done() and verdict is not None:
         task.result()  # or why nothing was found
         if not verdict["whole"]:  # and its events can perhaps not be read
-            return after(call, "/", f"The ledger is not whole: {verdict['what']}.")
-        return after(call, "/audit", f"Verified: {verdict['what']}.")
-    return after(call, "/audit", "Everything is being replayed; look again in a while.")
+            return after(call, "/", f"The ledger is damaged: {verdict['what']}.")
+        return after(call, "/audit", f"Checked: {verdict['what']}.")
+    return after(call, "/audit", "The integrity check is running; look again in a while.")
 
 
-# ---- 2: proposal ---------------------------------------------------------------------------------
-
-
-async def proposal(call: Call) -> Response:
-    """What waits for a decision, a line for each row."""
-    service = call.service
-    query(call.request)
-    await catch_up(call)
-    run, view = await _standing(service)
-    rows = display.proposal_rows(service.ledger.terms, view) if view else []
-    return await show(
-        call,
-        "proposal.html",
-        "proposal",
-        run=run,
-        view=view,
-        rows=rows,
-        news=list(dict.fromkeys(name for row in rows for name in row["new_actions"])),
-        why=display.why_now(service.journal, view) if view else "",
-        worth=worth_lines(view.worth) if view else [],
-        words=WORDS,
-        false_share=false_share(view) if view else "",
-        reports=reports(view) if view else "",
-        most=service.ledger.terms.most_proposals,
-    )
-
-
-async def propose(call: Call) -> Response:
-    """Let the learner propose what it would change now."""
-    said = "Here is what it would change."
-    if await actions.act(call, "propose", {}) is None:
-        run, _ = await _standing(call.service)
-        why = run.nothing_because  # None if somebody else has asked since
-        said = f"The learner would change nothing{f': {why}' if why else ''}."
-    return after(call, "/proposal", said)
-
-
-async def decide(call: Call) -> Response:
-    """Approve or reject the rows that are ticked; bound to the hash that was on the page."""
-    if is_by_enter(call):
-        return await proposal(call)
-    how, given = call.field("decision"), filled_in(call, "reason", "proposal")
-    rows = [_row_labels(call, value) for name, value in call.fields if name == "row"]
-    if how == "approve all":
-        version = await actions.act(call, "approve", given)
-        said = f"Version {version} is deployed: all rows approved."
-    elif how == "approve":
-        version = await actions.act(call, "approve", given | {"rows": rows})
-        said = f"Version {version} is deployed: {counted(len(rows), 'row')} approved."
-    elif how in ("not now", "never"):
-        forever = how == "never"
-        await actions.act(call, "reject", given | {"rows": rows, "forever": forever})
-        time = "for ever" if forever else "for now"
-        said = f"{counted(len(rows), 'row')} rejected {time}."
-    else:
-        raise RefusedError(400, "a decision is approve all, approve, not now or never")
-    return after(call, "/proposal", said)
-
-
-def _row_labels(call: Call, value: str) -> list[int | str]:
-    """The labels of a row of the form, where it stands by its positions."""
-    labels, found = call.service.ledger.terms.labels, list[int | str]()
-    for kind, place in zip(("step", "state"), value.partition(":")[::2], strict=True):
-        position = whole(place)
-        is_one = isinstance(position, int) and 0 <= position < len(labels[kind])
-        found.append(labels[kind][int(position)] if is_one else position)
-    return found
-
-
-# ---- 3: policy map -------------------------------------------------------------------------------
+# ---- 2: policy map -------------------------------------------------------------------------------
 
 
 async def policy_map(call: Call) -> Response:
@@ -273,6 +216,8 @@ async def policy_map(call: Call) -> Response:
         rows=display.map_rows(terms, chart, view, states),
         legend=list(zip(signs, terms.labels["action"], strict=True)),
         version=chart.version,
+        protocol=chart.protocol,
+        **display.forbidden(terms, chart, service.journal),
     )
 
 
@@ -311,10 +256,15 @@ async def row(call: Call) -> Response:
             figures.intervals(terms.rewards[0] * left, terms.rewards[1] * left, [r]) for r in rows
         ],
         history=history,
+        declared=np.flatnonzero(~terms.allowed[h, x]).tolist(),
+        decisions=[
+            one | {"said": display.decision_words(terms, one["kind"], one)}
+            for one in reversed(view.decisions)
+        ],
     )
 
 
-# ---- 4: timeline ---------------------------------------------------------------------------------
+# ---- 3: timeline ---------------------------------------------------------------------------------
 
 
 async def timeline(call: Call) -> Response:
@@ -330,7 +280,7 @@ async def timeline(call: Call) -> Response:
         "timeline",
         run=run,
         lines=lines[::-1],
-        figure=display.returns_figure(lines),
+        story=display.story(service.journal, run),
         gauge=_gauge(service, run.budget_left),
         most=service.ledger.terms.most_proposals,
         decisions=display.decision_lines(service.ledger.terms, service.journal.decisions())[:200],
@@ -341,44 +291,40 @@ def _policies(service: Service) -> list[Any]:
     return [service.ledger.policy_of(n + 1) for n in range(service.ledger.version)]
 
 
-async def rollback(call: Call) -> Response:
-    """Deploy an earlier version again."""
-    if is_by_enter(call):
-        return await timeline(call)
-    given = filled_in(call, "reason", "version")
-    if "version" in given:
-        given["version"] = whole(given["version"])
-    new, old = await actions.act(call, "rollback", given), given["version"]
-    return after(call, "/timeline", f"Version {new} is deployed; it plays what version {old} did.")
-
-
-# ---- 5: audit ------------------------------------------------------------------------------------
+# ---- 4: audit ------------------------------------------------------------------------------------
 
 
 async def audit(call: Call) -> Response:
     """Events to filter, verify, export, and the difference of any two versions."""
     service = call.service
-    asked = query(call.request, "kind", "search", "before")
+    asked = query(call.request, "kind", "search", "before", "person", "since", "until")
     kind, words = asked.get("kind", ""), asked.get("search", "")
     before = count(asked, "before", 0, 10**17) or None
     if kind and kind not in KINDS:
         raise RefusedError(400, f"there is no such kind of event; there are {', '.join(KINDS)}")
+    wanted = display.Wanted(asked.get("person", ""), asked.get("since", ""), asked.get("until", ""))
 
     def read() -> list[Any]:
         with service.reading() as reader:
-            return reader.newest(_EVENTS, before=before, kind=kind or None, containing=words)
+            return wanted.of(
+                lambda some, end: reader.newest(
+                    some, before=end, kind=kind or None, containing=words
+                ),
+                before,
+            )
 
     events = await asyncio.to_thread(read)
-    more = events[-1].seq if len(events) == _EVENTS else None
+    policies = await service.engine.call(lambda: _policies(service))
+    more = events[-1].seq if len(events) == display.EVENTS else None
     return await show(
         call,
         "audit.html",
         "audit",
-        events=events,
+        events=[
+            (one, display.event_words(service.ledger.tables(), policies, one)) for one in events
+        ],
         kinds=KINDS,
-        kind=kind,
-        search=words,
-        before=before,
+        asked=asked,
         more=more,
         verdict=service.access.last_verdict(),
         verifying=service.verifying is not None and not service.verifying.done(),
@@ -424,6 +370,21 @@ async def tokens(call: Call) -> Response:
 
 
 async def revoke(call: Call) -> Response:
-    """Let a token work no more."""
-    gone = await actions.revoke(call, filled_in(call, "id"))
-    return after(call, "/tokens", f"The token of {gone.name} works no more.")
+    """Revoke a token, once that is confirmed."""
+    given = filled_in(call, "id")
+
+    async def sheet() -> Sheet:
+        found = call.service.access.token(given.get("id", ""))
+        if found is None:
+            raise LedgerError(f"there is no token {given.get('id')!r}")
+        lines = ["The token stops working at once, and so does every session that began with it."]
+        title = f"Revoke the token of {found.name} ({found.role})"
+        return Sheet(f"{title}?", title, lines, back="/tokens", css="stop", has_reason=False)
+
+    return await two_steps(
+        call,
+        "revoke",
+        given,
+        sheet,
+        lambda gone: ("/tokens", f"The token of {gone.name} is revoked."),
+    )

@@ -10,11 +10,25 @@ from typing import NamedTuple
 
 SITE, REVIEWER, OPERATOR, AUDITOR = "site", "reviewer", "operator", "auditor"
 ROLES = (SITE, REVIEWER, OPERATOR, AUDITOR)
-DUTIES = {
-    SITE: "asks for tickets and tells what came of them, under its own name",
-    REVIEWER: "reads everything and decides on proposals",
-    OPERATOR: "reads everything, stops and rolls back, settles tickets, revokes tokens",
-    AUDITOR: "reads everything",
+DUTIES = {  # what a person may do, in words
+    SITE: (
+        "enrols cases and reports what came of them, under its own name",
+        "has no pages: it uses the client, and hears when the run is paused, by whom and why",
+    ),
+    REVIEWER: (
+        "reads everything",
+        "approves or postpones changes, and approves or caps a trial",
+        "forbids actions, and lifts such a veto",
+        "agrees to what another person asks for, where several reviewers must agree",
+    ),
+    OPERATOR: (
+        "reads everything",
+        "asks for proposals, settles and corrects reports",
+        "pauses the run and ends a trial, alone and at once",
+        "rolls back and resumes; with a quorum, reviewers must agree to both",
+        "revokes tokens",
+    ),
+    AUDITOR: ("reads everything, checks the integrity and exports",),
 }
 ANYBODY = ("anybody",)  # also without a token
 
@@ -60,12 +74,19 @@ API = (
     Endpoint("GET", "/api/anchor", "anchor", _READ, "get the signed head of the ledger"),
     Endpoint("POST", "/api/approve", "approve", (REVIEWER,), "deploy rows of the proposal"),
     Endpoint("POST", "/api/reject", "reject", (REVIEWER,), "let rows stay as they are"),
+    Endpoint("POST", "/api/forbid", "forbid", (REVIEWER,), "forbid actions"),
+    Endpoint("POST", "/api/lift", "lift", (REVIEWER,), "allow forbidden actions again"),
+    Endpoint("GET", "/api/motions", "motions", _READ, "list decisions that need reviewers"),
+    Endpoint("POST", "/api/confirm", "confirm", (REVIEWER,), "agree to a request"),
+    Endpoint("POST", "/api/decline", "decline", (REVIEWER,), "turn a request down"),
+    Endpoint("POST", "/api/quorum", "set_quorum", (REVIEWER,), "change how many must agree"),
     Endpoint("POST", "/api/propose", "propose", (OPERATOR,), "let the learner propose"),
-    Endpoint("POST", "/api/freeze", "freeze", (OPERATOR,), "stop the run"),
-    Endpoint("POST", "/api/thaw", "thaw", (OPERATOR,), "let the run go on"),
+    Endpoint("POST", "/api/freeze", "freeze", (OPERATOR,), "pause the run"),
+    Endpoint("POST", "/api/thaw", "thaw", (OPERATOR,), "resume the run"),
     Endpoint("POST", "/api/rollback", "rollback", (OPERATOR,), "deploy an earlier version again"),
     Endpoint("POST", "/api/cap", "cap_trial", (OPERATOR,), "let fewer cases enter the trial"),
     Endpoint("POST", "/api/missing", "missing", (OPERATOR,), "declare that no report will come"),
+    Endpoint("POST", "/api/lost", "missing_many", (OPERATOR,), "declare that no report will come"),
     Endpoint("POST", "/api/amend", "amend", (OPERATOR,), "correct a report"),
     Endpoint("GET", "/api/tokens", "tokens", (OPERATOR, AUDITOR), "list the tokens"),
     Endpoint("POST", "/api/tokens/revoke", "revoke", (OPERATOR,), "revoke a token"),
@@ -87,11 +108,21 @@ PAGES = (
     Endpoint("GET", "/roles", "roles", _READ, "see what each role may do"),
     Endpoint("GET", "/tokens", "tokens", (OPERATOR, AUDITOR), "see the tokens"),
     Endpoint("POST", "/verify", "verify", _READ, "replay everything from the start"),
+    Endpoint("GET", "/forbid", "forbid_form", (REVIEWER,), "choose actions to forbid"),
+    Endpoint("POST", "/forbid", "forbid", (REVIEWER,), "forbid actions"),
+    Endpoint("POST", "/lift", "lift", (REVIEWER,), "allow forbidden actions again"),
+    Endpoint("POST", "/confirm", "confirm", (REVIEWER,), "agree to a request"),
+    Endpoint("POST", "/decline", "decline", (REVIEWER,), "turn a request down"),
+    Endpoint("POST", "/quorum", "quorum", (REVIEWER,), "change how many must agree"),
     Endpoint("POST", "/propose", "propose", (OPERATOR,), "let the learner propose"),
-    Endpoint("POST", "/freeze", "freeze", (OPERATOR,), "stop the run"),
-    Endpoint("POST", "/thaw", "thaw", (OPERATOR,), "let the run go on"),
+    Endpoint("POST", "/freeze", "freeze", (OPERATOR,), "pause the run"),
+    Endpoint("POST", "/thaw", "thaw", (OPERATOR,), "resume the run"),
     Endpoint("POST", "/rollback", "rollback", (OPERATOR,), "deploy an earlier version again"),
+    Endpoint("POST", "/cap", "cap", (OPERATOR,), "let fewer cases enter the trial"),
+    Endpoint("GET", "/tickets", "tickets", _READ, "see the reports"),
     Endpoint("POST", "/missing", "missing", (OPERATOR,), "declare that no report will come"),
+    Endpoint("GET", "/amend", "amend_form", (OPERATOR,), "open a report to correct it"),
+    Endpoint("POST", "/amend", "amend", (OPERATOR,), "correct a report"),
     Endpoint("POST", "/tokens/revoke", "revoke", (OPERATOR,), "revoke a token"),
 )
 ENDPOINTS = (*API, *PAGES)

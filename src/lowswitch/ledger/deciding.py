@@ -1,0 +1,443 @@
+"""Decisions: what reviewers approve, reject, forbid and allow again, and how many must agree.
+
+Where the quorum of a run is above 1, a decision is first a request, which is an event of its own.
+It is carried out when so many reviewers have agreed, each person once. A rollback and a resumption,
+which operators ask for, need the same number of reviewers. To postpone, to pause the run and to
+make a trial smaller, one person is enough.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, Concatenate, ParamSpec, TypeVar
+
+from lowswitch.checks import require_count
+from lowswitch.ledger.errors import LedgerError
+from lowswitch.ledger.events import OPERATOR, REVIEWER, needs_quorum
+from lowswitch.ledger.reading import Reading
+from lowswitch.ledger.requests import Request
+from lowswitch.ledger.responses import MotionView, ProposalView
+from lowswitch.ledger.state import Motion, State
+from lowswitch.ledger.writer import Writer, text
+from lowswitch.policy.tables import Part
+
+Result = TypeVar("Result")
+Given = ParamSpec("Given")
+Book = TypeVar("Book", bound="Deciding")
+
+
+class MovedOnError(Exception):
+    """Others have written while something was worked out; it is worked out again."""
+
+
+def planned_first(
+    method: Callable[Concatenate[Book, Given], Result],
+) -> Callable[Concatenate[Book, Given], Result]:
+    """Let a method that may plan work out everything before its transaction begins.
+
+    So others can write meanwhile. If they did, it is done again, and then nobody else can write.
+    """
+
+    @functools.wraps(method)
+    def run(ledger: Book, /, *args: Given.args, **kwargs: Given.kwargs) -> Result:
+        with ledger._lock:
+            try:
+                ledger._hold = method.__name__ == "tell_many" and ledger._is_quiet()
+                return method(ledger, *args, **kwargs)
+            except MovedOnError:
+                ledger._hold = True
+                return method(ledger, *args, **kwargs)
+            finally:
+                ledger._hold = True
+
+    return run
+
+
+class Deciding(Reading):
+    """The part of a ledger that decides."""
+
+    _hold = True  # whether a transaction begins before something is worked out
+
+    def _writing(self, request: Request | None = None) -> AbstractContextManager[Writer]:
+        """One transaction: what is written, and what follows from it."""
+        raise NotImplementedError
+
+    def _is_quiet(self) -> bool:
+        """Whether no report can make the learner plan."""
+        return self._state is not None and self._state.lessons.quiet
+
+    def _named(self, kind: str, by: str, request: str | None, asked: dict[str, Any]) -> Request:
+        """What somebody asks for, once the names are known to be names."""
+        name = None if request is None else text("request", request)
+        return Request(kind, text("by", by), name, asked)
+
+    def _asked(
+        self,
+        kind: str,
+        by: str,
+        request: str | None,
+        asked: dict[str, Any],
+        *,
+        forever: bool = True,
+    ) -> AbstractContextManager[Writer]:
+        """The transaction of a decision, which is a motion first where several must agree."""
+        first = self._ready().quorum > 1 and needs_quorum(kind, {"forever": forever})
+        return self._writing(self._named("requested" if first else kind, by, request, asked))
+
+    def _before(self, writer: Writer) -> tuple[MotionView | None, int]:
+        """What the same request led to before: the motion, if it waits still, and the version."""
+        assert writer.done is not None
+        state, payload = writer.state, writer.done.payload
+        waiting = state.motions.get(writer.done.seq)
+        motion = _view(waiting, state.quorum) if waiting is not None else None
+        return motion, int(payload.get("version", state.version))
+
+    # ---- proposals -------------------------------------------------------------------------------
+
+    @planned_first
+    def approve(
+        self,
+        proposal: ProposalView | str,
+        *,
+        rows: Sequence[tuple[Any, Any]] | None = None,
+        part: Part | None = None,
+        share: float | None = None,
+        by: str,
+        reason: str,
+        request: str | None = None,
+    ) -> int | MotionView:
+        """Deploy rows (step, state) of the pending proposal, by default all; return the version.
+
+        proposal: the one that was looked at, or its hash, of which the first 8 characters are
+        enough. If another one is pending by now, nothing is decided. part: "protocol" or "trial"
+        changes that one alone. share: at most this share of the cases enters the trial. Where
+        several reviewers must agree, return the request that waits for the others.
+        """
+        limits = {
+            name: value for name, value in (("part", part), ("share", share)) if value is not None
+        }
+        asked = {"proposal": proposal, "rows": rows, "reason": reason} | limits
+        with self._asked("approved", by, request, asked) as writer:
+            if writer.done is not None:
+                motion, version = self._before(writer)
+                return motion or version
+            payload = writer.decision(proposal, rows, reason) | limits
+            payload["version"] = writer.state.version + 1
+            return self._decide(writer, by, REVIEWER, "approved", payload)
+
+    @planned_first
+    def reject(
+        self,
+        proposal: ProposalView | str,
+        *,
+        rows: Sequence[tuple[Any, Any]] | None = None,
+        by: str,
+        reason: str,
+        forever: bool = False,
+        visits: int | None = None,
+        actions: Sequence[Any] | None = None,
+        request: str | None = None,
+    ) -> MotionView | None:
+        """Let rows (step, state) of the pending proposal stay as they are, by default all of them.
+
+        forever: the actions that they would newly play, or those of them that `actions` names, are
+        not deployed there until the veto is lifted. If a row would newly play several, name them.
+        Else the rows are held until their next trigger, or for so many visits.
+        """
+        if actions is not None and not forever:
+            raise LedgerError("actions are those to forbid: say forever=True, or leave them out")
+        how = {"forever": bool(forever), "visits": visits}
+        asked = {"proposal": proposal, "rows": rows, "reason": reason} | how
+        asked |= {} if actions is None else {"actions": list(actions)}
+        with self._asked("rejected", by, request, asked, forever=forever) as writer:
+            if writer.done is not None:
+                return self._before(writer)[0]
+            payload = writer.decision(proposal, rows, reason)
+            named = None if actions is None else self._actions(actions)
+            writer.require_rejection(payload["rows"], forever, visits, named)
+            payload |= how | {"visits": None if visits is None else int(visits)}
+            payload |= {} if named is None else {"actions": named}
+            answer = self._decide(writer, by, REVIEWER, "rejected", payload)
+            return answer if isinstance(answer, MotionView) else None
+
+    # ---- vetoes ----------------------------------------------------------------------------------
+
+    @planned_first
+    def forbid(
+        self,
+        rows: Sequence[tuple[Any, Any]],
+        actions: Sequence[Any],
+        *,
+        instead: Any = None,
+        by: str,
+        reason: str,
+        request: str | None = None,
+    ) -> int | MotionView:
+        """Never deploy these actions in rows (step, state) again; return the deployed version.
+
+        instead: what a row plays from now on if its protocol has one of them; needed only then. A
+        pending proposal is made anew without the actions, which costs no budget. A paused run can
+        be given a veto, too. `lift` allows the actions again.
+        """
+        text("reason", reason)
+        asked = {"rows": rows, "actions": actions, "instead": instead, "reason": reason}
+        with self._asked("vetoed", by, request, asked) as writer:
+            if writer.done is not None:
+                motion, version = self._before(writer)
+                return motion or version
+            writer.require_going_on()
+            payload = self.veto(rows, actions) | {"reason": reason, "instead": None}
+            if instead is not None:
+                payload["instead"] = self.terms.index("action", instead)
+            self._require_vetoable(writer.state, payload)
+            return self._decide(writer, by, REVIEWER, "vetoed", payload)
+
+    @planned_first
+    def lift(
+        self,
+        rows: Sequence[tuple[Any, Any]],
+        actions: Sequence[Any],
+        *,
+        by: str,
+        reason: str,
+        request: str | None = None,
+    ) -> MotionView | None:
+        """Allow actions again that were forbidden in rows (step, state).
+
+        Nothing is deployed: the learner may propose them from its next proposal on. What was
+        forbidden when the ledger was created stays so.
+        """
+        text("reason", reason)
+        asked = {"rows": rows, "actions": actions, "reason": reason}
+        with self._asked("lifted", by, request, asked) as writer:
+            if writer.done is not None:
+                return self._before(writer)[0]
+            writer.require_thawed()
+            writer.require_going_on()
+            payload = self.veto(rows, actions) | {"reason": reason}
+            allowed, names = writer.state.learner.actions_allowed, self.terms.labels["action"]
+            for step, state in payload["rows"]:
+                if allowed[step, state, payload["actions"]].any():
+                    name = self.tables().row_name(step, state)
+                    given = ", ".join(names[a] for a in payload["actions"])
+                    raise LedgerError(f"row {name} does not forbid all of: {given}")
+            answer = self._decide(writer, by, REVIEWER, "lifted", payload)
+            return answer if isinstance(answer, MotionView) else None
+
+    def _actions(self, actions: Sequence[Any]) -> list[int]:
+        """The positions of actions, each once."""
+        found = list(dict.fromkeys(self.terms.index("action", action) for action in actions))
+        if not found:
+            raise LedgerError("no action is named; name those that you mean")
+        return sorted(found)
+
+    def veto(self, rows: Sequence[tuple[Any, Any]], actions: Sequence[Any]) -> dict[str, Any]:
+        """The rows and actions of a veto, once they are checked."""
+        terms = self.tables()
+        keys = {(terms.index("step", step), terms.index("state", state)) for step, state in rows}
+        if not keys:
+            raise LedgerError("no row is chosen; choose those that you decide on")
+        named = self._actions(actions)
+        for step, state in sorted(keys):
+            for action in named:
+                if not terms.allowed[step, state, action]:
+                    raise LedgerError(
+                        f"{terms.labels['action'][action]} was forbidden in row"
+                        f" {terms.row_name(step, state)} when this ledger was created"
+                    )
+        return {"rows": [list(key) for key in sorted(keys)], "actions": named}
+
+    def require_vetoable(self, payload: dict[str, Any]) -> None:
+        """Every row has an action left, and something to play instead of a deployed one."""
+        with self._lock:
+            self._require_vetoable(self._ready(), payload)
+
+    def _require_vetoable(self, state: State, payload: dict[str, Any]) -> None:
+        if self.terms.gate != "review":
+            raise LedgerError("this ledger has an open gate; only one in review can forbid actions")
+        terms, instead = self.tables(), payload.get("instead")
+        names, allowed = terms.labels["action"], state.learner.actions_allowed
+        for step, place in payload["rows"]:
+            left = [
+                a
+                for a in range(terms.actions)
+                if allowed[step, place, a] and a not in payload["actions"]
+            ]
+            row = terms.row_name(step, place)
+            if not left:
+                raise LedgerError(f"row {row} would have no action left; leave it at least one")
+            played = state.versions[-1].actions[0, step, place]
+            if played in payload["actions"] and instead not in left:
+                choices = ", ".join(names[a] for a in left)
+                raise LedgerError(
+                    f"row {row} plays {names[played]} now; say what it shall play instead, which is"
+                    f" instead= or --instead: {choices}"
+                )
+
+    # ---- operators -------------------------------------------------------------------------------
+
+    @planned_first
+    def thaw(self, *, by: str, reason: str, request: str | None = None) -> MotionView | None:
+        """Go on after `freeze`."""
+        with self._asked("thawed", by, request, {"reason": reason}) as writer:
+            if writer.done is not None:
+                return self._before(writer)[0]
+            writer.require_going_on()
+            if not writer.state.frozen:
+                raise LedgerError("the run is not paused")
+            payload = {"reason": text("reason", reason)}
+            answer = self._decide(writer, by, OPERATOR, "thawed", payload)
+            return answer if isinstance(answer, MotionView) else None
+
+    @planned_first
+    def rollback(
+        self, version: int, *, by: str, reason: str, request: str | None = None
+    ) -> int | MotionView:
+        """Deploy an earlier version again, as a new one; return its number.
+
+        Nothing that was learned changes. The rows that change are held for a while.
+        """
+        text("reason", reason)
+        asked = {"version": version, "reason": reason}
+        with self._asked("rolled_back", by, request, asked) as writer:
+            if writer.done is not None:
+                motion, made = self._before(writer)
+                return motion or made
+            state = writer.state
+            writer.require_going_on()
+            if self.terms.gate != "review":
+                raise LedgerError("this ledger has an open gate; only one in review is rolled back")
+            if not (isinstance(version, int) and 1 <= version <= state.version):
+                raise LedgerError(f"there is no version {version!r}; they are 1 to {state.version}")
+            old = state.versions[version - 1]
+            if old.identity == state.versions[-1].identity:
+                raise LedgerError(f"version {version} is what is deployed now")
+            if self.terms.is_forbidden(old, state.learner):
+                raise LedgerError(f"version {version} plays an action that was forbidden since")
+            payload = {"to": version, "version": state.version + 1, "reason": reason}
+            return self._decide(writer, by, OPERATOR, "rolled_back", payload)
+
+    # ---- several reviewers -----------------------------------------------------------------------
+
+    @property
+    def quorum(self) -> int:
+        """How many reviewers must agree on a decision."""
+        return self._ready().quorum
+
+    def motions(self) -> list[MotionView]:
+        """The decisions that wait until enough reviewers agree."""
+        with self._lock:
+            state = self._ready()
+            waiting = [one for one in state.motions.values() if not state.lapsed(one)]
+            return [_view(one, state.quorum) for one in waiting]
+
+    @planned_first
+    def confirm(
+        self, motion: int, *, by: str, reason: str, request: str | None = None
+    ) -> int | MotionView:
+        """Agree, as a reviewer, to what another person asks for; the last one carries it out.
+
+        Return the deployed version then, and until then the motion. Nobody counts twice.
+        """
+        asked = {"motion": motion, "reason": text("reason", reason)}
+        with self._writing(self._named("seconded", by, request, asked)) as writer:
+            if writer.done is not None:
+                waiting = writer.state.motions.get(motion)
+                return _view(waiting, writer.state.quorum) if waiting else writer.state.version
+            known = self._motion(writer, motion)
+            if known.agrees(by):
+                raise LedgerError(f"{by} has asked for this or agreed already; another must")
+            writer.add(by, REVIEWER, "seconded", dict(asked))
+            return self._carry_out(writer, known)
+
+    def decline(self, motion: int, *, by: str, reason: str, request: str | None = None) -> None:
+        """Turn a motion down; what it asks for does not happen."""
+        asked = {"motion": motion, "reason": text("reason", reason)}
+        with self._writing(self._named("declined", by, request, asked)) as writer:
+            if writer.done is None:
+                self._motion(writer, motion)
+                writer.add(by, REVIEWER, "declined", dict(asked))
+
+    @planned_first
+    def set_quorum(
+        self, quorum: int, *, by: str, reason: str, request: str | None = None
+    ) -> MotionView | None:
+        """Let so many reviewers be needed from now on; as many as now must agree to that."""
+        with self._asked("quorum", by, request, {"quorum": quorum, "reason": reason}) as writer:
+            if writer.done is not None:
+                return self._before(writer)[0]
+            if require_count("quorum", quorum) == writer.state.quorum:
+                raise LedgerError(f"the quorum is {quorum} already")
+            payload = {"quorum": int(quorum), "reason": text("reason", reason)}
+            answer = self._decide(writer, by, REVIEWER, "quorum", payload)
+            return answer if isinstance(answer, MotionView) else None
+
+    def _motion(self, writer: Writer, number: Any) -> Motion:
+        """A motion that waits, or an error."""
+        known = writer.state.motions.get(number)
+        if known is None:
+            raise LedgerError(f"no motion {number!r} waits for reviewers")
+        if writer.state.lapsed(known):
+            raise LedgerError(f"motion {number} has lapsed: the run has gone on since it was made")
+        return known
+
+    def _decide(
+        self, writer: Writer, by: str, role: str, kind: str, payload: dict[str, Any]
+    ) -> int | MotionView:
+        """Carry out a decision, or ask other reviewers for it; the version, or the motion."""
+        actor, state = by, writer.state
+        if state.quorum == 1 or not needs_quorum(kind, payload):
+            return self._record(writer, actor, role, kind, payload)
+        if kind == "rolled_back":
+            payload["base"] = state.version
+        made = writer.add(actor, role, "requested", {"kind": kind, "decision": payload})
+        return _view(state.motions[made.seq], state.quorum)
+
+    def _carry_out(self, writer: Writer, motion: Motion) -> int | MotionView:
+        """Do what a motion asks for if enough reviewers agree."""
+        state = writer.state
+        if len(motion.confirmed) < state.quorum:
+            return _view(motion, state.quorum)
+        agreed = {"motion": motion.event, "confirmed": list(motion.confirmed)}
+        payload = dict(motion.decision) | agreed
+        if "version" in payload:
+            payload["version"] = state.version + 1
+        if motion.kind == "vetoed":
+            self._require_vetoable(writer.state, payload)
+        return self._record(writer, motion.by, motion.role, motion.kind, payload)
+
+    def _record(
+        self, writer: Writer, by: str, role: str, kind: str, payload: dict[str, Any]
+    ) -> int:
+        """Write a decision."""
+        state = writer.state
+        if kind == "vetoed" and _plays(state.versions[-1].actions, payload):
+            payload["version"] = state.version + 1
+        writer.add(by, role, kind, payload)
+        if "proposal" in payload:
+            writer.make_up_for_late_date()
+        return state.version
+
+
+def _plays(policies: Any, payload: dict[str, Any]) -> bool:
+    """Whether policies [members, H, S] play an action of a veto in one of its rows."""
+    return any(
+        action in payload["actions"]
+        for step, state in payload["rows"]
+        for action in policies[:, step, state].tolist()
+    )
+
+
+def _view(motion: Motion, quorum: int) -> MotionView:
+    return MotionView(
+        number=motion.event,
+        time=motion.time,
+        by=motion.by,
+        role=motion.role,
+        kind=motion.kind,
+        decision=motion.decision,
+        confirmed=list(motion.confirmed),
+        needed=max(0, quorum - len(motion.confirmed)),
+    )

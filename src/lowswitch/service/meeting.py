@@ -1,0 +1,384 @@
+"""The pages of a meeting: the proposal, and every decision of the board."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from starlette.responses import RedirectResponse, Response
+
+from lowswitch.ledger import LedgerError, ProposalView
+from lowswitch.ledger.responses import MotionView
+from lowswitch.ledger.text import WORDS, false_share
+from lowswitch.service import display, sheets
+from lowswitch.service.app import Call
+from lowswitch.service.bodies import RefusedError, count, query, whole
+from lowswitch.service.render import catch_up, filled_in, is_by_enter, show
+from lowswitch.service.sheets import Known, Sheet
+from lowswitch.service.steps import known_of, two_steps
+from lowswitch.show.text import counted
+
+_MOST_ROWS = 300  # that one form names
+
+
+# ---- the proposal --------------------------------------------------------------------------------
+
+
+async def proposal(call: Call) -> Response:
+    """What waits for a decision: the whole, the changes of the protocol, and the trial."""
+    service = call.service
+    asked = query(call.request, "group", "word", "search", "select", "page")
+    await catch_up(call)
+    known, requests = await known_of(call), await service.engine.call(service.ledger.motions)
+    view = known.view
+    facts: dict[str, Any] = {"view": view, "requests": request_lines(known, requests)}
+    if view is not None:
+        kept = [value for name, value in call.fields if name == "row"]
+        page = count(asked, "page", 1, 10**6)
+        facts |= display.proposal_facts(known, view, asked, kept, page)
+        facts |= {
+            "why": display.why_now(service.journal, view),
+            "words": WORDS,
+            "false_share": false_share(view),
+            "asked": asked,
+        }
+    most = service.ledger.terms.most_proposals
+    return await show(call, "proposal.html", "proposal", run=known.run, most=most, **facts)
+
+
+def request_lines(known: Known, requests: list[MotionView]) -> list[dict[str, Any]]:
+    """What waits until enough reviewers agree."""
+    found = list[dict[str, Any]]()
+    for one in requests:
+        sheet: Sheet = getattr(sheets, one.kind)(known, one.decision)
+        found.append({"request": one, "what": sheet.button})
+    return found
+
+
+async def propose(call: Call) -> Response:
+    """Say what a proposal would leave out, and ask for it then."""
+
+    async def sheet() -> Sheet:
+        known = await known_of(call)
+        run, word = known.run, known.terms.word("episode")
+        lines = [f"The learner says what it would change, from {counted(run.told, word)}."]
+        if known.terms.most_proposals:
+            lines.append(
+                f"This uses up one of {counted(run.budget_left or 0, 'proposal')} that are left,"
+                " whatever you decide on it."
+                if known.view is None
+                else "It replaces the pending proposal, and the budget counts the two as one."
+            )
+        left_out = run.waiting + run.open
+        warnings = list[str]()
+        if run.waiting:
+            warnings.append(f"{run.behind}. These reports are not learned yet.")
+        if run.open:
+            warnings.append(f"{counted(run.open, 'report')} did not come yet.")
+        button = "Ask for a proposal"
+        if left_out:
+            button += f" without {counted(left_out, 'report')}"
+        return Sheet(f"{button}?", button, lines, (), warnings, "/proposal", has_reason=False)
+
+    def done(answer: Any) -> tuple[str, str]:
+        if answer is None:
+            return "/proposal", "The learner would change nothing."
+        return "/proposal", "This is what the learner would change."
+
+    return await two_steps(call, "propose", {}, sheet, done)
+
+
+async def decide(call: Call) -> Response:
+    """Decide on the pending proposal: on all of it, on one part, or on selected changes."""
+    if not call.field("confirming") and is_by_enter(call):
+        return await proposal(call)
+    decision, ledger = call.field("decision"), call.service.ledger
+    view = await call.service.engine.call(ledger.proposal)
+    keys = _keys(call, decision, view)
+    if decision.startswith("forbid"):
+        chosen = ",".join(f"{h}:{x}" for h, x in (keys or [])[:_MOST_ROWS])
+        return RedirectResponse(f"/forbid?rows={chosen}", 303)
+    given: dict[str, Any] = filled_in(call, "reason", "proposal")
+    if keys is not None:
+        given["rows"] = [_labels(call, key) for key in keys]
+    if decision.startswith("postpone"):
+        return await two_steps(
+            call,
+            "reject",
+            given,
+            lambda: _sheet(call, "rejected", given, keys),
+            lambda _: ("/proposal", "The changes are postponed."),
+        )
+    if not decision.startswith("approve"):
+        raise RefusedError(400, "choose what to decide: approve, postpone or forbid")
+    given |= await _limits(call, decision)
+    return await two_steps(
+        call,
+        "approve",
+        given,
+        lambda: _sheet(call, "approved", given, keys),
+        lambda version: ("/proposal", f"Version {version} is deployed."),
+    )
+
+
+def _keys(call: Call, decision: str, view: ProposalView | None) -> list[tuple[Any, Any]] | None:
+    """The rows that a decision is about, as positions; None for all of the proposal."""
+    _, _, which = decision.partition(" ")
+    if which in ("all", "protocol", "trial"):
+        return None
+    if which in WORDS and view is not None:
+        found = [(row["step"], row["state"]) for row in view.rows if row["verdict"] == which]
+        return list(found)
+    ticked = [value.partition(":") for name, value in call.fields if name == "row"]
+    return [(whole(step), whole(state)) for step, _, state in ticked]
+
+
+def _labels(call: Call, key: tuple[Any, Any]) -> list[int | str]:
+    """The labels of a row that a form names by its positions."""
+    labels, found = call.service.ledger.terms.labels, list[int | str]()
+    for kind, position in zip(("step", "state"), key, strict=True):
+        is_one = isinstance(position, int) and 0 <= position < len(labels[kind])
+        found.append(labels[kind][int(position)] if is_one else position)
+    return found
+
+
+async def _limits(call: Call, decision: str) -> dict[str, Any]:
+    """The part of a proposal that is approved, and the largest share of its trial."""
+    _, _, which = decision.partition(" ")
+    _, protocol = await call.service.engine.call(call.service.ledger.deployed)
+    if not protocol:
+        return {}
+    part = which if which in ("protocol", "trial") else "protocol" if which != "all" else None
+    found: dict[str, Any] = {} if part is None else {"part": part}
+    share = call.field("share").strip()
+    if share and part != "protocol":
+        found["share"] = _share(share)
+    return found
+
+
+def _share(text: str) -> float:
+    """A share that was typed in percent."""
+    try:
+        percent = float(text.removesuffix("%").strip().replace(",", "."))
+    except ValueError:
+        percent = -1.0
+    if not 0 <= percent <= 100:
+        raise RefusedError(400, f"the share must be between 0 and 100 percent, not {text!r}")
+    return percent / 100
+
+
+async def _sheet(
+    call: Call, kind: str, given: dict[str, Any], keys: list[tuple[Any, Any]] | None
+) -> Sheet:
+    """What a decision on the pending proposal would do."""
+    chosen = None if keys is None else [list(key) for key in keys]
+    known = await known_of(call, chosen)
+    if known.view is None or known.view.hash != given.get("proposal"):
+        raise LedgerError(
+            "the proposal on your page is not pending any more; look at the present one"
+        )
+    rows = [[row["step"], row["state"]] for row in known.view.rows] if keys is None else chosen
+    if not rows:
+        raise LedgerError("no row is chosen; choose those that you decide on")
+    for row in rows:
+        if row not in [[one["step"], one["state"]] for one in known.view.rows]:
+            raise LedgerError("a row that is selected is not proposed; look at the proposal again")
+    sheet: Sheet = getattr(sheets, kind)(known, given | {"rows": rows})
+    return sheet
+
+
+# ---- vetoes --------------------------------------------------------------------------------------
+
+
+async def forbid_form(call: Call) -> Response:
+    """Choose which actions to forbid in rows."""
+    asked = query(call.request, "rows")
+    return await _forbid_form(call, asked.get("rows", "").split(","), "")
+
+
+async def _forbid_form(call: Call, given: list[str], wrong: str, status: int = 200) -> Response:
+    known = await known_of(call)
+    rows = _positions(known, given)
+    allowed = await call.service.engine.call(lambda: call.service.ledger.actions_allowed)
+    names = known.terms.labels["action"]
+    options = [
+        {
+            "name": names[a],
+            "played": sum(known.policies[0, h, x] == a for h, x in rows),
+            "open": sum(bool(allowed[h, x, a]) for h, x in rows),
+        }
+        for a in range(known.terms.actions)
+    ]
+    ticked = [value for name, value in call.fields if name == "action"]
+    return await show(
+        call,
+        "forbid.html",
+        "map",
+        status,
+        run=known.run,
+        rows=[(f"{h}:{x}", known.place(h, x)) for h, x in rows],
+        options=options,
+        ticked=ticked,
+        instead=call.field("instead"),
+        wrong=wrong,
+    )
+
+
+def _positions(known: Known, given: list[str]) -> list[tuple[int, int]]:
+    """The rows of a list of step:state, all of which are there."""
+    found = list[tuple[int, int]]()
+    for one in given[:_MOST_ROWS]:
+        h, x = (whole(part) for part in one.partition(":")[::2])
+        steps, states = range(known.terms.horizon), range(known.terms.states)
+        if not (isinstance(h, int) and isinstance(x, int) and h in steps and x in states):
+            raise RefusedError(400, f"there is no row {one!r}; select rows on the proposal first")
+        found.append((h, x))
+    return found
+
+
+async def forbid(call: Call) -> Response:
+    """Forbid actions in rows: see what that changes, and confirm it."""
+    rows = [value for name, value in call.fields if name == "row"]
+    if not call.field("confirming"):
+        if is_by_enter(call):
+            return await _forbid_form(call, rows, "")
+        if not call.field("action"):
+            return await _forbid_form(call, rows, "Choose at least one to forbid.", 400)
+    try:
+        return await _veto(call, "forbid", "vetoed")
+    except LedgerError as error:
+        if call.field("confirming"):
+            raise
+        return await _forbid_form(call, rows, display.sentence(f"{error}."), 422)
+
+
+async def lift(call: Call) -> Response:
+    """Allow forbidden actions again: see what that means, and confirm it."""
+    return await _veto(call, "lift", "lifted")
+
+
+async def _veto(call: Call, action: str, kind: str) -> Response:
+    """Both of them."""
+    keys = [value.partition(":") for name, value in call.fields if name == "row"]
+    given: dict[str, Any] = filled_in(call, "reason")
+    given["rows"] = [_labels(call, (whole(h), whole(x))) for h, _, x in keys]
+    given["actions"] = [value for name, value in call.fields if name == "action"]
+    if action == "forbid" and call.field("instead"):
+        given["instead"] = call.field("instead")
+
+    async def sheet() -> Sheet:
+        known, ledger = await known_of(call), call.service.ledger
+        index = known.terms.index
+        decision = await call.service.engine.call(
+            lambda: ledger.veto(given["rows"], given["actions"])
+        )
+        if "instead" in given:
+            decision["instead"] = index("action", given["instead"])
+        if action == "forbid":
+            await call.service.engine.call(lambda: ledger.require_vetoable(decision))
+        made: Sheet = getattr(sheets, kind)(known, decision)
+        return made
+
+    said = "The veto is recorded." if action == "forbid" else "The veto is lifted."
+    return await two_steps(call, action, given, sheet, lambda _: ("/map", said))
+
+
+# ---- requests of others --------------------------------------------------------------------------
+
+
+async def confirm(call: Call) -> Response:
+    """Agree to what another person asks for."""
+    return await _answer(call, "confirm", "You agreed, and it took effect.")
+
+
+async def decline(call: Call) -> Response:
+    """Turn down what another person asks for."""
+    return await _answer(call, "decline", "The request is turned down.")
+
+
+async def _answer(call: Call, action: str, said: str) -> Response:
+    given: dict[str, Any] = filled_in(call, "reason", "motion")
+    if "motion" in given:
+        given["motion"] = whole(given["motion"])
+
+    async def sheet() -> Sheet:
+        ledger = call.service.ledger
+        known, waiting = await known_of(call), await call.service.engine.call(ledger.motions)
+        found = [one for one in waiting if one.number == given.get("motion")]
+        if not found:
+            raise LedgerError("this request does not wait for reviewers any more")
+        if action == "confirm":
+            return sheets.of_request(known, found[0])
+        what = getattr(sheets, found[0].kind)(known, found[0].decision).button
+        lines = [f"{found[0].by} asked for this: {found[0].decision['reason']}", "It lapses."]
+        return Sheet(f"Turn down: {what}?", f"Turn down: {what}", lines, css="stop")
+
+    return await two_steps(call, action, given, sheet, lambda _: ("/", said))
+
+
+async def quorum(call: Call) -> Response:
+    """Change how many reviewers must agree."""
+    given: dict[str, Any] = filled_in(call, "reason", "quorum")
+    if "quorum" in given:
+        given["quorum"] = whole(given["quorum"])
+    return await two_steps(
+        call,
+        "set_quorum",
+        given,
+        lambda: _of_kind(call, "quorum", given),
+        lambda _: ("/roles", "The number of reviewers is changed."),
+    )
+
+
+async def _of_kind(call: Call, kind: str, decision: dict[str, Any]) -> Sheet:
+    known = await known_of(call)
+    made: Sheet = getattr(sheets, kind)(known, decision)
+    return made
+
+
+# ---- operators -----------------------------------------------------------------------------------
+
+
+async def thaw(call: Call) -> Response:
+    """Resume the run."""
+    return await two_steps(
+        call,
+        "thaw",
+        filled_in(call, "reason"),
+        lambda: _of_kind(call, "thawed", {}),
+        lambda _: ("/", "The run is resumed."),
+    )
+
+
+async def rollback(call: Call) -> Response:
+    """Deploy an earlier version again."""
+    given: dict[str, Any] = filled_in(call, "reason", "version")
+    if "version" in given:
+        given["version"] = whole(given["version"])
+
+    async def sheet() -> Sheet:
+        last = call.service.ledger.version
+        if not (isinstance(given.get("version"), int) and 1 <= given["version"] <= last):
+            raise LedgerError(f"there is no version {given.get('version')!r}; they are 1 to {last}")
+        return await _of_kind(call, "rolled_back", {"to": given["version"]})
+
+    def done(new: Any) -> tuple[str, str]:
+        return (
+            "/timeline",
+            f"Version {new} is deployed. It does what version {given['version']} did.",
+        )
+
+    return await two_steps(call, "rollback", given, sheet, done)
+
+
+async def cap(call: Call) -> Response:
+    """Make a trial smaller, or end it."""
+    given: dict[str, Any] = filled_in(call, "reason", "share")
+    if "share" in given:
+        given["share"] = _share(given["share"])
+    return await two_steps(
+        call,
+        "cap_trial",
+        given,
+        lambda: _of_kind(call, "capped", {"share": given.get("share", 0.0)}),
+        lambda version: ("/timeline", f"Version {version} is deployed, with a smaller trial."),
+    )

@@ -1,0 +1,89 @@
+"""Decisions in two steps: see what would happen, in the words of the run, and then confirm it."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from starlette.responses import Response
+
+from lowswitch.ledger import LedgerError
+from lowswitch.ledger.responses import MotionView
+from lowswitch.service import actions
+from lowswitch.service.app import Call, as_refusal
+from lowswitch.service.bodies import BODIES, RefusedError, checked
+from lowswitch.service.render import after, is_by_enter, show
+from lowswitch.service.sheets import Known, Sheet
+from lowswitch.show.text import counted
+
+_OWN = ("form", "sure", "enter", "reason", "confirming")  # fields of the page itself
+
+
+async def known_of(call: Call, rows: list[list[int]] | None = None) -> Known:
+    """What a page knows of the run; rows: those of the proposal that a decision is about."""
+    ledger = call.service.ledger
+    terms = ledger.tables()
+
+    def read() -> Known:
+        view = ledger.proposal()
+        worth = None if view is None else view.worth
+        if view is not None and rows is not None and len(rows) < len(view.rows):
+            worth = ledger.worth(rows, wait=False) if rows else None
+        deployed, protocol = ledger.deployed()
+        return Known(terms, ledger.status(), view, deployed, protocol, worth)
+
+    return await call.service.engine.call(read)
+
+
+async def two_steps(
+    call: Call,
+    action: str,
+    given: dict[str, Any],
+    sheet: Callable[[], Awaitable[Sheet]],
+    done: Callable[[Any], tuple[str, str]],
+) -> Response:
+    """Show what an action would do, and do it once somebody has confirmed that.
+
+    What is refused stays on the page, with all that was typed. done: where to go then, and what
+    the page there says.
+    """
+    entered = is_by_enter(call)
+    if not call.field("sure") or entered:
+        _require_fields(action, given)
+        return await _ask(call, await sheet())
+    try:
+        answer = await actions.act(call, action, given)
+    except (RefusedError, LedgerError) as error:
+        refusal = as_refusal(error)
+        try:
+            _require_fields(action, given)
+            made = await sheet()
+        except (RefusedError, LedgerError):
+            raise error from None
+        return await _ask(call, made, refusal.says, refusal.status)
+    if isinstance(answer, MotionView):
+        more = counted(answer.needed, "more reviewer")
+        return after(call, "/", f"Your request is recorded. It takes effect when {more} agree.")
+    return after(call, *done(answer))
+
+
+def _require_fields(action: str, given: dict[str, Any]) -> None:
+    """Everything is there and of its type, but for the reason, which is given last."""
+    names = BODIES[action].__struct_fields__
+    checked(given | ({"reason": "given last"} if "reason" in names else {}), action)
+
+
+async def _ask(call: Call, sheet: Sheet, wrong: str = "", status: int = 200) -> Response:
+    """The page on which a decision is confirmed."""
+    kept = [(name, value) for name, value in call.fields if name not in _OWN]
+    return await show(
+        call,
+        "confirm.html",
+        "",
+        status,
+        sheet=sheet,
+        path=call.endpoint.path,
+        kept=kept,
+        typed=call.field("reason"),
+        wrong=wrong,
+    )
