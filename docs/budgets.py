@@ -98,9 +98,10 @@ def of_small() -> dict[str, str]:
         clear = sum(new[p][0] - one[p][0] > 3 * np.hypot(new[p][1], one[p][1]) for p in new)
         grown = paired(new, by_budget[budgets[i - 1]][0]) if i else ""
         means = [mean_of(found, [*new]) for found in (new, old, one)]
-        cells.append([f"{budget}", *means, paired(new, one), f"{clear}", grown])
+        cells.append([f"{budget}", f"{len(new)}", *means, paired(new, one), f"{clear}", grown])
     head = [
         "N",
+        "problems",
         "`few`",
         "`rule=1`",
         "one change",
@@ -131,7 +132,7 @@ def of_small() -> dict[str, str]:
 
 def mean_of(found: dict[str, list[float]], names: list[str]) -> str:
     """The mean over problems."""
-    return f"{np.mean([found[name][0] for name in names]):.0f}"
+    return f"{np.mean([found[name][0] for name in names if name in found]):.0f}"
 
 
 def paired(one: dict[str, list[float]], other: dict[str, list[float]]) -> str:

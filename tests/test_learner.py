@@ -76,7 +76,8 @@ class Conversation:
         if isinstance(self.learner, FeatureLearner):
             return end, end
         changes = np.array(self.changes).reshape(-1, 3 + len(self.learner.mixture))
-        history = ls.History(changes[:end])
+        began = learner_for(self.problem, self.algorithm, EPISODES).mixture
+        history = ls.History(changes[:end], before=began)
         return history.deployments, history.local_switches
 
 

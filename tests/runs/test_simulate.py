@@ -27,6 +27,7 @@ from conftest import (
     setting,
 )
 from lowswitch.features import LinearRuns
+from lowswitch.history import all_members
 from lowswitch.io import archive, storage
 from lowswitch.kernels import noise, play, ridge, values
 from lowswitch.kernels.streams import stream_key
@@ -65,7 +66,7 @@ def test_the_history_says_everything(mdp, algorithm):
     for i, history in enumerate(runs.history):
         assert history.local_switches == runs.local_switches[i]
         assert history.deployments == runs.deployments[i]
-        policy = np.repeat(mdp.actions_allowed.argmax(axis=-1)[None], history.members, axis=0)
+        policy = all_members(runs.initial, history.members)
         for _, h, x, *actions in history.changes:
             assert policy[:, h, x].tolist() != actions
             policy[:, h, x] = actions
@@ -78,7 +79,7 @@ def test_the_history_says_everything(mdp, algorithm):
             runs.curves.deployments[i],
             strict=True,
         ):
-            before = ls.History(history.changes[history.episode < episodes])
+            before = ls.History(history.changes[history.episode < episodes], before=history.before)
             assert (before.local_switches, before.deployments) == (switches, deployments)
         exact = ls.exact_regret(mdp, history, episodes=EPISODES, initial=runs.initial)
         assert exact == pytest.approx(runs.regret[i], rel=1e-12, abs=1e-9)
