@@ -283,7 +283,7 @@ def of_evidence(evidence: dict[str, Any]) -> dict[str, str]:
     share = equal["recorded"]["rows with IMPROVE"] / equal["rows"]
     return {
         "evidence/verdicts": table([*head, *(f"{what} with any" for what in _SHOWN)], rows, left=2),
-        "evidence/false-share": f"{100 * share:.1f} %",
+        "evidence/false-share": f"{100 * share:.2f} %",
         "evidence/runs": f"{equal['runs']}",
         "evidence/other-runs": f"{differ['runs']}",
         "evidence/patients": f"{evidence['setting']['patients']:,}",

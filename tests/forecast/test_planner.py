@@ -42,7 +42,8 @@ def test_values_are_those_of_what_each_date_deploys(plan):
     mdp = problem_of_size(Size(*SIZE), 2)
     runs = ls.simulate(mdp, ls.few(deployments=3), episodes=300, seeds=[2])
     found = plan.default
-    assert found.dates.tolist() == list(ls.parts.Late(3).grid(300))
+    size = {"horizon": 3, "states": 4, "actions": 2, "episodes": 300}
+    assert found.dates.tolist() == list(ls.few(deployments=3).schedule.grid_for(**size))
     assert found.values.shape == (6, 4)
     assert found.values[2, 0] == pytest.approx(mdp.evaluate(runs.initial))
     assert found.values[2, -1] == pytest.approx(mdp.evaluate(runs.policy[0][0]))

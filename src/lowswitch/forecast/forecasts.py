@@ -153,11 +153,11 @@ def plan(
     deployments, deployments_at, gap: as of `few`; with dates, a board that asks on them is tried
     beside it. size: (H, S, A) of logged episodes, where they do not show all states and actions.
     initial: the present policy [H, S], by default what was played most often in logged episodes,
-    else the lowest actions. actions_allowed: a mask [H, S, A] of what may be played, for problems
-    drawn from a size alone; a simulator has its own. present_reward: how much the present policy
-    earns per episode, where nothing but the size is known; then only problems are drawn in which it
-    earns just that. problems: how many are drawn. folder: where finished runs are kept, so that the
-    same call goes on where it was interrupted.
+    else what each algorithm begins with. actions_allowed: a mask [H, S, A] of what may be played,
+    for problems drawn from a size alone; a simulator has its own. present_reward: how much the
+    present policy earns per episode, where nothing but the size is known; then only problems are
+    drawn in which it earns just that. problems: how many are drawn. folder: where finished runs are
+    kept, so that the same call goes on where it was interrupted.
     """
     episodes, problems = require_count("episodes", episodes), require_count("problems", problems)
     source = _source(problem, size, initial, present_reward)
