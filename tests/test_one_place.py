@@ -27,7 +27,7 @@ DEPLOYS = {
 }
 OTHERS = {
     "learners/rows.RowKnowledge.begin_with": "the initial policy",
-    "learners/planners.PlannerKnowledge.begin_with": "the initial policy",
+    "learners/planners.PlannerKnowledge._deploy_first": "the initial policy",
     "learners/mixtures.MixtureKnowledge.begin_with": "the initial policy",
     "learners/mixtures.MixtureKnowledge.want": "what a member would play",
     "learners/mixtures.MixtureKnowledge.hold": "what a member would play",

@@ -347,7 +347,7 @@ def test_the_console_shows_the_next_date_and_offers_nothing_before_it(tmp_path):
             text = served.page(path, operator)[1]
             assert "Next date: after episode 3, when 2 more are learned." in text
             assert 'action="/propose"' not in text
-        assert "Dates to come, in episodes: 3; 6; 9" in served.page("/", operator)[1]
+        assert "Next dates, in cases: 3; 6; 9" in served.page("/", operator)[1]
         status, _, body = served.request("POST", "/api/propose", {}, role="operator")
         assert (status, b"when 2 more are learned" in body) == (422, True)
         with Client(served.url, served.tokens["operator"]) as client:
@@ -373,7 +373,7 @@ def test_a_page_is_about_one_moment(tmp_path, monkeypatch):
             return answer
 
         monkeypatch.setattr(served.service.engine, "call", and_somebody_decides)
-        for path, said in (("/", "Read the proposal"), ("/proposal", "12 rows would change")):
+        for path, said in (("/", "Read the proposal"), ("/proposal", "12 changes of the protocol")):
             play(ledger, 3)
             assert said in served.page(path, operator)[1]
         monkeypatch.undo()
@@ -393,9 +393,10 @@ def test_a_page_is_about_one_moment(tmp_path, monkeypatch):
 def test_the_console_says_why_nothing_is_proposed(tmp_path):
     with Served(tmp_path, algorithm=ls.q_hoeffding(c=0.05, schedule="asked")) as served:
         operator = served.login("operator")
-        assert served.post("/propose", operator)[0] == 303
+        assert served.post("/propose", operator, sure="1")[0] == 303
         text = served.page("/proposal", operator)[1]
-        assert "The learner would change nothing: after 0 episodes the learner wanted" in text
+        assert "The learner would change nothing." in text
+        assert "After 0 episodes the learner wanted no other policy" in text
 
 
 def test_the_console_of_an_open_gate_promises_no_proposal_and_counts_all_dates(tmp_path):

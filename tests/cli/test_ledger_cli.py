@@ -79,7 +79,7 @@ def test_a_run_by_the_command_line(tmp_path, capsys):
     lost = json.loads(run(capsys, "ask", address, *ask)[1])["ticket"]
     assert "missing" in run(capsys, "missing", address, "--ticket", lost, *who)[1]
     assert run(capsys, "freeze", address, *who)[0] == 0
-    assert "frozen" in run(capsys, "ask", address, "--site", "here", "--request", "x")[2]
+    assert "paused this run" in run(capsys, "ask", address, "--site", "here", "--request", "x")[2]
     assert run(capsys, "thaw", address, *who)[0] == 0
     assert run(capsys, "rollback", address, "--version", "1", *who)[0] == 0
     code, out, _ = run(capsys, "verify", address)

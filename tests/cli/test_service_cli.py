@@ -135,18 +135,22 @@ def test_answers_are_sent_without_delay():
 def test_the_demo_prints_an_address_and_a_login(tmp_path):
     command = [sys.executable, "-m", "lowswitch", "serve", "--demo", "--port", "0"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
-        said = ""
-        while "Ctrl-C" not in said:
-            said += server.stdout.readline()
-        url, token = re.search(r"http://[\d.:]+", said)[0], re.search(r"reviewer +(\S+)", said)[1]
-        opener = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
-        data, headers = f"token={token}".encode(), {"Origin": url}
-        with opener.open(urllib.request.Request(f"{url}/login", data, headers)) as page:
-            text = page.read().decode()
-        with Client(*re.search(r'Client\("(.*)", "(.*)"\)', said).groups()) as north:
-            issued = north.ask("patient 1")
-            told = north.tell(issued.ticket, [0, 0, 0, 0], None, [1, 0, 0, 1])
-        server.terminate()
+        try:
+            said = ""
+            while "Ctrl-C" not in said:
+                said += (line := server.stdout.readline())
+                assert line, said  # it has ended
+            url = re.search(r"http://[\d.:]+", said)[0]
+            token = re.search(r"reviewer +Dr Vega +(\S+)", said)[1]
+            opener = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
+            data, headers = f"token={token}".encode(), {"Origin": url}
+            with opener.open(urllib.request.Request(f"{url}/login", data, headers)) as page:
+                text = page.read().decode()
+            with Client(*re.search(r'Client\("(.*)", "(.*)"\)', said).groups()) as north:
+                issued = north.ask("patient 1")
+                told = north.tell(issued.ticket, [0, 0, 0, 0], None, [1, 0, 0, 1])
+        finally:
+            server.terminate()
         assert server.wait() == 0
     assert "Read the proposal" in text
     assert "proposed just now" in text

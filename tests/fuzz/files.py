@@ -139,7 +139,7 @@ def content(data, kind):
     return archive.digest(*archive.from_bytes(bytes(data), kind.name))
 
 
-FRONTIER = frozenset({*ls.Frontier.__annotations__, "best", "fronts"})
+FRONTIER = frozenset({*ls.Frontier.__annotations__, "best", "crowned", "fronts"})
 
 
 def flips(name, folder, seed=0):

@@ -56,7 +56,7 @@ def test_what_has_a_name_is_done_once(address):
     assert ledger.verify().whole
     with pytest.raises(ConflictError, match="used the name 'request 7 .* for another request"):
         ledger.thaw(by="office", reason="other", request='request 7 "é%_')
-    with pytest.raises(LedgerError, match="is thawed already"):
+    with pytest.raises(LedgerError, match="is not paused"):
         ledger.thaw(by="chief", reason="minutes 3", request='request 7 "é%_')  # their own name
 
 
@@ -108,7 +108,7 @@ def test_a_lost_answer_does_not_repeat_a_decision(tmp_path):
         operator.thaw(reason="over", request="another")
         kinds = [event.kind for event in served.ledger.newest(9) if event.kind != "asked"]
         assert kinds[:2] == ["thawed", "frozen"]
-        with pytest.raises(LedgerError, match="is thawed already"):
+        with pytest.raises(LedgerError, match="is not paused"):
             operator.thaw(reason="over")
 
 

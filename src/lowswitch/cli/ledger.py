@@ -495,10 +495,7 @@ def export(ledger: Ledger, options: argparse.Namespace) -> Any:
 
 @_command("--out", "--keep")
 def backup(ledger: Ledger, options: argparse.Namespace) -> Any:
-    """Copy the ledger into a file while it is used, or into a folder under a new name, and verify.
-
-    In a folder, --keep removes the oldest copies of the same ledger.
-    """
+    """Copy the ledger into a file or folder while it is used, and verify the copy."""
     from lowswitch.ledger.copies import dated, prune
 
     out = Path(options.out)

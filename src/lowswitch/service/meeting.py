@@ -301,11 +301,11 @@ async def _answer(call: Call, action: str, said: str) -> Response:
         given["motion"] = whole(given["motion"])
 
     async def sheet() -> Sheet:
-        ledger = call.service.ledger
-        known, waiting = await known_of(call), await call.service.engine.call(ledger.motions)
+        waiting = await call.service.engine.call(call.service.ledger.motions)
         found = [one for one in waiting if one.number == given.get("motion")]
         if not found:
             raise LedgerError("this request does not wait for reviewers any more")
+        known = await known_of(call, found[0].decision.get("rows"))
         if action == "confirm":
             return sheets.of_request(known, found[0])
         what = getattr(sheets, found[0].kind)(known, found[0].decision).button

@@ -20,15 +20,18 @@ _OWN = ("form", "sure", "enter", "reason", "confirming")  # fields of the page i
 
 
 async def known_of(call: Call, rows: list[list[int]] | None = None) -> Known:
-    """What a page knows of the run; rows: those of the proposal that a decision is about."""
+    """What a page knows of the run; rows: the positions of those that a decision is about."""
     ledger = call.service.ledger
     terms = ledger.tables()
+    steps, states = terms.labels["step"], terms.labels["state"]
 
     def read() -> Known:
         view = ledger.proposal()
         worth = None if view is None else view.worth
         if view is not None and rows is not None and len(rows) < len(view.rows):
-            worth = ledger.worth(rows, wait=False) if rows else None
+            proposed = [[row["step"], row["state"]] for row in view.rows]
+            named = [(steps[h], states[x]) for h, x in rows if [h, x] in proposed]
+            worth = ledger.worth(named, wait=False) if named else None
         deployed, protocol = ledger.deployed()
         return Known(terms, ledger.status(), view, deployed, protocol, worth)
 
@@ -62,8 +65,9 @@ async def two_steps(
             raise error from None
         return await _ask(call, made, refusal.says, refusal.status)
     if isinstance(answer, MotionView):
-        more = counted(answer.needed, "more reviewer")
-        return after(call, "/", f"Your request is recorded. It takes effect when {more} agree.")
+        more = f"{counted(answer.needed, 'more reviewer')} must agree before it takes effect."
+        said = "agreement" if action == "confirm" else "request"
+        return after(call, "/", f"Your {said} is recorded. {more}")
     return after(call, *done(answer))
 
 
