@@ -272,8 +272,8 @@ class Deciding(Reading):
             if played in payload["actions"] and instead not in left:
                 choices = ", ".join(names[a] for a in left)
                 raise LedgerError(
-                    f"row {row} plays {names[played]} now; say what it shall play instead, which is"
-                    f" instead= or --instead: {choices}"
+                    f"row {row} plays {names[played]} now; say what it shall play instead:"
+                    f" {choices}"
                 )
 
     # ---- operators -------------------------------------------------------------------------------

@@ -291,6 +291,8 @@ class Ledger(Deciding):
     ) -> None:
         """Declare that no report will come for any of these tickets, in one transaction."""
         text("reason", reason)
+        if not tickets:
+            raise LedgerError("no ticket is selected; select those whose reports will never come")
         asked = {"tickets": list(tickets), "reason": reason}
         with self._writing(self._named("missing", by, request, asked)) as writer:
             if writer.done is None:

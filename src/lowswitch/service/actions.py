@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import UTC, datetime
 from typing import Any
 
 from lowswitch.ledger import FrozenError, LedgerError
 from lowswitch.service.access import Token
 from lowswitch.service.app import Call, Service
 from lowswitch.service.bodies import RefusedError, checked
+from lowswitch.service.roles import REVIEWER
+from lowswitch.show.text import counted
 
 _WORDS = {  # what the ledger does meanwhile, for those who wait
     "propose": "plan a proposal",
@@ -41,8 +44,24 @@ async def _do(service: Service, action: str, fields: dict[str, Any]) -> Any:
         return None
     if service.engine.stopped:
         raise FrozenError(service.engine.stopped)
+    if action == "set_quorum":
+        _require_reviewers(service, fields["quorum"])
     method = getattr(service.ledger, action)
     return await service.engine.call(lambda: method(**fields), _WORDS.get(action, action))
+
+
+def _require_reviewers(service: Service, quorum: int) -> None:
+    """A run must not wait for more reviewers than there are; nobody could lower the number then."""
+    moment = datetime.now(UTC)
+    names = {
+        one.name for one in service.access.tokens() if one.role == REVIEWER and one.works(moment)
+    }
+    if quorum > len(names):
+        people = counted(len(names), "reviewer", "has", "have")
+        raise LedgerError(
+            f"only {people} a working token, so {quorum} could never agree; make tokens for more"
+            " reviewers first"
+        )
 
 
 async def revoke(call: Call, given: Any) -> Token:

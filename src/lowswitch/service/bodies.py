@@ -212,7 +212,7 @@ class Rollback(Reason, kw_only=True):
 
 
 class Losses(Reason, kw_only=True):
-    tickets: Annotated[list[Text], Meta(min_length=1, max_length=MOST_AT_ONCE)]
+    tickets: Annotated[list[Text], Meta(max_length=MOST_AT_ONCE)]
 
 
 class Cap(Reason, kw_only=True):

@@ -269,7 +269,8 @@ def forbidden(terms: TableTerms, chart: Chart, journal: Journal) -> dict[str, An
     places = np.argwhere(~chart.allowed).tolist()
     by = dict[tuple[int, int, int], Mark]()
     for mark in journal.decisions():
-        for h, x in mark.facts.get("rows", []) if mark.kind != "requested" else []:
+        is_veto = mark.kind == "vetoed" or (mark.kind == "rejected" and mark.facts.get("forever"))
+        for h, x in mark.facts.get("rows", []) if is_veto else []:
             for a in mark.facts.get("actions", range(terms.actions)):
                 by[h, x, a] = mark
     lines = [

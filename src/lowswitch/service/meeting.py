@@ -95,6 +95,8 @@ async def decide(call: Call) -> Response:
     view = await call.service.engine.call(ledger.proposal)
     keys = _keys(call, decision, view)
     if decision.startswith("forbid"):
+        if not keys:
+            raise RefusedError(422, "no change is selected; select at least one first")
         chosen = ",".join(f"{h}:{x}" for h, x in (keys or [])[:_MOST_ROWS])
         return RedirectResponse(f"/forbid?rows={chosen}", 303)
     given: dict[str, Any] = filled_in(call, "reason", "proposal")
@@ -305,7 +307,7 @@ async def _answer(call: Call, action: str, said: str) -> Response:
         found = [one for one in waiting if one.number == given.get("motion")]
         if not found:
             raise LedgerError("this request does not wait for reviewers any more")
-        known = await known_of(call, found[0].decision.get("rows"))
+        known = await known_of(call, found[0].decision.get("rows"), found[0].decision.get("to"))
         if action == "confirm":
             return sheets.of_request(known, found[0])
         what = getattr(sheets, found[0].kind)(known, found[0].decision).button
@@ -330,7 +332,7 @@ async def quorum(call: Call) -> Response:
 
 
 async def _of_kind(call: Call, kind: str, decision: dict[str, Any]) -> Sheet:
-    known = await known_of(call)
+    known = await known_of(call, version=decision.get("to"))
     made: Sheet = getattr(sheets, kind)(known, decision)
     return made
 

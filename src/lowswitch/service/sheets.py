@@ -26,6 +26,7 @@ class Known(NamedTuple):
     policies: np.ndarray  # [members, H, S]  deployed
     protocol: bool  # whether the first of them is a protocol, and the others a trial
     worth: dict[str, Any] | None = None  # of the rows that the decision is about
+    earlier: np.ndarray | None = None  # [members, H, S]  the version that a rollback deploys again
 
     def place(self, h: int, x: int) -> str:
         """A row by its labels."""
@@ -133,7 +134,8 @@ def approved(known: Known, decision: dict[str, Any]) -> Sheet:
     if changed:
         does = "takes" if len(changed) == 1 else "take"
         lines.append(
-            f"{counted(len(changed), 'change')} of the protocol {does} effect for new {cases}."
+            f"{counted(len(changed), 'change')} of the protocol {does} effect for new {cases}"
+            f"{' outside of the trial' if known.protocol else ''}."
         )
     if known.worth is not None and part != "trial":
         gain = known.worth.get("protocol") or known.worth["change"]
@@ -148,8 +150,8 @@ def approved(known: Known, decision: dict[str, Any]) -> Sheet:
     if left:
         lines.append(f"{counted(left, 'other row')} of the proposal stay undecided.")
     lines.append(
-        f"Version {view.version} is replaced by version {view.version + 1}. An operator can roll it"
-        " back later."
+        f"Version {view.version} is replaced by version {view.version + 1}. An operator can ask to"
+        " roll it back later."
     )
     title = f"Approve {several(what)}" if what else "Approve the trial"
     return Sheet(
@@ -169,7 +171,9 @@ def _trial_lines(
     cases = f"{known.terms.word('episode')}s"
     now, new = trial_shares(known, view)
     if part == "protocol":
-        return [f"The trial stays as it is: {share_words(now)} {cases} are in it."]
+        stays = f"The trial stays as it is: {share_words(now)} {cases} are in it."
+        is_new = [row for row in view.rows if not is_of_protocol(known, row)] or new != now
+        return [stays, "The proposed trial is not adopted."] if is_new else [stays]
     if cap is not None:
         new = min(new, cap)
     what.append("the trial")
@@ -259,7 +263,8 @@ def lifted(known: Known, decision: dict[str, Any]) -> Sheet:
     names, where, all_of_them = _named(known, decision)
     lines = [
         f"The learner may propose {names} again for: {all_of_them}.",
-        "Nothing changes at once: every proposal still needs an approval.",
+        f"The {known.terms.word('action')} given there now stays; lifting a veto only lets the"
+        " learner propose again.",
     ]
     title = f"Allow {names} again for {where}"
     return Sheet(f"{title}?", title, lines, (), (), "/map")
@@ -271,12 +276,21 @@ def rolled_back(known: Known, decision: dict[str, Any]) -> Sheet:
     lines = [
         f"Version {now + 1} will be deployed and do what version {to} did. It replaces version"
         f" {now}.",
-        "Nothing that was learned is lost. The rows that change stay as they are for a while.",
+        "Nothing that was learned is lost. The learner will not propose to change these rows again"
+        " for a while.",
     ]
     if known.view is not None:
         lines.append("The pending proposal is withdrawn. The next one does not use up the budget.")
+    changes = list[dict[str, str]]()
+    if known.earlier is not None:
+        labels = known.terms.labels["action"]
+        for h, x in np.argwhere(known.policies[0] != known.earlier[0]).tolist():
+            old, new = (labels[one[0, h, x]] for one in (known.policies, known.earlier))
+            facts = {"where": known.place(h, x), "old": old, "new": new}
+            changes.append(facts | dict.fromkeys(("gain", "sure", "note", "verdict"), ""))
+        lines.insert(1, f"{counted(len(changes), 'row', 'changes', 'change')} back, as listed.")
     title = f"Roll back to version {to}"
-    return Sheet(f"{title}?", title, lines, (), (), "/timeline", "stop")
+    return Sheet(f"{title}?", title, lines, changes[:MOST_LISTED], (), "/timeline", "stop")
 
 
 def thawed(known: Known, decision: dict[str, Any]) -> Sheet:
@@ -294,7 +308,8 @@ def quorum(known: Known, decision: dict[str, Any]) -> Sheet:
     n = decision["quorum"]
     lines = [
         f"From now on {counted(n, 'reviewer')} must agree before anything is approved, forbidden,"
-        f" allowed again, rolled back or resumed. Now it is {known.run.quorum}."
+        f" allowed again, rolled back or resumed, and before this number is changed. Now it is"
+        f" {known.run.quorum}."
     ]
     title = f"Let {counted(n, 'reviewer')} decide"
     return Sheet(f"{title}?", title, lines, (), (), "/roles", "stop")

@@ -19,8 +19,14 @@ from lowswitch.show.text import counted
 _OWN = ("form", "sure", "enter", "reason", "confirming")  # fields of the page itself
 
 
-async def known_of(call: Call, rows: list[list[int]] | None = None) -> Known:
-    """What a page knows of the run; rows: the positions of those that a decision is about."""
+async def known_of(
+    call: Call, rows: list[list[int]] | None = None, version: int | None = None
+) -> Known:
+    """What a page knows of the run.
+
+    rows: the positions of those that a decision is about. version: the one that a rollback would
+    deploy again.
+    """
     ledger = call.service.ledger
     terms = ledger.tables()
     steps, states = terms.labels["step"], terms.labels["state"]
@@ -33,7 +39,8 @@ async def known_of(call: Call, rows: list[list[int]] | None = None) -> Known:
             named = [(steps[h], states[x]) for h, x in rows if [h, x] in proposed]
             worth = ledger.worth(named, wait=False) if named else None
         deployed, protocol = ledger.deployed()
-        return Known(terms, ledger.status(), view, deployed, protocol, worth)
+        earlier = None if version is None else ledger.policy_of(version)
+        return Known(terms, ledger.status(), view, deployed, protocol, worth, earlier)
 
     return await call.service.engine.call(read)
 
