@@ -317,6 +317,7 @@ def test_more_interrupts_leave_nobody_behind(monkeypatch):
         os.kill(pid, signal.SIGSTOP)  # so that they do not end by themselves
     with pytest.raises(KeyboardInterrupt):
         opened.close()
+    interrupts.clear()  # on a busy machine the first one may have ended everything
     until(lambda: not any(map(lives, workers)))
     opened.close()
     assert opened.workers == []

@@ -443,10 +443,7 @@ def cap(ledger: Ledger, options: argparse.Namespace) -> Any:
 
 @_command("--expect", "--anchors", "--key")
 def verify(options: argparse.Namespace) -> Any:
-    """Replay everything from the start, and name the first bad event.
-
-    It takes a ledger, or a file of exported events (JSON lines), which needs no database.
-    """
+    """Replay a ledger or an exported file from the start, and name the first bad event."""
     from lowswitch.ledger import Ledger
     from lowswitch.ledger.audit import verify_export
     from lowswitch.ledger.exports import is_export
