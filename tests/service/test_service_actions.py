@@ -203,6 +203,7 @@ REFUSED = {
     "nothing to lift": ("lift", VETO_LIFTED, 422, "does not forbid all of"),
     "no request": ("confirm", {"motion": 1, **REASON}, 422, "no motion 1 waits"),
     "nothing to decline": ("decline", {"motion": 1, **REASON}, 422, "no motion 1 waits"),
+    "no quorum": ("set_quorum", {"quorum": 0, **REASON}, 400, "must be"),
     "too large a quorum": ("set_quorum", {"quorum": 9, **REASON}, 422, "could never agree"),
     "the same quorum": ("set_quorum", {"quorum": 1, **REASON}, 422, "the quorum is 1 already"),
     "no trial": ("cap_trial", {"share": 0.1, **REASON}, 422, "there is no trial"),

@@ -20,8 +20,11 @@ from lowswitch.ledger.reading import Reading
 from lowswitch.ledger.requests import Request
 from lowswitch.ledger.responses import MotionView, ProposalView
 from lowswitch.ledger.state import Motion, State
+from lowswitch.ledger.views import event_of
 from lowswitch.ledger.writer import Writer, text
 from lowswitch.policy.tables import Part
+
+_MOST = 1000  # events that are looked through for the one that carried out a motion
 
 Result = TypeVar("Result")
 Given = ParamSpec("Given")
@@ -68,10 +71,12 @@ class Deciding(Reading):
         """Whether no report can make the learner plan."""
         return self._state is not None and self._state.lessons.quiet
 
-    def _named(self, kind: str, by: str, request: str | None, asked: dict[str, Any]) -> Request:
+    def _named(
+        self, kind: str, by: str, request: str | None, asked: dict[str, Any], also: str = ""
+    ) -> Request:
         """What somebody asks for, once the names are known to be names."""
         name = None if request is None else text("request", request)
-        return Request(kind, text("by", by), name, asked)
+        return Request(kind, text("by", by), name, asked, also)
 
     def _asked(
         self,
@@ -84,15 +89,28 @@ class Deciding(Reading):
     ) -> AbstractContextManager[Writer]:
         """The transaction of a decision, which is a motion first where several must agree."""
         first = self._ready().quorum > 1 and needs_quorum(kind, {"forever": forever})
-        return self._writing(self._named("requested" if first else kind, by, request, asked))
+        kinds = ("requested", kind) if first else (kind, "requested")
+        return self._writing(self._named(kinds[0], by, request, asked, also=kinds[1]))
 
     def _before(self, writer: Writer) -> tuple[MotionView | None, int]:
         """What the same request led to before: the motion, if it waits still, and the version."""
         assert writer.done is not None
-        state, payload = writer.state, writer.done.payload
-        waiting = state.motions.get(writer.done.seq)
-        motion = _view(waiting, state.quorum) if waiting is not None else None
-        return motion, int(payload.get("version", state.version))
+        state, done = writer.state, writer.done
+        if done.kind == "requested":
+            return self._outcome(writer, done.seq, done.payload["kind"])
+        return None, int(done.payload.get("version", state.version))
+
+    def _outcome(self, writer: Writer, number: int, kind: str) -> tuple[MotionView | None, int]:
+        """What became of a motion: it waits still, or was carried out; else it is an error."""
+        state = writer.state
+        waiting = state.motions.get(number)
+        if waiting is not None and not state.lapsed(waiting):
+            return _view(waiting, state.quorum), state.version
+        for row in writer.store.newest(_MOST, kind=kind, part=f'"motion":{number},'):
+            made = event_of(*row)
+            if made.payload.get("motion") == number:
+                return None, int(made.payload.get("version", state.version))
+        raise LedgerError(f"motion {number} was declined or has lapsed; ask again under a new name")
 
     # ---- proposals -------------------------------------------------------------------------------
 
@@ -217,12 +235,7 @@ class Deciding(Reading):
             writer.require_thawed()
             writer.require_going_on()
             payload = self.veto(rows, actions) | {"reason": reason}
-            allowed, names = writer.state.learner.actions_allowed, self.terms.labels["action"]
-            for step, state in payload["rows"]:
-                if allowed[step, state, payload["actions"]].any():
-                    name = self.tables().row_name(step, state)
-                    given = ", ".join(names[a] for a in payload["actions"])
-                    raise LedgerError(f"row {name} does not forbid all of: {given}")
+            self._require_liftable(writer.state, payload)
             answer = self._decide(writer, by, REVIEWER, "lifted", payload)
             return answer if isinstance(answer, MotionView) else None
 
@@ -276,6 +289,15 @@ class Deciding(Reading):
                     f" {choices}"
                 )
 
+    def _require_liftable(self, state: State, payload: dict[str, Any]) -> None:
+        """Every row forbids all of the actions."""
+        allowed, names = state.learner.actions_allowed, self.terms.labels["action"]
+        for step, place in payload["rows"]:
+            if allowed[step, place, payload["actions"]].any():
+                name = self.tables().row_name(step, place)
+                given = ", ".join(names[a] for a in payload["actions"])
+                raise LedgerError(f"row {name} does not forbid all of: {given}")
+
     # ---- operators -------------------------------------------------------------------------------
 
     @planned_first
@@ -314,10 +336,14 @@ class Deciding(Reading):
             old = state.versions[version - 1]
             if old.identity == state.versions[-1].identity:
                 raise LedgerError(f"version {version} is what is deployed now")
-            if self.terms.is_forbidden(old, state.learner):
-                raise LedgerError(f"version {version} plays an action that was forbidden since")
+            self._require_allowed(state, version)
             payload = {"to": version, "version": state.version + 1, "reason": reason}
             return self._decide(writer, by, OPERATOR, "rolled_back", payload)
+
+    def _require_allowed(self, state: State, version: int) -> None:
+        """A version plays nothing that was forbidden since."""
+        if self.terms.is_forbidden(state.versions[version - 1], state.learner):
+            raise LedgerError(f"version {version} plays an action that was forbidden since")
 
     # ---- several reviewers -----------------------------------------------------------------------
 
@@ -344,11 +370,13 @@ class Deciding(Reading):
         asked = {"motion": motion, "reason": text("reason", reason)}
         with self._writing(self._named("seconded", by, request, asked)) as writer:
             if writer.done is not None:
-                waiting = writer.state.motions.get(motion)
-                return _view(waiting, writer.state.quorum) if waiting else writer.state.version
+                asked_for = event_of(*writer.store.event(motion)).payload["kind"]
+                waiting, version = self._outcome(writer, motion, asked_for)
+                return waiting or version
             known = self._motion(writer, motion)
             if known.agrees(by):
                 raise LedgerError(f"{by} has asked for this or agreed already; another must")
+            self._require_possible(writer, known)
             writer.add(by, REVIEWER, "seconded", dict(asked))
             return self._carry_out(writer, known)
 
@@ -383,6 +411,18 @@ class Deciding(Reading):
             raise LedgerError(f"motion {number} has lapsed: the run has gone on since it was made")
         return known
 
+    def _require_possible(self, writer: Writer, motion: Motion) -> None:
+        """What a motion asks for can still be done, as it could when it was made."""
+        kind, decision = motion.kind, motion.decision
+        if kind in ("approved", "rejected", "lifted"):
+            writer.require_thawed()
+        if kind == "vetoed":
+            self._require_vetoable(writer.state, decision)
+        elif kind == "lifted":
+            self._require_liftable(writer.state, decision)
+        elif kind == "rolled_back":
+            self._require_allowed(writer.state, decision["to"])
+
     def _decide(
         self, writer: Writer, by: str, role: str, kind: str, payload: dict[str, Any]
     ) -> int | MotionView:
@@ -404,8 +444,6 @@ class Deciding(Reading):
         payload = dict(motion.decision) | agreed
         if "version" in payload:
             payload["version"] = state.version + 1
-        if motion.kind == "vetoed":
-            self._require_vetoable(writer.state, payload)
         return self._record(writer, motion.by, motion.role, motion.kind, payload)
 
     def _record(

@@ -23,6 +23,7 @@ class Request(NamedTuple):
     by: str
     name: str | None
     asked: dict[str, Any]  # the arguments
+    also: str = ""  # the kind that it led to if the quorum was another one then
 
     @property
     def mark(self) -> dict[str, Any]:
@@ -41,7 +42,9 @@ class Request(NamedTuple):
         if self.name is None:
             return None
         part = f'"{_FIELD}":[{json.dumps(self.name, ensure_ascii=False)},'
-        for row in store.newest(_MOST, kind=self.kind, part=part):
+        kinds = [kind for kind in (self.kind, self.also) if kind]
+        rows = [row for kind in kinds for row in store.newest(_MOST, kind=kind, part=part)]
+        for row in rows:
             found = event_of(*row)
             if found.actor == self.by and found.payload.get(_FIELD, [None])[0] == self.name:
                 if found.payload[_FIELD] == [self.name, self._hash]:

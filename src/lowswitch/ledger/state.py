@@ -107,6 +107,10 @@ class State:
             unsettled=Counter(self.unsettled),
             decisions={row: list(made) for row, made in self.decisions.items()},
             changed={},
+            motions={
+                number: dataclasses.replace(one, confirmed=list(one.confirmed))
+                for number, one in self.motions.items()
+            },
         )
 
     @property
@@ -149,7 +153,7 @@ class State:
                 if event.role != LEDGER and self.expected() and not replay.forced:
                     raise BrokenError(event.seq, "what the events before it led to is missing")
             if needs_quorum(event.kind, event.payload):
-                self._require_quorum(event.payload)
+                self._require_quorum(event)
             handler(event, replay)
         except BrokenError:
             raise
@@ -157,11 +161,19 @@ class State:
             raise BrokenError(event.seq, f"it contradicts those before it ({error})") from error
         self.seq, self.head, self.time = event.seq, event.hash, event.time
 
-    def _require_quorum(self, payload: dict[str, Any]) -> None:
-        """Enough reviewers agree with a decision; its motion is carried."""
+    def _require_quorum(self, event: Event) -> None:
+        """Enough reviewers agree with a decision; its motion is carried, as it was asked for."""
+        payload = event.payload
         motion = self.motions.pop(payload.get("motion", 0), None)
         if len(motion.confirmed if motion else [""]) < self.quorum:
             raise ValueError(f"{self.quorum} reviewers must agree to it")
+        if motion is not None:
+            carried = {"motion": motion.event, "confirmed": motion.confirmed}
+            wanted = dict(motion.decision) | carried | {"version": payload.get("version")}
+            said = dict(payload) | {"version": payload.get("version")}
+            who = motion.kind, motion.by, motion.role
+            if (event.kind, event.actor, event.role) != who or said != wanted:
+                raise ValueError(f"motion {motion.event} asks for something else")
 
     def _asked(self, event: Event, replay: Replay) -> None:
         payload = event.payload
@@ -322,6 +334,8 @@ class State:
     def lapsed(self, motion: Motion) -> bool:
         """Whether a motion cannot be carried out any more: the run has gone on without it."""
         decision, pending = motion.decision, self.pending
+        if self.ended and motion.kind != "quorum":
+            return True
         if "proposal" in decision:
             return pending is None or proposal_hash(pending) != decision["proposal"]
         if motion.kind == "rolled_back":
@@ -354,6 +368,8 @@ class State:
 
     def _thawed(self, event: Event, replay: Replay) -> None:
         self.frozen = False
+        # who agreed to end this pause has not agreed to end the next one
+        self.motions = {n: one for n, one in self.motions.items() if one.kind != "thawed"}
         if self.terms.gate == "review":
             self.learner.thaw()
 

@@ -58,7 +58,12 @@ class Writer:
         made = event(seq, time, actor, role, kind, payload, state.head)
         self.events.append(made)
         self.broken = True
-        state.apply(made, self.replay)
+        try:
+            state.apply(made, self.replay)
+        except errors.BrokenError as error:
+            if role == LEDGER or type(error.__cause__) is not ValueError:
+                raise
+            raise LedgerError(str(error.__cause__)) from error  # what is asked for is refused
         self.broken = False
         if KINDS[kind].has_report:
             self.reports[payload["number"]] = seq

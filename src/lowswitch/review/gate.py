@@ -359,6 +359,9 @@ class Gate:
         switches = self.applied_rows
         made = self._deploy(knowledge, parts, told)
         self.applied_rows = switches
+        for row in parts:
+            if row in self.holds:
+                knowledge.hold(*row)  # at what it plays now, as a learner that is restored has it
         self.look_again(knowledge, told)
         return made
 

@@ -47,7 +47,13 @@ async def _do(service: Service, action: str, fields: dict[str, Any]) -> Any:
     if action == "set_quorum":
         _require_reviewers(service, fields["quorum"])
     method = getattr(service.ledger, action)
-    return await service.engine.call(lambda: method(**fields), _WORDS.get(action, action))
+
+    def do() -> Any:
+        if service.engine.stopped:  # while this waited
+            raise FrozenError(service.engine.stopped)
+        return method(**fields)
+
+    return await service.engine.call(do, _WORDS.get(action, action))
 
 
 def _require_reviewers(service: Service, quorum: int) -> None:

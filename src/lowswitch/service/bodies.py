@@ -119,6 +119,8 @@ MOST_AT_ONCE = 512  # tickets or reports in one request
 Text = Annotated[str, Meta(pattern=_SHOWN, max_length=MOST_TEXT)]
 Whole = Annotated[int, Meta(gt=-_LARGE, lt=_LARGE)]
 Number = Whole | Annotated[float, Meta(ge=-sys.float_info.max, le=sys.float_info.max)]
+Share = Annotated[float, Meta(ge=0, le=1)]
+Count = Annotated[int, Meta(ge=1, lt=2**31)]
 _LABEL = "a label as text, or a position from 0 on that is no label of another one"
 Label = Annotated[Whole | Text, Meta(description=_LABEL)]
 Some = Meta(min_length=1, max_length=MOST_AT_ONCE)
@@ -177,12 +179,12 @@ class Rows(Body):
 
 class Approval(Decision, kw_only=True):
     part: Text | None = None
-    share: float | None = None
+    share: Share | None = None
 
 
 class Rejection(Decision, kw_only=True):
     forever: bool = False
-    visits: Whole | None = None
+    visits: Count | None = None
     actions: list[Label] | None = None
 
 
@@ -200,7 +202,7 @@ class Answer(Reason, kw_only=True):
 
 
 class Quorum(Reason, kw_only=True):
-    quorum: Whole
+    quorum: Count
 
 
 class Meeting(Named):
@@ -216,7 +218,7 @@ class Losses(Reason, kw_only=True):
 
 
 class Cap(Reason, kw_only=True):
-    share: float
+    share: Share
 
 
 class Revocation(Body):

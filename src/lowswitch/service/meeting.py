@@ -181,8 +181,9 @@ async def _sheet(
     rows = [[row["step"], row["state"]] for row in known.view.rows] if keys is None else chosen
     if not rows:
         raise LedgerError("no row is chosen; choose those that you decide on")
+    proposed = {(one["step"], one["state"]) for one in known.view.rows}
     for row in rows:
-        if row not in [[one["step"], one["state"]] for one in known.view.rows]:
+        if tuple(row) not in proposed:
             raise LedgerError("a row that is selected is not proposed; look at the proposal again")
     sheet: Sheet = getattr(sheets, kind)(known, given | {"rows": rows})
     return sheet
@@ -307,7 +308,9 @@ async def _answer(call: Call, action: str, said: str) -> Response:
         found = [one for one in waiting if one.number == given.get("motion")]
         if not found:
             raise LedgerError("this request does not wait for reviewers any more")
-        known = await known_of(call, found[0].decision.get("rows"), found[0].decision.get("to"))
+        decision = found[0].decision  # a veto may be about rows that are not proposed
+        rows = decision["rows"] if "proposal" in decision else None
+        known = await known_of(call, rows, decision.get("to"))
         if action == "confirm":
             return sheets.of_request(known, found[0])
         what = getattr(sheets, found[0].kind)(known, found[0].decision).button
