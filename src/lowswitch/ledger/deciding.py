@@ -414,7 +414,7 @@ class Deciding(Reading):
     def _require_possible(self, writer: Writer, motion: Motion) -> None:
         """What a motion asks for can still be done, as it could when it was made."""
         kind, decision = motion.kind, motion.decision
-        if kind in ("approved", "rejected", "lifted"):
+        if "proposal" in decision or kind == "lifted":
             writer.require_thawed()
         if kind == "vetoed":
             self._require_vetoable(writer.state, decision)

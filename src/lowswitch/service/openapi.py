@@ -56,7 +56,8 @@ def description() -> dict[str, Any]:
     paths: dict[str, Any] = {}
     for endpoint in API:
         paths.setdefault(endpoint.path, {})[endpoint.method.lower()] = _operation(endpoint)
-    _, schemas = msgspec.json.schema_components(BODIES.values(), ref_template=_REF)
+    sent = [BODIES[one.handler] for one in API if one.handler in BODIES]
+    _, schemas = msgspec.json.schema_components(sent, ref_template=_REF)
     return {
         "openapi": "3.1.0",
         "info": {"title": "lowswitch ledger", "version": __version__},
