@@ -13,9 +13,14 @@ def test_a_motion_that_was_carried_survives_amendments(tmp_path):
     motion = ledger.approve(ledger.propose(by="office"), **WHO)
     ledger.save_snapshot()
     ledger.confirm(motion.number, **OTHER)
-    for number in (1, 2):
-        ticket = ledger.ask("north", f"case {number}").ticket
-        ledger.amend(ticket, [1, 1], None, [0.0, 0.0], by="office", reason="misread")
+    report(ledger, 2)
+    # reported after the snapshot, which a correction begins from
+    for told in [event.payload for event in reversed(ledger.newest(2, kind="told"))]:
+        ticket = ledger.ask("north", f"case {told['number']}").ticket
+        rewards = [1.0 - paid for paid in told["rewards"]]
+        given = told["states"], told["actions"], rewards
+        ledger.amend(ticket, *given, by="office", reason="misread")
+        assert ledger.status().learned == 42
     assert replayed(ledger, tmp_path)
 
 
