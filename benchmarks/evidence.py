@@ -250,6 +250,7 @@ def followed(address, name, seed):
 def measured(name, runs, first, folder):
     """The proposals of all runs of a family, each with its run; `folder` has those of before."""
     found = []
+    Path(folder).mkdir(parents=True, exist_ok=True)
     for seed in range(first, first + runs):
         path = Path(folder) / f"{name} {seed}.json"
         if not path.exists():
