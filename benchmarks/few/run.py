@@ -34,6 +34,7 @@ from lowswitch import Algorithm, simulate
 from lowswitch.show.progress import cores
 
 BUDGETS = (1, 2, 3, 5, 10, 30, 100)
+BY_RULE_1 = (10, 30)  # budgets for which the older rule of `few` is run, too
 SEEDS = 32
 FEWER_SEEDS = 16  # with the largest budget, and in finals
 HEATS = ((2, 10), (6, 3))  # more seeds, and how many settings are left after them
@@ -104,9 +105,10 @@ class Row:
         return [unit for unit in units if unit.name not in self.known]
 
     def own(self) -> dict[str, int]:
-        """`few` and one change, with their seeds."""
+        """`few` by both rules and one change, with their seeds."""
         few = {f"few:deployments={n}": SEEDS for n in BUDGETS[:-1]}
         few[f"few:deployments={BUDGETS[-1]}"] = FEWER_SEEDS
+        few |= {f"few:deployments={n},rule=1": SEEDS for n in BY_RULE_1}
         return few | dict.fromkeys(ONE_CHANGE[: 1 + self.mdp.steps_alike], SEEDS)
 
     def race(self, told: bool) -> Iterator[list[Unit]]:
@@ -157,12 +159,17 @@ class Row:
             self._add(row, "told", finals | self.finals(True), share)
         changed = {text: self.regret(text, 0, SEEDS) for text in self.own() if text in ONE_CHANGE}
         row["one_change_percent"] = min(float(lost.mean()) for lost in changed.values()) * share
-        for text, seeds in self.own().items():
-            if text not in ONE_CHANGE:
-                name, regret = f"few_{text.rpartition('=')[2]}", self.regret(text, 0, seeds)
-                row[f"{name}_percent"] = float(regret.mean()) * share
-                row[f"{name}_sd"] = float(regret.std(ddof=1)) * share
-                row[f"{name}_worst"] = float(regret.max()) * share
+        for n in BUDGETS:
+            name, text = f"few_{n}", f"few:deployments={n}"
+            regret = self.regret(text, 0, self.own()[text])
+            row[f"{name}_percent"] = float(regret.mean()) * share
+            row[f"{name}_sd"] = float(regret.std(ddof=1)) * share
+            row[f"{name}_worst"] = float(regret.max()) * share
+            if n in BY_RULE_1:
+                older = self.regret(f"{text},rule=1", 0, SEEDS)
+                row[f"{name}_older_percent"] = float(older.mean()) * share
+                error = (regret - older).std(ddof=1) / np.sqrt(SEEDS)
+                row[f"{name}_difference_se"] = float(error) * share
         return row
 
     def _add(self, row: dict[str, Any], name: str, finals: dict[str, float], share: float) -> None:
@@ -225,7 +232,8 @@ def compile_all() -> None:
     """Run each kind of algorithm once, so that the processes begin with compiled kernels."""
     for problem in ("changing-short", "tiny-river"):
         (law,) = laws_of(problem)
-        for text in (*settings(problem == "tiny-river"), "few:deployments=3"):
+        few = ("few:deployments=3", "few:deployments=3,rule=1")
+        for text in (*settings(problem == "tiny-river"), *few):
             run(Unit(problem, law, text, 0, 1))
 
 
