@@ -7,8 +7,8 @@ exactly equal. In every second run a random policy is the protocol at the beginn
 the patients is in a trial; in the others all patients explore.
 
 In every second pair of runs the board approves everything. In the others 3 % of the reports are
-missing at random, many come after the meeting, two rows are rejected at the second meeting, one is
-vetoed at the third, and the fourth deployment is rolled back.
+missing at random, many come after the meeting, two rows are rejected at the second meeting, one
+action is vetoed at the third, and the fourth deployment is rolled back.
 
 A row is truly better if the true value of the deployed policy (or of the protocol, if there is one)
 grows when this row alone changes. The words are those that were recorded, and those of the two
@@ -212,7 +212,8 @@ def decided(ledger, proposal, meeting, disturbed):
         new = [row for row in proposal.rows if {*row["to"]} - {*row["from"]}]
         if new and len(rows) > 1:
             chosen = [(new[0]["step"], new[0]["state"])]
-            ledger.reject(proposal, rows=chosen, by="board", reason="interaction", forever=True)
+            veto = {"forever": True, "actions": [min({*new[0]["to"]} - {*new[0]["from"]})]}
+            ledger.reject(proposal, rows=chosen, by="board", reason="interaction", **veto)
             proposal = ledger.proposal()
     if proposal is not None:
         ledger.approve(proposal, by="board", reason=f"meeting {meeting + 1}")
