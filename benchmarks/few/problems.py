@@ -170,6 +170,7 @@ def changing(law: str, seed: int) -> TabularMDP:
 
 Make = Callable[[str], TabularMDP]
 
+DRAWN = range(100, 108)  # instances of each drawn family
 # the three problems of the project, and those on which the rules of `few` were chosen
 CHOSEN: dict[str, tuple[Make, int]] = {
     "riverswim": (lambda law: envs.riverswim(states=6, horizon=10, reward_law=law), 100_000),
@@ -194,9 +195,9 @@ VALIDATED: dict[str, tuple[Make, int]] = {
     "gambler": (gambler, 10_000),
     "clinic": (clinic, 3_000),
     "riverswim-strehl": (lambda law: envs.riverswim_strehl(reward_law=law), 10_000),
-    **{f"grid-{i}": ((lambda law, i=i: slippery_grid(law, i)), 3_000) for i in range(100, 120)},
-    **{f"garnet-{i}": ((lambda law, i=i: garnet(law, i)), 3_000) for i in range(100, 120)},
-    **{f"changing-{i}": ((lambda law, i=i: changing(law, i)), 3_000) for i in range(100, 120)},
+    **{f"grid-{i}": ((lambda law, i=i: slippery_grid(law, i)), 3_000) for i in DRAWN},
+    **{f"garnet-{i}": ((lambda law, i=i: garnet(law, i)), 3_000) for i in DRAWN},
+    **{f"changing-{i}": ((lambda law, i=i: changing(law, i)), 3_000) for i in DRAWN},
 }
 # problems of other kinds, each with one law of rewards
 OTHER: dict[str, tuple[Make, int]] = {
