@@ -49,6 +49,7 @@ def normal(text):
     for measured in (
         r"-{3,}",
         r"[\d.,]+ (?:[kM]|seconds)\b",
+        r"\(\d+ s\)",
         r"(?<=^wall time ).*",
         r"(?<=^workers ).*",
     ):
