@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 
+import browser
 import lowswitch as ls
 from lowswitch.features import problems
 from lowswitch.show.progress import cores
@@ -363,3 +364,19 @@ def address(request, tmp_path):
     if request.param == "sqlite":
         return tmp_path / "run.db"
     return f"{request.getfixturevalue('postgres').get_uri()}#n{next(_numbers)}"
+
+
+# ---- a browser -----------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="session")
+def one_browser():
+    with browser.Browser() as opened:
+        yield opened
+
+
+@pytest.fixture
+def tab(one_browser):
+    """A tab in which nothing has happened; a browser is started once, and not for each test."""
+    one_browser.forget()
+    return one_browser

@@ -4,6 +4,7 @@ it names exists.
 
 import ast
 import contextlib
+import functools
 import importlib
 import json
 import math
@@ -327,6 +328,7 @@ def test_what_the_pages_name_exists(name):
             thing = getattr(thing, member)
 
 
+@functools.cache
 def defined(path):
     """The names that a file defines itself, and does not only import."""
     names = set()
