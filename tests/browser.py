@@ -64,6 +64,13 @@ class Browser:
             self.send(f"{domain}.enable")
         self.size(1200, 900)
 
+    def forget(self):
+        """Be as if just opened: nobody is logged in, and nothing has happened."""
+        self.send("Network.clearBrowserCookies")
+        self.open("about:blank")
+        self.size(1200, 900)
+        self.dialogs, self.requests, self.console = [], [], []
+
     def _port(self):
         file, end = Path(self.folder) / "DevToolsActivePort", time.monotonic() + 60
         while not (file.exists() and file.read_text().strip()):

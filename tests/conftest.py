@@ -8,28 +8,42 @@ import signal
 import sys
 import tempfile
 import warnings
+from collections import Counter
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import pytest
 from scipy import sparse
 
+import browser
 import lowswitch as ls
 from lowswitch.features import problems
 from lowswitch.show.progress import cores
 
 
-def pytest_configure():
+def pytest_configure(config):
     if "PYTEST_XDIST_WORKER" in os.environ:
-        from compile_once import share_compilation
+        from compile_once import share_compilation, share_rewriting
 
         share_compilation()
+        if len(config.args) == 1 and Path(config.args[0]).name == Path(__file__).parent.name:
+            workers = int(os.environ["PYTEST_XDIST_WORKER_COUNT"])
+            share_rewriting(config, int(os.environ["PYTEST_XDIST_WORKER"][2:]), workers)
 
 
-# Workers take whole files in this order, the others after them. Two neighbours compile different
-# kernels, so that few workers wait for what another one compiles. The cluster comes after the
-# rounds, because its processes would compile what theirs need once more.
-FIRST = ("simulate", "rounds", "bandits", "cluster", "docs", "reproduce", "learner")
+# Workers take whole files in this order, the others after them: the long ones first, so that all
+# workers end at about the same time. Two neighbours compile different kernels, so that few workers
+# wait for what another one compiles; then one that waits for other processes stands beside one that
+# computes. The cluster comes after the rounds, because its processes would compile what theirs need
+# once more.
+FIRST = (
+    *("simulate", "rounds", "bandits", "cluster", "docs", "reproduce", "learner"),
+    *("processes", "digests", "service_story", "architecture", "report", "ledger_once"),
+    *("gate", "statistics", "fuzz", "service_pages", "sessions", "ledger", "sources", "anywhere"),
+    *("cli", "kernels", "learned", "price", "mbie", "compile"),
+)
+LONG = 0.02  # the share of all seconds with which a file belongs to the first
 
 
 def pytest_xdist_auto_num_workers(config):
@@ -40,6 +54,21 @@ def pytest_xdist_auto_num_workers(config):
 def pytest_collection_modifyitems(items):
     places = {f"test_{name}.py": place for place, name in enumerate(FIRST)}
     items.sort(key=lambda item: places.get(item.path.name, len(places)))
+
+
+def pytest_terminal_summary(terminalreporter):
+    """Say which long files are not among the first, and which of the first do not exist."""
+    there = {path.stem.removeprefix("test_") for path in Path(__file__).parent.rglob("test_*.py")}
+    seconds = Counter()
+    for report in itertools.chain(*terminalreporter.stats.values()):
+        if hasattr(report, "duration"):
+            seconds[Path(report.fspath).stem.removeprefix("test_")] += report.duration
+    others = seconds.keys() - {*FIRST} if seconds.keys() == there else ()
+    for name in sorted({*FIRST} - there):
+        terminalreporter.write_line(f"tests/conftest.py: there is no test_{name}.py; see FIRST")
+    for name in sorted(others):
+        if seconds[name] > LONG * seconds.total():
+            terminalreporter.write_line(f"tests/conftest.py: test_{name}.py is long; see FIRST")
 
 
 def random_tables(states, actions, seed, *steps):
@@ -335,3 +364,19 @@ def address(request, tmp_path):
     if request.param == "sqlite":
         return tmp_path / "run.db"
     return f"{request.getfixturevalue('postgres').get_uri()}#n{next(_numbers)}"
+
+
+# ---- a browser -----------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="session")
+def one_browser():
+    with browser.Browser() as opened:
+        yield opened
+
+
+@pytest.fixture
+def tab(one_browser):
+    """A tab in which nothing has happened; a browser is started once, and not for each test."""
+    one_browser.forget()
+    return one_browser

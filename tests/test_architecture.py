@@ -60,6 +60,9 @@ def file_of(module, name=""):
     raise ValueError(f"{module} is no module of lowswitch")
 
 
+STATEMENTS = ast.stmt, ast.excepthandler, ast.match_case  # an import is in no expression
+
+
 @functools.cache
 def imports(file):
     """What a file imports from the library, and when: loaded, typed or deferred."""
@@ -72,8 +75,8 @@ def imports(file):
             when = "deferred"
         for name, value in ast.iter_fields(node):
             typed = isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test)
-            for child in value if isinstance(value, list) else [value]:
-                if isinstance(child, ast.AST):
+            for child in value if isinstance(value, list) else []:
+                if isinstance(child, STATEMENTS):
                     visit(child, "typed" if typed and name == "body" else when)
 
     visit(tree_of(file), "loaded")

@@ -4,6 +4,7 @@ it names exists.
 
 import ast
 import contextlib
+import functools
 import importlib
 import json
 import math
@@ -49,6 +50,7 @@ def normal(text):
     for measured in (
         r"-{3,}",
         r"[\d.,]+ (?:[kM]|seconds)\b",
+        r"\(\d+ s\)",
         r"(?<=^wall time ).*",
         r"(?<=^workers ).*",
     ):
@@ -326,6 +328,7 @@ def test_what_the_pages_name_exists(name):
             thing = getattr(thing, member)
 
 
+@functools.cache
 def defined(path):
     """The names that a file defines itself, and does not only import."""
     names = set()

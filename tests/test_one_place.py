@@ -6,6 +6,7 @@ syntax tree of every file for writes to them, and for second texts of the rules 
 """
 
 import ast
+import functools
 from pathlib import Path
 
 import pytest
@@ -46,30 +47,34 @@ OTHERS = {
 # ---- the rule ------------------------------------------------------------------------------------
 
 
-def functions(tree, name):
-    """The full name and the tree of each function and of the module, innermost ones apart."""
-    yield name, tree
-    for node in ast.walk(tree):
+@functools.cache
+def functions(text, name):
+    """The full name of each function of a file, and of the module, with the nodes of its own."""
+    tree = ast.parse(text)
+    found = [(name, own_nodes(tree))]
+
+    def visit(node, names):
         for child in ast.iter_child_nodes(node):
-            child.parent = node
-    for node in ast.walk(tree):
-        if isinstance(node, ast.FunctionDef):
-            names, place = [], node
-            while place is not tree:
-                if isinstance(place, ast.FunctionDef | ast.ClassDef):
-                    names.append(place.name)
-                place = place.parent
-            yield ".".join([name, *reversed(names)]), node
+            inner = names
+            if isinstance(child, ast.FunctionDef | ast.ClassDef):
+                inner = (*names, child.name)
+            if isinstance(child, ast.FunctionDef):
+                found.append((".".join(inner), own_nodes(child)))
+            visit(child, inner)
+
+    visit(tree, (name,))
+    return found
 
 
 def own_nodes(function):
     """The nodes of a function but those of functions in it."""
-    todo = list(ast.iter_child_nodes(function))
+    found, todo = [], list(ast.iter_child_nodes(function))
     while todo:
         node = todo.pop()
-        yield node
+        found.append(node)
         if not isinstance(node, ast.FunctionDef):
             todo.extend(ast.iter_child_nodes(node))
+    return found
 
 
 def is_tables(node, aliases):
@@ -85,7 +90,7 @@ def holder(node, aliases):
         return aliases.get(node.id)
     if isinstance(node, ast.Attribute) and node.attr in HOLDERS:
         return node.attr if is_tables(node.value, aliases) else None
-    if isinstance(node, ast.Call) and ast.unparse(node.func) == "getattr":
+    if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "getattr":
         return "any" if is_tables(node.args[0], aliases) else None
     return None
 
@@ -120,12 +125,10 @@ def pairs(target, value):
         yield from pairs(one, other)
 
 
-def aliases_of(function):
-    """The names that a function gives to tables and to parts of what is deployed."""
+def aliases_of(nodes):
+    """The names that the nodes of a function give to tables and to parts of what is deployed."""
     aliases, before = {}, None
-    bound = [
-        pair for node in own_nodes(function) for given in bindings(node) for pair in pairs(*given)
-    ]
+    bound = [pair for node in nodes for given in bindings(node) for pair in pairs(*given)]
     while aliases != before:
         before = dict(aliases)
         for target, value in bound:
@@ -174,9 +177,9 @@ def stores(node, aliases):
 def writers(text, name):
     """The functions of a file that write into what is deployed."""
     found = set()
-    for full, function in functions(ast.parse(text), name):
-        aliases = aliases_of(function)
-        if any(stores(node, aliases) for node in own_nodes(function)):
+    for full, nodes in functions(text, name):
+        aliases = aliases_of(nodes)
+        if any(stores(node, aliases) for node in nodes):
             found.add(full)
     return found
 
@@ -186,8 +189,8 @@ def callers(called):
     return {
         full
         for name, text in FILES.items()
-        for full, function in functions(ast.parse(text), name)
-        if any(isinstance(node, ast.Name) and node.id == called for node in own_nodes(function))
+        for full, nodes in functions(text, name)
+        if any(isinstance(node, ast.Name) and node.id == called for node in nodes)
     }
 
 
@@ -211,11 +214,7 @@ def test_the_one_place_is_reached_through_the_gate_alone():
 
 def found_in(text, name, is_one):
     """The functions of a file with a node of its own that is one of those looked for."""
-    return {
-        full
-        for full, function in functions(ast.parse(text), name)
-        if any(is_one(node) for node in own_nodes(function))
-    }
+    return {full for full, nodes in functions(text, name) if any(is_one(node) for node in nodes)}
 
 
 def found_everywhere(is_one, under=""):

@@ -169,14 +169,14 @@ def test_the_kernel_is_the_papers_pseudo_code(name, problem):
     the kernel bit for bit.
     """
     mdp, algorithm = PROBLEMS[problem](), PAPERS[name]
-    paper, rows = play_plain(mdp, algorithm, 400, seed=3)
-    _, entries = play_plain(mdp, algorithm, 400, seed=3, copy="entry")
-    runs = ls.simulate(mdp, algorithm, episodes=400, seeds=[3], history=True)
+    paper, rows = play_plain(mdp, algorithm, 200, seed=3)
+    _, entries = play_plain(mdp, algorithm, 200, seed=3, copy="entry")
+    runs = ls.simulate(mdp, algorithm, episodes=200, seeds=[3], history=True)
     assert len(rows) > 10
     assert rows.tolist() == entries.tolist() == runs.history[0].changes.tolist()
     assert (runs.policy[0] == paper.policy).all()
-    learner = learner_for(mdp, algorithm, 400)
-    for k in range(400):
+    learner = learner_for(mdp, algorithm, 200)
+    for k in range(200):
         learner.tell(*play_episode(mdp, learner.policy, 3, k))
     assert (learner.policy == paper.policy).all()
     assert (learner.q == paper.running).all()

@@ -183,9 +183,9 @@ def test_an_amendment_replays_from_a_mark_to_the_same_bit(tmp_path, monkeypatch,
     monkeypatch.setattr(corrections, "_MOST", 6)
     monkeypatch.setattr(snapshot, "_EVERY", 30)
     ledger, generator = made(tmp_path / "a.db", algorithm, episodes=400), np.random.default_rng(0)
-    for number in range(1, 61):
+    for number in range(1, 43):
         play(ledger, 1, decide=approve if number % 7 else None)
-        if number % 20 == 0 and ledger.proposal() is None:
+        if number % 14 == 0 and ledger.proposal() is None:
             ledger.propose(by="office", early=True)
         if number > 15 and number % 3 == 0:
             wrong = f"t{int(generator.integers(1, number))}"

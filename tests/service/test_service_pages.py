@@ -619,10 +619,9 @@ chromium = pytest.mark.skipif(browser.missing() is not None, reason=str(browser.
 
 
 @pytest.fixture
-def tab(served):
-    with browser.Browser() as opened:
-        opened.base = served.url
-        yield opened
+def tab(tab, served):
+    tab.base = served.url
+    return tab
 
 
 def log_in(tab, served, role):
@@ -668,8 +667,8 @@ def test_every_page_fits_a_narrow_screen_and_a_keyboard(tab, served, tmp_path):
 
 
 @chromium
-def test_the_laws_of_a_mixture_stay_inside_of_their_card(tmp_path):
-    with Served(tmp_path, **WARD) as served, browser.Browser() as tab:
+def test_the_laws_of_a_mixture_stay_inside_of_their_card(tab, tmp_path):
+    with Served(tmp_path, **WARD) as served:
         tab.base = served.url
         play(served.ledger, 5, site="north")
         served.ledger.approve(served.ledger.propose(by="secretary"), by="board", reason="yes")

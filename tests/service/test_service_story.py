@@ -105,8 +105,8 @@ class Board:
 
 
 @chromium
-def test_ten_meetings_in_a_browser(tmp_path):
-    with Served(tmp_path, **STUDY) as served, browser.Browser() as tab:
+def test_ten_meetings_in_a_browser(tab, tmp_path):
+    with Served(tmp_path, **STUDY) as served:
         board, ledger = Board(served, tab), served.ledger
 
         board.history()  # 1: the trial alone, capped, by two reviewers
@@ -235,8 +235,8 @@ def test_ten_meetings_in_a_browser(tmp_path):
 
 
 @chromium
-def test_a_decision_by_keyboard_alone(tmp_path):
-    with Served(tmp_path, **STUDY | {"quorum": 1}) as served, browser.Browser() as tab:
+def test_a_decision_by_keyboard_alone(tab, tmp_path):
+    with Served(tmp_path, **STUDY | {"quorum": 1}) as served:
         board, ledger = Board(served, tab), served.ledger
         board.treat()
         ledger.propose(by="office")
