@@ -1,14 +1,9 @@
-"""Workers of pytest-xdist with empty caches compile every kernel and every test file once, and not
-once each.
-"""
+"""Workers of pytest-xdist with an empty cache compile every kernel once, and not once each."""
 
 import fcntl
 import hashlib
 import os
-import sys
-from pathlib import Path
 
-from _pytest.assertion import rewrite
 from numba.core.caching import NullCache
 from numba.core.compiler_lock import global_compiler_lock
 from numba.core.dispatcher import Dispatcher
@@ -43,20 +38,3 @@ def share_compilation():
                 fcntl.lockf(file, fcntl.LOCK_UN, 1, byte)
 
     Dispatcher.compile = compile_once
-
-
-def share_rewriting(config, worker, workers):
-    """Rewrite the asserts of every n-th test file, before the worker collects all of them.
-
-    These are internals of pytest. Where they differ, workers rewrite each file once more.
-    """
-    names = ("assertstate_key", "get_cache_dir", "_read_pyc", "_rewrite_test", "_write_pyc")
-    if sys.dont_write_bytecode or not all(hasattr(rewrite, name) for name in names):
-        return
-    for file in sorted(Path(__file__).parent.rglob("test_*.py"))[worker::workers]:
-        folder = rewrite.get_cache_dir(file)
-        folder.mkdir(parents=True, exist_ok=True)
-        kept = folder / (file.stem + rewrite.PYC_TAIL)
-        if rewrite._read_pyc(file, kept) is None:
-            source, code = rewrite._rewrite_test(file, config)
-            rewrite._write_pyc(config.stash[rewrite.assertstate_key], code, source, kept)

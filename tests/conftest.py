@@ -22,14 +22,11 @@ from lowswitch.features import problems
 from lowswitch.show.progress import cores
 
 
-def pytest_configure(config):
+def pytest_configure():
     if "PYTEST_XDIST_WORKER" in os.environ:
-        from compile_once import share_compilation, share_rewriting
+        from compile_once import share_compilation
 
         share_compilation()
-        if len(config.args) == 1 and Path(config.args[0]).name == Path(__file__).parent.name:
-            workers = int(os.environ["PYTEST_XDIST_WORKER_COUNT"])
-            share_rewriting(config, int(os.environ["PYTEST_XDIST_WORKER"][2:]), workers)
 
 
 # Workers take whole files in this order, the others after them: the long ones first, so that all

@@ -68,6 +68,7 @@ def on_sepsis(episodes: int, seeds: int) -> dict[str, Any]:
         "optimal": mdp.optimal_value(),
         "first": mdp.evaluate(initial),
         "last": last,
+        "earned": (mdp.optimal_value() - runs.regret / episodes).tolist(),
         "deployments": runs.deployments.tolist(),
         "seconds_all_seeds": took,
     }
