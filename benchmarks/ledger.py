@@ -26,7 +26,7 @@ ASKED = ls.q_hoeffding(c=0.05, schedule="asked")  # proposes only when somebody 
 ANY_TIME = ls.q_hoeffding(c=0.05)  # may propose after any report, so that each is learned at once
 AMENDED = (  # when the learner proposes, among how many tickets, and whether ten at once
     ("asked", ASKED, 500, True),
-    ("asked", ASKED, 50_000, False),
+    ("asked", ASKED, 50_000, True),
     ("any time", ANY_TIME, 50_000, True),
 )
 

@@ -42,6 +42,8 @@ def acts(ledger):
     yield "rolled_back", lambda **name: ledger.rollback(1, **WHO, **name)
     yield "frozen", lambda **name: ledger.freeze(**WHO, **name)
     yield "thawed", lambda **name: ledger.thaw(**WHO, **name)
+    yield "extended", lambda **name: ledger.extend(7, **WHO, **name)
+    yield "ended", lambda **name: ledger.end(**WHO, **name)
 
 
 def test_what_has_a_name_is_done_once(address):
@@ -56,8 +58,16 @@ def test_what_has_a_name_is_done_once(address):
     assert ledger.verify().whole
     with pytest.raises(ConflictError, match="used the name 'request 7 .* for another request"):
         ledger.thaw(by="office", reason="other", request='request 7 "é%_')
-    with pytest.raises(LedgerError, match="is not paused"):
+    with pytest.raises(LedgerError, match="this run has ended"):
         ledger.thaw(by="chief", reason="minutes 3", request='request 7 "é%_')  # their own name
+
+
+def test_the_command_that_extends_a_run_passes_its_name_on(tmp_path):
+    made(tmp_path / "a.db").close()
+    line = ["ledger", "extend", str(tmp_path / "a.db"), "--more", "7", "--by", "x", "--reason", "y"]
+    for _ in range(2):
+        assert commands.main([*line, "--request", "minutes 9"]) == 0
+    assert Ledger.open(tmp_path / "a.db").status().episodes == 207
 
 
 def test_the_report_that_is_on_record_is_not_amended_again(address):
@@ -108,7 +118,7 @@ def test_a_lost_answer_does_not_repeat_a_decision(tmp_path):
         operator.thaw(reason="over", request="another")
         kinds = [event.kind for event in served.ledger.newest(9) if event.kind != "asked"]
         assert kinds[:2] == ["thawed", "frozen"]
-        with pytest.raises(LedgerError, match="is not paused"):
+        with pytest.raises(LedgerError, match="this run has ended"):
             operator.thaw(reason="over")
 
 

@@ -372,28 +372,30 @@ class Ledger(Deciding):
                 raise LedgerError("the run is paused already")
             writer.add(by, OPERATOR, "frozen", {"reason": text("reason", reason)})
 
-    def extend(self, more: int, *, by: str, reason: str) -> None:
+    def extend(self, more: int, *, by: str, reason: str, request: str | None = None) -> None:
         """Let more tickets be issued than were declared.
 
         They follow the deployed policy, and their reports are on record. They are not learned from:
         bonus, schedule and budget of the learner were worked out for the declared number.
         """
         payload = {"more": require_count("more", more), "reason": text("reason", reason)}
-        with self._writing() as writer:
-            writer.require_going_on()
-            writer.add(text("by", by), OPERATOR, "extended", payload)
+        with self._writing(self._named("extended", by, request, payload)) as writer:
+            if writer.done is None:
+                writer.require_going_on()
+                writer.add(text("by", by), OPERATOR, "extended", payload)
 
     @planned_first
-    def end(self, *, by: str, reason: str) -> None:
+    def end(self, *, by: str, reason: str, request: str | None = None) -> None:
         """End the run for good: no more tickets, proposals and decisions.
 
         What is open can still be told, declared missing or amended.
         """
-        with self._writing() as writer:
-            writer.require_thawed()
-            writer.require_going_on()
-            payload = {"reason": text("reason", reason)}
-            writer.add(text("by", by), OPERATOR, "ended", payload)
+        payload = {"reason": text("reason", reason)}
+        with self._writing(self._named("ended", by, request, payload)) as writer:
+            if writer.done is None:
+                writer.require_thawed()
+                writer.require_going_on()
+                writer.add(text("by", by), OPERATOR, "ended", payload)
 
     @planned_first
     def cap_trial(self, share: float, *, by: str, reason: str, request: str | None = None) -> int:
