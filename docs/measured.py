@@ -449,7 +449,7 @@ def _logging(logs: dict[str, Any]) -> str:
         f" {logs[f'share {kind}']:.2f} times the reports per second"
         for kind, words in kinds.items()
     ]
-    return f"Logging every request costs, {'; '.join(words)} ({logs['run'].split(', ')[1]})."
+    return f"{'; '.join(words)} ({logs['run'].split(', ')[1]})"
 
 
 def _more_faults(service: dict[str, Any]) -> list[list[str]]:
