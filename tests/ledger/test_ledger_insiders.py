@@ -56,6 +56,47 @@ def test_an_event_before_the_first_one_is_found_and_not_acted_on(address, tmp_pa
     assert ledger.newest(100)[-1].seq == 1
 
 
+SNAPSHOT = {
+    "seq": "UPDATE snapshots SET seq = seq - 1",
+    "hash": "UPDATE snapshots SET hash = replace(hash, substr(hash, 1, 4), 'beef')",
+    "facts": "UPDATE snapshots SET facts = replace(facts, '\"issued\":', '\"issued\":1')",
+    "learner": "UPDATE snapshots SET learner = tally",
+    "tally": "UPDATE snapshots SET tally = learner",
+}
+
+
+@pytest.mark.parametrize("column", SNAPSHOT)
+def test_every_column_of_a_snapshot_is_verified_and_opening_does_without_it(address, column):
+    ledger = run_of(address)
+    ledger.save_snapshot()
+    before = tables(ledger)
+    assert ledger.verify().whole
+    edit(ledger, SNAPSHOT[column])
+    assert not ledger.verify().whole
+    with contextlib.closing(Ledger.open(address, read_only=True)) as again:
+        assert tables(again) == before
+
+
+EVENT = {
+    "seq": "UPDATE events SET seq = 99 WHERE seq = 5",
+    "body": "UPDATE events SET body = body || ' ' WHERE seq = 5",
+    "hash": "UPDATE events SET hash = (SELECT hash FROM events WHERE seq = 4) WHERE seq = 5",
+    "access body": "UPDATE access_events SET body = replace(body, 'site', 'reviewer')",
+    "access hash": "UPDATE access_events SET hash = replace(hash, substr(hash, 1, 4), 'beef')",
+    "access seq": "UPDATE access_events SET seq = seq + 1",
+}
+
+
+@pytest.mark.parametrize("column", EVENT)
+def test_every_column_of_an_event_is_verified(address, column):
+    ledger = run_of(address)
+    with contextlib.closing(Access(str(address))) as access:
+        access.create(name="north", role="site", days=1)
+    assert ledger.verify().whole
+    edit(ledger, EVENT[column])
+    assert not ledger.verify().whole
+
+
 def test_an_event_without_a_number_is_found(tmp_path):
     ledger, one = run_of(tmp_path / "a.db"), forged(7)
     edit(ledger, "INSERT INTO events (seq, body, hash) VALUES (NULL, ?, ?)", one.body, one.hash)
