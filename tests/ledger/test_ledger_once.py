@@ -118,7 +118,7 @@ def test_a_lost_answer_does_not_repeat_a_decision(tmp_path):
         operator.thaw(reason="over", request="another")
         kinds = [event.kind for event in served.ledger.newest(9) if event.kind != "asked"]
         assert kinds[:2] == ["thawed", "frozen"]
-        with pytest.raises(LedgerError, match="this run has ended"):
+        with pytest.raises(LedgerError, match="is not paused"):
             operator.thaw(reason="over")
 
 

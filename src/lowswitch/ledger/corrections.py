@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterable, Iterator
 
-from lowswitch.ledger.events import Event
+from lowswitch.ledger.events import KINDS, Event, Kind
 from lowswitch.ledger.snapshot import state_of
 from lowswitch.ledger.state import Replay, State
 from lowswitch.ledger.store import Snapshot
@@ -104,7 +104,7 @@ def _that_matter(events: Iterable[Event]) -> Iterator[Event]:
     for event in events:
         if event.kind == "proposed":
             proposed = event
-        elif event.kind not in ("amended", "snapshot"):
+        elif not KINDS.get(event.kind, Kind()).is_idle:
             if proposed is not None:
                 yield proposed
                 proposed = None
