@@ -15,6 +15,7 @@ from ledgers import S, approve, made, play, tables
 from lowswitch.ledger import Ledger
 from lowswitch.ledger.anchors import Known
 from lowswitch.ledger.audit import verify_export
+from lowswitch.ledger.errors import BrokenError
 from lowswitch.ledger.events import event
 from lowswitch.service.access import Access
 
@@ -108,6 +109,15 @@ def test_an_event_whose_number_is_none_is_named(tmp_path):
     edit(ledger, "UPDATE events SET seq = '5x' WHERE seq = 5")
     found = Ledger.open(tmp_path / "a.db", read_only=True).verify()
     assert (found.whole, "stored under '5x', which is no number" in found.what) == (False, True)
+
+
+def test_a_ticket_that_points_nowhere_is_named_when_it_is_listed(address):
+    ledger = run_of(address)
+    ledger.ask("here", "open")
+    edit(ledger, "UPDATE tickets SET asked = 4711 WHERE status = 'open'")
+    with pytest.raises(BrokenError, match="event 4711: it is not there"):
+        ledger.list_tickets("open")
+    assert "is stored with the asked 4711" in ledger.verify().what
 
 
 @pytest.mark.parametrize("seq", [0, None])

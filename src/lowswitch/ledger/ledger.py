@@ -139,13 +139,11 @@ class Ledger(Deciding):
         """The ledger at an address; one that is only read may be written by others meanwhile."""
         store = store_at(address, read_only=read_only)
         try:
-            rows = store.event(1)
-            facts = read_event(*rows, 1, GENESIS).payload
-        except IndexError:
-            store.close()
-            raise errors.NotALedgerError(
-                f"{printable(address)!r} holds no event; it is no ledger"
-            ) from None
+            if store.head()[0] == 0:
+                raise errors.NotALedgerError(
+                    f"{printable(address)!r} holds no event; it is no ledger"
+                )
+            facts = read_event(*store.event(1), 1, GENESIS).payload
         except BaseException:
             store.close()
             raise

@@ -193,8 +193,10 @@ class Store(ABC):
 
     def event(self, seq: int) -> Row:
         """One event."""
-        row: Row = self.execute(f"SELECT {_EVENT} FROM {self.events} WHERE seq = ?", seq)[0]
-        return row
+        rows: list[Row] = self.execute(f"SELECT {_EVENT} FROM {self.events} WHERE seq = ?", seq)
+        if not rows:
+            raise BrokenError(seq, "it is not there")
+        return rows[0]
 
     def newest(
         self, count: int, *, before: int | None = None, kind: str | None = None, part: str = ""
