@@ -15,7 +15,7 @@ from ledgers import S, approve, made, play, tables
 from lowswitch.ledger import Ledger
 from lowswitch.ledger.anchors import Known
 from lowswitch.ledger.audit import verify_export
-from lowswitch.ledger.errors import BrokenError
+from lowswitch.ledger.errors import BrokenError, StorageError
 from lowswitch.ledger.events import event
 from lowswitch.service.access import Access
 
@@ -118,6 +118,9 @@ def test_a_ticket_that_points_nowhere_is_named_when_it_is_listed(address):
     with pytest.raises(BrokenError, match="event 4711: it is not there"):
         ledger.list_tickets("open")
     assert "is stored with the asked 4711" in ledger.verify().what
+    edit(ledger, "UPDATE tickets SET version = 4711 WHERE number = 3")
+    with pytest.raises(StorageError, match="stored with version 4711, which does not exist"):
+        ledger.tell("t3", *RIGHT)
 
 
 @pytest.mark.parametrize("seq", [0, None])

@@ -139,11 +139,13 @@ class Ledger(Deciding):
         """The ledger at an address; one that is only read may be written by others meanwhile."""
         store = store_at(address, read_only=read_only)
         try:
-            if store.head()[0] == 0:
+            try:
+                row = store.event(1)
+            except errors.BrokenError:
                 raise errors.NotALedgerError(
                     f"{printable(address)!r} holds no event; it is no ledger"
-                )
-            facts = read_event(*store.event(1), 1, GENESIS).payload
+                ) from None
+            facts = read_event(*row, 1, GENESIS).payload
         except BaseException:
             store.close()
             raise

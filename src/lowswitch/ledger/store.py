@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from lowswitch.ledger.errors import BrokenError, NotALedgerError
+from lowswitch.ledger.errors import BrokenError, NotALedgerError, StorageError
 from lowswitch.ledger.events import FORMAT, Event
 
 SCHEMA = (
@@ -247,8 +247,10 @@ class Store(ABC):
 
     def ticket_numbered(self, number: int) -> StoredTicket:
         """A ticket that was issued, by its number."""
-        sql = f"SELECT {_TICKET} FROM tickets WHERE number = ?"
-        return StoredTicket(*self.execute(sql, number)[0])
+        rows = self.execute(f"SELECT {_TICKET} FROM tickets WHERE number = ?", number)
+        if not rows:
+            raise StorageError(f"ticket {number} is missing from its table; verify says more")
+        return StoredTicket(*rows[0])
 
     def tickets(
         self, status: str, *, site: str | None = None, most: int | None = None

@@ -160,6 +160,11 @@ class Writer:
         self, ticket: StoredTicket, states: Any, actions: Any, rewards: Any, ended: str
     ) -> Report:
         """The report of a ticket once it is checked."""
+        if ticket.version not in range(1, self.state.version + 1):
+            raise errors.StorageError(
+                f"ticket {ticket.ticket} is stored with version {ticket.version!r}, which does not"
+                " exist; verify says more"
+            )
         policy = self.state.versions[ticket.version - 1]
         return self.terms.report(ticket.number, policy, states, actions, rewards, ended)
 
