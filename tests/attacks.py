@@ -17,6 +17,7 @@ import numpy as np
 
 from ledgers import ALGORITHM, MDP, A, H, S, counted
 from lowswitch.ledger import Client, Ledger
+from lowswitch.ledger.errors import SupersededError, UnreachableError
 from lowswitch.service.access import Access
 from lowswitch.show.progress import Progress
 from served import Process
@@ -221,13 +222,21 @@ class Cutter:
                 end.shutdown(socket.SHUT_RDWR)
 
 
-def site(url, token, spool, episodes, name, answers):
+def site(url, token, spool, episodes, pause, name, answers):
     """A client process: play a series, and then send what is still waiting."""
     from lowswitch.envs.gymnasium import TabularEnv
 
+    class Slow(TabularEnv):  # else all is played while the server is away for the first time
+        def reset(self, **given):
+            time.sleep(pause)
+            return super().reset(**given)
+
     try:
         with Client(url, token, spool=spool, fallback=np.zeros((H, S), dtype=int)) as client:
-            client.play(TabularEnv(MDP), episodes, name=name, seed=sum(name.encode()))
+            while client._spool.get("terms") is None:  # a site that never reached the server
+                with contextlib.suppress(UnreachableError):  # knows nothing to go on with
+                    client.terms()
+            client.play(Slow(MDP), episodes, name=name, seed=sum(name.encode()))
             end = time.monotonic() + 900  # servers that are killed often are away for long
             while client.waiting or client._spool.promised():
                 assert time.monotonic() < end
@@ -241,10 +250,37 @@ def site(url, token, spool, episodes, name, answers):
         raise
 
 
-def soak(folder, *, clients, episodes, kills, cut_share, seed, address=None, servers=1):
+def reviewer(url, token, name, stop, answers):
+    """A client process: decide on every proposal, each decision under one name until it is made."""
+    client, made, pending = Client(url, token), [], None
+    while not (stop.is_set() and pending is None):
+        try:
+            pending = pending or client.proposal()
+            if pending is None:
+                time.sleep(0.01)
+                continue
+            request = f"{name} on {pending.hash[:16]}"
+            rows = [(row["step"], row["state"]) for row in pending.rows]
+            if int(pending.hash, 16) % 4:
+                client.approve(pending, reason="seen", request=request)
+            else:
+                client.reject(pending, rows=rows[:1], reason="not now", request=request)
+            made.append(request)
+        except UnreachableError:
+            time.sleep(0.02)
+            continue  # the same decision again, or the next proposal
+        except SupersededError:
+            pass  # the other reviewer was faster
+        pending = None
+    answers.put((name, made))
+
+
+def soak(folder, *, clients, episodes, kills, cut_share, seed, pause=0.0, address=None, servers=1):
     """Clients play, servers are killed (-9), and the network drops: nothing lost or double.
 
-    address: a PostgreSQL, which several servers may share; the clients are spread over them.
+    Two reviewers decide meanwhile, and each decision that was acknowledged is on record once.
+    pause: seconds between the episodes of a client. address: a PostgreSQL, which several servers
+    may share; the clients are spread over them.
     """
     dice, address = random.Random(seed), address or folder / "soak.db"
     size = {"horizon": H, "states": S, "actions": A, "episodes": clients * episodes}
@@ -252,23 +288,30 @@ def soak(folder, *, clients, episodes, kills, cut_share, seed, address=None, ser
     access = Access(str(address))
     names = [f"site {i}" for i in range(clients)]
     tokens = [access.create(name=name, role="site", days=1) for name in names]
+    board = {name: access.create(name=name, role="reviewer", days=1) for name in ("Ada", "Bo")}
     access.close()
     running = [Process(address).start() for _ in range(servers)]
     relays = [Cutter(server.port, seed + i, cut_share) for i, server in enumerate(running)]
     context = multiprocessing.get_context("fork")
-    answers = context.Queue()
+    answers, decided, stop = context.Queue(), context.Queue(), context.Event()
+    urls = [f"http://127.0.0.1:{relays[i % servers].port}" for i in range(clients)]
     sites = []
     for i, (name, token) in enumerate(zip(names, tokens, strict=True)):
-        url = f"http://127.0.0.1:{relays[i % servers].port}"
-        given = (url, token, folder / f"{i}.spool", episodes, name, answers)
+        given = (urls[i], token, folder / f"{i}.spool", episodes, pause, name, answers)
         sites.append(context.Process(target=site, args=given))
-    for one in sites:
+    board = [
+        context.Process(target=reviewer, args=(urls[i], token, name, stop, decided))
+        for i, (name, token) in enumerate(board.items())
+    ]
+    for one in [*sites, *board]:
         one.start()
     for relay in relays:
         relay.start()  # a thread, and so after the processes
     killed = _killing(address, sites, running, kills, clients * episodes, dice)
     results = [answers.get(timeout=10) for _ in sites]
-    for one in sites:
+    stop.set()
+    decisions = dict(decided.get(timeout=60) for _ in board)
+    for one in [*sites, *board]:
         one.join()
     for server, relay in zip(running, relays, strict=True):
         code, said = server.stop()
@@ -276,7 +319,7 @@ def soak(folder, *, clients, episodes, kills, cut_share, seed, address=None, ser
         assert code == 0, said
         assert "Traceback" not in said, said
     counts = {"servers": servers, "kills": killed, "cuts": sum(relay.cuts for relay in relays)}
-    return _checked(address, names, episodes, results) | counts
+    return _checked(address, names, episodes, results) | _in_order(address, decisions) | counts
 
 
 def _killing(address, sites, running, kills, total, dice):
@@ -295,6 +338,19 @@ def _killing(address, sites, running, kills, total, dice):
                 server.start()
             time.sleep(0.005)
     return killed
+
+
+def _in_order(address, decisions):
+    """Each acknowledged decision is on record once, under its name, and versions have one order."""
+    with Ledger.open(address, read_only=True) as ledger:
+        found = [one for one in ledger.events() if one.kind in ("approved", "rejected")]
+    named = [(one.actor, one.payload["request"][0]) for one in found]
+    assert len(set(named)) == len(named)
+    said = {(name, request) for name, made in decisions.items() for request in made}
+    assert said == set(named)
+    versions = [one.payload["version"] for one in found if one.kind == "approved"]
+    assert versions == list(range(2, len(versions) + 2))
+    return {"decisions": len(found), "versions": len(versions)}
 
 
 def _checked(address, names, episodes, results):

@@ -36,6 +36,17 @@ def test_the_compose_file_starts_a_server_behind_tls():
     assert (PACKAGING / "Caddyfile").exists()
 
 
+def test_what_is_installed_can_sign_anchors():
+    """A ledger in PostgreSQL has no place for a key of its own, so that the file is named."""
+    container = (PACKAGING / "Containerfile").read_text(encoding="utf-8")
+    page = (ROOT / "docs/operations.md").read_text(encoding="utf-8")
+    extras = re.findall(r"pip install [^\n]*'\.\[([\w,]+)\]'", container + page)
+    assert len(extras) == 3
+    assert all({"serve", "anchor"} <= set(found.split(",")) for found in extras)
+    folder = re.search(r"--key-file=(/[^\s]+)/", (PACKAGING / "compose.yaml").read_text())[1]
+    assert re.search(rf"install -d -o lowswitch .* {folder}\b", container)
+
+
 def test_the_timer_starts_the_backup():
     assert (PACKAGING / "lowswitch-backup.service").exists()
     assert "OnCalendar=" in (PACKAGING / "lowswitch-backup.timer").read_text(encoding="utf-8")

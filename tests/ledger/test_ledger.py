@@ -527,9 +527,10 @@ def test_rewards_whose_sums_are_infinite_are_refused(tmp_path, rewards):
         ({"horizon": 10**9}, "horizon 1,000,000,000, 4 states and 2 actions"),
         ({"states": 10**9}, "horizon 3, 1,000,000,000 states and 2 actions"),
         ({"actions": 10**9}, "horizon 3, 4 states and 1,000,000,000 actions"),
+        ({"horizon": 10**4, "states": 10**4}, "horizon 10,000, 10,000 states and 2 actions"),
     ],
 )
-def test_sizes_that_no_database_holds_are_refused(tmp_path, size, named):
+def test_sizes_that_every_opening_would_have_to_read_are_refused(tmp_path, size, named):
     with pytest.raises(LedgerError, match=f"{named} begins with an event of .* declare fewer"):
         made(tmp_path / "run.db", **size)
     assert list(tmp_path.iterdir()) == []

@@ -42,6 +42,8 @@ def acts(ledger):
     yield "rolled_back", lambda **name: ledger.rollback(1, **WHO, **name)
     yield "frozen", lambda **name: ledger.freeze(**WHO, **name)
     yield "thawed", lambda **name: ledger.thaw(**WHO, **name)
+    yield "extended", lambda **name: ledger.extend(7, **WHO, **name)
+    yield "ended", lambda **name: ledger.end(**WHO, **name)
 
 
 def test_what_has_a_name_is_done_once(address):
@@ -56,8 +58,16 @@ def test_what_has_a_name_is_done_once(address):
     assert ledger.verify().whole
     with pytest.raises(ConflictError, match="used the name 'request 7 .* for another request"):
         ledger.thaw(by="office", reason="other", request='request 7 "é%_')
-    with pytest.raises(LedgerError, match="is not paused"):
+    with pytest.raises(LedgerError, match="this run has ended"):
         ledger.thaw(by="chief", reason="minutes 3", request='request 7 "é%_')  # their own name
+
+
+def test_the_command_that_extends_a_run_passes_its_name_on(tmp_path):
+    made(tmp_path / "a.db").close()
+    line = ["ledger", "extend", str(tmp_path / "a.db"), "--more", "7", "--by", "x", "--reason", "y"]
+    for _ in range(2):
+        assert commands.main([*line, "--request", "minutes 9"]) == 0
+    assert Ledger.open(tmp_path / "a.db").status().episodes == 207
 
 
 def test_the_report_that_is_on_record_is_not_amended_again(address):
@@ -200,25 +210,58 @@ def test_an_amendment_replays_from_a_mark_to_the_same_bit(tmp_path, monkeypatch,
     assert fresh.verify().whole
 
 
-def test_several_amendments_of_one_transaction_are_all_learned(tmp_path):
+def right(ticket, report):
+    return dict(zip(("ticket", "states", "actions", "rewards"), (ticket, *report), strict=True))
+
+
+def test_amendments_of_one_transaction_are_learned_as_if_one_by_one(tmp_path):
     ledger, other = made(tmp_path / "a.db", ASKED), made(tmp_path / "b.db", ASKED)
     for one in (ledger, other):
         play(one, 12)
-    with ledger._writing() as writer:
-        for name, right in (("t2", RIGHT), ("t3", OTHER)):
-            known = writer.ticket(name)
-            facts = {"version": 1, "was": known.status, "instead": known.report, "reason": "x"}
-            writer.add(
-                "office",
-                "operator",
-                "amended",
-                writer.report(known, *right, "whole").to_payload() | facts,
-            )
-    for name, right in (("t2", RIGHT), ("t3", OTHER)):
-        other.amend(name, *right, **WHO)
+    reports = [right("t2", RIGHT), right("t3", OTHER)]
+    first = ledger.amend_many(reports, **WHO, request="file 7")
+    assert [told.ticket for told in first] == ["t2", "t3"]
+    for report in reports:
+        other.amend(**report, **WHO)
     assert tables(ledger) == tables(other)
     ledger.save_snapshot()
     assert ledger.verify().whole
+    assert ledger.amend_many(reports, **WHO, request="file 7") == first
+    assert ledger.amend_many(reports, **WHO) == first  # they are on record as they are
+
+
+def test_amendments_of_one_transaction_lead_to_one_replay_and_one_proposal(tmp_path, monkeypatch):
+    ledger, replays = made(tmp_path / "a.db", ls.q_hoeffding(c=0.05)), []
+    play(ledger, 20)
+    assert ledger.proposal() is not None  # which is made anew
+    rebuilt = corrections.Corrections.rebuilt
+    monkeypatch.setattr(
+        corrections.Corrections,
+        "rebuilt",
+        lambda self, event, terms: replays.append(event.seq) or rebuilt(self, event, terms),
+    )
+    before = ledger.status().events
+    ledger.amend_many([right(f"t{i}", RIGHT) for i in (9, 3, 5, 7)], **WHO)
+    kinds = [event.kind for event in ledger.events(before + 1)]
+    assert (kinds, replays) == (["amended"] * 4 + ["proposed"], [before + 4])
+    assert ledger.verify().whole
+    assert tables(Ledger.open(tmp_path / "a.db", read_only=True)) == tables(ledger)
+
+
+def test_many_amendments_are_taken_together_or_not_at_all(address):
+    ledger = made(address, ASKED)
+    play(ledger, 12)
+    ledger.ask("here", "open")
+    before = ledger.status()
+    for reports, why in (
+        ([right("t2", RIGHT), right("t13", RIGHT)], "t13 is open; tell it"),
+        ([right("t2", RIGHT), right("t2", OTHER)], "a ticket is there twice"),
+        ([right("t2", RIGHT), right("t3", OTHER) | {"rewards": [2, 2, 2]}], r"\[0, 1\]|range"),
+    ):
+        with pytest.raises(LedgerError, match=why):
+            ledger.amend_many(reports, **WHO)
+    assert ledger.status() == before
+    assert ledger.amend_many([], **WHO) == []
 
 
 def test_a_ledger_that_is_closed_opens_from_a_snapshot(tmp_path):

@@ -201,6 +201,19 @@ def test_the_first_of_two_reports_is_kept_while_the_server_is_away(served, tmp_p
             back.tell(*other(report))
 
 
+def test_more_episodes_than_open_tickets_are_allowed_wait_for_their_turn(served, tmp_path):
+    served.ledger.most_open = 2
+    with client(served, url=AWAY, spool=tmp_path / "s", fallback=FALLBACK) as away:
+        began = [away.ask(f"p{i}") for i in range(7)]
+        for issued in [began[6], *began[:5]]:  # of p5 nothing is known yet
+            away.tell(*told(issued))
+    with client(served, spool=tmp_path / "s") as back:
+        assert len(back.flush()) == 6
+        assert (back.waiting, back.refused()) == (0, [])
+    asked = [one.payload["request"] for one in served.ledger.events() if one.kind == "asked"]
+    assert asked == [f"p{i}" for i in range(7)]  # whatever was reported first
+
+
 def test_a_server_that_is_back_judges_the_second_of_two_reports(served, tmp_path):
     report = told(client(served).ask("a"))
     with client(served, url=AWAY, spool=tmp_path / "s") as away:

@@ -524,14 +524,14 @@ def _verified(address: Any, options: argparse.Namespace) -> Any:
 @_command("--more", *_WHO)
 def extend(ledger: Ledger, options: argparse.Namespace) -> Any:
     """Let more tickets be issued than were declared; they follow the deployed policy."""
-    ledger.extend(options.more, by=options.by, reason=options.reason)
+    ledger.extend(options.more, **_who(options))
     return ledger.status()
 
 
 @_command(*_WHO)
 def close(ledger: Ledger, options: argparse.Namespace) -> Any:
     """End the run: no more tickets, proposals and decisions; open tickets can still be settled."""
-    ledger.end(by=options.by, reason=options.reason)
+    ledger.end(**_who(options))
     return ledger.status()
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lowswitch.ledger.anchors import Known
-from lowswitch.ledger.chain import Chain
+from lowswitch.ledger.chain import ACCESS, Chain
 from lowswitch.ledger.corrections import Corrections
 from lowswitch.ledger.errors import BrokenError, StorageError
 from lowswitch.ledger.events import KINDS, SITE, Event, why_no_time
@@ -38,15 +38,16 @@ def verify(
     """Replay a ledger, and compare with it all else that is stored, and what others know of it."""
     store = ledger.store
     known = [*known, *_earlier(ledger)]
-    walk, (total, head) = _Walk(ledger.events, known), store.head()
+    walk, head = _Walk(ledger.events, known), ""
     try:
         snapshots = store.snapshots()
         total, head = store.head()  # again, so that no snapshot is ahead of it
         bound = {snapshot.seq: ledger.is_bound(snapshot) for snapshot in snapshots}
         walk.through(total, bound, progress)
+        _count_events(ledger, walk)
         unused = _compare_snapshots(ledger, snapshots, walk)
         _compare_tickets(ledger, walk)
-        _compare_access(ledger, known)
+        _compare_access(ledger, walk, known)
         odd = store.oddities()
     except (BrokenError, StorageError) as error:
         return walk.broken(error, head)
@@ -185,7 +186,7 @@ class _Walk:
     def verdict(self, total: int, head: str, more: str) -> Verdict:
         """That everything is whole."""
         if self.backwards:
-            more += f"; {counted(self.backwards, 'time goes', 'times go')} backwards"
+            more += f"; {counted(self.backwards, 'time', 'goes', 'go')} backwards"
         what = f"all {total:,} events are whole and lead to this state{more}"
         return Verdict(True, total, None, what, head, self.outside.words)
 
@@ -328,10 +329,19 @@ def _not_stored(ticket: StoredTicket) -> BrokenError:
     return BrokenError(ticket.asked, f"{name} is missing from the table of tickets")
 
 
-def _compare_access(ledger: Reading, known: Sequence[Known]) -> None:
+def _count_events(ledger: Reading, walk: _Walk) -> None:
+    """No event is stored without a number, or before the first one, where no walk comes by."""
+    if more := ledger.store.beside():
+        rows = counted(more, "more row")
+        raise BrokenError(walk.seq, f"the table of events has {rows} under numbers of no event")
+
+
+def _compare_access(ledger: Reading, walk: _Walk, known: Sequence[Known]) -> None:
     """The events about access follow each other, and are those that others know of."""
     outside, time, seq = _Outside([one for one in known if one.is_access]), "", 0
     if ledger.store.found < 3:
+        if walk.is_ordered:  # it was created with one
+            raise StorageError("the record of access is missing, and the run began with one")
         return
     try:
         for event in Chain(ledger.store).events():
@@ -340,5 +350,7 @@ def _compare_access(ledger: Reading, known: Sequence[Known]) -> None:
             outside.see(event)
             time, seq = event.time, event.seq
         outside.end(seq)
+        if ledger.store.beside(ACCESS):
+            raise BrokenError(seq, "it has rows under numbers of no event")
     except BrokenError as error:
         raise StorageError(f"the record of access is damaged at its {error}") from None

@@ -24,6 +24,7 @@ from lowswitch.ledger.errors import (
     ConflictError,
     FrozenError,
     LedgerError,
+    QuotaError,
     TokenExpiredError,
     TokenWarning,
     UnreachableError,
@@ -260,20 +261,24 @@ class Client(Remote):
     def flush(self) -> dict[int, Told | LedgerError]:
         """Send what waits in the spool; return the answers by the numbers of the spool.
 
-        First all promised tickets are asked for, in the order of their episodes. Reports that the
-        server will not have are kept, see `refused`.
+        First all promised tickets are asked for, in the order of their episodes, as far as the site
+        may have open tickets; the rest follow once reports are settled. Reports that the server
+        will not have are kept, see `refused`.
         """
         found: dict[int, Told | LedgerError] = {}
         with self._lock:
             spool = self._require_spool()
-            tickets = self._keep_promises(spool)
-            while some := spool.waiting(_AT_ONCE):
+            tickets = dict[str, str]()
+            while True:
+                promised = self._keep_promises(spool, tickets)
+                waiting = spool.waiting(-1 if promised else _AT_ONCE)
+                some = [one for one in waiting if not _is_promised(one, promised)][:_AT_ONCE]
                 found_tickets = [self._with_ticket(spool, one, tickets) for one in some]
                 ready = [one for one in found_tickets if one is not None]
                 sent = self._send([one.report for one in ready]) if ready else []
                 answers = {one.id: answer for one, answer in zip(ready, sent, strict=True)}
                 found |= answers
-                if self._sort_out(spool, answers) or len(some) < _AT_ONCE:
+                if self._sort_out(spool, answers) or not some:
                     break
         return {number: one for number, one in found.items() if not isinstance(one, _LATER_ON)}
 
@@ -316,17 +321,23 @@ class Client(Remote):
                 spool.done([number])
         return wait
 
-    def _keep_promises(self, spool: Spool) -> dict[str, str]:
-        """Ask for the tickets that were promised; what is refused is refused with its report."""
-        tickets = dict[str, str]()
-        while promised := spool.promised()[:_AT_ONCE]:
-            for request, answer in zip(promised, self._answers(promised), strict=True):
+    def _keep_promises(self, spool: Spool, tickets: dict[str, str]) -> set[str]:
+        """Ask for the tickets that were promised; return the requests that must still wait.
+
+        They wait where the site has as many open tickets as it may have. What is refused for any
+        other reason is refused with its report.
+        """
+        while promised := spool.promised():
+            some = promised[:_AT_ONCE]
+            for request, answer in zip(some, self._answers(some), strict=True):
+                if isinstance(answer, QuotaError):
+                    return set(spool.promised())
                 if isinstance(answer, _LATER_ON):
                     raise answer
                 if isinstance(answer, Issued):
                     tickets[request] = answer.ticket
                 spool.kept(request)
-        return tickets
+        return set()
 
     @property
     def waiting(self) -> int:
@@ -448,6 +459,12 @@ def _conflict(ticket: str) -> ConflictError:
         f"another report of ticket {ticket} waits in the spool, and is kept instead of this one; if"
         " this one is right, an operator can amend it when the server has the other"
     )
+
+
+def _is_promised(one: Waiting, promised: set[str]) -> bool:
+    """Whether the ticket of a report is still to be asked for."""
+    ticket = one.report["ticket"]
+    return ticket.startswith(_LATER) and ticket.removeprefix(_LATER) in promised
 
 
 def _lacks_actions(report: dict[str, Any]) -> bool:

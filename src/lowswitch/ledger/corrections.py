@@ -8,9 +8,9 @@ it goes on: dense near its end, where most corrections belong, and sparse long b
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 
-from lowswitch.ledger.events import Event
+from lowswitch.ledger.events import KINDS, Event, Kind
 from lowswitch.ledger.snapshot import state_of
 from lowswitch.ledger.state import Replay, State
 from lowswitch.ledger.store import Snapshot
@@ -47,9 +47,7 @@ class Corrections(Replay):
         """The state before an amendment, as if all amended reports had come in the first place."""
         self._begin(event, terms)
         state, forced = self._marks[-1].copy(), Replay(self._reports)
-        for other in itertools.chain(self.read(state.seq + 1), self.unwritten):
-            if other.seq == event.seq:
-                break
+        for other in _that_matter(self._before(event, state.seq + 1)):
             state.apply(other, forced)
             state.changed.clear()
             if other.seq - self._marks[-1].seq >= _EVERY:
@@ -57,6 +55,13 @@ class Corrections(Replay):
                 self._thin(event.seq)
         state.learn()
         return state
+
+    def _before(self, event: Event, first: int) -> Iterator[Event]:
+        """The events from a number on that come before an event."""
+        for other in itertools.chain(self.read(first), self.unwritten):
+            if other.seq == event.seq:
+                return
+            yield other
 
     def _begin(self, event: Event, terms: Terms) -> None:
         """Let the last mark be one to begin from."""
@@ -87,6 +92,25 @@ class Corrections(Replay):
             inner = range(1, len(places) - 1)
             gaps = {i: (places[i + 1] - places[i - 1]) / (end - places[i - 1]) for i in inner}
             del self._marks[min(gaps, key=gaps.__getitem__)]
+
+
+def _that_matter(events: Iterable[Event]) -> Iterator[Event]:
+    """The events that change what is learned when amended reports stand in their places already.
+
+    Amendments and snapshots do not. Neither does a proposal that another one replaced before
+    anything else happened, as after each of several amendments.
+    """
+    proposed: Event | None = None
+    for event in events:
+        if event.kind == "proposed":
+            proposed = event
+        elif not KINDS.get(event.kind, Kind()).is_idle:
+            if proposed is not None:
+                yield proposed
+                proposed = None
+            yield event
+    if proposed is not None:
+        yield proposed
 
 
 def _has_any(mark: State, numbers: Iterable[int]) -> bool:

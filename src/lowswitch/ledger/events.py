@@ -31,6 +31,7 @@ class Kind(NamedTuple):
     makes_version: bool = False  # if it says which; the first event makes version 1
     needs_quorum: bool = False  # where the run asks for several reviewers
     sign: str = ""  # the letter that marks it in a figure
+    is_idle: bool = False  # nothing is learned by it once amended reports are in their places
 
 
 KINDS = {
@@ -39,7 +40,7 @@ KINDS = {
     "missing": Kind(learn_later=True, has_report=True),
     "refused": Kind(learn_later=True),
     "conflict": Kind(learn_later=True),
-    "amended": Kind("amended a report", has_report=True),
+    "amended": Kind("amended a report", has_report=True, is_idle=True),
     "met": Kind("asked for a proposal"),
     "proposed": Kind("was proposed"),
     "approved": Kind("approved", is_decision=True, makes_version=True, needs_quorum=True),
@@ -61,7 +62,7 @@ KINDS = {
     "declined": Kind("declined a request", is_decision=True),
     "history": Kind("imported history"),
     "created": Kind("began the run", makes_version=True),
-    "snapshot": Kind(learn_later=True),
+    "snapshot": Kind(learn_later=True, is_idle=True),
 }
 
 

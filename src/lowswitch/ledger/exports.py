@@ -106,10 +106,18 @@ class Exported:
                 yield read
 
 
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """A JSON object in which no field is there twice, as a person and a program may read two."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError("it has a field twice")
+    return found
+
+
 def _row_of(line: bytes, expected: int) -> tuple[int, str, str, str]:
     """An exported event as it was stored."""
     try:
-        facts = json.loads(line)
+        facts = json.loads(line, object_pairs_hook=_once)
         body = canonical([facts[name] for name in _HASHED])
         if len(facts) != len(_COLUMNS) or not isinstance(facts["hash"], str):
             raise ValueError("it has other fields than an event")

@@ -65,16 +65,19 @@ class Lessons:
         by_itself = asked is None or asked.dates is not None or self.learner.gate != "review"
         return not (by_itself or self.learner.acts_by_itself)
 
-    def correct(self, correction: Callable[[], Lessons]) -> None:
+    def correct(self, correction: Callable[[], Lessons], *, at_once: bool = True) -> None:
         """Let something else take the place of all that was learned, and of what has its turn.
 
         Each correction takes a replay. Where nothing is proposed from one to the next, the budget
         and the gate that it takes over are the same, and the last one is enough. So it waits until
-        somebody looks, which is at once when it is written, and later when it is replayed.
+        somebody looks, which is at once when it is written, and later when it is replayed. Only
+        where a proposal or a deployment may follow it must come first. at_once: False if another
+        correction follows with which it belongs together.
         """
         self.correction = correction
         self.numbers, self.sites, self.steps = [], [], []
-        if self.learner.gate != "review" or self.learner.proposal() is not None:
+        can_follow = self.learner.gate != "review" or self.learner.proposal() is not None
+        if at_once and can_follow:
             self._correct()
 
     def _correct(self) -> None:

@@ -27,10 +27,9 @@ from lowswitch.ledger.events import (
 from lowswitch.ledger.requests import Request
 from lowswitch.ledger.responses import Issued, ProposalView, Told
 from lowswitch.ledger.snapshot import is_worth_it
-from lowswitch.ledger.state import OPEN
 from lowswitch.ledger.store import Store, StoredTicket
 from lowswitch.ledger.terms import Terms, declared, read_terms
-from lowswitch.ledger.writer import Writer, require_ended, text
+from lowswitch.ledger.writer import Writer, text
 
 
 class Ledger(Deciding):
@@ -140,13 +139,13 @@ class Ledger(Deciding):
         """The ledger at an address; one that is only read may be written by others meanwhile."""
         store = store_at(address, read_only=read_only)
         try:
-            rows = store.event(1)
-            facts = read_event(*rows, 1, GENESIS).payload
-        except IndexError:
-            store.close()
-            raise errors.NotALedgerError(
-                f"{printable(address)!r} holds no event; it is no ledger"
-            ) from None
+            try:
+                row = store.event(1)
+            except errors.BrokenError:
+                raise errors.NotALedgerError(
+                    f"{printable(address)!r} holds no event; it is no ledger"
+                ) from None
+            facts = read_event(*row, 1, GENESIS).payload
         except BaseException:
             store.close()
             raise
@@ -319,27 +318,29 @@ class Ledger(Deciding):
         a replay. What was decided stays decided. A report that is on record as it is changes
         nothing.
         """
-        text("reason", reason)
-        require_ended(ended)
         asked = {"ticket": ticket, "reason": reason, "report": [states, actions, rewards, ended]}
+        one = {"ticket": ticket, "states": states, "actions": actions, "rewards": rewards}
         with self._writing(self._named("amended", by, request, asked)) as writer:
-            if (done := writer.done) is not None:
-                return Told(ticket, done.payload["number"], done.seq, done.hash)
-            writer.require_thawed()
-            known = writer.ticket(ticket)
-            if known.status == OPEN:
-                raise LedgerError(f"ticket {ticket} is open; tell it")
-            report = writer.report(known, states, actions, rewards, ended)
-            if (same := writer.on_record(known, report)) is not None:
-                return Told(ticket, known.number, same.seq, same.hash)
-            payload = report.to_payload() | {
-                "reason": reason,
-                "version": known.version,
-                "was": known.status,
-                "instead": known.report,
-            }
-            made = writer.add(by, OPERATOR, "amended", payload)
-        return Told(ticket, known.number, made.seq, made.hash)
+            return writer.amend([one | {"ended": ended}], text("reason", reason), by)[0]
+
+    @planned_first
+    def amend_many(
+        self,
+        reports: Sequence[dict[str, Any]],
+        *,
+        by: str,
+        reason: str,
+        request: str | None = None,
+    ) -> list[Told]:
+        """Correct many reports in one transaction: all of them, or none if one is refused.
+
+        A report is the arguments of `tell` by their names. All of them together take one replay,
+        and lead to at most one proposal.
+        """
+        asked = {"reports": list(reports), "reason": reason}
+        with self._writing(self._named("amended", by, request, asked)) as writer:
+            writer.fetch([report["ticket"] for report in reports])
+            return writer.amend(reports, text("reason", reason), by)
 
     @planned_first
     def propose(
@@ -371,28 +372,30 @@ class Ledger(Deciding):
                 raise LedgerError("the run is paused already")
             writer.add(by, OPERATOR, "frozen", {"reason": text("reason", reason)})
 
-    def extend(self, more: int, *, by: str, reason: str) -> None:
+    def extend(self, more: int, *, by: str, reason: str, request: str | None = None) -> None:
         """Let more tickets be issued than were declared.
 
         They follow the deployed policy, and their reports are on record. They are not learned from:
         bonus, schedule and budget of the learner were worked out for the declared number.
         """
         payload = {"more": require_count("more", more), "reason": text("reason", reason)}
-        with self._writing() as writer:
-            writer.require_going_on()
-            writer.add(text("by", by), OPERATOR, "extended", payload)
+        with self._writing(self._named("extended", by, request, payload)) as writer:
+            if writer.done is None:
+                writer.require_going_on()
+                writer.add(text("by", by), OPERATOR, "extended", payload)
 
     @planned_first
-    def end(self, *, by: str, reason: str) -> None:
+    def end(self, *, by: str, reason: str, request: str | None = None) -> None:
         """End the run for good: no more tickets, proposals and decisions.
 
         What is open can still be told, declared missing or amended.
         """
-        with self._writing() as writer:
-            writer.require_thawed()
-            writer.require_going_on()
-            payload = {"reason": text("reason", reason)}
-            writer.add(text("by", by), OPERATOR, "ended", payload)
+        payload = {"reason": text("reason", reason)}
+        with self._writing(self._named("ended", by, request, payload)) as writer:
+            if writer.done is None:
+                writer.require_thawed()
+                writer.require_going_on()
+                writer.add(text("by", by), OPERATOR, "ended", payload)
 
     @planned_first
     def cap_trial(self, share: float, *, by: str, reason: str, request: str | None = None) -> int:

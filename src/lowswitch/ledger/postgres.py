@@ -39,6 +39,17 @@ def _password() -> str | None:
         ) from None
 
 
+_UNIQUE = {  # the indexes without which a row could be there twice, and the format that has them
+    "events_pkey": 1,
+    "tickets_pkey": 1,
+    "tickets_ticket_key": 1,
+    "tickets_site_request_key": 1,
+    "snapshots_pkey": 1,
+    "access_events_pkey": 3,
+    "token_uses_pkey": 3,
+}
+
+
 class PostgresStore(Store):
     """A connection to the schema of a ledger; one that was lost is made anew."""
 
@@ -179,9 +190,25 @@ class PostgresStore(Store):
             )
         }
         odd = [("table", name) for (name,) in there if name not in self._tables()]
-        return [
-            f"its schema has a foreign {kind} {name!r}" for kind, name in triggers + rules + odd
-        ]
+        foreign = [f"a foreign {kind} {name!r}" for kind, name in triggers + rules + odd]
+        return [f"its schema has {what}" for what in foreign + self._lost(relation)]
+
+    def _lost(self, relation: str) -> list[str]:
+        """What keeps rows from being there twice, or from being seen, and was changed."""
+        unique = {
+            name
+            for (name,) in self.execute(
+                "SELECT c.relname FROM pg_index JOIN pg_class c ON c.oid = indexrelid"
+                f" WHERE indisunique AND indisvalid AND {relation}",
+                self.schema,
+            )
+        }
+        hidden = self.execute(
+            f"SELECT c.relname FROM pg_class c WHERE c.relrowsecurity AND {relation}", self.schema
+        )
+        wanted = {name for name, since in _UNIQUE.items() if self.found >= since}
+        lost = [f"no unique index {name!r}" for name in sorted(wanted - unique)]
+        return lost + [f"row security on {name!r}, which hides rows" for (name,) in hidden]
 
     def _tables(self) -> set[str]:
         """The names of the tables that a ledger has."""

@@ -150,7 +150,7 @@ class State:
                 self._take_turns()  # what was amended before it can be corrected together
             elif not known.learn_later:
                 self.learn()
-                if event.role != LEDGER and self.expected() and not replay.forced:
+                if event.role != LEDGER and not replay.forced and self.expected():
                     raise BrokenError(event.seq, "what the events before it led to is missing")
             if needs_quorum(event.kind, event.payload):
                 self._require_quorum(event)
@@ -233,7 +233,7 @@ class State:
                 lessons.deployed = self.terms.difference(now, deployed, told)
             return lessons
 
-        self.lessons.correct(corrected)
+        self.lessons.correct(corrected, at_once=not event.payload.get("more", False))
         self.changed[report.number] = LEARNED
 
     def _met(self, event: Event, replay: Replay) -> None:

@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from lowswitch.ledger.errors import NotALedgerError
+from lowswitch.ledger.errors import BrokenError, NotALedgerError, StorageError
 from lowswitch.ledger.events import FORMAT, Event
 
 SCHEMA = (
@@ -174,7 +174,16 @@ class Store(ABC):
     def head(self, table: str = "events") -> tuple[int, str]:
         """The number and the hash of the last event; (0, "") if there is none."""
         rows = self.execute(f"SELECT seq, hash FROM {table} ORDER BY seq DESC LIMIT 1")
-        return (rows[0][0], rows[0][1]) if rows else (0, "")
+        if not rows:
+            return 0, ""
+        seq, stored = rows[0]
+        if not isinstance(seq, int):  # SQLite takes anything in any column
+            raise BrokenError(1, f"an event is stored under {seq!r}, which is no number")
+        return seq, stored
+
+    def beside(self, table: str = "events") -> int:
+        """How many rows of events have no number that an event can have: 0, NULL or less."""
+        return int(self.execute(f"SELECT COUNT(*) - COALESCE(MAX(seq), 0) FROM {table}")[0][0])
 
     def read(self, first: int) -> Iterator[Row]:
         """The events from a number on."""
@@ -184,28 +193,30 @@ class Store(ABC):
 
     def event(self, seq: int) -> Row:
         """One event."""
-        row: Row = self.execute(f"SELECT {_EVENT} FROM {self.events} WHERE seq = ?", seq)[0]
-        return row
+        rows: list[Row] = self.execute(f"SELECT {_EVENT} FROM {self.events} WHERE seq = ?", seq)
+        if not rows:
+            raise BrokenError(seq, "it is not there")
+        return rows[0]
 
     def newest(
         self, count: int, *, before: int | None = None, kind: str | None = None, part: str = ""
     ) -> list[Row]:
         """Some events, the newest first: those before a number, of a kind, with a part of text."""
         quoted = _LIKE.sub(r"~\1", part)
-        asked = {"seq < ?": before, "kind = ?": kind}
+        asked = {"seq > ?": 0, "seq < ?": before, "kind = ?": kind}
         asked["body LIKE ? ESCAPE '~'"] = f"%{quoted}%" if part else None
         given = {test: value for test, value in asked.items() if value is not None}
-        where = f"WHERE {' AND '.join(given)}" if given else ""
         return self.execute(
-            f"SELECT {_EVENT} FROM {self.events} {where} ORDER BY seq DESC LIMIT ?",
+            f"SELECT {_EVENT} FROM {self.events} WHERE {' AND '.join(given)}"
+            " ORDER BY seq DESC LIMIT ?",
             *given.values(),
             count,
         )
 
     def of_kind(self, kind: str, before: int) -> list[Row]:
         """All events of a kind before a number."""
-        sql = f"SELECT {_EVENT} FROM {self.events} WHERE kind = ? AND seq < ? ORDER BY seq"
-        return self.execute(sql, kind, before)
+        sql = f"SELECT {_EVENT} FROM {self.events} WHERE kind = ? AND seq > 0 AND seq < ?"
+        return self.execute(f"{sql} ORDER BY seq", kind, before)
 
     # ---- tickets ---------------------------------------------------------------------------------
 
@@ -236,8 +247,10 @@ class Store(ABC):
 
     def ticket_numbered(self, number: int) -> StoredTicket:
         """A ticket that was issued, by its number."""
-        sql = f"SELECT {_TICKET} FROM tickets WHERE number = ?"
-        return StoredTicket(*self.execute(sql, number)[0])
+        rows = self.execute(f"SELECT {_TICKET} FROM tickets WHERE number = ?", number)
+        if not rows:
+            raise StorageError(f"ticket {number} is missing from its table; verify says more")
+        return StoredTicket(*rows[0])
 
     def tickets(
         self, status: str, *, site: str | None = None, most: int | None = None
@@ -264,8 +277,8 @@ class Store(ABC):
     def conflicts(self, number: int, most: int) -> list[Row]:
         """The first reports on record that contradict that of a ticket."""
         return self.execute(
-            f"SELECT {_EVENT} FROM {self.events} WHERE kind = 'conflict' AND body LIKE ?"
-            " ORDER BY seq LIMIT ?",
+            f"SELECT {_EVENT} FROM {self.events} WHERE kind = 'conflict' AND seq > 0"
+            " AND body LIKE ? ORDER BY seq LIMIT ?",
             f'%"number":{number},%',
             most,
         )

@@ -31,7 +31,7 @@ from lowswitch.table_learner import TableLearner
 if TYPE_CHECKING:
     from lowswitch.ledger.store import StoredTicket
 
-_LONGEST = 10**9  # bytes of an event that SQLite and PostgreSQL can hold
+_LONGEST = 10**8  # bytes of the first event, which every opening reads
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -72,7 +72,8 @@ class TableTerms(Terms):
             numbers={},
             **parts,
         )
-        facts = terms.to_payload() | {"numbers": terms.learner().numbers()}
+        numbers = terms.learner().numbers()  # which refuses what would take too long
+        facts = terms.to_payload() | {"numbers": numbers}
         if absorbing is not None:
             low, high = terms.rewards
             if not low <= 0 <= high:
@@ -329,8 +330,8 @@ def _require_size(H: int, S: int, A: int) -> None:
     text = 2 * H * S * (A + 1) + 4 * (H + S + A)
     if text > _LONGEST:
         raise LedgerError(
-            f"{what} begins with an event of {text / 1e9:,.1f} GB, and a database holds at most"
-            f" {_LONGEST / 1e9:g} GB in one; {way_out}"
+            f"{what} begins with an event of {text / 1e6:,.0f} MB, which every opening reads, and"
+            f" it may have {_LONGEST / 1e6:g} MB; {way_out}"
         )
     labels = H + S + A
     require_memory(H * S * (40 * A + 100) + 250 * labels, f"the terms of {what}", way_out)

@@ -160,6 +160,11 @@ class Writer:
         self, ticket: StoredTicket, states: Any, actions: Any, rewards: Any, ended: str
     ) -> Report:
         """The report of a ticket once it is checked."""
+        if ticket.version not in range(1, self.state.version + 1):
+            raise errors.StorageError(
+                f"ticket {ticket.ticket} is stored with version {ticket.version!r}, which does not"
+                " exist; verify says more"
+            )
         policy = self.state.versions[ticket.version - 1]
         return self.terms.report(ticket.number, policy, states, actions, rewards, ended)
 
@@ -223,6 +228,52 @@ class Writer:
                 " one is right, an operator can amend it"
             )
         return Told(ticket, known.number, *before)
+
+    def amend(self, reports: Sequence[dict[str, Any]], reason: str, by: str) -> list[Told]:
+        """Correct reports, which takes one replay for all of them."""
+        found = [self._amendment(**one, reason=reason) for one in reports]
+        numbers = [known.number for known, _, _ in found]
+        if len(set(numbers)) < len(numbers):
+            raise LedgerError("a ticket is there twice; each can have one right report")
+        answers, new = list[Told](), [one for one in found if one[2] is not None]
+        for known, before, payload in found:
+            if payload is None:
+                answers.append(Told(known.ticket, known.number, *before))
+                continue
+            more = {"more": True} if payload is not new[-1][2] else {}
+            made = self.add(by, OPERATOR, "amended", payload | more)
+            answers.append(Told(known.ticket, known.number, made.seq, made.hash))
+        return answers
+
+    def _amendment(
+        self,
+        ticket: str,
+        states: Any,
+        actions: Any,
+        rewards: Any,
+        ended: str = "whole",
+        *,
+        reason: str,
+    ) -> tuple[StoredTicket, tuple[int, str], dict[str, Any] | None]:
+        """A ticket with the event that has this very report, or what an amendment is to say."""
+        require_ended(ended)
+        if self.done is None:
+            self.require_thawed()
+        known = self.ticket(ticket)
+        if known.status == OPEN:
+            raise LedgerError(f"ticket {ticket} is open; tell it")
+        report = self.report(known, states, actions, rewards, ended)
+        if self.done is not None and (before := self._told_before(known, report)) is not None:
+            return known, before, None
+        if (same := self.on_record(known, report)) is not None:
+            return known, (same.seq, same.hash), None
+        payload = report.to_payload() | {
+            "reason": reason,
+            "version": known.version,
+            "was": known.status,
+            "instead": known.report,
+        }
+        return known, (0, ""), payload
 
     def _is_new_conflict(self, number: int, report: Report) -> bool:
         """Whether a report that contradicts another one is to be recorded.
