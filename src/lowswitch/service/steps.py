@@ -16,7 +16,8 @@ from lowswitch.service.render import after, is_by_enter, show
 from lowswitch.service.sheets import Known, Sheet
 from lowswitch.show.text import counted
 
-_OWN = ("form", "sure", "enter", "reason", "confirming")  # fields of the page itself
+_OWN = ("form", "sure", "enter", "reason", "confirming", "consent", "show")  # of the page itself
+_NOT_TICKED = "Tick the box below, or go back: nothing was done yet."
 
 
 async def known_of(
@@ -35,12 +36,22 @@ async def known_of(
         view = ledger.proposal()
         worth = None if view is None else view.worth
         if view is not None and rows is not None and len(rows) < len(view.rows):
-            proposed = [[row["step"], row["state"]] for row in view.rows]
-            named = [(steps[h], states[x]) for h, x in rows if [h, x] in proposed]
+            proposed = {(row["step"], row["state"]) for row in view.rows}
+            named = [(steps[h], states[x]) for h, x in rows if (h, x) in proposed]
             worth = ledger.worth(named, wait=False) if named else None
         deployed, protocol = ledger.deployed()
         earlier = None if version is None else ledger.policy_of(version)
-        return Known(terms, ledger.status(), view, deployed, protocol, worth, earlier)
+        return Known(
+            terms=terms,
+            run=ledger.status(),
+            view=view,
+            policies=deployed,
+            protocol=protocol,
+            visits=ledger.chart().visits,
+            worth=worth,
+            earlier=earlier,
+            motions=ledger.motions(),
+        )
 
     return await call.service.engine.call(read)
 
@@ -61,6 +72,8 @@ async def two_steps(
     if not call.field("sure") or entered:
         _require_fields(action, given)
         return await _ask(call, await sheet())
+    if not call.field("consent") and (unsure := await _consent(sheet)) is not None:
+        return await _ask(call, unsure, _NOT_TICKED, 422)
     try:
         answer = await actions.act(call, action, given)
     except (RefusedError, LedgerError) as error:
@@ -76,6 +89,15 @@ async def two_steps(
         said = "agreement" if action == "confirm" else "request"
         return after(call, "/", f"Your {said} is recorded. {more}")
     return after(call, *done(answer))
+
+
+async def _consent(sheet: Callable[[], Awaitable[Sheet]]) -> Sheet | None:
+    """The page, if something on it must be ticked by itself."""
+    try:
+        made = await sheet()
+    except (RefusedError, LedgerError):
+        return None  # which the action itself refuses, too
+    return made if made.consent else None
 
 
 def _require_fields(action: str, given: dict[str, Any]) -> None:
@@ -96,5 +118,6 @@ async def _ask(call: Call, sheet: Sheet, wrong: str = "", status: int = 200) -> 
         path=call.endpoint.path,
         kept=kept,
         typed=call.field("reason"),
+        ticked=bool(call.field("consent")),
         wrong=wrong,
     )
