@@ -10,7 +10,7 @@ from ledgers import approve, clock, episode, made, play
 from lowswitch.cli import commands
 from lowswitch.ledger import Client, Ledger, LedgerError
 from lowswitch.ledger.events import event
-from lowswitch.service.display import why_now
+from lowswitch.service.proposals import why_now
 from lowswitch.service.journal import Journal
 from served import Served
 
@@ -89,7 +89,7 @@ def test_a_proposal_between_two_dates_is_refused_unless_it_is_meant(tmp_path, ca
     assert ledger.status().proposed == 1
     assert ledger.newest(1, kind="met")[0].payload == {"early": True}
     assert reason_of(address, ledger.proposal()) == (
-        "me asked the learner before its next date what it would change."
+        "me asked for it before its next date."
     )
     assert ledger.propose(by="secretary") is not None  # it replaces that one, and costs nothing
     assert ledger.status().proposed == 1

@@ -18,9 +18,10 @@ from lowswitch.ledger.responses import Chart
 from lowswitch.ledger.text import law
 from lowswitch.service import demo, display, figures
 from lowswitch.service import journal as journal_of
-from lowswitch.service.display import codes, map_rows, short, why_now
+from lowswitch.service.display import codes, map_rows, short
 from lowswitch.service.figures import Interval
 from lowswitch.service.journal import Journal, Returns
+from lowswitch.service.proposals import why_now
 from lowswitch.show.text import age
 from served import Served, wait_for
 
@@ -184,10 +185,14 @@ def test_the_demo_shows_every_kind_of_decision(tmp_path):
     assert {"vetoed", "lifted", "rejected", "rolled_back", "frozen", "thawed", "approved"} <= kinds
     assert ledger.verify().whole
     chart = ledger.chart()
-    rows = display.map_rows(ledger.terms, chart, "action", range(8))
+    view = ledger.proposal()
+    pending = [(r["step"], r["state"]) for r in view.rows if r["from"][0] != r["to"][0]]
+    rows = display.map_rows(ledger.terms, chart, "action", range(8), pending)
     # surgery is forbidden for one finding at all visits, and by a veto at one more
     assert sum(cell["forbidden"] for row in rows for cell in row["cells"]) == demo.H + 1
-    assert sum(cell["pending"] for row in rows for cell in row["cells"]) == len(chart.pending)
+    assert sum(cell["pending"] for row in rows for cell in row["cells"]) == len(pending)
+    assert 0 < len(pending) < len(chart.pending)  # the others change the trial alone
+    assert ledger.terms.forecast[0].after == 0
     deployed, protocol = ledger.deployed()
     assert (protocol, deployed.shape) == (True, (32, demo.H, demo.S))
     ledger.close()
@@ -262,7 +267,7 @@ def test_a_decision_is_confirmed_on_a_page_that_says_what_changes(served):
     assert "Approve 1 change?" in text
     assert "Nothing has happened yet" in text
     assert "&lt;b&gt;left&lt;/b&gt; → <b>right{{7*7}}</b>" in text
-    assert f"Version {before.version} is replaced by version {before.version + 1}" in text
+    assert f"Version {before.version + 1} replaces version {before.version}" in text
     assert ">Approve 1 change</button>" in text
     wrong = chosen | {"decision": "approve selected", "reason": "<b>" + "x" * 3000} | SURE
     status, _, body = served.post("/decide", session, **wrong)
@@ -341,10 +346,11 @@ def test_a_proposal_answers_on_one_screen_and_its_parts_are_approved_alone(tmp_p
     with Served(tmp_path, **CLINIC) as served:
         view, session = learned(served.ledger), served.login("reviewer")
         text = served.page("/proposal", session)[1]
-        assert "<h1>12 changes of the protocol are proposed" in text
-        assert "Expected gain: <strong>+" in text
-        assert text.count('<span class="tag IMPROVE">IMPROVE</span>') >= 12
-        assert ("Ward 3" in text, "per patient" in text, "episode" in text) == (True, True, False)
+        assert "<h1>12 changes of the protocol" in text
+        assert re.search(r"All 12 together: <strong>[\d.]+ more reward per 100 patients<", text)
+        assert "<b>ill</b>, every visit: <b>surgery</b> instead of watch" in text
+        assert text.count('<span class="tag IMPROVE">better</span>') >= 12
+        assert ("Ward 3" in text, "episode" in text) == (True, False)
         one = next(row for row in view.rows)
         given = {"proposal": view.hash, "row": f"{one['step']}:{one['state']}"}
         some = served.page("/proposal?select=IMPROVE", session)[1]
@@ -355,7 +361,7 @@ def test_a_proposal_answers_on_one_screen_and_its_parts_are_approved_alone(tmp_p
         assert "Approve 12 changes?" in sheet
         assert "The trial stays as it is" in sheet
         sheet = served.post("/decide", session, **given, decision="approve selected")[2].decode()
-        assert "11 other rows of the proposal stay undecided" in sheet
+        assert "11 other changes stay undecided" in sheet
         sure = {"decision": "approve protocol", "reason": "minutes", **SURE}
         assert served.post("/decide", session, **given, **sure)[0] == 303
         (event,) = served.ledger.newest(1, kind="approved")
@@ -378,7 +384,7 @@ def test_a_veto_is_chosen_confirmed_and_lifted_on_pages(tmp_path):
         said = "plays watch now; say what it shall play instead"
         assert (status, said in body.decode(), "checked" in body.decode()) == (422, True, True)
         sheet = served.post("/forbid", session, **veto, instead="surgery")[2].decode()
-        assert "Forbid watch for 2 rows?" in sheet
+        assert "Forbid watch for ill, visits 1 and 2?" in sheet
         assert "watch → <b>surgery</b>" in sheet
         sure = {"instead": "surgery", "reason": "harm", **SURE}
         assert served.post("/forbid", session, **veto, **sure)[0] == 303
@@ -386,7 +392,7 @@ def test_a_veto_is_chosen_confirmed_and_lifted_on_pages(tmp_path):
         assert "2 forbidden treatments" in served.page("/map", session)[1]
         row = served.page("/row?step=0&state=1", session)[1]
         assert ("Allow again…" in row, "forbade watch" in row) == (True, True)
-        assert "forbade watch" in served.page("/timeline", session)[1]
+        assert "Forbade watch" in served.page("/timeline", session)[1]
         lift = {"row": "0:1", "action": "watch"}
         assert (
             "Allow watch again for ill, visit 1?"
@@ -434,7 +440,7 @@ def test_a_proposal_of_the_older_rule_is_not_called_known(tmp_path):
     stored_again(tmp_path / "run.db", events).close()
     with Served(tmp_path) as served:
         text = served.page("/proposal", served.login("reviewer"))[1]
-        assert ">IMPROVE</span>" in text
+        assert '<span class="tag IMPROVE">better</span>' in text
         assert "known" not in text
         assert "By an older rule" in text
         assert "learner's model" not in text
@@ -477,7 +483,7 @@ def test_open_reports_are_settled_before_a_proposal(tmp_path):
         assert event.payload["rewards"] == [1.0, 0.5, 0.0]
         text = served.page("/audit?kind=amended", operator)[1]
         assert "findings: ill, ill, ill" in text
-        assert "rewards: 1, 0.5, 0" in text
+        assert "reward: 1, 0.5, 0" in text
 
 
 def test_the_audit_is_filtered_by_person_and_day(served):

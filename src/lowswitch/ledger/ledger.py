@@ -98,8 +98,8 @@ class Ledger(Deciding):
         of the actions that may ever be deployed. name, words: what people call the run, and its
         "episode", "step", "state", "action" and "reward", such as {"episode": "patient"}. quorum:
         how many reviewers must agree before something is approved, forbidden, allowed again, rolled
-        back or resumed. forecast: a `Plan`, or lines (episodes, low, middle, high) in the units of the
-        rewards, which the console shows beside what happens.
+        back or resumed. forecast: a `Plan`, or lines (episodes, low, middle, high) in the units of
+        the rewards, which the console shows beside what happens.
         """
         from lowswitch import __version__
 

@@ -345,7 +345,7 @@ def request_words(terms: TableTerms, motion: MotionView) -> str:
     """What a request asks for, where it can no longer be said what that would change."""
     rows, named = motion.decision.get("rows", []), motion.decision.get("actions", [])
     names = phrases.several([terms.labels["action"][a] for a in named]) if named else ""
-    where = phrases.place(terms, *rows[0]) if len(rows) == 1 else f"{len(rows)} places"
+    where = phrases.places_words(terms, rows)
     return {
         "approved": "Approve the proposal"
         if "part" not in motion.decision

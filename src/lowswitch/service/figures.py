@@ -11,7 +11,6 @@ from typing import NamedTuple
 
 from markupsafe import Markup, escape
 
-
 _LETTER = 9.0  # width of a letter
 
 

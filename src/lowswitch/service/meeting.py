@@ -126,7 +126,7 @@ async def _decide(call: Call) -> Response:
     decision, ledger = call.field("decision"), call.service.ledger
     view = await call.service.engine.call(ledger.proposal)
     keys = _keys(call, decision, view)
-    if keys == [] and decision:
+    if keys == [] and decision and not call.field("confirming"):
         raise RefusedError(422, "no change is selected; tick at least one, then decide")
     if decision.startswith("forbid"):
         chosen = ",".join(f"{h}:{x}" for h, x in (keys or [])[:_MOST_ROWS])

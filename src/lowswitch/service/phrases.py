@@ -58,6 +58,17 @@ def steps_words(terms: TableTerms, steps: Sequence[int]) -> str:
     return several(names)
 
 
+def places_words(terms: TableTerms, rows: Sequence[Sequence[int]]) -> str:
+    """Several rows by their labels: ill, visits 1 and 2; well, visit 1."""
+    found = dict[int, list[int]]()
+    for h, x in rows:
+        found.setdefault(x, []).append(h)
+    return "; ".join(
+        f"{terms.labels['state'][x]}, {steps_words(terms, sorted(steps))}"
+        for x, steps in found.items()
+    )
+
+
 # ---- gains ---------------------------------------------------------------------------------------
 
 

@@ -299,11 +299,10 @@ def _new(rows: list[dict[str, Any]]) -> list[int]:
 
 
 def _named(known: Known, decision: dict[str, Any]) -> tuple[str, str, str]:
-    """The actions of a veto, the rows, and where that is."""
+    """The actions of a veto, where that is in few words, and in all."""
     names = several([known.terms.labels["action"][a] for a in decision["actions"]])
-    rows = [known.place(h, x) for h, x in decision["rows"]]
-    where = rows[0] if len(rows) == 1 else f"{len(rows)} places"
-    return names, where, "; ".join(rows[:MOST_LISTED])
+    rows, words = decision["rows"], phrases.places_words(known.terms, decision["rows"])
+    return names, words if words.count(";") < 2 else f"{len(rows)} places", words
 
 
 def vetoed(known: Known, decision: dict[str, Any]) -> Sheet:
