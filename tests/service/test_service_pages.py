@@ -300,7 +300,7 @@ def test_what_operators_and_auditors_do_by_forms(tmp_path):
         kinds = [event.kind for event in ledger.newest(99) if event.actor == "the operator"]
         assert kinds == ["rolled_back", "met", "thawed", "frozen", "missing"]
         refused = served.post("/rollback", operator, version=99, reason="no", **SURE)
-        assert (refused[0], "there is no version 99" in refused[2].decode()) == (422, True)
+        assert (refused[0], "here is no version 99" in refused[2].decode()) == (422, True)
         assert served.post("/missing", operator, ticket="none", reason="x", **SURE)[0] == 404
         own, other = served.tokens["operator"].split(".")[0], served.tokens["site"].split(".")[0]
         assert served.post("/tokens/revoke", operator, id=own, **SURE)[0] == 422
@@ -378,7 +378,7 @@ def test_a_veto_is_chosen_confirmed_and_lifted_on_pages(tmp_path):
         status, headers, _ = served.post("/decide", session, **chosen)
         assert (status, headers["location"]) == (303, "/forbid?rows=0:1,1:1")
         text = served.page(headers["location"], session)[1]
-        assert "For ill, visit 1; ill, visit 2." in text
+        assert "For ill, visits 1 and 2." in text
         veto = {"row": ["0:1", "1:1"], "action": "watch"}
         status, _, body = served.post("/forbid", session, **veto)
         said = "plays watch now; say what it shall play instead"
@@ -449,7 +449,7 @@ def test_a_proposal_of_the_older_rule_is_not_called_known(tmp_path):
 def test_open_reports_are_settled_before_a_proposal(tmp_path):
     with Served(tmp_path, **CLINIC) as served:
         operator, ledger = served.login("operator"), served.ledger
-        assert "No ticket is open." in served.page("/tickets", operator)[1]
+        assert "No report is open." in served.page("/tickets", operator)[1]
         first = ledger.ask("<u>north</u>", "p2")
         second = ledger.ask("south", "p3")
         play(ledger, 2, site="south")

@@ -26,10 +26,10 @@ MOST_SPANS = 60  # versions in a figure
 MOST_FORBIDDEN = 200  # actions that are listed
 MOST_VERSIONS = 200  # on the timeline
 VIEWS = {
-    "action": "the protocol",
-    "visits": "visits of the protocol",
-    "width": "uncertainty (width of the interval)",
-    "changes": "changes so far",
+    "action": "Protocol",
+    "visits": "How often it was given",
+    "width": "Uncertainty",
+    "changes": "Changes so far",
 }
 
 
@@ -134,7 +134,7 @@ def _cell(
     names = ", ".join(terms.labels["action"][a] for a in actions)
     if tried:
         names += f"; in the trial {', '.join(terms.labels['action'][a] for a in tried)}"
-    cell = {"forbidden": gone, "trial": bool(tried), "says": f"{names}; {visits:,} visits"}
+    cell = {"forbidden": gone, "trial": bool(tried), "says": f"{names}; given {visits:,} times"}
     if view == "action":
         css = f"action{actions[0] % 8}" if len(actions) == 1 else "mixed"
         return cell | {"text": "/".join(signs[a] for a in actions), "css": css}

@@ -256,6 +256,7 @@ async def _forbid_form(call: Call, given: list[str], wrong: str, status: int = 2
         status,
         run=known.run,
         rows=[(f"{h}:{x}", known.place(h, x)) for h, x in rows],
+        where=phrases.places_words(known.terms, rows),
         options=options,
         ticked=ticked,
         instead=call.field("instead"),

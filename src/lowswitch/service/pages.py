@@ -11,7 +11,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from lowswitch.ledger import LedgerError
 from lowswitch.ledger.events import KINDS
 from lowswitch.policy.tables import departing
-from lowswitch.service import actions, api, display, figures, proposals, sheets
+from lowswitch.service import actions, api, display, figures, phrases, proposals, sheets
 from lowswitch.service import roles as table
 from lowswitch.service.app import Call, Service, address_of, failed_login, now
 from lowswitch.service.bodies import RefusedError, count, query
@@ -358,11 +358,13 @@ async def difference(call: Call) -> Response:
     """What differs between two versions."""
     ledger, asked = call.service.ledger, query(call.request, "from", "to")
     old, new = count(asked, "from", 1, 10**9), count(asked, "to", 1, 10**9)
-    before, after = await call.service.engine.call(
-        lambda: (ledger.policy_of(old), ledger.policy_of(new))
+    before, after, (_, protocol) = await call.service.engine.call(
+        lambda: (ledger.policy_of(old), ledger.policy_of(new), ledger.deployed())
     )
-    rows = display.difference(ledger.terms, before, after)
-    return await show(call, "difference.html", "audit", old=old, new=new, rows=rows)
+    rows = display.difference(ledger.tables(), before, after)
+    changes = int(phrases.changed(before, after, protocol=protocol).sum())
+    facts = {"old": old, "new": new, "rows": rows, "changes": changes, "protocol": protocol}
+    return await show(call, "difference.html", "timeline", **facts)
 
 
 async def export(call: Call) -> Response:
