@@ -197,11 +197,16 @@ class Browser:
         media = "print" if prints else ""
         self.send("Emulation.setEmulatedMedia", media=media, features=[scheme])
 
-    def faults(self):
-        """What axe-core finds that is serious or critical: each rule with the elements."""
+    def faults(self, *rules):
+        """What axe-core finds that is serious or critical: each rule with the elements.
+
+        rules: look for these alone.
+        """
         (folder,) = importlib.util.find_spec("axe_core_python").submodule_search_locations
-        self.evaluate((Path(folder) / "axe.min.js").read_text(encoding="utf-8"))
-        found = self.evaluate("axe.run().then(found => found.violations)", wait=True)
+        if not self.evaluate("!!window.axe"):
+            self.evaluate((Path(folder) / "axe.min.js").read_text(encoding="utf-8"))
+        options = json.dumps({"runOnly": rules} if rules else {})
+        found = self.evaluate(f"axe.run({options}).then(found => found.violations)", wait=True)
         return {
             one["id"]: [node["html"][:200] for node in one["nodes"]][:5]
             for one in found

@@ -1,5 +1,6 @@
 """The console, as its pages are sent and as a real Chromium shows them."""
 
+import dataclasses
 import itertools
 import json
 import re
@@ -495,18 +496,34 @@ def test_the_audit_is_filtered_by_person_and_day(served):
     assert "No event fits." not in served.page("/audit?until=2099-01-01", session)[1]
 
 
-def test_no_page_of_a_large_run_is_large(tmp_path):
+def test_no_page_of_a_large_run_is_large(tmp_path, monkeypatch):
     H, S = 20, 1000
     size = {"horizon": H, "states": S, "actions": 3, "episodes": 10}
-    size |= {"algorithm": ls.psrl(schedule="asked"), "policy": np.zeros((H, S), dtype=int)}
-    with Served(tmp_path, **size) as served:
-        issued = served.ledger.ask("north", "p1")
-        served.ledger.tell(issued.ticket, [1] * H, None, [1.0] * H)
-        sizes = {}
-        for role in ("reviewer", "operator"):
-            session = served.login(role)
-            for path in (*PAGES, "/map?view=visits"):
+    size |= {"algorithm": ls.q_hoeffding(c=0.05, schedule="asked")}
+    with Served(tmp_path, **size, policy=np.zeros((H, S), dtype=int)) as served:
+        ledger, sizes = served.ledger, {}
+        issued = ledger.ask("north", "p1")
+        ledger.tell(issued.ticket, [1] * H, None, [0.0] * H)
+        view = ledger.propose(by="office")
+        # to judge every row takes minutes, so one row stands for all
+        rows = [
+            view.rows[0] | {"step": h, "state": x, "step_label": str(h), "state_label": str(x)}
+            for h, x in itertools.product(range(H), range(S))
+        ]
+        large = dataclasses.replace(view, rows=rows)
+        tables = [np.full((1, H, S), number) for number in (0, 1)]
+        monkeypatch.setattr(ledger, "proposal", lambda: large)
+        sessions = {role: served.login(role) for role in ("reviewer", "operator")}
+        for role, session in sessions.items():
+            for path in (*PAGES, "/map?view=visits", "/proposal?page=2"):
                 sizes[role, path] = len(served.page(path, session)[1])
+        reviewer, given = sessions["reviewer"], {"proposal": view.hash, "decision": "approve all"}
+        sizes["confirm"] = len(served.post("/decide", reviewer, **given)[2])
+        ledger.approve(view, by="board", reason="minutes")
+        monkeypatch.setattr(ledger, "policy_of", lambda version: tables[version - 1])
+        for path in ("/timeline", "/audit", "/difference?from=1&to=2", "/row?step=0&state=1"):
+            sizes[path] = len(served.page(path, reviewer)[1])
+        assert min(sizes["confirm"], sizes["/difference?from=1&to=2"]) > 20_000
         assert max(sizes.values()) < 300_000, sizes
 
 

@@ -22,6 +22,7 @@ from lowswitch.show.text import counted
 
 PER_PAGE = 100  # states on a page of the map
 EVENTS = 50  # on a page of the audit
+DIFFERENCES = 500  # rows on a page that compares two versions
 MOST_SPANS = 60  # versions in a figure
 MOST_FORBIDDEN = 200  # actions that are listed
 MOST_VERSIONS = 200  # on the timeline
@@ -304,9 +305,10 @@ def decision_lines(terms: TableTerms, marks: list[Mark], laws: Laws) -> list[dic
 
 def _changed_by(terms: TableTerms, mark: Mark, laws: Laws) -> list[str]:
     """What a decision changed, in lines; or the places that it is about."""
-    if makes_version(mark.kind, mark.facts):
+    if makes_version(mark.kind, mark.facts) and mark.kind != "vetoed":
         return laws.lines(terms, mark.facts["version"])
-    return row_names(terms, mark.facts.get("rows", []))
+    rows = mark.facts.get("rows", [])
+    return phrases.places_words(terms, rows).split("; ") if rows else []
 
 
 def _agreed(mark: Mark) -> list[str]:

@@ -135,7 +135,7 @@ async def _status(call: Call, wrong: str = "", code: int = 200) -> Response:
         story=display.story(terms, service.journal, run),
         forecast=display.forecast_lines(terms, service.journal, run.issued),
         proposal=view,
-        offer=proposals.proposal_facts(known, view, {}, [], 1) if view else None,
+        offer=proposals.headline(known, view) if view else None,
         todo=_todo(call, known),
         parts=parts,
         bar=figures.shares(parts),
@@ -356,15 +356,27 @@ async def audit(call: Call) -> Response:
 
 async def difference(call: Call) -> Response:
     """What differs between two versions."""
-    ledger, asked = call.service.ledger, query(call.request, "from", "to")
+    ledger, asked = call.service.ledger, query(call.request, "from", "to", "page")
     old, new = count(asked, "from", 1, 10**9), count(asked, "to", 1, 10**9)
     before, after, (_, protocol) = await call.service.engine.call(
         lambda: (ledger.policy_of(old), ledger.policy_of(new), ledger.deployed())
     )
     rows = display.difference(ledger.tables(), before, after)
-    changes = int(phrases.changed(before, after, protocol=protocol).sum())
-    facts = {"old": old, "new": new, "rows": rows, "changes": changes, "protocol": protocol}
-    return await show(call, "difference.html", "timeline", **facts)
+    pages = max(1, -(-len(rows) // display.DIFFERENCES))
+    page = min(max(count(asked, "page", 1, 10**6), 1), pages)
+    return await show(
+        call,
+        "difference.html",
+        "timeline",
+        old=old,
+        new=new,
+        shown=rows[(page - 1) * display.DIFFERENCES : page * display.DIFFERENCES],
+        found=len(rows),
+        changes=int(phrases.changed(before, after, protocol=protocol).sum()),
+        protocol=protocol,
+        page=page,
+        pages=pages,
+    )
 
 
 async def export(call: Call) -> Response:

@@ -31,13 +31,15 @@ def proposal_facts(
         rows.sort(key=lambda row: (row["verdict"] != "IMPROVE", -row["reach"]))
     chosen = _chosen(rows, asked.get("select", ""), kept)
     most = max((row["gain"]["mean"] for row in rows if row.get("gain")), default=0.0)
-    shown = [_line(known, row, most, chosen) for row in _filtered(rows, asked)]
+    ticked = set(chosen)
+    shown = _filtered(rows, asked)
     pages = max(1, -(-len(shown) // ROWS_PER_PAGE))
     page = min(max(page, 1), pages)
-    some = shown[(page - 1) * ROWS_PER_PAGE : page * ROWS_PER_PAGE]
+    here = shown[(page - 1) * ROWS_PER_PAGE : page * ROWS_PER_PAGE]
+    some = [_line(known, row, most, ticked) for row in here]
     counts = {word: sum(row["verdict"] == word for row in rows) for word in LABELS}
     trial = _trial(known, view) if known.protocol else None
-    here, way = {line["key"] for line in some}, asked.get("group", "state")
+    listed, way = {line["key"] for line in some}, asked.get("group", "state")
     return {
         "changes": len(rows),
         "summary": _summary(known, rows),
@@ -47,7 +49,7 @@ def proposal_facts(
         "groups": _groups([line for line in some if not line["small"]], way),
         "small": _groups([line for line in some if line["small"]], way),
         "small_count": sum(line["small"] for line in some),
-        "elsewhere": [key for key in chosen if key not in here],
+        "elsewhere": [key for key in chosen if key not in listed],
         "counts": {word: n for word, n in counts.items() if n},
         "worth": _worth_words(known),
         "details": _details(known, view),
@@ -56,6 +58,15 @@ def proposal_facts(
         "unread": _unread(known, view),
         "turning": sum(bool(row.get("hangs_on_unsettled")) for row in rows),
         "options": _options(known, len(rows), counts, trial),
+    }
+
+
+def headline(known: Known, view: ProposalView) -> dict[str, Any]:
+    """A proposal in a few words, for the page of the status."""
+    return {
+        "changes": sum(sheets.is_of_protocol(known, row) for row in view.rows),
+        "trial": known.protocol and _trial(known, view) is not None,
+        "worth": _worth_words(known),
     }
 
 
@@ -83,7 +94,7 @@ def _searched(row: dict[str, Any]) -> str:
     return " ".join((row["step_label"], row["state_label"], *sides))
 
 
-def _line(known: Known, row: dict[str, Any], most: float, chosen: list[str]) -> dict[str, Any]:
+def _line(known: Known, row: dict[str, Any], most: float, chosen: set[str]) -> dict[str, Any]:
     """One change of the protocol, with what decides where it stands on the page."""
     key, gain = _key(row), row.get("gain")
     turned_down = [one for one in row["before"] if one["kind"] in ("rejected", "vetoed", "lifted")]

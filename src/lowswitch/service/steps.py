@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from starlette.responses import Response
@@ -36,8 +36,7 @@ async def known_of(
         view = ledger.proposal()
         worth = None if view is None else view.worth
         if view is not None and rows is not None and len(rows) < len(view.rows):
-            proposed = {(row["step"], row["state"]) for row in view.rows}
-            named = [(steps[h], states[x]) for h, x in rows if (h, x) in proposed]
+            named = [(steps[h], states[x]) for h, x in proposed_of(view.rows, rows)]
             worth = ledger.worth(named, wait=False) if named else None
         deployed, protocol = ledger.deployed()
         earlier = None if version is None else ledger.policy_of(version)
@@ -54,6 +53,14 @@ async def known_of(
         )
 
     return await call.service.engine.call(read)
+
+
+def proposed_of(
+    proposed: Sequence[dict[str, Any]], rows: Sequence[Sequence[int]]
+) -> list[tuple[int, int]]:
+    """Those of the rows (step, state) that are proposed, in one pass over each."""
+    keys = {(row["step"], row["state"]) for row in proposed}
+    return [(h, x) for h, x in rows if (h, x) in keys]
 
 
 async def two_steps(
