@@ -11,6 +11,7 @@ from lowswitch.ledger import LedgerError, ProposalView
 from lowswitch.service import display, phrases, proposals, sheets
 from lowswitch.service.app import Call, as_refusal
 from lowswitch.service.bodies import RefusedError, count, query, whole
+from lowswitch.service.journal import Returns
 from lowswitch.service.render import catch_up, filled_in, is_by_enter, show
 from lowswitch.service.sheets import Known, Sheet
 from lowswitch.service.steps import known_of, two_steps
@@ -44,11 +45,18 @@ async def _proposal(
         facts |= {
             "why": proposals.why_now(service.journal, view, known.case),
             "per": phrases.per(known.terms),
+            "level": _level(known, service.journal.returns.get(known.run.version)),
             "asked": {name: value for name, value in asked.items() if name != "select"},
             "wrong": wrong,
         }
     most = service.ledger.terms.most_proposals
     return await show(call, "proposal.html", "proposal", status, run=known.run, most=most, **facts)
+
+
+def _level(known: Known, returns: Returns | None) -> str:
+    """What the deployed version earned so far, if that is known."""
+    is_known = returns is not None and returns.count > 1
+    return phrases.level(returns.mean, known.terms) if is_known and returns else ""
 
 
 async def requests_of(call: Call, known: Known) -> dict[str, Any]:

@@ -250,7 +250,9 @@ async def row(call: Call) -> Response:
     x = count(asked, "state", 0, terms.states - 1)
     await catch_up(call)
     step, state = terms.labels["step"][h], terms.labels["state"][x]
-    view = await service.engine.call(lambda: service.ledger.row(step, state))
+    view, (_, protocol) = await service.engine.call(
+        lambda: (service.ledger.row(step, state), service.ledger.deployed())
+    )
     left = terms.horizon - h
     rows = [
         Interval(one["action"], one["estimate"], one["width"], one["visits"] > 0)
@@ -261,7 +263,7 @@ async def row(call: Call) -> Response:
     history = [
         {
             "number": number,
-            "plays": ", ".join(sorted({names[a] for a in plays})),
+            "plays": phrases.plays_words([names[a] for a in plays], protocol=protocol),
             "mark": marks[number - 1] if number <= len(marks) else None,
         }
         for number, plays in view.versions

@@ -69,6 +69,14 @@ def places_words(terms: TableTerms, rows: Sequence[Sequence[int]]) -> str:
     )
 
 
+def plays_words(names: Sequence[str], *, protocol: bool) -> str:
+    """What the members of a version play in a row, of which the first may be the protocol."""
+    others = sorted({*names} - {names[0]})
+    if protocol and others:
+        return f"{names[0]}; in the trial also {several(others, 'or')}"
+    return several(sorted({*names}))
+
+
 # ---- gains ---------------------------------------------------------------------------------------
 
 
@@ -96,6 +104,11 @@ def more(value: float, terms: TableTerms) -> str:
         return f"no change in {word}"
     fewer = "fewer" if word.endswith("s") else "less"
     return f"{shown[1:]} {'more' if shown[0] == '+' else fewer} {word} {per(terms)}"
+
+
+def level(mean: float, terms: TableTerms) -> str:
+    """An average in words: 122.0 good outcomes per 100 patients."""
+    return f"{cases(terms) * mean:,.1f} {terms.word('reward')} {per(terms)}"
 
 
 def within(gain: dict[str, Any], terms: TableTerms) -> str:

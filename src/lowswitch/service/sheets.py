@@ -198,7 +198,7 @@ def _trial_lines(known: Known, part: str | None, after: np.ndarray) -> list[str]
     if known.worth is not None and "trial" in known.worth:
         cost = known.worth["trial"]
         lines.append(
-            f"Expected in the trial: {phrases.more(cost['mean'], known.terms)} in it, compared with"
+            f"What the trial costs: {phrases.more(cost['mean'], known.terms)} in it, compared with"
             f" the protocol (80 % interval {phrases.within(cost, known.terms)})."
         )
     return lines
