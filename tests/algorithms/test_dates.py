@@ -347,7 +347,7 @@ def test_the_console_shows_the_next_date_and_offers_nothing_before_it(tmp_path):
             text = served.page(path, operator)[1]
             assert "Next date: after episode 3, when 2 more are learned." in text
             assert 'action="/propose"' not in text
-        assert "Next dates, in cases: 3; 6; 9" in served.page("/", operator)[1]
+        assert "Next dates, in cases learned: 3; 6; 9" in served.page("/", operator)[1]
         status, _, body = served.request("POST", "/api/propose", {}, role="operator")
         assert (status, b"when 2 more are learned" in body) == (422, True)
         with Client(served.url, served.tokens["operator"]) as client:

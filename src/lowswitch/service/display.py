@@ -227,13 +227,13 @@ def version_lines(terms: TableTerms, journal: Journal, laws: Laws) -> list[dict[
     return found
 
 
-def forecasts(terms: TableTerms, issued: int) -> list[figures.Forecast]:
+def forecasts(terms: TableTerms, issued: int) -> list[figures.Planned]:
     """What the plan expected of the cases so far, from each of its dates to the next."""
-    lines, found = terms.forecast, list[figures.Forecast]()
+    lines, found = terms.forecast, list[figures.Planned]()
     for i, one in enumerate(lines):
         last = min(issued, lines[i + 1].after if i + 1 < len(lines) else issued)
         if one.after < last:
-            found.append(figures.Forecast(one.after, last, one.low, one.middle, one.high))
+            found.append(figures.Planned(one.after, last, one.low, one.middle, one.high))
     return found
 
 

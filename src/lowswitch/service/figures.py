@@ -146,7 +146,7 @@ class Span(NamedTuple):
     back: bool  # whether it is a rollback
 
 
-class Forecast(NamedTuple):
+class Planned(NamedTuple):
     """What was expected of the cases from one on to another."""
 
     first: int
@@ -174,7 +174,7 @@ def story(
     spans: Sequence[Span],
     signs: Sequence[tuple[float, str]],
     issued: int,
-    forecast: Sequence[Forecast] = (),
+    forecast: Sequence[Planned] = (),
 ) -> Markup:
     """The mean return of each version over the cases it treated; hollow marks are rollbacks.
 
