@@ -154,7 +154,9 @@ def _todo(call: Call, known: Known) -> list[tuple[str, str, str]]:
     run, role, found = known.run, call.token.role, list[tuple[str, str, str]]()
     if role == table.REVIEWER and known.view is not None and not run.frozen:
         found.append(("A proposal waits for the board.", "/proposal", "Read it and decide"))
-    overdue = run.open + run.frozen_out
+    overdue = run.open
+    if role == table.OPERATOR and run.frozen:
+        found.append(("The run is paused.", "#resume", "Resume it"))
     if role == table.OPERATOR and overdue:
         held = f", and {counted(run.waiting, 'other')} wait behind them" if run.waiting else ""
         said = f"{counted(overdue, 'report', 'is', 'are')} open{held}."

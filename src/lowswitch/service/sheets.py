@@ -309,15 +309,20 @@ def vetoed(known: Known, decision: dict[str, Any]) -> Sheet:
     """Actions that are forbidden in rows."""
     names, where, all_of_them = _named(known, decision)
     instead, actions = decision.get("instead"), decision["actions"]
-    lines = [f"{names} can no longer be proposed or deployed for: {all_of_them}."]
-    labels, changes = known.terms.labels["action"], list[dict[str, str]]()
+    lines = [
+        f"No new {known.case} is given {names} for: {all_of_them}. It cannot be proposed there."
+    ]
+    labels, changes, freed = known.terms.labels["action"], list[dict[str, str]](), list[list[int]]()
     for h, x in decision["rows"]:
         played = known.policies[:, h, x].tolist()
         if played[0] in actions and instead is not None:
             facts = {"where": known.place(h, x), "old": labels[played[0]], "new": labels[instead]}
             changes.append(facts | _BLANK)
         elif set(played) & set(actions):
-            lines.append(f"In the trial, {known.place(h, x)} follows the protocol instead.")
+            freed.append([h, x])
+    if freed:
+        where_freed = phrases.places_words(known.terms, freed)
+        lines.append(f"The trial gave it there, too. It follows the protocol for: {where_freed}.")
     if changes:
         lines.append(
             f"{names} is given there now. A new version replaces it at once, as listed below."
@@ -347,7 +352,7 @@ def rolled_back(known: Known, decision: dict[str, Any]) -> Sheet:
     lines = [
         f"Version {now + 1} will be deployed and do what version {to} did. It replaces version"
         f" {now}.",
-        "Nothing that was learned is lost. The learner will not propose to change these rows again"
+        "Nothing that was learned is lost. The learner will not propose the same changes again"
         " for a while.",
     ]
     if known.view is not None:
@@ -359,13 +364,31 @@ def rolled_back(known: Known, decision: dict[str, Any]) -> Sheet:
             old, new = (labels[one[0, h, x]] for one in (known.policies, known.earlier))
             facts = {"where": known.place(h, x), "old": old, "new": new}
             changes.append(facts | _BLANK)
-        lines.insert(1, f"{counted(len(changes), 'change')} of the protocol, as listed below.")
+        changed = f"{counted(len(changes), 'change')} of the protocol, as listed below."
+        lines.insert(1, changed if changes else "The protocol does not change.")
         share = float(departing(known.earlier).mean())
         if known.protocol:
             enter = phrases.share_words(share, known.case)
             lines.insert(2, f"The trial of version {to} runs again: {enter} {_enter(share)} it.")
     title = f"Roll back to version {to}"
-    return Sheet(f"{title}?", title, lines, changes[:MOST_LISTED], (), "/timeline", "stop")
+    return Sheet(
+        f"{title}?",
+        title,
+        lines,
+        changes[:MOST_LISTED],
+        (),
+        "/timeline",
+        "stop",
+        trial=_trial_of(known, known.earlier),
+        unlisted=max(0, len(changes) - MOST_LISTED),
+    )
+
+
+def _trial_of(known: Known, law: np.ndarray | None) -> list[dict[str, Any]]:
+    """What the trial of a version gives, where there is a protocol."""
+    if law is None or not known.protocol:
+        return []
+    return phrases.alternatives(known.terms, law, known.visits)
 
 
 def thawed(known: Known, decision: dict[str, Any]) -> Sheet:
