@@ -88,9 +88,7 @@ def test_a_proposal_between_two_dates_is_refused_unless_it_is_meant(tmp_path, ca
     assert commands.main(["ledger", "propose", str(address), "--by", "me", "--early"]) == 0
     assert ledger.status().proposed == 1
     assert ledger.newest(1, kind="met")[0].payload == {"early": True}
-    assert reason_of(address, ledger.proposal()) == (
-        "me asked for it before its next date."
-    )
+    assert reason_of(address, ledger.proposal()) == ("me asked for it before its next date.")
     assert ledger.propose(by="secretary") is not None  # it replaces that one, and costs nothing
     assert ledger.status().proposed == 1
     assert ledger.newest(1, kind="met")[0].payload == {}

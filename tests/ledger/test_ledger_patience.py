@@ -48,6 +48,9 @@ def test_a_pause_does_not_count(tmp_path):
     ledger, days = waiting(tmp_path)
     days.day = 5
     ledger.freeze(by="office", reason="alarm")
+    days.day = 20
+    ledger.forbid([(0, 3)], [1], by="board", reason="harm")  # no report can come meanwhile
+    assert ledger.status().frozen_out == 1
     days.day = 30
     ledger.thaw(by="office", reason="over")
     days.day = 39

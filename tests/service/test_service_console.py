@@ -27,6 +27,15 @@ WARD = {
 TRIAL = WARD | {"algorithm": ls.few(deployments=10, asked=True, trial=0.25, members=16)}
 
 
+@pytest.fixture(scope="module")
+def clinic(tmp_path_factory):
+    """The demo, which nobody here decides on."""
+    folder = tmp_path_factory.mktemp("clinic")
+    demo.fill(folder / "run.db").close()
+    with Served(folder) as served:
+        yield served
+
+
 def enrol(ledger, patients, reward=0.0, actions=None):
     """Patients of a site, all of whom fare alike."""
     for _ in range(patients):
@@ -113,29 +122,30 @@ def test_a_confirmation_says_what_the_trial_gives_to_whom(tmp_path):
 # ---- one number ----------------------------------------------------------------------------------
 
 
-def test_changes_are_counted_alike_on_every_page(tmp_path):
-    with Served(tmp_path, **TRIAL) as served:
-        ledger, session = served.ledger, served.login("reviewer")
-        view = records(ledger)
-        changes = [row for row in view.rows if row["from"][0] != row["to"][0]]
-        ledger.reject(view, rows=[(changes[0]["step_label"], changes[0]["state_label"])],
-                      by="board", reason="later")  # fmt: skip
-        view = ledger.proposal()
-        n = sum(row["from"][0] != row["to"][0] for row in view.rows)
-        assert 0 < n < len(changes)
-        words = f"{n} change{'s' * (n > 1)}"
-        assert words in served.page("/", session)[1]
-        page = served.page("/proposal", session)[1]
-        assert f"<h1>{words} of the protocol" in page
-        assert page.count('name="row"') == n
-        assert served.page("/map", session)[1].count("<sup>P</sup>") == n + 1  # and the legend
-        assert f"proposed {words}" in served.page("/audit?kind=proposed", session)[1]
-        given = {"proposal": view.hash, "decision": "approve all"}
-        assert f"Approve {words}" in served.post("/decide", session, **given)[2].decode()
-        version = ledger.approve(view, by="board", reason="minutes")
-        assert f"Approved {words}" in served.page("/timeline", session)[1]
-        path = f"/difference?from={version - 1}&to={version}"
-        assert f"{words} of the protocol" in served.page(path, session)[1]
+def test_changes_are_counted_alike_on_every_page(clinic):
+    ledger, session = clinic.ledger, clinic.login("reviewer")
+    view = ledger.proposal()
+    n = sum(row["from"][0] != row["to"][0] for row in view.rows)
+    assert 0 < n < len(view.rows)  # in the others only the trial changes
+    words = f"{n} changes"
+    assert words in clinic.page("/", session)[1]
+    page = clinic.page("/proposal", session)[1]
+    assert f"<h1>{words} of the protocol" in page
+    assert page.count('name="row"') == n
+    assert clinic.page("/map", session)[1].count("<sup>P</sup>") == n + 1  # and the legend
+    assert f"proposed {words}" in clinic.page("/audit?kind=proposed", session)[1]
+    given = {"proposal": view.hash, "decision": "approve all"}
+    sheet = clinic.post("/decide", session, **given)[2].decode()
+    assert f"Approve {words} and the trial?" in sheet
+    assert f"<h2>{words} of the protocol</h2>" in sheet
+    before, after = (ledger.policy_of(version) for version in (6, 7))
+    changed = int((before[0] != after[0]).sum())
+    assert 0 < changed < int((before != after).any(axis=0).sum())
+    assert f"Approved {changed} changes and a trial" in clinic.page("/timeline", session)[1]
+    assert (
+        f"{changed} changes of the protocol" in clinic.page("/difference?from=6&to=7", session)[1]
+    )
+    assert f"made version 7: {changed} changes" in clinic.page("/audit?kind=approved", session)[1]
 
 
 def test_gains_are_told_for_a_hundred_cases_where_rewards_are_small():
@@ -344,10 +354,9 @@ PAGES = {
 
 
 @chromium
-def test_axe_finds_nothing_serious_on_any_page_in_light_and_dark(tmp_path):
-    demo.fill(tmp_path / "run.db").close()
-    with Served(tmp_path) as served, browser.Browser() as tab:
-        found = {}
+def test_axe_finds_nothing_serious_on_any_page_in_light_and_dark(clinic):
+    with browser.Browser() as tab:
+        served, found = clinic, {}
 
         def look(name):
             tab.look()
