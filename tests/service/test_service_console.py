@@ -187,6 +187,11 @@ def test_a_selection_survives_errors_filters_and_pages(tmp_path):
         assert (ticked, hidden) == ([], sorted(rows[:2]))
         assert "2 selected changes are not shown here, and stay selected" in text
         assert kept(show="select=all")[1] == sorted(rows)
+        assert kept(show="word=", word="WORSE")[1:3] == (
+            sorted(rows[:2]),
+            [],
+        )  # all are shown again
+        assert kept(show="page=", search="nowhere")[2] == sorted(rows[:2])
         assert kept(show="select=none")[1] == []
         sheet = served.post("/decide", session, **chosen | {"decision": "approve selected"})
         assert "Back, and keep the selection" in sheet[2].decode()

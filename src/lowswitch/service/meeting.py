@@ -117,7 +117,8 @@ async def decide(call: Call) -> Response:
     """Decide on the pending proposal: on all of it, on one part, or on selected changes."""
     asked = {name: call.field(name) for name in _VIEW if call.field(name)}
     if call.field("show"):  # another view of the page, with the same selection
-        return await _proposal(call, asked | dict(parse_qsl(call.field("show"))))
+        wanted = asked | dict(parse_qsl(call.field("show"), keep_blank_values=True))
+        return await _proposal(call, {name: wanted[name] for name in _VIEW if wanted.get(name)})
     if call.field("confirming"):
         return await _decide(call)
     if is_by_enter(call):
