@@ -252,6 +252,28 @@ def test_the_second_reviewer_sees_the_gain_that_the_first_one_saw(tmp_path):
         assert seen != whole
 
 
+def test_a_selection_has_its_gain_after_a_restart_and_after_a_decision(clinic):
+    session, view = clinic.login("reviewer"), clinic.ledger.proposal()  # opened from a snapshot
+    given = {"proposal": view.hash, "decision": "approve LIKELY"}
+    sheet = clinic.post("/decide", session, **given)[2].decode()
+    named = [
+        (row["step_label"], row["state_label"]) for row in view.rows if row["verdict"] == "LIKELY"
+    ]
+    worth = clinic.ledger.worth(named)["protocol"]
+    assert expected_gain(sheet).startswith(phrases.more(worth["mean"], clinic.ledger.terms))
+
+
+def test_the_rest_of_a_proposal_has_its_gain(tmp_path):
+    with Served(tmp_path, **TRIAL) as served:
+        view, session = records(served.ledger), served.login("reviewer")
+        row = (view.rows[0]["step_label"], view.rows[0]["state_label"])
+        served.ledger.reject(view, rows=[row], by="board", reason="later")
+        assert served.ledger.proposal().worth is None
+        text = served.page("/proposal", session)[1]
+        assert "is not computed" not in text
+        assert re.search(r"All 5 together: <strong>[\d.]+ more reward per 100 patients<", text)
+
+
 # ---- FREEZE --------------------------------------------------------------------------------------
 
 

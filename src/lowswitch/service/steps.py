@@ -8,6 +8,7 @@ from typing import Any
 from starlette.responses import Response
 
 from lowswitch.ledger import LedgerError
+from lowswitch.ledger.evidence import BY_WORTH
 from lowswitch.ledger.responses import MotionView
 from lowswitch.service import actions
 from lowswitch.service.app import Call, as_refusal
@@ -38,6 +39,8 @@ async def known_of(
         if view is not None and rows is not None and len(rows) < len(view.rows):
             named = [(steps[h], states[x]) for h, x in proposed_of(view.rows, rows)]
             worth = ledger.worth(named, wait=False) if named else None
+        elif view is not None and worth is None and view.rule == BY_WORTH:
+            worth = ledger.worth(wait=False)  # of what a decision left
         deployed, protocol = ledger.deployed()
         earlier = None if version is None else ledger.policy_of(version)
         return Known(
