@@ -443,7 +443,9 @@ def event_words(terms: TableTerms, laws: Laws, event: Event) -> list[str]:
         found.append(decision_words(terms, event.kind, payload, laws))
     if makes_version(event.kind, payload) and 1 < version <= len(laws.tables):
         lines = laws.lines(terms, version)
-        found.append(f"made version {version}: {counted(len(laws.changes(version)), 'change')}")
+        changes = len(laws.changes(version))
+        what = f"made version {version}"
+        found.append(f"{what}: {counted(changes, 'change')}" if changes else what)
         found += [*lines[:12], *[f"and {len(lines) - 12:,} more lines"] * (len(lines) > 12)]
     elif payload.get("rows") and "told" not in payload:
         found.append("; ".join(row_names(terms, payload["rows"])[:12]))
