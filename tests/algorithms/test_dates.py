@@ -10,8 +10,8 @@ from ledgers import approve, clock, episode, made, play
 from lowswitch.cli import commands
 from lowswitch.ledger import Client, Ledger, LedgerError
 from lowswitch.ledger.events import event
-from lowswitch.service.proposals import why_now
 from lowswitch.service.journal import Journal
+from lowswitch.service.proposals import why_now
 from served import Served
 
 DATED = ls.psrl(schedule="calendar/3-6-9", deployments=3)
