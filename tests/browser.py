@@ -37,6 +37,8 @@ def missing():
         return "there is no chromium; apt-get install chromium"
     if importlib.util.find_spec("websocket") is None:
         return "there is no websocket-client; the test extra installs it"
+    if importlib.util.find_spec("axe_core_python") is None:
+        return "there is no axe-core-python; the test extra installs it"
     return None
 
 
@@ -116,8 +118,10 @@ class Browser:
         elif kind == "Log.entryAdded":
             self.console.append(facts["entry"]["text"])
 
-    def evaluate(self, script):
-        answer = self.send("Runtime.evaluate", expression=script, returnByValue=True)
+    def evaluate(self, script, *, wait=False):
+        """What a script gives; wait: it gives a promise."""
+        values = {"expression": script, "returnByValue": True, "awaitPromise": wait}
+        answer = self.send("Runtime.evaluate", **values)
         if "exceptionDetails" in answer:
             raise RuntimeError(answer["exceptionDetails"])
         return answer["result"].get("value")
@@ -193,6 +197,28 @@ class Browser:
     def overflow(self):
         """How many pixels the page is wider than the window."""
         return self.evaluate("document.documentElement.scrollWidth - window.innerWidth")
+
+    def look(self, *, dark=False, prints=False):
+        """Show pages in dark colours, or as they are printed."""
+        scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
+        media = "print" if prints else ""
+        self.send("Emulation.setEmulatedMedia", media=media, features=[scheme])
+
+    def faults(self, *rules):
+        """What axe-core finds that is serious or critical: each rule with the elements.
+
+        rules: look for these alone.
+        """
+        (folder,) = importlib.util.find_spec("axe_core_python").submodule_search_locations
+        if not self.evaluate("!!window.axe"):
+            self.evaluate((Path(folder) / "axe.min.js").read_text(encoding="utf-8"))
+        options = json.dumps({"runOnly": rules} if rules else {})
+        found = self.evaluate(f"axe.run({options}).then(found => found.violations)", wait=True)
+        return {
+            one["id"]: [node["html"][:200] for node in one["nodes"]][:5]
+            for one in found
+            if one["impact"] in ("serious", "critical")
+        }
 
     def picture(self, path, *, whole=True):
         answer = self.send("Page.captureScreenshot", format="png", captureBeyondViewport=whole)

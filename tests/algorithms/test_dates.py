@@ -10,8 +10,8 @@ from ledgers import approve, clock, episode, made, play
 from lowswitch.cli import commands
 from lowswitch.ledger import Client, Ledger, LedgerError
 from lowswitch.ledger.events import event
-from lowswitch.service.display import why_now
 from lowswitch.service.journal import Journal
+from lowswitch.service.proposals import why_now
 from served import Served
 
 DATED = ls.psrl(schedule="calendar/3-6-9", deployments=3)
@@ -88,9 +88,7 @@ def test_a_proposal_between_two_dates_is_refused_unless_it_is_meant(tmp_path, ca
     assert commands.main(["ledger", "propose", str(address), "--by", "me", "--early"]) == 0
     assert ledger.status().proposed == 1
     assert ledger.newest(1, kind="met")[0].payload == {"early": True}
-    assert reason_of(address, ledger.proposal()) == (
-        "me asked the learner before its next date what it would change."
-    )
+    assert reason_of(address, ledger.proposal()) == ("me asked for it before its next date.")
     assert ledger.propose(by="secretary") is not None  # it replaces that one, and costs nothing
     assert ledger.status().proposed == 1
     assert ledger.newest(1, kind="met")[0].payload == {}
@@ -347,7 +345,7 @@ def test_the_console_shows_the_next_date_and_offers_nothing_before_it(tmp_path):
             text = served.page(path, operator)[1]
             assert "Next date: after episode 3, when 2 more are learned." in text
             assert 'action="/propose"' not in text
-        assert "Next dates, in cases: 3; 6; 9" in served.page("/", operator)[1]
+        assert "Next dates, in cases learned: 3; 6; 9" in served.page("/", operator)[1]
         status, _, body = served.request("POST", "/api/propose", {}, role="operator")
         assert (status, b"when 2 more are learned" in body) == (422, True)
         with Client(served.url, served.tokens["operator"]) as client:

@@ -46,6 +46,18 @@ def test_a_ledger_with_features_is_read_and_decided_on_by_the_command_line(tmp_p
     assert "whole" in run(capsys, "verify", address)[1]
 
 
+def test_a_ledger_takes_a_saved_plan_and_a_patience_in_days(tmp_path, capsys):
+    plan = tmp_path / "plan.json"
+    plan.write_text('{"expected": [[0, 0.5, 1.0, 1.5]]}')
+    more = ["--forecast", str(plan), "--patience-days", "30"]
+    assert run(capsys, "create", tmp_path / "run.db", *CREATE.split(), *more)[0] == 0
+    terms = Ledger.open(tmp_path / "run.db", read_only=True).terms
+    assert (terms.patience_days, terms.forecast) == (30.0, ((0, 0.5, 1.0, 1.5),))
+    plan.write_text("{}")
+    code, _, error = run(capsys, "create", tmp_path / "other.db", *CREATE.split(), *more)
+    assert (code, "is no plan.json of this version" in error) == (2, True)
+
+
 def test_a_run_by_the_command_line(tmp_path, capsys):
     address = tmp_path / "run.db"
     assert run(capsys, "create", address, *CREATE.split())[0] == 0

@@ -153,7 +153,7 @@ def test_the_demo_prints_an_address_and_a_login(tmp_path):
             server.terminate()
         assert server.wait() == 0
     assert "Read the proposal" in text
-    assert "proposed just now" in text
+    assert "Proposed just now" in text
     assert told.number > 0
     assert "A demo" in text
 

@@ -84,7 +84,12 @@ def test_the_page_says_what_to_run_and_what_to_expect(plan, tmp_path):
     assert best["median"] >= answer["value"]["median"][-1]
     plan.plot(tmp_path / "plan.png")
     plan.save(tmp_path / "plan.json")
-    assert json.loads((tmp_path / "plan.json").read_text())["answer"] == answer
+    saved = json.loads((tmp_path / "plan.json").read_text())
+    assert saved["answer"] == answer
+    lines = [tuple(line) for line in saved["expected"]]  # which a ledger shows beside what happens
+    assert lines == plan.expected()
+    assert [after for after, *_ in lines] == [0, *plan.default.dates.tolist()]
+    assert [middle for _, _, middle, _ in lines] == answer["value"]["median"]
 
 
 @pytest.mark.parametrize(

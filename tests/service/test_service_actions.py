@@ -65,7 +65,7 @@ def by_page(served, role, action, body):
     for names, name in (("actions", "action"), ("tickets", "ticket")):
         if names in fields:
             fields[name] = fields.pop(names)
-    sure = {} if action == "freeze" else {"sure": "1", "confirming": "1"}
+    sure = {} if action == "freeze" else {"sure": "1", "confirming": "1", "consent": "1"}
     status, _, text = served.post(path, served.sessions[role], **fields, **sure)
     if status == 303:
         return (200, "")

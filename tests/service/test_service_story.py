@@ -267,5 +267,5 @@ def test_a_decision_by_keyboard_alone(tab, tmp_path):
         assert tab.evaluate("document.querySelector('[name=reason]').value") == "minutes of 3 May"
         tab_to("e.name === 'sure'")
         tab.key("Enter", code=13, text="\r", leaves=True)
-        assert "Version 2 is deployed." in tab.text
+        assert "Approved. Version 2 is in use for new patients." in tab.text
         assert ledger.newest(1, kind="approved")[0].payload["reason"] == "minutes of 3 May"

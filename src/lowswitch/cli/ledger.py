@@ -39,6 +39,11 @@ _ARGUMENTS: dict[str, dict[str, Any]] = {
         "default": "drop",
     },
     "--patience": {"help": "A ticket expires after so many later ones.", "type": int},
+    "--patience-days": {"help": "A ticket expires after so many days.", "type": float},
+    "--forecast": {
+        "help": "The plan.json of `lowswitch plan`: the console shows it beside what happens.",
+        "metavar": "FILE",
+    },
     "--absorbing": {"help": "The state in which an episode that was terminated stays, unpaid."},
     "--thresholds": {
         "help": "When a row is IMPROVE, LIKELY or WORSE (default: improve=0.05,likely=0.8,"
@@ -182,8 +187,17 @@ def _command(*names: str) -> Callable[[Callable[..., Any]], Command]:
 
 @_command(
     *("--algorithm", "--horizon", "--states", "--actions", "--steps", "--episodes"),
-    *("--policy", "--reward-range", "--missing-means", "--patience", "--absorbing"),
-    *("--thresholds", "--never", "--name", "--words", "--quorum?", "--by"),
+    *("--policy", "--reward-range", "--missing-means", "--patience", "--patience-days"),
+    *(
+        "--absorbing",
+        "--forecast",
+        "--thresholds",
+        "--never",
+        "--name",
+        "--words",
+        "--quorum?",
+        "--by",
+    ),
 )
 def create(options: argparse.Namespace) -> Any:
     """Make a ledger."""
@@ -213,6 +227,8 @@ def create(options: argparse.Namespace) -> Any:
         else allowed_actions(_list(options.never), steps or options.horizon, states, actions),
         missing=options.missing_means,
         patience=options.patience,
+        patience_days=options.patience_days,
+        forecast=None if options.forecast is None else _SavedPlan(options.forecast),
         absorbing=options.absorbing,
         thresholds={name: float(value) for name, value in _pairs(options.thresholds).items()},
         name=options.name,
@@ -221,6 +237,23 @@ def create(options: argparse.Namespace) -> Any:
         by=options.by,
     )
     return ledger.status()
+
+
+class _SavedPlan:
+    """A plan that `lowswitch plan` wrote."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+
+    def expected(self) -> list[list[float]]:
+        """See `Plan.expected`."""
+        facts = json.loads(Path(self.path).read_text(encoding="utf-8"))
+        if "expected" not in facts:
+            raise ValueError(
+                f"{self.path} is no plan.json of this version; run lowswitch plan again"
+            )
+        lines: list[list[float]] = facts["expected"]
+        return lines
 
 
 def _pairs(given: str | None) -> dict[str, str]:

@@ -110,6 +110,15 @@ class Plan:
         """The answer on one page, with lines of at most so many characters."""
         return page.written(self, width)
 
+    def expected(self) -> list[tuple[int, float, float, float]]:
+        """What the default earns per episode: after how many episodes, 10 %, half and 90 %.
+
+        `Ledger.create(forecast=)` takes the plan or these lines.
+        """
+        ends = self.default.interval().T.tolist()
+        after = [0, *self.default.dates.tolist()]
+        return [(n, low, middle, high) for n, (low, middle, high) in zip(after, ends, strict=True)]
+
     def plot(self, path: str | os.PathLike[str] | None = None) -> Figure:
         """Draw the value to expect against the episodes."""
         return page.plot(self, path=path)
@@ -117,7 +126,7 @@ class Plan:
     def to_dict(self) -> dict[str, Any]:
         """Everything as JSON can hold it."""
         facts: dict[str, Any] = storage.pack(self)
-        return facts | {"answer": page.answer(self)}
+        return facts | {"answer": page.answer(self), "expected": self.expected()}
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write everything as JSON."""

@@ -8,6 +8,7 @@ make a trial smaller, one person is enough.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
@@ -359,6 +360,15 @@ class Deciding(Reading):
             waiting = [one for one in state.motions.values() if not state.lapsed(one)]
             return [_view(one, state.quorum) for one in waiting]
 
+    def lapsed_motions(self) -> list[MotionView]:
+        """The decisions that were asked for and can no longer be carried out, with the reason."""
+        with self._lock:
+            state, found = self._ready(), list[MotionView]()
+            for one in state.motions.values():
+                if (why := state.why_lapsed(one)) is not None:
+                    found.append(dataclasses.replace(_view(one, state.quorum), lapsed=why))
+            return found
+
     @planned_first
     def confirm(
         self, motion: int, *, by: str, reason: str, request: str | None = None
@@ -407,8 +417,8 @@ class Deciding(Reading):
         known = writer.state.motions.get(number)
         if known is None:
             raise LedgerError(f"no motion {number!r} waits for reviewers")
-        if writer.state.lapsed(known):
-            raise LedgerError(f"motion {number} has lapsed: the run has gone on since it was made")
+        if (why := writer.state.why_lapsed(known)) is not None:
+            raise LedgerError(f"motion {number} has lapsed: {why}; ask for the decision again")
         return known
 
     def _require_possible(self, writer: Writer, motion: Motion) -> None:

@@ -43,14 +43,16 @@ KINDS = {
     "amended": Kind("amended a report", has_report=True, is_idle=True),
     "met": Kind("asked for a proposal"),
     "proposed": Kind("was proposed"),
-    "approved": Kind("approved", is_decision=True, makes_version=True, needs_quorum=True),
+    "approved": Kind("approved", is_decision=True, makes_version=True, needs_quorum=True, sign="A"),
     "capped": Kind("capped the trial", is_decision=True, makes_version=True),
     "rejected": Kind("rejected", is_decision=True, needs_quorum=True),
     "vetoed": Kind(
         "forbade actions", is_decision=True, makes_version=True, needs_quorum=True, sign="V"
     ),
     "lifted": Kind("lifted a veto", is_decision=True, needs_quorum=True, sign="L"),
-    "rolled_back": Kind("rolled back", is_decision=True, makes_version=True, needs_quorum=True),
+    "rolled_back": Kind(
+        "rolled back", is_decision=True, makes_version=True, needs_quorum=True, sign="R"
+    ),
     "deployed": Kind("was deployed by itself", makes_version=True),
     "frozen": Kind("paused the run", is_decision=True, sign="P"),
     "thawed": Kind("resumed the run", is_decision=True, needs_quorum=True),

@@ -69,12 +69,14 @@ class Ledger(Deciding):
         missing: str = "drop",
         gate: str = "review",
         patience: int | None = None,
+        patience_days: float | None = None,
         absorbing: int | str | None = None,
         seed: int = 0,
         thresholds: dict[str, float] | None = None,
         name: str = "",
         words: dict[str, str] | None = None,
         quorum: int = 1,
+        forecast: Any = None,
         by: str = "operator",
         clock: Callable[[int], str] | None = None,
         initial: Any = None,  # refused with the way out: a `Learner` calls policy= so
@@ -87,14 +89,16 @@ class Ledger(Deciding):
         or a LinearPolicy. missing: what a report that never comes means. "drop" is for reports that
         are lost whatever they would have said, "optimistic" learns the best from the step that was
         not seen, and "hold" learns nothing that came later until it is settled. patience: an open
-        ticket is declared missing when so many later ones were issued. absorbing: the state in
-        which an episode that was terminated stays, unpaid. The last two meanings need states.
-        thresholds: when a row of a proposal is called IMPROVE, LIKELY or WORSE; by default
-        {"improve": 0.05, "likely": 0.8, "worse": 0.2}. actions_allowed: a mask [H, S, A] of the
-        actions that may ever be deployed. name, words: what people call the run, and its "episode",
-        "step", "state", "action" and "reward", such as {"episode": "patient"}. quorum: how many
-        reviewers must agree before something is approved, forbidden, allowed again, rolled back or
-        resumed.
+        ticket is declared missing when so many later ones were issued. patience_days: and when it
+        is so many days old, not counting days before the run was last resumed. absorbing: the state
+        in which an episode that was terminated stays, unpaid. "optimistic", "hold" and absorbing
+        need states. thresholds: when a row of a proposal is called IMPROVE, LIKELY or WORSE; by
+        default {"improve": 0.05, "likely": 0.8, "worse": 0.2}. actions_allowed: a mask [H, S, A]
+        of the actions that may ever be deployed. name, words: what people call the run, and its
+        "episode", "step", "state", "action" and "reward", such as {"episode": "patient"}. quorum:
+        how many reviewers must agree before something is approved, forbidden, allowed again, rolled
+        back or resumed. forecast: a `Plan`, or lines (episodes, low, middle, high) in the units of
+        the rewards, which the console shows beside what happens.
         """
         from lowswitch import __version__
 
@@ -116,11 +120,13 @@ class Ledger(Deciding):
             missing=missing,
             gate=gate,
             patience=patience,
+            patience_days=patience_days,
             seed=seed,
             thresholds=thresholds,
             name=name,
             words=words,
             quorum=quorum,
+            forecast=forecast,
         )
         now = clock or _now
         facts = {

@@ -35,7 +35,10 @@ from lowswitch.ledger.terms import Terms
 from lowswitch.show.text import counted
 
 if TYPE_CHECKING:
+    from lowswitch.learners.judgement import Judgement
     from lowswitch.ledger.anchors import Known
+
+_QUICK = 5000  # events that are replayed while somebody waits for a page
 
 
 class Reading:
@@ -45,6 +48,7 @@ class Reading:
         self.store, self.terms, self.read_only = store, terms, read_only
         self._lock = threading.RLock()
         self._state: State | None = None
+        self._judged: tuple[tuple[str, int], Judgement] | None = None  # see `_judgement_of`
         self._corrections = Corrections(self.events, self._amended, self._bound_snapshots)
 
     def close(self) -> None:
@@ -117,18 +121,28 @@ class Reading:
         all, in the run's units of reward.
 
         It is by what the learner believed when the proposal became due. None if nothing waits, or
-        if the learner keeps no model. wait: otherwise None, too, if that would take a replay.
+        if the learner keeps no model. wait: otherwise None, too, if that would take a long replay.
         """
         with self._lock:
             state = self._ready()
             if state.pending is None:
                 return None
-            judgement = views.judgement(self, state, wait=wait)
+            judgement = self._judgement_of(state, wait)
             if judgement is None:
                 return None
             proposals = self.terms.proposals
             chosen = [] if rows is not None and not rows else proposals.chosen(state.pending, rows)
             return proposals.in_units(judgement.worth(proposals.keys(chosen)).facts())
+
+    def _judgement_of(self, state: State, wait: bool) -> Judgement | None:
+        """The posterior on the pending proposal, which is kept until there is another one."""
+        made = state.learner.proposal()
+        assert made is not None
+        key = made.hash, state.amended_at
+        if self._judged is None or self._judged[0] != key:
+            found = views.judgement(self, state, wait=wait or state.seq <= _QUICK)
+            self._judged = None if found is None else (key, found)
+        return None if self._judged is None else self._judged[1]
 
     def versions(self) -> list[Version]:
         """All versions, in their order."""

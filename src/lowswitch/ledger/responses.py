@@ -109,6 +109,7 @@ class MotionView:
     decision: dict[str, Any]  # its payload
     confirmed: list[str]  # the reviewers who agree so far
     needed: int  # how many are still missing
+    lapsed: str | None = None  # why it cannot be carried out any more, in words
 
 
 def decided_on(rows: list[list[int]]) -> str:

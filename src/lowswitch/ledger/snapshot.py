@@ -45,7 +45,7 @@ def snapshot_of(state: State) -> Snapshot:
             "versions": [state.terms.to_facts(version) for version in state.versions],
             "issued": state.issued,
             "through": state.through,
-            "tickets": [[t.number, t.site, t.version] for t in state.tickets.values()],
+            "tickets": [list(t if t.asked else t[:3]) for t in state.tickets.values()],
             "settled": [report.to_payload() for report in state.settled.values()],
             "unsettled": sorted([v, n] for v, n in state.unsettled.items() if n),
             "frozen": state.frozen,
@@ -55,6 +55,7 @@ def snapshot_of(state: State) -> Snapshot:
         | _board(state)
         | ({"extra": state.extra} if state.extra else {})  # which older snapshots do not have
         | ({"ended": True} if state.ended else {})
+        | ({"resumed": state.resumed} if state.resumed else {})
     )
     learner, tally = state.learner.to_bytes(), state.tally.to_bytes()
     return Snapshot(state.seq, _hash(facts, learner, tally), facts, learner, tally)
@@ -121,12 +122,13 @@ def _read(snapshot: Snapshot, terms: Terms) -> State:
         head=facts["head"],
         issued=facts["issued"],
         through=facts["through"],
-        tickets={number: Ticket(number, site, v) for number, site, v in facts["tickets"]},
+        tickets={one[0]: Ticket(*one) for one in facts["tickets"]},
         settled={one["number"]: Report.from_payload(one) for one in facts["settled"]},
         unsettled=Counter(dict(facts["unsettled"])),
         frozen=facts["frozen"],
         extra=facts.get("extra", 0),
         ended=facts.get("ended", False),
+        resumed=facts.get("resumed", ""),
         proposal=facts["proposal"],
         decisions={(step, row): made for step, row, made in facts["decisions"]},
         quorum=board["quorum"],

@@ -11,6 +11,7 @@ import dataclasses
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
 from lowswitch.learner import Learner
@@ -40,6 +41,7 @@ class Ticket(NamedTuple):
     number: int
     site: str
     version: int
+    asked: str = ""  # when, where tickets expire by their age
 
 
 @dataclass
@@ -84,6 +86,7 @@ class State:
     quorum: int = 0  # reviewers who must agree; 0 until the terms say it
     snapshot_at: int = 0  # the last event that says the hash of a snapshot
     amended_at: int = 0  # the last amendment that took a replay
+    resumed: str = ""  # when the run was last resumed, where tickets expire by their age
 
     def __post_init__(self) -> None:
         self.quorum = self.quorum or self.terms.quorum
@@ -180,7 +183,8 @@ class State:
         if payload["number"] != self.issued + 1 or payload["version"] != self.version:
             raise ValueError(f"ticket {self.issued + 1} of version {self.version} is next")
         self.issued += 1
-        self.tickets[self.issued] = Ticket(self.issued, payload["site"], self.version)
+        asked = "" if self.terms.patience_days is None else event.time
+        self.tickets[self.issued] = Ticket(self.issued, payload["site"], self.version, asked)
         self.unsettled[self.version] += 1
         self.changed[self.issued] = OPEN
 
@@ -333,14 +337,23 @@ class State:
 
     def lapsed(self, motion: Motion) -> bool:
         """Whether a motion cannot be carried out any more: the run has gone on without it."""
+        return self.why_lapsed(motion) is not None
+
+    def why_lapsed(self, motion: Motion) -> str | None:
+        """Why a motion cannot be carried out any more; None if it can."""
         decision, pending = motion.decision, self.pending
         if self.ended and motion.kind != "quorum":
-            return True
+            return "the run has ended"
         if "proposal" in decision:
-            return pending is None or proposal_hash(pending) != decision["proposal"]
-        if motion.kind == "rolled_back":
-            return bool(decision["base"] != self.version)
-        return motion.kind == "thawed" and not self.frozen
+            if pending is None:
+                return "its proposal was decided or withdrawn"
+            if proposal_hash(pending) != decision["proposal"]:
+                return "another proposal took the place of the one it is about"
+        elif motion.kind == "rolled_back" and decision["base"] != self.version:
+            return f"version {self.version} replaced version {decision['base']} meanwhile"
+        elif motion.kind == "thawed" and not self.frozen:
+            return "the run was resumed"
+        return None
 
     def _decided(self, event: Event) -> None:
         """Note a decision for the rows it is about."""
@@ -368,6 +381,8 @@ class State:
 
     def _thawed(self, event: Event, replay: Replay) -> None:
         self.frozen = False
+        if self.terms.patience_days is not None:
+            self.resumed = event.time
         # who agreed to end this pause has not agreed to end the next one
         self.motions = {n: one for n, one in self.motions.items() if one.kind != "thawed"}
         if self.terms.gate == "review":
@@ -436,15 +451,26 @@ class State:
             return "deployed", {"version": self.version + 1, "changes": lessons.deployed}
         if lessons.learner.proposal() is not None and self.pending is None:
             return "proposed", self.proposal_payload()
-        if self.terms.patience is not None and self.tickets:
-            for number in self.tickets:
-                if number > self.issued - self.terms.patience:
-                    break
-                if number not in self.settled:
-                    reason = f"{self.terms.patience} later tickets were issued"
-                    payload = Report(number, (), (), (), "missing").to_payload()
-                    return "missing", payload | {"reason": reason}
+        for number, ticket in self.tickets.items():
+            reason = self._why_expired(ticket)
+            if reason is None:
+                break  # and so is none after it
+            if number not in self.settled:
+                payload = Report(number, (), (), (), "missing").to_payload()
+                return "missing", payload | {"reason": reason}
         return None
+
+    def _why_expired(self, ticket: Ticket) -> str | None:
+        """Why a ticket counts as missing if it is open: too many came later, or it is too old."""
+        terms = self.terms
+        if terms.patience is not None and ticket.number <= self.issued - terms.patience:
+            return f"{terms.patience} later tickets were issued"
+        if terms.patience_days is None or self.frozen or not self.time:
+            return None
+        since = datetime.fromisoformat(max(ticket.asked, self.resumed))
+        if datetime.fromisoformat(self.time) - since < timedelta(days=terms.patience_days):
+            return None
+        return f"no report came within {terms.patience_days:g} days"
 
     def proposal_payload(self, *, as_due: bool = True, rule: int | None = None) -> dict[str, Any]:
         """The pending proposal with its evidence.

@@ -43,8 +43,15 @@ ENDED = ("whole", "truncated", "terminated")
 THRESHOLDS = {"improve": 0.05, "likely": 0.8, "worse": 0.2}
 # what people call things, unless the run says otherwise
 WORDS = {name: name for name in ("step", "state", "action", "reward")} | {"episode": "case"}
-_USUAL: dict[str, Any] = {"name": "", "words": {}, "quorum": 1}  # not recorded
+_USUAL: dict[str, Any] = {  # not recorded
+    "name": "",
+    "words": {},
+    "quorum": 1,
+    "patience_days": None,
+    "forecast": (),
+}
 _MOST_NAME = 60  # characters
+_MOST_DAYS = 36_500
 _MOST_DIGITS = 100  # of a number; a longer label is no position of anything
 Steps = tuple[list[Any], list[int], list[float]]  # H states or contexts, actions and rewards
 
@@ -71,6 +78,15 @@ class Report(NamedTuple):
     def from_payload(cls, payload: dict[str, Any]) -> Report:
         states, actions = tuple(payload["states"]), tuple(payload["actions"])
         return cls(payload["number"], states, actions, tuple(payload["rewards"]), payload["ended"])
+
+
+class Expected(NamedTuple):
+    """What a plan expects per episode once some episodes are over: the median and its interval."""
+
+    after: int  # episodes
+    low: float  # 10 % of the problems lie below it
+    middle: float
+    high: float
 
 
 class Known(NamedTuple):
@@ -139,6 +155,8 @@ class Terms(ABC):
     name: str = ""  # of the run, for people
     words: dict[str, str] = dataclasses.field(default_factory=dict)  # see WORDS
     quorum: int = 1  # how many reviewers agree on a decision, at the beginning
+    patience_days: float | None = None  # a ticket expires after so many days
+    forecast: tuple[Expected, ...] = ()  # what a plan expected, in the run's units
 
     def word(self, kind: str) -> str:
         """What this run calls an episode, a step, a state, an action or reward."""
@@ -354,6 +372,7 @@ class Terms(ABC):
                 "algorithm": Algorithm.from_dict(payload["algorithm"]),
                 "labels": {name: tuple(labels) for name, labels in payload["labels"].items()},
                 "rewards": tuple(payload["rewards"]),
+                "forecast": tuple(Expected(*line) for line in payload["forecast"]),
             }
         )
 
@@ -407,6 +426,8 @@ def checked_parts(
     name: str = "",
     words: dict[str, str] | None = None,
     quorum: int = 1,
+    patience_days: float | None = None,
+    forecast: Any = (),
 ) -> dict[str, Any]:
     """What all terms declare, once it is checked, by its names."""
     H = require_count("horizon", horizon)
@@ -430,7 +451,40 @@ def checked_parts(
         "name": _checked_name("name", name),
         "words": _checked_words(words or {}),
         "quorum": require_count("quorum", quorum),
+        "patience_days": _checked_days(patience_days),
+        "forecast": _checked_forecast(forecast, H, rewards),
     }
+
+
+def _checked_days(days: Any) -> float | None:
+    """After how many days a ticket expires, if it does."""
+    if days is None:
+        return None
+    if not (is_number(days) and 0 < days <= _MOST_DAYS):
+        raise LedgerError(
+            f"patience_days must be a number of days above 0, at most {_MOST_DAYS:,}, not {days!r}"
+        )
+    return float(days)
+
+
+def _checked_forecast(given: Any, H: int, rewards: tuple[float, float]) -> tuple[Expected, ...]:
+    """What a plan expects, in the run's units: the lines of a `Plan`, or lines that were given."""
+    low, high = rewards
+    lines = [] if given is None else given
+    if hasattr(given, "expected"):  # a plan, whose rewards are between 0 and 1
+        plain = [Expected(*line) for line in given.expected()]
+        scaled = [[H * low + (high - low) * end for end in one[1:]] for one in plain]
+        lines = [(one.after, *ends) for one, ends in zip(plain, scaled, strict=True)]
+    try:
+        found = tuple(Expected(int(after), *map(float, ends)) for after, *ends in lines)
+    except (TypeError, ValueError):
+        found = None
+    if found is None or not all(one.low <= one.middle <= one.high for one in found):
+        raise LedgerError(
+            "forecast must be a Plan, or lines (episodes, low, middle, high) in the units of the"
+            f" rewards, not {given!r}"
+        )
+    return found
 
 
 def _checked_name(what: str, value: Any) -> str:

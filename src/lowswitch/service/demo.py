@@ -29,6 +29,18 @@ PEOPLE = (
 )
 _WEEKS, _PATIENTS = 24, 12  # of each site in a week
 _MEETINGS = range(4, 24, 4)  # in which weeks the board meets
+# lowswitch plan --size 4,8,4 --episodes 2304 --problems 8 with these meetings and a present reward
+# of 1: patients, 10 %, half and 90 % of the drawn problems
+_FORECAST = (
+    (0, 1.0, 1.0, 1.0),
+    (240, 0.80, 0.93, 1.12),
+    (432, 0.96, 1.29, 2.06),
+    (624, 0.99, 1.41, 2.10),
+    (816, 1.00, 1.42, 2.09),
+    (1008, 1.00, 1.43, 2.10),
+    (1200, 1.00, 1.43, 2.10),
+    (1392, 1.00, 1.43, 2.11),
+)
 _RARE = 7  # the finding for which surgery is never allowed
 
 
@@ -90,6 +102,7 @@ def fill(address: Path, seed: int = 2) -> Ledger:
             "reward": "good outcomes",
         },
         quorum=2,
+        forecast=_FORECAST,
         by="trial office",
         clock=dates,
     )

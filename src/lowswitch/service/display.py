@@ -2,40 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
 import numpy as np
 from markupsafe import Markup
 
-from lowswitch.ledger import ProposalView
-from lowswitch.ledger.events import KINDS, LEDGER, Event, makes_version
-from lowswitch.ledger.evidence import BY_WORTH, width
-from lowswitch.ledger.responses import Chart, Status
+from lowswitch.ledger.events import KINDS, Event, makes_version
+from lowswitch.ledger.evidence import width
+from lowswitch.ledger.responses import Chart, MotionView, Status
 from lowswitch.ledger.table_terms import TableTerms
-from lowswitch.ledger.terms import Terms
-from lowswitch.ledger.text import WORDS, law, tries, worth_lines
+from lowswitch.ledger.text import law
 from lowswitch.policy.tables import departing
-from lowswitch.service import figures, sheets
+from lowswitch.service import figures, phrases
 from lowswitch.service.figures import Interval
 from lowswitch.service.journal import Journal, Mark, Returns
-from lowswitch.service.sheets import Known
 from lowswitch.show.text import counted
 
 PER_PAGE = 100  # states on a page of the map
-ROWS_PER_PAGE = 120  # changes on a page of a proposal
 EVENTS = 50  # on a page of the audit
+DIFFERENCES = 500  # rows on a page that compares two versions
 MOST_SPANS = 60  # versions in a figure
 MOST_FORBIDDEN = 200  # actions that are listed
-SMALL = 0.1  # of the largest gain: smaller changes are folded away
-MOST_ALTERNATIVES = 60  # of a trial that are listed
 MOST_VERSIONS = 200  # on the timeline
 VIEWS = {
-    "action": "the protocol",
-    "visits": "visits of the protocol",
-    "width": "uncertainty (width of the interval)",
-    "changes": "changes so far",
+    "action": "Protocol",
+    "visits": "How often it was given",
+    "width": "Uncertainty",
+    "changes": "Changes so far",
 }
 
 
@@ -50,151 +45,7 @@ def codes(names: Sequence[str]) -> list[str]:
     return found if len(set(found)) == len(found) else [str(i + 1) for i in range(len(names))]
 
 
-# ---- the proposal --------------------------------------------------------------------------------
-
-
-def proposal_facts(
-    known: Known, view: ProposalView, asked: dict[str, str], kept: list[str], page: int
-) -> dict[str, Any]:
-    """What the page of a proposal shows: the whole, the changes, and the trial."""
-    rows = [row for row in view.rows if sheets.is_of_protocol(known, row)]
-    if view.rule != BY_WORTH:  # newer ones come by what they gain
-        rows.sort(key=lambda row: (row["verdict"] != "IMPROVE", -row["reach"]))
-    most = max((row["gain"]["mean"] for row in rows if row.get("gain")), default=0.0)
-    select = asked.get("select", "")
-    shown = [_line(known, row, most, select, kept) for row in _filtered(rows, asked)]
-    pages = max(1, -(-len(shown) // ROWS_PER_PAGE))
-    page = min(max(page, 1), pages)
-    some = shown[(page - 1) * ROWS_PER_PAGE : page * ROWS_PER_PAGE]
-    counts = {word: sum(row["verdict"] == word for row in rows) for word in WORDS}
-    trial = _trial(known, view) if known.protocol else None
-    return {
-        "changes": len(rows),
-        "found": len(shown),
-        "page": page,
-        "pages": pages,
-        "groups": _groups([line for line in some if not line["small"]], asked.get("group", "")),
-        "small": _groups([line for line in some if line["small"]], asked.get("group", "")),
-        "counts": {word: n for word, n in counts.items() if n},
-        "worth": _worth_words(known),
-        "details": worth_lines(view.worth, known.terms.word("episode")),
-        "trial": trial,
-        "options": _options(known, len(rows), counts, trial),
-    }
-
-
-def _filtered(rows: list[dict[str, Any]], asked: dict[str, str]) -> list[dict[str, Any]]:
-    """The rows of a word, and those in which some words occur."""
-    word, part = asked.get("word", ""), asked.get("search", "").lower()
-    return [row for row in rows if word in ("", row["verdict"]) and part in _searched(row).lower()]
-
-
-def _searched(row: dict[str, Any]) -> str:
-    sides = (*row["now"]["law"], *row["proposed"]["law"])
-    return " ".join((row["step_label"], row["state_label"], *sides))
-
-
-def _line(
-    known: Known, row: dict[str, Any], most: float, select: str, kept: list[str]
-) -> dict[str, Any]:
-    """One change of the protocol, with what decides where it stands on the page."""
-    key, gain = f"{row['step']}:{row['state']}", row.get("gain")
-    low, high = (0.0, 0.0) if gain is None else gain["within_80"]
-    return sheets.change(known, row) | {
-        "key": key,
-        "step": row["step"],
-        "state": row["state"],
-        "step_label": row["step_label"],
-        "state_label": row["state_label"],
-        "between": "" if gain is None else f"{sheets.amount(low)} to {sheets.amount(high)}",
-        "mean": 0.0 if gain is None else gain["mean"],
-        "visits": f"{row['now']['visits']:,} → {row['proposed']['visits']:,}",
-        "tries": tries(row) if "tries" in row else "",
-        "before": row["before"][-1] if row["before"] else None,
-        "ticked": key in kept or select in ("all", row["verdict"]),
-        "small": gain is not None and gain["mean"] < SMALL * most,
-    }
-
-
-def _groups(lines: list[dict[str, Any]], by: str) -> list[tuple[str, list[dict[str, Any]]]]:
-    """Changes of one state, or of one step, together; those that gain most first."""
-    found = dict[str, list[dict[str, Any]]]()
-    for line in lines:
-        name = {"step": line["step_label"], "gain": ""}.get(by, line["state_label"])
-        found.setdefault(name, []).append(line)
-    return sorted(found.items(), key=lambda pair: -sum(line["mean"] for line in pair[1]))
-
-
-def _worth_words(known: Known) -> dict[str, str]:
-    """The gains of a proposal in sentences, by their names."""
-    gains = known.worth or {}
-    return {name: sheets.gain_words(gain, known.terms) for name, gain in gains.items()}
-
-
-def _trial(known: Known, view: ProposalView) -> dict[str, Any] | None:
-    """The trial of a proposal: its share, and what it would try where."""
-    now, new = sheets.trial_shares(known, view)
-    after = known.policies.copy()
-    for row in view.rows:
-        after[:, row["step"], row["state"]] = row["to"]
-    exploring, names = after[departing(after)], known.terms.labels["action"]
-    tried = [_alternatives(names, after, exploring, row) for row in view.rows]
-    lines = [
-        {"where": known.place(row["step"], row["state"]), "what": what, "new": row["untried"]}
-        for row, what in zip(view.rows, tried, strict=True)
-        if what
-    ]
-    lines.sort(key=lambda line: not line["new"])
-    if not lines and now == new:
-        return None
-    return {
-        "now": now,
-        "new": new,
-        "lines": lines[:MOST_ALTERNATIVES],
-        "rows": len(lines),
-        "untried": sum(bool(line["new"]) for line in lines),
-        "cost": None if known.worth is None else known.worth.get("trial"),
-        "amount": sheets.amount,
-    }
-
-
-def _alternatives(
-    names: Sequence[str], after: np.ndarray, exploring: np.ndarray, row: dict[str, Any]
-) -> str:
-    """What the trial would play in a row in the place of the protocol, with shares of all cases."""
-    h, x = row["step"], row["state"]
-    others = exploring[:, h, x][exploring[:, h, x] != after[0, h, x]].tolist()
-    shares = {names[a]: others.count(a) / len(after) for a in sorted(set(others))}
-    return ", ".join(f"{name} {share:.0%}" for name, share in shares.items())
-
-
-def _options(
-    known: Known, changes: int, counts: dict[str, int], trial: dict[str, Any] | None
-) -> list[tuple[str, str]]:
-    """The decisions to choose from; the page before the last one says what each would change."""
-    n, action = counted(changes, "change"), known.terms.word("action")
-    found = list[tuple[str, str]]()
-    if trial and changes:
-        found.append(("approve all", f"Approve everything: {n} and the trial"))
-        found.append(("approve protocol", f"Approve {n} of the protocol; leave the trial as it is"))
-    elif trial:
-        found.append(("approve all", "Approve the trial"))
-    else:
-        found.append(("approve all", f"Approve all {n}" if changes > 1 else "Approve the change"))
-    if trial and changes:
-        found.append(("approve trial", "Approve the trial; leave the protocol as it is"))
-    for word in ("IMPROVE", "LIKELY"):
-        if 0 < counts[word] < changes:
-            found.append(
-                (f"approve {word}", f"Approve only {counted(counts[word], f'{word} change')}")
-            )
-    if changes:
-        found.append(("approve selected", "Approve the selected changes"))
-        found.append(("postpone selected", "Postpone the selected changes"))
-    found.append(("postpone all", "Postpone everything"))
-    if changes:
-        found.append(("forbid selected", f"Forbid a {action} in the selected rows"))
-    return found
+# ---- words ---------------------------------------------------------------------------------------
 
 
 def sentence(words: str) -> str:
@@ -207,38 +58,21 @@ def numbers(values: Sequence[int]) -> str:
     return "; ".join(f"{value:,}" for value in values)
 
 
-def why_now(journal: Journal, view: ProposalView) -> str:
-    """What led to a proposal; nothing is said before that is known."""
-    if journal.seq < view.event:
-        return ""  # it has not read so far yet
-    before = journal.before(view.event)
-    if before is not None and before.seq == view.event - 1:
-        if before.kind == "met" and before.role == LEDGER:
-            date = f"Its date after episode {before.facts['date']:,} passed"
-            return f"{date} while an earlier proposal waited for a decision."
-        if before.kind == "met":
-            early = " before its next date" if before.facts.get("early") else ""
-            return f"{before.actor} asked the learner{early} what it would change."
-        if "proposal" in before.facts:  # a decision on it
-            decided = journal.before(before.seq, "proposed")
-            if decided is not None and decided.facts["told"] < view.told:
-                due = "It became due while an earlier proposal waited"
-                return f"{due}; event {before.seq} decided that one."
-            return f"It is what the last decision (event {before.seq}) left open."
-        if before.kind == "history":
-            return "The history of the old protocol was imported."
-        return f"It follows from event {before.seq}: {before.actor} {KINDS[before.kind].verb}."
-    return f"Its schedule allowed a change after {view.told:,} episodes were learned."
-
-
 # ---- the map -------------------------------------------------------------------------------------
 
 
 def map_rows(
-    terms: TableTerms, chart: Chart, view: str, states: Sequence[int]
+    terms: TableTerms,
+    chart: Chart,
+    view: str,
+    states: Sequence[int],
+    pending: Collection[tuple[int, int]] = (),
 ) -> list[dict[str, Any]]:
-    """A line for each of these states, a cell for each step."""
-    held, pending, signs = set(chart.held), set(chart.pending), codes(terms.labels["action"])
+    """A line for each of these states, a cell for each step.
+
+    pending: the rows of the protocol that a proposal would change.
+    """
+    held, signs = set(chart.held), codes(terms.labels["action"])
     shaded = chart.changes if view == "changes" else _played_visits(chart)
     most = max(1, int(shaded.max()))
     return [
@@ -277,7 +111,7 @@ def forbidden(terms: TableTerms, chart: Chart, journal: Journal) -> dict[str, An
         {
             "step": h,
             "state": x,
-            "where": sheets.place(terms, h, x),
+            "where": phrases.place(terms, h, x),
             "action": terms.labels["action"][a],
             "since": "the start of the run"
             if not terms.allowed[h, x, a]
@@ -301,7 +135,7 @@ def _cell(
     names = ", ".join(terms.labels["action"][a] for a in actions)
     if tried:
         names += f"; in the trial {', '.join(terms.labels['action'][a] for a in tried)}"
-    cell = {"forbidden": gone, "trial": bool(tried), "says": f"{names}; {visits:,} visits"}
+    cell = {"forbidden": gone, "trial": bool(tried), "says": f"{names}; given {visits:,} times"}
     if view == "action":
         css = f"action{actions[0] % 8}" if len(actions) == 1 else "mixed"
         return cell | {"text": "/".join(signs[a] for a in actions), "css": css}
@@ -332,35 +166,96 @@ def _shade(count: int, most: int) -> int:
 # ---- the timeline --------------------------------------------------------------------------------
 
 
-def version_lines(journal: Journal, policies: list[np.ndarray]) -> list[dict[str, Any]]:
+class Laws(NamedTuple):
+    """Every version [members, H, S], and whether the first table of each is a protocol."""
+
+    tables: list[np.ndarray]
+    protocol: bool
+
+    def changes(self, version: int) -> list[tuple[int, int]]:
+        """The rows that a version changed, as a person counts them."""
+        if not 1 < version <= len(self.tables):
+            return []
+        before, after = self.tables[version - 2 : version]
+        found = np.argwhere(phrases.changed(before, after, protocol=self.protocol)).tolist()
+        return [(h, x) for h, x in found]
+
+    def lines(self, terms: TableTerms, version: int) -> list[str]:
+        """The same in words, equal changes at several steps together."""
+        if not self.changes(version):
+            return []
+        names, some = terms.labels["action"], slice(0, 1) if self.protocol else slice(None)
+        before, after = (table[some] for table in self.tables[version - 2 : version])
+        said = [
+            phrases.Change(
+                h, x, *(law(_law(names, one[:, h, x].tolist())) for one in (before, after))
+            )
+            for h, x in self.changes(version)
+        ]
+        return [
+            f"{one['where']} ({one['steps']}): {one['old']} → {one['new']}"
+            for one in phrases.change_lines(terms, said)
+        ]
+
+    def share(self, version: int) -> float | None:
+        """The share of the cases in the trial of a version; None where there is no protocol."""
+        return float(departing(self.tables[version - 1]).mean()) if self.protocol else None
+
+
+def version_lines(terms: TableTerms, journal: Journal, laws: Laws) -> list[dict[str, Any]]:
     """A line for each of the last versions: who made it, why, and what came of it."""
     found = list[dict[str, Any]]()
-    marks = journal.versions()[: len(policies)]
+    marks = journal.versions()[: len(laws.tables)]
     for i in range(max(0, len(marks) - MOST_VERSIONS), len(marks)):
-        mark = marks[i]
-        returns = journal.returns.get(i + 1)
-        changed = int((policies[i] != policies[i - 1]).any(axis=0).sum()) if i else 0
-        known = returns is not None and returns.count > 0
+        mark, number = marks[i], i + 1
+        returns = journal.returns.get(number) or Returns()
         found.append(
             {
-                "number": i + 1,
+                "number": number,
                 "mark": mark,
-                "said": KINDS[mark.kind].verb,
+                "said": decision_words(terms, mark.kind, mark.facts, laws),
                 "reason": mark.facts.get("reason", ""),
                 "agreed": _agreed(mark),
-                "changed": changed,
-                "episodes": returns.count if known and returns is not None else 0,
-                "interval": Interval(f"version {i + 1}", returns.mean, returns.half_width)
-                if known and returns is not None and returns.count > 1
+                "changed": len(laws.changes(number)),
+                "share": laws.share(number),
+                "episodes": returns.count,
+                "interval": Interval(f"version {number}", returns.mean, returns.half_width)
+                if returns.count > 1
                 else None,
-                "to": mark.facts.get("to"),
             }
         )
     return found
 
 
-def story(journal: Journal, run: Status) -> Markup:
-    """The average reward under each version against the initial policy, with decisions."""
+def forecasts(terms: TableTerms, issued: int) -> list[figures.Planned]:
+    """What the plan expected of the cases so far, from each of its dates to the next."""
+    lines, found = terms.forecast, list[figures.Planned]()
+    for i, one in enumerate(lines):
+        last = min(issued, lines[i + 1].after if i + 1 < len(lines) else issued)
+        if one.after < last:
+            found.append(figures.Planned(one.after, last, one.low, one.middle, one.high))
+    return found
+
+
+def forecast_lines(terms: TableTerms, journal: Journal, issued: int) -> list[dict[str, Any]]:
+    """The plan's forecast beside the average under the versions of the same time."""
+    found, spans = list[dict[str, Any]](), journal.spans(issued)
+    for part in forecasts(terms, issued):
+        total = Returns()
+        for version, (first, last) in enumerate(spans, start=1):
+            if part.first < (first + last) / 2 <= part.last and version in journal.returns:
+                total = total.with_all(journal.returns[version])
+        found.append(part._asdict() | {"happened": mean_words(total)})
+    return found
+
+
+def mean_words(returns: Returns) -> str:
+    """An average with half of its 95 % interval."""
+    return "-" if returns.count < 2 else f"{returns.mean:.2f} ± {returns.half_width:.2f}"
+
+
+def story(terms: TableTerms, journal: Journal, run: Status) -> Markup:
+    """The average reward under each version against the first one, with decisions and forecast."""
     spans, marks = journal.spans(run.issued), journal.versions()
     parts = list[figures.Span]()
     for version, (first, last) in enumerate(spans, start=1):
@@ -371,36 +266,23 @@ def story(journal: Journal, run: Status) -> Markup:
             parts.append(
                 figures.Span(first, last, Interval(name, returns.mean, returns.half_width), back)
             )
-    ends = [(span[0], mark.time) for span, mark in zip(spans, marks, strict=False)]
     signs = [
-        (_ticket_at(ends, mark.time, run.issued), KINDS[mark.kind].sign)
+        (mark.issued, KINDS[mark.kind].sign)
         for mark in journal.decisions()
         if KINDS[mark.kind].sign
     ]
-    return figures.story(parts[-MOST_SPANS:], signs, run.issued)
-
-
-def _ticket_at(ends: list[tuple[int, str]], time: str, issued: int) -> float:
-    """About which ticket was the last one at a time, between the versions before and after it."""
-    before = [first for first, made in ends if made <= time]
-    after = [first for first, made in ends if made > time]
-    return (before[-1] if before else 1) / 2 + (after[0] if after else issued) / 2
+    planned = forecasts(terms, run.issued)
+    return figures.story(parts[-MOST_SPANS:], signs, run.issued, planned)
 
 
 def site_lines(journal: Journal) -> list[dict[str, Any]]:
     """What each site reported, under the initial policy and since."""
-
-    def said(returns: Returns) -> str:
-        if returns.count < 2:
-            return "-"
-        return f"{returns.mean:.2f} ± {returns.half_width:.2f}"
-
     return [
         {
             "name": name,
             "reports": site.reports,
-            "first": said(site.initial),
-            "later": said(site.later),
+            "first": mean_words(site.initial),
+            "later": mean_words(site.later),
             "last": site.last,
         }
         for name, site in sorted(journal.sites.items())
@@ -408,17 +290,25 @@ def site_lines(journal: Journal) -> list[dict[str, Any]]:
     ]
 
 
-def decision_lines(terms: Terms, marks: list[Mark]) -> list[dict[str, Any]]:
+def decision_lines(terms: TableTerms, marks: list[Mark], laws: Laws) -> list[dict[str, Any]]:
     """What was decided, the newest first."""
     return [
         {
             "mark": mark,
-            "said": decision_words(terms, mark.kind, mark.facts),
-            "rows": row_names(terms, mark.facts.get("rows", [])),
+            "said": decision_words(terms, mark.kind, mark.facts, laws),
+            "rows": _changed_by(terms, mark, laws),
             "agreed": _agreed(mark),
         }
         for mark in reversed(marks)
     ]
+
+
+def _changed_by(terms: TableTerms, mark: Mark, laws: Laws) -> list[str]:
+    """What a decision changed, in lines; or the places that it is about."""
+    if makes_version(mark.kind, mark.facts) and mark.kind != "vetoed":
+        return laws.lines(terms, mark.facts["version"])
+    rows = mark.facts.get("rows", [])
+    return phrases.places_words(terms, rows).split("; ") if rows else []
 
 
 def _agreed(mark: Mark) -> list[str]:
@@ -426,20 +316,19 @@ def _agreed(mark: Mark) -> list[str]:
     return [name for name in mark.facts.get("confirmed", []) if name != mark.actor]
 
 
-def decision_words(terms: Terms, kind: str, facts: dict[str, Any]) -> str:
-    """A decision in words, with the actions that it names."""
+def decision_words(
+    terms: TableTerms, kind: str, facts: dict[str, Any], laws: Laws | None = None
+) -> str:
+    """A decision in words, with the actions that it names and what it changed."""
     names = terms.labels["action"]
-    named = sheets.several([names[a] for a in facts["actions"]]) if facts.get("actions") else ""
+    named = phrases.several([names[a] for a in facts["actions"]]) if facts.get("actions") else ""
     if kind == "rejected":
         if facts.get("forever"):
             return f"forbade {named or 'the new ' + terms.word('action') + 's'}"
         visits = facts.get("visits")
         return "postponed" if visits is None else f"postponed for {visits:,} visits"
     if kind == "approved":
-        what = f"the {facts['part']} alone" if "part" in facts else "protocol and trial"
-        return f"approved {what}" if "part" in facts or "share" in facts else "approved"
-    if kind == "requested":
-        return f"asked to: {decision_words(terms, facts['kind'], facts.get('decision', {}))}"
+        return _approval_words(terms, facts, laws)
     if kind == "vetoed":
         return f"forbade {named}"
     if kind == "lifted":
@@ -447,30 +336,60 @@ def decision_words(terms: Terms, kind: str, facts: dict[str, Any]) -> str:
     if kind == "rolled_back":
         return f"rolled back to version {facts.get('to')}"
     if kind == "capped":
-        return f"capped the trial at {100 * facts['share']:.0f} %"
+        ended = facts["share"] == 0
+        return "ended the trial" if ended else f"capped the trial at {100 * facts['share']:.0f} %"
     if kind == "quorum":
         return f"set the number of reviewers to {facts['quorum']}"
     return KINDS[kind].verb
 
 
-def row_names(terms: Terms, rows: Any) -> list[str]:
+def request_words(terms: TableTerms, motion: MotionView) -> str:
+    """What a request asks for, where it can no longer be said what that would change."""
+    rows, named = motion.decision.get("rows", []), motion.decision.get("actions", [])
+    names = phrases.several([terms.labels["action"][a] for a in named]) if named else ""
+    where = phrases.places_words(terms, rows)
+    return {
+        "approved": "Approve the proposal"
+        if "part" not in motion.decision
+        else f"Approve the {motion.decision['part']}",
+        "rejected": f"Forbid {names or 'new ' + terms.word('action') + 's'} for {where}",
+        "vetoed": f"Forbid {names} for {where}",
+        "lifted": f"Allow {names} again for {where}",
+        "rolled_back": f"Roll back to version {motion.decision.get('to')}",
+        "thawed": "Resume the run",
+        "quorum": "Change the number of reviewers",
+    }[motion.kind]
+
+
+def _approval_words(terms: TableTerms, facts: dict[str, Any], laws: Laws | None) -> str:
+    """What was approved: so many changes, the trial with its share, or both."""
+    part, version = facts.get("part"), facts.get("version", 0)
+    if laws is None or not 1 < version <= len(laws.tables):
+        return "approved" if part is None else f"approved the {part} alone"
+    changes, share = len(laws.changes(version)), laws.share(version)
+    what = [counted(changes, "change")] if changes else []
+    if share is not None and part != "protocol":
+        what.append(f"a trial with {phrases.share_words(share, terms.word('episode'))}")
+    return f"approved {phrases.several(what)}" if what else "approved"
+
+
+def row_names(terms: TableTerms, rows: Any) -> list[str]:
     """Rows by their labels."""
-    steps, states = terms.labels["step"], terms.labels["state"]
-    return [f"{steps[h]}, {states[x]}" for h, x in rows]
+    return [phrases.place(terms, h, x) for h, x in rows]
 
 
-def difference(terms: Terms, before: np.ndarray, after: np.ndarray) -> list[dict[str, Any]]:
+def difference(terms: TableTerms, before: np.ndarray, after: np.ndarray) -> list[dict[str, Any]]:
     """The rows in which two versions differ."""
     found = []
     for h, x in np.argwhere((before != after).any(axis=0)).tolist():
-        old, new = (law(_law(terms, policies[:, h, x].tolist())) for policies in (before, after))
+        names = terms.labels["action"]
+        old, new = (law(_law(names, policies[:, h, x].tolist())) for policies in (before, after))
         steps, states = terms.labels["step"], terms.labels["state"]
         found.append({"step": steps[h], "state": states[x], "old": old, "new": new, "h": h, "x": x})
     return found
 
 
-def _law(terms: Terms, actions: list[int]) -> dict[str, float]:
-    names = terms.labels["action"]
+def _law(names: Sequence[str], actions: list[int]) -> dict[str, float]:
     return {names[a]: actions.count(a) / len(actions) for a in sorted(set(actions))}
 
 
@@ -506,35 +425,48 @@ class Wanted(NamedTuple):
 _PIECE, _MOST_PIECES = 500, 40  # events that are looked through at once, and how often
 
 
-def event_words(terms: TableTerms, policies: list[np.ndarray], event: Event) -> list[str]:
+def event_words(terms: TableTerms, laws: Laws, event: Event) -> list[str]:
     """What an event says, in labels and with old and new values."""
     payload, labels = event.payload, terms.labels
     if "states" in payload and "rewards" in payload and event.kind != "history":
-        said = [f"Ticket {payload['number']:,}"]
+        said = [f"{terms.word('episode')} {payload['number']:,}"]
         for name, kind in (("states", "state"), ("actions", "action")):
             if payload[name]:
                 names = ", ".join(labels[kind][i] for i in payload[name])
                 said.append(f"{terms.word(kind)}s: {names}")
         paid = ", ".join(f"{reward:g}" for reward in payload["rewards"])
-        return [*said, f"rewards: {paid}"] if paid else said
+        said += [f"{terms.word('reward')}: {paid}"] if paid else []
+        return [*said, f"reason: {payload['reason']}"] if "reason" in payload else said
     found = list[str]()
     version = payload.get("version", 0)
-    if makes_version(event.kind, payload) and 1 < version <= len(policies):
-        rows = difference(terms, policies[version - 2], policies[version - 1])
-        found.append(f"version {version}, {counted(len(rows), 'row')} changed")
-        found += [
-            f"{row['state']}, {row['step']}: {row['old']} → {row['new']}" for row in rows[:12]
-        ]
-        if len(rows) > 12:
-            found.append(f"and {len(rows) - 12:,} more")
+    if KINDS.get(event.kind) and KINDS[event.kind].is_decision:
+        found.append(decision_words(terms, event.kind, payload, laws))
+    if makes_version(event.kind, payload) and 1 < version <= len(laws.tables):
+        lines = laws.lines(terms, version)
+        changes = len(laws.changes(version))
+        what = f"made version {version}"
+        found.append(f"{what}: {counted(changes, 'change')}" if changes else what)
+        found += [*lines[:12], *[f"and {len(lines) - 12:,} more lines"] * (len(lines) > 12)]
     elif payload.get("rows") and "told" not in payload:
         found.append("; ".join(row_names(terms, payload["rows"])[:12]))
-    if KINDS.get(event.kind) and KINDS[event.kind].is_decision:
-        found.insert(0, decision_words(terms, event.kind, payload))
     if event.kind == "proposed":
-        found.append(f"{counted(len(payload['rows']), 'row')} for version {version}")
+        found.append(_proposed_words(payload, laws))
+    if event.kind == "requested":
+        asked = decision_words(terms, payload["kind"], payload["decision"])
+        found += [f"asked that: {asked}", f"reason: {payload['decision']['reason']}"]
     if event.kind == "asked":
-        found.append(f"ticket {payload['number']:,} for {payload['request']}, version {version}")
+        found.append(
+            f"{terms.word('episode')} {payload['number']:,}: {payload['request']},"
+            f" version {version}"
+        )
     if "reason" in payload:
         found.append(f"reason: {payload['reason']}")
     return found
+
+
+def _proposed_words(payload: dict[str, Any], laws: Laws) -> str:
+    """How much a proposal would change."""
+    rows = payload["rows"]
+    n = sum(not laws.protocol or row["from"][0] != row["to"][0] for row in rows)
+    trial = " and a trial" if laws.protocol and n < len(rows) else ""
+    return f"proposed {counted(n, 'change')}{trial} for version {payload['version'] + 1}"

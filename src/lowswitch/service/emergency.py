@@ -61,8 +61,8 @@ class Emergency:
         """Stop; return whether that is on record. It is tried again every second if it is not."""
         engine, ledger = self.service.engine, self.service.ledger
         if engine.stopped:
-            raise LedgerError("the run is frozen already")
-        engine.stopped = f"{by} froze the run, and nothing is changed until it is thawed"
+            raise LedgerError("the run is paused already")
+        engine.stopped = f"{by} paused the run, and nothing is changed until it resumes"
         self.pending = {"by": by} | given
         try:
             await engine.call(lambda: ledger.freeze(by=by, **given), "freeze the run")

@@ -6,10 +6,12 @@ Every figure has a text for those who cannot see it, and stands beside a table w
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from markupsafe import Markup, escape
+
+_LETTER = 9.0  # width of a letter
 
 
 class Interval(NamedTuple):
@@ -144,7 +146,36 @@ class Span(NamedTuple):
     back: bool  # whether it is a rollback
 
 
-def story(spans: Sequence[Span], signs: Sequence[tuple[float, str]], issued: int) -> Markup:
+class Planned(NamedTuple):
+    """What was expected of the cases from one on to another."""
+
+    first: int
+    last: int
+    low: float
+    middle: float
+    high: float
+
+
+def _apart(
+    signs: Sequence[tuple[float, str]], at: Callable[[float], float]
+) -> list[tuple[float, str]]:
+    """Letters with their places; those that would cover each other are written as one word."""
+    found = list[tuple[float, str]]()
+    for case, letter in signs:
+        x = at(case)
+        if found and x - found[-1][0] < _LETTER * len(found[-1][1]):
+            found[-1] = found[-1][0], found[-1][1] + letter
+        else:
+            found.append((x, letter))
+    return found
+
+
+def story(
+    spans: Sequence[Span],
+    signs: Sequence[tuple[float, str]],
+    issued: int,
+    forecast: Sequence[Planned] = (),
+) -> Markup:
     """The mean return of each version over the cases it treated; hollow marks are rollbacks.
 
     The dashed line is the mean of the first one. signs: letters at a case.
@@ -152,6 +183,7 @@ def story(spans: Sequence[Span], signs: Sequence[tuple[float, str]], issued: int
     if not spans:
         return Markup("")
     ends = [s.interval.estimate + sign * s.interval.width for s in spans for sign in (-1, 1)]
+    ends += [end for one in forecast for end in (one.low, one.high)]
     axes = _Axes(min(ends), max(ends), 1)
     begin, total = spans[0].first - 1, max(1, issued - spans[0].first + 1)
 
@@ -161,6 +193,13 @@ def story(spans: Sequence[Span], signs: Sequence[tuple[float, str]], issued: int
     found = axes.frame([], "")
     for tick in _ticks(begin, issued):
         found.append(_text(at(tick), axes.bottom + 15, f"{tick:,.0f}", "scale", "middle"))
+    for part in forecast:
+        x1, x2, high, low = at(part.first), at(part.last), axes.y(part.high), axes.y(part.low)
+        found.append(
+            f'<rect x="{x1:.1f}" y="{high:.1f}" width="{max(1.0, x2 - x1):.1f}"'
+            f' height="{max(1.0, low - high):.1f}" class="expected"/>'
+        )
+        found.append(_line(x1, axes.y(part.middle), x2, axes.y(part.middle), "planned"))
     first = axes.y(spans[0].interval.estimate)
     found.append(_line(axes.left, first, axes.right, first, "initial"))
     for one in spans:
@@ -174,10 +213,10 @@ def story(spans: Sequence[Span], signs: Sequence[tuple[float, str]], issued: int
         found.append(_line(x1, y, x2 - 1, y, "bar bar1"))
         css = "dot hollow" if one.back else "dot dot0"
         found.append(f'<circle cx="{middle:.1f}" cy="{y:.1f}" r="3.6" class="{css}"/>')
-    for case, letter in signs:
-        found.append(_text(at(case), axes.top + 2, letter, "sign", "middle"))
+    found += [_text(x, axes.top + 2, letters, "sign", "middle") for x, letters in _apart(signs, at)]
     said = [
         f"{s.interval.name} cases: {s.interval.estimate:.2f} ± {s.interval.width:.2f}"
         for s in spans
     ]
+    said += [f"forecast from case {p.first:,} on: {p.middle:.2f}" for p in forecast]
     return _svg(640, 206, "; ".join(said), found, "chart")

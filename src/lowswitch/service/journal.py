@@ -33,6 +33,7 @@ class Mark:
     role: str
     kind: str
     facts: dict[str, Any]
+    issued: int = 0  # tickets before it
 
 
 @dataclass
@@ -48,6 +49,12 @@ class Returns:
         self.count += times
         self.total += times * value
         self.squares += times * value * value
+
+    def with_all(self, other: Returns) -> Returns:
+        """These and others together."""
+        return Returns(
+            self.count + other.count, self.total + other.total, self.squares + other.squares
+        )
 
     @property
     def mean(self) -> float:
@@ -82,6 +89,7 @@ class Journal:
 
     reader: Ledger
     seq: int = 0  # of the last event that was read
+    issued: int = 0  # tickets so far
     marks: list[Mark] = field(default_factory=list)
     returns: dict[int, Returns] = field(default_factory=dict)  # by version
     sites: dict[str, Site] = field(default_factory=dict)
@@ -110,6 +118,8 @@ class Journal:
         sql = f"SELECT seq, kind, body FROM {store.events} WHERE seq > ? ORDER BY seq LIMIT ?"
         rows = store.execute(sql, self.seq, _PIECE)
         for seq, kind, body in rows:
+            if kind == "asked":
+                self.issued += 1
             if kind != "asked":
                 _, time, actor, role, _, payload, _ = json.loads(body)
                 self._take(seq, time, actor, role, kind, payload)
@@ -140,7 +150,8 @@ class Journal:
         known = KINDS.get(kind, Kind())  # whether there is such a kind is for `verify` to say
         self._version += makes_version(kind, payload)
         if known.verb:
-            self.marks.append(Mark(seq, time, actor, role, kind, _facts(kind, payload)))
+            facts = _facts(kind, payload)
+            self.marks.append(Mark(seq, time, actor, role, kind, facts, self.issued))
 
     def _version_of(self, number: int) -> int:
         """The version of a ticket."""

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 from typing import Any
+from urllib.parse import parse_qsl
 
 from starlette.responses import RedirectResponse, Response
 
 from lowswitch.ledger import LedgerError, ProposalView
-from lowswitch.ledger.responses import MotionView
-from lowswitch.ledger.text import WORDS, false_share
-from lowswitch.service import display, sheets
-from lowswitch.service.app import Call
+from lowswitch.service import display, phrases, proposals, sheets
+from lowswitch.service.app import Call, as_refusal
 from lowswitch.service.bodies import RefusedError, count, query, whole
+from lowswitch.service.journal import Returns
 from lowswitch.service.render import catch_up, filled_in, is_by_enter, show
 from lowswitch.service.sheets import Known, Sheet
 from lowswitch.service.steps import known_of, two_steps
 from lowswitch.show.text import counted
 
 _MOST_ROWS = 300  # that one form names
+_MOST_LAPSED = 3  # requests that are shown, the newest ones
+_VIEW = ("group", "word", "search", "select", "page")  # how the page of a proposal is shown
 
 
 # ---- the proposal --------------------------------------------------------------------------------
@@ -25,33 +27,50 @@ _MOST_ROWS = 300  # that one form names
 
 async def proposal(call: Call) -> Response:
     """What waits for a decision: the whole, the changes of the protocol, and the trial."""
+    return await _proposal(call, query(call.request, *_VIEW))
+
+
+async def _proposal(
+    call: Call, asked: dict[str, str], wrong: str = "", status: int = 200
+) -> Response:
+    """The page, with what is selected on it so far and what is wrong with what somebody typed."""
     service = call.service
-    asked = query(call.request, "group", "word", "search", "select", "page")
     await catch_up(call)
-    known, requests = await known_of(call), await service.engine.call(service.ledger.motions)
-    view = known.view
-    facts: dict[str, Any] = {"view": view, "requests": request_lines(known, requests)}
+    known = await known_of(call)
+    view, page = known.view, count(asked, "page", 1, 10**6)
+    facts: dict[str, Any] = {"view": view, **await requests_of(call, known)}
     if view is not None:
         kept = [value for name, value in call.fields if name == "row"]
-        page = count(asked, "page", 1, 10**6)
-        facts |= display.proposal_facts(known, view, asked, kept, page)
+        facts |= proposals.proposal_facts(known, view, asked, kept, page)
         facts |= {
-            "why": display.why_now(service.journal, view),
-            "words": WORDS,
-            "false_share": false_share(view),
-            "asked": asked,
+            "why": proposals.why_now(service.journal, view, known.case),
+            "per": phrases.per(known.terms),
+            "level": _level(known, service.journal.returns.get(known.run.version)),
+            "asked": {name: value for name, value in asked.items() if name != "select"},
+            "wrong": wrong,
         }
     most = service.ledger.terms.most_proposals
-    return await show(call, "proposal.html", "proposal", run=known.run, most=most, **facts)
+    return await show(call, "proposal.html", "proposal", status, run=known.run, most=most, **facts)
 
 
-def request_lines(known: Known, requests: list[MotionView]) -> list[dict[str, Any]]:
-    """What waits until enough reviewers agree."""
+def _level(known: Known, returns: Returns | None) -> str:
+    """What the deployed version earned so far, if that is known."""
+    is_known = returns is not None and returns.count > 1
+    return phrases.level(returns.mean, known.terms) if is_known and returns else ""
+
+
+async def requests_of(call: Call, known: Known) -> dict[str, Any]:
+    """What waits until enough reviewers agree, and what has lapsed meanwhile."""
+    lapsed = await call.service.engine.call(call.service.ledger.lapsed_motions)
     found = list[dict[str, Any]]()
-    for one in requests:
+    for one in known.motions:
         sheet: Sheet = getattr(sheets, one.kind)(known, one.decision)
         found.append({"request": one, "what": sheet.button})
-    return found
+    old = [
+        {"request": one, "what": display.request_words(known.terms, one)}
+        for one in lapsed[-_MOST_LAPSED:][::-1]
+    ]
+    return {"requests": found, "lapsed": old}
 
 
 async def propose(call: Call) -> Response:
@@ -60,20 +79,27 @@ async def propose(call: Call) -> Response:
     async def sheet() -> Sheet:
         known = await known_of(call)
         run, word = known.run, known.terms.word("episode")
-        lines = [f"The learner says what it would change, from {counted(run.told, word)}."]
+        lines = [
+            f"The learner says what it would change, from the reports of {counted(run.told, word)}."
+        ]
         if known.terms.most_proposals:
             lines.append(
-                f"This uses up one of {counted(run.budget_left or 0, 'proposal')} that are left,"
-                " whatever you decide on it."
+                f"This uses one of the {run.budget_left or 0} proposals that are left, whatever the"
+                " board decides."
                 if known.view is None
-                else "It replaces the pending proposal, and the budget counts the two as one."
+                else "It replaces the pending proposal. The budget counts the two as one."
             )
+        lines += [
+            f"The request of {one.by} about the pending proposal lapses."
+            for one in known.motions
+            if "proposal" in one.decision
+        ]
         left_out = run.waiting + run.open
         warnings = list[str]()
         if run.waiting:
-            warnings.append(f"{run.behind}. These reports are not learned yet.")
+            warnings.append(f"{run.behind}. They would not be counted in.")
         if run.open:
-            warnings.append(f"{counted(run.open, 'report')} did not come yet.")
+            warnings.append(f"{counted(run.open, 'report', 'is', 'are')} still open.")
         button = "Ask for a proposal"
         if left_out:
             button += f" without {counted(left_out, 'report')}"
@@ -89,14 +115,29 @@ async def propose(call: Call) -> Response:
 
 async def decide(call: Call) -> Response:
     """Decide on the pending proposal: on all of it, on one part, or on selected changes."""
-    if not call.field("confirming") and is_by_enter(call):
-        return await proposal(call)
+    asked = {name: call.field(name) for name in _VIEW if call.field(name)}
+    if call.field("show"):  # another view of the page, with the same selection
+        wanted = asked | dict(parse_qsl(call.field("show"), keep_blank_values=True))
+        return await _proposal(call, {name: wanted[name] for name in _VIEW if wanted.get(name)})
+    if call.field("confirming"):
+        return await _decide(call)
+    if is_by_enter(call):
+        return await _proposal(call, asked)
+    try:
+        return await _decide(call)
+    except (RefusedError, LedgerError) as error:
+        refusal = as_refusal(error)
+        return await _proposal(call, asked, refusal.says, refusal.status)
+
+
+async def _decide(call: Call) -> Response:
+    """See what a decision would change, or confirm it."""
     decision, ledger = call.field("decision"), call.service.ledger
     view = await call.service.engine.call(ledger.proposal)
     keys = _keys(call, decision, view)
+    if keys == [] and decision and not call.field("confirming"):
+        raise RefusedError(422, "no change is selected; tick at least one, then decide")
     if decision.startswith("forbid"):
-        if not keys:
-            raise RefusedError(422, "no change is selected; select at least one first")
         chosen = ",".join(f"{h}:{x}" for h, x in (keys or [])[:_MOST_ROWS])
         return RedirectResponse(f"/forbid?rows={chosen}", 303)
     given: dict[str, Any] = filled_in(call, "reason", "proposal")
@@ -108,18 +149,25 @@ async def decide(call: Call) -> Response:
             "reject",
             given,
             lambda: _sheet(call, "rejected", given, keys),
-            lambda _: ("/proposal", "The changes are postponed."),
+            lambda _: ("/proposal", "Postponed. Nothing else has changed."),
         )
     if not decision.startswith("approve"):
-        raise RefusedError(400, "choose what to decide: approve, postpone or forbid")
+        raise RefusedError(400, "choose a decision first: approve, postpone or forbid")
     given |= await _limits(call, decision)
     return await two_steps(
         call,
         "approve",
         given,
         lambda: _sheet(call, "approved", given, keys),
-        lambda version: ("/proposal", f"Version {version} is deployed."),
+        lambda version: (
+            "/timeline",
+            f"Approved. Version {version} is in use for new {_cases(call)}.",
+        ),
     )
+
+
+def _cases(call: Call) -> str:
+    return f"{call.service.ledger.terms.word('episode')}s"
 
 
 def _keys(call: Call, decision: str, view: ProposalView | None) -> list[tuple[Any, Any]] | None:
@@ -127,7 +175,7 @@ def _keys(call: Call, decision: str, view: ProposalView | None) -> list[tuple[An
     _, _, which = decision.partition(" ")
     if which in ("all", "protocol", "trial"):
         return None
-    if which in WORDS and view is not None:
+    if which in phrases.LABELS and view is not None:
         found = [(row["step"], row["state"]) for row in view.rows if row["verdict"] == which]
         return list(found)
     ticked = [value.partition(":") for name, value in call.fields if name == "row"]
@@ -179,12 +227,10 @@ async def _sheet(
             "the proposal on your page is not pending any more; look at the present one"
         )
     rows = [[row["step"], row["state"]] for row in known.view.rows] if keys is None else chosen
-    if not rows:
-        raise LedgerError("no row is chosen; choose those that you decide on")
     proposed = {(one["step"], one["state"]) for one in known.view.rows}
-    for row in rows:
+    for row in rows or []:
         if tuple(row) not in proposed:
-            raise LedgerError("a row that is selected is not proposed; look at the proposal again")
+            raise LedgerError("a selected change is not proposed; look at the proposal again")
     sheet: Sheet = getattr(sheets, kind)(known, given | {"rows": rows})
     return sheet
 
@@ -219,6 +265,7 @@ async def _forbid_form(call: Call, given: list[str], wrong: str, status: int = 2
         status,
         run=known.run,
         rows=[(f"{h}:{x}", known.place(h, x)) for h, x in rows],
+        where=phrases.places_words(known.terms, rows),
         options=options,
         ticked=ticked,
         instead=call.field("instead"),
@@ -304,17 +351,21 @@ async def _answer(call: Call, action: str, said: str) -> Response:
         given["motion"] = whole(given["motion"])
 
     async def sheet() -> Sheet:
-        waiting = await call.service.engine.call(call.service.ledger.motions)
+        ledger = call.service.ledger
+        waiting = await call.service.engine.call(lambda: ledger.motions() + ledger.lapsed_motions())
         found = [one for one in waiting if one.number == given.get("motion")]
         if not found:
-            raise LedgerError("this request does not wait for reviewers any more")
+            raise LedgerError("this request was carried out or turned down already")
+        if (why := found[0].lapsed) is not None:
+            raise LedgerError(f"this request has lapsed: {why}. Ask for the decision again")
         decision = found[0].decision  # a veto may be about rows that are not proposed
         rows = decision["rows"] if "proposal" in decision else None
         known = await known_of(call, rows, decision.get("to"))
         if action == "confirm":
             return sheets.of_request(known, found[0])
         what = getattr(sheets, found[0].kind)(known, found[0].decision).button
-        lines = [f"{found[0].by} asked for this: {found[0].decision['reason']}", "It lapses."]
+        asked = f"{found[0].by} asked for this: {found[0].decision['reason']}"
+        lines = [asked, "It will not happen unless somebody asks again."]
         return Sheet(f"Turn down: {what}?", f"Turn down: {what}", lines, css="stop")
 
     return await two_steps(call, action, given, sheet, lambda _: ("/", said))

@@ -11,7 +11,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from lowswitch.ledger import LedgerError
 from lowswitch.ledger.events import KINDS
 from lowswitch.policy.tables import departing
-from lowswitch.service import actions, api, display, figures, sheets
+from lowswitch.service import actions, api, display, figures, phrases, proposals, sheets
 from lowswitch.service import roles as table
 from lowswitch.service.app import Call, Service, address_of, failed_login, now
 from lowswitch.service.bodies import RefusedError, count, query
@@ -27,7 +27,7 @@ from lowswitch.service.meeting import lift as lift
 from lowswitch.service.meeting import proposal as proposal
 from lowswitch.service.meeting import propose as propose
 from lowswitch.service.meeting import quorum as quorum
-from lowswitch.service.meeting import request_lines
+from lowswitch.service.meeting import requests_of
 from lowswitch.service.meeting import rollback as rollback
 from lowswitch.service.meeting import thaw as thaw
 from lowswitch.service.render import HERE, after, catch_up, filled_in, is_by_enter, show, templates
@@ -35,8 +35,9 @@ from lowswitch.service.reports import amend as amend
 from lowswitch.service.reports import amend_form as amend_form
 from lowswitch.service.reports import missing as missing
 from lowswitch.service.reports import tickets as tickets
-from lowswitch.service.sheets import Sheet
+from lowswitch.service.sheets import Known, Sheet
 from lowswitch.service.steps import known_of, two_steps
+from lowswitch.show.text import counted
 
 # ---- logging in ----------------------------------------------------------------------------------
 
@@ -117,10 +118,10 @@ async def _status(call: Call, wrong: str = "", code: int = 200) -> Response:
     """The page, with what is wrong with what somebody typed on it."""
     service = call.service
     await catch_up(call)
-    known, requests = await known_of(call), await service.engine.call(service.ledger.motions)
-    run, view = known.run, known.view
+    known = await known_of(call)
+    terms, run, view = known.terms, known.run, known.view
     names = ("learned", "waiting", "open", "missing", "refused", "frozen_out")
-    said = {"waiting": "waiting for earlier ones", "frozen_out": "open while paused"}
+    said = {"waiting": "waiting behind an open one", "frozen_out": "open while paused"}
     parts = [(said.get(name, name), getattr(run, name)) for name in names]
     return await show(
         call,
@@ -129,13 +130,13 @@ async def _status(call: Call, wrong: str = "", code: int = 200) -> Response:
         code,
         wrong=wrong,
         run=run,
-        requests=request_lines(known, requests),
+        **await requests_of(call, known),
         share=float(departing(known.policies).mean()) if known.protocol else None,
-        story=display.story(service.journal, run),
+        story=display.story(terms, service.journal, run),
+        forecast=display.forecast_lines(terms, service.journal, run.issued),
         proposal=view,
-        changes=sum(sheets.is_of_protocol(known, row) for row in view.rows) if view else 0,
-        trial=known.protocol and view is not None and any(sheets.trial_shares(known, view)),
-        improve=sum(row["verdict"] == "IMPROVE" for row in view.rows) if view else 0,
+        offer=proposals.headline(known, view) if view else None,
+        todo=_todo(call, known),
         parts=parts,
         bar=figures.shares(parts),
         most=service.ledger.terms.most_proposals,
@@ -145,6 +146,26 @@ async def _status(call: Call, wrong: str = "", code: int = 200) -> Response:
         verdict=service.access.last_verdict(),
         verifying=service.verifying is not None and not service.verifying.done(),
     )
+
+
+def _todo(call: Call, known: Known) -> list[tuple[str, str, str]]:
+    """What the person who is logged in can do next: a sentence, a page and the words of a link."""
+    assert call.token is not None
+    run, role, found = known.run, call.token.role, list[tuple[str, str, str]]()
+    if role == table.REVIEWER and known.view is not None and not run.frozen:
+        found.append(("A proposal waits for the board.", "/proposal", "Read it and decide"))
+    overdue = run.open
+    if role == table.OPERATOR and run.frozen:
+        found.append(("The run is paused.", "#resume", "Resume it"))
+    if role == table.OPERATOR and overdue:
+        held = f", and {counted(run.waiting, 'other')} wait behind them" if run.waiting else ""
+        said = f"{counted(overdue, 'report', 'is', 'are')} open{held}."
+        found.append((said, "/tickets", "Settle them"))
+    if role == table.OPERATOR and known.view is None and run.may_ask:
+        found.append(("No proposal is pending.", "/proposal", "Ask for one when the board meets"))
+    if role == table.AUDITOR:
+        found.append(("Check that nothing was altered.", "/audit", "Go to the audit"))
+    return found
 
 
 def _mark_of(service: Service, version: int) -> Mark | None:
@@ -201,7 +222,9 @@ async def policy_map(call: Call) -> Response:
     pages = max(1, -(-len(found) // display.PER_PAGE))
     page = min(max(count(asked, "page", 1, 10**9), 1), pages)
     states = found[(page - 1) * display.PER_PAGE : page * display.PER_PAGE]
-    chart = await service.engine.call(service.ledger.chart)
+    chart, known = await service.engine.call(service.ledger.chart), await known_of(call)
+    proposed = known.view.rows if known.view else []
+    pending = {(r["step"], r["state"]) for r in proposed if sheets.is_of_protocol(known, r)}
     signs = display.codes(terms.labels["action"])
     return await show(
         call,
@@ -213,7 +236,7 @@ async def policy_map(call: Call) -> Response:
         page=page,
         pages=pages,
         found=len(found),
-        rows=display.map_rows(terms, chart, view, states),
+        rows=display.map_rows(terms, chart, view, states, pending),
         legend=list(zip(signs, terms.labels["action"], strict=True)),
         version=chart.version,
         protocol=chart.protocol,
@@ -229,7 +252,9 @@ async def row(call: Call) -> Response:
     x = count(asked, "state", 0, terms.states - 1)
     await catch_up(call)
     step, state = terms.labels["step"][h], terms.labels["state"][x]
-    view = await service.engine.call(lambda: service.ledger.row(step, state))
+    view, (_, protocol) = await service.engine.call(
+        lambda: (service.ledger.row(step, state), service.ledger.deployed())
+    )
     left = terms.horizon - h
     rows = [
         Interval(one["action"], one["estimate"], one["width"], one["visits"] > 0)
@@ -240,7 +265,7 @@ async def row(call: Call) -> Response:
     history = [
         {
             "number": number,
-            "plays": ", ".join(sorted({names[a] for a in plays})),
+            "plays": phrases.plays_words([names[a] for a in plays], protocol=protocol),
             "mark": marks[number - 1] if number <= len(marks) else None,
         }
         for number, plays in view.versions
@@ -272,23 +297,27 @@ async def timeline(call: Call) -> Response:
     service = call.service
     query(call.request)
     await catch_up(call)
-    run, policies = await service.engine.call(lambda: (service.ledger.status(), _policies(service)))
-    lines = display.version_lines(service.journal, policies)
+    run, laws = await service.engine.call(lambda: (service.ledger.status(), _laws(service)))
+    terms = service.ledger.tables()
+    lines = display.version_lines(terms, service.journal, laws)
     return await show(
         call,
         "timeline.html",
         "timeline",
         run=run,
         lines=lines[::-1],
-        story=display.story(service.journal, run),
+        story=display.story(terms, service.journal, run),
+        forecast=display.forecast_lines(terms, service.journal, run.issued),
         gauge=_gauge(service, run.budget_left),
         most=service.ledger.terms.most_proposals,
-        decisions=display.decision_lines(service.ledger.terms, service.journal.decisions())[:200],
+        decisions=display.decision_lines(terms, service.journal.decisions()[-200:], laws),
     )
 
 
-def _policies(service: Service) -> list[Any]:
-    return [service.ledger.policy_of(n + 1) for n in range(service.ledger.version)]
+def _laws(service: Service) -> display.Laws:
+    ledger = service.ledger
+    _, protocol = ledger.deployed()
+    return display.Laws([ledger.policy_of(n + 1) for n in range(ledger.version)], protocol)
 
 
 # ---- 4: audit ------------------------------------------------------------------------------------
@@ -314,15 +343,13 @@ async def audit(call: Call) -> Response:
             )
 
     events = await asyncio.to_thread(read)
-    policies = await service.engine.call(lambda: _policies(service))
+    laws = await service.engine.call(lambda: _laws(service))
     more = events[-1].seq if len(events) == display.EVENTS else None
     return await show(
         call,
         "audit.html",
         "audit",
-        events=[
-            (one, display.event_words(service.ledger.tables(), policies, one)) for one in events
-        ],
+        events=[(one, display.event_words(service.ledger.tables(), laws, one)) for one in events],
         kinds=KINDS,
         asked=asked,
         more=more,
@@ -333,13 +360,27 @@ async def audit(call: Call) -> Response:
 
 async def difference(call: Call) -> Response:
     """What differs between two versions."""
-    ledger, asked = call.service.ledger, query(call.request, "from", "to")
+    ledger, asked = call.service.ledger, query(call.request, "from", "to", "page")
     old, new = count(asked, "from", 1, 10**9), count(asked, "to", 1, 10**9)
-    before, after = await call.service.engine.call(
-        lambda: (ledger.policy_of(old), ledger.policy_of(new))
+    before, after, (_, protocol) = await call.service.engine.call(
+        lambda: (ledger.policy_of(old), ledger.policy_of(new), ledger.deployed())
     )
-    rows = display.difference(ledger.terms, before, after)
-    return await show(call, "difference.html", "audit", old=old, new=new, rows=rows)
+    rows = display.difference(ledger.tables(), before, after)
+    pages = max(1, -(-len(rows) // display.DIFFERENCES))
+    page = min(max(count(asked, "page", 1, 10**6), 1), pages)
+    return await show(
+        call,
+        "difference.html",
+        "timeline",
+        old=old,
+        new=new,
+        shown=rows[(page - 1) * display.DIFFERENCES : page * display.DIFFERENCES],
+        found=len(rows),
+        changes=int(phrases.changed(before, after, protocol=protocol).sum()),
+        protocol=protocol,
+        page=page,
+        pages=pages,
+    )
 
 
 async def export(call: Call) -> Response:

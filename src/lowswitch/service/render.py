@@ -13,7 +13,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from lowswitch.ledger.events import canonical
-from lowswitch.service import display
+from lowswitch.service import display, phrases
 from lowswitch.service.app import Call, Service
 from lowswitch.service.bodies import RefusedError
 from lowswitch.show.templates import templates as made
@@ -33,6 +33,7 @@ def templates() -> jinja2.Environment:
     filters: dict[str, Callable[..., Any]] = {"clock": display.clock, "age": age}
     filters |= {"counted": counted, "text": canonical}
     filters |= {"begin": display.sentence, "numbers": display.numbers}
+    filters |= {"label": phrases.LABELS.get, "meaning": phrases.MEANINGS.get, "per": phrases.per}
     return made(HERE / "templates", filters)
 
 

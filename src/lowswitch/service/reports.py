@@ -19,45 +19,63 @@ from lowswitch.show.text import counted
 
 _LISTED = 200  # tickets on the page
 _LOOKED_AT = 2000  # tickets among which those of an age are found
+_VIEW = ("status", "site", "days", "select")  # which of them the page shows
 
 
 async def tickets(call: Call) -> Response:
     """The tickets of a status, to filter, to select and to settle."""
-    service = call.service
-    asked = query(call.request, "status", "site", "days", "select")
+    return await _tickets(call, query(call.request, *_VIEW))
+
+
+async def _tickets(call: Call, asked: dict[str, str]) -> Response:
+    """The page, with what is selected on it so far."""
+    service, ledger = call.service, call.service.ledger
     status, site = asked.get("status", "open"), asked.get("site")
     if status not in STATUSES:
         raise RefusedError(400, f"status must be one of {', '.join(STATUSES)}, not {status!r}")
     days = count(asked, "days", 0, 10**5)
     before = (now() - timedelta(days=days)).isoformat()
-    ledger = service.ledger
 
     def read() -> tuple[Any, list[TicketView]]:
-        found = ledger.list_tickets(status, site=site, most=_LOOKED_AT if days else _LISTED)
+        found = ledger.list_tickets(status, site=site, most=_LOOKED_AT)
         return ledger.status(), [one for one in found if not days or one.asked <= before]
 
     run, found = await service.engine.call(read)
+    listed, ticked = found[:_LISTED], _ticked(call, found[:_LISTED], asked.get("select", ""))
+    here = {one.ticket for one in listed}
+    counts = {"open": run.open + run.frozen_out}
     return await show(
         call,
         "tickets.html",
         "tickets",
         run=run,
-        tickets=found[:_LISTED],
+        tickets=listed,
         found=len(found),
         status_now=status,
-        statuses=STATUSES,
+        statuses=[(one, counts.get(one, getattr(run, one))) for one in STATUSES],
         site=site or "",
         sites=sorted(service.journal.sites),
         days=days,
-        select=asked.get("select", ""),
-        ticked=[value for name, value in call.fields if name == "ticket"],
+        ticked=ticked,
+        elsewhere=[one for one in ticked if one not in here],
     )
+
+
+def _ticked(call: Call, listed: list[TicketView], select: str) -> list[str]:
+    """The tickets that are selected: those so far, all that are listed too, or none."""
+    if select == "none":
+        return []
+    more = [one.ticket for one in listed] if select == "all" else []
+    return list(dict.fromkeys([value for name, value in call.fields if name == "ticket"] + more))
 
 
 async def missing(call: Call) -> Response:
     """Declare that reports will never come: select tickets or paste them, then confirm."""
+    asked = {name: call.field(name) for name in _VIEW if call.field(name)}
+    if call.field("show"):  # another view of the page, with the same selection
+        return await _tickets(call, asked | {"select": call.field("show")})
     if not call.field("confirming") and is_by_enter(call):
-        return await tickets(call)
+        return await _tickets(call, asked)
     chosen = [value for name, value in call.fields if name == "ticket"]
     lines = call.field("pasted").replace(",", " ").replace(";", " ").splitlines()
     chosen += [line.split()[0] for line in lines if line.split()]

@@ -7,14 +7,18 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from lowswitch.learners.trials import limited_law
 from lowswitch.ledger import ProposalView
 from lowswitch.ledger.responses import MotionView, Status
 from lowswitch.ledger.table_terms import TableTerms
 from lowswitch.ledger.text import law, percent, row_notes, untried
 from lowswitch.policy.tables import departing
+from lowswitch.service import phrases
+from lowswitch.service.phrases import place, several
 from lowswitch.show.text import counted
 
-MOST_LISTED = 60  # changes on a page that is confirmed
+MOST_LISTED = 200  # lines of changes on a page that is confirmed
+_BLANK = dict.fromkeys(("gain", "between", "sure", "given", "note", "verdict", "turns"), "")
 
 
 class Known(NamedTuple):
@@ -25,12 +29,19 @@ class Known(NamedTuple):
     view: ProposalView | None
     policies: np.ndarray  # [members, H, S]  deployed
     protocol: bool  # whether the first of them is a protocol, and the others a trial
+    visits: np.ndarray  # [H, S, A]  how often each action was given
     worth: dict[str, Any] | None = None  # of the rows that the decision is about
     earlier: np.ndarray | None = None  # [members, H, S]  the version that a rollback deploys again
+    motions: Sequence[MotionView] = ()  # that wait for reviewers
 
     def place(self, h: int, x: int) -> str:
         """A row by its labels."""
         return place(self.terms, h, x)
+
+    @property
+    def case(self) -> str:
+        """What the run calls an episode."""
+        return self.terms.word("episode")
 
 
 class Sheet(NamedTuple):
@@ -39,44 +50,15 @@ class Sheet(NamedTuple):
     title: str
     button: str  # a verb with its object
     lines: Sequence[str] = ()  # what happens
-    changes: Sequence[dict[str, str]] = ()  # where, old, new, gain, sure, note
+    changes: Sequence[dict[str, str]] = ()  # see `change`
     warnings: Sequence[str] = ()
     back: str = "/"
     css: str = "go"
     has_reason: bool = True
     hint: str = "for example: minutes of 3 May, item 2"
-
-
-def place(terms: TableTerms, h: int, x: int) -> str:
-    """A row by its labels: finding 3, visit 2."""
-    return f"{terms.labels['state'][x]}, {terms.labels['step'][h]}"
-
-
-def amount(value: float) -> str:
-    """A gain with its sign."""
-    shown = f"{value:+.3f}"
-    return "0.000" if float(shown) == 0 else shown
-
-
-def gain_words(gain: dict[str, Any], terms: TableTerms) -> str:
-    """A gain with its interval, and how probable an improvement is."""
-    low, high = gain["within_80"]
-    return (
-        f"{amount(gain['mean'])} {terms.word('reward')} per {terms.word('episode')} (80 % interval"
-        f" {amount(low)} to {amount(high)}); an improvement with a probability of"
-        f" {percent(gain['better'])}"
-    )
-
-
-def several(names: Sequence[str], word: str = "and") -> str:
-    """Names as a sentence lists them."""
-    *most, last = names
-    return f"{', '.join(most)} {word} {last}" if most else last
-
-
-def plural(word: str, n: int) -> str:
-    """A word of the run, for one or several."""
-    return word if n == 1 else f"{word}s"
+    trial: Sequence[dict[str, Any]] = ()  # see `phrases.alternatives`
+    consent: str = ""  # what must be ticked by itself, because it is easily overlooked
+    unlisted: int = 0  # changes beyond the listed ones
 
 
 # ---- rows of a proposal --------------------------------------------------------------------------
@@ -87,36 +69,57 @@ def is_of_protocol(known: Known, row: dict[str, Any]) -> bool:
     return not known.protocol or bool(row["from"][0] != row["to"][0])
 
 
-def change(known: Known, row: dict[str, Any]) -> dict[str, str]:
-    """One change of the protocol, as people read it."""
-    names, gain = known.terms.labels["action"], row.get("gain")
+def sides(known: Known, row: dict[str, Any]) -> tuple[str, str]:
+    """What a row of the protocol plays now, and would play."""
+    names = known.terms.labels["action"]
     if known.protocol:
-        old, new = names[row["from"][0]], names[row["to"][0]]
-    else:
-        old, new = law(row["now"]["law"]), law(row["proposed"]["law"])
-    notes = row_notes(row) if "tries" in row else [untried(row)] * bool(untried(row))
+        return names[row["from"][0]], names[row["to"][0]]
+    return law(row["now"]["law"]), law(row["proposed"]["law"])
+
+
+def change(known: Known, row: dict[str, Any]) -> dict[str, Any]:
+    """One change of the protocol, as people read it."""
+    gain, terms = row.get("gain"), known.terms
+    old, new = sides(known, row)
+    notes = row_notes(row | {"hangs_on_unsettled": False}) if "tries" in row else [untried(row)]
     return {
         "where": known.place(row["step"], row["state"]),
         "old": old,
         "new": new,
-        "gain": "" if gain is None else amount(gain["mean"]),
+        "gain": "" if gain is None else phrases.amount(gain["mean"], terms),
+        "between": "" if gain is None else phrases.within(gain, terms),
         "sure": "" if row.get("probability") is None else percent(row["probability"]),
-        "note": "; ".join(notes),
+        "given": _given(row),
+        "note": "; ".join(filter(None, notes)),
         "verdict": row["verdict"],
+        "turns": bool(row["hangs_on_unsettled"]),
     }
 
 
-def trial_shares(known: Known, view: ProposalView) -> tuple[float, float]:
-    """The share of the cases in the trial, now and as proposed."""
-    after = known.policies.copy()
-    for row in view.rows:
-        after[:, row["step"], row["state"]] = row["to"]
-    return float(departing(known.policies).mean()), float(departing(after).mean())
+def _given(row: dict[str, Any]) -> str:
+    """How often the present and the proposed action were given in a row."""
+    return f"{row['now']['visits']:,} → {row['proposed']['visits']:,}"
 
 
-def share_words(share: float) -> str:
-    """A share of the cases in whole percent, or as one in so many."""
-    return "no" if share == 0 else f"{100 * share:.0f} % of the"
+def is_untried(row: dict[str, Any]) -> bool:
+    """Whether a row would get an action that nobody was given there."""
+    return bool(row.get("untried") or row.get("never_tried"))
+
+
+def law_after(known: Known, decision: dict[str, Any]) -> np.ndarray:  # [members, H, S]
+    """What is deployed once rows of the pending proposal are approved, of both parts or of one."""
+    assert known.view is not None
+    keys, after = {tuple(row) for row in decision["rows"]}, known.policies.copy()
+    for row in known.view.rows:
+        if (row["step"], row["state"]) in keys:
+            after[:, row["step"], row["state"]] = row["to"]
+    limits = decision.get("part"), decision.get("share")
+    return limited_law(known.policies, after, *limits) if known.protocol else after
+
+
+def whole(view: ProposalView) -> dict[str, Any]:
+    """The decision to approve all of a proposal."""
+    return {"rows": [[row["step"], row["state"]] for row in view.rows]}
 
 
 # ---- one sheet for each kind of decision, by the name of its event ------------------------------
@@ -124,84 +127,145 @@ def share_words(share: float) -> str:
 
 def approved(known: Known, decision: dict[str, Any]) -> Sheet:
     """Rows of the pending proposal, of both parts or of one."""
-    view, terms = known.view, known.terms
+    view, part = known.view, decision.get("part")
     assert view is not None
-    part, keys = decision.get("part"), {tuple(row) for row in decision["rows"]}
+    keys = {tuple(row) for row in decision["rows"]}
     rows = [row for row in view.rows if (row["step"], row["state"]) in keys]
-    changed = [row for row in rows if is_of_protocol(known, row) and part != "trial"]
-    cases, lines = f"{terms.word('episode')}s", list[str]()
-    what = [counted(len(changed), "change")] if changed else []
-    if changed:
-        does = "takes" if len(changed) == 1 else "take"
-        lines.append(
-            f"{counted(len(changed), 'change')} of the protocol {does} effect for new {cases}"
-            f"{' outside of the trial' if known.protocol else ''}."
-        )
-    if known.worth is not None and part != "trial":
-        gain = known.worth.get("protocol") or known.worth["change"]
-        lines.append(f"Expected gain: {gain_words(gain, terms)}.")
-    elif changed:
-        lines.append("The gain of this selection together is not computed; see each change.")
+    changes = [row for row in rows if is_of_protocol(known, row) and part != "trial"]
+    lines, what = _protocol_lines(known, changes), list[str]()
+    if changes:
+        what.append(counted(len(changes), "change"))
+    trial = list[dict[str, Any]]()
     if known.protocol:
-        lines += _trial_lines(known, view, part, decision.get("share"), what)
-        if not changed:
-            lines.append("The protocol stays as it is.")
-    left = len(view.rows) - len(rows)
-    if left:
-        lines.append(f"{counted(left, 'other row')} of the proposal stay undecided.")
+        after = law_after(known, decision)
+        if part != "protocol":
+            what.append("the trial")
+            trial = phrases.alternatives(known.terms, after, known.visits)
+        lines += _trial_lines(known, part, after)
+    left = sum(is_of_protocol(known, row) for row in view.rows) - len(changes)
+    if left and part != "trial":
+        lines.append(f"{counted(left, 'other change', 'stays', 'stay')} undecided.")
     lines.append(
-        f"Version {view.version} is replaced by version {view.version + 1}. An operator can ask to"
-        " roll it back later."
+        f"Version {view.version + 1} replaces version {view.version} for new {known.case}s. An"
+        " operator can ask to roll it back."
     )
     title = f"Approve {several(what)}" if what else "Approve the trial"
     return Sheet(
         f"{title}?",
         title,
         lines,
-        [change(known, row) for row in changed[:MOST_LISTED]],
-        _warnings(known, view, changed),
+        [change(known, row) for row in changes[:MOST_LISTED]],
+        _warnings(known, view, changes, trial),
         "/proposal",
+        trial=trial,
+        consent=_consent(known, changes),
+        unlisted=max(0, len(changes) - MOST_LISTED),
     )
 
 
-def _trial_lines(
-    known: Known, view: ProposalView, part: str | None, cap: float | None, what: list[str]
-) -> list[str]:
+def _protocol_lines(known: Known, changes: list[dict[str, Any]]) -> list[str]:
+    """What becomes of the protocol."""
+    if not changes:
+        return ["The protocol stays as it is."] if known.protocol else []
+    outside = " outside the trial" if known.protocol else ""
+    does = "takes" if len(changes) == 1 else "take"
+    found = [
+        f"{counted(len(changes), 'change')} of the protocol {does} effect for new"
+        f" {known.case}s{outside}."
+    ]
+    if known.worth is not None:
+        gain = known.worth.get("protocol") or known.worth["change"]
+        found.append(f"Expected: {phrases.gain_words(gain, known.terms)}.")
+    else:
+        found.append("The gain of these changes together is not computed; each has its own below.")
+    return found
+
+
+def _trial_lines(known: Known, part: str | None, after: np.ndarray) -> list[str]:
     """What becomes of the trial."""
-    cases = f"{known.terms.word('episode')}s"
-    now, new = trial_shares(known, view)
+    now, new = (float(departing(law).mean()) for law in (known.policies, after))
     if part == "protocol":
-        stays = f"The trial stays as it is: {share_words(now)} {cases} are in it."
-        is_new = [row for row in view.rows if not is_of_protocol(known, row)] or new != now
-        return [stays, "The proposed trial is not adopted."] if is_new else [stays]
-    if cap is not None:
-        new = min(new, cap)
-    what.append("the trial")
-    lines = [f"The trial changes: {share_words(new)} new {cases} enter it (now {100 * now:.0f} %)."]
+        share = phrases.share_words(now, known.case)
+        return [f"The trial stays as it is: {share} {_enter(now)} it. The proposed trial is not"
+                " adopted."]  # fmt: skip
+    share = phrases.share_words(new, known.case)
+    if new == 0:
+        return [f"The trial ends: {share} enters it."]
+    lines = [
+        f"{share[:1].upper()}{share[1:]}, drawn by lot, enter the trial (now {100 * now:.0f} %). It"
+        " gives them the alternatives listed below."
+    ]
     if known.worth is not None and "trial" in known.worth:
         cost = known.worth["trial"]
-        low, high = cost["within_80"]
         lines.append(
-            f"Expected cost of the trial: {amount(cost['mean'])} {known.terms.word('reward')} per"
-            f" {known.terms.word('episode')} in it, compared with the protocol (80 % interval"
-            f" {amount(low)} to {amount(high)})."
+            f"What the trial costs: {phrases.more(cost['mean'], known.terms)} in it, compared with"
+            f" the protocol (80 % interval {phrases.within(cost, known.terms)})."
         )
     return lines
 
 
-def _warnings(known: Known, view: ProposalView, changed: list[dict[str, Any]]) -> list[str]:
+def _enter(share: float) -> str:
+    return "enters" if share == 0 else "enter"
+
+
+def _consent(known: Known, changes: list[dict[str, Any]]) -> str:
+    """What a reviewer must say by itself: nobody was ever given what would replace the protocol."""
+    new = [row for row in changes if is_untried(row)]
+    if not new:
+        return ""
+    named = phrases.change_lines(
+        known.terms, [phrases.Change(r["step"], r["state"], *sides(known, r)) for r in new]
+    )
+    said = "; ".join(
+        f"{one['new']} instead of {one['old']} for {one['where']} ({one['steps']})"
+        for one in named[:10]
+    )
+    if len(named) > 10:
+        said += f"; and {len(named) - 10} more"
+    return (
+        f"I know that no {known.case} was ever given this there, so nothing is known of it, and"
+        f" that it replaces the protocol for all {known.case}s outside the trial: {said}."
+        if known.protocol
+        else f"I know that no {known.case} was ever given this there, so nothing is known of it:"
+        f" {said}."
+    )
+
+
+def _warnings(
+    known: Known,
+    view: ProposalView,
+    changes: list[dict[str, Any]],
+    trial: Sequence[dict[str, Any]] = (),
+) -> list[str]:
     """What a reviewer should not overlook."""
     found, action = list[str](), known.terms.word("action")
-    new = [row for row in changed if row.get("untried") or row.get("never_tried")]
+    new = sum(is_untried(row) for row in changes)
     if new:
-        is_new = "brings a" if len(new) == 1 else "bring a"
-        found.append(f"{counted(len(new), 'change')} {is_new} {action} that was never tried there.")
-    worse = sum(row["verdict"] == "WORSE" for row in changed)
+        brings = "puts" if new == 1 else "put"
+        found.append(
+            f"{counted(new, 'change')} {brings} a {action} into the protocol that no {known.case}"
+            " was ever given there."
+        )
+    first = [f"{one['new']} for {one['where']} ({one['first']})" for one in trial if one["first"]]
+    if first:
+        shown = "; ".join(first[:6]) + (f"; and {len(first) - 6} more" if len(first) > 6 else "")
+        found.append(f"The trial gives for the first time: {shown}.")
+    worse = sum(row["verdict"] == "WORSE" for row in changes)
     if worse:
-        found.append(f"{counted(worse, 'change', 'makes', 'make')} things worse, probably.")
+        found.append(f"{counted(worse, 'change', 'is', 'are')} likely to make things worse.")
     if view.unsettled:
         found.append(f"{counted(view.unsettled, 'report', 'is', 'are')} open and not counted in.")
-    return found
+    return found + _lapsing(known)
+
+
+def _lapsing(known: Known) -> list[str]:
+    """What else was asked for about the pending proposal, which a decision on it ends."""
+    others = [one for one in known.motions if "proposal" in one.decision]
+    return [
+        f"A request of {one.by} about this proposal is waiting ({one.decision['reason']}). It"
+        " lapses if you decide first, and must then be asked for again."
+        for one in others
+    ]
 
 
 def rejected(known: Known, decision: dict[str, Any]) -> Sheet:
@@ -210,16 +274,24 @@ def rejected(known: Known, decision: dict[str, Any]) -> Sheet:
     assert view is not None
     keys = {tuple(row) for row in decision["rows"]}
     rows = [row for row in view.rows if (row["step"], row["state"]) in keys]
-    n = counted(len(rows), "change")
+    changed = [row for row in rows if is_of_protocol(known, row)]
+    n = counted(len(changed), "change")
     if decision.get("forever"):
         return vetoed(known, decision | {"actions": decision.get("actions") or _new(rows)})
-    until = "until the learner proposes anew" if known.run.budget_left != 0 else "for good"
-    lines = [f"Version {view.version} stays deployed. These rows keep their protocol {until}."]
-    left = len(view.rows) - len(rows)
+    until = "until the learner proposes again" if known.run.budget_left != 0 else "for good"
+    lines = [
+        f"Version {view.version} stays in use. The {known.terms.word('action')}s of today stay"
+        f" {until}."
+    ]
+    if known.protocol and len(rows) == len(view.rows):
+        lines.append("The trial stays as it is, too.")
+    left = sum(is_of_protocol(known, row) for row in view.rows) - len(changed)
     if left:
-        lines.append(f"{counted(left, 'other row')} of the proposal stay undecided.")
-    changes = [change(known, row) for row in rows[:MOST_LISTED]]
-    return Sheet(f"Postpone {n}?", f"Postpone {n}", lines, changes, (), "/proposal", "quiet")
+        lines.append(f"{counted(left, 'other change', 'stays', 'stay')} undecided.")
+    changes = [change(known, row) for row in changed[:MOST_LISTED]]
+    title = f"Postpone {n}" if len(rows) < len(view.rows) else "Postpone everything"
+    return Sheet(f"{title}?", title, lines, changes, _lapsing(known), "/proposal", "quiet",
+                 unlisted=max(0, len(changed) - MOST_LISTED))  # fmt: skip
 
 
 def _new(rows: list[dict[str, Any]]) -> list[int]:
@@ -227,26 +299,30 @@ def _new(rows: list[dict[str, Any]]) -> list[int]:
 
 
 def _named(known: Known, decision: dict[str, Any]) -> tuple[str, str, str]:
-    """The actions of a veto, the rows, and where that is."""
+    """The actions of a veto, where that is in few words, and in all."""
     names = several([known.terms.labels["action"][a] for a in decision["actions"]])
-    rows = [known.place(h, x) for h, x in decision["rows"]]
-    where = rows[0] if len(rows) == 1 else f"{len(rows)} rows"
-    return names, where, "; ".join(rows[:MOST_LISTED])
+    rows, words = decision["rows"], phrases.places_words(known.terms, decision["rows"])
+    return names, words if words.count(";") < 2 else f"{len(rows)} places", words
 
 
 def vetoed(known: Known, decision: dict[str, Any]) -> Sheet:
     """Actions that are forbidden in rows."""
     names, where, all_of_them = _named(known, decision)
     instead, actions = decision.get("instead"), decision["actions"]
-    lines = [f"{names} can no longer be proposed or deployed for: {all_of_them}."]
-    labels, changes = known.terms.labels["action"], list[dict[str, str]]()
+    lines = [
+        f"No new {known.case} is given {names} for: {all_of_them}. It cannot be proposed there."
+    ]
+    labels, changes, freed = known.terms.labels["action"], list[dict[str, str]](), list[list[int]]()
     for h, x in decision["rows"]:
         played = known.policies[:, h, x].tolist()
         if played[0] in actions and instead is not None:
             facts = {"where": known.place(h, x), "old": labels[played[0]], "new": labels[instead]}
-            changes.append(facts | dict.fromkeys(("gain", "sure", "note", "verdict"), ""))
+            changes.append(facts | _BLANK)
         elif set(played) & set(actions):
-            lines.append(f"In the trial, {known.place(h, x)} follows the protocol instead.")
+            freed.append([h, x])
+    if freed:
+        where_freed = phrases.places_words(known.terms, freed)
+        lines.append(f"The trial gave it there, too. It follows the protocol for: {where_freed}.")
     if changes:
         lines.append(
             f"{names} is given there now. A new version replaces it at once, as listed below."
@@ -276,7 +352,7 @@ def rolled_back(known: Known, decision: dict[str, Any]) -> Sheet:
     lines = [
         f"Version {now + 1} will be deployed and do what version {to} did. It replaces version"
         f" {now}.",
-        "Nothing that was learned is lost. The learner will not propose to change these rows again"
+        "Nothing that was learned is lost. The learner will not propose the same changes again"
         " for a while.",
     ]
     if known.view is not None:
@@ -287,10 +363,32 @@ def rolled_back(known: Known, decision: dict[str, Any]) -> Sheet:
         for h, x in np.argwhere(known.policies[0] != known.earlier[0]).tolist():
             old, new = (labels[one[0, h, x]] for one in (known.policies, known.earlier))
             facts = {"where": known.place(h, x), "old": old, "new": new}
-            changes.append(facts | dict.fromkeys(("gain", "sure", "note", "verdict"), ""))
-        lines.insert(1, f"{counted(len(changes), 'row', 'changes', 'change')} back, as listed.")
+            changes.append(facts | _BLANK)
+        changed = f"{counted(len(changes), 'change')} of the protocol, as listed below."
+        lines.insert(1, changed if changes else "The protocol does not change.")
+        share = float(departing(known.earlier).mean())
+        if known.protocol:
+            enter = phrases.share_words(share, known.case)
+            lines.insert(2, f"The trial of version {to} runs again: {enter} {_enter(share)} it.")
     title = f"Roll back to version {to}"
-    return Sheet(f"{title}?", title, lines, changes[:MOST_LISTED], (), "/timeline", "stop")
+    return Sheet(
+        f"{title}?",
+        title,
+        lines,
+        changes[:MOST_LISTED],
+        (),
+        "/timeline",
+        "stop",
+        trial=_trial_of(known, known.earlier),
+        unlisted=max(0, len(changes) - MOST_LISTED),
+    )
+
+
+def _trial_of(known: Known, law: np.ndarray | None) -> list[dict[str, Any]]:
+    """What the trial of a version gives, where there is a protocol."""
+    if law is None or not known.protocol:
+        return []
+    return phrases.alternatives(known.terms, law, known.visits)
 
 
 def thawed(known: Known, decision: dict[str, Any]) -> Sheet:
@@ -317,10 +415,13 @@ def quorum(known: Known, decision: dict[str, Any]) -> Sheet:
 
 def capped(known: Known, decision: dict[str, Any]) -> Sheet:
     """A trial that becomes smaller, or ends."""
-    share, cases = decision["share"], f"{known.terms.word('episode')}s"
-    now = departing(known.policies).mean()
+    share, now = decision["share"], departing(known.policies).mean()
     title = "End the trial" if share == 0 else f"Cap the trial at {100 * share:.0f} %"
-    lines = [f"{share_words(share).capitalize()} new {cases} enter the trial (now {now:.0%})."]
+    enter = phrases.share_words(share, known.case)
+    lines = [
+        f"{enter[:1].upper()}{enter[1:]} {_enter(share)} the trial (now {100 * now:.0f} %)."
+        f" {known.case.capitalize()}s who are in it already keep the plan that they were given."
+    ]
     if known.view is not None:
         lines.append("The pending proposal is withdrawn and made again. That costs no budget.")
     return Sheet(f"{title}?", title, lines, (), (), "/timeline", "stop")
@@ -328,7 +429,8 @@ def capped(known: Known, decision: dict[str, Any]) -> Sheet:
 
 def of_request(known: Known, request: MotionView) -> Sheet:
     """What another person asks for."""
-    sheet: Sheet = globals()[request.kind](known, request.decision)
+    others = [one for one in known.motions if one.number != request.number]
+    sheet: Sheet = globals()[request.kind](known._replace(motions=others), request.decision)
     asked = f"{request.by} asks for this: {request.decision['reason']}"
     after = request.needed - 1
     last = (

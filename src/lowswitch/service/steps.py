@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from starlette.responses import Response
 
 from lowswitch.ledger import LedgerError
+from lowswitch.ledger.evidence import BY_WORTH
 from lowswitch.ledger.responses import MotionView
 from lowswitch.service import actions
 from lowswitch.service.app import Call, as_refusal
@@ -16,7 +17,8 @@ from lowswitch.service.render import after, is_by_enter, show
 from lowswitch.service.sheets import Known, Sheet
 from lowswitch.show.text import counted
 
-_OWN = ("form", "sure", "enter", "reason", "confirming")  # fields of the page itself
+_OWN = ("form", "sure", "enter", "reason", "confirming", "consent", "show")  # of the page itself
+_NOT_TICKED = "Tick the box below, or go back: nothing was done yet."
 
 
 async def known_of(
@@ -35,14 +37,33 @@ async def known_of(
         view = ledger.proposal()
         worth = None if view is None else view.worth
         if view is not None and rows is not None and len(rows) < len(view.rows):
-            proposed = [[row["step"], row["state"]] for row in view.rows]
-            named = [(steps[h], states[x]) for h, x in rows if [h, x] in proposed]
+            named = [(steps[h], states[x]) for h, x in proposed_of(view.rows, rows)]
             worth = ledger.worth(named, wait=False) if named else None
+        elif view is not None and worth is None and view.rule == BY_WORTH:
+            worth = ledger.worth(wait=False)  # of what a decision left
         deployed, protocol = ledger.deployed()
         earlier = None if version is None else ledger.policy_of(version)
-        return Known(terms, ledger.status(), view, deployed, protocol, worth, earlier)
+        return Known(
+            terms=terms,
+            run=ledger.status(),
+            view=view,
+            policies=deployed,
+            protocol=protocol,
+            visits=ledger.chart().visits,
+            worth=worth,
+            earlier=earlier,
+            motions=ledger.motions(),
+        )
 
     return await call.service.engine.call(read)
+
+
+def proposed_of(
+    proposed: Sequence[dict[str, Any]], rows: Sequence[Sequence[int]]
+) -> list[tuple[int, int]]:
+    """Those of the rows (step, state) that are proposed, in one pass over each."""
+    keys = {(row["step"], row["state"]) for row in proposed}
+    return [(h, x) for h, x in rows if (h, x) in keys]
 
 
 async def two_steps(
@@ -61,6 +82,8 @@ async def two_steps(
     if not call.field("sure") or entered:
         _require_fields(action, given)
         return await _ask(call, await sheet())
+    if not call.field("consent") and (unsure := await _consent(sheet)) is not None:
+        return await _ask(call, unsure, _NOT_TICKED, 422)
     try:
         answer = await actions.act(call, action, given)
     except (RefusedError, LedgerError) as error:
@@ -76,6 +99,15 @@ async def two_steps(
         said = "agreement" if action == "confirm" else "request"
         return after(call, "/", f"Your {said} is recorded. {more}")
     return after(call, *done(answer))
+
+
+async def _consent(sheet: Callable[[], Awaitable[Sheet]]) -> Sheet | None:
+    """The page, if something on it must be ticked by itself."""
+    try:
+        made = await sheet()
+    except (RefusedError, LedgerError):
+        return None  # which the action itself refuses, too
+    return made if made.consent else None
 
 
 def _require_fields(action: str, given: dict[str, Any]) -> None:
@@ -96,5 +128,6 @@ async def _ask(call: Call, sheet: Sheet, wrong: str = "", status: int = 200) -> 
         path=call.endpoint.path,
         kept=kept,
         typed=call.field("reason"),
+        ticked=bool(call.field("consent")),
         wrong=wrong,
     )

@@ -1,0 +1,221 @@
+"""Gains, changes and trials in the words of a run: one wording for all pages."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from lowswitch.ledger.table_terms import TableTerms
+from lowswitch.ledger.text import percent
+from lowswitch.policy.tables import departing
+
+_MANY = 100  # cases for which a gain is told where rewards are small
+_SMALL = 10.0  # the widest range of rewards that counts as small
+LABELS = {  # what the pages call a verdict; exports and programs use its name
+    "IMPROVE": "better",
+    "LIKELY": "likely better",
+    "UNSURE": "unsure",
+    "WORSE": "likely worse",
+    "UNTRIED": "never tried",
+    "TRIAL": "trial only",
+    "EXPLORE": "worth a trial",
+}
+MEANINGS = {
+    "IMPROVE": "Almost certainly better. Of all changes with this word, few are expected to be"
+    " false.",
+    "LIKELY": "Probably better, but not certain.",
+    "UNSURE": "The data cannot tell yet whether this is better or worse.",
+    "WORSE": "Probably worse. The other changes do better without it.",
+    "UNTRIED": "Nobody was ever given this here, so nothing is known of it.",
+    "TRIAL": "Only the trial changes here, in order to learn.",
+    "EXPLORE": "Worth a trial; nobody knows yet whether it is better.",
+}
+
+
+# ---- words ---------------------------------------------------------------------------------------
+
+
+def several(names: Sequence[str], word: str = "and") -> str:
+    """Names as a sentence lists them."""
+    *most, last = names
+    return f"{', '.join(most)} {word} {last}" if most else last
+
+
+def place(terms: TableTerms, h: int, x: int) -> str:
+    """A row by its labels: finding 3, visit 2."""
+    return f"{terms.labels['state'][x]}, {terms.labels['step'][h]}"
+
+
+def steps_words(terms: TableTerms, steps: Sequence[int]) -> str:
+    """Several steps by their labels, or all of them in two words."""
+    if len(steps) == terms.horizon > 1:
+        return f"every {terms.word('step')}"
+    names, word = [terms.labels["step"][h] for h in steps], terms.word("step")
+    if len(names) > 1 and all(name.startswith(f"{word} ") for name in names):
+        return f"{word}s {several([name.removeprefix(word).strip() for name in names])}"
+    return several(names)
+
+
+def places_words(terms: TableTerms, rows: Sequence[Sequence[int]]) -> str:
+    """Several rows by their labels: ill, visits 1 and 2; well, visit 1."""
+    found = dict[int, list[int]]()
+    for h, x in rows:
+        found.setdefault(x, []).append(h)
+    return "; ".join(
+        f"{terms.labels['state'][x]}, {steps_words(terms, sorted(steps))}"
+        for x, steps in found.items()
+    )
+
+
+def plays_words(names: Sequence[str], *, protocol: bool) -> str:
+    """What the members of a version play in a row, of which the first may be the protocol."""
+    others = sorted({*names} - {names[0]})
+    if protocol and others:
+        return f"{names[0]}; in the trial also {several(others, 'or')}"
+    return several(sorted({*names}))
+
+
+# ---- gains ---------------------------------------------------------------------------------------
+
+
+def cases(terms: TableTerms) -> int:
+    """For how many cases a gain is told: one, or many where rewards are small numbers."""
+    return _MANY if terms.rewards[1] - terms.rewards[0] <= _SMALL else 1
+
+
+def per(terms: TableTerms) -> str:
+    """The same in words: per 100 patients."""
+    n, word = cases(terms), terms.word("episode")
+    return f"per {word}" if n == 1 else f"per {n} {word}s"
+
+
+def amount(value: float, terms: TableTerms) -> str:
+    """A gain with its sign, for as many cases as `per` says."""
+    shown = f"{cases(terms) * value:+,.1f}"
+    return "0.0" if float(shown.replace(",", "")) == 0 else shown
+
+
+def more(value: float, terms: TableTerms) -> str:
+    """A gain or a loss in words: 18.8 more good outcomes per 100 patients."""
+    word, shown = terms.word("reward"), amount(value, terms)
+    if shown == "0.0":
+        return f"no change in {word}"
+    fewer = "fewer" if word.endswith("s") else "less"
+    return f"{shown[1:]} {'more' if shown[0] == '+' else fewer} {word} {per(terms)}"
+
+
+def level(mean: float, terms: TableTerms) -> str:
+    """An average in words: 122.0 good outcomes per 100 patients."""
+    return f"{cases(terms) * mean:,.1f} {terms.word('reward')} {per(terms)}"
+
+
+def within(gain: dict[str, Any], terms: TableTerms) -> str:
+    """The ends of the 80 % interval of a gain."""
+    low, high = gain["within_80"]
+    return f"{amount(low, terms)} to {amount(high, terms)}"
+
+
+def gain_words(gain: dict[str, Any], terms: TableTerms) -> str:
+    """A gain with its interval, and how sure an improvement is."""
+    return (
+        f"{more(gain['mean'], terms)} (80 % interval {within(gain, terms)}); the learner's model is"
+        f" {percent(gain['better'])} sure that this is an improvement"
+    )
+
+
+# ---- changes of the protocol ---------------------------------------------------------------------
+
+
+class Change(NamedTuple):
+    """One row of the protocol that gets another action."""
+
+    step: int
+    state: int
+    old: str
+    new: str
+
+
+def changed(before: np.ndarray, after: np.ndarray, *, protocol: bool) -> np.ndarray:  # [H, S]
+    """Which rows differ between two laws [members, H, S]: those that a person counts as changes.
+
+    Where there is a protocol, a row counts if its protocol changes. What only the trial plays
+    differently is part of the trial.
+    """
+    found: np.ndarray = before[0] != after[0] if protocol else (before != after).any(axis=0)
+    return found
+
+
+def change_lines(terms: TableTerms, changes: Iterable[Change]) -> list[dict[str, Any]]:
+    """Changes in few lines: the same one at several steps is one line."""
+    found = dict[tuple[int, str, str], list[int]]()
+    for one in changes:
+        found.setdefault((one.state, one.old, one.new), []).append(one.step)
+    return [
+        {
+            "where": terms.labels["state"][x],
+            "steps": steps_words(terms, sorted(steps)),
+            "old": old,
+            "new": new,
+            "count": len(steps),
+        }
+        for (x, old, new), steps in found.items()
+    ]
+
+
+# ---- the trial -----------------------------------------------------------------------------------
+
+
+def share_words(share: float, case: str) -> str:
+    """A share of the cases in whole percent: 16 % of new patients."""
+    return f"no new {case}" if share == 0 else f"{100 * share:.0f} % of new {case}s"
+
+
+def alternatives(
+    terms: TableTerms, law: np.ndarray, visits: np.ndarray
+) -> list[dict[str, Any]]:  # a line each
+    """What the trial of a law [members, H, S] gives in the place of its protocol.
+
+    visits [H, S, A]: how often each action was given in each row so far.
+    """
+    names, exploring = terms.labels["action"], law[departing(law)]
+    lines = list[dict[str, Any]]()
+    found = dict[tuple[int, int, int], list[tuple[int, float]]]()
+    for a in range(terms.actions):
+        count = ((exploring == a) & (law[0] != a)).sum(axis=0)
+        for h, x in np.argwhere(count > 0).tolist():
+            key = x, int(law[0, h, x]), a
+            found.setdefault(key, []).append((h, float(count[h, x]) / len(law)))
+    for (x, old, new), steps in sorted(found.items()):
+        shares = [share for _, share in steps]
+        first = [h for h, _ in steps if visits[h, x, new] == 0]
+        lines.append(
+            {
+                "where": terms.labels["state"][x],
+                "steps": steps_words(terms, [h for h, _ in steps]),
+                "old": names[old],
+                "new": names[new],
+                "share": _span(shares),
+                "given": int(sum(visits[h, x, new] for h, _ in steps)),
+                "first": steps_words(terms, first) if first else "",
+            }
+        )
+    return lines
+
+
+def _span(shares: Sequence[float]) -> str:
+    """Shares in percent: the least and the largest, or the only one."""
+    low, high = (f"{100 * end:.0f}" for end in (min(shares), max(shares)))
+    return f"{low} %" if low == high else f"{low} to {high} %"
+
+
+def by_state(lines: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The lines of `alternatives` in one line per state, without the steps."""
+    found = dict[str, dict[str, Any]]()
+    for line in lines:
+        one = found.setdefault(line["where"], {"where": line["where"], "new": [], "first": []})
+        for name in ("new", "first") if line["first"] else ("new",):
+            if line["new"] not in one[name]:
+                one[name].append(line["new"])
+    return [one | {"new": several(one["new"], "or")} for one in found.values()]

@@ -1,0 +1,244 @@
+"""What the page of a proposal shows: the whole, the changes of the protocol, and the trial."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from lowswitch.ledger import ProposalView
+from lowswitch.ledger.events import KINDS, LEDGER
+from lowswitch.ledger.evidence import BY_WORTH
+from lowswitch.ledger.text import WORTHS, percent
+from lowswitch.policy.tables import departing
+from lowswitch.service import phrases, sheets
+from lowswitch.service.journal import Journal
+from lowswitch.service.phrases import LABELS
+from lowswitch.service.sheets import Known
+from lowswitch.show.text import counted
+
+ROWS_PER_PAGE = 120  # changes on a page
+SMALL = 0.1  # of the largest gain: smaller changes are folded away
+MOST_LINES = 8  # that sum up the changes, or the trial
+MOST_ALTERNATIVES = 100  # of a trial that are listed
+WAYS = {"state", "step", "gain"}  # to group changes by
+
+
+def proposal_facts(
+    known: Known, view: ProposalView, asked: dict[str, str], kept: list[str], page: int
+) -> dict[str, Any]:
+    """What the page shows; kept: the changes that are selected so far, as step:state."""
+    rows = [row for row in view.rows if sheets.is_of_protocol(known, row)]
+    if view.rule != BY_WORTH:  # newer ones come by what they gain
+        rows.sort(key=lambda row: (row["verdict"] != "IMPROVE", -row["reach"]))
+    chosen = _chosen(rows, asked.get("select", ""), kept)
+    most = max((row["gain"]["mean"] for row in rows if row.get("gain")), default=0.0)
+    ticked = set(chosen)
+    shown = _filtered(rows, asked)
+    pages = max(1, -(-len(shown) // ROWS_PER_PAGE))
+    page = min(max(page, 1), pages)
+    here = shown[(page - 1) * ROWS_PER_PAGE : page * ROWS_PER_PAGE]
+    some = [_line(known, row, most, ticked) for row in here]
+    counts = {word: sum(row["verdict"] == word for row in rows) for word in LABELS}
+    trial = _trial(known, view) if known.protocol else None
+    listed, way = {line["key"] for line in some}, asked.get("group", "state")
+    return {
+        "changes": len(rows),
+        "summary": _summary(known, rows),
+        "found": len(shown),
+        "page": page,
+        "pages": pages,
+        "groups": _groups([line for line in some if not line["small"]], way),
+        "small": _groups([line for line in some if line["small"]], way),
+        "small_count": sum(line["small"] for line in some),
+        "elsewhere": [key for key in chosen if key not in listed],
+        "counts": {word: n for word, n in counts.items() if n},
+        "worth": _worth_words(known),
+        "details": _details(known, view),
+        "trial": trial,
+        "untried": _summary(known, [row for row in rows if sheets.is_untried(row)]),
+        "unread": _unread(known, view),
+        "turning": sum(bool(row.get("hangs_on_unsettled")) for row in rows),
+        "options": _options(known, len(rows), counts, trial),
+    }
+
+
+def headline(known: Known, view: ProposalView) -> dict[str, Any]:
+    """A proposal in a few words, for the page of the status."""
+    return {
+        "changes": sum(sheets.is_of_protocol(known, row) for row in view.rows),
+        "trial": known.protocol and _trial(known, view) is not None,
+        "worth": _worth_words(known),
+    }
+
+
+def _chosen(rows: list[dict[str, Any]], select: str, kept: list[str]) -> list[str]:
+    """The changes that are selected: those so far, all of a kind, or none."""
+    if select == "none":
+        return []
+    more = [_key(row) for row in rows if select in ("all", row["verdict"])] if select else []
+    proposed = {_key(row) for row in rows}
+    return [key for key in dict.fromkeys([*kept, *more]) if key in proposed]
+
+
+def _key(row: dict[str, Any]) -> str:
+    return f"{row['step']}:{row['state']}"
+
+
+def _filtered(rows: list[dict[str, Any]], asked: dict[str, str]) -> list[dict[str, Any]]:
+    """The rows of a word, and those in which some words occur."""
+    word, part = asked.get("word", ""), asked.get("search", "").lower()
+    return [row for row in rows if word in ("", row["verdict"]) and part in _searched(row).lower()]
+
+
+def _searched(row: dict[str, Any]) -> str:
+    sides = (*row["now"]["law"], *row["proposed"]["law"])
+    return " ".join((row["step_label"], row["state_label"], *sides))
+
+
+def _line(known: Known, row: dict[str, Any], most: float, chosen: set[str]) -> dict[str, Any]:
+    """One change of the protocol, with what decides where it stands on the page."""
+    key, gain = _key(row), row.get("gain")
+    turned_down = [one for one in row["before"] if one["kind"] in ("rejected", "vetoed", "lifted")]
+    return sheets.change(known, row) | {
+        "key": key,
+        "step": row["step"],
+        "state": row["state"],
+        "step_label": row["step_label"],
+        "state_label": row["state_label"],
+        "mean": 0.0 if gain is None else gain["mean"],
+        "before": turned_down[-1] if turned_down else None,
+        "ticked": key in chosen,
+        "small": gain is not None and gain["mean"] < SMALL * most and not sheets.is_untried(row),
+    }
+
+
+def _groups(lines: list[dict[str, Any]], by: str) -> list[tuple[str, list[dict[str, Any]]]]:
+    """Changes of one state, or of one step, together; those that gain most first."""
+    found = dict[str, list[dict[str, Any]]]()
+    for line in lines:
+        name = {"step": line["step_label"], "gain": ""}.get(by, line["state_label"])
+        found.setdefault(name, []).append(line)
+    return sorted(found.items(), key=lambda pair: -sum(line["mean"] for line in pair[1]))
+
+
+def _summary(known: Known, rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """The changes in a few lines, and how many changes are not in these."""
+    lines = phrases.change_lines(
+        known.terms,
+        [phrases.Change(row["step"], row["state"], *sheets.sides(known, row)) for row in rows],
+    )
+    rest = sum(line["count"] for line in lines[MOST_LINES:])
+    return {"lines": lines[:MOST_LINES], "rest": rest, "count": len(rows)}
+
+
+def _worth_words(known: Known) -> dict[str, Any]:
+    """The gain of a proposal, or of what is selected of it, in words."""
+    gains = known.worth or {}
+    gain = gains.get("protocol") or gains.get("change")
+    if gain is None:
+        return {}
+    terms = known.terms
+    return {
+        "more": phrases.more(gain["mean"], terms),
+        "within": phrases.within(gain, terms),
+        "sure": percent(gain["better"]),
+    }
+
+
+def _details(known: Known, view: ProposalView) -> list[tuple[str, ...]]:
+    """All comparisons of a proposal, with both intervals."""
+    found, terms = list[tuple[str, ...]](), known.terms
+    for name, said in WORTHS.items():
+        if view.worth is not None and name in view.worth:
+            gain = view.worth[name]
+            ends = (
+                " to ".join(phrases.amount(end, terms) for end in gain[one])
+                for one in ("within_80", "within_95")
+            )
+            mean = phrases.amount(gain["mean"], terms)
+            found.append((said, mean, *ends, percent(gain["better"])))
+    return found
+
+
+def _trial(known: Known, view: ProposalView) -> dict[str, Any] | None:
+    """The trial of a proposal: its share, what it would give to whom, and what it costs."""
+    after = sheets.law_after(known, sheets.whole(view))
+    now, new = (float(departing(law).mean()) for law in (known.policies, after))
+    lines = phrases.alternatives(known.terms, after, known.visits)
+    if lines == phrases.alternatives(known.terms, known.policies, known.visits) and now == new:
+        return None
+    cost, states = (known.worth or {}).get("trial"), phrases.by_state(lines)
+    return {
+        "now": now,
+        "new": new,
+        "lines": lines[:MOST_ALTERNATIVES],
+        "rest": max(0, len(lines) - MOST_ALTERNATIVES),
+        "states": states[:MOST_LINES],
+        "more_states": max(0, len(states) - MOST_LINES),
+        "first": [line for line in lines if line["first"]],
+        "cost": None if cost is None else phrases.more(cost["mean"], known.terms),
+        "within": None if cost is None else phrases.within(cost, known.terms),
+    }
+
+
+def _unread(known: Known, view: ProposalView) -> dict[str, int]:
+    """Whose reports are not counted in: open ones, those behind them, and later ones."""
+    run = known.run
+    counted_in = run.told if view.learned is None else view.learned
+    total = max(0, run.issued - run.missing - run.refused - counted_in)
+    still_open = run.open + run.frozen_out
+    return {
+        "total": total,
+        "open": still_open,
+        "waiting": run.waiting,
+        "later": max(0, total - still_open - run.waiting),
+    }
+
+
+def _options(
+    known: Known, changes: int, counts: dict[str, int], trial: dict[str, Any] | None
+) -> list[tuple[str, str]]:
+    """The decisions to choose from; the page before the last one says what each would change."""
+    n, action = counted(changes, "change"), known.terms.word("action")
+    found = list[tuple[str, str]]()
+    if trial and changes:
+        found.append(("approve all", f"Approve {n} and the trial"))
+        found.append(("approve protocol", f"Approve {n}, keep the present trial"))
+        found.append(("approve trial", "Approve the trial, keep the present protocol"))
+    else:
+        found.append(("approve all", f"Approve {n}" if changes else "Approve the trial"))
+    for word in ("IMPROVE", "LIKELY"):
+        if 0 < counts[word] < changes:
+            found.append(
+                (f"approve {word}", f"Approve only the {counts[word]} marked “{LABELS[word]}”")
+            )
+    if changes:
+        found.append(("approve selected", "Approve the selected changes"))
+        found.append(("postpone selected", "Postpone the selected changes"))
+    found.append(("postpone all", "Postpone everything"))
+    if changes:
+        found.append(("forbid selected", f"Forbid a {action} in the selected places"))
+    return found
+
+
+def why_now(journal: Journal, view: ProposalView, case: str = "episode") -> str:
+    """What led to a proposal; nothing is said before that is known."""
+    if journal.seq < view.event:
+        return ""  # it has not read so far yet
+    before = journal.before(view.event)
+    if before is not None and before.seq == view.event - 1:
+        if before.kind == "met" and before.role == LEDGER:
+            date = f"Its date after {case} {before.facts['date']:,} passed"
+            return f"{date} while an earlier proposal waited for a decision."
+        if before.kind == "met":
+            early = " before its next date" if before.facts.get("early") else ""
+            return f"{before.actor} asked for it{early}."
+        if "proposal" in before.facts:  # a decision on it
+            decided = journal.before(before.seq, "proposed")
+            if decided is not None and decided.facts["told"] < view.told:
+                due = "It became due while an earlier proposal waited"
+                return f"{due}; event {before.seq} decided that one."
+            return f"It is the rest of the proposal that {before.actor} decided on in part."
+        if before.kind == "history":
+            return "The history of the old protocol was imported."
+        return f"It follows from event {before.seq}: {before.actor} {KINDS[before.kind].verb}."
+    return f"Its schedule allowed a change after {view.told:,} {case}s were learned."

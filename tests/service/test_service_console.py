@@ -1,0 +1,411 @@
+"""A console on which nothing is decided by mistake, overlooked or lost."""
+
+import re
+import threading
+from asyncio import run_coroutine_threadsafe
+
+import numpy as np
+import pytest
+
+import browser
+import lowswitch as ls
+from lowswitch.service import demo, phrases
+from lowswitch.service.steps import proposed_of
+from served import Served, wait_for
+
+SURE = {"sure": "1", "confirming": "1"}
+WARD = {
+    "algorithm": ls.psrl(schedule="asked"),
+    "horizon": 2,
+    "states": ["well", "ill", "bad"],
+    "actions": ["watch", "drug", "surgery"],
+    "steps": ["visit 1", "visit 2"],
+    "words": {"episode": "patient", "step": "visit", "state": "finding", "action": "treatment"},
+    "policy": np.zeros((2, 3), dtype=int),
+    "episodes": 500,
+}
+TRIAL = WARD | {"algorithm": ls.few(deployments=10, asked=True, trial=0.25, members=16)}
+
+
+@pytest.fixture(scope="module")
+def clinic(tmp_path_factory):
+    """The demo, which nobody here decides on."""
+    folder = tmp_path_factory.mktemp("clinic")
+    demo.fill(folder / "run.db").close()
+    with Served(folder) as served:
+        yield served
+
+
+def enrol(ledger, patients, reward=0.0, actions=None):
+    """Patients of a site, all of whom fare alike."""
+    for _ in range(patients):
+        number = ledger.status().issued + 1
+        issued = ledger.ask("north", f"patient {number}")
+        given = None if actions is None else [actions] * 2
+        ledger.tell(issued.ticket, [number % 3] * 2, given, [reward] * 2)
+
+
+def records(ledger, patients=40):
+    """A proposal from records in which surgery is better for everybody, with a trial."""
+    generator = np.random.default_rng(0)
+    states, actions = (generator.integers(0, 3, (patients, 2)) for _ in range(2))
+    rewards = np.where(actions == 2, 0.9, 0.1)
+    how = {"source": "records", "most": patients, "by": "office", "attested": "by finding alone"}
+    return ledger.add_history(states.tolist(), actions.tolist(), rewards.tolist(), **how)
+
+
+def key(row):
+    return f"{row['step']}:{row['state']}"
+
+
+def expected_gain(sheet):
+    return re.search(r"<li>Expected: (.*?)</li>", sheet)[1]
+
+
+# ---- nothing by mistake --------------------------------------------------------------------------
+
+
+def test_what_was_never_given_is_confirmed_by_itself(tmp_path):
+    with Served(tmp_path, **WARD) as served:
+        ledger, session = served.ledger, served.login("reviewer")
+        enrol(ledger, 12)  # everybody is watched, and nobody fares well
+        view = ledger.propose(by="office")
+        new = [row for row in view.rows if row["untried"]]
+        assert new
+        page = served.page("/proposal", session)[1]
+        assert "something that no patient was ever given there" in page
+        given = {"proposal": view.hash, "row": [key(new[0])], "decision": "approve selected"}
+        sheet = served.post("/decide", session, **given)[2].decode()
+        name, where = next(iter(new[0]["untried"])), new[0]["state_label"]
+        assert f"{name} instead of watch for {where} ({new[0]['step_label']})" in sheet
+        assert 'name="consent"' in sheet
+        status, _, body = served.post("/decide", session, **given, reason="minutes", **SURE)
+        assert (status, "Tick the box" in body.decode()) == (422, True)
+        assert 'value="minutes"' in body.decode()
+        assert ledger.version == 1
+        sure = {"reason": "minutes", "consent": "1", **SURE}
+        assert served.post("/decide", session, **given, **sure)[0] == 303
+        assert ledger.version == 2
+
+
+def test_a_change_that_was_tried_needs_no_box(tmp_path):
+    with Served(tmp_path, **TRIAL) as served:
+        view, session = records(served.ledger), served.login("reviewer")
+        assert not any(row["untried"] for row in view.rows)
+        given = {"proposal": view.hash, "decision": "approve all"}
+        assert 'name="consent"' not in served.post("/decide", session, **given)[2].decode()
+
+
+def test_a_confirmation_says_what_the_trial_gives_to_whom(tmp_path):
+    with Served(tmp_path, **TRIAL) as served:
+        view, session = records(served.ledger), served.login("reviewer")
+        row, others = next(
+            (row, {*row["to"]} - {row["to"][0]}) for row in view.rows if len({*row["to"]}) > 1
+        )
+        given = {"proposal": view.hash, "decision": "approve all"}
+        for said in (
+            served.page("/proposal", session)[1],
+            served.post("/decide", session, **given)[2].decode(),
+        ):
+            assert "Who gets what in the trial" in said
+            table = said.partition("Who gets what in the trial")[2]
+            assert row["state_label"] in table
+            for action in others:
+                assert f"<b>{WARD['actions'][action]}</b>" in table
+        given["decision"] = "approve protocol"
+        assert "Who gets what" not in served.post("/decide", session, **given)[2].decode()
+        given |= {"decision": "approve trial", "share": "7"}
+        sheet = served.post("/decide", session, **given)[2].decode()
+        assert "6 % of new patients, drawn by lot, enter the trial" in sheet  # one of 16 tables
+
+
+# ---- one number ----------------------------------------------------------------------------------
+
+
+def test_changes_are_counted_alike_on_every_page(clinic):
+    ledger, session = clinic.ledger, clinic.login("reviewer")
+    view = ledger.proposal()
+    n = sum(row["from"][0] != row["to"][0] for row in view.rows)
+    assert 0 < n < len(view.rows)  # in the others only the trial changes
+    words = f"{n} changes"
+    assert words in clinic.page("/", session)[1]
+    page = clinic.page("/proposal", session)[1]
+    assert f"<h1>{words} of the protocol" in page
+    assert page.count('name="row"') == n
+    assert clinic.page("/map", session)[1].count("<sup>P</sup>") == n + 1  # and the legend
+    assert f"proposed {words}" in clinic.page("/audit?kind=proposed", session)[1]
+    given = {"proposal": view.hash, "decision": "approve all"}
+    sheet = clinic.post("/decide", session, **given)[2].decode()
+    assert f"Approve {words} and the trial?" in sheet
+    assert f"<h2>{words} of the protocol</h2>" in sheet
+    before, after = (ledger.policy_of(version) for version in (6, 7))
+    changed = int((before[0] != after[0]).sum())
+    assert 0 < changed < int((before != after).any(axis=0).sum())
+    assert f"Approved {changed} changes and a trial" in clinic.page("/timeline", session)[1]
+    assert (
+        f"{changed} changes of the protocol" in clinic.page("/difference?from=6&to=7", session)[1]
+    )
+    assert f"made version 7: {changed} changes" in clinic.page("/audit?kind=approved", session)[1]
+
+
+def test_gains_are_told_for_a_hundred_cases_where_rewards_are_small():
+    terms = type("Terms", (), {"rewards": (0, 1), "word": lambda _, kind: WORDS[kind]})()
+    assert phrases.more(0.188, terms) == "18.8 more good outcomes per 100 patients"
+    assert phrases.more(-0.032, terms) == "3.2 fewer good outcomes per 100 patients"
+    assert phrases.more(0.0001, terms) == "no change in good outcomes"
+    terms.rewards = (0, 50_000)
+    assert phrases.amount(1234.5, terms) == "+1,234.5"
+    assert phrases.per(terms) == "per patient"
+
+
+WORDS = {"episode": "patient", "reward": "good outcomes"}
+
+
+# ---- what was asked for is not lost --------------------------------------------------------------
+
+
+def test_a_selection_survives_errors_filters_and_pages(tmp_path):
+    with Served(tmp_path, **TRIAL) as served:
+        view, session = records(served.ledger), served.login("reviewer")
+        rows = [key(row) for row in view.rows if row["from"][0] != row["to"][0]]
+        chosen = {"proposal": view.hash, "row": rows[:2], "decision": "approve trial"}
+
+        def kept(**more):
+            status, _, body = served.post("/decide", session, **chosen, **more)
+            text = body.decode()
+            ticked = re.findall(r'name="row" value="([\d:]+)" checked', text)
+            hidden = re.findall(r'type="hidden" name="row" value="([\d:]+)"', text)
+            return status, sorted(ticked), sorted(hidden), text
+
+        status, ticked, hidden, text = kept(share="lots")
+        assert (status, ticked, hidden) == (400, sorted(rows[:2]), [])
+        assert "must be between 0 and 100 percent" in text
+        assert '<option value="approve trial" selected>' in text
+        assert kept(show="group=step")[1:3] == (sorted(rows[:2]), [])
+        state = view.rows[0]["state_label"]
+        status, ticked, hidden, text = kept(show="search=nowhere")
+        assert (ticked, hidden) == ([], sorted(rows[:2]))
+        assert "2 selected changes are not shown here, and stay selected" in text
+        assert kept(show="select=all")[1] == sorted(rows)
+        assert kept(show="word=", word="WORSE")[1:3] == (
+            sorted(rows[:2]),
+            [],
+        )  # all are shown again
+        assert kept(show="page=", search="nowhere")[2] == sorted(rows[:2])
+        assert kept(show="select=none")[1] == []
+        sheet = served.post("/decide", session, **chosen | {"decision": "approve selected"})
+        assert "Back, and keep the selection" in sheet[2].decode()
+        assert kept(show="back=1", confirming="1")[1] == sorted(rows[:2])
+        chosen["decision"] = "approve selected"
+        chosen["row"] = []
+        status, _, _, text = kept()
+        assert (status, "tick at least one" in text) == (422, True)
+        assert state in text
+
+
+def test_selected_reports_survive_a_filter(tmp_path):
+    with Served(tmp_path, **WARD) as served:
+        session = served.login("operator")
+        first, second = (served.ledger.ask(site, "p1").ticket for site in ("north", "south"))
+        page = served.post("/missing", session, ticket=[first], show="all", site="south")[2]
+        text = page.decode()
+        assert f'type="hidden" name="ticket" value="{first}"' in text
+        assert f'name="ticket" value="{second}" checked' in text
+        sheet = served.post("/missing", session, ticket=[first, second])[2].decode()
+        assert "Declare 2 reports missing?" in sheet
+
+
+def test_a_request_that_lapsed_says_why(tmp_path):
+    with Served(tmp_path, **TRIAL, quorum=2) as served:
+        ledger, session = served.ledger, served.login("reviewer")
+        view = records(ledger)
+        asked = ledger.approve(view, by="Dr Vega", reason="minutes 7")
+        row = view.rows[0]
+        given = {"proposal": view.hash, "row": [key(row)], "decision": "postpone selected"}
+        sheet = served.post("/decide", session, **given)[2].decode()
+        assert "A request of Dr Vega about this proposal is waiting (minutes 7)" in sheet
+        served.post("/decide", session, **given, reason="later", **SURE)
+        assert ledger.motions() == []
+        for path in ("/", "/proposal"):
+            text = served.page(path, session)[1]
+            assert "Lapsed, and not carried out" in text
+            assert "another proposal took the place of the one it is about" in text
+            assert "minutes 7" in text
+        late = served.post("/confirm", session, motion=asked.number, reason="yes", **SURE)
+        assert (late[0], "has lapsed" in late[2].decode()) == (422, True)
+
+
+def test_the_second_reviewer_sees_the_gain_that_the_first_one_saw(tmp_path):
+    with Served(tmp_path, **TRIAL, quorum=2) as served:
+        view, first = records(served.ledger), served.login("reviewer")
+        served.tokens["second"] = served.access.create(name="Dr Roth", role="reviewer", days=1)
+        second = served.login("second")
+        changes = [row for row in view.rows if row["from"][0] != row["to"][0]]
+        some = {"proposal": view.hash, "row": [key(changes[0])], "decision": "approve selected"}
+        all_of_it = {"proposal": view.hash, "decision": "approve protocol"}
+        seen = expected_gain(served.post("/decide", first, **some)[2].decode())
+        whole = expected_gain(served.post("/decide", first, **all_of_it)[2].decode())
+        served.post("/decide", first, **some, reason="minutes", **SURE)
+        (motion,) = served.ledger.motions()
+        sheet = served.post("/confirm", second, motion=motion.number)[2].decode()
+        assert expected_gain(sheet) == seen
+        assert seen != whole
+
+
+def test_a_selection_has_its_gain_after_a_restart_and_after_a_decision(clinic):
+    session, view = clinic.login("reviewer"), clinic.ledger.proposal()  # opened from a snapshot
+    given = {"proposal": view.hash, "decision": "approve LIKELY"}
+    sheet = clinic.post("/decide", session, **given)[2].decode()
+    named = [
+        (row["step_label"], row["state_label"]) for row in view.rows if row["verdict"] == "LIKELY"
+    ]
+    worth = clinic.ledger.worth(named)["protocol"]
+    assert expected_gain(sheet).startswith(phrases.more(worth["mean"], clinic.ledger.terms))
+
+
+def test_the_rest_of_a_proposal_has_its_gain(tmp_path):
+    with Served(tmp_path, **TRIAL) as served:
+        view, session = records(served.ledger), served.login("reviewer")
+        row = (view.rows[0]["step_label"], view.rows[0]["state_label"])
+        served.ledger.reject(view, rows=[row], by="board", reason="later")
+        assert served.ledger.proposal().worth is None
+        text = served.page("/proposal", session)[1]
+        assert "is not computed" not in text
+        assert re.search(r"All 5 together: <strong>[\d.]+ more reward per 100 patients<", text)
+
+
+# ---- FREEZE --------------------------------------------------------------------------------------
+
+
+def test_a_pause_stops_a_request_that_waits_for_reviewers(tmp_path):
+    with Served(tmp_path, **TRIAL, quorum=2) as served:
+        ledger, session = served.ledger, served.login("reviewer")
+        asked = ledger.approve(records(ledger), by="Dr Vega", reason="minutes")
+        served.post("/freeze", served.login("operator"), reason="two adverse events")
+        refused = served.post("/confirm", session, motion=asked.number, reason="yes", **SURE)
+        assert refused[0] == 423
+        assert "two adverse events" in refused[2].decode()
+        assert ledger.version == 1
+        resumed = ledger.thaw(by="the operator", reason="over")
+        for name in ("Dr Vega", "Dr Roth"):
+            ledger.confirm(resumed.number, by=name, reason="yes")
+        assert served.post("/confirm", session, motion=asked.number, reason="y", **SURE)[0] == 303
+        assert ledger.version == 2
+
+
+def test_a_pause_overtakes_a_decision_that_waits_for_the_ledger(tmp_path):
+    with Served(tmp_path, **TRIAL) as served:
+        view, engine = records(served.ledger), served.service.engine
+        held, free = threading.Event(), threading.Event()
+
+        def hold():
+            held.set()
+            free.wait(20)
+
+        busy = run_coroutine_threadsafe(engine.call(hold), served.server.servers[0].get_loop())
+        assert held.wait(20)
+        answers = {}
+
+        def send(name, role, body):
+            answers[name] = served.json("POST", f"/api/{name}", body, role=role)
+
+        bodies = {
+            "approve": ("reviewer", {"proposal": view.hash, "reason": "minutes"}),
+            "freeze": ("operator", {"reason": "an alarm"}),
+        }
+        threads = []
+        for name, (role, body) in bodies.items():
+            threads.append(threading.Thread(target=send, args=(name, role, body)))
+            threads[-1].start()
+            wait_for(lambda: engine.waiting == len(threads))
+        free.set()
+        for thread in threads:
+            thread.join()
+        busy.result(20)
+        assert answers["approve"][1]["error"] == "FrozenError"
+        assert answers["freeze"][0] == 200
+        assert (served.ledger.version, served.ledger.status().frozen) == (1, True)
+
+
+# ---- size ----------------------------------------------------------------------------------------
+
+
+class Counted(int):
+    """A number that counts how often it is compared."""
+
+    compared = 0
+    __hash__ = int.__hash__
+
+    def __eq__(self, other):
+        Counted.compared += 1
+        return int(self) == int(other)
+
+
+def test_rows_are_looked_up_in_one_pass():
+    n = 2000
+    rows = [(Counted(h), Counted(1)) for h in range(n)]
+    proposed = [{"step": h, "state": 1} for h in range(0, n, 2)]
+    assert len(proposed_of(proposed, rows)) == n // 2
+    assert Counted.compared < 10 * n
+
+
+# ---- the story -----------------------------------------------------------------------------------
+
+
+def test_the_forecast_stands_beside_what_happened(tmp_path):
+    forecast = [(0, 0.5, 1.0, 1.5), (6, 0.8, 1.2, 1.9), (100, 1, 1, 1)]
+    with Served(tmp_path, **WARD, forecast=forecast) as served:
+        enrol(served.ledger, 6, reward=0.5)
+        view = served.ledger.propose(by="office")
+        served.ledger.approve(view, by="board", reason="yes")
+        enrol(served.ledger, 6, reward=1.0)
+        session = served.login("auditor")
+        assert served.ledger.terms.forecast[1] == (6, 0.8, 1.2, 1.9)
+        text = served.page("/timeline", session)[1]
+        assert "The plan's forecast beside what happened" in text.replace("&#39;", "'")
+        cells = re.findall(r'data-name="(?:Forecast|What happened)">([^<]+)<', text)
+        assert cells == ["1.00", "1.00 ± 0.00", "1.20", "2.00 ± 0.00"]
+        assert served.page("/", session)[1].count('class="planned"') == 2
+
+
+# ---- people who do not see well ------------------------------------------------------------------
+
+chromium = pytest.mark.skipif(browser.missing() is not None, reason=str(browser.missing()))
+PAGES = {
+    "reviewer": (
+        *("/", "/proposal", "/map", "/map?view=visits", "/row?step=0&state=2", "/timeline"),
+        *("/audit?kind=approved", "/roles", "/forbid?rows=0:1,1:1", "/difference?from=3&to=4"),
+    ),
+    "operator": ("/", "/proposal", "/tickets", "/tokens", "/timeline"),
+}
+
+
+@chromium
+def test_axe_finds_nothing_serious_on_any_page_in_light_and_dark(clinic):
+    with browser.Browser() as tab:
+        served, found = clinic, {}
+
+        def look(name):
+            tab.look()
+            found[name, "light"] = tab.faults() | found.get((name, "light"), {})
+            tab.look(dark=True)
+            found[name, "dark"] = tab.faults("color-contrast")
+
+        tab.open(f"{served.url}/login")
+        look("login")
+        for role, paths in PAGES.items():
+            tab.send("Network.clearBrowserCookies")
+            tab.open(f"{served.url}/login")
+            tab.type("#token", served.tokens[role])
+            tab.click("main button", leaves=True)
+            for path in paths:
+                tab.open(f"{served.url}{path}")
+                look(path)
+            if role == "reviewer":
+                tab.open(f"{served.url}/proposal")
+                tab.evaluate("document.querySelector('[name=decision]').value = 'approve all'")
+                tab.click(".bar button", leaves=True)
+                assert "Nothing has happened yet" in tab.text
+                look("confirm")
+        assert {name: faults for name, faults in found.items() if faults} == {}
+        assert len(found) == 2 * (1 + len({*PAGES["reviewer"], *PAGES["operator"]}) + 1)
