@@ -58,7 +58,7 @@ def proposal_facts(
 ) -> dict[str, Any]:
     """What the page of a proposal shows: the whole, the changes, and the trial."""
     rows = [row for row in view.rows if sheets.is_of_protocol(known, row)]
-    if view.rule != BY_WORTH:  # newer ones come by what they gain
+    if view.rule < BY_WORTH:  # newer ones come by what they gain
         rows.sort(key=lambda row: (row["verdict"] != "IMPROVE", -row["reach"]))
     most = max((row["gain"]["mean"] for row in rows if row.get("gain")), default=0.0)
     select = asked.get("select", "")
