@@ -118,7 +118,9 @@ class Learner(Reviewed):
 
     # ---- asking and telling ----------------------------------------------------------------------
 
-    def evidence(self, proposal: Any = None, posterior: Any = None) -> Any:
+    def evidence(
+        self, proposal: Any = None, posterior: Any = None, *, doubtful: bool = True
+    ) -> Any:
         """What the posterior says of a proposal; None if it cannot judge one."""
 
     def act(self, context: Any, step: int = 0) -> Choice:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import warnings
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple, Self
@@ -305,13 +306,19 @@ class TableLearner(Learner):
         return self._knowledge.posterior()
 
     def evidence(
-        self, proposal: Proposal | None = None, posterior: ModelPosterior | None = None
+        self,
+        proposal: Proposal | None = None,
+        posterior: ModelPosterior | None = None,
+        *,
+        doubtful: bool = True,
     ) -> Judgement | None:
         """What the posterior says of a proposal, by default of the one that waits for a decision.
 
         `worth()` of the answer compares the proposed law with the deployed one, `worth(rows=...)`
         does so if only some rows change, and `row_worths` judges single rows. posterior: that of an
-        earlier moment. None if nothing is proposed, or the learner keeps no model.
+        earlier moment. doubtful: whether untried actions may all be better or worse than expected
+        together, which older evidence did not consider. None if nothing is proposed, or the learner
+        keeps no model.
         """
         proposal = proposal or self.proposal()
         posterior = posterior or self.posterior()
@@ -319,6 +326,7 @@ class TableLearner(Learner):
             return None
         now, protocol = Law.equal(self.mixture), self._deployed.has_protocol
         new, initial = now.with_rows(proposal.rows), self._knowledge.initial()
+        posterior = dataclasses.replace(posterior, doubtful=doubtful)
         return Judgement(posterior, now, new, initial, protocol=protocol)
 
     def _learn(

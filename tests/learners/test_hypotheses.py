@@ -8,9 +8,17 @@ from test_posterior import learned, problem
 
 import lowswitch as ls
 from lowswitch.kernels import hypotheses
+from lowswitch.kernels.arrays import Rewards
 from lowswitch.kernels.evidence import size_at, size_evidence
-from lowswitch.kernels.model_draws import draw_some, draw_state_reward, draw_unseen, fresh_drawn
-from lowswitch.learners.hypotheses import Weighed
+from lowswitch.kernels.model_draws import (
+    doubted,
+    draw_some,
+    draw_state_reward,
+    draw_unseen,
+    fresh_drawn,
+)
+from lowswitch.learners.hypotheses import Weighed, shared_doubts
+from lowswitch.reproduce.pseudocode import play_episode
 
 
 def test_the_sizes_that_are_tried():
@@ -135,3 +143,51 @@ def test_models_choose_their_hypotheses_by_weight():
     chosen = Weighed([None] * 3, shares).chosen(np.uint64(7), 10_000)
     assert np.bincount(chosen) / 10_000 == pytest.approx(shares, abs=0.025)
     assert (Weighed([None] * 3, shares).chosen(np.uint64(7), 50) == chosen[:50]).all()
+
+
+def test_the_shared_doubts_by_hand(seen):
+    """Mean rewards 0.2 and 0.6 were seen, both of action 0, so the spread is 0.2.
+
+    Action 1 was tried nowhere and keeps 0.6 times that as its standard deviation. Action 0 was
+    tried in two states, and keeps 1 / sqrt(3) of it. Half the width of a uniform law is sqrt(3)
+    times its standard deviation.
+    """
+    spec = seen["alike"].spec._replace(S=3, A=2)
+    n, total = np.array([10.0, 0, 5, 0, 0, 0]), np.array([2.0, 0, 3, 0, 0, 0])
+    rewards = Rewards(0, n, total, total, n, total)
+    assert shared_doubts(spec, rewards) == pytest.approx([0.6 * 0.2, 3**0.5 * 0.6 * 0.2])
+    nothing = Rewards(0, 0 * n, 0 * n, 0 * n, 0 * n, 0 * n)
+    assert shared_doubts(spec, nothing).tolist() == [0.0, 0.0]
+
+
+def test_the_unseen_rewards_of_an_action_are_off_together(seen):
+    spec = seen["alike"].spec._replace(S=3, A=2)
+    belief = seen["alike"].seen.belief._replace(doubts=np.array([0.1, 0.2]))
+    off = [
+        [doubted(spec, belief, row, np.uint64(key), 0.5) - 0.5 for row in range(6)]
+        for key in range(200)
+    ]
+    by_state = np.array(off).reshape(-1, 3, 2)
+    assert (by_state == by_state[:, :1]).all()
+    first, second = by_state[:, 0].T
+    assert abs(first).max() <= 0.1
+    assert 0.19 < abs(second).max() <= 0.2
+    assert abs(np.corrcoef(first, second)[0, 1]) < 0.3  # its standard deviation is 0.07
+    assert doubted(spec, belief._replace(doubts=np.ones(2)), 1, np.uint64(1), 0.0) >= 0.0
+
+
+def test_a_proposal_of_untried_actions_has_a_wider_interval():
+    """Everybody got action 0 so far. Without shared doubts the others look almost as well known."""
+    few = ls.few(deployments=3, asked=True, members=8, trial=None)
+    mdp = ls.envs.random_mdp(states=9, actions=3, horizon=4, reward_law="bernoulli")
+    size = {"horizon": mdp.horizon, "states": mdp.states, "actions": mdp.actions}
+    learner = ls.Learner(few, **size, episodes=1000, gate="review")
+    usual = np.zeros((mdp.horizon, mdp.states), dtype=int)
+    played = [play_episode(mdp, usual, 0, k) for k in range(100)]
+    learner.tell(*(np.stack(part) for part in zip(*played, strict=True)), off_policy=True)
+    proposal = learner.propose()
+    widths = []
+    for doubtful in (True, False):
+        low, high = learner.evidence(proposal, doubtful=doubtful).worth().change.within_80
+        widths.append(high - low)
+    assert widths[0] > 1.2 * widths[1]

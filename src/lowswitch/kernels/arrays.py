@@ -261,6 +261,9 @@ class Belief(NamedTuple):
     # probabilities (see `SIZES`), and what the prior has for each of them; without sizes `mass`
     sizes: np.ndarray  # [rows, n], or [0, 0]
     each: float
+    # how far the rewards of all cells of an action that nobody tried may be off together; the
+    # steps are those of `rewards`
+    doubts: np.ndarray  # [steps A], or [0]
 
 
 class Drawn(NamedTuple):

@@ -74,6 +74,7 @@ def half_belief(spec, belief, counts, n, paid, total):
         belief.hopeful,
         belief.sizes,
         belief.each,
+        belief.doubts,
     )
 
 

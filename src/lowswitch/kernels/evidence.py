@@ -402,4 +402,5 @@ def believe(spec, tables):
         True,
         np.zeros((0, 0)),
         0.0,
+        np.zeros(0),
     )

@@ -13,7 +13,7 @@ from lowswitch.kernels.evidence import (
     size_at,
     typical_reward,
 )
-from lowswitch.kernels.noise import next_uniform, noise
+from lowswitch.kernels.noise import next_uniform, noise, uniform
 from lowswitch.kernels.posterior import gamma
 from lowswitch.kernels.qlearning import best_action
 
@@ -23,6 +23,7 @@ _ALL = 32  # up to so many states a law draws a weight for each of them
 _REWARD_STREAM = np.uint64(2**63)
 _COMPARING = np.uint64(2**62)
 _STATE_STREAM = np.uint64(2**58)
+_DOUBT_STREAM = np.uint64(2**57)
 
 
 # ---- draws ---------------------------------------------------------------------------------------
@@ -249,6 +250,14 @@ def draw_cell_law(spec, belief, h, i, key, drawn, counter, seen):
 
 
 @inline
+def doubted(spec, belief, row, key, reward):
+    """A reward that nobody saw, off by as much as the other unseen rewards of its action."""
+    which = row // (spec.S * spec.A) * spec.A + row % spec.A
+    share = uniform(noise(noise(key, _DOUBT_STREAM), np.uint64(which)))
+    return min(1.0, max(0.0, reward + (2.0 * share - 1.0) * belief.doubts[which]))
+
+
+@inline
 def draw_cell_reward(spec, belief, h, i, key, drawn, counter, typical):
     """Draw the mean reward of cell i at step h, likewise."""
     row, counter[0] = h * belief.rewards.stride + i, 0
@@ -259,6 +268,8 @@ def draw_cell_reward(spec, belief, h, i, key, drawn, counter, typical):
         counter[0] = 0
     stream = noise(noise(key, _REWARD_STREAM), np.uint64(row))
     drawn.rewards[i] = draw_reward(spec, belief, row, typical, stream, counter)
+    if len(belief.doubts) > 0 and belief.rewards.n[row] == 0.0:
+        drawn.rewards[i] = doubted(spec, belief, row, key, drawn.rewards[i])
 
 
 @inline
@@ -349,4 +360,5 @@ def curious(spec, belief):
         True,
         belief.sizes,
         belief.each,
+        belief.doubts,
     )

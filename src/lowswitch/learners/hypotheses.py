@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from lowswitch.kernels.arrays import Belief, Laws, PlanSpec
+from lowswitch.kernels.arrays import Belief, Laws, PlanSpec, Rewards
 from lowswitch.kernels.streams import splitmix, uniforms
 
 _KIN = (0.0, 3.0, 10.0, 30.0, 100.0, np.inf)
@@ -21,6 +21,7 @@ _REWARD_MASSES = (0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1e3, 1e4, 1e5)
 _LEAST = 0.01  # of the weight; what has less is left out
 LARGE = 50_000  # cells (h, x, a) from which on only the heaviest of a few hypotheses is kept
 _FEW_KIN = (0.0, 30.0, np.inf)
+_DOUBT = 0.6  # chosen on the first meetings of runs without an initial policy
 _DOUBTFUL = 0.05  # the weight from which on the steps of a large problem are taken for alike
 _CHOOSING = np.array([2**59], dtype=np.uint64)
 
@@ -45,9 +46,14 @@ class Weighed(NamedTuple):
         return np.searchsorted(np.cumsum(self.shares[:-1]), uniforms(key, 0, models))
 
 
-def weighed(spec: PlanSpec, seen: Seen) -> Weighed:
-    """The hypotheses that the data speak for."""
+def weighed(spec: PlanSpec, seen: Seen, doubtful: bool) -> Weighed:
+    """The hypotheses that the data speak for.
+
+    doubtful: whether the unseen rewards of an action may all be off together: see `shared_doubts`.
+    """
     plain = seen.belief._replace(hopeful=False)
+    if doubtful:
+        plain = plain._replace(doubts=shared_doubts(spec, plain.rewards))
     if spec.mass > 0.0:  # the prior was given
         return Weighed([plain], np.ones(1))
     if seen.together is not None:
@@ -96,6 +102,27 @@ def _by_step(
             pairs = zip((0.0, *_ALIKE), shares.tolist(), strict=True)
             found += [(sized._replace(alike=alike), share) for alike, share in pairs]
     return _kept(found)
+
+
+def shared_doubts(spec: PlanSpec, rewards: Rewards) -> np.ndarray:  # [steps A]
+    """How far the unseen rewards of each action may be off, all of them in the same direction.
+
+    Before an action was tried anywhere, nothing says whether it is better or worse than the others
+    on the whole. Independent draws for each state would average that out, and many untried actions
+    together would look well known. So each model shifts all unseen rewards of an action by one
+    number, uniform with the standard deviation `_DOUBT` times the spread of the mean rewards of
+    the cells that were tried. An action that was tried in m states has shown its effect m times,
+    which leaves 1 / sqrt(1 + m) of the deviation.
+    """
+    n = rewards.n.reshape(-1, spec.S, spec.A)
+    tried = n > 0
+    means = rewards.total.reshape(n.shape) / np.maximum(n, 1.0)
+    spreads = [
+        here[seen].std() if seen.any() else 0.0 for here, seen in zip(means, tried, strict=True)
+    ]
+    each = _DOUBT * np.array(spreads)[:, None] / np.sqrt(1 + tried.sum(axis=1))
+    found: np.ndarray = np.sqrt(3.0) * each.reshape(-1)  # half the width of a uniform law
+    return found
 
 
 class Sized(NamedTuple):

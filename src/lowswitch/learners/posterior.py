@@ -34,6 +34,7 @@ class ModelPosterior:
     stream: np.uint64  # of posterior samples
     starts: np.ndarray  # [S]  shares of the states in which episodes began
     episodes: float  # that began in them
+    doubtful: bool = False  # whether untried actions may all be off together, to judge a proposal
 
     @property
     def belief(self) -> Belief:
@@ -43,7 +44,7 @@ class ModelPosterior:
     @functools.cached_property
     def hypotheses(self) -> Weighed:
         """The priors that judge a proposal."""
-        return weighed(self.spec, self.seen)
+        return weighed(self.spec, self.seen, self.doubtful)
 
     # ---- one changed row, by the best hypothesis ---------------------------------------------
 

@@ -7,6 +7,10 @@ at this row; the values of later steps are taken as they are estimated.
 
 The verdict on a row is a word, by a rule whose version the proposal records.
 
+Rule 4: as rule 3, but untried actions may all be better or worse than expected together
+(`learners/hypotheses.py::shared_doubts`), so the intervals of a proposal that rests on them are
+wider.
+
 Rule 3: the learner's posterior says what the whole proposal is worth, and each row
 (`learners/judgement.py`); `words` says what follows. A row that has an action which was never tried
 there is UNTRIED, whatever the posterior says. A learner without a posterior calls all others
@@ -41,7 +45,7 @@ from lowswitch.review.proposals import Proposal, ProposedRow
 LEVEL = 0.05
 IMPROVE, EXPLORE = "IMPROVE", "EXPLORE"
 LIKELY, UNSURE, WORSE, UNTRIED, TRIAL = "LIKELY", "UNSURE", "WORSE", "UNTRIED", "TRIAL"
-BY_INTERVAL, BY_MODEL, BY_WORTH = RULES = 1, 2, 3  # versions of the rule
+BY_INTERVAL, BY_MODEL, BY_WORTH, BY_DOUBT = RULES = 1, 2, 3, 4  # versions of the rule
 Row = tuple[int, int]  # step and state
 
 
@@ -330,7 +334,7 @@ def what_is_left(last: dict[str, Any] | None, made: Proposal) -> dict[str, Any] 
         return None
     names = ("through", "open", "unsettled", "missing", "learned", "rule")
     left = {name: last[name] for name in names if name in last} | {"rows": kept}
-    if last.get("rule") == BY_WORTH:  # its worth was that of more rows
+    if last.get("rule", BY_INTERVAL) >= BY_WORTH:  # its worth was that of more rows
         left |= {"worth": None, "expected_false": expected_false(kept), "models": last["models"]}
     return left
 

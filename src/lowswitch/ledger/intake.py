@@ -139,14 +139,16 @@ class Lessons:
             self.judged = made.hash, found
         return self.judged[1]
 
-    def worth(self, made: Proposal, tried: int, worse: float) -> Judged | None:
+    def worth(self, made: Proposal, tried: int, worse: float, *, doubtful: bool) -> Judged | None:
         """What a proposal and its rows are worth, by the posterior when it became due; None if the
         learner has none.
 
-        tried, worse: as in `Judgement.row_worths`. It is kept, as above.
+        tried, worse: as in `Judgement.row_worths`. doubtful: as in `Learner.evidence`. It is kept,
+        as above.
         """
         if self.found is None or self.found.proposal != made.hash:
-            judgement = self.learner.evidence(made, self.posterior_of(made))
+            known = self.posterior_of(made)
+            judgement = self.learner.evidence(made, known, doubtful=doubtful)
             if judgement is None:
                 return None
             rows = {one.row: one for one in judgement.row_worths(tried=tried, worse=worse)}

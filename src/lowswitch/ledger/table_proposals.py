@@ -10,6 +10,7 @@ from lowswitch.checks import require_count
 from lowswitch.learners.posterior import models_for
 from lowswitch.ledger.errors import LedgerError
 from lowswitch.ledger.evidence import (
+    BY_DOUBT,
     BY_INTERVAL,
     BY_WORTH,
     RULES,
@@ -42,8 +43,8 @@ class TableProposals:
         deployed = state.learner.deployed
         protocol = deployed.has_protocol
         evidence = Evidence(known.tally, deployed.actions, known.learned, protocol=protocol)
-        if rule == BY_WORTH:
-            return self._by_worth(state, made, evidence)
+        if rule >= BY_WORTH:
+            return self._by_worth(state, made, evidence, doubtful=rule >= BY_DOUBT)
         rows = _facts(state, made, evidence, known.unsettled)
         if rule == BY_INTERVAL:
             return {"rows": [facts | evidence.by_interval(row, facts) for row, facts in rows]}
@@ -56,11 +57,13 @@ class TableProposals:
         ]
         return {"rows": found}
 
-    def _by_worth(self, state: State, made: Proposal, evidence: Evidence) -> dict[str, Any]:
-        """What a proposal is worth, and its rows, by the newest rule."""
+    def _by_worth(
+        self, state: State, made: Proposal, evidence: Evidence, *, doubtful: bool
+    ) -> dict[str, Any]:
+        """What a proposal is worth, and its rows, by the posterior."""
         still_open, thresholds = state.open_reports(), self.terms.thresholds
         tried = {row.row for row in made.rows if not evidence.untried(row)}
-        found = state.lessons.worth(made, len(tried), thresholds["worse"])
+        found = state.lessons.worth(made, len(tried), thresholds["worse"], doubtful=doubtful)
         worths = {} if found is None else found.rows
         models = 0 if found is None else found.judgement.models(len(tried))
         known = words([one for row, one in worths.items() if row in tried], models, thresholds)

@@ -144,7 +144,7 @@ def proposal_table(view: ProposalView) -> str:
     """A proposal, a line for each row or step, and what the columns mean."""
     waits = "pending" if view.pending else "decided"
     title = f"proposal {view.hash}\nfor version {view.version}, {waits}; from {view.basis}"
-    if view.rule == BY_WORTH:
+    if view.rule >= BY_WORTH:
         return f"{title}; {reports(view)}\n\n{_worth_table(view)}"
     lines, legend = _step_table(view) if view.is_whole else _row_table(view)
     unsettled = counted(view.unsettled, "ticket")

@@ -13,7 +13,7 @@ import numpy as np
 from lowswitch.learners.judgement import Judgement
 from lowswitch.ledger.dates import next_date, why_refused
 from lowswitch.ledger.events import Event, makes_version
-from lowswitch.ledger.evidence import BY_INTERVAL, BY_WORTH, action_values, width
+from lowswitch.ledger.evidence import BY_DOUBT, BY_INTERVAL, BY_WORTH, action_values, width
 from lowswitch.ledger.responses import (
     MOST_DATES,
     Chart,
@@ -123,7 +123,7 @@ def _view(
 ) -> ProposalView:
     payload = event.payload
     rows = [terms.proposals.labelled(row) for row in payload["rows"]]
-    if payload.get("rule") == BY_WORTH:
+    if payload.get("rule", BY_INTERVAL) >= BY_WORTH:
         rows.sort(key=lambda row: -row["gain"]["mean"] if row["gain"] else 0.0)
     return ProposalView(
         hash=key,
@@ -166,7 +166,11 @@ def judgement(ledger: Reading, state: State, *, wait: bool = True) -> Judgement 
     before = replayed(itertools.takewhile(comes_before, ledger.events()), ledger._corrections)
     first = before.learner.proposal()
     posterior = None if first is None else before.lessons.posterior_of(first)
-    return None if posterior is None else state.learner.evidence(made, posterior)
+    if posterior is None:
+        return None
+    assert state.pending is not None
+    doubtful = state.pending.get("rule", BY_INTERVAL) >= BY_DOUBT
+    return state.learner.evidence(made, posterior, doubtful=doubtful)
 
 
 def versions(ledger: Reading) -> list[Version]:

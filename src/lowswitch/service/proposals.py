@@ -27,7 +27,7 @@ def proposal_facts(
 ) -> dict[str, Any]:
     """What the page shows; kept: the changes that are selected so far, as step:state."""
     rows = [row for row in view.rows if sheets.is_of_protocol(known, row)]
-    if view.rule != BY_WORTH:  # newer ones come by what they gain
+    if view.rule < BY_WORTH:  # newer ones come by what they gain
         rows.sort(key=lambda row: (row["verdict"] != "IMPROVE", -row["reach"]))
     chosen = _chosen(rows, asked.get("select", ""), kept)
     most = max((row["gain"]["mean"] for row in rows if row.get("gain")), default=0.0)

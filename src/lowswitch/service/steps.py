@@ -39,7 +39,7 @@ async def known_of(
         if view is not None and rows is not None and len(rows) < len(view.rows):
             named = [(steps[h], states[x]) for h, x in proposed_of(view.rows, rows)]
             worth = ledger.worth(named, wait=False) if named else None
-        elif view is not None and worth is None and view.rule == BY_WORTH:
+        elif view is not None and worth is None and view.rule >= BY_WORTH:
             worth = ledger.worth(wait=False)  # of what a decision left
         deployed, protocol = ledger.deployed()
         earlier = None if version is None else ledger.policy_of(version)
