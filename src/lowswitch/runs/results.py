@@ -18,6 +18,7 @@ from lowswitch.checks import has_integers, is_integer, shown
 from lowswitch.envs.problem import Problem
 from lowswitch.history import History, PacPolicy
 from lowswitch.io import archive, storage
+from lowswitch.io.setting import setting
 from lowswitch.show.tables import Summary
 
 if TYPE_CHECKING:
@@ -87,6 +88,7 @@ class Runs:
     fingerprint: str = ""  # of its tables: equal for equal problems
     made_with: str = ""  # the version of the library
     date: str = ""  # when they ended, in universal time
+    made_on: dict[str, str] = field(default_factory=dict)  # commit, Python, numpy, numba, CPU
 
     def __repr__(self) -> str:
         seeds = f"{len(self.seeds):,} seed{'s' * (len(self.seeds) > 1)}"
@@ -340,6 +342,7 @@ class Origin(TypedDict):
     fingerprint: str
     made_with: str
     date: str
+    made_on: dict[str, str]
 
 
 def origin(problem: Problem | None, name: str = "") -> Origin:
@@ -349,6 +352,7 @@ def origin(problem: Problem | None, name: str = "") -> Origin:
         fingerprint="" if problem is None else storage.short_fingerprint(problem.facts()),
         made_with=f"lowswitch {archive.library_version()}",
         date=datetime.now(UTC).isoformat(timespec="seconds"),
+        made_on=setting(),
     )
 
 

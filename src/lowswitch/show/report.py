@@ -170,6 +170,13 @@ def to_dataframe(
     columns: Sequence[str] | None = None,
 ) -> Any:
     """The long form as a data frame of pandas or of polars, whichever is named or there."""
+    return frame_of(long_form(several), library, columns)
+
+
+def frame_of(
+    known: dict[str, np.ndarray], library: str | None = None, columns: Sequence[str] | None = None
+) -> Any:
+    """Columns as a data frame of pandas or of polars, whichever is named or there."""
     if library is not None:
         require_word("library", library, FRAMES)
     wanted = FRAMES if library is None else (library,)
@@ -180,7 +187,7 @@ def to_dataframe(
             f" {wanted[0]}; to_csv needs neither pandas nor polars",
             name=wanted[0],
         )
-    return importlib.import_module(there[0]).DataFrame(_chosen(long_form(several), columns))
+    return importlib.import_module(there[0]).DataFrame(_chosen(known, columns))
 
 
 def to_csv(
@@ -189,7 +196,16 @@ def to_csv(
     columns: Sequence[str] | None = None,
 ) -> None:
     """Write the long form as comma-separated values, whole or not at all."""
-    chosen = _chosen(long_form(several), columns)
+    write_columns(long_form(several), path, columns)
+
+
+def write_columns(
+    known: dict[str, np.ndarray],
+    path: str | os.PathLike[str],
+    columns: Sequence[str] | None = None,
+) -> None:
+    """Write columns as comma-separated values, whole or not at all."""
+    chosen = _chosen(known, columns)
     file = io.StringIO(newline="")
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow(chosen)
