@@ -25,7 +25,7 @@ from lowswitch.io import storage
 from lowswitch.runs.jobs import Device
 from lowswitch.runs.results import AlgorithmTextWarning
 from lowswitch.show import plotting, report
-from lowswitch.show.plotting import Against, Cost, Scale
+from lowswitch.show.panels import Against, Cost, Scale
 
 if TYPE_CHECKING:
     from lowswitch.algorithms.algorithm import Algorithm

@@ -245,14 +245,7 @@ class Runs:
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the results with their configuration; `load` reads them back."""
         storage.save(path, self.kind, self)
-        for part in self.algorithm.own_parts:
-            if type(part).__module__ == "__main__":
-                warnings.warn(
-                    f"{part!r} is defined in this script, and so whoever loads {str(path)!r} gets"
-                    " its results but not its algorithm; define it in a module to get both",
-                    UserWarning,
-                    stacklevel=2,
-                )
+        warn_of_own_parts(path, [self.algorithm])
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
@@ -276,21 +269,39 @@ def load(path: str | os.PathLike[str]) -> Runs:
 def loaded(wanted: type[AnyRuns], path: str | os.PathLike[str]) -> AnyRuns:
     """Read the runs of this type that were saved."""
     with storage.reading(path, wanted.kind) as (facts, arrays):
-        try:
-            facts["algorithm"] = Algorithm.from_dict(facts["algorithm"])
-        except UnknownPartError as error:
-            facts["algorithm"] = AlgorithmText(facts["algorithm"])
-            warnings.warn(
-                f"of the algorithm in {str(path)!r} only the text is read, its results are whole:"
-                f" {error}",
-                AlgorithmTextWarning,
-                stacklevel=3,
-            )
+        facts["algorithm"] = algorithm_of(facts["algorithm"], path)
         if "local_switches" not in facts:
             _count_deployments(facts, arrays)
         runs: AnyRuns = storage.unpack(wanted, facts, arrays)
         runs.require_whole()
         return runs
+
+
+def warn_of_own_parts(path: str | os.PathLike[str], algorithms: Sequence[Algorithm]) -> None:
+    """Say that a file cannot restore the classes that are defined in the script itself."""
+    for part in (part for algorithm in algorithms for part in algorithm.own_parts):
+        if type(part).__module__ == "__main__":
+            warnings.warn(
+                f"{type(part).__name__} is defined in the script itself, so {str(path)!r} stores"
+                f" the results but cannot restore the algorithm ({part!r}); move the class to a"
+                " module that you import",
+                UserWarning,
+                stacklevel=3,
+            )
+
+
+def algorithm_of(facts: dict[str, Any], path: str | os.PathLike[str]) -> Algorithm | AlgorithmText:
+    """The algorithm of saved results, or its text where a class of it is not known here."""
+    try:
+        return Algorithm.from_dict(facts)
+    except UnknownPartError as error:
+        warnings.warn(
+            f"of the algorithm in {str(path)!r} only the text is read, its results are whole:"
+            f" {error}",
+            AlgorithmTextWarning,
+            stacklevel=4,
+        )
+        return AlgorithmText(facts)
 
 
 def _count_deployments(facts: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:

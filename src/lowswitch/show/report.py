@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from lowswitch.checks import require_word
+from lowswitch.checks import require_word, shown
 from lowswitch.io import storage
+from lowswitch.show.bands import Band, band_of
 from lowswitch.show.tables import Facts, Table, chosen_names
 from lowswitch.show.text import short
 from lowswitch.theory import rounds_bound
@@ -29,7 +30,8 @@ if TYPE_CHECKING:
 # Okabe and Ito's colours, which all eyes can tell apart
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 DASHES = ("-", "--", "-.", ":")
-BAND = (0.1, 0.9)  # quantiles over the seeds
+
+_OPACITY = 0.2  # of a band
 
 FORMATS = (".png", ".svg", ".pdf")
 FRAMES = ("pandas", "polars")
@@ -104,6 +106,11 @@ def heading(run: Runs, *, alike: bool = True) -> str:
     means = "" if alone else "; means, ± is a 95 % interval"
     played = f"; {run.episodes:,} episodes, {seeds}" if alike else ""
     return f"{size_of(run)}{played}{means}{_baselines(run)}"
+
+
+def seeds_in_words(run: Runs) -> str:
+    """The seeds of runs, shortened if there are many."""
+    return shown(run.seeds.tolist())
 
 
 def size_of(run: Runs) -> str:
@@ -269,24 +276,43 @@ def versus(runs: Mapping[str, Runs], baselines: Mapping[str, str]) -> Table:
 
 
 def draw_band(
-    axes: Axes, times: np.ndarray, curves: np.ndarray, i: int, label: str, *, steps: bool = False
+    axes: Axes,
+    times: np.ndarray,
+    curves: np.ndarray,
+    i: int,
+    label: str,
+    *,
+    steps: bool = False,
+    band: Band = "quantiles",
+    plain: bool = False,
 ) -> None:
-    """Draw curves [runs, C] as the i-th line, which is their mean, and a band of quantiles.
+    """Draw curves [runs, C] as the i-th line, which is their mean, and a band around it.
 
-    What changes at single episodes may be drawn in steps.
+    What changes at single episodes may be drawn in steps. plain: the line has the colour that is
+    next in the cycle of the Axes, and nothing else is chosen.
     """
-    style = line_style(i)
-    low, high = np.quantile(curves, BAND, axis=0)
+    style = {} if plain else line_style(i) | {"linewidth": 1.6}
+    drawn: Literal["steps-post", "default"] = "steps-post" if steps else "default"
+    [line] = axes.plot(times, curves.mean(axis=0), label=label, drawstyle=drawn, **style)
+    draw_range(axes, times, band_of(curves, band), line.get_color(), steps=steps)
+
+
+def draw_range(
+    axes: Axes,
+    times: np.ndarray,
+    ends: tuple[np.ndarray, np.ndarray],
+    colour: Any,
+    *,
+    steps: bool = False,
+) -> None:
+    """Fill the range between two curves."""
     step: Literal["post"] | None = "post" if steps else None
-    axes.fill_between(times, low, high, alpha=0.2, linewidth=0, color=style["color"], step=step)
-    axes.plot(
-        times,
-        curves.mean(axis=0),
-        label=label,
-        linewidth=1.6,
-        drawstyle="steps-post" if steps else "default",
-        **style,
-    )
+    axes.fill_between(times, *ends, alpha=_OPACITY, linewidth=0, color=colour, step=step)
+
+
+def name_band(axes: Axes, words: str) -> None:
+    """Let the legend of a panel say what its bands are."""
+    axes.fill_between([], [], [], alpha=_OPACITY, linewidth=0, color="gray", label=words)
 
 
 def line_style(i: int) -> dict[str, Any]:
@@ -320,10 +346,15 @@ def legend_below(figure: FigureBase, axes: Axes, *, columns: int, **options: Any
     )
 
 
-def dress(axes: Axes, *, log: str = "") -> None:
-    """Give a panel the look of all: a light grid, no box, and logarithmic axes where asked for."""
+def dress(axes: Axes, *, log: str = "", plain: bool = False) -> None:
+    """Give a panel the look of all: a light grid, no box, and logarithmic axes where asked for.
+
+    plain: leave grid and box as they are.
+    """
     for name in log:
         getattr(axes, f"set_{name}scale")("log")
+    if plain:
+        return
     axes.grid(which="major", alpha=0.25)
     axes.spines[["top", "right"]].set_visible(False)
 
