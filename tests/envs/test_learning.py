@@ -262,17 +262,28 @@ def test_an_evaluation_has_the_value_of_the_tables_in_its_interval():
     assert f"mean return {found.mean:.4g}" in repr(found)
 
 
+class Paid(gymnasium.Env):
+    """Pays the number of the action."""
+
+    observation_space = gymnasium.spaces.Discrete(1)
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        return 0, {}
+
+    def step(self, action):
+        return 0, float(action), False, False, {}
+
+
 def test_an_evaluation_draws_from_what_is_deployed_and_teaches_nothing():
-    run = learn(lake(is_slippery=False), MIXTURE, horizon=H, episodes=30)
-    digest = run.learner.digest()
-    found = evaluate_policy(lake(is_slippery=False), run, episodes=40)
-    again = evaluate_policy(lake(is_slippery=False), run.learner, episodes=40)
-    np.testing.assert_array_equal(found.returns, again.returns)
-    assert run.learner.digest() == digest
-    mdp = ls.from_gymnasium("FrozenLake-v1", horizon=H, is_slippery=False)
-    drawn = run.learner.deployed.member_for(np.arange(30, 70))
-    values = [mdp.evaluate(one) for one in run.learner.mixture]
-    assert found.returns.tolist() == [values[member] for member in drawn]
+    learner = learner_for(Paid(), ls.few(deployments=2), horizon=1, episodes=50)
+    run = learn(Paid(), learner, episodes=5)
+    digest = learner.digest()
+    drawn = [int(learner.policy_for(5 + i)[0, 0]) for i in range(30)]
+    assert set(drawn) == {0, 1}
+    assert evaluate_policy(Paid(), run, episodes=30).returns.tolist() == drawn
+    assert evaluate_policy(Paid(), learner, episodes=30).returns.tolist() == drawn
+    assert learner.digest() == digest
 
 
 def test_returns_that_are_no_shares_have_students_interval():
@@ -314,6 +325,31 @@ def test_a_vector_environment_evaluates_what_one_evaluates():
     np.testing.assert_array_equal(together.lengths, alone.lengths)
     assert len(set(alone.lengths)) > 1
     vector.close()
+
+
+class Paying(gymnasium.Env):
+    """Pays 1 a step, and ends after one to four steps by chance."""
+
+    observation_space = gymnasium.spaces.Discrete(1)
+    action_space = gymnasium.spaces.Discrete(1)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.left = int(self.np_random.integers(1, 5))
+        return 0, {}
+
+    def step(self, action):
+        self.left -= 1
+        return 0, 1.0, self.left == 0, False, {}
+
+
+@pytest.mark.parametrize("mode", ["NEXT_STEP", "SAME_STEP"])
+def test_what_a_part_earns_after_its_episode_is_no_data(mode):
+    mode = gymnasium.vector.AutoresetMode[mode]
+    vector = gymnasium.vector.SyncVectorEnv([Paying] * 3, autoreset_mode=mode)
+    found = evaluate_policy(vector, np.zeros((6, 2), dtype=int), episodes=12)
+    assert set(found.lengths) == {1, 2, 3, 4}
+    assert found.returns.tolist() == found.lengths.tolist()
 
 
 def test_parts_of_several_parts_are_played_as_a_vector():
@@ -466,12 +502,17 @@ def test_a_run_is_a_frame_a_table_and_a_file(played, tmp_path):
 
 
 def test_a_mixture_that_began_as_one_counts_as_its_learner_does(tmp_path):
-    run = learn(lake(), ls.few(deployments=2), horizon=4, episodes=60)
+    algorithm = ls.few(deployments=2)
+    run = learn(lake(), algorithm, horizon=4, episodes=60)
+    began = learner_for(lake(), algorithm, horizon=4, episodes=60).mixture
+    np.testing.assert_array_equal(run.history.before, began)
+    assert (began != began[0]).any()
     assert run.history.local_switches == run.learner.local_switches
     assert run.history.deployments == run.learner.deployments == 2
     run.save(tmp_path / "run.npz")
     found = EnvironmentRun.load(tmp_path / "run.npz").history
     assert found.local_switches == run.history.local_switches
+    np.testing.assert_array_equal(found.before, began)
 
 
 def test_a_run_is_drawn(played, tmp_path):
