@@ -161,6 +161,7 @@ def of_members() -> dict[str, str]:
         cells.append([f"{n}", f"{len(both)}", *means, paired(one, many)])
         if n == 10:
             named = {"members/mixture-10": means[0], "members/one-10": means[1]}
+            named["members/problems-10"] = str(len(both))
     head = ["N", "problems", "mixture of 64", "`members=1`", "difference"]
     return named | {
         "members/table": table(head, cells, left=1),
