@@ -1,8 +1,8 @@
 """What the pages say of `few` for a budget, from the files docs/numbers/few*.json.
 
 The scripts in benchmarks/few write these files: run.py few.json, clinic.py and calibration.py those
-of their names, small.py few_small.json, trial.py few_trial.json, large.py few_sepsis.json;
-benchmarks/crown.py writes crown.json.
+of their names, small.py few_small.json, members.py few_members.json, trial.py few_trial.json,
+large.py few_sepsis.json; benchmarks/crown.py writes crown.json.
 """
 
 import json
@@ -25,7 +25,7 @@ DRAWN = {
 
 
 def values() -> dict[str, str]:
-    found = of_budgets() | of_small() | of_clinic() | of_trial() | of_calibration()
+    found = of_budgets() | of_small() | of_members() | of_clinic() | of_trial() | of_calibration()
     return found | of_sepsis() | of_crown()
 
 
@@ -139,6 +139,34 @@ def paired(one: dict[str, list[float]], other: dict[str, list[float]]) -> str:
     """The mean of the differences on all problems, and its standard error."""
     some = np.array([one[name][0] - other[name][0] for name in one])
     return f"{some.mean():+.1f} ± {some.std(ddof=1) / np.sqrt(len(some)):.1f}"
+
+
+def of_members() -> dict[str, str]:
+    """What one policy at a time loses, beside a mixture of 64 on the same problems."""
+    mixtures, alone = read("few_small.json"), read("few_members.json")
+    setting, cells, named = alone.pop("setting"), [], {}
+    budgets = sorted({int(name.rpartition(", ")[2].split()[0]) for name in alone})
+    for n in budgets:
+        one, many = (
+            {
+                name.rpartition(", ")[0]: found
+                for name, found in facts.items()
+                if name.endswith(f", {n} by {words}")
+            }
+            for facts, words in ((alone, "one policy"), (mixtures, "rule 2"))
+        )
+        both = [name for name in many if name in one]
+        one, many = ({name: some[name] for name in both} for some in (one, many))
+        means = [mean_of(found, both) for found in (many, one)]
+        cells.append([f"{n}", f"{len(both)}", *means, paired(one, many)])
+        if n == 10:
+            named = {"members/mixture-10": means[0], "members/one-10": means[1]}
+            named["members/problems-10"] = str(len(both))
+    head = ["N", "problems", "mixture of 64", "`members=1`", "difference"]
+    return named | {
+        "members/table": table(head, cells, left=1),
+        "members/seeds": str(setting["seeds"]),
+    }
 
 
 def of_clinic() -> dict[str, str]:

@@ -27,12 +27,26 @@ def values() -> dict[str, str]:
     ledgers |= of_service(load("service")) | of_evidence(load("evidence"))
     ledgers |= of_bounds(load("bounds"))
     logs = of_evaluation(load("evaluation"))
-    prices = of_prices(load("price"))
+    prices = of_prices(load("price")) | of_sb3(load("sb3"))
     return of_speed(speed) | of_machines(machines) | of_gpu(gpu) | ledgers | logs | prices
 
 
 def load(name: str) -> dict[str, Any]:
     return json.loads((TARGET / f"{name}.json").read_text(encoding="utf-8"))
+
+
+def of_sb3(found: dict[str, Any]) -> dict[str, str]:
+    """How often DQN of Stable-Baselines3 and `few` change their policies on the same tasks."""
+    rows = []
+    for key, case in found.items():
+        task, _, learner = key.partition(": ")
+        runs = case["runs"]
+        numbers = {name: [run[name] for run in runs] for name in runs[0]}
+        value = f"{span(numbers['last'], '.2f')} of {case['optimal']:.2f}"
+        counts = span(numbers["deployments"], ",.0f")
+        rows.append((task, learner, f"{runs[0]['episodes']:,}", counts, value))
+    header = ("task", "learner", "episodes", "deployments", "value of the last policy")
+    return {"sb3/table": table(header, rows, left=2), "sb3/seeds": str(len(runs))}
 
 
 def of_speed(speed: dict[str, Any]) -> dict[str, str]:

@@ -23,6 +23,7 @@ _DOCS = (
     "security",
     "concurrent",
     "gymnasium",
+    "sb3",
     "cli",
     "gpu",
     "orders",

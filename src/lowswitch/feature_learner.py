@@ -79,6 +79,14 @@ class FeatureLearner(Learner):
     # ---- what is deployed and known --------------------------------------------------------------
 
     @property
+    def _observation_axes(self) -> int:
+        return 1 if self.shape.shared else 2
+
+    @property
+    def _size_of_episode(self) -> int:
+        return self.shape.horizon
+
+    @property
     def policy(self) -> LinearPolicy:
         """The deployed policy: it acts, is compared, saved and evaluated without the learner."""
         return self._deployed

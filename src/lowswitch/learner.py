@@ -131,6 +131,45 @@ class Learner(Reviewed):
         choice: Choice = self._deployed.act(context, self.told, step)
         return choice
 
+    def predict(self, observations: Any, step: int | None = None) -> Any:
+        """The action for an observation in the next episode, or an array of them for several.
+
+        observations: a state, or an array of states; with features a vector [d], or [n, d] of
+        several ([A, d] and [n, A, d] where each action has features of its own). step: how many
+        steps the episode has had; it may be left out only if episodes have one step, because the
+        policy may play something else at each step. A deployed mixture plays one of its policies
+        for the whole episode, so tell the episode before you predict for the one after it.
+        """
+        given = np.asarray(observations)
+        single = given.ndim == self._observation_axes
+        if not single and given.ndim != self._observation_axes + 1:
+            raise ValueError(
+                f"one observation has {self._observation_axes} axes and several have one more, not"
+                f" {given.ndim}"
+            )
+        h = self._checked_step(step)
+        actions = [self.act(one, h).action for one in (given[None] if single else given)]
+        return actions[0] if single else np.array(actions, dtype=np.int64)
+
+    def _checked_step(self, step: int | None) -> int:
+        H = self._size_of_episode
+        if step is None and H > 1:
+            raise ValueError(
+                f"step is missing: an episode has {H} steps, and the policy may play something else"
+                " at each; give step=h, how many steps the episode has had, from 0"
+            )
+        return require_count("step", step or 0, least=0, most=H - 1)
+
+    @property
+    def _observation_axes(self) -> int:
+        """How many axes one observation has."""
+        raise NotImplementedError
+
+    @property
+    def _size_of_episode(self) -> int:
+        """H, the steps of an episode."""
+        raise NotImplementedError
+
     def tell(self, states: Any, actions: Any, rewards: Any, *, off_policy: bool = False) -> Any:
         """Learn one episode, or a batch of them in order; return what was deployed, or None.
 

@@ -133,6 +133,14 @@ class TableLearner(Learner):
         """
         return self.policy_for(self.told)
 
+    @property
+    def _observation_axes(self) -> int:
+        return 0
+
+    @property
+    def _size_of_episode(self) -> int:
+        return self.horizon
+
     def policy_for(self, episode: int) -> np.ndarray:
         """The policy [H, S] that must play an episode, if nothing is deployed until then."""
         return self._deployed.table(require_count("episode", episode, least=0))
@@ -512,7 +520,7 @@ class TableLearner(Learner):
         self._gate.set_mode(knowledge)
 
 
-def warn_if_drowned(share: float, algorithm: Algorithm) -> None:
+def warn_if_drowned(share: float, algorithm: Algorithm, stacklevel: int = 3) -> None:
     """Say in one line, with the remedy, that the bonus drowned everything.
 
     The warning points to the caller of the library.
@@ -524,7 +532,7 @@ def warn_if_drowned(share: float, algorithm: Algorithm) -> None:
             f" learned from them; c = 1 is the provable scale, use c between {scale} or many more"
             f" episodes ({algorithm})",
             BonusWarning,
-            stacklevel=3,
+            stacklevel=stacklevel,
         )
 
 

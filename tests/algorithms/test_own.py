@@ -583,7 +583,7 @@ def test_runs_with_a_class_that_is_not_known_are_loaded_with_its_text(
     algorithm = ls.q_hoeffding(c=0.05, schedule=Thirds(), deployments=5)
     runs = ls.simulate(mdp, algorithm, episodes=50, seeds=2)
     monkeypatch.setattr(Thirds, "__module__", "__main__")
-    with pytest.warns(UserWarning, match=r"Thirds\(\) is defined in this script, and so whoever"):
+    with pytest.warns(UserWarning, match=r"Thirds is defined in the script itself, so '.*' stores"):
         runs.save(tmp_path / "runs.npz")
     monkeypatch.setattr(Thirds, "__module__", "elsewhere")
     for name in ("runs.npz", "again.npz"):

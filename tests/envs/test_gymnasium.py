@@ -15,7 +15,7 @@ from gymnasium.utils.env_checker import check_env
 
 import lowswitch as ls
 from lowswitch import TabularMDP, envs
-from lowswitch.envs.gymnasium.bridge import from_gymnasium, learn, learner_for, play_episode
+from lowswitch.envs.gymnasium import from_gymnasium, learn, learner_for, play_episode
 from lowswitch.envs.gymnasium.spaces import Numbering
 from lowswitch.envs.gymnasium.tabular_env import TabularEnv, problem_env
 
@@ -149,18 +149,30 @@ class Continuous(Untabled):
         lambda env: learn(env, ALGORITHM, horizon=3, episodes=2),
     ],
 )
-def test_other_spaces_and_vectors_are_refused(use):
+def test_other_spaces_are_refused(use):
     with pytest.raises(
         ValueError, match=r"observations must be Discrete, .*, not Box.*; wrap the environment"
     ):
         use(gymnasium.make("CartPole-v1"))
-    with pytest.raises(
-        ValueError, match=r"actions must be Discrete, .*, not Box.*; wrap the environment"
-    ):
-        use(Continuous())
+    # continuous actions are named first, because no other way of observing would help
+    for env in (Continuous(), gymnasium.make("Pendulum-v1")):
+        with pytest.raises(
+            ValueError, match=r"the actions are continuous, Box.*DiscretizeAction\(env, bins=5\)"
+        ):
+            use(env)
+
+
+def test_the_wrapper_that_continuous_actions_are_told_of_does_it():
+    cut = gymnasium.wrappers.DiscretizeAction(Continuous(), bins=5)
+    assert learner_for(cut, ALGORITHM, horizon=2, episodes=1).actions == 5
+
+
+def test_a_vector_environment_has_no_tables_and_plays_no_single_episode():
     vector = gymnasium.make_vec("FrozenLake-v1", num_envs=2, vectorization_mode="sync")
     with pytest.raises(ValueError, match="pass a single environment"):
-        use(vector)
+        from_gymnasium(vector, horizon=3)
+    with pytest.raises(ValueError, match="pass a single environment"):
+        play_episode(vector, np.zeros((3, 17), dtype=int))
     vector.close()
 
 

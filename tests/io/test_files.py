@@ -130,7 +130,7 @@ OTHER = archive.SEMANTICS + 1
 @pytest.mark.parametrize("kind", archive.KINDS)
 def test_a_file_of_other_semantics_is_refused_if_a_run_goes_on_from_it(kind, monkeypatch):
     anew = archive.KINDS[kind].anew
-    assert bool(anew) == kind.endswith(("learner", "checkpoint", "gpu state"))
+    assert bool(anew) == kind.endswith(("learner", "checkpoint", "gpu state", "environment run"))
     with monkeypatch.context() as patch:
         patch.setattr(archive, "SEMANTICS", OTHER)
         data = archive.to_bytes(kind, {"told": 1}, {})

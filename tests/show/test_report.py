@@ -137,11 +137,12 @@ def test_runs_on_different_problems_have_a_table_and_a_row_of_panels_each(result
     figure = ls.plot(several)
     assert [there in axes.get_title() for axes in figure.axes] == [False] * 3 + [True] * 3
     labels = [text.get_text() for text in figure.legends[0].get_texts()]
-    assert len(labels) == (2 if form is list else 3)  # one algorithm is on both problems
+    assert len(labels) == 1 + (2 if form is list else 3)  # one algorithm is on both problems
+    assert labels[-1] == "band: 10 % to 90 % of the seeds"
     lines = [figure.axes[i].get_lines()[-1] for i in (0, 3)]
     assert (lines[0].get_color() == lines[1].get_color()) == (form is list)
     ls.plot(several, ax=(panel := Figure().subplots()))
-    assert all(label.endswith("]") for label in panel.get_legend_handles_labels()[1])
+    assert all(label.endswith("]") for label in panel.get_legend_handles_labels()[1][:-1])
 
 
 def test_problems_of_one_name_are_told_apart(results, elsewhere):
@@ -307,7 +308,8 @@ def test_figures_that_cannot_be_written(results, path, message):
 
 
 def test_a_figure_without_a_legend(results):
-    assert not ls.plot({"_hidden": results["ucb-h"]}).legends[0].get_texts()
+    hidden = ls.plot({"_hidden": results["ucb-h"]}, band="none")
+    assert not hidden.legends[0].get_texts()
 
 
 def test_nothing_to_plot():
@@ -363,7 +365,7 @@ def test_long_names_have_a_line_each_and_the_figure_grows(results):
     assert many.get_size_inches()[1] > 4.5
     FigureCanvasAgg(many).draw()
     tops = [text.get_window_extent().y1 for text in many.legends[0].get_texts()]
-    assert len({round(top) for top in tops}) == 5
+    assert len({round(top) for top in tops}) == 6  # with the name of the band
     assert many.get_suptitle() == PROBLEM
     assert [axes.get_title() for axes in many.axes] == ["regret", "local switches", "deployments"]
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from lowswitch import theory
+from lowswitch.algorithms.citations import LIBRARY, entry_of, keys_of
 from lowswitch.algorithms.custom import FromCounts
 from lowswitch.algorithms.encoding import UnknownPartError, is_own, part_from_dict, part_to_dict
 from lowswitch.algorithms.estimators import (
@@ -187,6 +188,15 @@ class Algorithm:
     def __str__(self) -> str:
         """The command line's way to write it, without what is default."""
         return text_of(self) or repr(self)
+
+    def cite(self) -> str:
+        """BibTeX of the papers that its parts come from, and of the library for its own parts.
+
+        Parts of your own have no entry.
+        """
+        schedule = self.schedule.schedule if isinstance(self.schedule, Budget) else self.schedule
+        keys = keys_of(schedule, self.estimator, self.bonus)
+        return "\n\n".join(map(entry_of, keys or [LIBRARY]))
 
     @property
     def label(self) -> str:

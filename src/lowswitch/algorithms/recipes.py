@@ -342,8 +342,10 @@ def few(
     """The library's answer for a budget of N deployments, with nothing to tune.
 
     It deploys mixtures of policies, each optimal for a model drawn from the posterior, and in the
-    end one policy that exploits. How far laws spread, whether rewards vary and whether all steps
-    are alike it learns from the data.
+    end one policy that exploits. Each episode draws its policy from the deployed mixture, so
+    `learner.policy` may change between two episodes without a deployment; with members=1 it
+    changes by deployments only, and less is learned. How far laws spread, whether rewards vary and
+    whether all steps are alike it learns from the data.
 
     Where an initial policy is given, a deployment is a protocol and a trial: most cases follow one
     table, which exploits what is known at each date, and the rest explore.

@@ -25,7 +25,8 @@ from lowswitch.io import storage
 from lowswitch.runs.jobs import Device
 from lowswitch.runs.results import AlgorithmTextWarning
 from lowswitch.show import plotting, report
-from lowswitch.show.plotting import Against, Cost, Scale
+from lowswitch.show.bands import Band
+from lowswitch.show.panels import Against, Cost, Guide, Scale
 
 if TYPE_CHECKING:
     from lowswitch.algorithms.algorithm import Algorithm
@@ -201,6 +202,9 @@ def _show(options: argparse.Namespace, name: str, results: Mapping[str, Runs]) -
     argument("--what", action="append", choices=get_args(Cost)),
     argument("--x", default="episodes", choices=get_args(Against)),
     argument("--scale", default="log", choices=get_args(Scale)),
+    argument("--band", default="quantiles", choices=get_args(Band)),
+    argument("--guides", action="append", choices=get_args(Guide)),
+    argument("--ratio-to", metavar="LABEL"),
     argument("--label", action="append"),
 )
 def plot(options: argparse.Namespace) -> None:
@@ -208,7 +212,14 @@ def plot(options: argparse.Namespace) -> None:
     report.require_figure_path(options.out)
     problems = _loaded(options)
     plotting.plot_grid(
-        problems, path=options.out, what=options.what, x=options.x, scale=options.scale
+        problems,
+        path=options.out,
+        what=options.what,
+        x=options.x,
+        scale=options.scale,
+        band=options.band,
+        guides=options.guides or (),
+        ratio_to=options.ratio_to,
     )
     print(plotting.summaries(problems).text(columns()), end="\n\n")
     print(f"figure: {options.out}")

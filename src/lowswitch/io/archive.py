@@ -43,6 +43,8 @@ _ANEW = "give another file and begin anew"
 _TELL_ANEW = "tell the episodes to a new learner"
 KINDS = {
     "runs": FileKind("lowswitch.load"),
+    "sweep": FileKind("lowswitch.Sweep.load"),
+    "environment run": FileKind("lowswitch.envs.gymnasium.EnvironmentRun.load", _TELL_ANEW),
     "concurrent run": FileKind("lowswitch.concurrent.load"),
     "bandit runs": FileKind("lowswitch.bandits.load"),
     "frontier": FileKind("lowswitch.Frontier.load"),

@@ -18,6 +18,7 @@ from lowswitch.checks import has_integers, is_integer, shown
 from lowswitch.envs.problem import Problem
 from lowswitch.history import History, PacPolicy
 from lowswitch.io import archive, storage
+from lowswitch.io.setting import setting
 from lowswitch.show.tables import Summary
 
 if TYPE_CHECKING:
@@ -87,6 +88,7 @@ class Runs:
     fingerprint: str = ""  # of its tables: equal for equal problems
     made_with: str = ""  # the version of the library
     date: str = ""  # when they ended, in universal time
+    made_on: dict[str, str] = field(default_factory=dict)  # commit, Python, numpy, numba, CPU
 
     def __repr__(self) -> str:
         seeds = f"{len(self.seeds):,} seed{'s' * (len(self.seeds) > 1)}"
@@ -243,14 +245,7 @@ class Runs:
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the results with their configuration; `load` reads them back."""
         storage.save(path, self.kind, self)
-        for part in self.algorithm.own_parts:
-            if type(part).__module__ == "__main__":
-                warnings.warn(
-                    f"{part!r} is defined in this script, and so whoever loads {str(path)!r} gets"
-                    " its results but not its algorithm; define it in a module to get both",
-                    UserWarning,
-                    stacklevel=2,
-                )
+        warn_of_own_parts(path, [self.algorithm])
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
@@ -274,21 +269,39 @@ def load(path: str | os.PathLike[str]) -> Runs:
 def loaded(wanted: type[AnyRuns], path: str | os.PathLike[str]) -> AnyRuns:
     """Read the runs of this type that were saved."""
     with storage.reading(path, wanted.kind) as (facts, arrays):
-        try:
-            facts["algorithm"] = Algorithm.from_dict(facts["algorithm"])
-        except UnknownPartError as error:
-            facts["algorithm"] = AlgorithmText(facts["algorithm"])
-            warnings.warn(
-                f"of the algorithm in {str(path)!r} only the text is read, its results are whole:"
-                f" {error}",
-                AlgorithmTextWarning,
-                stacklevel=3,
-            )
+        facts["algorithm"] = algorithm_of(facts["algorithm"], path)
         if "local_switches" not in facts:
             _count_deployments(facts, arrays)
         runs: AnyRuns = storage.unpack(wanted, facts, arrays)
         runs.require_whole()
         return runs
+
+
+def warn_of_own_parts(path: str | os.PathLike[str], algorithms: Sequence[Algorithm]) -> None:
+    """Say that a file cannot restore the classes that are defined in the script itself."""
+    for part in (part for algorithm in algorithms for part in algorithm.own_parts):
+        if type(part).__module__ == "__main__":
+            warnings.warn(
+                f"{type(part).__name__} is defined in the script itself, so {str(path)!r} stores"
+                f" the results but cannot restore the algorithm ({part!r}); move the class to a"
+                " module that you import",
+                UserWarning,
+                stacklevel=3,
+            )
+
+
+def algorithm_of(facts: dict[str, Any], path: str | os.PathLike[str]) -> Algorithm | AlgorithmText:
+    """The algorithm of saved results, or its text where a class of it is not known here."""
+    try:
+        return Algorithm.from_dict(facts)
+    except UnknownPartError as error:
+        warnings.warn(
+            f"of the algorithm in {str(path)!r} only the text is read, its results are whole:"
+            f" {error}",
+            AlgorithmTextWarning,
+            stacklevel=4,
+        )
+        return AlgorithmText(facts)
 
 
 def _count_deployments(facts: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
@@ -340,6 +353,7 @@ class Origin(TypedDict):
     fingerprint: str
     made_with: str
     date: str
+    made_on: dict[str, str]
 
 
 def origin(problem: Problem | None, name: str = "") -> Origin:
@@ -349,6 +363,7 @@ def origin(problem: Problem | None, name: str = "") -> Origin:
         fingerprint="" if problem is None else storage.short_fingerprint(problem.facts()),
         made_with=f"lowswitch {archive.library_version()}",
         date=datetime.now(UTC).isoformat(timespec="seconds"),
+        made_on=setting(),
     )
 
 

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, get_args
+from typing import TYPE_CHECKING, Any, Literal, Self, get_args
 
 import numpy as np
 
@@ -15,9 +15,15 @@ from lowswitch.checks import checked_seeds, require_count, require_word
 from lowswitch.envs.problem import Problem
 from lowswitch.io import storage
 from lowswitch.runs.jobs import Device, Job, Options
-from lowswitch.runs.results import Runs
+from lowswitch.runs.results import Runs, algorithm_of, warn_of_own_parts
 from lowswitch.runs.simulate import job_of, play_jobs
-from lowswitch.show.progress import Progress, cores
+from lowswitch.show import plotting, profiles, report
+from lowswitch.show.progress import Progress, cores, say
+from lowswitch.show.tables import Table, Tables
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 _MOST_RUNS = 2**16  # that are played on a GPU and held in memory before their results are made
 _RUNS_A_THREAD = 4  # of a batch on the CPU, so that no thread waits long for the last one
@@ -32,6 +38,7 @@ class Sweep:
 
     algorithms: tuple[Algorithm, ...]
     runs: tuple[tuple[Runs, ...], ...]  # [problems][algorithms]
+    found: int = 0  # how many of the runs were found in the folder
 
     def __getitem__(self, place: tuple[int, int]) -> Runs:
         problem, algorithm = place
@@ -71,6 +78,103 @@ class Sweep:
     def _table(self, name: str) -> np.ndarray:
         return np.array([[getattr(runs, name) for runs in row] for row in self.runs])
 
+    # ---- tables and figures ----------------------------------------------------------------------
+
+    def summary(self, columns: Sequence[str] | None = None) -> Table | Tables:
+        """A table of the costs for each problem, as `ls.summary` makes it."""
+        return plotting.summary(list(self), columns)
+
+    def plot(self, path: str | os.PathLike[str] | None = None, **options: Any) -> Figure:
+        """Draw the costs, a row of panels for each problem, with the options of `ls.plot`."""
+        return plotting.plot(list(self), path=path, **options)
+
+    def _columns(self) -> dict[str, np.ndarray]:
+        """A line for each problem, algorithm, seed and number of episodes."""
+        parts: dict[str, list[np.ndarray]] = {}
+        for name, row in plotting.by_problem(list(self)).items():
+            long = report.long_form(row)
+            lines = len(long["seed"])
+            for column, values in {"problem": np.full(lines, name), **long}.items():
+                parts.setdefault(column, []).append(values)
+        return {column: np.concatenate(values) for column, values in parts.items()}
+
+    def to_dataframe(
+        self,
+        library: Literal["pandas", "polars"] | None = None,
+        columns: Sequence[str] | None = None,
+    ) -> Any:
+        """The curves as a data frame: a line for each problem, algorithm, seed and episodes."""
+        return report.frame_of(self._columns(), library, columns)
+
+    def to_csv(self, path: str | os.PathLike[str], columns: Sequence[str] | None = None) -> None:
+        """Write the lines of `to_dataframe` as comma-separated values."""
+        report.write_columns(self._columns(), path, columns)
+
+    def to_latex(self, columns: Sequence[str] | None = None) -> str:
+        """The tables of `summary` for a paper, with the rules of the package booktabs."""
+        return self.summary().to_latex(columns)
+
+    # ---- scores over all problems ----------------------------------------------------------------
+
+    @property
+    def scores(self) -> np.ndarray:  # [problems, algorithms, seeds]
+        """What a run earned per episode, where 1 is an optimal policy and 0 is uniform play."""
+        table = np.array(
+            [[runs.earned_per_episode for runs in row] for row in self.runs], dtype=float
+        )
+        firsts = [row[0] for row in self.runs]
+        best = np.array([runs.optimal_value for runs in firsts])[:, None, None]
+        uniform = np.array([runs.uniform_value for runs in firsts])[:, None, None]
+        if not (best > uniform).all():
+            place = int(np.argmin((best > uniform).ravel()))
+            raise ValueError(
+                f"problem {place} has no scores: an optimal policy earns {best.ravel()[place]:.4g}"
+                f" and uniform play {uniform.ravel()[place]:.4g}; leave it out"
+            )
+        scores: np.ndarray = (table - uniform) / (best - uniform)
+        return scores
+
+    def iqm(self) -> Table:
+        """The interquartile mean of the scores of each algorithm over all problems and seeds.
+
+        It is the mean of the middle half, as rliable defines it, with an interval from a bootstrap
+        that resamples the seeds of each problem.
+        """
+        return profiles.score_table(self._labelled_scores())
+
+    def profiles(
+        self, path: str | os.PathLike[str] | None = None, *, ax: Axes | None = None
+    ) -> Figure:
+        """Draw the performance profile of each algorithm: which share of problems and seeds has a
+        score above each number.
+        """
+        return profiles.draw_profiles(self._labelled_scores(), path=path, ax=ax)
+
+    def _labelled_scores(self) -> dict[str, np.ndarray]:  # [problems, seeds]
+        scores = self.scores
+        return {one.label: scores[:, i] for i, one in enumerate(self.algorithms)}
+
+    # ---- keeping ---------------------------------------------------------------------------------
+
+    kind = "sweep"  # of its files
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write all runs as one file; `load` reads it back."""
+        storage.save(path, self.kind, self)
+        warn_of_own_parts(path, self.algorithms)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Self:
+        """Read the sweep that `save` wrote."""
+        with storage.reading(path, cls.kind) as (facts, arrays):
+            for each in (run for row in facts["runs"] for run in row):
+                each["algorithm"] = algorithm_of(each["algorithm"], path)
+            facts["algorithms"] = [run["algorithm"] for run in facts["runs"][0]]
+            sweep: Self = storage.unpack(cls, facts, arrays)
+            for runs in sweep:
+                runs.require_whole()
+            return sweep
+
 
 def sweep(
     problems: Problem | Sequence[Problem],
@@ -108,6 +212,7 @@ def sweep(
         for learner in learners
     ]
     found = _Found(kept, jobs)
+    say(kept.note, show=progress)
     most = _MOST_RUNS if device == "gpu" else _RUNS_A_THREAD * workers
     batches = list(_batches(found.missing, max(1, most // len(numbers))))
     for number, batch in enumerate(batches, 1):
@@ -121,7 +226,7 @@ def sweep(
         tuple(found.runs[i] for i in range(first, first + len(learners)))
         for first in range(0, len(jobs), len(learners))
     ]
-    return Sweep(algorithms=tuple(learners), runs=tuple(rows))
+    return Sweep(algorithms=tuple(learners), runs=tuple(rows), found=kept.found)
 
 
 def _batches(places: list[int], size: int) -> Iterator[list[int]]:

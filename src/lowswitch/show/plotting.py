@@ -6,12 +6,24 @@ import math
 import os
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from lowswitch.checks import require_word
 from lowswitch.show import report
+from lowswitch.show.bands import Band
+from lowswitch.show.panels import (
+    BANDS,
+    PANELS,
+    Against,
+    Cost,
+    Guide,
+    Look,
+    Scale,
+    draw_panel,
+    draw_ratio,
+)
 from lowswitch.show.tables import Table, Tables
 from lowswitch.show.text import wrapped_label
 
@@ -21,21 +33,11 @@ if TYPE_CHECKING:
 
     from lowswitch.runs.results import Runs
 
-Cost = Literal["regret", "local_switches", "deployments"]
-Against = Literal["episodes", "steps", "local_switches", "deployments"]
-Scale = Literal["log", "logx", "logy", "linear"]
 
 _CHARACTER = 0.087  # inches: the width of a letter of 10 points
 _HANDLE = 0.7  # inches: the line before a name in a legend, with the gap after it
 _PANEL = 36  # characters above a panel that stay clear of the next one
 _LINE = 0.22  # inches: the height of a line of the legend or of a title
-
-# what is drawn, with its title and its unit
-PANELS = {
-    "regret": ("regret", "regret (reward lost so far)"),
-    "local_switches": ("local switches", "row changes so far"),
-    "deployments": ("deployments", "policy changes so far"),
-}
 
 
 def plot(
@@ -48,29 +50,39 @@ def plot(
     x: Against = "episodes",
     scale: Scale = "log",
     label: str | None = None,
+    band: Band = "quantiles",
+    guides: Guide | Sequence[Guide] = (),
+    ratio_to: str | None = None,
 ) -> Figure:
     """Draw regret, local switches and deployments of runs; return the figure.
 
     several: a mapping of labels to runs, a sequence of runs, or one of them, which `label` may
     name. Runs on different problems have a row of panels for each problem. what: one of the three
     costs, or several; by default all. x: what they are drawn against. ax: Axes of your own to draw
-    one cost into, regret by default. scale: which axes are logarithmic. A line is the mean over the
-    seeds, and a band reaches from their 10 % to their 90 % quantile; against another cost than
-    episodes there is a mean only. Colours are those of your matplotlib style where you have set
-    one.
+    one cost into, regret by default; colours, grid and frame are then those of your Axes. scale:
+    which axes are logarithmic. Colours are those of your matplotlib style where you have set one.
+
+    A line is the mean over the seeds; against another cost than episodes there is a mean only.
+    band: around it, "quantiles" reaches from the 10 % to the 90 % quantile of the seeds, "interval"
+    is Student's 95 % interval of the mean, "bootstrap" the same by resampling the seeds, and "none"
+    draws none; the legend names it. guides: "sqrt" and "log" add lines that grow like √K and log K
+    and meet the least regret at the end. ratio_to: the label of a run, by which the regret of the
+    others is divided seed by seed, in a panel of its own; its line is the geometric mean.
     """
-    require_word("x", x, get_args(Against))
-    require_word("scale", scale, get_args(Scale))
+    look = Look.of(x, scale, band, guides, ratio_to)
     problems = by_problem(several, label)
     if ax is None:
-        return plot_grid(_titled(problems, title), path=path, what=what, x=x, scale=scale)
+        return _plot_rows(_titled(problems, title), path, what, look)
     costs = _costs("regret" if what is None else what)
     if len(costs) > 1:
         raise ValueError(f"one Axes shows one cost, not {', '.join(costs)}; name one in what=")
     runs = _side_by_side(problems)
-    _draw_panel(ax, runs, costs[0], x, scale, list(runs))
+    if ratio_to is None:
+        draw_panel(ax, runs, costs[0], look, list(runs), plain=True)
+        ax.set_ylabel(PANELS[costs[0]][1])
+    else:
+        draw_ratio(ax, runs, costs[0], look, list(runs), plain=True)
     ax.set_xlabel(x.replace("_", " "))
-    ax.set_ylabel(PANELS[costs[0]][1])
     if title:
         ax.set_title(title)
     figure = ax.get_figure(root=True)
@@ -201,37 +213,54 @@ def plot_grid(
     what: Any = None,
     x: Against = "episodes",
     scale: Scale = "log",
+    band: Band = "quantiles",
+    guides: Guide | Sequence[Guide] = (),
+    ratio_to: str | None = None,
 ) -> Figure:
-    """Draw a row of panels for each problem, and one legend for all.
+    """Draw a row of panels for each problem, and one legend for all, with the options of `plot`.
 
     A regret that no run knows has no panel, and neither has the cost that is drawn against.
     """
+    return _plot_rows(problems, path, what, Look.of(x, scale, band, guides, ratio_to))
+
+
+def _plot_rows(
+    problems: Mapping[str, Mapping[str, Runs]],
+    path: str | os.PathLike[str] | None,
+    what: Any,
+    look: Look,
+) -> Figure:
     if not problems or not all(problems.values()):
         raise ValueError("there is nothing to plot; give at least one run")
     everything = [run for runs in problems.values() for run in runs.values()]
     panels = {
         name: PANELS[name]
         for name in _costs(PANELS if what is None else what)
-        if name != x and any(_known(run, name) for run in everything)
+        if name != look.x and any(_known(run, name) for run in everything)
     }
     if not panels:
         raise ValueError(
             "nothing is left to plot: these runs have no regret, or it is drawn against itself; "
             "name another cost in what="
         )
-    width = 11 * len(panels) / len(PANELS)  # inches
+    columns = len(panels) + (look.ratio_to is not None)
+    width = 11 * columns / len(PANELS)  # inches
     figure = report.blank_figure(width, 1.0)
-    grid = figure.subplots(len(problems), len(panels), squeeze=False, sharex="row")
+    grid = figure.subplots(len(problems), columns, squeeze=False, sharex="row")
     labels = list(dict.fromkeys(label for runs in problems.values() for label in runs))
     lines = 0  # that need room of their own
     for row, (title, runs) in zip(grid, problems.items(), strict=True):
         before, more = _before_panel_names(figure, title, width, alone=len(problems) == 1)
         lines += more
-        for axes, (name, (words, unit)) in zip(row, panels.items(), strict=True):
-            _draw_panel(axes, runs, name, x, scale, labels)
+        for axes, (name, (words, unit)) in zip(row, panels.items(), strict=False):
+            draw_panel(axes, runs, name, look, labels)
             axes.set_title(before + words, fontsize=10)
-            axes.set_xlabel(x.replace("_", " "))
             axes.set_ylabel(unit)
+        if look.ratio_to is not None:
+            draw_ratio(row[-1], runs, next(iter(panels)), look, labels)
+            row[-1].set_title(before + "paired ratio", fontsize=10)
+        for axes in row:
+            axes.set_xlabel(look.x.replace("_", " "))
     lines += _draw_legend(figure, [row[0] for row in grid], width)
     figure.set_size_inches(width, 0.8 + 3.1 * len(problems) + _LINE * lines)
     if path is not None:
@@ -266,6 +295,8 @@ def _draw_legend(figure: Figure, panels: Sequence[Axes], width: float) -> int:
     for axes in panels:
         handles, labels = axes.get_legend_handles_labels()
         lines_of = dict(zip(labels, handles, strict=True)) | lines_of
+    named = [label for label in lines_of if label in BANDS.values()]
+    lines_of |= {label: lines_of.pop(label) for label in named}  # what the bands are comes last
     labels, handles = list(lines_of), list(lines_of.values())
     columns = max(1, min(4, len(labels)))  # matplotlib may leave out all labels
     if columns * (_HANDLE + _CHARACTER * max(map(len, labels), default=0)) > width:
@@ -279,27 +310,3 @@ def _draw_legend(figure: Figure, panels: Sequence[Axes], width: float) -> int:
 def _known(run: Runs, name: str) -> bool:
     """Whether there is a curve to draw: without tables nobody knows the regret."""
     return name != "regret" or not np.isnan(run.curves.regret).all()
-
-
-def _draw_panel(
-    axes: Axes,
-    runs: Mapping[str, Runs],
-    name: str,
-    x: str,
-    scale: str,
-    labels: Sequence[str],
-) -> None:
-    """Draw a cost of runs; a label has the same colour in all panels, by its place in `labels`."""
-    for label, run in runs.items():
-        i = labels.index(label)
-        curves, steps = getattr(run.curves, name), name != "regret"
-        if x in ("episodes", "steps"):
-            times = run.curves.episodes * (run.horizon if x == "steps" else 1)
-            report.draw_band(axes, times, curves, i, label, steps=steps)
-        else:
-            times = getattr(run.curves, x).mean(axis=0)
-            style = report.line_style(i)
-            axes.plot(times, curves.mean(axis=0), label=label, linewidth=1.6, **style)
-    drawn = any(np.nanmax(getattr(run.curves, name), initial=0) > 0 for run in runs.values())
-    wanted = {"log": "xy", "logx": "x", "logy": "y", "linear": ""}[scale]
-    report.dress(axes, log=wanted if drawn else wanted.replace("y", ""))

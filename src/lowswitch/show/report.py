@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from lowswitch.checks import require_word
+from lowswitch.checks import require_word, shown
 from lowswitch.io import storage
+from lowswitch.show.bands import Band, band_of
 from lowswitch.show.tables import Facts, Table, chosen_names
 from lowswitch.show.text import short
 from lowswitch.theory import rounds_bound
@@ -29,7 +30,8 @@ if TYPE_CHECKING:
 # Okabe and Ito's colours, which all eyes can tell apart
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 DASHES = ("-", "--", "-.", ":")
-BAND = (0.1, 0.9)  # quantiles over the seeds
+
+_OPACITY = 0.2  # of a band
 
 FORMATS = (".png", ".svg", ".pdf")
 FRAMES = ("pandas", "polars")
@@ -106,6 +108,11 @@ def heading(run: Runs, *, alike: bool = True) -> str:
     return f"{size_of(run)}{played}{means}{_baselines(run)}"
 
 
+def seeds_in_words(run: Runs) -> str:
+    """The seeds of runs, shortened if there are many."""
+    return shown(run.seeds.tolist())
+
+
 def size_of(run: Runs) -> str:
     """The size of the problem in words."""
     size = f"d = {run.features}" if run.features else f"S = {run.states}"
@@ -170,6 +177,13 @@ def to_dataframe(
     columns: Sequence[str] | None = None,
 ) -> Any:
     """The long form as a data frame of pandas or of polars, whichever is named or there."""
+    return frame_of(long_form(several), library, columns)
+
+
+def frame_of(
+    known: dict[str, np.ndarray], library: str | None = None, columns: Sequence[str] | None = None
+) -> Any:
+    """Columns as a data frame of pandas or of polars, whichever is named or there."""
     if library is not None:
         require_word("library", library, FRAMES)
     wanted = FRAMES if library is None else (library,)
@@ -180,7 +194,7 @@ def to_dataframe(
             f" {wanted[0]}; to_csv needs neither pandas nor polars",
             name=wanted[0],
         )
-    return importlib.import_module(there[0]).DataFrame(_chosen(long_form(several), columns))
+    return importlib.import_module(there[0]).DataFrame(_chosen(known, columns))
 
 
 def to_csv(
@@ -189,7 +203,16 @@ def to_csv(
     columns: Sequence[str] | None = None,
 ) -> None:
     """Write the long form as comma-separated values, whole or not at all."""
-    chosen = _chosen(long_form(several), columns)
+    write_columns(long_form(several), path, columns)
+
+
+def write_columns(
+    known: dict[str, np.ndarray],
+    path: str | os.PathLike[str],
+    columns: Sequence[str] | None = None,
+) -> None:
+    """Write columns as comma-separated values, whole or not at all."""
+    chosen = _chosen(known, columns)
     file = io.StringIO(newline="")
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow(chosen)
@@ -253,24 +276,43 @@ def versus(runs: Mapping[str, Runs], baselines: Mapping[str, str]) -> Table:
 
 
 def draw_band(
-    axes: Axes, times: np.ndarray, curves: np.ndarray, i: int, label: str, *, steps: bool = False
+    axes: Axes,
+    times: np.ndarray,
+    curves: np.ndarray,
+    i: int,
+    label: str,
+    *,
+    steps: bool = False,
+    band: Band = "quantiles",
+    plain: bool = False,
 ) -> None:
-    """Draw curves [runs, C] as the i-th line, which is their mean, and a band of quantiles.
+    """Draw curves [runs, C] as the i-th line, which is their mean, and a band around it.
 
-    What changes at single episodes may be drawn in steps.
+    What changes at single episodes may be drawn in steps. plain: the line has the colour that is
+    next in the cycle of the Axes, and nothing else is chosen.
     """
-    style = line_style(i)
-    low, high = np.quantile(curves, BAND, axis=0)
+    style = {} if plain else line_style(i) | {"linewidth": 1.6}
+    drawn: Literal["steps-post", "default"] = "steps-post" if steps else "default"
+    [line] = axes.plot(times, curves.mean(axis=0), label=label, drawstyle=drawn, **style)
+    draw_range(axes, times, band_of(curves, band), line.get_color(), steps=steps)
+
+
+def draw_range(
+    axes: Axes,
+    times: np.ndarray,
+    ends: tuple[np.ndarray, np.ndarray],
+    colour: Any,
+    *,
+    steps: bool = False,
+) -> None:
+    """Fill the range between two curves."""
     step: Literal["post"] | None = "post" if steps else None
-    axes.fill_between(times, low, high, alpha=0.2, linewidth=0, color=style["color"], step=step)
-    axes.plot(
-        times,
-        curves.mean(axis=0),
-        label=label,
-        linewidth=1.6,
-        drawstyle="steps-post" if steps else "default",
-        **style,
-    )
+    axes.fill_between(times, *ends, alpha=_OPACITY, linewidth=0, color=colour, step=step)
+
+
+def name_band(axes: Axes, words: str) -> None:
+    """Let the legend of a panel say what its bands are."""
+    axes.fill_between([], [], [], alpha=_OPACITY, linewidth=0, color="gray", label=words)
 
 
 def line_style(i: int) -> dict[str, Any]:
@@ -304,10 +346,15 @@ def legend_below(figure: FigureBase, axes: Axes, *, columns: int, **options: Any
     )
 
 
-def dress(axes: Axes, *, log: str = "") -> None:
-    """Give a panel the look of all: a light grid, no box, and logarithmic axes where asked for."""
+def dress(axes: Axes, *, log: str = "", plain: bool = False) -> None:
+    """Give a panel the look of all: a light grid, no box, and logarithmic axes where asked for.
+
+    plain: leave grid and box as they are.
+    """
     for name in log:
         getattr(axes, f"set_{name}scale")("log")
+    if plain:
+        return
     axes.grid(which="major", alpha=0.25)
     axes.spines[["top", "right"]].set_visible(False)
 

@@ -5,28 +5,41 @@
 
 from typing import Any
 
-from lowswitch.envs.gymnasium.bridge import (
-    EnvironmentRun,
-    Episode,
-    from_gymnasium,
-    learn,
-    learner_for,
-    play_episode,
+from lowswitch.envs.gymnasium.bridge import Episode, from_gymnasium, learner_for, play_episode
+from lowswitch.envs.gymnasium.callbacks import (
+    Callback,
+    Checkpoint,
+    CsvLogger,
+    EpisodeEnd,
+    TensorBoardLogger,
+    WandbLogger,
 )
+from lowswitch.envs.gymnasium.environment_run import EnvironmentRun
 from lowswitch.envs.gymnasium.feature_env import Environment, learn_features
+from lowswitch.envs.gymnasium.learning import learn
+from lowswitch.envs.gymnasium.rollouts import Rollouts, evaluate_policy, record
 from lowswitch.envs.gymnasium.tabular_env import TabularEnv, problem_env
 
 __all__ = [
+    "Callback",
+    "Checkpoint",
+    "CsvLogger",
     "Environment",
     "EnvironmentRun",
     "Episode",
+    "EpisodeEnd",
+    "Rollouts",
     "TabularEnv",
+    "TensorBoardLogger",
+    "WandbLogger",
+    "evaluate_policy",
     "from_gymnasium",
     "learn",
     "learn_features",
     "learner_for",
     "play_episode",
     "problem_env",
+    "record",
 ]
 
 

@@ -1,6 +1,6 @@
 """The bridge to Gymnasium.
 
-It makes exact tables of an environment, and lets a learner play any discrete environment.
+It makes exact tables of an environment, and plays episodes of any discrete environment.
 
 A Gymnasium episode may end early, an episode here has H steps. So a problem of S states has one
 more here, number S, where a terminated episode stays and is paid 0 for the steps that are left.
@@ -9,23 +9,19 @@ Only action 0 is allowed there: a choice would only add switches that mean nothi
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from lowswitch.algorithms.algorithm import Algorithm
-from lowswitch.checks import checked_mask, require_count, shown
+from lowswitch.checks import checked_mask, require_count, require_seed, shown
 from lowswitch.envs.gymnasium.factory import environment as environment
 from lowswitch.envs.gymnasium.spaces import Numbering, gymnasium
 from lowswitch.envs.mdp import Scale, TabularMDP, rescale
-from lowswitch.history import History
-from lowswitch.runs.simulate import warn_if_no_better
-from lowswitch.show.progress import Progress
-from lowswitch.table_learner import TableLearner, warn_if_drowned
+from lowswitch.kernels.streams import CONTEXTS, bits, purpose_key
+from lowswitch.table_learner import TableLearner
 
-_REDRAW_SECONDS = 0.1
 _PLAY_IT = (
     "let a learner play it instead, with lowswitch.envs.gymnasium.learn or, on the command line,"
     " lowswitch concurrent"
@@ -49,11 +45,12 @@ def from_gymnasium(
     from scipy.sparse import coo_matrix
 
     given, env = env, environment(env, **options)
-    horizon = _checked_horizon(
+    require_single(env)
+    horizon = checked_horizon(
         env, horizon, "the environment itself ends an episode after {} steps, its tables do not"
     )
     S, A, *_ = _tabled(env)
-    rows, probabilities, successors, paid = _outcomes(env)
+    rows, probabilities, successors, paid = outcomes_of(env)
     absorbing = np.arange(S * A, (S + 1) * A)
     places = np.append(rows, absorbing), np.append(successors, np.full(A, S))
     # a successor that is listed several times is added up
@@ -69,11 +66,11 @@ def from_gymnasium(
         start=np.append(_published(env, "initial_state_distrib"), 0.0),
         horizon=horizon,
         actions_allowed=_allowed(S, A),
-        name=_name(given, options),
+        name=env_name(given, options),
     )
 
 
-def _checked_horizon(env: gymnasium.Env[Any, Any], horizon: int | None, limited: str) -> int:
+def checked_horizon(env: gymnasium.Env[Any, Any], horizon: int | None, limited: str) -> int:
     """The horizon, or an error that says how to choose it; `limited` is said of a TimeLimit."""
     if horizon is not None:
         return require_count("horizon", horizon)
@@ -86,7 +83,7 @@ def _checked_horizon(env: gymnasium.Env[Any, Any], horizon: int | None, limited:
     )
 
 
-def _name(env: gymnasium.Env[Any, Any] | str, options: Mapping[str, Any]) -> str:
+def env_name(env: gymnasium.Env[Any, Any] | str, options: Mapping[str, Any]) -> str:
     """What results call the problem: the name of the environment with its options."""
     if not isinstance(env, str):
         spec = getattr(env, "spec", None)
@@ -95,7 +92,7 @@ def _name(env: gymnasium.Env[Any, Any] | str, options: Mapping[str, Any]) -> str
     return f"{env}:{words}".rstrip(":")
 
 
-def _outcomes(env: gymnasium.Env[Any, Any]) -> tuple[np.ndarray, ...]:
+def outcomes_of(env: gymnasium.Env[Any, Any]) -> tuple[np.ndarray, ...]:
     """What P lists, as four columns.
 
     They are the row x A + a, the probability, the successor (S where the episode ends), the reward.
@@ -134,7 +131,7 @@ class _Tabled(NamedTuple):
 
 def _tabled(env: gymnasium.Env[Any, Any]) -> _Tabled:
     """How the tables of an environment are numbered, or why it has none."""
-    numbers = _numbers(env)
+    numbers = numbers_of(env)
     for numbering in numbers:
         if len(numbering.digits) > 1:
             raise ValueError(
@@ -168,111 +165,6 @@ class Episode(NamedTuple):
     states: np.ndarray  # [H]
     actions: np.ndarray  # [H]
     rewards: np.ndarray  # [H]
-
-
-class EnvironmentRun(NamedTuple):
-    """What came out of `learn`."""
-
-    learner: TableLearner
-    returns: np.ndarray  # [K]  sums of rewards in the environment's units
-    history: History
-
-    def __repr__(self) -> str:
-        returns = f"{len(self.returns):,} returns from {self.returns.min():g} to"
-        mean = f"{self.returns.max():g} with mean {self.returns.mean():.4g}"
-        return f"EnvironmentRun({self.learner!r}, {returns} {mean}, {self.history!r})"
-
-
-def learn(
-    env: gymnasium.Env[Any, Any] | str,
-    algorithm: Algorithm,
-    *,
-    horizon: int | None = None,
-    episodes: int,
-    seed: int = 0,
-    reward_range: tuple[float, float] = (0.0, 1.0),
-    progress: bool | None = None,
-    **options: Any,
-) -> EnvironmentRun:
-    """Let a new learner play `episodes` episodes of an environment whose tables are unknown.
-
-    Its states and actions must be discrete, or made of discrete parts; a name is made by
-    `gymnasium.make` with the options, such as is_slippery=False. `reward_range` is the least and
-    the largest reward the environment can pay, 0 included. The learner and the first reset get the
-    seed. The policy has the shape [H, S + 1] and fits the tables of `from_gymnasium`. An
-    environment that truncates before the horizon is an error: whether it would have gone on is not
-    known.
-    """
-    scale = reward_scale(reward_range)
-    episodes, env = require_count("episodes", episodes), environment(env, **options)
-    horizon = _checked_horizon(
-        env,
-        horizon,
-        "the environment ends an episode after {0} steps, and the horizon is {0} at most",
-    )
-    learner = learner_for(env, algorithm, horizon=horizon, episodes=episodes, seed=seed)
-    initial = learner.mixture.copy()
-    returns, parts = np.zeros(episodes), [np.zeros((0, 3 + len(learner.mixture)), dtype=np.int64)]
-    drawn = time.perf_counter()
-    with Progress(episodes * horizon, unit="steps", show=progress, label=str(algorithm)) as bar:
-        for k in range(episodes):
-            episode = play_episode(env, learner.policy, seed=seed if k == 0 else None)
-            rewards = _unit_rewards(env, episode, scale)
-            switch = learner.tell(episode.states, episode.actions, rewards)
-            returns[k] = episode.rewards.sum()
-            if switch is not None:
-                parts.append(switch.changes)
-            if not k or time.perf_counter() - drawn > _REDRAW_SECONDS or k + 1 == episodes:
-                drawn = time.perf_counter()
-                bar.update((k + 1) * horizon)
-    warn_if_drowned(learner.drowned_share, algorithm)
-    if _plays_its_tables(env):
-        mdp = from_gymnasium(env, horizon=horizon)
-        first, last = mdp.evaluate(initial), mdp.evaluate(learner.mixture)
-        warn_if_no_better("the last policy", first, last, mdp.optimal_value(), algorithm)
-    return EnvironmentRun(learner, returns, History(np.concatenate(parts)))
-
-
-def _plays_its_tables(env: gymnasium.Env[Any, Any]) -> bool:
-    """Whether it publishes tables, and no wrapper pays or moves in another way than they say."""
-    while isinstance(env, gymnasium.Wrapper):
-        if not isinstance(env, _HARMLESS):
-            return False
-        env = env.env
-    return hasattr(env, "P") and hasattr(env, "initial_state_distrib")
-
-
-_HARMLESS = tuple(
-    getattr(gymnasium.wrappers, name)
-    for name in ("OrderEnforcing", "PassiveEnvChecker", "TimeLimit")
-)
-
-
-def _unit_rewards(env: gymnasium.Env[Any, Any], episode: Episode, scale: Scale) -> np.ndarray:
-    """The rewards of an episode in [0, 1]; one outside of the range says how to find the range."""
-    low, high = float(episode.rewards.min()), float(episode.rewards.max())
-    if not scale.low <= low <= high <= scale.high:
-        h = int(np.argmax((episode.rewards < scale.low) | (episode.rewards > scale.high)))
-        raise ValueError(
-            f"the environment paid {episode.rewards[h]:g} at step {h}, outside of"
-            f" reward_range=({scale.low:g}, {scale.high:g}); give the least and the largest reward"
-            f" that a step can pay, 0 included: {_how_to_find_range(env, scale, low, high)}"
-        )
-    return scale.to_unit(episode.rewards)
-
-
-def _how_to_find_range(env: gymnasium.Env[Any, Any], scale: Scale, low: float, high: float) -> str:
-    """The range of rewards if the environment publishes it, else where it is written."""
-    if hasattr(env.unwrapped, "P"):
-        paid = _outcomes(env)[3]
-        least, most = min(0.0, float(paid.min())), max(0.0, float(paid.max()))
-        if least <= low <= high <= most:  # a wrapper may pay otherwise
-            return f"by the tables of the environment it is reward_range=({least:g}, {most:g})"
-    return (
-        f"it is at least reward_range=({min(low, scale.low):g}, {max(high, scale.high):g}), and the"
-        " page of the environment says what else it pays; a range that is too wide is no mistake,"
-        " but learns more slowly"
-    )
 
 
 def learner_for(
@@ -309,7 +201,7 @@ class Spaces(NamedTuple):
 
 def spaces_of(env: gymnasium.Env[Any, Any], horizon: int) -> Spaces:
     """The states and actions of an environment that can be played for so many steps."""
-    numbers = _numbers(env)
+    numbers = numbers_of(env)
     S, A = numbers.states.size, numbers.actions.size
     limit = env.spec.max_episode_steps if env.spec is not None else None
     if limit is not None and limit < horizon:
@@ -329,6 +221,11 @@ def reward_scale(reward_range: tuple[float, float]) -> Scale:
             f" {high:g}]; widen it"
         )
     return scale
+
+
+def reset_seed(seed: int, episode: int) -> int:
+    """The number that an episode is reset with."""
+    return int(bits(purpose_key(require_seed(seed), CONTEXTS), episode, 1)[0] >> np.uint64(33))
 
 
 class StepCounter(gymnasium.Wrapper[Any, Any, Any, Any]):
@@ -352,55 +249,81 @@ def play_episode(
     env: gymnasium.Env[Any, Any], policy: np.ndarray, *, seed: int | None = None
 ) -> Episode:
     """Play one episode by a policy [H, S + 1]; after termination the state is S, the reward 0."""
-    numbers = _numbers(env)
+    require_single(env)
+    numbers = numbers_of(env)
     S, H = numbers.states.size, len(policy)
-    if policy.shape != (H, S + 1):
-        raise ValueError(
-            f"a policy for this environment has the shape [H, S + 1] = [H, {S + 1}], not"
-            f" {policy.shape}; make it with learner_for"
-        )
+    numbers.require_policy(policy)
     states, rewards = np.full(H, S), np.zeros(H)
     observation, _ = env.reset(seed=seed)
     for h in range(H):
-        try:
-            states[h] = numbers.states.number(observation)
-        except ValueError:
-            raise ValueError(
-                f"the environment observes {observation!r} at step {h}, outside of its states"
-                f" {numbers.states.space}"
-            ) from None
+        states[h] = numbers.state(observation, h)
         action = numbers.actions.element(int(policy[h, states[h]]))
         observation, reward, terminated, truncated, _ = env.step(action)
         rewards[h] = reward
         if terminated:
             break
-        if truncated and h + 1 < H:
-            raise ValueError(
-                f"the environment truncated the episode after {h + 1} steps, {_way_out(h + 1, H)}"
-            )
+        if truncated:
+            require_last_step(h, H)
     return Episode(states, policy[np.arange(H), states], rewards)
 
 
-class _Numbers(NamedTuple):
+def require_last_step(h: int, H: int) -> None:
+    """Refuse an episode that was truncated after step h of H, unless that is the last one."""
+    if h + 1 < H:
+        raise ValueError(
+            f"the environment truncated the episode after {h + 1} steps, {_way_out(h + 1, H)}"
+        )
+
+
+class Numbers(NamedTuple):
     """The states and actions of an environment, numbered from 0."""
 
     states: Numbering
     actions: Numbering
 
+    @classmethod
+    def of(cls, observations: Any, actions: Any) -> Numbers:
+        """The numbers of two spaces; actions are looked at first, for nothing else helps there."""
+        numbered = Numbering(actions, "actions")
+        return cls(Numbering(observations, "observations"), numbered)
 
-def _numbers(env: Any) -> _Numbers:
+    def require_policy(self, policy: np.ndarray) -> None:
+        """Refuse a policy that is not [H, S + 1]."""
+        S = self.states.size
+        if policy.ndim != 2 or policy.shape[1] != S + 1:
+            raise ValueError(
+                f"a policy for this environment has the shape [H, S + 1] = [H, {S + 1}], not"
+                f" {policy.shape}; make it with learner_for"
+            )
+
+    def state(self, observation: Any, h: int) -> int:
+        """The number of what is observed at step h."""
+        try:
+            return self.states.number(observation)
+        except ValueError:
+            raise ValueError(
+                f"the environment observes {observation!r} at step {h}, outside of its states"
+                f" {self.states.space}"
+            ) from None
+
+
+def numbers_of(env: Any) -> Numbers:
     """How the states and actions of an environment are numbered, or why they are not."""
     if isinstance(env, gymnasium.vector.VectorEnv):
-        raise ValueError(
-            "a vector environment mixes episodes and resets itself between them; pass a single"
-            " environment"
-        )
+        return Numbers.of(env.single_observation_space, env.single_action_space)
     if not (hasattr(env, "observation_space") and hasattr(env, "action_space")):
         hint = f"; make it with gymnasium.make({env!r})" if isinstance(env, str) else ""
         raise ValueError(f"env must be a Gymnasium environment, not {shown(env)}{hint}")
-    return _Numbers(
-        Numbering(env.observation_space, "observations"), Numbering(env.action_space, "actions")
-    )
+    return Numbers.of(env.observation_space, env.action_space)
+
+
+def require_single(env: Any) -> None:
+    """Refuse a vector environment."""
+    if isinstance(env, gymnasium.vector.VectorEnv):
+        raise ValueError(
+            "a vector environment plays several episodes at once, and this needs one; learn and"
+            " evaluate_policy play them, here pass a single environment"
+        )
 
 
 def _allowed(S: int, A: int) -> np.ndarray:  # [S + 1, A]

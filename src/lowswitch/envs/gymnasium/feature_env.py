@@ -9,13 +9,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from lowswitch.algorithms.algorithm import Algorithm
-from lowswitch.checks import require_seed, shown
-from lowswitch.envs.gymnasium.bridge import environment
+from lowswitch.checks import shown
+from lowswitch.envs.gymnasium.bridge import environment, reset_seed
 from lowswitch.envs.gymnasium.spaces import Numbering, gymnasium
 from lowswitch.feature_learner import FeatureLearner
 from lowswitch.features.maps import Features
 from lowswitch.features.problem import FeatureProblem, PlayedEpisodes
-from lowswitch.kernels.streams import CONTEXTS, bits, purpose_key
 from lowswitch.learners.ridge import Deployment
 from lowswitch.policy.linear import LinearPolicy
 from lowswitch.policy.shape import Shape
@@ -85,11 +84,6 @@ class Environment(FeatureProblem):
                         f" horizon={h + 1} or less"
                     )
         return PlayedEpisodes(x, actions, rewards, np.full(n, np.nan))
-
-
-def reset_seed(seed: int, episode: int) -> int:
-    """The number that an episode is reset with."""
-    return int(bits(purpose_key(require_seed(seed), CONTEXTS), episode, 1)[0] >> np.uint64(33))
 
 
 class PlayedFeatures(NamedTuple):

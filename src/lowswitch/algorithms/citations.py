@@ -1,0 +1,221 @@
+"""The papers that algorithms come from, as BibTeX.
+
+An algorithm is cited by its parts, so a new combination of them needs no entry of its own.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+NEURIPS = "Advances in Neural Information Processing Systems"
+ICML = "International Conference on Machine Learning"
+COLT = "Conference on Learning Theory"
+JMLR = "Journal of Machine Learning Research"
+
+
+class Paper(NamedTuple):
+    """What BibTeX needs to know of a paper; what is empty is left out."""
+
+    title: str
+    author: str
+    year: int
+    booktitle: str = ""
+    journal: str = ""
+    volume: str = ""
+    eprint: str = ""  # of arXiv
+
+    @property
+    def kind(self) -> str:
+        """The kind of its entry."""
+        if self.booktitle:
+            return "inproceedings"
+        return "article" if self.journal else "misc"
+
+    def entry(self, key: str) -> str:
+        """The entry, a field a line."""
+        fields = {name: str(value) for name, value in self._asdict().items() if value}
+        if self.eprint:
+            fields["archivePrefix"] = "arXiv"
+        lines = [f"  {name:13} = {{{value}}}" for name, value in fields.items()]
+        return f"@{self.kind}{{{key},\n" + ",\n".join(lines) + "\n}"
+
+
+PAPERS = {
+    "jin2018q": Paper(
+        "Is {Q}-Learning Provably Efficient?",
+        "Jin, Chi and Allen-Zhu, Zeyuan and Bubeck, S{\\'e}bastien and Jordan, Michael I.",
+        2018,
+        booktitle=NEURIPS,
+        volume="31",
+        eprint="1807.03765",
+    ),
+    "bai2019provably": Paper(
+        "Provably Efficient {Q}-Learning with Low Switching Cost",
+        "Bai, Yu and Xie, Tengyang and Jiang, Nan and Wang, Yu-Xiang",
+        2019,
+        booktitle=NEURIPS,
+        volume="32",
+        eprint="1905.12849",
+    ),
+    "zhang2020almost": Paper(
+        "Almost Optimal Model-Free Reinforcement Learning via Reference-Advantage Decomposition",
+        "Zhang, Zihan and Zhou, Yuan and Ji, Xiangyang",
+        2020,
+        booktitle=NEURIPS,
+        volume="33",
+        eprint="2004.10019",
+    ),
+    "azar2017minimax": Paper(
+        "Minimax Regret Bounds for Reinforcement Learning",
+        "Azar, Mohammad Gheshlaghi and Osband, Ian and Munos, R{\\'e}mi",
+        2017,
+        booktitle=ICML,
+        eprint="1703.05449",
+    ),
+    "zhang2024settling": Paper(
+        "Settling the Sample Complexity of Online Reinforcement Learning",
+        "Zhang, Zihan and Chen, Yuxin and Lee, Jason D. and Du, Simon S.",
+        2024,
+        booktitle=COLT,
+        eprint="2307.13586",
+    ),
+    "zhang2021reinforcement": Paper(
+        "Is Reinforcement Learning More Difficult Than Bandits? A Near-optimal Algorithm Escaping"
+        " the Curse of Horizon",
+        "Zhang, Zihan and Ji, Xiangyang and Du, Simon S.",
+        2021,
+        booktitle=COLT,
+        eprint="2009.13503",
+    ),
+    "dann2019policy": Paper(
+        "Policy Certificates: Towards Accountable Reinforcement Learning",
+        "Dann, Christoph and Li, Lihong and Wei, Wei and Brunskill, Emma",
+        2019,
+        booktitle=ICML,
+        eprint="1811.03056",
+    ),
+    "osband2013more": Paper(
+        "(More) Efficient Reinforcement Learning via Posterior Sampling",
+        "Osband, Ian and Russo, Daniel and Van Roy, Benjamin",
+        2013,
+        booktitle=NEURIPS,
+        volume="26",
+        eprint="1306.0940",
+    ),
+    "jaksch2010near": Paper(
+        "Near-optimal Regret Bounds for Reinforcement Learning",
+        "Jaksch, Thomas and Ortner, Ronald and Auer, Peter",
+        2010,
+        journal=JMLR,
+        volume="11",
+    ),
+    "brafman2002rmax": Paper(
+        "{R}-max -- A General Polynomial Time Algorithm for Near-Optimal Reinforcement Learning",
+        "Brafman, Ronen I. and Tennenholtz, Moshe",
+        2002,
+        journal=JMLR,
+        volume="3",
+    ),
+    "strehl2008analysis": Paper(
+        "An Analysis of Model-Based Interval Estimation for {M}arkov Decision Processes",
+        "Strehl, Alexander L. and Littman, Michael L.",
+        2008,
+        journal="Journal of Computer and System Sciences",
+        volume="74",
+    ),
+    "guo2015concurrent": Paper(
+        "Concurrent {PAC} {RL}",
+        "Guo, Zhaohan and Brunskill, Emma",
+        2015,
+        booktitle="AAAI Conference on Artificial Intelligence",
+        volume="29",
+    ),
+    "osband2016generalization": Paper(
+        "Generalization and Exploration via Randomized Value Functions",
+        "Osband, Ian and Van Roy, Benjamin and Wen, Zheng",
+        2016,
+        booktitle=ICML,
+        eprint="1402.0635",
+    ),
+    "li2010contextual": Paper(
+        "A Contextual-Bandit Approach to Personalized News Article Recommendation",
+        "Li, Lihong and Chu, Wei and Langford, John and Schapire, Robert E.",
+        2010,
+        booktitle="International Conference on World Wide Web",
+        eprint="1003.0146",
+    ),
+    "abbasi2011improved": Paper(
+        "Improved Algorithms for Linear Stochastic Bandits",
+        "Abbasi-Yadkori, Yasin and P{\\'a}l, D{\\'a}vid and Szepesv{\\'a}ri, Csaba",
+        2011,
+        booktitle=NEURIPS,
+        volume="24",
+    ),
+    "jin2020provably": Paper(
+        "Provably Efficient Reinforcement Learning with Linear Function Approximation",
+        "Jin, Chi and Yang, Zhuoran and Wang, Zhaoran and Jordan, Michael I.",
+        2020,
+        booktitle=COLT,
+        eprint="1907.05388",
+    ),
+    "gao2021provably": Paper(
+        "A Provably Efficient Algorithm for Linear {M}arkov Decision Process with Low Switching"
+        " Cost",
+        "Gao, Minbo and Xie, Tianle and Du, Simon S. and Yang, Lin F.",
+        2021,
+        eprint="2101.00494",
+    ),
+}
+LIBRARY = "lowswitch"
+
+# which papers a part comes from, by the name of its class
+_SOURCES = {
+    "UCB2": ("bai2019provably",),
+    "QLearning": ("jin2018q",),
+    "StageQLearning": ("zhang2020almost",),
+    "Advantage": ("zhang2020almost",),
+    "ChernoffHoeffding": ("azar2017minimax",),
+    "BernsteinFreedman": ("azar2017minimax",),
+    "MonotonicBernstein": ("zhang2024settling",),
+    "Certificates": ("dann2019policy",),
+    "Posterior": ("osband2013more",),
+    "LearnedPosterior": (LIBRARY, "osband2013more"),
+    "L1Ball": ("jaksch2010near",),
+    "Unknown": ("brafman2002rmax",),
+    "ConfidenceIntervals": ("strehl2008analysis",),
+    "Sampled": (LIBRARY, "osband2016generalization"),
+    "Ellipsoid": (
+        *("li2010contextual", "abbasi2011improved"),
+        *("jin2020provably", "gao2021provably"),
+    ),
+}
+
+
+def keys_of(schedule: Any, estimator: Any, bonus: Any) -> list[str]:
+    """The keys of the papers that three parts come from, each once."""
+    names = [type(part).__name__ for part in (schedule, estimator, bonus)]
+    keys = [key for name in names for key in _SOURCES.get(name, ())]
+    if getattr(estimator, "data", "") == "all":  # MVP as it was first published
+        keys.insert(0, "zhang2021reinforcement")
+    if names[0] == "EveryEpisodes" and names[2] == "ConfidenceIntervals":  # CMBIE
+        keys.append("guo2015concurrent")
+    return list(dict.fromkeys(keys))
+
+
+def entry_of(key: str) -> str:
+    """The BibTeX entry of a paper, or of the library itself."""
+    return library_entry() if key == LIBRARY else PAPERS[key].entry(key)
+
+
+def library_entry() -> str:
+    """The entry of the library; it has no address, because none is known."""
+    from lowswitch.io.archive import library_version
+
+    fields = {
+        "title": "lowswitch: reinforcement learning for when changing the policy is what costs",
+        "author": "{The lowswitch developers}",
+        "year": "2026",
+        "note": f"Version {library_version()}",
+    }
+    lines = [f"  {name:13} = {{{value}}}" for name, value in fields.items()]
+    return f"@software{{{LIBRARY},\n" + ",\n".join(lines) + "\n}"

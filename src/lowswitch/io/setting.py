@@ -1,0 +1,54 @@
+"""The setting in which results are made: the code, Python, the packages and the processor."""
+
+from __future__ import annotations
+
+import functools
+import importlib.metadata
+import os
+import platform
+import subprocess
+from pathlib import Path
+
+_PATIENCE = 5.0  # seconds for git
+_PACKAGES = ("numpy", "numba", "scipy")
+
+
+def setting() -> dict[str, str]:
+    """What a result should say about how it was made, as far as it is known.
+
+    `commit` is the commit of the repository around the working folder, and `lowswitch commit` the
+    commit of the library if it runs from a clone; "-dirty" says that files differed from it.
+    """
+    here, library = commit_of(Path.cwd()), commit_of(Path(__file__).parent)
+    commits = {"commit": here, "lowswitch commit": library}
+    return {name: commit for name, commit in commits.items() if commit} | _machine()
+
+
+@functools.cache
+def commit_of(folder: Path) -> str:
+    """The commit of the repository around a folder, once for each process; empty without one."""
+    command = ["git", "-C", os.fspath(folder), "describe", "--always", "--dirty", "--exclude=*"]
+    try:
+        ran = subprocess.run(
+            [*command, "--abbrev=40"], capture_output=True, text=True, timeout=_PATIENCE
+        )
+    except (OSError, subprocess.SubprocessError):
+        return ""
+    return ran.stdout.strip() if ran.returncode == 0 else ""
+
+
+@functools.cache
+def _machine() -> dict[str, str]:
+    versions = {name: importlib.metadata.version(name) for name in _PACKAGES}
+    cores = f"{os.cpu_count()} cores"
+    return {"Python": platform.python_version(), **versions, "CPU": f"{_processor()}, {cores}"}
+
+
+def _processor() -> str:
+    """The name of the processor, or else of its kind."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        lines = []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return next(iter(names), "") or platform.processor() or platform.machine()
