@@ -28,7 +28,8 @@ def values() -> dict[str, str]:
     ledgers |= of_bounds(load("bounds"))
     logs = of_evaluation(load("evaluation"))
     prices = of_prices(load("price"))
-    return of_speed(speed) | of_machines(machines) | of_gpu(gpu) | ledgers | logs | prices
+    own = of_own(load("own"))
+    return of_speed(speed) | of_machines(machines) | of_gpu(gpu) | ledgers | logs | prices | own
 
 
 def load(name: str) -> dict[str, Any]:
@@ -49,6 +50,26 @@ def of_speed(speed: dict[str, Any]) -> dict[str, str]:
         "speed/of-c": span((row["library_to_c"] for row in small), ".2f"),
         "speed/ucbvi": f"{field['ucbvi, doubling']['speed'] / 1e6:.1f} million",
         "speed/times-rlberry": f"{field['ucbvi, doubling']['speed'] / speed['rlberry']:.0f}",
+    }
+
+
+def of_own(own: dict[str, Any]) -> dict[str, str]:
+    if not own["equal"]:
+        raise ValueError("own.json says that a function differs from the library's own formula")
+    cells = [
+        [
+            row["learner"],
+            f"{row['steps_per_second'] / 1e6:.1f} million",
+            f"{row['of_hoeffding']:.2f}",
+        ]
+        for row in own["rows"]
+    ]
+    header = ["Q-learner", "steps per second", "relative"]
+    seconds = f"about {own['compile_seconds']:.0f} seconds"
+    return {
+        "own/speed": table(header, cells, left=1),
+        "own/compile": seconds,
+        "own/run": own["run"],
     }
 
 

@@ -16,6 +16,7 @@ _DOCS = (
     "features",
     "evaluation",
     "choosing",
+    "adding",
     "ledger",
     "bounds",
     "price",
