@@ -79,7 +79,7 @@ PROGRAMS = [
         f"docs/{name}.md"
         for name in (
             *("index", "process", "research", "gymnasium", "tutorial", "few", "ledger"),
-            *("features", "evaluation", "concurrent", "choosing", "adding", "bounds"),
+            *("features", "evaluation", "concurrent", "choosing", "adding", "bounds", "problems"),
         )
     ),
 ]
