@@ -6,6 +6,7 @@ from typing import Any
 
 from pages import table
 
+from lowswitch.bench import standings
 from lowswitch.show.text import span
 
 TARGET = Path(__file__).parent / "numbers"
@@ -28,7 +29,7 @@ def values() -> dict[str, str]:
     ledgers |= of_bounds(load("bounds"))
     logs = of_evaluation(load("evaluation"))
     prices = of_prices(load("price"))
-    own = of_own(load("own"))
+    own = of_own(load("own")) | of_stuck(load("stuck")) | of_bench()
     return of_speed(speed) | of_machines(machines) | of_gpu(gpu) | ledgers | logs | prices | own
 
 
@@ -70,6 +71,32 @@ def of_own(own: dict[str, Any]) -> dict[str, str]:
         "own/speed": table(header, cells, left=1),
         "own/compile": seconds,
         "own/run": own["run"],
+    }
+
+
+def of_stuck(stuck: dict[str, Any]) -> dict[str, str]:
+    """How many of the problems each kind of planner solved."""
+    rmax = [row for name, row in stuck["learners"].items() if name.startswith("R-max")]
+    others = [row for name, row in stuck["learners"].items() if not name.startswith("R-max")]
+
+    def solved(rows: list[dict[str, Any]]) -> str:
+        left = max(row["stuck"] for row in rows)
+        return f"all but {left:,}" if left else f"all {rows[0]['problems']:,}"
+
+    return {
+        "stuck/problems": f"{rmax[0]['problems']:,}",
+        "stuck/rmax": solved(rmax),
+        "stuck/others": solved(others),
+    }
+
+
+def of_bench() -> dict[str, str]:
+    found = standings()
+    seconds = sum(float(row[-1]) for row in found.rows)
+    return {
+        "bench/standings": table(found.header, found.rows, left=1),
+        "bench/seconds": f"{seconds:.0f}",
+        "bench/entries": f"{len(found.rows)}",
     }
 
 

@@ -17,6 +17,8 @@ _DOCS = (
     "evaluation",
     "choosing",
     "adding",
+    "algorithms",
+    "bench",
     "ledger",
     "bounds",
     "price",

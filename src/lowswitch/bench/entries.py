@@ -75,9 +75,13 @@ class Entry:
                 f"its name {shown(data['name'])} must have at most 40 letters, digits, blanks and"
                 " . + -"
             )
-        texts = {name: str(data.get(name, "")) for name in ("made_with", "source")}
-        results = _results(data.get("results"))
-        return cls(name=data["name"], algorithm=data["algorithm"], results=results, **texts)
+        return cls(
+            name=data["name"],
+            algorithm=data["algorithm"],
+            results=_results(data.get("results")),
+            made_with=str(data.get("made_with", "")),
+            source=str(data.get("source", "")),
+        )
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write it as a submission."""

@@ -149,7 +149,9 @@ def _name_of(make: Maker) -> str:
 
 def again(entry: Entry, place: str, budget: int) -> bool:
     """Whether a cell of an entry comes out the same when it is measured again."""
-    fresh = measure_cell(_maker(entry.algorithm), place, budget)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        fresh = measure_cell(_maker(entry.algorithm), place, budget)
     kept = entry.results[place][budget]
     close = np.allclose(fresh.regret, kept.regret, rtol=1e-6, atol=1e-5)
     return bool(close) and fresh.deployments == list(kept.deployments)

@@ -20,11 +20,11 @@ from lowswitch.envs.catalogue import (
     switching_lower_bound,
 )
 from lowswitch.envs.files import from_file
-from lowswitch.envs.sampled import Sampled
+from lowswitch.envs.simulator import Simulator
 
 __all__ = [
     "PROBLEMS",
-    "Sampled",
+    "Simulator",
     "chain",
     "chain_bootdqn",
     "chain_rlberry",

@@ -9,7 +9,7 @@ from lowswitch.checks import shown
 
 @runtime_checkable
 class Problem(Protocol):
-    """A simulated problem: a TabularMDP, a Sampled one, or a FeatureProblem."""
+    """A simulated problem: a TabularMDP, a Simulator, or a FeatureProblem."""
 
     name: str
     knows_regret: bool  # whether it knows what each episode loses
@@ -40,7 +40,7 @@ def require_problem(problem: Any) -> Problem:
     if not isinstance(problem, Problem):
         raise ValueError(
             "the problem must be a TabularMDP such as lowswitch.envs.riverswim(), a step function"
-            " in lowswitch.envs.Sampled(step, ...), or one with features such as those of"
+            " in lowswitch.envs.Simulator(step, ...), or one with features such as those of"
             f" lowswitch.features.problems, not {shown(problem)}; a system that plays whole"
             " episodes runs in lowswitch.concurrent.run, as lowswitch.concurrent.System(play, ...)"
         )

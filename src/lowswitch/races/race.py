@@ -63,7 +63,7 @@ def frontier(
     """Find which algorithms have the least regret for how many deployments, on `episodes` episodes
     of a problem.
 
-    mdp: a TabularMDP; a step function in `ls.envs.Sampled`, whose returns are sampled; or a
+    mdp: a TabularMDP; a step function in `ls.envs.Simulator`, whose returns are sampled; or a
     problem of `ls.features.problems`; then `states` of the result are its
     features, and each deployment counts as one local switch. seeds: on how many seeds (0, 1,
     ...) the finalists are reported. confirm: on how many further seeds those are that may be the

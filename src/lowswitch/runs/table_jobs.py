@@ -11,7 +11,7 @@ import numpy as np
 
 from lowswitch.checks import checked_batch
 from lowswitch.envs.mdp import TabularMDP
-from lowswitch.envs.sampled import Sampled
+from lowswitch.envs.simulator import Simulator
 from lowswitch.history import (
     History,
     RunCosts,
@@ -39,7 +39,7 @@ class Beginning(NamedTuple):
     data: tuple[np.ndarray, np.ndarray, np.ndarray] | None  # [B, H] each
 
     @classmethod
-    def of(cls, mdp: TabularMDP | Sampled, options: Options) -> Self:
+    def of(cls, mdp: TabularMDP | Simulator, options: Options) -> Self:
         """What was asked for, once it is known to fit the problem and the device."""
         initial, warm_start = options.initial, options.warm_start
         if options.device == "gpu" and not (initial is None and warm_start is None):

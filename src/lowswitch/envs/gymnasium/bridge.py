@@ -29,7 +29,7 @@ _REDRAW_SECONDS = 0.1
 _PLAY_IT = (
     "let a learner play it instead, with lowswitch.envs.gymnasium.learn, with"
     " lowswitch.concurrent.Gymnasium or System in lowswitch.concurrent.run or, on the command line,"
-    " lowswitch concurrent; a step function without tables is for lowswitch.envs.Sampled"
+    " lowswitch concurrent; a step function without tables is for lowswitch.envs.Simulator"
 )
 
 

@@ -21,7 +21,7 @@ def begin(random):
 
 
 SIZE = {"horizon": H, "states": S, "actions": A}
-RIVER = ls.envs.Sampled(swim, start=begin, **SIZE)
+RIVER = ls.envs.Simulator(swim, start=begin, **SIZE)
 ALGORITHMS = [ls.q_hoeffding(c=0.01), ls.few(deployments=4), ls.ucbvi(c=0.01)]
 
 
@@ -30,7 +30,7 @@ def test_all_drivers_play_the_same_episodes(algorithm):
     runs = ls.simulate(RIVER, algorithm, episodes=K, seeds=[0, 5], history=True)
     learner, earned = ls.Learner(algorithm, **SIZE, episodes=K, seed=5), 0.0
     for k in range(K):
-        played = RIVER.play(learner._knowledge.policy(), 5, k, k + 1)
+        played = RIVER.play(learner.policy[None], np.zeros(1, dtype=int), 5, np.array([k]))
         learner.tell(*(part[0] for part in played))
         earned += played.rewards.sum()
     assert runs.deployments[1] == learner.deployments > 0
@@ -49,7 +49,7 @@ def test_losses_are_called_sampled_everywhere(tmp_path):
     assert runs.earned_per_episode == pytest.approx(runs.earned / K)
     assert np.isnan(runs.optimal_value)
     texts = [repr(runs), str(runs.summary()), json.dumps(runs.to_dict())]
-    best = ls.envs.Sampled(swim, start=begin, **SIZE, optimal_value=1.5)
+    best = ls.envs.Simulator(swim, start=begin, **SIZE, optimal_value=1.5)
     found = ls.frontier(best, episodes=K, seeds=2, confirm=2, portfolio=ALGORITHMS[:2], threads=1)
     found.save(tmp_path / "found.json")
     texts += [str(found), found.table(), ls.Frontier.load(tmp_path / "found.json").table()]
@@ -75,7 +75,9 @@ def test_a_sweep_has_them_beside_tables(tmp_path):
 
 
 def test_rewards_have_their_range():
-    paid = ls.envs.Sampled(lambda x, a, h, random: (0, 10.0 * a - 5), reward_range=(-5, 5), **SIZE)
+    paid = ls.envs.Simulator(
+        lambda x, a, h, random: (0, 10.0 * a - 5), reward_range=(-5, 5), **SIZE
+    )
     runs = ls.simulate(paid, ls.q_hoeffding(c=0.01), episodes=4, seeds=1)
     assert runs.earned[0] == pytest.approx(4 * H * 5 - runs.regret[0])
     assert paid.reference == 5 * H
@@ -92,13 +94,15 @@ def test_rewards_have_their_range():
 )
 def test_a_step_that_returns_nonsense_is_named(step, message):
     with pytest.raises(ValueError, match=message):
-        ls.simulate(ls.envs.Sampled(step, **SIZE), ALGORITHMS[0], episodes=3, seeds=1)
+        ls.simulate(ls.envs.Simulator(step, **SIZE), ALGORITHMS[0], episodes=3, seeds=1)
 
 
 def test_refusals_name_the_way_out():
-    with pytest.raises(ValueError, match=r"lowswitch.envs.Sampled\(step.*concurrent.System\(play"):
+    with pytest.raises(
+        ValueError, match=r"lowswitch.envs.Simulator\(step.*concurrent.System\(play"
+    ):
         ls.simulate(swim, ALGORITHMS[0], episodes=3)
     with pytest.raises(ValueError, match="step must be a function"):
-        ls.envs.Sampled(3, **SIZE)
+        ls.envs.Simulator(3, **SIZE)
     with pytest.raises(ValueError, match="is played on the CPU"):
         ls.simulate(RIVER, ALGORITHMS[0], episodes=3, device="gpu")

@@ -21,13 +21,12 @@ from lowswitch.checks import (
 )
 from lowswitch.envs.mdp import Scale
 from lowswitch.kernels.streams import stream_key
-from lowswitch.policy.tables import TablePolicy
 
 Step = Callable[[int, int, int, np.random.Generator], tuple[Any, Any]]
 Start = int | Callable[[np.random.Generator], Any]
 
 
-class SampledEpisodes(NamedTuple):
+class PlayedSteps(NamedTuple):
     """Some episodes as a policy plays them, with rewards in [0, 1]."""
 
     states: np.ndarray  # [n, H]
@@ -35,7 +34,7 @@ class SampledEpisodes(NamedTuple):
     rewards: np.ndarray  # [n, H]
 
 
-class Sampled:
+class Simulator:
     """A problem known by a function that plays one step, as of a simulator or a generative model.
 
     `step(state, action, h, random)` returns the next state and the reward. `random` is a numpy
@@ -121,23 +120,16 @@ class Sampled:
 
     def __repr__(self) -> str:
         size = ", ".join(f"{name}={number}" for name, number in self.size.items())
-        return f"Sampled({self.name}, {size})"
+        return f"Simulator({self.name}, {size})"
 
     # ---- play ------------------------------------------------------------------------------------
 
-    def play(self, policy: TablePolicy, seed: int, first: int, last: int) -> SampledEpisodes:
-        """The episodes `first` to `last` - 1 of a seed, played by a policy."""
-        members = policy.member_for(np.arange(first, last))
-        return self.play_tables(policy.actions, members, seed, np.arange(first, last))
-
-    def play_tables(
+    def play(
         self, tables: np.ndarray, members: np.ndarray, seed: int, episodes: np.ndarray
-    ) -> SampledEpisodes:
+    ) -> PlayedSteps:
         """These episodes [B], each by its member of the tables [members, H, S]."""
         shape = len(episodes), self.horizon
-        played = SampledEpisodes(
-            np.zeros(shape, np.int64), np.zeros(shape, np.int64), np.zeros(shape)
-        )
+        played = PlayedSteps(np.zeros(shape, np.int64), np.zeros(shape, np.int64), np.zeros(shape))
         for i, k in enumerate(episodes):
             self._play_one(tables[members[i]].tolist(), seed, int(k), *(part[i] for part in played))
         unit = self.scale.to_unit(played.rewards)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from lowswitch.envs.sampled import Sampled
+from lowswitch.envs.simulator import Simulator
 from lowswitch.history import History, RunCosts, first_of
 from lowswitch.learners import Knowledge, ProblemSize, knowledge_of
 from lowswitch.runs.jobs import Job, Options
@@ -19,16 +19,16 @@ _LARGEST_PIECE = 1_000  # episodes that are played before they are learned
 
 
 @dataclass(frozen=True, kw_only=True)
-class SampledJob(Job):
+class SimulatorJob(Job):
     """One algorithm on one problem without tables, under every seed."""
 
-    problem: Sampled
+    problem: Simulator
     knowledge: Knowledge
     history: bool
     beginning: Beginning
 
     @classmethod
-    def of(cls, problem: Sampled, options: Options, **job: Any) -> SampledJob:
+    def of(cls, problem: Simulator, options: Options, **job: Any) -> SimulatorJob:
         """The job, once everything is known to fit."""
         if options.device != "cpu" or options.stop is not None:
             raise ValueError(
@@ -50,8 +50,8 @@ class SampledJob(Job):
 
         return learn_batch
 
-    def begin(self, seed: int, episodes: int) -> SampledRun:
-        return SampledRun(self, seed, episodes)
+    def begin(self, seed: int, episodes: int) -> SimulatorRun:
+        return SimulatorRun(self, seed, episodes)
 
     def runs(self, costs: RunCosts, seconds: float) -> Runs:
         steps = self.episodes * self.horizon
@@ -67,12 +67,12 @@ class SampledJob(Job):
         )
 
 
-class SampledRun:
+class SimulatorRun:
     """One seed: its tables live while it runs, its costs stay."""
 
     costs: RunCosts
 
-    def __init__(self, job: SampledJob, seed: int, episodes: int) -> None:
+    def __init__(self, job: SimulatorJob, seed: int, episodes: int) -> None:
         self.job, self.seed, self.episodes = job, seed, episodes
         self.done = 0
 
@@ -85,7 +85,9 @@ class SampledRun:
         kept, earned, size, mark = list[np.ndarray](), 0.0, 1, 0
         while self.done < self.episodes and not stop.is_set():
             last = min(int(marks[mark]), self.done + size)
-            played = job.problem.play(knowledge.policy(), self.seed, self.done, last)
+            policy, episodes = knowledge.policy(), np.arange(self.done, last)
+            members = policy.member_for(episodes)
+            played = job.problem.play(policy.actions, members, self.seed, episodes)
             changes = np.zeros((len(played.states) * room, columns), dtype=np.int64)
             used, learned, _ = knowledge.learn(*played, False, self.done, changes)
             # the episodes after these the new policy plays otherwise: they are played again
