@@ -7,6 +7,7 @@ from typing import Any
 from pages import table
 
 from lowswitch.bench import standings
+from lowswitch.bench.suite import EPISODES
 from lowswitch.show.text import span
 
 TARGET = Path(__file__).parent / "numbers"
@@ -97,6 +98,7 @@ def of_bench() -> dict[str, str]:
         "bench/standings": table(found.header, found.rows, left=1),
         "bench/seconds": f"{seconds:.0f}",
         "bench/entries": f"{len(found.rows)}",
+        "bench/episodes": f"{EPISODES:,}",
     }
 
 

@@ -17,7 +17,6 @@ _DOCS = (
     "evaluation",
     "choosing",
     "adding",
-    "algorithms",
     "bench",
     "ledger",
     "bounds",

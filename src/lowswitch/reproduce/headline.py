@@ -57,17 +57,14 @@ def _result(lab: Lab) -> str:
         f"Q-learning with delayed updates (UCB2) makes {span(fewer, '.1f')} times fewer policy"
         " switches than the learner that may switch at every visit, and loses"
         f" {span(more, '.1f')} % more reward, on {len(qlearning.PROBLEMS)} problems after"
-        f" {lab.effort.episodes:,} episodes at a practical scale of the bonus (c = {SCALE})."
+        f" {lab.effort.episodes:,} episodes at the practical scale c = {SCALE}."
     )
 
 
 def tuned_result(table: PageTable) -> str:
     """What the table of tuned scales says of the saving, in one sentence."""
     fewer = [float(row[-1].split()[0].replace(",", "")) for row in table.rows]
-    return (
-        f"At the scale with the least regret on each problem it makes {span(fewer, '.1f')} times"
-        " fewer switches."
-    )
+    return f"At the best c: {span(fewer, '.1f')} times fewer."
 
 
 def _tuned_table(lab: Lab) -> PageTable:

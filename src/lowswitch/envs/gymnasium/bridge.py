@@ -27,9 +27,9 @@ from lowswitch.table_learner import TableLearner, warn_if_drowned
 
 _REDRAW_SECONDS = 0.1
 _PLAY_IT = (
-    "let a learner play it instead, with lowswitch.envs.gymnasium.learn, with"
-    " lowswitch.concurrent.Gymnasium or System in lowswitch.concurrent.run or, on the command line,"
-    " lowswitch concurrent; a step function without tables is for lowswitch.envs.Simulator"
+    "let a learner play it instead, with lowswitch.envs.gymnasium.learn or, on the command line,"
+    " lowswitch concurrent; a step function of your own is for lowswitch.envs.Simulator, and whole"
+    " episodes are for lowswitch.concurrent.System"
 )
 
 
