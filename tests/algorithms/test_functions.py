@@ -52,6 +52,14 @@ def runs(mdp):
     return ls.simulate(mdp, MINE, episodes=K, seeds=[3], history=True)
 
 
+def test_an_example_of_the_page_has_less_than_20_lines():
+    text = PAGE.read_text(encoding="utf-8")
+    parts_of_page = [block.split("```")[0] for block in text.split("```python\n")]
+    examples = [block for block in parts_of_page if "\n@ls.parts." in "\n" + block]
+    assert len(examples) == 3
+    assert max(len(block.strip().splitlines()) for block in examples) < 20
+
+
 def twin(mdp, seed):
     """Speedy Q-learning with the logarithmic bonus in plain Python, as Bai et al. deploy it.
 
@@ -108,12 +116,16 @@ def told(mdp, episodes=K, bonus=MINE.bonus, learner=None):
     return learner
 
 
-def test_every_driver_has_the_same_history(mdp, runs, tmp_path):
+def test_every_driver_has_the_same_history(mdp, runs, tmp_path, monkeypatch):
     changes = runs.history[0].changes.tolist()
     learner = told(mdp, K // 2)
     learner.save(tmp_path / "half.npz")
     again = ls.Learner.load(tmp_path / "half.npz")
     assert np.array_equal(again.q, learner.q)
+    with monkeypatch.context() as other_source:
+        other_source.setattr(page.speedy, "source", "0" * 64)
+        with pytest.raises(ValueError, match="the source of .*speedy has changed since"):
+            ls.Learner.load(tmp_path / "half.npz")
     assert np.array_equal(told(mdp).policy, runs.policy[0])
     for rule in ("trigger", "speculate"):
         run = ls.concurrent.run(mdp, MINE, episodes=K, machines=7, rule=rule, seed=3)
