@@ -6,6 +6,8 @@ from typing import Any
 
 from pages import table
 
+from lowswitch.bench import standings
+from lowswitch.bench.suite import EPISODES
 from lowswitch.show.text import span
 
 TARGET = Path(__file__).parent / "numbers"
@@ -28,7 +30,8 @@ def values() -> dict[str, str]:
     ledgers |= of_bounds(load("bounds"))
     logs = of_evaluation(load("evaluation"))
     prices = of_prices(load("price")) | of_sb3(load("sb3"))
-    return of_speed(speed) | of_machines(machines) | of_gpu(gpu) | ledgers | logs | prices
+    own = of_own(load("own")) | of_stuck(load("stuck")) | of_bench()
+    return of_speed(speed) | of_machines(machines) | of_gpu(gpu) | ledgers | logs | prices | own
 
 
 def load(name: str) -> dict[str, Any]:
@@ -63,6 +66,53 @@ def of_speed(speed: dict[str, Any]) -> dict[str, str]:
         "speed/of-c": span((row["library_to_c"] for row in small), ".2f"),
         "speed/ucbvi": f"{field['ucbvi, doubling']['speed'] / 1e6:.1f} million",
         "speed/times-rlberry": f"{field['ucbvi, doubling']['speed'] / speed['rlberry']:.0f}",
+    }
+
+
+def of_own(own: dict[str, Any]) -> dict[str, str]:
+    if not own["equal"]:
+        raise ValueError("own.json says that a function differs from the library's own formula")
+    cells = [
+        [
+            row["learner"],
+            f"{row['steps_per_second'] / 1e6:.1f} million",
+            f"{row['of_hoeffding']:.2f}",
+        ]
+        for row in own["rows"]
+    ]
+    header = ["Q-learner", "steps per second", "relative"]
+    seconds = f"about {own['compile_seconds']:.0f} seconds"
+    return {
+        "own/speed": table(header, cells, left=1),
+        "own/compile": seconds,
+        "own/run": own["run"],
+    }
+
+
+def of_stuck(stuck: dict[str, Any]) -> dict[str, str]:
+    """How many of the problems each kind of planner solved."""
+    rmax = [row for name, row in stuck["learners"].items() if name.startswith("R-max")]
+    others = [row for name, row in stuck["learners"].items() if not name.startswith("R-max")]
+
+    def solved(rows: list[dict[str, Any]]) -> str:
+        left = max(row["stuck"] for row in rows)
+        return f"all but {left:,}" if left else f"all {rows[0]['problems']:,}"
+
+    return {
+        "stuck/problems": f"{rmax[0]['problems']:,}",
+        "stuck/rmax": solved(rmax),
+        "stuck/others": solved(others),
+    }
+
+
+def of_bench() -> dict[str, str]:
+    found = standings()
+    seconds = sum(float(row[-1]) for row in found.rows)
+    return {
+        "bench/standings": table(found.header, found.rows, left=1),
+        "bench/seconds": f"{seconds:.0f}",
+        "bench/entries": f"{len(found.rows)}",
+        "bench/episodes": f"{EPISODES:,}",
     }
 
 

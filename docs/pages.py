@@ -16,6 +16,8 @@ _DOCS = (
     "features",
     "evaluation",
     "choosing",
+    "adding",
+    "bench",
     "ledger",
     "bounds",
     "price",

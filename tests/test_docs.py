@@ -81,7 +81,7 @@ PROGRAMS = [
         f"docs/{name}.md"
         for name in (
             *("index", "process", "research", "gymnasium", "sb3", "tutorial", "few", "ledger"),
-            *("features", "evaluation", "concurrent", "choosing", "adding", "bounds"),
+            *("features", "evaluation", "concurrent", "choosing", "adding", "bounds", "problems"),
         )
     ),
 ]

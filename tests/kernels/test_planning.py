@@ -364,6 +364,7 @@ def certain_problem(seed, S=8, A=2, H=6):
 
 FIRST_VISITS = {
     "rmax": ls.rmax(known=1, pooled=True),
+    "rmax-by-step": ls.rmax(known=1),
     "mbie": ls.Algorithm(
         estimator=ls.parts.Planning(clip="remaining", pooled=True),
         bonus=ls.parts.ConfidenceIntervals(c=1e-6, most_visits=1),

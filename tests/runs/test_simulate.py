@@ -313,6 +313,7 @@ def test_a_sweep_has_the_runs_of_simulate_with_features_too(tmp_path):
 def test_what_only_looks_like_a_problem_is_refused():
     class Own:
         name, knows_regret, size, steps_alike = "own", True, {"horizon": 1}, False
+        measure = "regret"
 
         def optimal_value(self, episodes=0):
             return 1.0

@@ -17,8 +17,11 @@ from lowswitch.algorithms.estimators import (
     Estimator,
     LearnedPosterior,
     NoBonus,
+    OwnBonus,
+    OwnUpdate,
     Planning,
     Posterior,
+    QLearning,
     StageQLearning,
 )
 from lowswitch.algorithms.meetings import asks
@@ -36,8 +39,9 @@ PARTS: dict[str, tuple[type, ...]] = {  # and whatever is derived from them
 COMPILED = tuple(
     kind
     for kind in (*PARTS["estimator"], *PARTS["bonus"], Budget, WholePolicy)
-    if kind is not FromCounts
+    if kind not in (FromCounts, OwnBonus, OwnUpdate)
 )
+_DECORATORS = {"estimator": "update", "bonus": "bonus"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,6 +93,8 @@ class Algorithm:
                 f"data={data!r} is taken over at visit counts, so the schedule must have some, not"
                 f" {shown(schedule)}"
             )
+        if len(self.scales) > 1 and isinstance(estimator, QLearning | OwnUpdate):
+            _require_unmixed(estimator, self.bonus)
         if isinstance(estimator, Ridge):
             require_linear(estimator, self.bonus, schedule, len(self.scales))
         if isinstance(schedule, Budget) and schedule.last != "usual" and not self.replans:
@@ -218,13 +224,23 @@ def _require_no_subclass(name: str, part: Any) -> None:
     way_out = (
         "derive a schedule from ByVisits or Whole instead (docs/adding.md)"
         if name == "schedule"
-        else "derive an estimator in Python from FromCounts, or compile a new part into the library"
-        " (docs/adding.md shows both)"
+        else f"put @ls.parts.{_DECORATORS[name]} above a function of your own, or derive an"
+        " estimator in Python from FromCounts (docs/adding.md shows both)"
     )
     raise UnknownPartError(
         f"{name} {type(part).__name__} is a subclass of {base.__name__}, whose compiled code would"
         f" run in its place; {way_out}"
     )
+
+
+def _require_unmixed(*given: Any) -> None:
+    """Functions of the user's are not mixed."""
+    for part in given:
+        if isinstance(part, OwnBonus | OwnUpdate):
+            raise ValueError(
+                f"{type(part).__name__} is a function of your own, and these are not mixed; leave"
+                " scales out"
+            )
 
 
 def require_algorithm(algorithm: Any) -> Algorithm:

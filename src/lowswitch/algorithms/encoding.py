@@ -22,7 +22,9 @@ def part_to_dict(part: Any) -> dict[str, Any]:
                 f"{name}={shown(value)} of {type(part).__name__} cannot be saved; use numbers,"
                 " texts, or tuples of them"
             )
-    return {"kind": _kind_name(type(part))} | {
+    source = getattr(part, "source", "")
+    kind = {"kind": _kind_name(type(part))} | ({"source": source} if source else {})
+    return kind | {
         name: part_to_dict(value) if dataclasses.is_dataclass(value) else value
         for name, value in fields.items()
     }
@@ -45,7 +47,19 @@ def part_from_dict(name: str, data: dict[str, Any], bases: tuple[type, ...]) -> 
                 " loads import"
             )
         raise UnknownPartError(f"unknown {name} {shown(kind)}; {hint}")
+    _require_source(kind, kinds[kind], fields.pop("source", ""))
     return kinds[kind](**fields)
+
+
+def _require_source(name: str, kind: type, saved: str) -> None:
+    """Refuse a function of the user's that has changed since it was saved."""
+    source = getattr(kind, "source", "")
+    if source != saved:
+        raise UnknownPartError(
+            f"the source of {name} has changed since this was saved (its hash was"
+            f" {saved[:12] or 'none'} and is {source[:12] or 'none'} now), so nothing can be"
+            " replayed with it; restore the function as it was, and give the new one another name"
+        )
 
 
 def is_own(kind: type) -> bool:

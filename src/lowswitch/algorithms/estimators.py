@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import ClassVar, Literal, get_args
 
 import numpy as np
 
 from lowswitch.algorithms.custom import FromCounts
 from lowswitch.algorithms.ridge import Ellipsoid, Ridge, Sampled
 from lowswitch.checks import (
+    is_number,
     require_count,
     require_fraction,
     require_positive,
@@ -17,6 +19,7 @@ from lowswitch.checks import (
     require_share,
     require_truth,
     require_word,
+    shown,
 )
 
 Clip = Literal["horizon", "remaining"]
@@ -25,6 +28,7 @@ Rewards = Literal["bootstrap", "mean"]
 SeenRewards = Literal["seen", "bootstrap", "mean"]
 Learned = Literal["learned"]
 Tested = Literal["tested"]
+Memory = int | Literal["states"]  # how many numbers of its own a function has for each (h, x, a)
 Trial = float | Literal["auto", "falling"]
 First = Literal["lowest", "auto", "explore"]
 RULE = 2  # the newest version of the rules by which `few` decides
@@ -58,6 +62,23 @@ class QLearning(_Clipped):
     Values start from a cap and never exceed it: H at every step with `clip="horizon"`, as
     published, or H - h + 1 with `clip="remaining"`, which is tighter and still optimistic.
     """
+
+
+@dataclass(frozen=True, kw_only=True)
+class OwnUpdate(_Clipped):
+    """The base of an update of your own; `lowswitch.algorithms.parts.update` makes one.
+
+    It learns as `QLearning` does, with your function in place of its formula.
+    """
+
+    function: ClassVar[Callable[..., float] | None] = None
+    memory: ClassVar[Memory] = 0
+    initial: ClassVar[Callable[..., float] | None] = None
+    source: ClassVar[str] = ""  # a hash
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_options(self)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -228,6 +249,40 @@ class Hoeffding(_Scaled):
 
 
 @dataclass(frozen=True, kw_only=True)
+class OwnBonus:
+    """The base of a bonus of your own; `lowswitch.algorithms.parts.bonus` makes one."""
+
+    function: ClassVar[Callable[..., float] | None] = None
+    memory: ClassVar[Memory] = 0
+    source: ClassVar[str] = ""  # a hash
+
+    def __post_init__(self) -> None:
+        check_options(self)
+
+
+def own_options(part: OwnBonus | OwnUpdate) -> list[float]:
+    """The numbers that a function of yours gets, in its order."""
+    defaults = getattr(part.function, "__kwdefaults__", None) or {}
+    return [getattr(part, name) for name in defaults]
+
+
+def check_options(part: OwnBonus | OwnUpdate) -> None:
+    """Make floats of the options of your function, or say which is no finite number."""
+    if part.function is None:
+        word = "bonus" if isinstance(part, OwnBonus) else "update"
+        raise ValueError(
+            f"{type(part).__name__} has no function; write one, with @ls.parts.{word} above it"
+        )
+    for name in part.function.__kwdefaults__ or {}:
+        value = getattr(part, name)
+        if not is_number(value):
+            raise ValueError(
+                f"{name} of {type(part).__name__} must be a finite number, not {shown(value)}"
+            )
+        object.__setattr__(part, name, float(value))
+
+
+@dataclass(frozen=True, kw_only=True)
 class Bernstein:
     """b_n from the variance of the next values.
 
@@ -338,6 +393,7 @@ class NoBonus:
 
 Estimator = (
     QLearning
+    | OwnUpdate
     | StageQLearning
     | Advantage
     | Planning
@@ -348,6 +404,7 @@ Estimator = (
 )
 Bonus = (
     Hoeffding
+    | OwnBonus
     | Bernstein
     | AdvantageBonus
     | ChernoffHoeffding
@@ -362,7 +419,8 @@ Bonus = (
     | NoBonus
 )
 BONUSES: dict[type, tuple[type, ...]] = {  # the bonuses that go with each estimator
-    QLearning: (Hoeffding, Bernstein),
+    QLearning: (Hoeffding, Bernstein, OwnBonus),
+    OwnUpdate: (Hoeffding, Bernstein, OwnBonus, NoBonus),
     StageQLearning: (Hoeffding,),
     Advantage: (AdvantageBonus,),
     Planning: (

@@ -17,6 +17,8 @@ from lowswitch.algorithms.estimators import (
     LearnedPosterior,
     MonotonicBernstein,
     NoBonus,
+    OwnBonus,
+    OwnUpdate,
     Planning,
     Posterior,
     QLearning,
@@ -24,6 +26,7 @@ from lowswitch.algorithms.estimators import (
     Unknown,
 )
 from lowswitch.algorithms.meetings import Asked
+from lowswitch.algorithms.own import bonus, update
 from lowswitch.algorithms.ridge import Determinant, Ellipsoid, Ridge, Sampled, Spread
 from lowswitch.algorithms.schedules import (
     UCB2,
@@ -70,6 +73,8 @@ __all__ = [
     "LearnedPosterior",
     "MonotonicBernstein",
     "NoBonus",
+    "OwnBonus",
+    "OwnUpdate",
     "Planning",
     "Posterior",
     "QLearning",
@@ -84,4 +89,6 @@ __all__ = [
     "Visits",
     "Whole",
     "WholePolicy",
+    "bonus",
+    "update",
 ]

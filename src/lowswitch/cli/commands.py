@@ -23,6 +23,7 @@ from lowswitch import envs
 from lowswitch.algorithms.recipes import RECIPES, Shared, assemble
 from lowswitch.algorithms.text import build
 from lowswitch.cli import runs, syntax
+from lowswitch.cli.bench import bench
 from lowswitch.cli.ledger import ledger
 from lowswitch.cli.serve import serve, token
 from lowswitch.cli.syntax import OneOf, argument, arguments, command, problem
@@ -445,6 +446,7 @@ COMMANDS = {
     "plot": runs.plot,
     "concurrent": concurrent,
     "frontier": frontier,
+    "bench": bench,
     "ledger": ledger,
     "serve": serve,
     "token": token,

@@ -12,6 +12,7 @@ import numpy as np
 
 from lowswitch.checks import checked_batch, checked_mask, require_count, shown
 from lowswitch.envs.mdp import Scale, TabularMDP
+from lowswitch.envs.simulator import Simulator
 from lowswitch.features.problem import FeatureProblem
 from lowswitch.kernels.streams import stream_key
 
@@ -340,15 +341,52 @@ def name_of(thing: Any) -> str:
     return f"{named.__module__}.{named.__qualname__}"
 
 
+class Steps:
+    """A step function as a source."""
+
+    replayable = True
+
+    def __init__(self, problem: Simulator) -> None:
+        self.problem = problem
+        self.horizon, self.states, self.actions = problem.size.values()
+        self.actions_allowed, self.scale = problem.actions_allowed, problem.scale
+
+    def player(self, seed: int) -> StepsPlayer:
+        return StepsPlayer(self.problem, seed)
+
+    def facts(self) -> dict[str, Any]:
+        return self.problem.facts()
+
+
+class StepsPlayer:
+    """Plays the same episodes as `simulate`."""
+
+    def __init__(self, problem: Simulator, seed: int) -> None:
+        self.problem, self.seed = problem, seed
+
+    def play(self, policy: np.ndarray, episodes: np.ndarray) -> Trajectories:
+        members = np.zeros(len(episodes), dtype=np.int64)
+        try:
+            played = self.problem.play(policy[None], members, self.seed, episodes)
+        except ValueError as error:
+            raise PlayError(str(error), int(episodes[0])) from error
+        return Trajectories(played.states.astype(np.int32), played.rewards)
+
+    def close(self) -> None:
+        pass
+
+
 @functools.singledispatch
 def source_of(given: Any) -> Any:
     """What is played: a source, the one made of a TabularMDP, or a problem with features."""
     raise ValueError(
-        "a source is a TabularMDP, a problem with features, lowswitch.concurrent.Gymnasium(name,"
-        f" horizon=H) or lowswitch.concurrent.System(play, ...), not {shown(given)}"
+        "a source is a TabularMDP, lowswitch.envs.Simulator(step, ...), a problem with features,"
+        " lowswitch.concurrent.Gymnasium(name, horizon=H) or"
+        f" lowswitch.concurrent.System(play, ...), not {shown(given)}"
     )
 
 
 source_of.register(TabularMDP, Tabular)
-for _kind in (Tabular, Gymnasium, System, FeatureProblem):
+source_of.register(Simulator, Steps)
+for _kind in (Tabular, Steps, Gymnasium, System, FeatureProblem):
     source_of.register(_kind, lambda given: given)

@@ -20,9 +20,11 @@ from lowswitch.envs.catalogue import (
     switching_lower_bound,
 )
 from lowswitch.envs.files import from_file
+from lowswitch.envs.simulator import Simulator
 
 __all__ = [
     "PROBLEMS",
+    "Simulator",
     "chain",
     "chain_bootdqn",
     "chain_rlberry",

@@ -116,6 +116,7 @@ class TabularMDP:
     """
 
     knows_regret = True
+    measure = "regret"
 
     def __init__(
         self,

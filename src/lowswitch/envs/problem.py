@@ -9,10 +9,14 @@ from lowswitch.checks import shown
 
 @runtime_checkable
 class Problem(Protocol):
-    """A simulated problem: a TabularMDP, or a FeatureProblem."""
+    """A simulated problem: a TabularMDP, a Simulator, or a FeatureProblem."""
 
     name: str
     knows_regret: bool  # whether it knows what each episode loses
+
+    @property
+    def measure(self) -> str:
+        """What results call the loss: "regret" where it is exact, else by what it is."""
 
     @property
     def size(self) -> dict[str, int]:
@@ -35,7 +39,9 @@ def require_problem(problem: Any) -> Problem:
     """The problem, or an error that says which ones there are."""
     if not isinstance(problem, Problem):
         raise ValueError(
-            "the problem must be a TabularMDP such as lowswitch.envs.riverswim(), or one with"
-            f" features such as those of lowswitch.features.problems, not {shown(problem)}"
+            "the problem must be a TabularMDP such as lowswitch.envs.riverswim(), a step function"
+            " in lowswitch.envs.Simulator(step, ...), or one with features such as those of"
+            f" lowswitch.features.problems, not {shown(problem)}; a system that plays whole"
+            " episodes runs in lowswitch.concurrent.run, as lowswitch.concurrent.System(play, ...)"
         )
     return problem

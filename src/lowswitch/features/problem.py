@@ -34,6 +34,7 @@ class FeatureProblem:
     shape: Shape
     knows_regret = True  # whether `play` knows what each episode loses
     steps_alike = False
+    measure = "regret"  # what results call it
 
     @property
     def size(self) -> dict[str, int]:

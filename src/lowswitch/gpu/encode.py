@@ -78,7 +78,7 @@ def kind_of(mdp: TabularMDP, algorithm: Algorithm, knowledge: Knowledge) -> RunK
     if not isinstance(spec, RowSpec):
         raise ValueError(
             f"a GPU runs Q-learners such as ucb2-h and ucb2-b, and no planners, posterior "
-            f"samples, stages or mixtures, so not {algorithm}; {ON_CPU}"
+            f"samples, stages, mixtures or functions of your own, so not {algorithm}; {ON_CPU}"
         )
     usual = np.full(spec.H, float(spec.H)), np.arange(spec.H, 0.0, -1.0)
     if not any(np.array_equal(spec.caps, caps) for caps in usual):

@@ -134,6 +134,39 @@ class RowTables(NamedTuple):
     clock: np.ndarray  # [1]  CLOCK
 
 
+class OwnSpec(NamedTuple):
+    """A Q-learner with a function of the user's, worked out for one problem size.
+
+    Each pair of functions has a class that derives from this one: see `own.py`.
+    """
+
+    H: int
+    S: int
+    A: int
+    caps: np.ndarray  # [H]  largest value that step h can have
+    initial: np.ndarray  # [H]  the first estimate
+    iota: float
+    bonus: int  # HOEFFDING or BERNSTEIN where the library's bonus is used, else HOEFFDING
+    bonus_options: np.ndarray  # [n]  the numbers that the bonus gets last
+    update_options: np.ndarray  # [n]  likewise the update
+    width: int  # how many numbers an (h, x, a) remembers
+    usual: RowSpec  # the library's learner with the same schedule
+    every_until: int  # each visit count up to here is a trigger
+    later: np.ndarray  # [n]  the triggers after that, sorted; the last is NEVER
+    timing: Timing
+
+
+class OwnTables(NamedTuple):
+    """What such a Q-learner knows, and in `rows` what it has deployed."""
+
+    rows: np.ndarray  # [(H + 1) * S]  ROW; the last S are the zero after the last step
+    cells: np.ndarray  # [H * S * A]  CELL
+    moments: np.ndarray  # [H * S * A]  MOMENTS, or [0] where no bonus reads them
+    memory: np.ndarray  # [H * S * A * width]  what the functions remember; NaN at the beginning
+    faults: np.ndarray  # [1]  one more than the last (h, x, a) whose estimate was no finite number
+    clock: np.ndarray  # [1]  CLOCK
+
+
 class StageSpec(NamedTuple):
     """A stage-based Q-learner worked out for one problem size."""
 

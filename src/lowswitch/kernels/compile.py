@@ -187,7 +187,10 @@ def _load(cache: Any, load: Callable[..., Any], *arguments: Any) -> Any:
 
 
 def _save(cache: Any, save: Callable[..., Any], *arguments: Any) -> None:
-    """Keep machine code, if the disk has room for it."""
+    """Keep machine code, if the disk has room for it and it does not call Python."""
+    types = getattr(arguments[0], "args", arguments[0])
+    if any(getattr(getattr(one, "instance_class", None), "is_plain", False) for one in types):
+        return
     try:
         save(cache, *arguments)
     except Exception as error:

@@ -2,7 +2,7 @@
 
 from numba.extending import overload
 
-from lowswitch.kernels.arrays import MixtureSpec, PlanSpec, RowSpec, StageSpec
+from lowswitch.kernels.arrays import MixtureSpec, OwnSpec, PlanSpec, RowSpec, StageSpec
 from lowswitch.kernels.compile import INLINED, inline
 
 
@@ -10,14 +10,21 @@ def by_kind(name, choices):
     """A function whose first argument is a spec: the choice for its class, inlined.
 
     All choices take the same arguments. What is long is to be called by a short choice, or it would
-    be inlined as a whole. Python calls the same functions where nothing is compiled.
+    be inlined as a whole. Python calls the same functions where nothing is compiled. A learner with
+    functions of the user's is a Q-learner, except where its class has a kernel of this name.
     """
 
+    def choice(kind):
+        if not issubclass(kind, OwnSpec):
+            return choices[kind]
+        return kind.kernels.get(name, choices[RowSpec])
+
     def chosen(spec, *arguments):
-        return choices[type(spec)](spec, *arguments)
+        return choice(type(spec))(spec, *arguments)
 
     def compiled(spec, *arguments):
-        return choices[spec.instance_class].py_func
+        found = choice(spec.instance_class)
+        return getattr(found, "py_func", found)
 
     chosen.__name__ = chosen.__qualname__ = name
     overload(chosen, jit_options=INLINED, strict=False)(compiled)

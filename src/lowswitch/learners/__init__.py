@@ -19,7 +19,7 @@ __all__ = ["Knowledge", "ProblemSize", "knowledge_of"]
 
 def knowledge_of(algorithm: Algorithm, size: ProblemSize, allowed: np.ndarray) -> Knowledge:
     """An algorithm worked out for one problem size; `fresh` gives it tables."""
-    from lowswitch.learners import mixtures, planners, rows, stages
+    from lowswitch.learners import mixtures, own, planners, rows, stages
 
     say_when_compiling()
     kind: type[Knowledge]
@@ -30,6 +30,8 @@ def knowledge_of(algorithm: Algorithm, size: ProblemSize, allowed: np.ndarray) -
         )
     if algorithm.replans:
         kind = planners.PlannerKnowledge
+    elif own.has_functions(algorithm):
+        kind = own.OwnKnowledge
     elif algorithm.members > 1:
         kind = mixtures.MixtureKnowledge
     else:

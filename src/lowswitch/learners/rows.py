@@ -9,7 +9,7 @@ import numpy as np
 
 from lowswitch.algorithms.algorithm import Algorithm
 from lowswitch.algorithms.custom import best_actions
-from lowswitch.algorithms.estimators import Bernstein, Hoeffding, QLearning
+from lowswitch.algorithms.estimators import Bernstein, Hoeffding, OwnUpdate, QLearning
 from lowswitch.kernels.arrays import CELL, CLOCK, MOMENTS, NEVER, ROW, RowSpec, RowTables
 from lowswitch.learners import integrity
 from lowswitch.learners.knowledge import Knowledge, ProblemSize, fresh_clock
@@ -40,11 +40,7 @@ class RowKnowledge(Knowledge):
         return fresh_row_tables(self.spec, self.allowed)
 
     def undo(self, states: np.ndarray, actions: np.ndarray) -> Callable[[], None]:
-        tables = self.tables
-        rows, cells = self._touched(states, actions)
-        parts = {"rows": rows, "cells": cells, "clock": slice(None)}
-        if len(getattr(tables, "moments", ())):
-            parts["moments"] = cells
+        tables, parts = self.tables, self.undo_parts(*self._touched(states, actions))
         before = {name: getattr(tables, name)[part].copy() for name, part in parts.items()}
 
         def put_back() -> None:
@@ -52,6 +48,15 @@ class RowKnowledge(Knowledge):
                 getattr(tables, name)[part] = before[name]
 
         return put_back
+
+    def undo_parts(self, rows: Any, cells: Any) -> dict[str, Any]:
+        """What of each table belongs to these rows and cells."""
+        parts = {"rows": rows, "cells": cells, "clock": slice(None)}
+        return parts | ({"moments": cells} if len(getattr(self.tables, "moments", ())) else {})
+
+    def first_estimate(self, step: int) -> float:
+        """What is expected of an action that was never tried."""
+        return float(self.spec_of_one.caps[step])
 
     def _touched(self, states: np.ndarray, actions: np.ndarray) -> tuple[Any, Any]:
         """The rows and cells that learning these episodes can touch."""
@@ -105,7 +110,7 @@ class RowKnowledge(Knowledge):
             return  # what is known of it stays
         self.allowed[step, state, action] = True
         cells = [here * self.spec.A + action for here in self._places(step, state)]
-        self.tables.cells["q"][cells] = self.spec_of_one.caps[step]
+        self.tables.cells["q"][cells] = self.first_estimate(step)
         self.release(step, state)
 
     def hold(self, step: int, state: int) -> None:
@@ -211,9 +216,10 @@ def row_spec(algorithm: Algorithm, size: ProblemSize) -> RowSpec:
     from lowswitch.kernels.qlearning import BERNSTEIN, HOEFFDING
 
     bonus, estimator = algorithm.bonus, algorithm.estimator
-    if not (isinstance(bonus, Hoeffding | Bernstein) and isinstance(estimator, QLearning)):
+    if not isinstance(estimator, QLearning | OwnUpdate):
         raise ValueError(f"{algorithm} is no Q-learner")
     H, S, A, K = size
+    scale = float(bonus.c) if isinstance(bonus, Hoeffding) else 0.0  # your own has its options
     iota = algorithm.iota(**size._asdict())
     every_until, later = triggers_of(algorithm.schedule, horizon=H, limit=K)
     return RowSpec(
@@ -223,7 +229,7 @@ def row_spec(algorithm: Algorithm, size: ProblemSize) -> RowSpec:
         caps=estimator.caps(H),
         bonus=BERNSTEIN if isinstance(bonus, Bernstein) else HOEFFDING,
         c1=float(bonus.c1) if isinstance(bonus, Bernstein) else 0.0,
-        c2=float(bonus.c2) if isinstance(bonus, Bernstein) else float(bonus.c),
+        c2=float(bonus.c2) if isinstance(bonus, Bernstein) else scale,
         variance_scale=H * iota,
         lower_order=float(H**7 * S * A) ** 0.5 * iota,
         hoeffding_scale=H**3 * iota,
@@ -243,18 +249,20 @@ def fresh_row_tables(spec: RowSpec, allowed: np.ndarray) -> RowTables:
 
 
 def fresh_rows(
-    spec: Any, allowed: np.ndarray, row: np.dtype, cell: np.dtype
+    spec: Any, allowed: np.ndarray, row: np.dtype, cell: np.dtype, first: np.ndarray | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Rows and cells of a learner that knows nothing."""
+    """Rows and cells of a learner that knows nothing; first [H]: its estimates, or the caps."""
     H, S, A = allowed.shape
-    caps = np.broadcast_to(spec.caps[:, None, None], (H, S, A))
+    estimates = spec.caps if first is None else first
+    values = np.broadcast_to(np.minimum(spec.caps, estimates)[:, None], (H, S))
+    hoped = np.broadcast_to(estimates[:, None, None], (H, S, A))
     cells = np.zeros(H * S * A, dtype=cell)
-    cells["q"] = np.where(allowed, caps, -np.inf).reshape(-1)
+    cells["q"] = np.where(allowed, hoped, -np.inf).reshape(-1)
     cells["due"] = first_due(spec.every_until, spec.later, spec.timing)
     rows = np.zeros((H + 1) * S, dtype=row)
     deployed = rows[: H * S]
-    deployed["value"] = caps[..., 0].reshape(-1)
+    deployed["value"] = values.reshape(-1)
     several = allowed.sum(axis=-1) > 1
-    deployed["best_other"] = np.where(several, caps[..., 0], -np.inf).reshape(-1)
+    deployed["best_other"] = np.where(several, hoped[..., 0], -np.inf).reshape(-1)
     deployed["action"] = allowed.argmax(axis=-1).reshape(-1)
     return rows, cells

@@ -170,7 +170,8 @@ def judgement(ledger: Reading, state: State, *, wait: bool = True) -> Judgement 
         return None
     assert state.pending is not None
     doubtful = state.pending.get("rule", BY_INTERVAL) >= BY_DOUBT
-    return state.learner.evidence(made, posterior, doubtful=doubtful)
+    found: Judgement | None = state.learner.evidence(made, posterior, doubtful=doubtful)
+    return found
 
 
 def versions(ledger: Reading) -> list[Version]:

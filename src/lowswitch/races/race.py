@@ -63,7 +63,8 @@ def frontier(
     """Find which algorithms have the least regret for how many deployments, on `episodes` episodes
     of a problem.
 
-    mdp: a TabularMDP, or a problem of `ls.features.problems`; then `states` of the result are its
+    mdp: a TabularMDP; a step function in `ls.envs.Simulator`, whose returns are sampled; or a
+    problem of `ls.features.problems`; then `states` of the result are its
     features, and each deployment counts as one local switch. seeds: on how many seeds (0, 1,
     ...) the finalists are reported. confirm: on how many further seeds those are that may be the
     best for some limit. portfolio: the algorithms that race, by default those of
@@ -127,10 +128,12 @@ def frontier(
                 contender=algorithm in confirmed,
                 most_deployments=most_of.get(algorithm, _most_deployments(costs)),
                 label=labels[algorithm],
+                measure=mdp.measure,
             )
             for algorithm, costs in selection.items()
         ),
         budget=most,
+        measure=mdp.measure,
     )
 
 

@@ -68,9 +68,9 @@ def kind_of(algorithm: Algorithm) -> str:
 # ---- the table -----------------------------------------------------------------------------------
 
 
-_LEGEND = "* on the front of regret against deployments (D), local switches (L)"
+_LEGEND = "* on the front of {} against deployments (D), local switches (L)"
 _CROWN = (
-    "For each limit, the contender with the least mean regret plus standard error. It is crowned if"
+    "For each limit, the contender with the least mean {} plus standard error. It is crowned if"
     " it is better than every other one beyond chance: the 95 % interval of the difference, seed by"
     " seed, excludes 0. All contenders:"
 )
@@ -78,9 +78,10 @@ _CROWN = (
 
 def table(frontier: Frontier, width: int | None = None) -> str:
     """The points of both fronts by their deployments, the best for each limit, and whom it beat."""
-    parts: list[str | Table] = [heading(frontier), _fronts(frontier), _LEGEND, _limits(frontier)]
+    parts: list[str | Table] = [heading(frontier), _fronts(frontier)]
+    parts += [_LEGEND.format(frontier.measure), _limits(frontier)]
     if any(point.contender for point in frontier.points):  # there are none in older files
-        parts += [_CROWN, _contenders(frontier)]
+        parts += [_CROWN.format(frontier.measure), _contenders(frontier)]
     return page(parts, width)
 
 
@@ -121,7 +122,7 @@ def _fronts(frontier: Frontier) -> Table:
         )
         for point in _on_a_front(frontier)
     )
-    costs = ("regret", "median / worst seed", "per episode", "deployments", "at most")
+    costs = (frontier.measure, "median / worst seed", "per episode", "deployments", "at most")
     return Table("", ("algorithm", *costs, "local switches", "D L"), rows)
 
 
@@ -172,7 +173,7 @@ def _contenders(frontier: Frontier) -> Table:
                     more,
                 )
             )
-    header = ("deployments", "contender", "regret", "worst seed", "more than the best")
+    header = ("deployments", "contender", frontier.measure, "worst seed", "more than the best")
     return Table("", header, tuple(rows))
 
 
@@ -190,7 +191,7 @@ def plot(frontier: Frontier, *, path: str | os.PathLike[str] | None = None) -> F
     letters: dict[Point, str] = {}
     for axes, axis in zip(panels.subplots(1, 2, sharey=True), AXES, strict=True):
         _draw_panel(axes, frontier, axis, letters)
-    panels.axes[0].set_ylabel("regret an episode")
+    panels.axes[0].set_ylabel(f"{frontier.measure} an episode")
     title = f"{frontier.name}: {frontier.episodes:,} episodes" if frontier.name else ""
     panels.suptitle(title, fontsize=11)
     report.legend_below(panels, panels.axes[0], columns=len(KINDS), fontsize=8)
@@ -281,7 +282,7 @@ def _write_notes(notes: SubFigure, frontier: Frontier, letters: dict[Point, str]
         ]
         for point, letter in letters.items()
     ]
-    text = aligned(["", "regret an episode", "deployments", "local switches"], rows)
+    text = aligned(["", f"{frontier.measure} an episode", "deployments", "local switches"], rows)
     lines = [line for line in text.splitlines() if set(line) - set("- ")]
     look: dict[str, Any] = {"family": "monospace", "fontsize": 8, "linespacing": 1.35}
     notes.text(0.5, 0.98, "\n".join(lines), va="top", ha="center", **look)

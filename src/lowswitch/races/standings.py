@@ -47,6 +47,7 @@ class Point:
     most_deployments: int  # in any seed, those that chose the finalists included
     label: str = ""  # as the portfolio calls it
     contender: bool = False  # whether it may have been the best for some limit
+    measure: str = "regret"  # what its regret is; another word where it is not exact
 
     @property
     def name(self) -> str:
@@ -58,9 +59,8 @@ class Point:
         kind = "finalist" if self.finalist else "ruled out"
         kind = "contender" if self.contender else kind
         seeds = f"{len(costs.seeds)} seed{'s' * (len(costs.seeds) > 1)}"
-        means = report.means(
-            regret=costs.regret, deployments=costs.deployments, local_switches=costs.local_switches
-        )
+        switches = {"deployments": costs.deployments, "local_switches": costs.local_switches}
+        means = report.means(**{self.measure: costs.regret}, **switches)
         most = f"at most {self.most_deployments:,} deployments"
         return f"Point({self.name}, {kind}, {seeds}, {means}, {most})"
 
@@ -83,6 +83,8 @@ class Point:
         What only a dictionary can hold of an algorithm, such as parts of one's own, is beside it.
         """
         named: dict[str, Any] = {"label": self.label} if self.label else {}
+        if self.measure != "regret":
+            named["measure"] = self.measure
         if not _reads_back(self.algorithm):
             named["parts"] = self.algorithm.to_dict()
         return {
@@ -112,6 +114,7 @@ class Point:
             finalist=bool(data["finalist"]),
             contender=bool(data.get("contender", False)),
             most_deployments=int(data["most_deployments"]),
+            measure=str(data.get("measure", "regret")),
         )
 
 
@@ -127,6 +130,7 @@ class Frontier:
     optimal_value: float
     points: tuple[Point, ...]  # in the order of the portfolio
     budget: int | None = None  # deployments that all were kept to
+    measure: str = "regret"  # what `regret` is; another word where it is not exact
 
     def __repr__(self) -> str:
         name = f"{self.name}, " if self.name else ""

@@ -51,7 +51,8 @@ def curve_points(episodes: int, size: int = POINTS) -> np.ndarray:
 class Runs:
     """What the runs of one algorithm on one problem cost.
 
-    Regret is exact and in the problem's reward units. A problem has states or features. With
+    Regret is exact and in the problem's reward units; without tables it is sampled, as `measure`
+    says. A problem has states or features. With
     features there are no rows: each deployment counts as one local switch, and what is known of
     rows alone is empty.
     """
@@ -67,10 +68,12 @@ class Runs:
     regret: np.ndarray  # [seeds]
     local_switches: np.ndarray  # [seeds]
     deployments: np.ndarray  # [seeds]
+    measure: str = "regret"  # what `regret` is; another word where it is not exact
     drowned_share: np.ndarray  # [seeds]  share of visits whose bonus was above H; 0 with features
     curves: Curves
     seconds: float
-    earned: np.ndarray | float | None = None  # [seeds]  the sum of all rewards, with features
+    # [seeds]  the sum of all rewards, with features or without tables
+    earned: np.ndarray | float | None = None
     # visits at which a row might have changed, and episodes after which all rows might have
     triggers: np.ndarray = field(default_factory=nothing)  # [seeds]
     initial: np.ndarray = field(default_factory=nothing)  # [H, S], [L, H, S]  at the beginning
@@ -109,9 +112,8 @@ class Runs:
     def _means(self) -> str:
         from lowswitch.show import report
 
-        return report.means(
-            regret=self.regret, local_switches=self.local_switches, deployments=self.deployments
-        )
+        costs = {"local_switches": self.local_switches, "deployments": self.deployments}
+        return report.means(**{self.measure: self.regret}, **costs)
 
     @property
     def loud_share(self) -> np.ndarray:  # [seeds]
@@ -121,7 +123,7 @@ class Runs:
     @property
     def earned_per_episode(self) -> np.ndarray:  # [seeds]
         """What a run earned per episode, on average."""
-        if self.features:
+        if self.earned is not None:
             return np.reshape(np.array(self.earned), -1) / self.episodes
         played = self.ended if len(self.ended) else self.episodes
         return self.optimal_value - self.regret / played
@@ -200,7 +202,7 @@ class Runs:
             "first_value": known(self.first_value),
             "uniform_value": known(self.uniform_value),
             "last_value": _spread(self.last_value),
-            "regret": _spread(self.regret),
+            self.measure.replace(" ", "_"): _spread(self.regret),
             "local_switches": _spread(self.local_switches),
             "deployments": _spread(self.deployments),
             "steps_per_second": self.steps_per_second,

@@ -25,12 +25,14 @@ from lowswitch.checks import (
 )
 from lowswitch.envs.mdp import TabularMDP
 from lowswitch.envs.problem import Problem, require_problem
+from lowswitch.envs.simulator import Simulator
 from lowswitch.features.problem import FeatureProblem
 from lowswitch.history import RunCosts
 from lowswitch.runs.feature_jobs import FeatureJob
 from lowswitch.runs.jobs import Device, Job, Options, Run
 from lowswitch.runs.results import Runs
 from lowswitch.runs.results import load as load
+from lowswitch.runs.simulator_jobs import SimulatorJob
 from lowswitch.runs.stopping import Stop
 from lowswitch.runs.table_jobs import TableJob, play_on_gpu
 from lowswitch.show.progress import LOADING, Progress, cores, needs_loading, run_all
@@ -60,8 +62,9 @@ def simulate(
 ) -> Runs:
     """Run an algorithm for `episodes` episodes of H steps under each seed.
 
-    mdp: a TabularMDP, or a problem of `ls.features.problems`, whose learners see features; for
-    these there is neither a GPU nor a history nor a warm start.
+    mdp: a TabularMDP; a step function in `ls.envs.Simulator`, whose returns are sampled on the CPU;
+    or a problem of `ls.features.problems`, whose learners see features, and for which there is
+    neither a GPU nor a history nor a warm start.
 
     seeds: how many seeds (0, 1, ...), or which ones. threads: how many threads play, by default one
     for each core; the results do not depend on it. regret: False saves the time that exact regret
@@ -105,12 +108,14 @@ def job_of(
 @singledispatch
 def _job_of(problem: Any, options: Options, **job: Any) -> Job:
     raise ValueError(
-        f"a {type(problem).__name__} cannot be simulated; derive it from FeatureProblem"
+        f"a {type(problem).__name__} cannot be simulated; derive it from FeatureProblem, or give"
+        " its step function to ls.envs.Simulator"
     )
 
 
 _job_of.register(TabularMDP, TableJob.of)
 _job_of.register(FeatureProblem, FeatureJob.of)
+_job_of.register(Simulator, SimulatorJob.of)
 
 
 def warn_if_nothing_learned(results: Runs) -> None:

@@ -11,6 +11,7 @@ import numpy as np
 
 from lowswitch.checks import checked_batch
 from lowswitch.envs.mdp import TabularMDP
+from lowswitch.envs.simulator import Simulator
 from lowswitch.history import (
     History,
     RunCosts,
@@ -31,14 +32,14 @@ _LOGGED_CHANGES = 2**11  # few enough to stay in the cache until their regret is
 _KEPT_CHANGES = 2**16
 
 
-class _Beginning(NamedTuple):
+class Beginning(NamedTuple):
     """What every run begins with."""
 
     policy: np.ndarray | None  # [H, S]
     data: tuple[np.ndarray, np.ndarray, np.ndarray] | None  # [B, H] each
 
     @classmethod
-    def of(cls, mdp: TabularMDP, options: Options) -> Self:
+    def of(cls, mdp: TabularMDP | Simulator, options: Options) -> Self:
         """What was asked for, once it is known to fit the problem and the device."""
         initial, warm_start = options.initial, options.warm_start
         if options.device == "gpu" and not (initial is None and warm_start is None):
@@ -73,7 +74,7 @@ class TableJob(Job):
     problem: TabularMDP
     knowledge: Knowledge
     history: bool
-    beginning: _Beginning
+    beginning: Beginning
     stop: Stop | None
 
     @classmethod
@@ -93,7 +94,7 @@ class TableJob(Job):
             knowledge=knowledge,
             regret=options.regret,
             history=options.history,
-            beginning=_Beginning.of(mdp, options),
+            beginning=Beginning.of(mdp, options),
             stop=options.stop,
         )
 

@@ -92,7 +92,7 @@ def summary(runs: Mapping[str, Runs], columns: Sequence[str] | None = None) -> T
     ]
     header = [
         *("algorithm", *(("episodes", "seeds") if mixed else ())),
-        *("regret", "per episode", "earned", "last policy"),
+        *(next(iter(runs.values())).measure, "per episode", "earned", "last policy"),
         *("local switches", "deployments", "steps/s"),
     ]
     first = heading(next(iter(runs.values())), alike=not mixed)

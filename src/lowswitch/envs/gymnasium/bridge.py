@@ -24,7 +24,8 @@ from lowswitch.table_learner import TableLearner
 
 _PLAY_IT = (
     "let a learner play it instead, with lowswitch.envs.gymnasium.learn or, on the command line,"
-    " lowswitch concurrent"
+    " lowswitch concurrent; a step function of your own is for lowswitch.envs.Simulator, and whole"
+    " episodes are for lowswitch.concurrent.System"
 )
 
 

@@ -1,0 +1,157 @@
+"""Measuring an algorithm on the suite: one of the library, or any learner that can be told."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+import time
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from lowswitch.algorithms.algorithm import Algorithm
+from lowswitch.algorithms.recipes import RECIPES
+from lowswitch.algorithms.text import build
+from lowswitch.bench.entries import Cell, Entry
+from lowswitch.bench.suite import BUDGETS, EPISODES, PROBLEMS, SEEDS, problem
+from lowswitch.checks import checked_policy, shown
+from lowswitch.concurrent.sources import TabularPlayer
+from lowswitch.envs.mdp import TabularMDP
+from lowswitch.io.archive import library_version
+from lowswitch.runs.simulate import simulate
+from lowswitch.show.progress import Progress
+
+Maker = Callable[..., Any]  # of (horizon, states, actions, episodes, deployments, seed)
+_DIGITS = 6  # of a regret in a file
+
+
+def measure(
+    algorithm: str | Maker, *, name: str = "", source: str = "", progress: bool | None = None
+) -> Entry:
+    """Run an algorithm on the whole suite.
+
+    algorithm: a text of the library, in which {N} stands for the budget and {N+1} for one more; or
+    a function that is called with `deployments`, `horizon`, `states`, `actions`, `episodes` and
+    `seed`, by these names. It returns an `Algorithm`, or a learner: an object with `policy` [H, S]
+    and `tell(states, actions, rewards)`. What a learner changes beyond its budget is not deployed.
+    On the command line a function is written as module:name.
+    """
+    text = algorithm if isinstance(algorithm, str) else _name_of(algorithm)
+    make = _maker(algorithm) if isinstance(algorithm, str) else algorithm
+    results: dict[str, dict[int, Cell]] = {}
+    total = len(PROBLEMS) * len(BUDGETS)
+    with Progress(total, unit="cells", show=progress, label=text) as bar, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        bar.start()
+        _load(make)
+        for place in PROBLEMS:
+            results[place] = {}
+            for budget in BUDGETS:
+                results[place][budget] = measure_cell(make, place, budget)
+                bar.update(sum(map(len, results.values())))
+    made_with = f"lowswitch {library_version()}"
+    return Entry(
+        name=name or text[:40].split(":")[0],
+        algorithm=text,
+        results=results,
+        made_with=made_with,
+        source=source,
+    )
+
+
+def _load(make: Maker) -> None:
+    """Compile what the algorithm needs before the clock runs, on a few episodes."""
+    mdp = problem(next(iter(PROBLEMS)))
+    first = make(**mdp.size, episodes=50, deployments=max(BUDGETS), seed=0)
+    if isinstance(first, Algorithm):
+        simulate(mdp, first, episodes=50, seeds=1, threads=1, progress=False)
+
+
+def measure_cell(make: Maker, place: str, budget: int) -> Cell:
+    """What it costs on one problem with one budget."""
+    mdp = problem(place)
+    given = {**mdp.size, "episodes": EPISODES, "deployments": budget}
+    first = make(**given, seed=0)
+    begin = time.process_time()
+    if isinstance(first, Algorithm):
+        runs = simulate(mdp, first, episodes=EPISODES, seeds=SEEDS, threads=1, progress=False)
+        costs = np.array([runs.regret, runs.deployments, runs.local_switches]).T.tolist()
+    else:
+        learners = [first, *(make(**given, seed=seed) for seed in range(1, SEEDS))]
+        costs = [_play(mdp, one, budget, seed) for seed, one in enumerate(learners)]
+    seconds = time.process_time() - begin
+    regret, deployments, switches = zip(*costs, strict=True)
+    if max(deployments) > budget:
+        raise ValueError(
+            f"it deployed {int(max(deployments))} times on {place} with N = {budget}; give it"
+            " deployments={N} in its text"
+        )
+    return Cell(
+        regret=[round(float(one), _DIGITS) for one in regret],
+        deployments=[int(one) for one in deployments],
+        local_switches=[int(one) for one in switches],
+        seconds=round(max(seconds, 1e-3), 3),
+    )
+
+
+def _play(mdp: TabularMDP, learner: Any, budget: int, seed: int) -> tuple[float, int, int]:
+    """Regret, deployments and local switches of a learner that is told every episode."""
+    player, deployments, switches, regret = TabularPlayer(mdp, seed), 0, 0, 0.0
+    deployed = checked_policy(learner.policy, mdp.actions_allowed).copy()
+    gap = mdp.optimal_value() - mdp.evaluate(deployed)
+    steps = np.arange(mdp.horizon)
+    for k in range(EPISODES):
+        regret += gap
+        states, rewards = (part[0] for part in player.play(deployed, np.array([k])))
+        learner.tell(states.astype(np.int64), deployed[steps, states], rewards)
+        wanted = checked_policy(learner.policy, mdp.actions_allowed)
+        changed = int((wanted != deployed).sum())
+        if changed and deployments < budget:
+            deployed, deployments, switches = wanted.copy(), deployments + 1, switches + changed
+            gap = mdp.optimal_value() - mdp.evaluate(deployed)
+    return regret, deployments, switches
+
+
+# ---- algorithms by text --------------------------------------------------------------------------
+
+
+def _maker(text: str) -> Maker:
+    """What makes the algorithm of a text, or the function that it names."""
+    if text.split(":")[0] in RECIPES:
+        return lambda deployments, **_: _recipe(text, deployments)
+    module, _, name = text.partition(":")
+    if not name:
+        raise ValueError(
+            f"{shown(text)} is no algorithm such as few:deployments={{N}}, and no function such as"
+            " mymodule:make"
+        )
+    if os.getcwd() not in sys.path:
+        sys.path.insert(0, os.getcwd())
+    try:
+        made: Maker = getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError) as error:
+        raise ValueError(f"there is no function {text} ({error})") from None
+    return made
+
+
+def _recipe(text: str, budget: int) -> Algorithm:
+    filled = text.replace("{N+1}", str(budget + 1)).replace("{N}", str(budget))
+    made: Algorithm = build(filled, RECIPES, "algorithm")
+    return made
+
+
+def _name_of(make: Maker) -> str:
+    return f"{make.__module__}:{getattr(make, '__qualname__', type(make).__name__)}"
+
+
+def again(entry: Entry, place: str, budget: int) -> bool:
+    """Whether a cell of an entry comes out the same when it is measured again."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        fresh = measure_cell(_maker(entry.algorithm), place, budget)
+    kept = entry.results[place][budget]
+    close = np.allclose(fresh.regret, kept.regret, rtol=1e-6, atol=1e-5)
+    return bool(close) and fresh.deployments == list(kept.deployments)

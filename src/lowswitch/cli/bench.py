@@ -1,0 +1,98 @@
+"""`lowswitch bench`: score cards on the suite, and the table of all entries."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+from lowswitch.cli import runs
+from lowswitch.cli.syntax import OneOf, argument, command
+from lowswitch.io import storage
+from lowswitch.show import report
+
+_AGAIN = ("garnet", 30)  # what --check measures again: a problem and a budget
+
+
+@command(
+    OneOf(
+        (
+            argument(
+                "--algorithm",
+                help="Measure this: a text such as few:deployments={N}, where N is the budget, or a"
+                " function module:name that makes an algorithm or a learner.",
+            ),
+            argument(
+                "--recipes",
+                action="store_true",
+                help="Measure every recipe of the library: some minutes of one core.",
+            ),
+            argument("--check", metavar="FILE", help="Check a submission, and measure it in part."),
+            argument("--merge", metavar="FILE", help="Add a submission to the table of --into."),
+        ),
+        required=False,
+    ),
+    argument("--name", default="", help="What the entry is called (default: its first word)."),
+    argument("--source", default="", help="Where the algorithm is described."),
+    argument("--into", metavar="FILE", help="The table that --recipes and --merge write."),
+    argument("--out", default="lowswitch-bench", metavar="DIR"),
+    argument("--json"),
+)
+def bench(options: argparse.Namespace) -> None:
+    """Compare an algorithm with the best known on a fixed set of problems: a score card."""
+    from lowswitch import bench as suite
+
+    if options.check:
+        _check(options.check)
+    elif options.merge or options.recipes:
+        if not options.into:
+            raise ValueError("--merge and --recipes write a table; name it with --into FILE")
+        there = suite.read_entries(options.into) if Path(options.into).exists() else []
+        new = _recipes() if options.recipes else [suite.read_entry(options.merge)]
+        entries = suite.merge(there, new)
+        suite.write_entries(options.into, entries)
+        print(suite.standings(entries).text(runs.columns()))
+    elif options.algorithm:
+        _measure(options)
+    else:
+        print(suite.standings().text(runs.columns()))
+
+
+def _measure(options: argparse.Namespace) -> None:
+    from lowswitch import bench as suite
+
+    folder = Path(options.out)
+    storage.make_folder(folder)
+    report.require_figure_path(folder / "card.png")
+    entry = suite.measure(options.algorithm, name=options.name, source=options.source)
+    card = suite.score_card(entry)
+    entry.save(folder / "entry.json")
+    card.plot(folder / "card.png")
+    if options.json:
+        print(json.dumps(card.to_dict()))
+        return
+    print(card.table().text(runs.columns()))
+    print(f"\nfigure: {folder / 'card.png'}; submission: {folder / 'entry.json'}")
+
+
+def _recipes() -> list[Any]:
+    from lowswitch import bench as suite
+    from lowswitch.bench.suite import ENTRIES
+
+    return [suite.measure(text, name=name) for name, text in ENTRIES.items()]
+
+
+def _check(path: str) -> None:
+    """Check a submission; what can be measured again here is measured in part."""
+    from lowswitch import bench as suite
+    from lowswitch.bench.measuring import again
+
+    entry = suite.read_entry(path)
+    place, budget = _AGAIN
+    if not again(entry, place, budget):
+        raise ValueError(
+            f"{path!r} says something else of {place} with N = {budget} than {entry.algorithm} does"
+            " here; measure it anew with this version of the library"
+        )
+    print(f"{entry.name} is whole, and {place} with N = {budget} comes out the same")

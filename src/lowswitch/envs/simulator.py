@@ -1,0 +1,178 @@
+"""Problems without tables: a function plays one step, and returns are sampled."""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from lowswitch.checks import (
+    checked_mask,
+    checked_policy,
+    is_integer,
+    is_number,
+    require_count,
+    require_truth,
+    shown,
+)
+from lowswitch.envs.mdp import Scale
+from lowswitch.kernels.streams import stream_key
+
+Step = Callable[[int, int, int, np.random.Generator], tuple[Any, Any]]
+Start = int | Callable[[np.random.Generator], Any]
+
+
+class PlayedSteps(NamedTuple):
+    """Some episodes as a policy plays them, with rewards in [0, 1]."""
+
+    states: np.ndarray  # [n, H]
+    actions: np.ndarray  # [n, H]
+    rewards: np.ndarray  # [n, H]
+
+
+class Simulator:
+    """A problem known by a function that plays one step, as of a simulator or a generative model.
+
+    `step(state, action, h, random)` returns the next state and the reward. `random` is a numpy
+    generator that depends on the seed and the episode alone; a step that uses no other noise gives
+    the same history in every driver. What follows the last step is not used.
+
+    Nobody knows its values, so nothing is exact: what a run loses is `reference` per episode less
+    the rewards that were sampled, and results call it Monte-Carlo regret. If you do not know the
+    optimal value, `reference` is the largest return there can be, and results call it Monte-Carlo
+    loss. It may be negative where the sampled rewards are lucky.
+
+    start: the first state, or a function start(random). steps_alike: whether `step` ignores h.
+    """
+
+    knows_regret = True
+
+    def __init__(
+        self,
+        step: Step,
+        *,
+        horizon: int,
+        states: int,
+        actions: int,
+        start: Start = 0,
+        actions_allowed: Any = None,
+        reward_range: tuple[float, float] = (0.0, 1.0),
+        optimal_value: float | None = None,
+        steps_alike: bool = False,
+        name: str = "",
+    ) -> None:
+        for what, given in (("step", step), ("start", start)):
+            if not (callable(given) or (what == "start" and is_integer(given))):
+                raise ValueError(
+                    "step must be a function step(state, action, h, random) -> (state, reward) and"
+                    f" start a state or a function start(random), not {what}={shown(given)}"
+                )
+        self.step, self.start, self.scale = step, start, Scale.of(reward_range)
+        self.horizon = require_count("horizon", horizon)
+        self.states, self.actions = (
+            require_count("states", states),
+            require_count("actions", actions),
+        )
+        size = self.horizon, self.states, self.actions
+        self.actions_allowed = checked_mask(actions_allowed, *size)
+        self.steps_alike = require_truth("steps_alike", steps_alike)
+        if not (optimal_value is None or is_number(optimal_value)):
+            raise ValueError(f"optimal_value must be a number, not {shown(optimal_value)}")
+        self.known = math.nan if optimal_value is None else float(optimal_value)
+        self.name = name or getattr(step, "__name__", type(step).__name__)
+
+    @property
+    def size(self) -> dict[str, int]:
+        return {"horizon": self.horizon, "states": self.states, "actions": self.actions}
+
+    @property
+    def measure(self) -> str:
+        """What the results call the loss."""
+        return "Monte-Carlo loss" if math.isnan(self.known) else "Monte-Carlo regret"
+
+    @property
+    def reference(self) -> float:
+        """The value per episode that the sampled rewards are compared with."""
+        return self.horizon * self.scale.high if math.isnan(self.known) else self.known
+
+    def optimal_value(self, episodes: int = 0) -> float:
+        """What you said; else NaN."""
+        return self.known
+
+    def checked_policy(self, policy: Any) -> np.ndarray:
+        """A policy [H, S] of this problem, or an error."""
+        return checked_policy(policy, self.actions_allowed)
+
+    def facts(self) -> dict[str, Any]:
+        """What tells it from other problems; of its functions the text, if it can be found."""
+        texts = [_text(given) for given in (self.step, self.start)]
+        return {
+            "sampled": [self.name, *texts],
+            "size": self.size,
+            "allowed": hashlib.sha256(self.actions_allowed.tobytes()).hexdigest(),
+            "rewards": [self.scale.low, self.scale.high],
+            "reference": self.reference,
+        }
+
+    def __repr__(self) -> str:
+        size = ", ".join(f"{name}={number}" for name, number in self.size.items())
+        return f"Simulator({self.name}, {size})"
+
+    # ---- play ------------------------------------------------------------------------------------
+
+    def play(
+        self, tables: np.ndarray, members: np.ndarray, seed: int, episodes: np.ndarray
+    ) -> PlayedSteps:
+        """These episodes [B], each by its member of the tables [members, H, S]."""
+        shape = len(episodes), self.horizon
+        played = PlayedSteps(np.zeros(shape, np.int64), np.zeros(shape, np.int64), np.zeros(shape))
+        for i, k in enumerate(episodes):
+            self._play_one(tables[members[i]].tolist(), seed, int(k), *(part[i] for part in played))
+        unit = self.scale.to_unit(played.rewards)
+        return played._replace(rewards=unit)
+
+    def _play_one(
+        self,
+        table: list[list[int]],
+        seed: int,
+        k: int,
+        states: np.ndarray,
+        actions: np.ndarray,
+        rewards: np.ndarray,
+    ) -> None:
+        """One episode, whose noise is a function of the seed and its number."""
+        key = np.array([stream_key(seed), k], dtype=np.uint64)
+        random = np.random.Generator(np.random.Philox(key=key))
+        x = self._state(self.start(random) if callable(self.start) else self.start, k, -1)
+        for h in range(self.horizon):
+            a = table[h][x]
+            try:
+                y, reward = self.step(x, a, h, random)
+            except (TypeError, ValueError) as error:
+                raise ValueError(
+                    f"episode {k}, step {h}: step({x}, {a}, {h}, random) must return the next"
+                    f" state and the reward ({type(error).__name__}: {error})"
+                ) from error
+            states[h], actions[h], rewards[h] = x, a, reward
+            x = self._state(y, k, h) if h + 1 < self.horizon else x
+
+    def _state(self, given: Any, k: int, h: int) -> int:
+        if is_integer(given) and 0 <= given < self.states:
+            return int(given)
+        where = f"step {h}" if h >= 0 else "the start"
+        raise ValueError(
+            f"episode {k}: after {where} comes the state {shown(given)}; states are whole numbers"
+            f" from 0 to {self.states - 1}"
+        )
+
+
+def _text(given: Any) -> str:
+    """The source of a function; its name where there is none."""
+    try:
+        return inspect.getsource(given)
+    except (OSError, TypeError):
+        return getattr(given, "__qualname__", repr(given))

@@ -1,0 +1,199 @@
+"""Q-learners with a bonus or an update of the user's own: each pair of functions is a kind.
+
+A driver is compiled once for every kind, so that a function of the user's is compiled into a copy
+of the drivers and costs other learners nothing. The kind is a class whose name contains the hash of
+both sources. Kernels on disk refer to it by that name, and are found again by the same source only.
+"""
+
+import re
+import time
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numba import njit, objmode, typeof
+from numba.core.errors import NumbaError
+
+from lowswitch.kernels.arrays import OwnSpec
+from lowswitch.kernels.compile import COUNTED, INLINED, INNER
+from lowswitch.kernels.qlearning import learning_rate, mixed, plain_bonus
+
+KINDS: dict[str, type] = {}
+_NAME = re.compile(r"Own_[0-9a-f]{64}")
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+_NOISE = ("Failed in", "During", "File", "- Resolution")
+_CALLS = 2_000  # that say how fast a function is that does not compile
+
+# what a function asks for by the name of an argument: where it is found, and an example of it
+GIVEN = {
+    "n": ("np.int64(n)", 1),
+    "h": ("np.int64(h)", 0),
+    # drivers that are told episodes do not know what follows the last step
+    "y": ("np.int64(y if h + 1 < spec.H else 0)", 0),
+    "H": ("spec.H", 1),
+    "S": ("spec.S", 1),
+    "A": ("spec.A", 1),
+    "K": ("spec.timing.episodes", 1),
+    "iota": ("spec.iota", 1.0),
+    "alpha": ("alpha", 1.0),
+    "q": ("q", 1.0),
+    "reward": ("reward", 0.0),
+    "value": ("value", 1.0),
+    "bonus": ("bonus", 1.0),
+    "values": (
+        'tables.rows["value"][(h + 1) * spec.S : (h + 2) * spec.S]',
+        np.zeros((2, 2))[:, 0],
+    ),
+    "memory": ("tables.memory[i * spec.width + {first} : i * spec.width + {last}]", np.zeros(2)),
+}
+_LEARN = """
+def updated(spec, tables, scale, base, h, i, n, reward, value, y):
+    q, alpha = tables.cells[np.uint64(i)]["q"], learning_rate(n, spec.H)
+    bonus = {bonus}
+    if bonus > spec.H:
+        tables.clock[0]["drowned"] += 1
+    new = {update}
+    if not abs(new) < np.inf:
+        tables.faults[0] = i + 1
+    return new
+"""
+
+
+class PlainPythonWarning(UserWarning):
+    """A function of the user's does not compile, so it runs as plain Python."""
+
+
+def __getattr__(name):
+    """The kind that a kernel on disk was compiled for, before anybody has given its functions."""
+    if _NAME.fullmatch(name):
+        return _kind(name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def _kind(name):
+    parts = {"__module__": __name__, "__slots__": (), "kernels": {}, "is_plain": False}
+    return KINDS.setdefault(name, type(name, (OwnSpec,), parts))
+
+
+def own_kind(digest: str, functions: Sequence[Any], widths: Sequence[int], usual: bool) -> Any:
+    """The kind of learner with a bonus and an update, each a function or None.
+
+    `digest` is the hash of their sources. widths: the numbers that each remembers. usual: whether
+    there is a bonus where none is given, the library's own.
+    """
+    kind = _kind(f"Own_{digest}")
+    if kind.kernels:
+        return kind
+    named = {
+        "np": np,
+        "learning_rate": learning_rate,
+        "mixed": mixed,
+        "plain_bonus": plain_bonus,
+    }
+    calls = {
+        "bonus": "plain_bonus(spec.usual, tables, i, n, alpha, value)" if usual else "0.0",
+        "update": "mixed(alpha, q, reward, value, alpha * bonus)",
+    }
+    first = 0
+    for name, function, width in zip(calls, functions, widths, strict=True):
+        if function is not None:
+            named[f"own_{name}"], is_plain = _callable(function)
+            kind.is_plain = kind.is_plain or is_plain
+            calls[name] = _call(f"own_{name}", f"spec.{name}_options", function, first, width)
+        first += width
+    exec(_LEARN.format(**calls), named)
+    kind.kernels = {"updated": named["updated"]}
+    return kind
+
+
+def _call(name, options, function, first, width):
+    """The text that calls a function with what it asks for, and then with its options."""
+    places = {"first": first, "last": first + width}
+    given = [GIVEN[argument][0].format(**places) for argument in _arguments(function)]
+    more = function.__kwdefaults__ or {}
+    given += [f"{options}[{number}]" for number in range(len(more))]
+    return f"np.float64({name}({', '.join(given)}))"
+
+
+def _arguments(function):
+    code = function.__code__
+    return code.co_varnames[: code.co_argcount]
+
+
+def _positional(function):
+    """The function with its options in order, as compiled code calls it."""
+    code = function.__code__.replace(
+        co_argcount=function.__code__.co_argcount + function.__code__.co_kwonlyargcount,
+        co_kwonlyargcount=0,
+    )
+    made = type(function)(code, function.__globals__, function.__name__, None, function.__closure__)
+    made.__module__, made.__qualname__ = function.__module__, function.__qualname__
+    return made
+
+
+def _callable(function):
+    """A function that kernels can call, and whether it is plain Python."""
+    plain = _positional(function)
+    example = [GIVEN[name][1] for name in _arguments(function)]
+    example += [0.5] * len(function.__kwdefaults__ or {})
+    reason = ""
+    for options in (INLINED, {**COUNTED, **INNER}):  # the second for what makes lists and the like
+        compiled = njit(**options)(plain)
+        if compiled is plain:  # nothing is compiled
+            return plain, False
+        try:
+            compiled.compile(tuple(map(typeof, example)))
+            return compiled, False
+        except NumbaError as error:
+            reason = _reason(error)
+    way_out = "write it with numbers, the functions of math and functions under numba.njit"
+    if {"memory", "values"} & set(_arguments(function)):
+        raise ValueError(
+            f"{function.__qualname__} does not compile ({reason}), and a function of memory or"
+            f" values must; {way_out}"
+        )
+    leave = _in_python(plain, len(example))
+    warnings.warn(
+        f"{function.__qualname__} does not compile ({reason}), so it runs as plain Python, about"
+        f" {_calls_per_second(leave, example):,} times per second; {way_out}",
+        PlainPythonWarning,
+        stacklevel=2,
+    )
+    return leave, True
+
+
+def _reason(error):
+    """What numba has to say, in a line, without colours and its advice."""
+    lines = [_COLOUR.sub("", line).strip() for line in str(error).splitlines()]
+    said = [line for line in lines if line and not line.startswith(_NOISE)]
+    return (said or [type(error).__name__])[0].rstrip(".:")
+
+
+def _calls_per_second(leave, example):
+    """How often compiled code can call it, to one digit."""
+
+    def call_often(times):
+        for _ in range(times):
+            leave(*given)
+
+    given = tuple(example)
+    compiled = njit(**COUNTED | {"nogil": False})(call_often)
+    compiled(1)
+    begin = time.perf_counter()
+    compiled(_CALLS)
+    return int(float(f"{_CALLS / (time.perf_counter() - begin):.0e}"))
+
+
+def _in_python(plain, size):
+    """A compiled function that leaves the call to Python."""
+    names = ", ".join(f"v{number}" for number in range(size))
+    text = f"""
+def leave({names}):
+    with objmode(result="float64"):
+        result = float(plain({names}))
+    return result
+"""
+    named = {"objmode": objmode, "plain": plain}
+    exec(text, named)
+    return njit(**COUNTED | {"nogil": False}, **INNER)(named["leave"])

@@ -1,0 +1,247 @@
+"""A bonus and an update of one's own: the functions of docs/adding.md, held against plain Python.
+
+The same text gives the same hash, so these tests and the page share their machine code.
+"""
+
+import contextlib
+import json
+import math
+import types
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import ledgers
+import lowswitch as ls
+from lowswitch.algorithms import parts
+from lowswitch.concurrent.sources import TabularPlayer
+from lowswitch.kernels.own import PlainPythonWarning
+
+PAGE = Path(__file__).parents[2] / "docs" / "adding.md"
+H, S, A, K = 10, 6, 2, 200
+SIZE = {"horizon": H, "states": S, "actions": A, "episodes": K}
+
+
+def functions_of_the_page():
+    """What the page defines, as a module; blocks without a decorated function are left out."""
+    made = types.ModuleType("functions_of_the_page")
+    made.ls = ls
+    for block in PAGE.read_text(encoding="utf-8").split("```python\n")[1:]:
+        text = block.split("```")[0]
+        if "@ls.parts." in text:
+            text = text.split("\n\n\nmine =")[0].split("\n\n\nhopeful =")[0]
+            exec(compile(text, str(PAGE.name), "exec"), vars(made))
+    return made
+
+
+page = functions_of_the_page()
+MINE = ls.Algorithm(
+    estimator=page.speedy(clip="remaining"), bonus=page.logarithmic(c=0.02), schedule=parts.UCB2()
+)
+
+
+@pytest.fixture(scope="module")
+def mdp():
+    return ls.envs.riverswim(states=S, horizon=H)
+
+
+@pytest.fixture(scope="module")
+def runs(mdp):
+    return ls.simulate(mdp, MINE, episodes=K, seeds=[3], history=True)
+
+
+def test_an_example_of_the_page_has_less_than_20_lines():
+    text = PAGE.read_text(encoding="utf-8")
+    parts_of_page = [block.split("```")[0] for block in text.split("```python\n")]
+    examples = [block for block in parts_of_page if "\n@ls.parts." in "\n" + block]
+    assert len(examples) == 3
+    assert max(len(block.strip().splitlines()) for block in examples) < 20
+
+
+def twin(mdp, seed):
+    """Speedy Q-learning with the logarithmic bonus in plain Python, as Bai et al. deploy it.
+
+    Returns the estimates, and the row changes as a history has them.
+    """
+    triggers = set(parts.UCB2().triggers(horizon=H, limit=K).first(10**4))
+    q = [[[float(H - h)] * A for _ in range(S)] for h in range(H)]
+    seen = [[[None] * A for _ in range(S)] for _ in range(H)]
+    visits = np.zeros((H, S, A), dtype=int)
+    policy, changes = np.zeros((H, S), dtype=int), []
+    player = TabularPlayer(mdp, seed)
+    for k in range(K):
+        states, rewards = (array[0] for array in player.play(policy, np.array([k])))
+        before = policy.copy()
+        for h in range(H):
+            x, a = int(states[h]), int(before[h, states[h]])
+            y = int(states[h + 1]) if h + 1 < H else 0
+            values = (
+                [min(float(H - h - 1), max(row)) for row in q[h + 1]] if h + 1 < H else [0.0] * S
+            )
+            visits[h, x, a] += 1
+            n = int(visits[h, x, a])
+            last = values[y] if n == 1 else seen[h][x][a][y]
+            seen[h][x][a] = values
+            bonus = 0.02 * H * math.sqrt(math.log(1 + n) / n)
+            old, rate = q[h][x][a], 1 / n
+            q[h][x][a] = (
+                old
+                + rate * (float(rewards[h]) + last - old)
+                + (1 - rate) * (values[y] - last)
+                + rate * bonus
+            )
+            if n in triggers and max(q[h][x]) > q[h][x][a]:
+                policy[h, x] = q[h][x].index(max(q[h][x]))
+                changes.append([k, h, x, int(policy[h, x])])
+    return np.array(q), changes
+
+
+def test_compiled_functions_equal_their_plain_twin_to_the_bit(mdp, runs):
+    estimates, changes = twin(mdp, 3)
+    assert len(changes) > 100
+    assert runs.history[0].changes.tolist() == changes
+    learner = told(mdp)
+    assert np.array_equal(learner.q, estimates)
+
+
+def told(mdp, episodes=K, bonus=MINE.bonus, learner=None):
+    """A learner that was told the episodes of seed 3, one after the other."""
+    learner = learner or ls.Learner(replace(MINE, bonus=bonus), **SIZE)
+    player = TabularPlayer(mdp, 3)
+    for k in range(learner.told, episodes):
+        states, rewards = player.play(learner.policy, np.array([k]))
+        learner.tell(states[0], learner.policy[np.arange(H), states[0]], rewards[0])
+    return learner
+
+
+def test_every_driver_has_the_same_history(mdp, runs, tmp_path, monkeypatch):
+    changes = runs.history[0].changes.tolist()
+    learner = told(mdp, K // 2)
+    learner.save(tmp_path / "half.npz")
+    again = ls.Learner.load(tmp_path / "half.npz")
+    assert np.array_equal(again.q, learner.q)
+    with monkeypatch.context() as other_source:
+        other_source.setattr(page.speedy, "source", "0" * 64)
+        with pytest.raises(ValueError, match="the source of .*speedy has changed since"):
+            ls.Learner.load(tmp_path / "half.npz")
+    assert np.array_equal(told(mdp).policy, runs.policy[0])
+    for rule in ("trigger", "speculate"):
+        run = ls.concurrent.run(mdp, MINE, episodes=K, machines=7, rule=rule, seed=3)
+        assert run.history[0].changes.tolist() == changes
+    other = replace(MINE, bonus=page.logarithmic(c=0.5))
+    found = ls.frontier(mdp, episodes=K, seeds=2, confirm=2, portfolio=[MINE, other])
+    assert {point.algorithm for point in found.points} == {MINE, other}
+
+
+def test_a_ledger_replays_them_and_refuses_another_source(tmp_path, monkeypatch):
+    ledger = ledgers.made(tmp_path / "own.db", MINE, gate="open")
+    ledgers.play(ledger, 12)
+    known = ledgers.tables(ledger)
+    ledger.close()
+    with contextlib.closing(ledgers.Ledger.open(tmp_path / "own.db")) as again:
+        assert again.verify().whole
+        assert ledgers.tables(again) == known
+    monkeypatch.setattr(page.logarithmic, "source", "0" * 64)
+    with pytest.raises(ValueError, match="the source of .*logarithmic has changed"):
+        ledgers.Ledger.open(tmp_path / "own.db").status()
+
+
+# ---- sources -------------------------------------------------------------------------------------
+
+
+def test_saved_parts_name_their_function_and_refuse_another_source():
+    data = json.loads(json.dumps(MINE.to_dict()))
+    assert data["bonus"]["kind"] == f"{page.logarithmic.__module__}.logarithmic"
+    assert len(data["bonus"]["source"]) == 64
+    assert ls.Algorithm.from_dict(data) == MINE
+    data["bonus"]["source"] = "0" * 64
+    message = "the source of .*logarithmic has changed since this was saved .* another name"
+    with pytest.raises(ValueError, match=message):
+        ls.Algorithm.from_dict(data)
+
+
+def made(text, **more):
+    """The part that a text defines last."""
+    namespace = {"ls": ls, "math": math, "__name__": "made", **more}
+    exec(text, namespace)
+    return list(namespace.values())[-1]
+
+
+BONUS = "@ls.parts.bonus\ndef mine(n, *, c=1.0):\n    return c / (n + {})\n"
+
+
+def test_the_hash_covers_what_a_function_reads():
+    same, again, other = (made(BONUS.format(one)).source for one in (1, 1, 2))
+    assert same == again != other
+    reads = [made(BONUS.format("more"), more=more).source for more in (1, 1, 2)]
+    assert reads[0] == reads[1] != reads[2]
+    helpers = [
+        made(f"def more():\n    return {one}\n\n" + BONUS.format("more()")) for one in (1, 2)
+    ]
+    assert helpers[0].source != helpers[1].source
+    with pytest.raises(ValueError, match="mine reads more, a list, which could change"):
+        made(BONUS.format("more[0]"), more=[1])
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("@ls.parts.bonus\ndef mine(m):\n    return m", "mine asks for m, which is not there"),
+        ("@ls.parts.bonus\ndef mine(bonus):\n    return 1", "mine asks for bonus, which is not"),
+        ("@ls.parts.bonus\ndef mine(n, *, c):\n    return c", "the option c of mine needs a defa"),
+        ("@ls.parts.update\ndef mine(n, *, clip=1):\n    return n", "the option clip is there al"),
+        ("@ls.parts.update\ndef mine(memory):\n    return 1", "must ask for `memory` if it has"),
+        ("@ls.parts.update(memory=2)\ndef mine(n):\n    return 1", "must ask for `memory` if it"),
+        ("mine = ls.parts.bonus(3)", "stand above a function, not 3"),
+    ],
+)
+def test_mistakes_in_a_signature_are_named(text, message):
+    with pytest.raises(ValueError, match=message):
+        made(text)
+
+
+def test_options_are_numbers_and_functions_are_not_mixed():
+    with pytest.raises(ValueError, match="c of logarithmic must be a finite number, not 'a'"):
+        page.logarithmic(c="a")
+    with pytest.raises(ValueError, match="speedy is a function of your own, .* leave scales out"):
+        replace(MINE, scales=(1.0, 0.5))
+    with pytest.raises(
+        ValueError, match="OwnBonus has no function; write one, with @ls.parts.bonus"
+    ):
+        parts.OwnBonus()
+    assert page.logarithmic(c=1) == page.logarithmic(c=1.0) != page.speedy()
+
+
+# ---- results -------------------------------------------------------------------------------------
+
+
+SLOW = """
+@ls.parts.bonus
+def slow(n, H, *, c=0.02, pole=0.0, broken=0.0):
+    if n == broken:
+        raise RuntimeError(f"visit {n.bit_length()}")
+    return math.nan if n == pole else c * H * math.sqrt(math.log(1 + n) / n)
+"""
+
+
+def test_what_does_not_compile_runs_as_plain_python(mdp):
+    """The same history, and errors and estimates that are no numbers leave nothing behind."""
+    slow, fast = made(SLOW), told(mdp, 40)
+    with pytest.warns(PlainPythonWarning, match="slow does not compile .*, so .* times per second"):
+        learner = told(mdp, 40, slow())
+    assert np.array_equal(learner.q, fast.q)
+    assert np.array_equal(learner.policy, fast.policy)
+    for option, error in (
+        ({"broken": 2}, pytest.raises(RuntimeError, match="visit 2")),
+        (
+            {"pole": 2},
+            pytest.raises(ValueError, match="slow and speedy is no finite number at step"),
+        ),
+    ):
+        learner = told(mdp, 1, slow(**option))
+        with error:
+            told(mdp, 9, slow(**option), learner)
+        assert 0 < learner.told < 9
+        assert np.array_equal(learner.q, told(mdp, learner.told).q)
