@@ -339,6 +339,7 @@ def reliability(proposals, draws=2000):
 
 
 PARTS = {
+    "first meeting": lambda one: one["meeting"] == 0,
     "early, all approved": lambda one: not one["disturbed"] and one["meeting"] < 3,
     "late, all approved": lambda one: not one["disturbed"] and one["meeting"] >= 3,
     "late and missing reports": lambda one: one["disturbed"],

@@ -197,15 +197,23 @@ def of_clinic() -> dict[str, str]:
 def of_trial() -> dict[str, str]:
     """What a run costs that starts from a policy somebody chose."""
     facts = read("few_trial.json")
-    cells = []
+    cells, by_case = [], dict[tuple[str, ...], dict[int, str]]()
     for name, found in facts.items():
         budget, _, case = name.partition(" ")
-        if budget == "10":
+        if budget.isdigit():
             dates, initial, rule = case.split(", ")
-            lost, dip, below = (f"{value:.1f}" for value in found[:3])
-            cells.append([f"{dates} dates", initial, rule, lost, dip, f"{below} %"])
-    head = ["dates", "initial policy", "`trial`", "lost", "dip", "below"]
-    return {"trial/table": table(head, cells, left=3)}
+            row = f"{dates} dates", initial, rule
+            by_case.setdefault(row, {})[int(budget)] = f"{found[0]:.1f}"
+            if budget == "10":
+                lost, dip, below, under = (f"{value:.1f}" for value in found)
+                cells.append([*row, lost, dip, f"{below} %", f"{under} %"])
+    head = ["dates", "initial policy", "`trial`"]
+    budgets = sorted({budget for found in by_case.values() for budget in found})
+    lost_by_budget = [[*row, *(found[n] for n in budgets)] for row, found in by_case.items()]
+    return {
+        "trial/table": table([*head, "lost", "dip", "below", "under the floor"], cells, left=3),
+        "trial/budgets": table([*head, *(f"N = {n}" for n in budgets)], lost_by_budget, left=3),
+    }
 
 
 def of_calibration() -> dict[str, str]:

@@ -336,7 +336,7 @@ def of_evidence(evidence: dict[str, Any]) -> dict[str, str]:
     rows = []
     for name, words in (("all equal", "exactly equal"), ("different", "different")):
         of_all = evidence[name]
-        for key, rule in (("recorded", "3"), ("rule 2", "2"), ("rule 1", "1")):
+        for key, rule in (("recorded", "4"), ("rule 2", "2"), ("rule 1", "1")):
             found = of_all[key]
             shares = [f"{found[f'{what} with IMPROVE']} of {of_all[what]}" for what in _SHOWN]
             true = [f"{found[f'truly {which}']:,}" for which in ("better", "worse")]
