@@ -9,6 +9,7 @@ import pytest
 
 import browser
 import lowswitch as ls
+from lowswitch.policy.tables import departing
 from lowswitch.service import demo, phrases
 from lowswitch.service.steps import proposed_of
 from served import Served, wait_for
@@ -56,6 +57,10 @@ def records(ledger, patients=40):
 
 def key(row):
     return f"{row['step']}:{row['state']}"
+
+
+def in_trial(ledger):
+    return float(departing(ledger.deployed()[0]).mean())
 
 
 def expected_gain(sheet):
@@ -117,6 +122,110 @@ def test_a_confirmation_says_what_the_trial_gives_to_whom(tmp_path):
         given |= {"decision": "approve trial", "share": "7"}
         sheet = served.post("/decide", session, **given)[2].decode()
         assert "6 % of new patients, drawn by lot, enter the trial" in sheet  # one of 16 tables
+
+
+# ---- the limit of a trial ------------------------------------------------------------------------
+
+
+def limited(served, session, view, decision, share, **more):
+    """The page on which a decision with a limit is confirmed."""
+    given = {"proposal": view.hash, "decision": decision, "share": share, **more}
+    status, _, body = served.post("/decide", session, **given)
+    return status, body.decode(), given
+
+
+def test_a_limit_of_nothing_ends_the_trial_and_is_called_so_everywhere(tmp_path):
+    with Served(tmp_path, **TRIAL, quorum=2) as served:
+        ledger, session = served.ledger, served.login("reviewer")
+        view = records(ledger)
+        ledger.approve(view, by="the reviewer", reason="begin")
+        ledger.confirm(ledger.motions()[0].number, by="Dr Roth", reason="yes")
+        assert ledger.status().version == 2
+        enrol(ledger, 12, reward=0.9)
+        view = ledger.propose(by="office")
+        status, text, given = limited(served, session, view, "approve trial", "0")
+        assert status == 200
+        assert "<h1>End the trial?</h1>" in text
+        assert "Approve the trial" not in text
+        served.post("/decide", session, **given, reason="minutes", **SURE)
+        (motion,) = ledger.motions()
+        served.tokens["second"] = served.access.create(name="Dr Roth", role="reviewer", days=1)
+        second = served.login("second")
+        assert "<strong>End the trial</strong>" in served.page("/proposal", second)[1]
+        sheet = served.post("/confirm", second, motion=motion.number)[2].decode()
+        assert "Agree: end the trial" in sheet
+        assert "asked for this: End the trial" in served.page("/audit?kind=requested", second)[1]
+        served.post("/confirm", second, motion=motion.number, reason="yes", **SURE)
+        for path in ("/timeline", "/audit?kind=approved"):
+            assert "nded the trial" in served.page(path, second)[1]
+        assert in_trial(ledger) == 0
+
+
+def test_a_limit_that_cannot_be_met_is_said_before_confirming(tmp_path):
+    with Served(tmp_path, **TRIAL) as served:
+        view, session = records(served.ledger), served.login("reviewer")
+        text = limited(served, session, view, "approve all", "10")[1]
+        said = "You asked for at most 10 %; the trial has 4 alternatives of 6 % each, so 6 % of"
+        assert said in text
+        assert "You asked for" not in limited(served, session, view, "approve all", "")[1]
+        assert "25 % anyway" in limited(served, session, view, "approve all", "40")[1]
+        status, text, _ = limited(served, session, view, "approve trial", "5")
+        assert status == 422
+        assert "A limit of 5 % would leave nobody in the trial" in text
+        assert "Type at least 6.3, or type 0 to end the trial" in text
+        assert 'value="5"' in text
+
+
+def test_a_limit_beside_every_choice_is_used_or_refused(tmp_path):
+    with Served(tmp_path, **TRIAL) as served:
+        ledger, session = served.ledger, served.login("reviewer")
+        view = records(ledger)
+        for decision in ("postpone all", "postpone selected", "forbid selected"):
+            row = key(view.rows[0])
+            status, text, _ = limited(served, session, view, decision, "7", row=[row])
+            assert (status, "Your limit of 7 for the trial goes with" in text) == (422, True)
+        ledger.approve(view, part="trial", by="board", reason="a trial first")
+        assert in_trial(ledger) == 0.25
+        enrol(ledger, 12, reward=0.9)
+        view = ledger.propose(by="office")
+        row = next(row for row in view.rows if row["from"][0] != row["to"][0])
+        status, text, given = limited(
+            served, session, view, "approve selected", "7", row=[key(row)]
+        )
+        assert "Approve 1 change and limit the trial to 6 % of new patients?" in text
+        assert "6 % of new patients enter the present trial (now 25 %)" in text
+        status, _, body = served.post(
+            "/decide", session, **given, reason="minutes", consent="1", **SURE
+        )
+        assert status == 303, body
+        assert in_trial(ledger) == 1 / 16
+        assert ledger.policy_of(3)[0, row["step"], row["state"]] == row["to"][0]
+
+
+# ---- rollback ------------------------------------------------------------------------------------
+
+
+def test_a_rollback_that_a_veto_rules_out_is_not_promised(tmp_path):
+    with Served(tmp_path, **WARD) as served:
+        ledger, session = served.ledger, served.login("operator")
+        view = records(ledger)
+        ledger.approve(view, by="board", reason="yes")
+        h, x = view.rows[0]["step"], view.rows[0]["state"]
+        given = int(ledger.policy_of(2)[0, h, x])
+        ledger.forbid([(h, x)], [given], instead=1, by="board", reason="harm")
+        status, _, body = served.post("/rollback", session, version=2)
+        text = body.decode()
+        assert status == 422
+        assert "will be deployed" not in text
+        step, state = WARD["steps"][h], WARD["states"][x]
+        assert f"plays an action that was forbidden since: {WARD['actions'][given]} for" in text
+        assert f"{state}, {step}" in text
+        assert "Versions 1 and 3 can be deployed" not in text  # 3 is deployed
+        assert "Version 1 has nothing forbidden" in text
+        assert served.post("/rollback", session, version=1)[0] == 200
+        served.post("/freeze", session, reason="an alarm")
+        banner = served.page("/", session)[1]
+        assert "no veto can be lifted" in banner
 
 
 # ---- one number ----------------------------------------------------------------------------------

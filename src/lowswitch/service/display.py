@@ -345,20 +345,39 @@ def decision_words(
 
 def request_words(terms: TableTerms, motion: MotionView) -> str:
     """What a request asks for, where it can no longer be said what that would change."""
-    rows, named = motion.decision.get("rows", []), motion.decision.get("actions", [])
+    return wish_words(terms, motion.kind, motion.decision)
+
+
+def wish_words(terms: TableTerms, kind: str, decision: dict[str, Any]) -> str:
+    """A decision that is asked for, as a verb with its object."""
+    rows, named = decision.get("rows", []), decision.get("actions", [])
     names = phrases.several([terms.labels["action"][a] for a in named]) if named else ""
     where = phrases.places_words(terms, rows)
     return {
-        "approved": "Approve the proposal"
-        if "part" not in motion.decision
-        else f"Approve the {motion.decision['part']}",
+        "approved": _wished_approval(terms, decision),
         "rejected": f"Forbid {names or 'new ' + terms.word('action') + 's'} for {where}",
         "vetoed": f"Forbid {names} for {where}",
         "lifted": f"Allow {names} again for {where}",
-        "rolled_back": f"Roll back to version {motion.decision.get('to')}",
+        "rolled_back": f"Roll back to version {decision.get('to')}",
         "thawed": "Resume the run",
         "quorum": "Change the number of reviewers",
-    }[motion.kind]
+    }[kind]
+
+
+def _wished_approval(terms: TableTerms, decision: dict[str, Any]) -> str:
+    """An approval that is asked for: of which part, and with which limit of the trial."""
+    part, share = decision.get("part"), decision.get("share")
+    limit = "" if share is None else f"limit the trial to at most {100 * share:g} %"
+    limit = "end the trial" if share == 0 else limit
+    if part == "trial":
+        said = "" if share == 0 else "approve the trial"
+    elif part == "protocol":
+        said = (
+            f"approve changes of the protocol for {phrases.places_words(terms, decision['rows'])}"
+        )
+    else:
+        said = "approve the proposal"
+    return sentence(phrases.several([one for one in (said, limit) if one]))
 
 
 def _approval_words(terms: TableTerms, facts: dict[str, Any], laws: Laws | None) -> str:
@@ -366,11 +385,20 @@ def _approval_words(terms: TableTerms, facts: dict[str, Any], laws: Laws | None)
     part, version = facts.get("part"), facts.get("version", 0)
     if laws is None or not 1 < version <= len(laws.tables):
         return "approved" if part is None else f"approved the {part} alone"
-    changes, share = len(laws.changes(version)), laws.share(version)
-    what = [counted(changes, "change")] if changes else []
-    if share is not None and part != "protocol":
+    changes, share, before = (
+        len(laws.changes(version)),
+        laws.share(version),
+        laws.share(version - 1),
+    )
+    what, fate = [counted(changes, "change")] if changes else [], ""
+    if share == 0:
+        fate = "ended the trial" if before else ""
+    elif share is not None and part != "protocol":
         what.append(f"a trial with {phrases.share_words(share, terms.word('episode'))}")
-    return f"approved {phrases.several(what)}" if what else "approved"
+    elif share is not None and before is not None and share < before:
+        fate = f"limited the trial to {phrases.share_words(share, terms.word('episode'))}"
+    said = [f"approved {phrases.several(what)}"] if what else []
+    return phrases.several([*said, *([fate] if fate else [])] or ["approved"])
 
 
 def row_names(terms: TableTerms, rows: Any) -> list[str]:
@@ -452,8 +480,8 @@ def event_words(terms: TableTerms, laws: Laws, event: Event) -> list[str]:
     if event.kind == "proposed":
         found.append(_proposed_words(payload, laws))
     if event.kind == "requested":
-        asked = decision_words(terms, payload["kind"], payload["decision"])
-        found += [f"asked that: {asked}", f"reason: {payload['decision']['reason']}"]
+        asked = wish_words(terms, payload["kind"], payload["decision"])
+        found += [f"asked for this: {asked}", f"reason: {payload['decision']['reason']}"]
     if event.kind == "asked":
         found.append(
             f"{terms.word('episode')} {payload['number']:,}: {payload['request']},"

@@ -137,6 +137,12 @@ async def _decide(call: Call) -> Response:
     keys = _keys(call, decision, view)
     if keys == [] and decision and not call.field("confirming"):
         raise RefusedError(422, "no change is selected; tick at least one, then decide")
+    if not decision.startswith("approve") and call.field("share").strip() and decision:
+        raise RefusedError(
+            422,
+            f"your limit of {call.field('share').strip()} for the trial goes with an approval only;"
+            " empty that field, or choose an approval",
+        )
     if decision.startswith("forbid"):
         chosen = ",".join(f"{h}:{x}" for h, x in (keys or [])[:_MOST_ROWS])
         return RedirectResponse(f"/forbid?rows={chosen}", 303)
@@ -154,6 +160,7 @@ async def _decide(call: Call) -> Response:
     if not decision.startswith("approve"):
         raise RefusedError(400, "choose a decision first: approve, postpone or forbid")
     given |= await _limits(call, decision)
+    said = "Approved" if given.get("share") != 0 else "Decided, and the trial has ended"
     return await two_steps(
         call,
         "approve",
@@ -161,7 +168,7 @@ async def _decide(call: Call) -> Response:
         lambda: _sheet(call, "approved", given, keys),
         lambda version: (
             "/timeline",
-            f"Approved. Version {version} is in use for new {_cases(call)}.",
+            f"{said}. Version {version} is in use for new {_cases(call)}.",
         ),
     )
 
@@ -200,7 +207,7 @@ async def _limits(call: Call, decision: str) -> dict[str, Any]:
     part = which if which in ("protocol", "trial") else "protocol" if which != "all" else None
     found: dict[str, Any] = {} if part is None else {"part": part}
     share = call.field("share").strip()
-    if share and part != "protocol":
+    if share:
         found["share"] = _share(share)
     return found
 
@@ -231,6 +238,8 @@ async def _sheet(
     for row in rows or []:
         if tuple(row) not in proposed:
             raise LedgerError("a selected change is not proposed; look at the proposal again")
+    if kind == "approved" and (wrong := sheets.too_small(known, given | {"rows": rows})):
+        raise RefusedError(422, wrong)
     sheet: Sheet = getattr(sheets, kind)(known, given | {"rows": rows})
     return sheet
 
@@ -415,6 +424,8 @@ async def rollback(call: Call) -> Response:
         last = call.service.ledger.version
         if not (isinstance(given.get("version"), int) and 1 <= given["version"] <= last):
             raise LedgerError(f"there is no version {given.get('version')!r}; they are 1 to {last}")
+        ledger = call.service.ledger
+        await call.service.engine.call(lambda: ledger.require_rollback(given["version"]))
         return await _of_kind(call, "rolled_back", {"to": given["version"]})
 
     def done(new: Any) -> tuple[str, str]:
