@@ -228,6 +228,89 @@ def test_a_rollback_that_a_veto_rules_out_is_not_promised(tmp_path):
         assert "no veto can be lifted" in banner
 
 
+# ---- what a decision leaves out ------------------------------------------------------------------
+
+
+def test_the_trial_alone_says_what_becomes_of_the_changes(tmp_path):
+    with Served(tmp_path, **TRIAL) as served:
+        view, session = records(served.ledger), served.login("reviewer")
+        n = sum(row["from"][0] != row["to"][0] for row in view.rows)
+        text = limited(served, session, view, "approve trial", "")[1]
+        assert (
+            f"The {n} proposed changes of the protocol are not adopted and no longer wait" in text
+        )
+        assert "which uses one of the 9 proposals left" in text
+        assert "no longer wait" not in limited(served, session, view, "approve all", "")[1]
+
+
+def test_what_was_postponed_is_counted_alike_and_not_called_rejected(tmp_path):
+    demo.fill(tmp_path / "run.db").close()
+    with Served(tmp_path) as served:
+        ledger, session = served.ledger, served.login("reviewer")
+        view = ledger.proposal()
+        changes = [row for row in view.rows if row["from"][0] != row["to"][0]]
+        assert len(changes) < len(view.rows)
+        _, text, given = limited(served, session, view, "postpone all", "")
+        assert "The proposed trial is not adopted" in text
+        assert "The next proposal can contain the same changes again" in text
+        served.post("/decide", session, **given, reason="minutes 9", **SURE)
+        assert ledger.proposal() is None
+        assert served.page("/map", session)[1].count("<sup>H</sup>") == len(changes) + 1
+        audit = served.page("/audit?kind=rejected&search=minutes 9".replace(" ", "+"), session)[1]
+        (said,) = re.findall(r'<div class="small">(finding.*?)</div>', audit)
+        assert said.endswith("the proposed trial")
+        assert said.count("finding") == min(12, len(changes))
+        assert ("more" in said) == (len(changes) > 12)
+        for path in ("/", "/proposal", "/timeline"):
+            page = served.page(path, session)[1]
+            assert f"{len(view.rows)} rows" not in page
+            assert "reject" not in page.partition("<main")[2]
+        late = served.post("/decide", session, **given, reason="again", **SURE)[2].decode()
+        assert "the reviewer postponed it, or a part of it" in late
+
+
+def test_the_cost_of_a_trial_is_told_only_against_the_protocol_it_was_estimated_with(tmp_path):
+    with Served(tmp_path, **TRIAL) as served:
+        view, session = records(served.ledger), served.login("reviewer")
+        text = limited(served, session, view, "approve all", "")[1]
+        assert "compared with the protocol after this decision" in text
+        for decision, share in (("approve trial", ""), ("approve all", "7")):
+            text = limited(served, session, view, decision, share)[1]
+            assert "What the trial costs:" not in text
+            assert "What this trial costs is not known" in text
+        assert "compared with the proposed protocol" in served.page("/proposal", session)[1]
+
+
+def test_a_proposal_that_is_made_again_says_what_is_new_and_why(tmp_path):
+    demo.fill(tmp_path / "run.db").close()
+    with Served(tmp_path) as served:
+        ledger, session = served.ledger, served.login("reviewer")
+        view = ledger.proposal()
+        assert "New since the proposal before" not in served.page("/proposal", session)[1]
+        row = next(row for row in view.rows if row["from"][0] != row["to"][0])
+        h, x, new = row["step"], row["state"], row["to"][0]
+        asked = ledger.forbid([(h, x)], [new], by="Dr Vega", reason="harm")
+        ledger.confirm(asked.number, by="Dr Roth", reason="yes")
+        names, place = ledger.terms.labels, f"{row['state_label']}, {row['step_label']}"
+        text = served.page("/proposal", session)[1]
+        card = text.partition("New since the proposal before")[2].partition("</section>")[0]
+        assert f"Dr Vega forbade {names['action'][new]} for {place}, so the learner" in card
+        again = {(r["step"], r["state"]): r for r in ledger.proposal().rows}
+        told = {(r["step"], r["state"]): r for r in view.rows}
+        judged = [
+            k
+            for k in again
+            if k in told
+            and again[k]["to"][0] == told[k]["to"][0] != again[k]["from"][0]
+            and again[k]["verdict"] != told[k]["verdict"]
+        ]
+        assert card.count("→") == len(judged)
+        came = [k for k in again if k not in told or again[k]["to"][0] != told[k]["to"][0]]
+        came = [k for k in came if again[k]["to"][0] != again[k]["from"][0]]
+        assert card.count("Newly proposed") == len(came)
+        assert "<li>" in card
+
+
 # ---- one number ----------------------------------------------------------------------------------
 
 

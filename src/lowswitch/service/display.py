@@ -307,8 +307,15 @@ def _changed_by(terms: TableTerms, mark: Mark, laws: Laws) -> list[str]:
     """What a decision changed, in lines; or the places that it is about."""
     if makes_version(mark.kind, mark.facts) and mark.kind != "vetoed":
         return laws.lines(terms, mark.facts["version"])
-    rows = mark.facts.get("rows", [])
-    return phrases.places_words(terms, rows).split("; ") if rows else []
+    rows = people_rows(mark.facts, protocol=laws.protocol)
+    found = phrases.places_words(terms, rows).split("; ") if rows else []
+    return found + ["the proposed trial"] * (len(rows) < len(mark.facts.get("rows", [])))
+
+
+def people_rows(facts: dict[str, Any], *, protocol: bool) -> list[list[int]]:
+    """The rows of a decision that are changes of the protocol, where there is one."""
+    rows: list[list[int]] = facts.get("rows", [])
+    return [row for row in rows if not (protocol and row in facts.get("in_trial", []))]
 
 
 def _agreed(mark: Mark) -> list[str]:
@@ -453,8 +460,13 @@ class Wanted(NamedTuple):
 _PIECE, _MOST_PIECES = 500, 40  # events that are looked through at once, and how often
 
 
-def event_words(terms: TableTerms, laws: Laws, event: Event) -> list[str]:
-    """What an event says, in labels and with old and new values."""
+def event_words(
+    terms: TableTerms, laws: Laws, event: Event, in_trial: Sequence[Sequence[int]] = ()
+) -> list[str]:
+    """What an event says, in labels and with old and new values.
+
+    in_trial: those of its rows in which only a trial would have changed.
+    """
     payload, labels = event.payload, terms.labels
     if "states" in payload and "rewards" in payload and event.kind != "history":
         said = [f"{terms.word('episode')} {payload['number']:,}"]
@@ -476,7 +488,11 @@ def event_words(terms: TableTerms, laws: Laws, event: Event) -> list[str]:
         found.append(f"{what}: {counted(changes, 'change')}" if changes else what)
         found += [*lines[:12], *[f"and {len(lines) - 12:,} more lines"] * (len(lines) > 12)]
     elif payload.get("rows") and "told" not in payload:
-        found.append("; ".join(row_names(terms, payload["rows"])[:12]))
+        rows = people_rows(payload | {"in_trial": list(in_trial)}, protocol=laws.protocol)
+        names = row_names(terms, rows)
+        more = [f"and {len(names) - 12:,} more"] * (len(names) > 12)
+        trial = ["the proposed trial"] * (len(rows) < len(payload["rows"]))
+        found.append("; ".join([*names[:12], *more, *trial]))
     if event.kind == "proposed":
         found.append(_proposed_words(payload, laws))
     if event.kind == "requested":

@@ -8,7 +8,7 @@ from urllib.parse import parse_qsl
 from starlette.responses import RedirectResponse, Response
 
 from lowswitch.ledger import LedgerError, ProposalView
-from lowswitch.service import display, phrases, proposals, sheets
+from lowswitch.service import display, news, phrases, proposals, sheets
 from lowswitch.service.app import Call, as_refusal
 from lowswitch.service.bodies import RefusedError, count, query, whole
 from lowswitch.service.journal import Returns
@@ -48,9 +48,23 @@ async def _proposal(
             "level": _level(known, service.journal.returns.get(known.run.version)),
             "asked": {name: value for name, value in asked.items() if name != "select"},
             "wrong": wrong,
+            "news": await _news(call, known, view),
         }
     most = service.ledger.terms.most_proposals
     return await show(call, "proposal.html", "proposal", status, run=known.run, most=most, **facts)
+
+
+async def _news(call: Call, known: Known, view: ProposalView) -> dict[str, Any] | None:
+    """What is new since the proposal before, if a decision made the learner plan again."""
+    ledger, mark = call.service.ledger, call.service.journal.before(view.event)
+    made = await call.service.engine.call(lambda: ledger.newest(2, kind="proposed"))
+    before = made[1] if len(made) > 1 else None
+    if not news.remade(mark, view, before):
+        return None
+    assert mark is not None
+    assert before is not None
+    base = await call.service.engine.call(lambda: ledger.policy_of(before.payload["version"]))
+    return news.news(known, view, before, base, mark)
 
 
 def _level(known: Known, returns: Returns | None) -> str:

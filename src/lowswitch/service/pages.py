@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 from typing import Any
 
 import numpy as np
@@ -226,6 +227,10 @@ async def policy_map(call: Call) -> Response:
     proposed = known.view.rows if known.view else []
     pending = {(r["step"], r["state"]) for r in proposed if sheets.is_of_protocol(known, r)}
     signs = display.codes(terms.labels["action"])
+    await catch_up(call)
+    if chart.protocol:
+        only_trial = service.journal.never_changes()
+        chart = dataclasses.replace(chart, held=[k for k in chart.held if k not in only_trial])
     return await show(
         call,
         "map.html",
@@ -345,11 +350,17 @@ async def audit(call: Call) -> Response:
     events = await asyncio.to_thread(read)
     laws = await service.engine.call(lambda: _laws(service))
     more = events[-1].seq if len(events) == display.EVENTS else None
+    await catch_up(call)
+    marks, terms = service.journal.decisions(), service.ledger.tables()
+    in_trial = {mark.seq: mark.facts.get("in_trial", ()) for mark in marks}
     return await show(
         call,
         "audit.html",
         "audit",
-        events=[(one, display.event_words(service.ledger.tables(), laws, one)) for one in events],
+        events=[
+            (one, display.event_words(terms, laws, one, in_trial.get(one.seq, ())))
+            for one in events
+        ],
         kinds=KINDS,
         asked=asked,
         more=more,

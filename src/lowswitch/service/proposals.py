@@ -240,5 +240,5 @@ def why_now(journal: Journal, view: ProposalView, case: str = "episode") -> str:
             return f"It is the rest of the proposal that {before.actor} decided on in part."
         if before.kind == "history":
             return "The history of the old protocol was imported."
-        return f"It follows from event {before.seq}: {before.actor} {KINDS[before.kind].verb}."
+        return f"The learner made it again after {before.actor} {KINDS[before.kind].verb}."
     return f"Its schedule allowed a change after {view.told:,} {case}s were learned."

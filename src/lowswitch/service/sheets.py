@@ -140,6 +140,12 @@ def approved(known: Known, decision: dict[str, Any]) -> Sheet:
     left = sum(is_of_protocol(known, row) for row in view.rows) - len(changes)
     if left and part != "trial":
         lines.append(f"{counted(left, 'other change', 'stays', 'stay')} undecided.")
+    elif left:
+        lines.append(
+            f"The {counted(left, 'proposed change')} of the protocol {'is' if left == 1 else 'are'}"
+            f" not adopted and no longer wait{'s' if left == 1 else ''} for a decision."
+            f" {_next_time(known)}"
+        )
     lines.append(
         f"Version {view.version + 1} replaces version {view.version} for new {known.case}s. An"
         " operator can ask to roll it back."
@@ -156,6 +162,15 @@ def approved(known: Known, decision: dict[str, Any]) -> Sheet:
         consent=_consent(known, changes),
         unlisted=max(0, len(changes) - MOST_LISTED),
     )
+
+
+def _next_time(known: Known) -> str:
+    """When changes that are not adopted can come back, and what that costs."""
+    left = known.run.budget_left
+    if left == 0:
+        return "No proposal is left, so they cannot be proposed again."
+    cost = "" if left is None else f", which uses one of the {counted(left, 'proposal')} left"
+    return f"The next proposal can contain the same changes again{cost}."
 
 
 def _protocol_lines(known: Known, changes: list[dict[str, Any]]) -> list[str]:
@@ -256,13 +271,36 @@ def _trial_lines(known: Known, decision: dict[str, Any]) -> list[str]:
         f"{share[:1].upper()}{share[1:]}, drawn by lot, enter the trial (now {100 * now:.0f} %). It"
         " gives them the alternatives listed below."
     ]
-    if known.worth is not None and "trial" in known.worth:
+    return [*lines, *_cost_lines(known, decision, new)]
+
+
+def _cost_lines(known: Known, decision: dict[str, Any], share: float) -> list[str]:
+    """What a trial costs its cases, against the protocol that is deployed with it.
+
+    The model was asked about the trial of the proposal beside the protocol of the proposal. It says
+    nothing of that trial beside the present protocol, nor of a part of the trial.
+    """
+    if known.worth is None or "trial" not in known.worth:
+        return []
+    whole_trial = share == _share_of(law_after(known, unlimited(decision)))
+    if decision.get("part") == "trial" and not _same_protocol(known, decision):
+        why = "it was estimated only together with the proposed changes of the protocol"
+    elif not whole_trial:
+        why = "it was estimated only for the whole proposed trial"
+    else:
         cost = known.worth["trial"]
-        lines.append(
+        return [
             f"What the trial costs: {phrases.more(cost['mean'], known.terms)} in it, compared with"
-            f" the protocol (80 % interval {phrases.within(cost, known.terms)})."
-        )
-    return lines
+            f" the protocol after this decision (80 % interval"
+            f" {phrases.within(cost, known.terms)})."
+        ]
+    return [f"What this trial costs is not known: {why}."]
+
+
+def _same_protocol(known: Known, decision: dict[str, Any]) -> bool:
+    """Whether the rows of a decision leave the protocol as it is."""
+    both = law_after(known, {"rows": decision["rows"]})
+    return bool((both[0] == known.policies[0]).all())
 
 
 def _enter(share: float) -> str:
@@ -344,8 +382,10 @@ def rejected(known: Known, decision: dict[str, Any]) -> Sheet:
         f"Version {view.version} stays in use. The {known.terms.word('action')}s of today stay"
         f" {until}."
     ]
-    if known.protocol and len(rows) == len(view.rows):
-        lines.append("The trial stays as it is, too.")
+    if len(rows) == len(view.rows):
+        if known.protocol:
+            lines.append("The proposed trial is not adopted; the present trial goes on as it is.")
+        lines.append(f"Nothing is forbidden. {_next_time(known)}")
     left = sum(is_of_protocol(known, row) for row in view.rows) - len(changed)
     if left:
         lines.append(f"{counted(left, 'other change', 'stays', 'stay')} undecided.")
