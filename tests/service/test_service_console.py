@@ -10,7 +10,7 @@ import pytest
 import browser
 import lowswitch as ls
 from lowswitch.policy.tables import departing
-from lowswitch.service import demo, phrases
+from lowswitch.service import demo, display, phrases, proposals
 from lowswitch.service.steps import proposed_of
 from served import Served, wait_for
 
@@ -309,6 +309,60 @@ def test_a_proposal_that_is_made_again_says_what_is_new_and_why(tmp_path):
         came = [k for k in came if again[k]["to"][0] != again[k]["from"][0]]
         assert card.count("Newly proposed") == len(came)
         assert "<li>" in card
+
+
+def test_reviewers_are_told_of_requests_limits_and_weak_changes(tmp_path):
+    with Served(tmp_path, **TRIAL, quorum=2) as served:
+        ledger, session = served.ledger, served.login("reviewer")
+        view = records(ledger)
+        asked = ledger.approve(view, share=0.07, by="Dr Vega", reason="minutes 7")
+        page = served.page("/", session)[1]
+        assert "1 request needs your agreement." in page
+        assert "Read it and decide" in page
+        served.post("/confirm", session, motion=asked.number, reason="my own words", **SURE)
+        assert in_trial(ledger) == 1 / 16
+        timeline = served.page("/timeline", session)[1]
+        assert "the reviewer (my own words)" in timeline
+        assert "the trial: 0 % → 6 % of new patients" in timeline
+        enrol(ledger, 12)
+        view = ledger.propose(by="office")
+        journal = served.service.journal
+        for share, is_said in ((0.25, True), (0.0625, False)):
+            said = proposals.reminder(journal, {"new": share}, "patient")
+            assert ("Dr Vega limited the trial to at most 7 % of new patients" in said) == is_said
+        given = {"proposal": view.hash, "decision": "approve all"}
+        served.post("/decide", session, **given, reason="first", consent="1", **SURE)
+        (mine,) = ledger.motions()
+        assert "You decided on the pending proposal" in served.page("/", session)[1]
+        ledger.decline(mine.number, by="Dr Roth", reason="no")
+        text = served.page("/timeline", session)[1]
+        assert "Turned down a request: Approve the proposal" in text
+        again = served.post("/decide", session, **given, reason="kept words", show="back=1")[2]
+        assert 'name="reason" value="kept words"' in again.decode()
+        given["proposal"] = "0" * 64
+        late = served.post("/decide", session, **given, reason="typed in vain", **SURE)[2].decode()
+        assert "typed in vain" in late
+
+
+def test_a_veto_in_several_places_is_lifted_at_once(tmp_path):
+    with Served(tmp_path, **WARD) as served:
+        ledger, session = served.ledger, served.login("reviewer")
+        ledger.forbid([(0, 0), (1, 0), (1, 2)], ["surgery"], by="board", reason="harm")
+        page = served.page("/map", session)[1]
+        assert "Allow surgery again in 3 places" in page
+        rows = re.findall(r'name="row" value="([\d:]+)"', page)
+        sheet = served.post("/lift", session, row=rows, action="surgery")[2].decode()
+        assert "well, every visit; bad, visit 2" in sheet
+
+
+def test_versions_that_look_alike_in_a_place_do_not_differ_there():
+    terms = type(
+        "Terms", (), {"labels": {"step": ["1"], "state": ["a", "b"], "action": ["x", "y"]}}
+    )()
+    before = np.array([[[0, 0]], [[0, 0]], [[1, 0]]])
+    after = np.array([[[0, 0]], [[1, 1]], [[0, 0]]])
+    (row,) = display.difference(terms, before, after)
+    assert (row["state"], row["old"], row["new"]) == ("b", "x", "x 67%, y 33%")
 
 
 # ---- one number ----------------------------------------------------------------------------------

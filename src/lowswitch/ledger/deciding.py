@@ -279,14 +279,16 @@ class Deciding(Reading):
                 for a in range(terms.actions)
                 if allowed[step, place, a] and a not in payload["actions"]
             ]
-            row = terms.row_name(step, place)
+            row = f"{terms.labels['state'][place]}, {terms.labels['step'][step]}"
             if not left:
-                raise LedgerError(f"row {row} would have no action left; leave it at least one")
+                raise LedgerError(
+                    f"no {terms.word('action')} would be left for {row}; leave at least one"
+                )
             played = state.versions[-1].actions[0, step, place]
             if played in payload["actions"] and instead not in left:
                 choices = ", ".join(names[a] for a in left)
                 raise LedgerError(
-                    f"row {row} plays {names[played]} now; say what it shall play instead:"
+                    f"{names[played]} is given for {row} now; choose what to give instead:"
                     f" {choices}"
                 )
 

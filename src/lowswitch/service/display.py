@@ -121,7 +121,12 @@ def forbidden(terms: TableTerms, chart: Chart, journal: Journal) -> dict[str, An
         }
         for h, x, a in places[:MOST_FORBIDDEN]
     ]
-    return {"forbidden": lines, "forbidden_count": len(places)}
+    vetoes = dict[tuple[str, str], list[str]]()
+    for line, (h, x, a) in zip(lines, places, strict=False):
+        if terms.allowed[h, x, a]:
+            vetoes.setdefault((line["action"], line["since"]), []).append(f"{h}:{x}")
+    several = [(*veto, rows) for veto, rows in vetoes.items() if len(rows) > 1]
+    return {"forbidden": lines, "forbidden_count": len(places), "vetoes": several}
 
 
 def _cell(
@@ -196,6 +201,17 @@ class Laws(NamedTuple):
             f"{one['where']} ({one['steps']}): {one['old']} → {one['new']}"
             for one in phrases.change_lines(terms, said)
         ]
+
+    def trial_lines(self, terms: TableTerms, version: int) -> list[str]:
+        """What a version did to the trial, if it changed."""
+        if not (self.protocol and 1 < version <= len(self.tables)):
+            return []
+        before, after = (one[departing(one)] for one in self.tables[version - 2 : version])
+        if before.shape == after.shape and (before == after).all():
+            return []
+        old, new = (f"{100 * float(self.share(n) or 0):.0f} %" for n in (version - 1, version))
+        share = f"{old} → {new}" if old != new else f"{new} as before, with other alternatives"
+        return [f"the trial: {share} of new {terms.word('episode')}s"]
 
     def share(self, version: int) -> float | None:
         """The share of the cases in the trial of a version; None where there is no protocol."""
@@ -290,14 +306,41 @@ def site_lines(journal: Journal) -> list[dict[str, Any]]:
     ]
 
 
-def decision_lines(terms: TableTerms, marks: list[Mark], laws: Laws) -> list[dict[str, Any]]:
-    """What was decided, the newest first."""
+def wishes(terms: TableTerms, marks: Sequence[Mark]) -> dict[int, str]:
+    """What every request asked for, by its event."""
+    return {
+        mark.seq: wish_words(terms, mark.facts["kind"], mark.facts["decision"])
+        for mark in marks
+        if mark.kind == "requested"
+    }
+
+
+def decision_lines(
+    terms: TableTerms, marks: list[Mark], laws: Laws, others: Sequence[Mark] = ()
+) -> list[dict[str, Any]]:
+    """What was decided, the newest first.
+
+    others: all marks, by which requests and agreements are known.
+    """
+    asked = wishes(terms, others)
+    reasons = {
+        (one.facts["motion"], one.actor): one.facts["reason"]
+        for one in others
+        if one.kind == "seconded"
+    }
     return [
         {
             "mark": mark,
-            "said": decision_words(terms, mark.kind, mark.facts, laws),
+            "said": f"turned down a request: {asked.get(mark.facts['motion'], '')}"
+            if mark.kind == "declined"
+            else decision_words(terms, mark.kind, mark.facts, laws),
             "rows": _changed_by(terms, mark, laws),
-            "agreed": _agreed(mark),
+            "agreed": [
+                f"{name} ({reason})"
+                if (reason := reasons.get((mark.facts.get("motion"), name)))
+                else name
+                for name in _agreed(mark)
+            ],
         }
         for mark in reversed(marks)
     ]
@@ -306,7 +349,9 @@ def decision_lines(terms: TableTerms, marks: list[Mark], laws: Laws) -> list[dic
 def _changed_by(terms: TableTerms, mark: Mark, laws: Laws) -> list[str]:
     """What a decision changed, in lines; or the places that it is about."""
     if makes_version(mark.kind, mark.facts) and mark.kind != "vetoed":
-        return laws.lines(terms, mark.facts["version"])
+        return laws.lines(terms, mark.facts["version"]) + laws.trial_lines(
+            terms, mark.facts["version"]
+        )
     rows = people_rows(mark.facts, protocol=laws.protocol)
     found = phrases.places_words(terms, rows).split("; ") if rows else []
     return found + ["the proposed trial"] * (len(rows) < len(mark.facts.get("rows", [])))
@@ -419,6 +464,8 @@ def difference(terms: TableTerms, before: np.ndarray, after: np.ndarray) -> list
     for h, x in np.argwhere((before != after).any(axis=0)).tolist():
         names = terms.labels["action"]
         old, new = (law(_law(names, policies[:, h, x].tolist())) for policies in (before, after))
+        if old == new:  # other members of the trial play the same
+            continue
         steps, states = terms.labels["step"], terms.labels["state"]
         found.append({"step": steps[h], "state": states[x], "old": old, "new": new, "h": h, "x": x})
     return found
@@ -461,11 +508,15 @@ _PIECE, _MOST_PIECES = 500, 40  # events that are looked through at once, and ho
 
 
 def event_words(
-    terms: TableTerms, laws: Laws, event: Event, in_trial: Sequence[Sequence[int]] = ()
+    terms: TableTerms,
+    laws: Laws,
+    event: Event,
+    in_trial: Sequence[Sequence[int]] = (),
+    wished: dict[int, str] | None = None,
 ) -> list[str]:
     """What an event says, in labels and with old and new values.
 
-    in_trial: those of its rows in which only a trial would have changed.
+    in_trial: those of its rows in which only a trial would have changed. wished: see `wishes`.
     """
     payload, labels = event.payload, terms.labels
     if "states" in payload and "rewards" in payload and event.kind != "history":
@@ -489,10 +540,14 @@ def event_words(
         found += [*lines[:12], *[f"and {len(lines) - 12:,} more lines"] * (len(lines) > 12)]
     elif payload.get("rows") and "told" not in payload:
         rows = people_rows(payload | {"in_trial": list(in_trial)}, protocol=laws.protocol)
-        names = row_names(terms, rows)
-        more = [f"and {len(names) - 12:,} more"] * (len(names) > 12)
+        places = row_names(terms, rows)
+        more = [f"and {len(places) - 12:,} more"] * (len(places) > 12)
         trial = ["the proposed trial"] * (len(rows) < len(payload["rows"]))
-        found.append("; ".join([*names[:12], *more, *trial]))
+        found.append("; ".join([*places[:12], *more, *trial]))
+    if event.kind == "vetoed" and "version" in payload:
+        found.append(phrases.places_words(terms, payload["rows"]))
+    if event.kind in ("seconded", "declined"):
+        found.append(f"request {payload['motion']}: {(wished or {}).get(payload['motion'], '')}")
     if event.kind == "proposed":
         found.append(_proposed_words(payload, laws))
     if event.kind == "requested":

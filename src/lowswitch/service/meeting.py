@@ -49,6 +49,7 @@ async def _proposal(
             "asked": {name: value for name, value in asked.items() if name != "select"},
             "wrong": wrong,
             "news": await _news(call, known, view),
+            "reminder": proposals.reminder(service.journal, facts["trial"], known.case),
         }
     most = service.ledger.terms.most_proposals
     return await show(call, "proposal.html", "proposal", status, run=known.run, most=most, **facts)
@@ -281,6 +282,8 @@ async def _forbid_form(call: Call, given: list[str], wrong: str, status: int = 2
         for a in range(known.terms.actions)
     ]
     ticked = [value for name, value in call.fields if name == "action"]
+    if not call.fields:
+        ticked = _newly_proposed(known, rows)
     return await show(
         call,
         "forbid.html",
@@ -294,6 +297,14 @@ async def _forbid_form(call: Call, given: list[str], wrong: str, status: int = 2
         instead=call.field("instead"),
         wrong=wrong,
     )
+
+
+def _newly_proposed(known: Known, rows: list[tuple[int, int]]) -> list[str]:
+    """The actions that the pending proposal would bring to the protocol in rows."""
+    proposed = known.view.rows if known.view else []
+    chosen = [row for row in proposed if (row["step"], row["state"]) in rows]
+    new = {row["to"][0] for row in chosen if row["to"][0] not in row["from"][:1]}
+    return [known.terms.labels["action"][a] for a in sorted(new)]
 
 
 def _positions(known: Known, given: list[str]) -> list[tuple[int, int]]:

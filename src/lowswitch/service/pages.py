@@ -153,8 +153,8 @@ def _todo(call: Call, known: Known) -> list[tuple[str, str, str]]:
     """What the person who is logged in can do next: a sentence, a page and the words of a link."""
     assert call.token is not None
     run, role, found = known.run, call.token.role, list[tuple[str, str, str]]()
-    if role == table.REVIEWER and known.view is not None and not run.frozen:
-        found.append(("A proposal waits for the board.", "/proposal", "Read it and decide"))
+    if role == table.REVIEWER:
+        found += _todo_of_reviewer(call.token.name, known)
     overdue = run.open
     if role == table.OPERATOR and run.frozen:
         found.append(("The run is paused.", "#resume", "Resume it"))
@@ -167,6 +167,22 @@ def _todo(call: Call, known: Known) -> list[tuple[str, str, str]]:
     if role == table.AUDITOR:
         found.append(("Check that nothing was altered.", "/audit", "Go to the audit"))
     return found
+
+
+def _todo_of_reviewer(name: str, known: Known) -> list[tuple[str, str, str]]:
+    """What waits for a reviewer: requests of others, and the proposal if she has not decided."""
+    mine = [one for one in known.motions if name == one.by or name in one.confirmed]
+    others = len(known.motions) - len(mine)
+    found = list[tuple[str, str, str]]()
+    if others:
+        needs = counted(others, "request", "needs", "need")
+        found.append((f"{needs} your agreement.", "#requests", "Read and agree, or turn down"))
+    if known.view is None or known.run.frozen:
+        return found
+    if any("proposal" in one.decision for one in mine):
+        said = "You decided on the pending proposal; another reviewer must agree."
+        return [*found, (said, "/proposal", "Read it again")]
+    return [*found, ("A proposal waits for the board.", "/proposal", "Read it and decide")]
 
 
 def _mark_of(service: Service, version: int) -> Mark | None:
@@ -315,7 +331,9 @@ async def timeline(call: Call) -> Response:
         forecast=display.forecast_lines(terms, service.journal, run.issued),
         gauge=_gauge(service, run.budget_left),
         most=service.ledger.terms.most_proposals,
-        decisions=display.decision_lines(terms, service.journal.decisions()[-200:], laws),
+        decisions=display.decision_lines(
+            terms, service.journal.decisions()[-200:], laws, service.journal.marks
+        ),
     )
 
 
@@ -352,13 +370,14 @@ async def audit(call: Call) -> Response:
     more = events[-1].seq if len(events) == display.EVENTS else None
     await catch_up(call)
     marks, terms = service.journal.decisions(), service.ledger.tables()
+    asked_for = display.wishes(terms, service.journal.marks)
     in_trial = {mark.seq: mark.facts.get("in_trial", ()) for mark in marks}
     return await show(
         call,
         "audit.html",
         "audit",
         events=[
-            (one, display.event_words(terms, laws, one, in_trial.get(one.seq, ())))
+            (one, display.event_words(terms, laws, one, in_trial.get(one.seq, ()), asked_for))
             for one in events
         ],
         kinds=KINDS,

@@ -134,8 +134,7 @@ def approved(known: Known, decision: dict[str, Any]) -> Sheet:
     changes = [row for row in rows if is_of_protocol(known, row) and part != "trial"]
     lines, trial = _protocol_lines(known, changes), list[dict[str, Any]]()
     if known.protocol:
-        if part != "protocol":
-            trial = phrases.alternatives(known.terms, law_after(known, decision), known.visits)
+        trial = phrases.alternatives(known.terms, law_after(known, decision), known.visits)
         lines += limit_lines(known, decision) + _trial_lines(known, decision)
     left = sum(is_of_protocol(known, row) for row in view.rows) - len(changes)
     if left and part != "trial":
@@ -258,20 +257,33 @@ def _trial_lines(known: Known, decision: dict[str, Any]) -> list[str]:
     share = phrases.share_words(new, known.case)
     refused = " The proposed trial is not adopted." if decision.get("part") == "protocol" else ""
     if new == 0:
-        ends = f"The trial ends: {share} enters it." if now else "There is no trial, as now."
+        ends = (
+            f"The trial ends: {share} enters it."
+            if now
+            else f"The trial stays as it is: {share} enters it."
+        )
         return [f"{ends}{refused}"]
     if refused and new == now:
-        return [f"The trial stays as it is: {share} enter it.{refused}"]
+        return [f"The trial stays as it is: {share} enter it.{refused}", _apart(known)]
     if refused:
         return [
             f"{share[:1].upper()}{share[1:]} enter the present trial (now {100 * now:.0f} %), which"
-            f" is otherwise as it is.{refused}"
+            f" is otherwise as it is.{refused}",
+            _apart(known),
         ]
     lines = [
         f"{share[:1].upper()}{share[1:]}, drawn by lot, enter the trial (now {100 * now:.0f} %). It"
         " gives them the alternatives listed below."
     ]
     return [*lines, *_cost_lines(known, decision, new)]
+
+
+def _apart(known: Known) -> str:
+    """What approved changes mean for a trial that stays."""
+    return (
+        f"{known.case.capitalize()}s in the trial get what it gives now, also where the protocol"
+        " changes. The table below compares the two."
+    )
 
 
 def _cost_lines(known: Known, decision: dict[str, Any], share: float) -> list[str]:
@@ -349,6 +361,14 @@ def _warnings(
     if first:
         shown = "; ".join(first[:6]) + (f"; and {len(first) - 6} more" if len(first) > 6 else "")
         found.append(f"The trial gives for the first time: {shown}.")
+    if unsure := [row for row in changes if row["verdict"] == "UNSURE"]:
+        least = min(unsure, key=lambda row: row["proposed"]["visits"])
+        given = counted(least["proposed"]["visits"], known.case)
+        found.append(
+            f"{counted(len(unsure), 'change', 'is', 'are')} unsure: the data cannot tell yet. The"
+            f" least is known of {sides(known, least)[1]} for"
+            f" {known.place(least['step'], least['state'])}, given to {given} there."
+        )
     worse = sum(row["verdict"] == "WORSE" for row in changes)
     if worse:
         found.append(f"{counted(worse, 'change', 'is', 'are')} likely to make things worse.")
