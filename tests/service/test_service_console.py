@@ -167,6 +167,9 @@ def test_a_limit_that_cannot_be_met_is_said_before_confirming(tmp_path):
         text = limited(served, session, view, "approve all", "10")[1]
         said = "You asked for at most 10 %; the trial has 4 alternatives of 6 % each, so 6 % of"
         assert said in text
+        assert re.search(
+            r"<h1>Approve \d changes and the trial for 6 % of new patients\?</h1>", text
+        )
         assert "You asked for" not in limited(served, session, view, "approve all", "")[1]
         assert "25 % anyway" in limited(served, session, view, "approve all", "40")[1]
         status, text, _ = limited(served, session, view, "approve trial", "5")

@@ -124,7 +124,7 @@ def forbidden(terms: TableTerms, chart: Chart, journal: Journal) -> dict[str, An
     vetoes = dict[tuple[str, str], list[str]]()
     for line, (h, x, a) in zip(lines, places, strict=False):
         if terms.allowed[h, x, a]:
-            vetoes.setdefault((line["action"], line["since"]), []).append(f"{h}:{x}")
+            vetoes.setdefault((str(line["action"]), str(line["since"])), []).append(f"{h}:{x}")
     several = [(*veto, rows) for veto, rows in vetoes.items() if len(rows) > 1]
     return {"forbidden": lines, "forbidden_count": len(places), "vetoes": several}
 
@@ -210,8 +210,10 @@ class Laws(NamedTuple):
         if before.shape == after.shape and (before == after).all():
             return []
         old, new = (f"{100 * float(self.share(n) or 0):.0f} %" for n in (version - 1, version))
-        share = f"{old} → {new}" if old != new else f"{new} as before, with other alternatives"
-        return [f"the trial: {share} of new {terms.word('episode')}s"]
+        cases = f"of new {terms.word('episode')}s"
+        if old != new:
+            return [f"the trial: {old} → {new} {cases}"]
+        return [f"the trial: {new} {cases} as before, with other alternatives"]
 
     def share(self, version: int) -> float | None:
         """The share of the cases in the trial of a version; None where there is no protocol."""

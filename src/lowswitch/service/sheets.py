@@ -199,7 +199,9 @@ def _approval_title(known: Known, decision: dict[str, Any], changes: int) -> str
         if new == 0:
             fate = "end the trial" if now else ""
         elif decision.get("part") != "protocol":
-            what.append("the trial")
+            full = _share_of(law_after(known, unlimited(decision)))
+            limit = f" for {phrases.share_words(new, known.case)}" if new < full else ""
+            what.append(f"the trial{limit}")
         elif new < now:
             fate = f"limit the trial to {phrases.share_words(new, known.case)}"
     said = [f"approve {several(what)}"] if what else []
