@@ -183,7 +183,7 @@ def test_what_a_late_board_rejects_is_not_proposed_again_before_the_next_date(tm
     if algorithm is MIXED:  # all rows are held, and so nothing was spent
         assert (again, ledger.status().proposed) == (None, 1)
         assert ledger.status().nothing_because.endswith(
-            "; 12 rows are held at what they play, after a rejection or a rollback"
+            "; what was postponed or rolled back stays as it is for now"
         )
     else:
         approve(ledger, again)
@@ -205,7 +205,7 @@ def test_a_late_date_is_made_up_for_when_the_last_row_is_decided(tmp_path):
     assert (ledger.proposal().told, row in rows_of(ledger.proposal())) == (7, False)
     approve(ledger, ledger.proposal())
     assert ledger.status().nothing_because.endswith(
-        "; 1 row is held at what it plays, after a rejection or a rollback"
+        "; what was postponed or rolled back stays as it is for now"
     )
     assert ledger.verify().whole
 

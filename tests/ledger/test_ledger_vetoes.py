@@ -90,9 +90,19 @@ def test_what_a_veto_must_say(tmp_path):
     ledger = clinic(tmp_path, actions_allowed=mask)
     head = ledger.status().head
     for rows, actions, more, says in (
-        ([("visit 1", "ill")], ["watch"], {}, "plays watch now; say what it shall play instead"),
-        ([("visit 1", "ill")], ["watch"], {"instead": "watch"}, "shall play instead"),
-        ([("visit 1", "ill")], ["watch", "drug", "surgery"], {}, "would have no action left"),
+        (
+            [("visit 1", "ill")],
+            ["watch"],
+            {},
+            "watch is given for ill, visit 1 now; choose what to give instead",
+        ),
+        ([("visit 1", "ill")], ["watch"], {"instead": "watch"}, "choose what to give instead"),
+        (
+            [("visit 1", "ill")],
+            ["watch", "drug", "surgery"],
+            {},
+            "no action would be left for ill, visit 1",
+        ),
         ([("visit 1", "well")], ["surgery"], {}, "was forbidden in row visit 1:well when this"),
         ([], ["watch"], {}, "no row is chosen"),
         ([("visit 1", "ill")], [], {}, "no action is named"),

@@ -9,7 +9,8 @@ import pytest
 
 import browser
 import lowswitch as ls
-from lowswitch.service import demo, phrases
+from lowswitch.policy.tables import departing
+from lowswitch.service import demo, display, phrases, proposals
 from lowswitch.service.steps import proposed_of
 from served import Served, wait_for
 
@@ -56,6 +57,10 @@ def records(ledger, patients=40):
 
 def key(row):
     return f"{row['step']}:{row['state']}"
+
+
+def in_trial(ledger):
+    return float(departing(ledger.deployed()[0]).mean())
 
 
 def expected_gain(sheet):
@@ -117,6 +122,250 @@ def test_a_confirmation_says_what_the_trial_gives_to_whom(tmp_path):
         given |= {"decision": "approve trial", "share": "7"}
         sheet = served.post("/decide", session, **given)[2].decode()
         assert "6 % of new patients, drawn by lot, enter the trial" in sheet  # one of 16 tables
+
+
+# ---- the limit of a trial ------------------------------------------------------------------------
+
+
+def limited(served, session, view, decision, share, **more):
+    """The page on which a decision with a limit is confirmed."""
+    given = {"proposal": view.hash, "decision": decision, "share": share, **more}
+    status, _, body = served.post("/decide", session, **given)
+    return status, body.decode(), given
+
+
+def test_a_limit_of_nothing_ends_the_trial_and_is_called_so_everywhere(tmp_path):
+    with Served(tmp_path, **TRIAL, quorum=2) as served:
+        ledger, session = served.ledger, served.login("reviewer")
+        view = records(ledger)
+        ledger.approve(view, by="the reviewer", reason="begin")
+        ledger.confirm(ledger.motions()[0].number, by="Dr Roth", reason="yes")
+        assert ledger.status().version == 2
+        enrol(ledger, 12, reward=0.9)
+        view = ledger.propose(by="office")
+        status, text, given = limited(served, session, view, "approve trial", "0")
+        assert status == 200
+        assert "<h1>End the trial?</h1>" in text
+        assert "Approve the trial" not in text
+        served.post("/decide", session, **given, reason="minutes", **SURE)
+        (motion,) = ledger.motions()
+        served.tokens["second"] = served.access.create(name="Dr Roth", role="reviewer", days=1)
+        second = served.login("second")
+        assert "<strong>End the trial</strong>" in served.page("/proposal", second)[1]
+        sheet = served.post("/confirm", second, motion=motion.number)[2].decode()
+        assert "Agree: end the trial" in sheet
+        assert "asked for this: End the trial" in served.page("/audit?kind=requested", second)[1]
+        served.post("/confirm", second, motion=motion.number, reason="yes", **SURE)
+        for path in ("/timeline", "/audit?kind=approved"):
+            assert "nded the trial" in served.page(path, second)[1]
+        assert in_trial(ledger) == 0
+
+
+def test_a_limit_that_cannot_be_met_is_said_before_confirming(tmp_path):
+    with Served(tmp_path, **TRIAL) as served:
+        view, session = records(served.ledger), served.login("reviewer")
+        text = limited(served, session, view, "approve all", "10")[1]
+        said = "You asked for at most 10 %; the trial has 4 alternatives of 6 % each, so 6 % of"
+        assert said in text
+        assert re.search(
+            r"<h1>Approve \d changes and the trial for 6 % of new patients\?</h1>", text
+        )
+        assert "You asked for" not in limited(served, session, view, "approve all", "")[1]
+        assert "25 % anyway" in limited(served, session, view, "approve all", "40")[1]
+        status, text, _ = limited(served, session, view, "approve trial", "5")
+        assert status == 422
+        assert "A limit of 5 % would leave nobody in the trial" in text
+        assert "Type at least 6.3, or type 0 to end the trial" in text
+        assert 'value="5"' in text
+
+
+def test_a_limit_beside_every_choice_is_used_or_refused(tmp_path):
+    with Served(tmp_path, **TRIAL) as served:
+        ledger, session = served.ledger, served.login("reviewer")
+        view = records(ledger)
+        for decision in ("postpone all", "postpone selected", "forbid selected"):
+            row = key(view.rows[0])
+            status, text, _ = limited(served, session, view, decision, "7", row=[row])
+            assert (status, "Your limit of 7 for the trial goes with" in text) == (422, True)
+        ledger.approve(view, part="trial", by="board", reason="a trial first")
+        assert in_trial(ledger) == 0.25
+        enrol(ledger, 12, reward=0.9)
+        view = ledger.propose(by="office")
+        row = next(row for row in view.rows if row["from"][0] != row["to"][0])
+        status, text, given = limited(
+            served, session, view, "approve selected", "7", row=[key(row)]
+        )
+        assert "Approve 1 change and limit the trial to 6 % of new patients?" in text
+        assert "6 % of new patients enter the present trial (now 25 %)" in text
+        status, _, body = served.post(
+            "/decide", session, **given, reason="minutes", consent="1", **SURE
+        )
+        assert status == 303, body
+        assert in_trial(ledger) == 1 / 16
+        assert ledger.policy_of(3)[0, row["step"], row["state"]] == row["to"][0]
+
+
+# ---- rollback ------------------------------------------------------------------------------------
+
+
+def test_a_rollback_that_a_veto_rules_out_is_not_promised(tmp_path):
+    with Served(tmp_path, **WARD) as served:
+        ledger, session = served.ledger, served.login("operator")
+        view = records(ledger)
+        ledger.approve(view, by="board", reason="yes")
+        h, x = view.rows[0]["step"], view.rows[0]["state"]
+        given = int(ledger.policy_of(2)[0, h, x])
+        ledger.forbid([(h, x)], [given], instead=1, by="board", reason="harm")
+        status, _, body = served.post("/rollback", session, version=2)
+        text = body.decode()
+        assert status == 422
+        assert "will be deployed" not in text
+        step, state = WARD["steps"][h], WARD["states"][x]
+        assert f"plays an action that was forbidden since: {WARD['actions'][given]} for" in text
+        assert f"{state}, {step}" in text
+        assert "Versions 1 and 3 can be deployed" not in text  # 3 is deployed
+        assert "Version 1 has nothing forbidden" in text
+        assert served.post("/rollback", session, version=1)[0] == 200
+        served.post("/freeze", session, reason="an alarm")
+        banner = served.page("/", session)[1]
+        assert "no veto can be lifted" in banner
+
+
+# ---- what a decision leaves out ------------------------------------------------------------------
+
+
+def test_the_trial_alone_says_what_becomes_of_the_changes(tmp_path):
+    with Served(tmp_path, **TRIAL) as served:
+        view, session = records(served.ledger), served.login("reviewer")
+        n = sum(row["from"][0] != row["to"][0] for row in view.rows)
+        text = limited(served, session, view, "approve trial", "")[1]
+        assert (
+            f"The {n} proposed changes of the protocol are not adopted and no longer wait" in text
+        )
+        assert "which uses one of the 9 proposals left" in text
+        assert "no longer wait" not in limited(served, session, view, "approve all", "")[1]
+
+
+def test_what_was_postponed_is_counted_alike_and_not_called_rejected(tmp_path):
+    demo.fill(tmp_path / "run.db").close()
+    with Served(tmp_path) as served:
+        ledger, session = served.ledger, served.login("reviewer")
+        view = ledger.proposal()
+        changes = [row for row in view.rows if row["from"][0] != row["to"][0]]
+        assert len(changes) < len(view.rows)
+        _, text, given = limited(served, session, view, "postpone all", "")
+        assert "The proposed trial is not adopted" in text
+        assert "The next proposal can contain the same changes again" in text
+        served.post("/decide", session, **given, reason="minutes 9", **SURE)
+        assert ledger.proposal() is None
+        assert served.page("/map", session)[1].count("<sup>H</sup>") == len(changes) + 1
+        audit = served.page("/audit?kind=rejected&search=minutes 9".replace(" ", "+"), session)[1]
+        (said,) = re.findall(r'<div class="small">(finding.*?)</div>', audit)
+        assert said.endswith("the proposed trial")
+        assert said.count("finding") == min(12, len(changes))
+        assert ("more" in said) == (len(changes) > 12)
+        for path in ("/", "/proposal", "/timeline"):
+            page = served.page(path, session)[1]
+            assert f"{len(view.rows)} rows" not in page
+            assert "reject" not in page.partition("<main")[2]
+        late = served.post("/decide", session, **given, reason="again", **SURE)[2].decode()
+        assert "the reviewer postponed it, or a part of it" in late
+
+
+def test_the_cost_of_a_trial_is_told_only_against_the_protocol_it_was_estimated_with(tmp_path):
+    with Served(tmp_path, **TRIAL) as served:
+        view, session = records(served.ledger), served.login("reviewer")
+        text = limited(served, session, view, "approve all", "")[1]
+        assert "compared with the protocol after this decision" in text
+        for decision, share in (("approve trial", ""), ("approve all", "7")):
+            text = limited(served, session, view, decision, share)[1]
+            assert "What the trial costs:" not in text
+            assert "What this trial costs is not known" in text
+        assert "compared with the proposed protocol" in served.page("/proposal", session)[1]
+
+
+def test_a_proposal_that_is_made_again_says_what_is_new_and_why(tmp_path):
+    demo.fill(tmp_path / "run.db").close()
+    with Served(tmp_path) as served:
+        ledger, session = served.ledger, served.login("reviewer")
+        view = ledger.proposal()
+        assert "New since the proposal before" not in served.page("/proposal", session)[1]
+        row = next(row for row in view.rows if row["from"][0] != row["to"][0])
+        h, x, new = row["step"], row["state"], row["to"][0]
+        asked = ledger.forbid([(h, x)], [new], by="Dr Vega", reason="harm")
+        ledger.confirm(asked.number, by="Dr Roth", reason="yes")
+        names, place = ledger.terms.labels, f"{row['state_label']}, {row['step_label']}"
+        text = served.page("/proposal", session)[1]
+        card = text.partition("New since the proposal before")[2].partition("</section>")[0]
+        assert f"Dr Vega forbade {names['action'][new]} for {place}, so the learner" in card
+        again = {(r["step"], r["state"]): r for r in ledger.proposal().rows}
+        told = {(r["step"], r["state"]): r for r in view.rows}
+        judged = [
+            k
+            for k in again
+            if k in told
+            and again[k]["to"][0] == told[k]["to"][0] != again[k]["from"][0]
+            and again[k]["verdict"] != told[k]["verdict"]
+        ]
+        assert card.count("→") == len(judged)
+        came = [k for k in again if k not in told or again[k]["to"][0] != told[k]["to"][0]]
+        came = [k for k in came if again[k]["to"][0] != again[k]["from"][0]]
+        assert card.count("Newly proposed") == len(came)
+        assert "<li>" in card
+
+
+def test_reviewers_are_told_of_requests_limits_and_weak_changes(tmp_path):
+    with Served(tmp_path, **TRIAL, quorum=2) as served:
+        ledger, session = served.ledger, served.login("reviewer")
+        view = records(ledger)
+        asked = ledger.approve(view, share=0.07, by="Dr Vega", reason="minutes 7")
+        page = served.page("/", session)[1]
+        assert "1 request needs your agreement." in page
+        assert "Read it and decide" in page
+        served.post("/confirm", session, motion=asked.number, reason="my own words", **SURE)
+        assert in_trial(ledger) == 1 / 16
+        timeline = served.page("/timeline", session)[1]
+        assert "the reviewer (my own words)" in timeline
+        assert "the trial: 0 % → 6 % of new patients" in timeline
+        enrol(ledger, 12)
+        view = ledger.propose(by="office")
+        journal = served.service.journal
+        for share, is_said in ((0.25, True), (0.0625, False)):
+            said = proposals.reminder(journal, {"new": share}, "patient")
+            assert ("Dr Vega limited the trial to at most 7 % of new patients" in said) == is_said
+        given = {"proposal": view.hash, "decision": "approve all"}
+        served.post("/decide", session, **given, reason="first", consent="1", **SURE)
+        (mine,) = ledger.motions()
+        assert "You decided on the pending proposal" in served.page("/", session)[1]
+        ledger.decline(mine.number, by="Dr Roth", reason="no")
+        text = served.page("/timeline", session)[1]
+        assert "Turned down a request: Approve the proposal" in text
+        again = served.post("/decide", session, **given, reason="kept words", show="back=1")[2]
+        assert 'name="reason" value="kept words"' in again.decode()
+        given["proposal"] = "0" * 64
+        late = served.post("/decide", session, **given, reason="typed in vain", **SURE)[2].decode()
+        assert "typed in vain" in late
+
+
+def test_a_veto_in_several_places_is_lifted_at_once(tmp_path):
+    with Served(tmp_path, **WARD) as served:
+        ledger, session = served.ledger, served.login("reviewer")
+        ledger.forbid([(0, 0), (1, 0), (1, 2)], ["surgery"], by="board", reason="harm")
+        page = served.page("/map", session)[1]
+        assert "Allow surgery again in 3 places" in page
+        rows = re.findall(r'name="row" value="([\d:]+)"', page)
+        sheet = served.post("/lift", session, row=rows, action="surgery")[2].decode()
+        assert "well, every visit; bad, visit 2" in sheet
+
+
+def test_versions_that_look_alike_in_a_place_do_not_differ_there():
+    terms = type(
+        "Terms", (), {"labels": {"step": ["1"], "state": ["a", "b"], "action": ["x", "y"]}}
+    )()
+    before = np.array([[[0, 0]], [[0, 0]], [[1, 0]]])
+    after = np.array([[[0, 0]], [[1, 1]], [[0, 0]]])
+    (row,) = display.difference(terms, before, after)
+    assert (row["state"], row["old"], row["new"]) == ("b", "x", "x 67%, y 33%")
 
 
 # ---- one number ----------------------------------------------------------------------------------

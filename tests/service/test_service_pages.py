@@ -382,7 +382,7 @@ def test_a_veto_is_chosen_confirmed_and_lifted_on_pages(tmp_path):
         assert "For ill, visits 1 and 2." in text
         veto = {"row": ["0:1", "1:1"], "action": "watch"}
         status, _, body = served.post("/forbid", session, **veto)
-        said = "plays watch now; say what it shall play instead"
+        said = "atch is given for ill, visit 1 now; choose what to give instead"
         assert (status, said in body.decode(), "checked" in body.decode()) == (422, True, True)
         sheet = served.post("/forbid", session, **veto, instead="surgery")[2].decode()
         assert "Forbid watch for ill, visits 1 and 2?" in sheet
@@ -390,7 +390,7 @@ def test_a_veto_is_chosen_confirmed_and_lifted_on_pages(tmp_path):
         sure = {"instead": "surgery", "reason": "harm", **SURE}
         assert served.post("/forbid", session, **veto, **sure)[0] == 303
         assert ledger.policy[:, :2, 1].tolist() == [[1, 1]] * 16
-        assert "2 forbidden treatments" in served.page("/map", session)[1]
+        assert "Treatments are forbidden in 2 places" in served.page("/map", session)[1]
         row = served.page("/row?step=0&state=1", session)[1]
         assert ("Allow again…" in row, "forbade watch" in row) == (True, True)
         assert "Forbade watch" in served.page("/timeline", session)[1]

@@ -149,7 +149,7 @@ def test_ten_meetings_in_a_browser(tab, tmp_path):
         other = next(name for name in STUDY["actions"] if name != played)
         tab.click(f"input[name=action][value='{played}']")
         board.press("form[action='/forbid'] button.stop")
-        assert "say what it shall play instead" in tab.text
+        assert "choose what to give instead" in tab.text
         assert tab.evaluate("document.querySelectorAll(':checked[name=action]').length") == 1
         tab.evaluate(f"document.querySelector('[name=instead]').value = '{other}'")
         board.press("form[action='/forbid'] button.stop")

@@ -279,14 +279,16 @@ class Deciding(Reading):
                 for a in range(terms.actions)
                 if allowed[step, place, a] and a not in payload["actions"]
             ]
-            row = terms.row_name(step, place)
+            row = f"{terms.labels['state'][place]}, {terms.labels['step'][step]}"
             if not left:
-                raise LedgerError(f"row {row} would have no action left; leave it at least one")
+                raise LedgerError(
+                    f"no {terms.word('action')} would be left for {row}; leave at least one"
+                )
             played = state.versions[-1].actions[0, step, place]
             if played in payload["actions"] and instead not in left:
                 choices = ", ".join(names[a] for a in left)
                 raise LedgerError(
-                    f"row {row} plays {names[played]} now; say what it shall play instead:"
+                    f"{names[played]} is given for {row} now; choose what to give instead:"
                     f" {choices}"
                 )
 
@@ -334,17 +336,41 @@ class Deciding(Reading):
                 raise LedgerError("this ledger has an open gate; only one in review is rolled back")
             if not (isinstance(version, int) and 1 <= version <= state.version):
                 raise LedgerError(f"there is no version {version!r}; they are 1 to {state.version}")
-            old = state.versions[version - 1]
-            if old.identity == state.versions[-1].identity:
-                raise LedgerError(f"version {version} is what is deployed now")
+            self._require_other(state, version)
             self._require_allowed(state, version)
             payload = {"to": version, "version": state.version + 1, "reason": reason}
             return self._decide(writer, by, OPERATOR, "rolled_back", payload)
 
+    def require_rollback(self, version: int) -> None:
+        """A version of this ledger can be deployed again: it is another one, and allowed."""
+        with self._lock:
+            state = self._ready()
+            self._require_other(state, version)
+            self._require_allowed(state, version)
+
+    def _require_other(self, state: State, version: int) -> None:
+        """A version is not the deployed one."""
+        if state.versions[version - 1].identity == state.versions[-1].identity:
+            raise LedgerError(f"version {version} is what is deployed now")
+
     def _require_allowed(self, state: State, version: int) -> None:
         """A version plays nothing that was forbidden since."""
-        if self.terms.is_forbidden(state.versions[version - 1], state.learner):
-            raise LedgerError(f"version {version} plays an action that was forbidden since")
+        terms, learner = self.terms, state.learner
+        if not terms.is_forbidden(state.versions[version - 1], learner):
+            return
+        which = terms.forbidden_words(state.versions[version - 1], learner)
+        others = [
+            str(number)
+            for number, one in enumerate(state.versions, start=1)
+            if not terms.is_forbidden(one, learner) and one.identity != state.versions[-1].identity
+        ]
+        *most, last = others or [""]
+        named = f"Versions {', '.join(most)} and {last} have" if most else f"Version {last} has"
+        way = f"{named} nothing forbidden" if last else "No earlier version is without one"
+        raise LedgerError(
+            f"version {version} plays an action that was forbidden since{which}. {way}; or lift the"
+            " veto first"
+        )
 
     # ---- several reviewers -----------------------------------------------------------------------
 

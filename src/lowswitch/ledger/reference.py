@@ -7,7 +7,7 @@ from typing import Any
 
 from lowswitch.ledger.errors import SupersededError
 from lowswitch.ledger.events import Event, makes_version
-from lowswitch.ledger.responses import SHOWN, decided_on
+from lowswitch.ledger.responses import SHOWN
 from lowswitch.ledger.state import proposal_hash
 from lowswitch.ledger.store import Store
 from lowswitch.ledger.views import event_of
@@ -41,7 +41,9 @@ def not_pending(store: Store, name: str, now: str | None) -> SupersededError:
 def _decision(event: Event) -> str:
     """Who decided what, in words."""
     payload: dict[str, Any] = event.payload
-    did = f"{event.actor} {event.kind} {decided_on(payload['rows'])} of it"
+    postponed = event.kind == "rejected" and not payload.get("forever")
+    verb = "postponed" if postponed else event.kind
+    did = f"{event.actor} {verb} it, or a part of it,"
     made = makes_version(event.kind, payload)
     into = f", which made version {payload['version']}" if made else ""
     return f"{did} in event {event.seq:,}{into}"

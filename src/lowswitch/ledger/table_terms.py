@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from lowswitch.ledger.store import StoredTicket
 
 _LONGEST = 10**8  # bytes of the first event, which every opening reads
+_MOST_NAMED = 6  # forbidden actions that an error names
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -297,6 +298,18 @@ class TableTerms(Terms):
     def is_forbidden(self, policy: TablePolicy, learner: Learner) -> bool:
         allowed = learner.actions_allowed[None]
         return not np.take_along_axis(allowed, policy.actions[..., None], axis=-1).all()
+
+    def forbidden_words(self, policy: TablePolicy, learner: Learner) -> str:
+        played = np.zeros(learner.actions_allowed.shape, dtype=bool)
+        for table in policy.actions:
+            np.put_along_axis(played, table[..., None], True, axis=-1)
+        labels = self.labels
+        found = [
+            f"{labels['action'][a]} for {labels['state'][x]}, {labels['step'][h]}"
+            for h, x, a in np.argwhere(played & ~learner.actions_allowed).tolist()
+        ]
+        more = f"; and {len(found) - _MOST_NAMED} more" if len(found) > _MOST_NAMED else ""
+        return f": {'; '.join(found[:_MOST_NAMED])}{more}"
 
     def deployed(self, switch: History) -> list[Any]:
         changes: list[Any] = switch.changes.tolist()

@@ -268,6 +268,10 @@ class Terms(ABC):
     def is_forbidden(self, policy: Any, learner: Learner) -> bool:
         """Whether a version plays what was forbidden since."""
 
+    def forbidden_words(self, policy: Any, learner: Learner) -> str:
+        """Which forbidden actions a version plays, and where, as the end of a sentence."""
+        return ""
+
     @abstractmethod
     def deployed(self, switch: Any) -> list[Any]:
         """What is recorded of a deployment by an open gate."""

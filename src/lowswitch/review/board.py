@@ -308,8 +308,7 @@ def _checked_limits(part: Part | None, share: float | None) -> dict[str, Any]:
 
 
 def _held_rows(count: int) -> str:
-    """That rows are held, as the end of a sentence."""
+    """That rows are held, as the end of a sentence; people count changes, and not rows."""
     if not count:
         return ""
-    rows = counted(count, "row", "is held at what it plays", "are held at what they play")
-    return f"; {rows}, after a rejection or a rollback"
+    return "; what was postponed or rolled back stays as it is for now"

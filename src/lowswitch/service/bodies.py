@@ -36,6 +36,7 @@ class RefusedError(Exception):
     def __init__(self, status: int, says: str, kind: str = "Refused", wait: int = 0) -> None:
         super().__init__(says)
         self.status, self.says, self.kind = status, says, kind
+        self.typed = ""  # a reason that somebody typed in vain, to be copied
         self.wait = wait  # seconds before it may be sent again; 0 if that is not said
 
 

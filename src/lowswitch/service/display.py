@@ -121,7 +121,12 @@ def forbidden(terms: TableTerms, chart: Chart, journal: Journal) -> dict[str, An
         }
         for h, x, a in places[:MOST_FORBIDDEN]
     ]
-    return {"forbidden": lines, "forbidden_count": len(places)}
+    vetoes = dict[tuple[str, str], list[str]]()
+    for line, (h, x, a) in zip(lines, places, strict=False):
+        if terms.allowed[h, x, a]:
+            vetoes.setdefault((str(line["action"]), str(line["since"])), []).append(f"{h}:{x}")
+    several = [(*veto, rows) for veto, rows in vetoes.items() if len(rows) > 1]
+    return {"forbidden": lines, "forbidden_count": len(places), "vetoes": several}
 
 
 def _cell(
@@ -196,6 +201,19 @@ class Laws(NamedTuple):
             f"{one['where']} ({one['steps']}): {one['old']} → {one['new']}"
             for one in phrases.change_lines(terms, said)
         ]
+
+    def trial_lines(self, terms: TableTerms, version: int) -> list[str]:
+        """What a version did to the trial, if it changed."""
+        if not (self.protocol and 1 < version <= len(self.tables)):
+            return []
+        before, after = (one[departing(one)] for one in self.tables[version - 2 : version])
+        if before.shape == after.shape and (before == after).all():
+            return []
+        old, new = (f"{100 * float(self.share(n) or 0):.0f} %" for n in (version - 1, version))
+        cases = f"of new {terms.word('episode')}s"
+        if old != new:
+            return [f"the trial: {old} → {new} {cases}"]
+        return [f"the trial: {new} {cases} as before, with other alternatives"]
 
     def share(self, version: int) -> float | None:
         """The share of the cases in the trial of a version; None where there is no protocol."""
@@ -290,14 +308,41 @@ def site_lines(journal: Journal) -> list[dict[str, Any]]:
     ]
 
 
-def decision_lines(terms: TableTerms, marks: list[Mark], laws: Laws) -> list[dict[str, Any]]:
-    """What was decided, the newest first."""
+def wishes(terms: TableTerms, marks: Sequence[Mark]) -> dict[int, str]:
+    """What every request asked for, by its event."""
+    return {
+        mark.seq: wish_words(terms, mark.facts["kind"], mark.facts["decision"])
+        for mark in marks
+        if mark.kind == "requested"
+    }
+
+
+def decision_lines(
+    terms: TableTerms, marks: list[Mark], laws: Laws, others: Sequence[Mark] = ()
+) -> list[dict[str, Any]]:
+    """What was decided, the newest first.
+
+    others: all marks, by which requests and agreements are known.
+    """
+    asked = wishes(terms, others)
+    reasons = {
+        (one.facts["motion"], one.actor): one.facts["reason"]
+        for one in others
+        if one.kind == "seconded"
+    }
     return [
         {
             "mark": mark,
-            "said": decision_words(terms, mark.kind, mark.facts, laws),
+            "said": f"turned down a request: {asked.get(mark.facts['motion'], '')}"
+            if mark.kind == "declined"
+            else decision_words(terms, mark.kind, mark.facts, laws),
             "rows": _changed_by(terms, mark, laws),
-            "agreed": _agreed(mark),
+            "agreed": [
+                f"{name} ({reason})"
+                if (reason := reasons.get((mark.facts.get("motion"), name)))
+                else name
+                for name in _agreed(mark)
+            ],
         }
         for mark in reversed(marks)
     ]
@@ -306,9 +351,18 @@ def decision_lines(terms: TableTerms, marks: list[Mark], laws: Laws) -> list[dic
 def _changed_by(terms: TableTerms, mark: Mark, laws: Laws) -> list[str]:
     """What a decision changed, in lines; or the places that it is about."""
     if makes_version(mark.kind, mark.facts) and mark.kind != "vetoed":
-        return laws.lines(terms, mark.facts["version"])
-    rows = mark.facts.get("rows", [])
-    return phrases.places_words(terms, rows).split("; ") if rows else []
+        return laws.lines(terms, mark.facts["version"]) + laws.trial_lines(
+            terms, mark.facts["version"]
+        )
+    rows = people_rows(mark.facts, protocol=laws.protocol)
+    found = phrases.places_words(terms, rows).split("; ") if rows else []
+    return found + ["the proposed trial"] * (len(rows) < len(mark.facts.get("rows", [])))
+
+
+def people_rows(facts: dict[str, Any], *, protocol: bool) -> list[list[int]]:
+    """The rows of a decision that are changes of the protocol, where there is one."""
+    rows: list[list[int]] = facts.get("rows", [])
+    return [row for row in rows if not (protocol and row in facts.get("in_trial", []))]
 
 
 def _agreed(mark: Mark) -> list[str]:
@@ -345,20 +399,39 @@ def decision_words(
 
 def request_words(terms: TableTerms, motion: MotionView) -> str:
     """What a request asks for, where it can no longer be said what that would change."""
-    rows, named = motion.decision.get("rows", []), motion.decision.get("actions", [])
+    return wish_words(terms, motion.kind, motion.decision)
+
+
+def wish_words(terms: TableTerms, kind: str, decision: dict[str, Any]) -> str:
+    """A decision that is asked for, as a verb with its object."""
+    rows, named = decision.get("rows", []), decision.get("actions", [])
     names = phrases.several([terms.labels["action"][a] for a in named]) if named else ""
     where = phrases.places_words(terms, rows)
     return {
-        "approved": "Approve the proposal"
-        if "part" not in motion.decision
-        else f"Approve the {motion.decision['part']}",
+        "approved": _wished_approval(terms, decision),
         "rejected": f"Forbid {names or 'new ' + terms.word('action') + 's'} for {where}",
         "vetoed": f"Forbid {names} for {where}",
         "lifted": f"Allow {names} again for {where}",
-        "rolled_back": f"Roll back to version {motion.decision.get('to')}",
+        "rolled_back": f"Roll back to version {decision.get('to')}",
         "thawed": "Resume the run",
         "quorum": "Change the number of reviewers",
-    }[motion.kind]
+    }[kind]
+
+
+def _wished_approval(terms: TableTerms, decision: dict[str, Any]) -> str:
+    """An approval that is asked for: of which part, and with which limit of the trial."""
+    part, share = decision.get("part"), decision.get("share")
+    limit = "" if share is None else f"limit the trial to at most {100 * share:g} %"
+    limit = "end the trial" if share == 0 else limit
+    if part == "trial":
+        said = "" if share == 0 else "approve the trial"
+    elif part == "protocol":
+        said = (
+            f"approve changes of the protocol for {phrases.places_words(terms, decision['rows'])}"
+        )
+    else:
+        said = "approve the proposal"
+    return sentence(phrases.several([one for one in (said, limit) if one]))
 
 
 def _approval_words(terms: TableTerms, facts: dict[str, Any], laws: Laws | None) -> str:
@@ -366,11 +439,20 @@ def _approval_words(terms: TableTerms, facts: dict[str, Any], laws: Laws | None)
     part, version = facts.get("part"), facts.get("version", 0)
     if laws is None or not 1 < version <= len(laws.tables):
         return "approved" if part is None else f"approved the {part} alone"
-    changes, share = len(laws.changes(version)), laws.share(version)
-    what = [counted(changes, "change")] if changes else []
-    if share is not None and part != "protocol":
+    changes, share, before = (
+        len(laws.changes(version)),
+        laws.share(version),
+        laws.share(version - 1),
+    )
+    what, fate = [counted(changes, "change")] if changes else [], ""
+    if share == 0:
+        fate = "ended the trial" if before else ""
+    elif share is not None and part != "protocol":
         what.append(f"a trial with {phrases.share_words(share, terms.word('episode'))}")
-    return f"approved {phrases.several(what)}" if what else "approved"
+    elif share is not None and before is not None and share < before:
+        fate = f"limited the trial to {phrases.share_words(share, terms.word('episode'))}"
+    said = [f"approved {phrases.several(what)}"] if what else []
+    return phrases.several([*said, *([fate] if fate else [])] or ["approved"])
 
 
 def row_names(terms: TableTerms, rows: Any) -> list[str]:
@@ -384,6 +466,8 @@ def difference(terms: TableTerms, before: np.ndarray, after: np.ndarray) -> list
     for h, x in np.argwhere((before != after).any(axis=0)).tolist():
         names = terms.labels["action"]
         old, new = (law(_law(names, policies[:, h, x].tolist())) for policies in (before, after))
+        if old == new:  # other members of the trial play the same
+            continue
         steps, states = terms.labels["step"], terms.labels["state"]
         found.append({"step": steps[h], "state": states[x], "old": old, "new": new, "h": h, "x": x})
     return found
@@ -425,8 +509,17 @@ class Wanted(NamedTuple):
 _PIECE, _MOST_PIECES = 500, 40  # events that are looked through at once, and how often
 
 
-def event_words(terms: TableTerms, laws: Laws, event: Event) -> list[str]:
-    """What an event says, in labels and with old and new values."""
+def event_words(
+    terms: TableTerms,
+    laws: Laws,
+    event: Event,
+    in_trial: Sequence[Sequence[int]] = (),
+    wished: dict[int, str] | None = None,
+) -> list[str]:
+    """What an event says, in labels and with old and new values.
+
+    in_trial: those of its rows in which only a trial would have changed. wished: see `wishes`.
+    """
     payload, labels = event.payload, terms.labels
     if "states" in payload and "rewards" in payload and event.kind != "history":
         said = [f"{terms.word('episode')} {payload['number']:,}"]
@@ -448,12 +541,20 @@ def event_words(terms: TableTerms, laws: Laws, event: Event) -> list[str]:
         found.append(f"{what}: {counted(changes, 'change')}" if changes else what)
         found += [*lines[:12], *[f"and {len(lines) - 12:,} more lines"] * (len(lines) > 12)]
     elif payload.get("rows") and "told" not in payload:
-        found.append("; ".join(row_names(terms, payload["rows"])[:12]))
+        rows = people_rows(payload | {"in_trial": list(in_trial)}, protocol=laws.protocol)
+        places = row_names(terms, rows)
+        more = [f"and {len(places) - 12:,} more"] * (len(places) > 12)
+        trial = ["the proposed trial"] * (len(rows) < len(payload["rows"]))
+        found.append("; ".join([*places[:12], *more, *trial]))
+    if event.kind == "vetoed" and "version" in payload:
+        found.append(phrases.places_words(terms, payload["rows"]))
+    if event.kind in ("seconded", "declined"):
+        found.append(f"request {payload['motion']}: {(wished or {}).get(payload['motion'], '')}")
     if event.kind == "proposed":
         found.append(_proposed_words(payload, laws))
     if event.kind == "requested":
-        asked = decision_words(terms, payload["kind"], payload["decision"])
-        found += [f"asked that: {asked}", f"reason: {payload['decision']['reason']}"]
+        asked = wish_words(terms, payload["kind"], payload["decision"])
+        found += [f"asked for this: {asked}", f"reason: {payload['decision']['reason']}"]
     if event.kind == "asked":
         found.append(
             f"{terms.word('episode')} {payload['number']:,}: {payload['request']},"

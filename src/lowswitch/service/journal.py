@@ -94,6 +94,7 @@ class Journal:
     returns: dict[int, Returns] = field(default_factory=dict)  # by version
     sites: dict[str, Site] = field(default_factory=dict)
     counts: dict[str, int] = field(default_factory=dict)  # events of each kind but asked
+    _in_trial: frozenset[tuple[int, int]] = frozenset()  # where the last proposal leaves a protocol
     _version: int = 0  # the last one that was made
     _firsts: list[int] = field(default_factory=lambda: [1])  # first ticket of each version
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -151,6 +152,11 @@ class Journal:
         self._version += makes_version(kind, payload)
         if known.verb:
             facts = _facts(kind, payload)
+            if kind == "proposed":
+                self._in_trial = _in_trial(payload["rows"])
+            elif kind == "rejected":
+                rows = [tuple(row) for row in payload["rows"]]
+                facts["in_trial"] = [list(row) for row in rows if row in self._in_trial]
             self.marks.append(Mark(seq, time, actor, role, kind, facts, self.issued))
 
     def _version_of(self, number: int) -> int:
@@ -181,6 +187,15 @@ class Journal:
         """What people decided, in its order."""
         return [mark for mark in self.marks if KINDS[mark.kind].is_decision]
 
+    def never_changes(self) -> set[tuple[int, int]]:
+        """The rows of postponed proposals in which only a trial would have changed."""
+        found = set[tuple[int, int]]()
+        for mark in self.marks:
+            if mark.kind == "rejected":
+                trial = {(h, x) for h, x in mark.facts["in_trial"]}
+                found = (found - {(h, x) for h, x in mark.facts["rows"]}) | trial
+        return found
+
     def spans(self, issued: int) -> list[tuple[int, int]]:
         """The first and the last ticket of each version."""
         ends = [first - 1 for first in self._firsts[1:]] + [issued]
@@ -198,6 +213,12 @@ class Journal:
         at = bisect.bisect_left(self.marks, seq, key=lambda mark: mark.seq)
         earlier = (self.marks[i] for i in range(at - 1, -1, -1))
         return next((mark for mark in earlier if kind in (None, mark.kind)), None)
+
+
+def _in_trial(rows: list[dict[str, Any]]) -> frozenset[tuple[int, int]]:
+    """The proposed rows of which the first policy, which may be a protocol, stays as it is."""
+    tables = [row for row in rows if "from" in row]
+    return frozenset((r["step"], r["state"]) for r in tables if r["from"][0] == r["to"][0])
 
 
 def _return(payload: dict[str, Any]) -> float:

@@ -8,7 +8,7 @@ from urllib.parse import parse_qsl
 from starlette.responses import RedirectResponse, Response
 
 from lowswitch.ledger import LedgerError, ProposalView
-from lowswitch.service import display, phrases, proposals, sheets
+from lowswitch.service import display, news, phrases, proposals, sheets
 from lowswitch.service.app import Call, as_refusal
 from lowswitch.service.bodies import RefusedError, count, query, whole
 from lowswitch.service.journal import Returns
@@ -48,9 +48,24 @@ async def _proposal(
             "level": _level(known, service.journal.returns.get(known.run.version)),
             "asked": {name: value for name, value in asked.items() if name != "select"},
             "wrong": wrong,
+            "news": await _news(call, known, view),
+            "reminder": proposals.reminder(service.journal, facts["trial"], known.case),
         }
     most = service.ledger.terms.most_proposals
     return await show(call, "proposal.html", "proposal", status, run=known.run, most=most, **facts)
+
+
+async def _news(call: Call, known: Known, view: ProposalView) -> dict[str, Any] | None:
+    """What is new since the proposal before, if a decision made the learner plan again."""
+    ledger, mark = call.service.ledger, call.service.journal.before(view.event)
+    made = await call.service.engine.call(lambda: ledger.newest(2, kind="proposed"))
+    before = made[1] if len(made) > 1 else None
+    if not news.remade(mark, view, before):
+        return None
+    assert mark is not None
+    assert before is not None
+    base = await call.service.engine.call(lambda: ledger.policy_of(before.payload["version"]))
+    return news.news(known, view, before, base, mark)
 
 
 def _level(known: Known, returns: Returns | None) -> str:
@@ -137,6 +152,12 @@ async def _decide(call: Call) -> Response:
     keys = _keys(call, decision, view)
     if keys == [] and decision and not call.field("confirming"):
         raise RefusedError(422, "no change is selected; tick at least one, then decide")
+    if not decision.startswith("approve") and call.field("share").strip() and decision:
+        raise RefusedError(
+            422,
+            f"your limit of {call.field('share').strip()} for the trial goes with an approval only;"
+            " empty that field, or choose an approval",
+        )
     if decision.startswith("forbid"):
         chosen = ",".join(f"{h}:{x}" for h, x in (keys or [])[:_MOST_ROWS])
         return RedirectResponse(f"/forbid?rows={chosen}", 303)
@@ -154,6 +175,7 @@ async def _decide(call: Call) -> Response:
     if not decision.startswith("approve"):
         raise RefusedError(400, "choose a decision first: approve, postpone or forbid")
     given |= await _limits(call, decision)
+    said = "Approved" if given.get("share") != 0 else "Decided, and the trial has ended"
     return await two_steps(
         call,
         "approve",
@@ -161,7 +183,7 @@ async def _decide(call: Call) -> Response:
         lambda: _sheet(call, "approved", given, keys),
         lambda version: (
             "/timeline",
-            f"Approved. Version {version} is in use for new {_cases(call)}.",
+            f"{said}. Version {version} is in use for new {_cases(call)}.",
         ),
     )
 
@@ -200,7 +222,7 @@ async def _limits(call: Call, decision: str) -> dict[str, Any]:
     part = which if which in ("protocol", "trial") else "protocol" if which != "all" else None
     found: dict[str, Any] = {} if part is None else {"part": part}
     share = call.field("share").strip()
-    if share and part != "protocol":
+    if share:
         found["share"] = _share(share)
     return found
 
@@ -231,6 +253,8 @@ async def _sheet(
     for row in rows or []:
         if tuple(row) not in proposed:
             raise LedgerError("a selected change is not proposed; look at the proposal again")
+    if kind == "approved" and (wrong := sheets.too_small(known, given | {"rows": rows})):
+        raise RefusedError(422, wrong)
     sheet: Sheet = getattr(sheets, kind)(known, given | {"rows": rows})
     return sheet
 
@@ -258,6 +282,8 @@ async def _forbid_form(call: Call, given: list[str], wrong: str, status: int = 2
         for a in range(known.terms.actions)
     ]
     ticked = [value for name, value in call.fields if name == "action"]
+    if not call.fields:
+        ticked = _newly_proposed(known, rows)
     return await show(
         call,
         "forbid.html",
@@ -271,6 +297,14 @@ async def _forbid_form(call: Call, given: list[str], wrong: str, status: int = 2
         instead=call.field("instead"),
         wrong=wrong,
     )
+
+
+def _newly_proposed(known: Known, rows: list[tuple[int, int]]) -> list[str]:
+    """The actions that the pending proposal would bring to the protocol in rows."""
+    proposed = known.view.rows if known.view else []
+    chosen = [row for row in proposed if (row["step"], row["state"]) in rows]
+    new = {row["to"][0] for row in chosen if row["to"][0] not in row["from"][:1]}
+    return [known.terms.labels["action"][a] for a in sorted(new)]
 
 
 def _positions(known: Known, given: list[str]) -> list[tuple[int, int]]:
@@ -415,6 +449,8 @@ async def rollback(call: Call) -> Response:
         last = call.service.ledger.version
         if not (isinstance(given.get("version"), int) and 1 <= given["version"] <= last):
             raise LedgerError(f"there is no version {given.get('version')!r}; they are 1 to {last}")
+        ledger = call.service.ledger
+        await call.service.engine.call(lambda: ledger.require_rollback(given["version"]))
         return await _of_kind(call, "rolled_back", {"to": given["version"]})
 
     def done(new: Any) -> tuple[str, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 from typing import Any
 
 import numpy as np
@@ -152,8 +153,8 @@ def _todo(call: Call, known: Known) -> list[tuple[str, str, str]]:
     """What the person who is logged in can do next: a sentence, a page and the words of a link."""
     assert call.token is not None
     run, role, found = known.run, call.token.role, list[tuple[str, str, str]]()
-    if role == table.REVIEWER and known.view is not None and not run.frozen:
-        found.append(("A proposal waits for the board.", "/proposal", "Read it and decide"))
+    if role == table.REVIEWER:
+        found += _todo_of_reviewer(call.token.name, known)
     overdue = run.open
     if role == table.OPERATOR and run.frozen:
         found.append(("The run is paused.", "#resume", "Resume it"))
@@ -166,6 +167,22 @@ def _todo(call: Call, known: Known) -> list[tuple[str, str, str]]:
     if role == table.AUDITOR:
         found.append(("Check that nothing was altered.", "/audit", "Go to the audit"))
     return found
+
+
+def _todo_of_reviewer(name: str, known: Known) -> list[tuple[str, str, str]]:
+    """What waits for a reviewer: requests of others, and the proposal if she has not decided."""
+    mine = [one for one in known.motions if name == one.by or name in one.confirmed]
+    others = len(known.motions) - len(mine)
+    found = list[tuple[str, str, str]]()
+    if others:
+        needs = counted(others, "request", "needs", "need")
+        found.append((f"{needs} your agreement.", "#requests", "Read and agree, or turn down"))
+    if known.view is None or known.run.frozen:
+        return found
+    if any("proposal" in one.decision for one in mine):
+        said = "You decided on the pending proposal; another reviewer must agree."
+        return [*found, (said, "/proposal", "Read it again")]
+    return [*found, ("A proposal waits for the board.", "/proposal", "Read it and decide")]
 
 
 def _mark_of(service: Service, version: int) -> Mark | None:
@@ -226,6 +243,10 @@ async def policy_map(call: Call) -> Response:
     proposed = known.view.rows if known.view else []
     pending = {(r["step"], r["state"]) for r in proposed if sheets.is_of_protocol(known, r)}
     signs = display.codes(terms.labels["action"])
+    await catch_up(call)
+    if chart.protocol:
+        only_trial = service.journal.never_changes()
+        chart = dataclasses.replace(chart, held=[k for k in chart.held if k not in only_trial])
     return await show(
         call,
         "map.html",
@@ -310,7 +331,9 @@ async def timeline(call: Call) -> Response:
         forecast=display.forecast_lines(terms, service.journal, run.issued),
         gauge=_gauge(service, run.budget_left),
         most=service.ledger.terms.most_proposals,
-        decisions=display.decision_lines(terms, service.journal.decisions()[-200:], laws),
+        decisions=display.decision_lines(
+            terms, service.journal.decisions()[-200:], laws, service.journal.marks
+        ),
     )
 
 
@@ -345,11 +368,18 @@ async def audit(call: Call) -> Response:
     events = await asyncio.to_thread(read)
     laws = await service.engine.call(lambda: _laws(service))
     more = events[-1].seq if len(events) == display.EVENTS else None
+    await catch_up(call)
+    marks, terms = service.journal.decisions(), service.ledger.tables()
+    asked_for = display.wishes(terms, service.journal.marks)
+    in_trial = {mark.seq: mark.facts.get("in_trial", ()) for mark in marks}
     return await show(
         call,
         "audit.html",
         "audit",
-        events=[(one, display.event_words(service.ledger.tables(), laws, one)) for one in events],
+        events=[
+            (one, display.event_words(terms, laws, one, in_trial.get(one.seq, ()), asked_for))
+            for one in events
+        ],
         kinds=KINDS,
         asked=asked,
         more=more,

@@ -201,7 +201,9 @@ def _options(
     n, action = counted(changes, "change"), known.terms.word("action")
     found = list[tuple[str, str]]()
     if trial and changes:
-        found.append(("approve all", f"Approve {n} and the trial"))
+        unsure = counts["UNSURE"] + counts["WORSE"] + counts["UNTRIED"]
+        weak = f" ({unsure} of them not likely better)" if unsure else ""
+        found.append(("approve all", f"Approve {n}{weak} and the trial"))
         found.append(("approve protocol", f"Approve {n}, keep the present trial"))
         found.append(("approve trial", "Approve the trial, keep the present protocol"))
     else:
@@ -218,6 +220,19 @@ def _options(
     if changes:
         found.append(("forbid selected", f"Forbid a {action} in the selected places"))
     return found
+
+
+def reminder(journal: Journal, trial: dict[str, Any] | None, case: str) -> str:
+    """The last limit of a trial, if a proposal asks for a larger one again."""
+    limits = [mark for mark in journal.decisions() if mark.facts.get("share") is not None]
+    if trial is None or not limits or trial["new"] <= limits[-1].facts["share"]:
+        return ""
+    mark = limits[-1]
+    share = f"{100 * mark.facts['share']:g}"
+    return (
+        f"On {mark.time[:10]} {mark.actor} limited the trial to at most {share} % of new {case}s."
+        f" This proposal does not know of that limit: type {share} below to keep it."
+    )
 
 
 def why_now(journal: Journal, view: ProposalView, case: str = "episode") -> str:
@@ -240,5 +255,5 @@ def why_now(journal: Journal, view: ProposalView, case: str = "episode") -> str:
             return f"It is the rest of the proposal that {before.actor} decided on in part."
         if before.kind == "history":
             return "The history of the old protocol was imported."
-        return f"It follows from event {before.seq}: {before.actor} {KINDS[before.kind].verb}."
+        return f"The learner made it again after {before.actor} {KINDS[before.kind].verb}."
     return f"Its schedule allowed a change after {view.told:,} {case}s were learned."

@@ -132,24 +132,24 @@ def approved(known: Known, decision: dict[str, Any]) -> Sheet:
     keys = {tuple(row) for row in decision["rows"]}
     rows = [row for row in view.rows if (row["step"], row["state"]) in keys]
     changes = [row for row in rows if is_of_protocol(known, row) and part != "trial"]
-    lines, what = _protocol_lines(known, changes), list[str]()
-    if changes:
-        what.append(counted(len(changes), "change"))
-    trial = list[dict[str, Any]]()
+    lines, trial = _protocol_lines(known, changes), list[dict[str, Any]]()
     if known.protocol:
-        after = law_after(known, decision)
-        if part != "protocol":
-            what.append("the trial")
-            trial = phrases.alternatives(known.terms, after, known.visits)
-        lines += _trial_lines(known, part, after)
+        trial = phrases.alternatives(known.terms, law_after(known, decision), known.visits)
+        lines += limit_lines(known, decision) + _trial_lines(known, decision)
     left = sum(is_of_protocol(known, row) for row in view.rows) - len(changes)
     if left and part != "trial":
         lines.append(f"{counted(left, 'other change', 'stays', 'stay')} undecided.")
+    elif left:
+        lines.append(
+            f"The {counted(left, 'proposed change')} of the protocol {'is' if left == 1 else 'are'}"
+            f" not adopted and no longer wait{'s' if left == 1 else ''} for a decision."
+            f" {_next_time(known)}"
+        )
     lines.append(
         f"Version {view.version + 1} replaces version {view.version} for new {known.case}s. An"
         " operator can ask to roll it back."
     )
-    title = f"Approve {several(what)}" if what else "Approve the trial"
+    title = _approval_title(known, decision, len(changes))
     return Sheet(
         f"{title}?",
         title,
@@ -161,6 +161,15 @@ def approved(known: Known, decision: dict[str, Any]) -> Sheet:
         consent=_consent(known, changes),
         unlisted=max(0, len(changes) - MOST_LISTED),
     )
+
+
+def _next_time(known: Known) -> str:
+    """When changes that are not adopted can come back, and what that costs."""
+    left = known.run.budget_left
+    if left == 0:
+        return "No proposal is left, so they cannot be proposed again."
+    cost = "" if left is None else f", which uses one of the {counted(left, 'proposal')} left"
+    return f"The next proposal can contain the same changes again{cost}."
 
 
 def _protocol_lines(known: Known, changes: list[dict[str, Any]]) -> list[str]:
@@ -181,27 +190,131 @@ def _protocol_lines(known: Known, changes: list[dict[str, Any]]) -> list[str]:
     return found
 
 
-def _trial_lines(known: Known, part: str | None, after: np.ndarray) -> list[str]:
+def _approval_title(known: Known, decision: dict[str, Any], changes: int) -> str:
+    """What an approval does, as a verb with its objects: changes, and what becomes of the trial."""
+    what = [counted(changes, "change")] if changes else []
+    fate = ""
+    if known.protocol:
+        now, new = _share_of(known.policies), _share_of(law_after(known, decision))
+        if new == 0:
+            fate = "end the trial" if now else ""
+        elif decision.get("part") != "protocol":
+            full = _share_of(law_after(known, unlimited(decision)))
+            limit = f" for {phrases.share_words(new, known.case)}" if new < full else ""
+            what.append(f"the trial{limit}")
+        elif new < now:
+            fate = f"limit the trial to {phrases.share_words(new, known.case)}"
+    said = [f"approve {several(what)}"] if what else []
+    title = several([*said, *([fate] if fate else [])] or ["approve the proposal"])
+    return f"{title[:1].upper()}{title[1:]}"
+
+
+def _share_of(law: np.ndarray) -> float:
+    """The share of the cases in the trial of a law [members, H, S]."""
+    return float(departing(law).mean())
+
+
+def unlimited(decision: dict[str, Any]) -> dict[str, Any]:
+    """The same decision without a limit of its trial."""
+    return {name: value for name, value in decision.items() if name != "share"}
+
+
+def too_small(known: Known, decision: dict[str, Any]) -> str:
+    """Why a limit above 0 would end a trial; empty if it does not."""
+    share, members = decision.get("share"), len(known.policies)
+    if not (known.protocol and share and _share_of(law_after(known, unlimited(decision)))):
+        return ""
+    if _share_of(law_after(known, decision)):
+        return ""
+    least = np.ceil(1000 / members) / 10
+    return (
+        f"a limit of {100 * share:g} % would leave nobody in the trial, because each of its"
+        f" alternatives gets {100 / members:.1f} % of new {known.case}s. Type at least"
+        f" {least:g}, or type 0 to end the trial"
+    )
+
+
+def limit_lines(known: Known, decision: dict[str, Any]) -> list[str]:
+    """What a limit of the trial comes to, where that is something else than was asked for."""
+    share = decision.get("share")
+    if not (known.protocol and share):
+        return []
+    before, after = (law_after(known, one) for one in (unlimited(decision), decision))
+    full, new, one = _share_of(before), _share_of(after), 100 / len(after)
+    asked = f"You asked for at most {100 * share:g} %"
+    if new == full:
+        return [f"{asked}. The trial has {100 * full:.0f} % anyway."]
+    if f"{100 * new:.0f}" == f"{100 * share:g}":
+        return []
+    parts = counted(int(departing(before).sum()), "alternative")
+    return [
+        f"{asked}; the trial has {parts} of {one:.0f} % each, so"
+        f" {phrases.share_words(new, known.case)} would enter it."
+    ]
+
+
+def _trial_lines(known: Known, decision: dict[str, Any]) -> list[str]:
     """What becomes of the trial."""
-    now, new = (float(departing(law).mean()) for law in (known.policies, after))
-    if part == "protocol":
-        share = phrases.share_words(now, known.case)
-        return [f"The trial stays as it is: {share} {_enter(now)} it. The proposed trial is not"
-                " adopted."]  # fmt: skip
+    now, new = _share_of(known.policies), _share_of(law_after(known, decision))
     share = phrases.share_words(new, known.case)
+    refused = " The proposed trial is not adopted." if decision.get("part") == "protocol" else ""
     if new == 0:
-        return [f"The trial ends: {share} enters it."]
+        ends = (
+            f"The trial ends: {share} enters it."
+            if now
+            else f"The trial stays as it is: {share} enters it."
+        )
+        return [f"{ends}{refused}"]
+    if refused and new == now:
+        return [f"The trial stays as it is: {share} enter it.{refused}", _apart(known)]
+    if refused:
+        return [
+            f"{share[:1].upper()}{share[1:]} enter the present trial (now {100 * now:.0f} %), which"
+            f" is otherwise as it is.{refused}",
+            _apart(known),
+        ]
     lines = [
         f"{share[:1].upper()}{share[1:]}, drawn by lot, enter the trial (now {100 * now:.0f} %). It"
         " gives them the alternatives listed below."
     ]
-    if known.worth is not None and "trial" in known.worth:
+    return [*lines, *_cost_lines(known, decision, new)]
+
+
+def _apart(known: Known) -> str:
+    """What approved changes mean for a trial that stays."""
+    return (
+        f"{known.case.capitalize()}s in the trial get what it gives now, also where the protocol"
+        " changes. The table below compares the two."
+    )
+
+
+def _cost_lines(known: Known, decision: dict[str, Any], share: float) -> list[str]:
+    """What a trial costs its cases, against the protocol that is deployed with it.
+
+    The model was asked about the trial of the proposal beside the protocol of the proposal. It says
+    nothing of that trial beside the present protocol, nor of a part of the trial.
+    """
+    if known.worth is None or "trial" not in known.worth:
+        return []
+    whole_trial = share == _share_of(law_after(known, unlimited(decision)))
+    if decision.get("part") == "trial" and not _same_protocol(known, decision):
+        why = "it was estimated only together with the proposed changes of the protocol"
+    elif not whole_trial:
+        why = "it was estimated only for the whole proposed trial"
+    else:
         cost = known.worth["trial"]
-        lines.append(
+        return [
             f"What the trial costs: {phrases.more(cost['mean'], known.terms)} in it, compared with"
-            f" the protocol (80 % interval {phrases.within(cost, known.terms)})."
-        )
-    return lines
+            f" the protocol after this decision (80 % interval"
+            f" {phrases.within(cost, known.terms)})."
+        ]
+    return [f"What this trial costs is not known: {why}."]
+
+
+def _same_protocol(known: Known, decision: dict[str, Any]) -> bool:
+    """Whether the rows of a decision leave the protocol as it is."""
+    both = law_after(known, {"rows": decision["rows"]})
+    return bool((both[0] == known.policies[0]).all())
 
 
 def _enter(share: float) -> str:
@@ -250,6 +363,14 @@ def _warnings(
     if first:
         shown = "; ".join(first[:6]) + (f"; and {len(first) - 6} more" if len(first) > 6 else "")
         found.append(f"The trial gives for the first time: {shown}.")
+    if unsure := [row for row in changes if row["verdict"] == "UNSURE"]:
+        least = min(unsure, key=lambda row: row["proposed"]["visits"])
+        given = counted(least["proposed"]["visits"], known.case)
+        found.append(
+            f"{counted(len(unsure), 'change', 'is', 'are')} unsure: the data cannot tell yet. The"
+            f" least is known of {sides(known, least)[1]} for"
+            f" {known.place(least['step'], least['state'])}, given to {given} there."
+        )
     worse = sum(row["verdict"] == "WORSE" for row in changes)
     if worse:
         found.append(f"{counted(worse, 'change', 'is', 'are')} likely to make things worse.")
@@ -283,8 +404,10 @@ def rejected(known: Known, decision: dict[str, Any]) -> Sheet:
         f"Version {view.version} stays in use. The {known.terms.word('action')}s of today stay"
         f" {until}."
     ]
-    if known.protocol and len(rows) == len(view.rows):
-        lines.append("The trial stays as it is, too.")
+    if len(rows) == len(view.rows):
+        if known.protocol:
+            lines.append("The proposed trial is not adopted; the present trial goes on as it is.")
+        lines.append(f"Nothing is forbidden. {_next_time(known)}")
     left = sum(is_of_protocol(known, row) for row in view.rows) - len(changed)
     if left:
         lines.append(f"{counted(left, 'other change', 'stays', 'stay')} undecided.")
@@ -415,7 +538,8 @@ def quorum(known: Known, decision: dict[str, Any]) -> Sheet:
 
 def capped(known: Known, decision: dict[str, Any]) -> Sheet:
     """A trial that becomes smaller, or ends."""
-    share, now = decision["share"], departing(known.policies).mean()
+    now, law = _share_of(known.policies), known.policies
+    share = _share_of(limited_law(law, law, None, decision["share"]))
     title = "End the trial" if share == 0 else f"Cap the trial at {100 * share:.0f} %"
     enter = phrases.share_words(share, known.case)
     lines = [

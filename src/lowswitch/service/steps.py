@@ -92,13 +92,19 @@ async def two_steps(
             _require_fields(action, given)
             made = await sheet()
         except (RefusedError, LedgerError):
-            raise error from None
+            raise _with_reason(call, refusal) from None
         return await _ask(call, made, refusal.says, refusal.status)
     if isinstance(answer, MotionView):
         more = f"{counted(answer.needed, 'more reviewer')} must agree before it takes effect."
         said = "agreement" if action == "confirm" else "request"
         return after(call, "/", f"Your {said} is recorded. {more}")
     return after(call, *done(answer))
+
+
+def _with_reason(call: Call, refusal: RefusedError) -> RefusedError:
+    """A refusal that leads away from the page, with the reason that was typed there."""
+    refusal.typed = call.field("reason").strip()
+    return refusal
 
 
 async def _consent(sheet: Callable[[], Awaitable[Sheet]]) -> Sheet | None:

@@ -1,0 +1,137 @@
+"""What is new in a proposal that a decision made the learner make again, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from lowswitch.ledger import ProposalView
+from lowswitch.ledger.events import Event
+from lowswitch.ledger.text import percent
+from lowswitch.policy.tables import departing
+from lowswitch.service import display, phrases, sheets
+from lowswitch.service.journal import Mark
+from lowswitch.service.phrases import LABELS
+from lowswitch.service.sheets import Known
+
+_MOST = 8  # lines
+
+Place = tuple[int, int, int]  # step, state, action
+
+
+def remade(mark: Mark | None, view: ProposalView, before: Event | None) -> bool:
+    """Whether a decision, and no new report, led from the proposal before to this one."""
+    if mark is None or before is None or mark.seq != view.event - 1:
+        return False
+    decides = mark.kind in ("approved", "rejected", "vetoed", "lifted", "capped", "rolled_back")
+    return decides and bool(before.payload["told"] == view.told)
+
+
+def news(
+    known: Known, view: ProposalView, before: Event, base: np.ndarray, mark: Mark
+) -> dict[str, Any]:
+    """The differences in lines, and who caused them.
+
+    before: the proposal before, for a version that followed base [members, H, S]. mark: the
+    decision after which the learner made this one.
+    """
+    old = {(row["step"], row["state"]): row for row in before.payload["rows"]}
+    decided = {(h, x) for h, x in mark.facts.get("rows", [])}
+    changes = _changes(known, view, old, decided)
+    lines = changes + (_trial(known, view, old, base) if known.protocol else [])
+    return {
+        "why": _why(known, mark),
+        "lines": lines[:_MOST],
+        "rest": max(0, len(lines) - _MOST),
+        "judged": any("→" in line for line in changes),
+    }
+
+
+def _why(known: Known, mark: Mark) -> str:
+    """Who decided what, so that the learner planned again."""
+    if "proposal" in mark.facts:
+        did = "postponed" if mark.kind == "rejected" else "approved"
+        did = "forbade" if mark.facts.get("forever") else did
+        return f"{mark.actor} {did} a part of the proposal before, and this is the rest of it"
+    did = display.decision_words(known.terms, mark.kind, mark.facts)
+    rows = mark.facts.get("rows", [])
+    where = f" for {phrases.places_words(known.terms, rows)}" if rows else ""
+    return f"{mark.actor} {did}{where}, so the learner planned again from the same reports"
+
+
+def _changes(
+    known: Known,
+    view: ProposalView,
+    old: dict[tuple[int, int], dict[str, Any]],
+    decided: set[tuple[int, int]],
+) -> list[str]:
+    """Changes of the protocol that came, that went, and that are judged otherwise."""
+    found, now = list[str](), set[tuple[int, int]]()
+    for row in view.rows:
+        if not sheets.is_of_protocol(known, row):
+            continue
+        key = row["step"], row["state"]
+        now.add(key)
+        was, (present, new) = old.get(key), sheets.sides(known, row)
+        if was is None or was["to"][0] != row["to"][0]:
+            found.append(f"Newly proposed for {known.place(*key)}: {new} instead of {present}.")
+        elif was["verdict"] != row["verdict"]:
+            found.append(f"{known.place(*key)}, {new}: {_judged(was)} → {_judged(row)}.")
+    gone = [
+        key
+        for key, row in old.items()
+        if key not in now | decided and row["from"][0] != row["to"][0]
+    ]
+    if gone:
+        found.append(f"No longer proposed: a change for {phrases.places_words(known.terms, gone)}.")
+    return found
+
+
+def _judged(row: dict[str, Any]) -> str:
+    """A verdict, and how sure it is."""
+    sure, word = row.get("probability"), LABELS[row["verdict"]]
+    return word if sure is None else f"{word} ({percent(sure)})"
+
+
+def _trial(
+    known: Known,
+    view: ProposalView,
+    old: dict[tuple[int, int], dict[str, Any]],
+    base: np.ndarray,
+) -> list[str]:
+    """What only one of the two proposed trials gives."""
+    before = base.copy()
+    for (h, x), row in old.items():
+        before[:, h, x] = row["to"]
+    after = sheets.law_after(known, sheets.whole(view))
+    given = [_given(law) for law in (before, after)]
+    came, gone = given[1] - given[0], given[0] - given[1]
+    first = {one for one in came if known.visits[one] == 0}
+    said = {
+        "The trial now gives for the first time": first,
+        "The trial now also gives": came - first,
+        "The trial no longer gives": gone,
+    }
+    return [f"{words}: {_places(known, some)}." for words, some in said.items() if some]
+
+
+def _given(law: np.ndarray) -> set[Place]:
+    """What the trial of a law [members, H, S] gives instead of its protocol."""
+    found = set[Place]()
+    for table in law[departing(law)]:
+        for h, x in np.argwhere(table != law[0]).tolist():
+            found.add((h, x, int(table[h, x])))
+    return found
+
+
+def _places(known: Known, some: Iterable[Place]) -> str:
+    """Actions and where they are given, each action once."""
+    rows = dict[int, list[tuple[int, int]]]()
+    for h, x, a in sorted(some, key=lambda one: (one[2], one[1], one[0])):
+        rows.setdefault(a, []).append((h, x))
+    names = known.terms.labels["action"]
+    return "; ".join(
+        f"{names[a]} for {phrases.places_words(known.terms, keys)}" for a, keys in rows.items()
+    )
