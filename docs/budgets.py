@@ -256,20 +256,28 @@ def of_crown() -> dict[str, str]:
 
 
 def of_sepsis() -> dict[str, str]:
-    """Where the last policy stands beside the first one on ICU-Sepsis."""
-    named = {}
-    for run in read("few_sepsis.json"):
-        last, name = np.array(run["last"]), f"sepsis/{run['episodes']}"
-        named |= {
-            f"{name}-last": f"{last.min():.4f} to {last.max():.4f}",
-            f"{name}-above": str(int((last > run["first"]).sum())),
-            f"{name}-below": str(int((last < run["first"]).sum())),
-            f"{name}-seeds": str(len(last)),
-            f"{name}-seconds": f"{run['seconds_all_seeds'] / len(last):.0f}",
-            "sepsis/first": f"{run['first']:.4f}",
-            "sepsis/optimal": f"{run['optimal']:.4f}",
-        }
-    return named
+    """Where the last policy stands beside the first one on ICU-Sepsis, and what the run earned."""
+    cells, runs = [], read("few_sepsis.json")
+    for run in runs:
+        last, earned = np.array(run["last"]), np.array(run["earned"])
+        better, worse = (int((sign * (last - run["first"]) > 0).sum()) for sign in (1, -1))
+        cells.append(
+            [
+                f"{run['episodes']:,}",
+                f"{last.min():.4f} to {last.max():.4f}",
+                f"{better} and {worse} of {len(last)}",
+                f"{earned.mean():.4f}",
+                f"{run['seconds_all_seeds'] / len(last):.0f}",
+            ]
+        )
+    head = ["patients", "last policy", "seeds above and below the initial one"]
+    return {
+        "sepsis/first": f"{runs[0]['first']:.4f}",
+        "sepsis/optimal": f"{runs[0]['optimal']:.4f}",
+        "sepsis/table": table(
+            [*head, "earned per patient over the run", "seconds per seed"], cells, left=1
+        ),
+    }
 
 
 def ratio(row: dict[str, Any], budget: int, against: str = "rival") -> float:

@@ -73,6 +73,7 @@ def without_seconds(result):
     data = result.to_dict()
     for one in data["points"]:
         del one["seconds"]
+        one.get("choosing", {}).pop("seconds", None)
     return data
 
 
@@ -239,15 +240,17 @@ def test_finalists_are_reported_on_the_seeds_of_simulate_and_chosen_on_others(tm
     assert 1 <= len(result.finalists) < len(FEW)
     for one in result.points:
         assert one.finalist == (one.costs.seeds[0] < 2**32)
-        assert one.contender == (one.costs.seeds.tolist() == [3, 4, 5, 6])
+        assert one.contender == (one.compared.seeds.tolist() == [3, 4, 5, 6])
+        # the best for a limit is reported on seeds that did not choose it
+        chosen = one in result.limits().values()
+        assert chosen == (one.costs.seeds.tolist() == [7, 8, 9, 10]) == (one.choosing is not None)
     best = result.best()
     assert best.contender
-    assert (
-        best.costs.regret.tolist()
-        == ls.simulate(RIVER, best.algorithm, episodes=300, seeds=range(3, 7)).regret.tolist()
-    )
+    for costs, seeds in ((best.compared, range(3, 7)), (best.costs, range(7, 11))):
+        runs = ls.simulate(RIVER, best.algorithm, episodes=300, seeds=seeds)
+        assert costs.regret.tolist() == runs.regret.tolist()
     seeds = {tuple(costs.seeds) for costs in costs_in(tmp_path / "kept")}
-    assert len(seeds) == 4
+    assert len(seeds) == 5
     every = sorted(set().union(*seeds))
     assert len(every) == sum(map(len, seeds))  # disjoint
     runs = ls.simulate(RIVER, best.algorithm, episodes=300, seeds=every)

@@ -20,7 +20,7 @@ from __future__ import annotations
 import math
 import os
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -67,7 +67,8 @@ def frontier(
     problem of `ls.features.problems`; then `states` of the result are its
     features, and each deployment counts as one local switch. seeds: on how many seeds (0, 1,
     ...) the finalists are reported. confirm: on how many further seeds those are that may be the
-    best for some limit. portfolio: the algorithms that race, by default those of
+    best for some limit; the best is reported on as many seeds more, which did not choose it.
+    portfolio: the algorithms that race, by default those of
     `lowswitch.races.portfolio`; algorithms of your own may be among them, and a mapping gives
     each a label. stationary: whether the default ones may know that all steps are alike. budget:
     the most deployments that any of them may make.
@@ -112,6 +113,11 @@ def frontier(
         confirmed |= track.run(racing, fresh, "confirming")
         for one in racing:
             most_of[one] = _most_deployments(selection[one], final[one], confirmed[one])
+    last, stated = range(fresh.stop, fresh.stop + len(fresh)), dict[Algorithm, Costs]()
+    while racing := [one for one in _winners(confirmed, most_of, most) if one not in stated]:
+        stated |= track.run(racing, last, "stating")
+        for one in racing:
+            most_of[one] = max(most_of[one], _most_deployments(stated[one]))
     say(track.kept.note, show=progress)
     return Frontier(
         name=name,
@@ -123,14 +129,15 @@ def frontier(
         points=tuple(
             Point(
                 algorithm=algorithm,
-                costs=confirmed.get(algorithm) or final.get(algorithm) or costs,
+                costs=(selection | final | confirmed | stated)[algorithm],
+                choosing=confirmed[algorithm] if algorithm in stated else None,
                 finalist=algorithm in final,
                 contender=algorithm in confirmed,
-                most_deployments=most_of.get(algorithm, _most_deployments(costs)),
+                most_deployments=most_of.get(algorithm, _most_deployments(selection[algorithm])),
                 label=labels[algorithm],
                 measure=mdp.measure,
             )
-            for algorithm, costs in selection.items()
+            for algorithm in selection
         ),
         budget=most,
         measure=mdp.measure,
@@ -202,15 +209,33 @@ def _contenders(
     standard error of all that keep to the limit.
     """
     found = dict[Algorithm, None]()
-    for limit in (*(one for one in LIMITS if budget is None or one < budget), math.inf):
-        within = [one for one in costs if most_of[one] <= limit]
-        ranked = sorted(within, key=lambda one: risk_of(costs[one], 1.0))
+    for ranked in _ranked(costs, most_of, budget):
         least = risk_of(costs[ranked[0]], 1.0) if ranked else 0.0
         near = [one for one in ranked if risk_of(costs[one], -1.0) <= least]
         room = _CONTENDERS - len([one for one in near if one in confirmed])
         some = [one for one in near if one not in confirmed][: max(0, room)]
         found |= dict.fromkeys([*(one for one in ranked[:1] if one not in confirmed), *some])
     return list(found)
+
+
+def _ranked(
+    costs: dict[Algorithm, Costs], most_of: dict[Algorithm, int], budget: int | None
+) -> Iterator[list[Algorithm]]:
+    """For each limit the algorithms that keep to it, the best first."""
+    for limit in (*(one for one in LIMITS if budget is None or one < budget), math.inf):
+        within = [one for one in costs if most_of[one] <= limit]
+        yield sorted(within, key=lambda one: risk_of(costs[one], 1.0))
+
+
+def _winners(
+    confirmed: dict[Algorithm, Costs], most_of: dict[Algorithm, int], budget: int | None
+) -> list[Algorithm]:
+    """The best for each limit.
+
+    The best of several was also lucky, so its regret is stated on seeds that did not choose it.
+    """
+    firsts = (ranked[0] for ranked in _ranked(confirmed, most_of, budget) if ranked)
+    return list(dict.fromkeys(firsts))
 
 
 class _Track:

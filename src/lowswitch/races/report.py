@@ -94,8 +94,10 @@ def heading(frontier: Frontier) -> str:
     finalists, contenders = frontier.finalists, [one for one in frontier.points if one.contender]
     seeds, confirmed = len(finalists[0].costs.seeds), ""
     if contenders:
-        fresh = contenders[0].costs.seeds  # they follow those of the final
+        fresh = contenders[0].compared.seeds  # they follow those of the final
         seeds, confirmed = int(fresh[0]), f", {len(contenders)} contenders on {len(fresh)} others"
+        if any(one.choosing for one in contenders):
+            confirmed += f" and the best on {len(fresh)} more"
     race = f"{len(frontier.points)} algorithms, {len(finalists)} of them finalists on {seeds} fresh"
     race += f" seeds{confirmed}, {len(_on_a_front(frontier))} on a front and shown"
     return f"{size}; {value}; {race}; means with 95 % intervals"

@@ -37,8 +37,9 @@ class Costs(NamedTuple):
 class Point:
     """One algorithm of the portfolio and what it cost.
 
-    The costs of a contender are those on the seeds that confirm, of another finalist those on the
-    seeds of the final. Of any other algorithm they are the ones that ruled it out.
+    The costs of the best for some limit come from seeds that chose nothing. The costs of another
+    contender are those on the seeds that confirm, of another finalist those on the seeds of the
+    final. Of any other algorithm they are the ones that ruled it out.
     """
 
     algorithm: Algorithm
@@ -48,6 +49,7 @@ class Point:
     label: str = ""  # as the portfolio calls it
     contender: bool = False  # whether it may have been the best for some limit
     measure: str = "regret"  # what its regret is; another word where it is not exact
+    choosing: Costs | None = None  # on the seeds by which the best was chosen, if `costs` are not
 
     @property
     def name(self) -> str:
@@ -75,7 +77,12 @@ class Point:
     @property
     def risk(self) -> float:
         """The mean regret plus a standard error, by which the best is chosen."""
-        return risk_of(self.costs, 1.0)
+        return risk_of(self.compared, 1.0)
+
+    @property
+    def compared(self) -> Costs:
+        """The costs by which it is compared with the other contenders."""
+        return self.costs if self.choosing is None else self.choosing
 
     def to_dict(self) -> dict[str, Any]:
         """The point as JSON can hold it, with the text of its algorithm.
@@ -85,6 +92,8 @@ class Point:
         named: dict[str, Any] = {"label": self.label} if self.label else {}
         if self.measure != "regret":
             named["measure"] = self.measure
+        if self.choosing is not None:
+            named["choosing"] = storage.pack(self.choosing)
         if not _reads_back(self.algorithm):
             named["parts"] = self.algorithm.to_dict()
         return {
@@ -99,9 +108,8 @@ class Point:
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Point:
         """The point that `to_dict` wrote."""
-        costs: Costs = storage.unpack(Costs, data)
-        if {values.shape for values in costs} != {(len(costs.seeds),)} or not len(costs.seeds):
-            raise ValueError("its costs are not one for each seed")
+        costs = _read_costs(data)
+        choosing = _read_costs(data["choosing"]) if "choosing" in data else None
         algorithm = (
             Algorithm.from_dict(data["parts"])
             if "parts" in data
@@ -115,6 +123,7 @@ class Point:
             contender=bool(data.get("contender", False)),
             most_deployments=int(data["most_deployments"]),
             measure=str(data.get("measure", "regret")),
+            choosing=choosing,
         )
 
 
@@ -260,6 +269,13 @@ _KIND = "frontier"  # of its files
 _FACTS = frozenset({*Frontier.__annotations__, "best", "crowned", "fronts"})
 
 
+def _read_costs(data: dict[str, Any]) -> Costs:
+    costs: Costs = storage.unpack(Costs, data)
+    if {values.shape for values in costs} != {(len(costs.seeds),)} or not len(costs.seeds):
+        raise ValueError("its costs are not one for each seed")
+    return costs
+
+
 def _reads_back(algorithm: Algorithm) -> bool:
     """Whether the text of an algorithm makes it again."""
     try:
@@ -280,8 +296,9 @@ def risk_of(costs: Costs, errors: float) -> float:
 
 def _may_equal(one: Point, best: Point) -> bool:
     """Whether a point may be as good as the best, on the seeds that both ran on."""
-    seeds, mine, other = np.intersect1d(one.costs.seeds, best.costs.seeds, return_indices=True)
+    costs, least = one.compared, best.compared
+    seeds, mine, other = np.intersect1d(costs.seeds, least.seeds, return_indices=True)
     if len(seeds) < 2:
         return True
-    difference = one.costs.regret[mine] - best.costs.regret[other]
+    difference = costs.regret[mine] - least.regret[other]
     return bool(difference.mean() <= report.half_width(difference))
