@@ -16,6 +16,7 @@ from lowswitch.learner import Batch, Learner
 from lowswitch.ledger.errors import LedgerError
 from lowswitch.ledger.responses import Issued
 from lowswitch.ledger.table_proposals import TableProposals
+from lowswitch.ledger.tally import Tally
 from lowswitch.ledger.terms import (
     Report,
     Steps,
@@ -103,9 +104,9 @@ class TableTerms(Terms):
     def restored(self, data: bytes) -> TableLearner:
         return TableLearner.from_bytes(data, numbers=self.numbers)
 
-    @property
-    def tally_shape(self) -> tuple[int, int, int]:
-        return self.horizon, self.states, self.actions
+    def tally(self, data: bytes | None = None) -> Tally:
+        shape = self.horizon, self.states, self.actions
+        return Tally(shape) if data is None else Tally.from_bytes(shape, data)
 
     @functools.cached_property
     def proposals(self) -> TableProposals:
@@ -139,8 +140,17 @@ class TableTerms(Terms):
         return frozenset((h, x, a) for h, x, a in np.argwhere(~self.allowed).tolist())
 
     def report(
-        self, number: int, policy: TablePolicy, states: Any, actions: Any, rewards: Any, ended: str
+        self,
+        number: int,
+        policy: TablePolicy,
+        states: Any,
+        actions: Any,
+        rewards: Any,
+        ended: str,
+        propensities: Any = None,
     ) -> Report:
+        if propensities is not None:
+            raise LedgerError("propensities are of features; with states, leave them out")
         places = self.indices("state", items("states", states))
         paid = self.paid(items("rewards", rewards))
         if actions is None:

@@ -57,9 +57,12 @@ class Report(NamedTuple):
     actions: tuple[int, ...]
     rewards: tuple[float, ...]
     ended: str  # one of ENDED, or "missing"
+    # with features: how probable each action was, by the policy that chose it; older ones lack it
+    propensities: tuple[float, ...] | None = None
 
     def to_payload(self) -> dict[str, Any]:
-        return {
+        known = self.propensities
+        return ({} if known is None else {"propensities": list(known)}) | {
             "number": self.number,
             "states": list(self.states),
             "actions": list(self.actions),
@@ -70,7 +73,10 @@ class Report(NamedTuple):
     @classmethod
     def from_payload(cls, payload: dict[str, Any]) -> Report:
         states, actions = tuple(payload["states"]), tuple(payload["actions"])
-        return cls(payload["number"], states, actions, tuple(payload["rewards"]), payload["ended"])
+        known = payload.get("propensities")
+        paid, ended = tuple(payload["rewards"]), payload["ended"]
+        chances = None if known is None else tuple(known)
+        return cls(payload["number"], states, actions, paid, ended, chances)
 
 
 class Known(NamedTuple):
@@ -171,10 +177,9 @@ class Terms(ABC):
     def restored(self, data: bytes) -> Learner:
         """The learner of a snapshot."""
 
-    @property
     @abstractmethod
-    def tally_shape(self) -> tuple[int, int, int]:
-        """The steps, states and actions that are counted; with features there is one state."""
+    def tally(self, data: bytes | None = None) -> Tally:
+        """A count of what was learned from: an empty one, or the one of a snapshot."""
 
     @property
     @abstractmethod
@@ -185,9 +190,19 @@ class Terms(ABC):
 
     @abstractmethod
     def report(
-        self, number: int, policy: Any, states: Any, actions: Any, rewards: Any, ended: str
+        self,
+        number: int,
+        policy: Any,
+        states: Any,
+        actions: Any,
+        rewards: Any,
+        ended: str,
+        propensities: Any = None,
     ) -> Report:
-        """A report once it is checked; actions that are None are those of the ticket's policy."""
+        """A report once it is checked; actions that are None are those of the ticket's policy.
+
+        propensities: with features, how probable each action was, if another policy chose it.
+        """
 
     @abstractmethod
     def steps(self, report: Report, learner: Callable[[], Any], policy: Any) -> Steps | None:
@@ -203,11 +218,15 @@ class Terms(ABC):
 
     @abstractmethod
     def places(self, batch: Batch) -> np.ndarray:  # [B, H]
-        """The states of each episode, as a tally counts them."""
+        """The states of each episode, as a tally takes them."""
 
     @abstractmethod
     def require_learnable(self, report: Report) -> None:
         """Refuse a recorded report that no learner takes, before it waits with others."""
+
+    def act(self, policy: Any, number: int, context: Any, step: Any = 0) -> dict[str, Any]:
+        """The action of a ticket in a context, and its exact propensity."""
+        raise LedgerError("a ticket of a run with states carries its table; look the action up there")
 
     def history(self, states: Any, actions: Any, rewards: Any) -> dict[str, Any]:
         """Whole episodes of an earlier protocol, once they are checked, as an event holds them."""

@@ -157,11 +157,17 @@ class Writer:
             )
 
     def report(
-        self, ticket: StoredTicket, states: Any, actions: Any, rewards: Any, ended: str
+        self,
+        ticket: StoredTicket,
+        states: Any,
+        actions: Any,
+        rewards: Any,
+        ended: str,
+        propensities: Any = None,
     ) -> Report:
         """The report of a ticket once it is checked."""
-        policy = self.state.versions[ticket.version - 1]
-        return self.terms.report(ticket.number, policy, states, actions, rewards, ended)
+        policy, seen = self.state.versions[ticket.version - 1], (states, actions, rewards, ended)
+        return self.terms.report(ticket.number, policy, *seen, propensities)
 
     def fetch(self, tickets: Sequence[Any]) -> None:
         """Look up many tickets at once."""
@@ -196,6 +202,7 @@ class Writer:
         rewards: Any,
         ended: str = "whole",
         site: str | None = None,
+        propensities: Any = None,
     ) -> Told:
         """Take in a report."""
         self.require_thawed()
@@ -203,7 +210,7 @@ class Writer:
         known = self.ticket(ticket)
         if site is not None and site != known.site:
             raise errors.UnknownTicketError(f"ticket {ticket} does not belong to {site!r}")
-        report = self.report(known, states, actions, rewards, ended)
+        report = self.report(known, states, actions, rewards, ended, propensities)
         if known.status == OPEN:
             made = self.add(known.site, SITE, "told", report.to_payload())
             return Told(ticket, known.number, made.seq, made.hash)

@@ -1,0 +1,148 @@
+"""What the cases of a run with features say of another policy: a regression that doubts itself.
+
+The reward of an action is linear in standardised features, with an intercept. If all actions share
+the features, each has an intercept and slopes of its own, which differ from common ones by as much
+as the data say. How much that is, and the variance of the noise, are drawn with the weights, so that
+actions which are alike are recognised as alike. The law of the cases is drawn, too: each model weighs
+the cases anew (Rubin 1981, the Bayesian bootstrap). The prior knows nothing of the learner's: a policy
+and its judge share the data and no more.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from lowswitch.kernels.streams import JUDGED, normals, purpose_key, uniforms
+from lowswitch.policy.shape import Shape
+
+MODELS = 400
+MOST_WEIGHTS = 600  # of a model; more take too long
+_SIZES = (0.003, 0.03, 0.1, 0.2, 0.4, 0.8, 1.6)  # of what differs, in deviations of the noise
+_WIDE = 5.0  # the same of what all actions have in common
+_EVER = 1 << 22  # numbers that each kind of draw may need
+_COMMON, _LEVELS, _SLOPES = 0, 1, 2  # kinds of weights
+
+
+class _Fit(NamedTuple):
+    """A regression for one size of the differences."""
+
+    evidence: float  # the logarithm of the marginal likelihood
+    mean: np.ndarray  # [p]
+    root: np.ndarray  # [p, p]  root @ root.T times the variance of the noise is the covariance
+    scatter: float  # of the variance of the noise: its inverse gamma law
+
+
+class CasePosterior:
+    """A posterior over the rewards of actions, of `MODELS` draws."""
+
+    def __init__(
+        self,
+        shape: Shape,
+        contexts: np.ndarray,
+        actions: np.ndarray,
+        rewards: np.ndarray,
+        *,
+        seed: int,
+        told: int,
+    ) -> None:
+        self.shape, self.contexts = shape, contexts
+        values = contexts.reshape(-1, shape.features)
+        spread = values.std(axis=0)
+        self._middle, self._scale = values.mean(axis=0), np.where(spread > 0, spread, 1.0)
+        self._kinds = _kinds(shape)
+        played = np.zeros((len(actions), shape.actions))
+        played[np.arange(len(actions)), actions] = 1.0
+        self._design = self.combined(played)
+        self._paid = rewards - rewards.mean()
+        self._key, self._first = purpose_key(seed, JUDGED), told * 4 * _EVER
+        self._fits = self._fitted(np.arange(len(actions)))
+
+    @staticmethod
+    def can(shape: Shape, rewards: np.ndarray) -> bool:
+        """Whether there is enough to learn from, and not too much to compute."""
+        return len(rewards) > 1 and rewards.std() > 0 and len(_kinds(shape)) <= MOST_WEIGHTS
+
+    def combined(self, shares: np.ndarray) -> np.ndarray:  # [n, p]
+        """The vectors by which weights give the sum of rewards in these shares [n, A]."""
+        z = (self.contexts - self._middle) / self._scale  # [n, R, d]
+        if not self.shape.shared:
+            slopes = np.einsum("na,nad->nd", shares, z)
+            return np.concatenate([shares.sum(axis=1, keepdims=True), slopes], axis=1)
+        one = np.concatenate([np.ones((len(z), 1)), z[:, 0]], axis=1)  # [n, 1 + d]
+        own = (shares[:, :, None] * one[:, None]).reshape(len(z), -1)
+        return np.concatenate([shares.sum(axis=1, keepdims=True) * one, own], axis=1)
+
+    # ---- fitting ---------------------------------------------------------------------------------
+
+    def _fitted(self, chosen: np.ndarray) -> list[_Fit]:
+        """A fit for each size of the differences, on some of the cases."""
+        design, paid = self._design[chosen], self._paid[chosen]
+        gram, moment = design.T @ design, design.T @ paid
+        total, n = float(paid @ paid), len(paid)
+        levels = _SIZES if (self._kinds == _LEVELS).any() else _SIZES[:1]
+        return [
+            self._fit(gram, moment, total, n, level, slope) for level in levels for slope in _SIZES
+        ]
+
+    def _fit(
+        self, gram: np.ndarray, moment: np.ndarray, total: float, n: int, level: float, slope: float
+    ) -> _Fit:
+        """Weights of prior deviation _WIDE, `level` and `slope`, times that of the noise.
+
+        The prior of the noise counts as one case that has half of the variance of all rewards.
+        """
+        root = np.array([_WIDE, level, slope])[self._kinds]
+        scaled = root[:, None] * gram * root + np.eye(len(root))
+        factor = np.linalg.cholesky(scaled)
+        half = np.linalg.solve(factor, root * moment)
+        scatter = 0.25 * total / n + 0.5 * max(0.0, total - float(half @ half))
+        logarithms = float(np.log(np.diagonal(factor)).sum())
+        evidence = -logarithms - 0.5 * (1 + n) * float(np.log(scatter))
+        inverse = np.linalg.solve(factor, np.diag(root)).T  # root (factor')^-1
+        return _Fit(evidence, inverse @ half, inverse, scatter)
+
+    # ---- drawing ---------------------------------------------------------------------------------
+
+    def weights(self) -> np.ndarray:  # [MODELS, p]
+        """Weights of each model."""
+        from scipy.special import gammaincinv
+
+        evidence = np.array([fit.evidence for fit in self._fits])
+        chances = np.exp(evidence - evidence.max()).cumsum()
+        uniform = uniforms(self._key, self._first, 2 * MODELS).reshape(2, MODELS)
+        cells = np.searchsorted(chances, uniform[0] * chances[-1])
+        scatter = np.array([self._fits[cell].scatter for cell in cells])
+        noise = np.sqrt(scatter / gammaincinv(0.5 * (1 + len(self._paid)), uniform[1]))
+        p = len(self._kinds)
+        z = normals(self._key, self._first // 2 + _EVER // 2, MODELS * p).reshape(MODELS, p)
+        draws = [
+            self._fits[cell].mean + sigma * (self._fits[cell].root @ one)
+            for cell, sigma, one in zip(cells, noise, z, strict=True)
+        ]
+        return np.array(draws)
+
+    def shares(self) -> np.ndarray:  # [MODELS, n]
+        """How probable each case is in each model."""
+        n = len(self.contexts)
+        drawn = -np.log(uniforms(self._key, self._first + 2 * _EVER, MODELS * n))
+        weights = drawn.reshape(MODELS, n)
+        return np.asarray(weights / weights.sum(axis=1, keepdims=True))
+
+    def expected(self, chosen: np.ndarray) -> np.ndarray:  # [p]
+        """The expected weights by some of the cases alone."""
+        fits = self._fitted(chosen)
+        evidence = np.array([fit.evidence for fit in fits])
+        chances = np.exp(evidence - evidence.max())
+        means = np.array([fit.mean for fit in fits])
+        return np.asarray((chances / chances.sum()) @ means)
+
+
+def _kinds(shape: Shape) -> np.ndarray:  # [p]
+    """What each weight is: common to all actions, a level, or a slope."""
+    slopes = [_SLOPES] * shape.features
+    if not shape.shared:
+        return np.array([_COMMON, *slopes])
+    common = [_COMMON] * (1 + shape.features)
+    return np.array(common + [_LEVELS, *slopes] * shape.actions)
