@@ -1,12 +1,12 @@
 """How far the evidence of a ledger with features holds: its words, probabilities and intervals.
 
-Whole ledgers: 60 cases of three sites before each of six meetings, at which `few` proposes. Problems
-and cases are drawn anew for each seed, from seven families: rewards that are linear in five
-features, of which only the levels of the actions differ, with a constant feature or without, with
-yes or no as the reward, with a kink that no linear model has, with features of each action, and
-actions that are all exactly equal. In every second run one action is the policy at the beginning; in
-every second pair of runs reports are late and missing, and proposals rejected, vetoed and rolled
-back, as in `evidence.py`, whose tables these are.
+Whole ledgers: 60 cases of three sites before each of six meetings, at which `few` proposes. The
+problem and its cases are drawn anew for each seed, from seven families: rewards that are linear in
+five features, of which only the levels of the actions differ, with a constant feature, with yes or
+no as the reward, with a kink that no linear model has, with features of each action, and actions
+that are all exactly equal. In every second run one action is the policy at the beginning. In every
+second pair of runs reports are late and missing, and proposals rejected, vetoed and rolled back, as
+in `evidence.py`, whose tables these are.
 
 A region is truly better if the expected reward grows when the policy changes there alone; that is
 computed on 20,000 fresh cases.

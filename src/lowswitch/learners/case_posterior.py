@@ -2,10 +2,10 @@
 
 The reward of an action is linear in standardised features, with an intercept. If all actions share
 the features, each has an intercept and slopes of its own, which differ from common ones by as much
-as the data say. How much that is, and the variance of the noise, are drawn with the weights, so that
-actions which are alike are recognised as alike. The law of the cases is drawn, too: each model weighs
-the cases anew (Rubin 1981, the Bayesian bootstrap). The prior knows nothing of the learner's: a policy
-and its judge share the data and no more.
+as the data say. How much that is, and the variance of the noise, are drawn with the weights, so
+that actions which are alike are recognised as alike. The law of the cases is drawn, too: each model
+weighs the cases anew (Rubin 1981, the Bayesian bootstrap). The learner's own prior has no part in
+it: a policy and its judge share the data and no more.
 """
 
 from __future__ import annotations

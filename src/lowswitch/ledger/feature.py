@@ -10,7 +10,7 @@ from typing import Any
 from lowswitch.checks import is_integer, is_number, require_count
 from lowswitch.ledger.errors import LedgerError
 
-_AS_TEXT = "write a feature as name, name:low..high or name:low..high:unit, such as age:18..90:years"
+_AS_TEXT = "write it as name, name:low..high or name:low..high:unit, such as age:18..90:years"
 
 
 @dataclass(frozen=True)

@@ -3,8 +3,8 @@
 A case's *usual* action is the one that a policy plays most often there. Regions are fitted to how
 usual actions change. In each region the whole law of actions counts, so that the gains of all
 regions add up to the gain of the proposal. The words are by the rule of tables (`evidence.words`),
-with a region in the place of a row: UNTRIED is a region in which an action that would be played more
-often was never given to any case.
+with a region in the place of a row. UNTRIED is a region in which some action would be played more
+often that no logged case there was given.
 """
 
 from __future__ import annotations
@@ -157,7 +157,7 @@ def _note_sites(
 
 
 def _affected(cases: Cases, laws: Laws, draws: np.ndarray) -> list[dict[str, Any]]:
-    """The logged cases for which most is expected to change; draws: the gain of each [n, MODELS]."""
+    """The logged cases that are expected to change most; draws: the gain of each [n, MODELS]."""
     expected = np.abs(draws.mean(axis=1))
     chosen = [int(i) for i in np.argsort(-expected, kind="stable")[:_MOST_CASES] if expected[i] > 0]
     return [

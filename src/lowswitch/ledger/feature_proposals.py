@@ -2,8 +2,8 @@
 
 A policy on features is one part, which is decided on as a whole. Its record holds the policy in
 full. Of each step it says how often each action is played in the newest contexts now and would be
-played, what the learner expects of both, and how often each action was learned from. The learner made
-the policy from these estimates, so they flatter it.
+played, what the learner expects of both, and how often each action was learned from. The learner
+made the policy from these estimates, so they flatter it.
 
 Rule 2 judges a run of one step by the cases themselves: what the whole is worth, for which kinds of
 cases, and for which single cases (`feature_evidence`). Rule 1 has the estimates alone, and never
@@ -116,6 +116,39 @@ class FeatureProposals:
                 "the proposal plays the same actions as the deployed policy in other contexts, so"
                 " there is no new action to forbid; name the actions, or reject it for now"
             )
+
+    # ---- vetoes ----------------------------------------------------------------------------------
+
+    def veto(self, rows: Sequence[tuple[Any, Any]] | None, actions: list[int]) -> dict[str, Any]:
+        if rows:
+            raise LedgerError("a policy on features has no rows; forbid actions everywhere")
+        return {"rows": [list(WHOLE)], "actions": actions}
+
+    def require_vetoable(self, state: State, payload: dict[str, Any]) -> None:
+        if payload.get("instead") is not None:
+            raise LedgerError(
+                "a policy on features plays its next best action instead; leave instead out"
+            )
+        deployed: LinearPolicy = state.versions[-1]
+        for what, mask in (
+            ("the run", state.learner.actions_allowed),
+            ("the deployed policy", deployed.allowed),
+        ):
+            left = np.delete(mask, payload["actions"], axis=1)
+            if not left.any(axis=1).all():
+                raise LedgerError(
+                    f"{what} would have no action left; leave it at least one, or deploy another"
+                    " policy first"
+                )
+
+    def allowed_in(self, allowed: np.ndarray, row: list[int]) -> np.ndarray:  # [A]
+        return np.asarray(allowed.all(axis=0))
+
+    def row_name(self, row: list[int]) -> str:
+        return "the run"
+
+    def plays(self, policy: LinearPolicy, payload: dict[str, Any]) -> bool:
+        return bool(policy.allowed[:, payload["actions"]].any())
 
     # ---- reading ---------------------------------------------------------------------------------
 

@@ -269,6 +269,18 @@ class FeatureTerms(Terms):
                 found.append(f"{one.name} above {low:g} up to {one.amount(high)}")
         return " and ".join(found) or f"all {self.word('episode')}s"
 
+    def state_names(self, states: Sequence[Any]) -> list[str]:
+        return [" ".join(map(repr, np.asarray(one).reshape(-1).tolist())) for one in states]
+
+    def read_state(self, text: str) -> Any:
+        try:
+            values = [float(part) for part in text.split()]
+        except ValueError:
+            raise LedgerError(f"{text!r} is not numbers with spaces between them") from None
+        if self.shared or len(values) != self.actions * self.features:
+            return values
+        return np.array(values).reshape(self.actions, self.features).tolist()
+
     def described(self, context: Any) -> dict[str, str]:
         """A context by the names of its features, with units."""
         values = np.asarray(context, dtype=float).reshape(-1).tolist()
@@ -286,13 +298,27 @@ class FeatureTerms(Terms):
 
     def issued(self, ticket: StoredTicket, policy: LinearPolicy, *, whole: bool = True) -> Issued:
         number, name, site, request, version = ticket[:5]
-        return FeatureIssued(name, number, site, request, version, policy)
+        return FeatureIssued(name, number, site, request, version, policy if whole else None)
+
+    @property
+    def cells(self) -> int:
+        return self.shape.weights * (self.algorithm.members or 1)
+
+    def to_json(self, policy: LinearPolicy, member: int | None) -> dict[str, Any]:
+        if member is not None:
+            raise LedgerError("a policy on features comes whole; leave member out")
+        return {"members": policy.members, "policy": policy.to_dict()}
 
     def shown(self, policy: LinearPolicy) -> LinearPolicy:
         return policy
 
     def changed_rows(self, before: LinearPolicy, after: LinearPolicy) -> int:
         return int(before.identity != after.identity)
+
+    def usual_batch(self) -> Batch:
+        nothing = np.zeros((1, self.horizon, self.shape.rows, self.features))
+        first = self.learner().actions_allowed.argmax(axis=1)[None]
+        return nothing, first, np.zeros((1, self.horizon))
 
     def is_forbidden(self, policy: LinearPolicy, learner: Learner) -> bool:
         return bool((policy.allowed & ~learner.actions_allowed).any())

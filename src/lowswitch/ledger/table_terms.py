@@ -32,6 +32,7 @@ from lowswitch.table_learner import TableLearner
 if TYPE_CHECKING:
     from lowswitch.ledger.store import StoredTicket
 
+_MOST_CELLS = 1 << 20  # rows of policies in one answer; larger ones are fetched table by table
 _LONGEST = 10**9  # bytes of an event that SQLite and PostgreSQL can hold
 
 
@@ -131,6 +132,9 @@ class TableTerms(Terms):
     def value(self, value: float) -> float:
         """The value of an episode with rewards in [0, 1] in the units of the run."""
         return self.amount(value) + self.horizon * self.rewards[0]
+
+    def state_names(self, states: Sequence[int]) -> list[str]:
+        return [self.labels["state"][x] for x in states]
 
     # ---- reports ---------------------------------------------------------------------------------
 
@@ -293,6 +297,23 @@ class TableTerms(Terms):
         table = policy.actions[member].tolist() if whole else None
         part = policy.part(number - 1)
         return Issued(name, number, site, request, version, table, part, member)
+
+    @property
+    def cells(self) -> int:
+        return self.horizon * self.states
+
+    def to_json(self, policy: TablePolicy, member: int | None) -> dict[str, Any]:
+        tables = policy.actions
+        found: dict[str, Any] = {"members": len(tables)}
+        if member is None:
+            return found | {"policy": tables.tolist() if tables.size <= _MOST_CELLS else None}
+        if member >= len(tables):
+            raise LedgerError(f"this version has {len(tables)} tables, from 0 on")
+        return found | {"member": member, "policy": tables[member].tolist()}
+
+    def usual_batch(self) -> Batch:
+        first = self.allowed[:, 0].argmax(axis=-1)[None].astype(np.int64)
+        return np.zeros((1, self.horizon), dtype=np.int64), first, np.zeros((1, self.horizon))
 
     def shown(self, policy: TablePolicy) -> np.ndarray:  # [members, H, S]
         return policy.actions

@@ -120,6 +120,21 @@ class Proposals(Protocol):
         actions: those to forbid, if they are named.
         """
 
+    def veto(self, rows: Sequence[tuple[Any, Any]] | None, actions: list[int]) -> dict[str, Any]:
+        """The rows and actions of a veto, once the rows are checked."""
+
+    def require_vetoable(self, state: State, payload: dict[str, Any]) -> None:
+        """Every row has an action left, and something to play instead of a deployed one."""
+
+    def allowed_in(self, allowed: np.ndarray, row: list[int]) -> np.ndarray:  # [A]
+        """Which actions are allowed in a row, by the learner's mask."""
+
+    def row_name(self, row: list[int]) -> str:
+        """A recorded row in words."""
+
+    def plays(self, policy: Any, payload: dict[str, Any]) -> bool:
+        """Whether a policy may play an action of a veto in one of its rows."""
+
     def labelled(self, row: dict[str, Any]) -> dict[str, Any]:
         """A recorded row with the names of things, and in the run's units of reward."""
 
@@ -224,9 +239,19 @@ class Terms(ABC):
     def require_learnable(self, report: Report) -> None:
         """Refuse a recorded report that no learner takes, before it waits with others."""
 
+    def read_state(self, text: str) -> Any:
+        """A state as somebody typed it: its label, or with features the numbers of a context."""
+        return text
+
+    @abstractmethod
+    def state_names(self, states: Sequence[Any]) -> list[str]:
+        """The states of a recorded report as text, which can be told again."""
+
     def act(self, policy: Any, number: int, context: Any, step: Any = 0) -> dict[str, Any]:
         """The action of a ticket in a context, and its exact propensity."""
-        raise LedgerError("a ticket of a run with states carries its table; look the action up there")
+        raise LedgerError(
+            "a ticket of a run with states carries its table; look the action up there"
+        )
 
     def history(self, states: Any, actions: Any, rewards: Any) -> dict[str, Any]:
         """Whole episodes of an earlier protocol, once they are checked, as an event holds them."""
@@ -252,6 +277,19 @@ class Terms(ABC):
     @abstractmethod
     def issued(self, ticket: StoredTicket, policy: Any, *, whole: bool = True) -> Issued:
         """What a site is given."""
+
+    @property
+    @abstractmethod
+    def cells(self) -> int:
+        """How many numbers the policy of a ticket has, about."""
+
+    @abstractmethod
+    def to_json(self, policy: Any, member: int | None) -> dict[str, Any]:
+        """A version as a program reads it: how many members it has, and all or one of them."""
+
+    @abstractmethod
+    def usual_batch(self) -> Batch:
+        """An episode to warm up with."""
 
     @abstractmethod
     def shown(self, policy: Any) -> Any:

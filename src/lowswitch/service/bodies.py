@@ -123,6 +123,9 @@ Share = Annotated[float, Meta(ge=0, le=1)]
 Count = Annotated[int, Meta(ge=1, lt=2**31)]
 _LABEL = "a label as text, or a position from 0 on that is no label of another one"
 Label = Annotated[Whole | Text, Meta(description=_LABEL)]
+_VECTOR = "features: a number each, or a list of numbers for each action"
+Vector = Annotated[list[Number | list[Number]], Meta(description=_VECTOR)]
+State = Whole | Text | Vector  # a label, or with features the context of a step
 Some = Meta(min_length=1, max_length=MOST_AT_ONCE)
 
 
@@ -134,12 +137,19 @@ class Tickets(Body):
     requests: Annotated[list[Text], Some]
 
 
+class Act(Body):
+    ticket: Text
+    context: Vector
+    step: Label = 0
+
+
 class Report(Body):
     ticket: Text
-    states: list[Label]
+    states: list[State]
     actions: list[Label] | None
     rewards: list[Number]
     ended: Annotated[Text, Meta(extra_json_schema={"enum": ENDED})] = "whole"
+    propensities: list[Share] | None = None
 
 
 class Reports(Body):
@@ -163,7 +173,7 @@ class Reason(Named, kw_only=True):
 
 class Loss(Reason, kw_only=True):
     ticket: Text
-    states: list[Label] = []
+    states: list[State] = []
     actions: list[Label] = []
     rewards: list[Number] = []
 
@@ -189,7 +199,7 @@ class Rejection(Decision, kw_only=True):
 
 
 class Lift(Reason, kw_only=True):
-    rows: list[tuple[Label, Label]]
+    rows: list[tuple[Label, Label]] | None = None
     actions: list[Label]
 
 
@@ -227,6 +237,7 @@ class Revocation(Body):
 
 BODIES: dict[str, type[Body]] = {
     "ask": Tickets,
+    "act": Act,
     "tell": Reports,
     "approve": Approval,
     "reject": Rejection,
