@@ -1,10 +1,11 @@
 """The evidence of a proposal on features: the whole, kinds of cases, and single cases.
 
 A case's *usual* action is the one that a policy plays most often there. Regions are fitted to how
-usual actions change. In each region the whole law of actions counts, so that the gains of all
-regions add up to the gain of the proposal. The words are by the rule of tables (`evidence.words`),
-with a region in the place of a row. UNTRIED is a region in which some action would be played more
-often that no logged case there was given.
+usual actions change: on every second case, so that the other half can say how well they describe
+the change, and what it is worth there. Regions that were chosen and judged on the same cases would
+promise too much. In each region the whole law of actions counts. The words are by the rule of
+tables (`evidence.words`), with a region in the place of a row. UNTRIED is a region in which some
+action would be played more often that no logged case there was given.
 """
 
 from __future__ import annotations
@@ -17,12 +18,13 @@ from lowswitch.learners.case_posterior import MODELS, CasePosterior
 from lowswitch.learners.judgement import Gain, RowWorth
 from lowswitch.ledger.cases import Cases
 from lowswitch.ledger.evidence import UNTRIED, expected_false, words
-from lowswitch.ledger.regions import Region, described, fidelity, regions_of
+from lowswitch.ledger.regions import Region, described, fidelity, placed, regions_of
 from lowswitch.policy.linear import LinearPolicy
 
 _STAYS = -1  # the label of cases whose usual action stays
 _MORE = 0.01  # a share must grow by so much to count as new
 _MOST_CASES = 5  # that are named
+_FEW = 40  # cases, fewer than which are not halved
 
 
 class Laws(NamedTuple):
@@ -34,7 +36,7 @@ class Laws(NamedTuple):
 
     @property
     def change(self) -> np.ndarray:  # [n, A]
-        return self.proposed - self.now
+        return np.asarray(self.proposed - self.now)
 
 
 def judged_cases(
@@ -50,10 +52,13 @@ def judged_cases(
     laws = Laws(*(policy.propensities(cases.contexts) for policy in policies))
     usual = laws.now.argmax(axis=1), laws.proposed.argmax(axis=1)
     labels = np.where(usual[0] == usual[1], _STAYS, usual[0] * shape.actions + usual[1])
-    found = regions_of(cases.contexts.reshape(len(cases.contexts), -1), labels, _STAYS)
+    values, (choosing, judging) = cases.contexts.reshape(len(labels), -1), _halves(len(labels))
+    chosen = regions_of(values[choosing], labels[choosing], _STAYS)
+    found = [placed(one, values) for one in chosen]
     facts = [_facts(cases, laws, one, shape.actions) for one in found]
     for fact, one in zip(facts, found, strict=True):
-        fact["usual_share"] = _rounded((labels[one.cases] == one.label).mean())
+        held_out = _held_out(one, judging)
+        fact["usual_share"] = _rounded((labels[held_out] == one.label).mean())
     known: dict[str, Any] = {"worth": None, "models": 0, "expected_false": None}
     affected = list[dict[str, Any]]()
     if CasePosterior.can(shape, cases.rewards):
@@ -62,10 +67,42 @@ def judged_cases(
     facts.sort(key=lambda one: -one["gain"]["mean"] if one["gain"] else 0.0)
     return known | {
         "regions": facts,
-        "fidelity": fidelity(found, labels, _STAYS),
+        "fidelity": fidelity(found, labels, _STAYS, judging),
         "usual_changes": _rounded((labels != _STAYS).mean()),
         "affected": affected,
     }
+
+
+def kinds_of(cases: Cases, before: LinearPolicy | None, after: LinearPolicy) -> dict[str, Any]:
+    """What a policy gives to which kinds of cases, or in which kinds two policies differ."""
+    values, A = cases.contexts.reshape(len(cases.actions), -1), after.shape.actions
+    new = after.propensities(cases.contexts)
+    now = new if before is None else before.propensities(cases.contexts)
+    usual = now.argmax(axis=1), new.argmax(axis=1)
+    labels = np.where(usual[0] == usual[1], _STAYS, usual[0] * A + usual[1])
+    if before is None:
+        labels = usual[1] * A + usual[1]
+    found = regions_of(values, labels, _STAYS)
+    facts = [_facts(cases, Laws(now, new, now), one, A) for one in found]
+    right = sum(int((labels[one.cases] == one.label).sum()) for one in found)
+    return {
+        "cases": len(labels),
+        "regions": facts,
+        "fidelity": right / len(labels),
+        "changed": float((usual[0] != usual[1]).mean()),
+    }
+
+
+def _halves(n: int) -> tuple[np.ndarray, np.ndarray]:
+    """The cases that choose regions, and those that judge them; of few cases all do both."""
+    everything = np.arange(n)
+    return (everything, everything) if n < _FEW else (everything[::2], everything[1::2])
+
+
+def _held_out(region: Region, judging: np.ndarray) -> np.ndarray:
+    """The cases of a region that judge it."""
+    held_out = np.intersect1d(region.cases, judging)
+    return held_out if len(held_out) else region.cases
 
 
 def _facts(cases: Cases, laws: Laws, region: Region, A: int) -> dict[str, Any]:
@@ -101,16 +138,17 @@ def _judged(
     weights, shares = posterior.weights(), posterior.shares()
     change = posterior.combined(laws.change)  # [n, p]
 
-    def gains(cases_of: np.ndarray, combined: np.ndarray) -> np.ndarray:  # [MODELS]
-        means = shares[:, cases_of] @ combined[cases_of]
+    def gains(combined: np.ndarray, part: np.ndarray, whole: np.ndarray) -> np.ndarray:  # [MODELS]
+        means = shares[:, part] @ combined[part] / shares[:, whole].sum(axis=1, keepdims=True)
         return np.asarray((means * weights).sum(axis=1))
 
     everything = np.arange(len(cases.actions))
-    parts = [gains(one.cases, change) for one in regions]
+    judging = _halves(len(everything))[1]
+    parts = [gains(change, np.intersect1d(one.cases, judging), judging) for one in regions]
     since = posterior.combined(laws.proposed - laws.initial)
     worth = {
-        "change": Gain.of(np.sum(parts, axis=0)).facts(),
-        "against_initial": Gain.of(gains(everything, since)).facts(),
+        "change": Gain.of(gains(change, everything, everything)).facts(),
+        "against_initial": Gain.of(gains(since, everything, everything)).facts(),
     }
     worths = [
         RowWorth((0, i), Gain.of(part), Gain.of(-part))

@@ -37,7 +37,9 @@ class FeatureProposals:
 
     def __init__(self, terms: FeatureTerms) -> None:
         self.terms = terms
-        self.rules = (BY_ESTIMATES, BY_CASES) if terms.keeps_cases else (BY_ESTIMATES,)
+        self.rules: tuple[int, ...] = (BY_ESTIMATES,)
+        if terms.keeps_cases:
+            self.rules = (BY_ESTIMATES, BY_CASES)
 
     def judged(self, state: State, made: LinearProposal, known: Known, rule: int) -> dict[str, Any]:
         believed: RidgePosterior = state.lessons.posterior_of(made)
@@ -169,14 +171,15 @@ class FeatureProposals:
             ],
         }
         if "regions" in row:
-            found["regions"] = [self._region(one) for one in row["regions"]]
+            found["regions"] = [self.region(one) for one in row["regions"]]
             found["affected"] = [self._case(one) for one in row["affected"]]
         return found
 
     def _law(self, law: dict[str, float]) -> dict[str, float]:
         return {self.terms.labels["action"][int(a)]: share for a, share in law.items()}
 
-    def _region(self, one: dict[str, Any]) -> dict[str, Any]:
+    def region(self, one: dict[str, Any]) -> dict[str, Any]:
+        """A recorded kind of cases with the names of things."""
         actions = self.terms.labels["action"]
         return one | {
             "where": self.terms.where(one["where"]),

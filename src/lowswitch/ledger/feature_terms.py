@@ -19,14 +19,17 @@ from lowswitch.learners.ridge_spec import linear_form
 from lowswitch.ledger.cases import CaseTally
 from lowswitch.ledger.errors import LedgerError
 from lowswitch.ledger.feature import Feature, checked_features
+from lowswitch.ledger.feature_evidence import kinds_of
 from lowswitch.ledger.feature_proposals import FeatureProposals
 from lowswitch.ledger.responses import FeatureIssued, Issued
 from lowswitch.ledger.tally import Tally
 from lowswitch.ledger.terms import Report, Steps, Terms, checked_parts, count_of, items
 from lowswitch.policy.linear import LinearPolicy
 from lowswitch.policy.shape import Shape
+from lowswitch.show.text import counted
 
 if TYPE_CHECKING:
+    from lowswitch.ledger.state import State
     from lowswitch.ledger.store import StoredTicket
 
 
@@ -244,6 +247,15 @@ class FeatureTerms(Terms):
 
     # ---- words -----------------------------------------------------------------------------------
 
+    @property
+    def sizes(self) -> str:
+        features, actions = (
+            counted(self.features, "feature"),
+            counted(self.actions, self.word("action")),
+        )
+        steps = "" if self.horizon == 1 else f", {counted(self.horizon, self.word('step'))}"
+        return f"{features} and {actions}{steps} per {self.word('episode')}"
+
     @functools.cached_property
     def columns(self) -> tuple[Feature, ...]:
         """The numbers of a context one after the other; where actions have their own, of each."""
@@ -272,6 +284,13 @@ class FeatureTerms(Terms):
     def state_names(self, states: Sequence[Any]) -> list[str]:
         return [" ".join(map(repr, np.asarray(one).reshape(-1).tolist())) for one in states]
 
+    def states_shown(self, states: Sequence[Any]) -> str:
+        shown = (
+            ", ".join(f"{name} {value}" for name, value in self.described(one).items())
+            for one in states
+        )
+        return "; ".join(shown)
+
     def read_state(self, text: str) -> Any:
         try:
             values = [float(part) for part in text.split()]
@@ -299,6 +318,24 @@ class FeatureTerms(Terms):
     def issued(self, ticket: StoredTicket, policy: LinearPolicy, *, whole: bool = True) -> Issued:
         number, name, site, request, version = ticket[:5]
         return FeatureIssued(name, number, site, request, version, policy if whole else None)
+
+    def law(self, policy: LinearPolicy, context: Any, step: Any = 0) -> dict[str, float]:
+        """How probable each action is in a context."""
+        h = self.index("step", step)
+        shares = policy.propensities(self.vectors(h, context)[None], h)[0].tolist()
+        return dict(zip(self.labels["action"], shares, strict=True))
+
+    def kinds(
+        self, state: State, before: LinearPolicy | None, after: LinearPolicy
+    ) -> dict[str, Any]:
+        """What a policy gives to which kinds of the newest cases, or how two policies differ."""
+        tally, names = state.tally, self.labels["action"]
+        gone = np.flatnonzero(~state.learner.actions_allowed.all(axis=0)).tolist()
+        found: dict[str, Any] = {"cases": 0, "regions": [], "fidelity": None, "changed": None}
+        if isinstance(tally, CaseTally) and len(tally.cases.actions):
+            found = kinds_of(tally.cases, before, after)
+            found["regions"] = [self.proposals.region(one) for one in found["regions"]]
+        return found | {"forbidden": [names[a] for a in gone]}
 
     @property
     def cells(self) -> int:

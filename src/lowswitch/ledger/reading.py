@@ -17,6 +17,7 @@ from lowswitch.ledger.certificates import certificate
 from lowswitch.ledger.corrections import Corrections
 from lowswitch.ledger.errors import BrokenError, LedgerError, StorageError, UnknownTicketError
 from lowswitch.ledger.events import GENESIS, Event, canonical, read_event, read_time
+from lowswitch.ledger.feature_terms import FeatureTerms
 from lowswitch.ledger.responses import (
     Certificate,
     Chart,
@@ -96,13 +97,37 @@ class Reading:
         policy = self._ready().versions[found[0].version - 1]
         return self.terms.act(policy, found[0].number, context, step)
 
+    def law(self, context: Any, *, step: Any = 0) -> dict[str, float]:
+        """How probable each action is in a context by the deployed policy; features only."""
+        return self.vectors().law(self._ready().versions[-1], context, step)
+
+    def kinds(self, before: int | None = None, after: int | None = None) -> dict[str, Any]:
+        """What the deployed policy gives to which kinds of cases; with features only.
+
+        before, after: in which kinds of cases these two versions differ.
+        """
+        terms = self.vectors()
+        with self._lock:
+            state = self._ready()
+            for version in (before, after):
+                if version is not None:
+                    self.policy_of(version)  # or an error
+            pair = [state.versions[-1 if n is None else n - 1] for n in (before, after)]
+            return terms.kinds(state, None if before is None else pair[0], pair[1])
+
+    def vectors(self) -> FeatureTerms:
+        """The terms of a run with features."""
+        if isinstance(self.terms, FeatureTerms):
+            return self.terms
+        raise LedgerError("this ledger is of a run with states; its map shows every row")
+
     def tables(self) -> TableTerms:
         """The terms of a run with states, for what cannot be done with features yet."""
         if isinstance(self.terms, TableTerms):
             return self.terms
         raise LedgerError(
-            "this ledger is of a run with features, and this needs a table of states; read it in"
-            " Python with status, proposal, policy_of, events, verify and export"
+            "this ledger is of a run with features, and this needs a table of states; kinds and law"
+            " say what its policy does"
         )
 
     @property

@@ -53,11 +53,23 @@ def regions_of(values: np.ndarray, labels: np.ndarray, stays: int) -> list[Regio
     return [one._replace(label=int(names[one.label])) for one in found]
 
 
-def fidelity(regions: list[Region], labels: np.ndarray, stays: int) -> float | None:
-    """The share of the cases that change whose label is the one of their region."""
-    changed = int((labels != stays).sum())
+def placed(region: Region, values: np.ndarray) -> Region:
+    """The region with its cases among others, with features [n, k]."""
+    inside = np.ones(len(values), dtype=bool)
+    for feature, above, limit in region.conditions:
+        inside &= (values[:, feature] > limit) == above
+    return region._replace(cases=np.flatnonzero(inside))
+
+
+def fidelity(
+    regions: list[Region], labels: np.ndarray, stays: int, judges: np.ndarray
+) -> float | None:
+    """The share of the judging cases that change whose label is the one of their region."""
+    changed = int((labels[judges] != stays).sum())
     right = sum(
-        int((labels[one.cases] == one.label).sum()) for one in regions if one.label != stays
+        int((labels[np.intersect1d(one.cases, judges)] == one.label).sum())
+        for one in regions
+        if one.label != stays
     )
     return round(right / changed, 9) if changed else None
 

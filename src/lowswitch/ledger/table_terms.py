@@ -27,6 +27,7 @@ from lowswitch.ledger.terms import (
     items,
 )
 from lowswitch.policy.tables import TablePolicy
+from lowswitch.show.text import counted
 from lowswitch.table_learner import TableLearner
 
 if TYPE_CHECKING:
@@ -114,6 +115,13 @@ class TableTerms(Terms):
         return TableProposals(self)
 
     # ---- labels and rewards ----------------------------------------------------------------------
+
+    @property
+    def sizes(self) -> str:
+        states, actions, steps = (
+            counted(self.size(kind), self.word(kind)) for kind in ("state", "action", "step")
+        )
+        return f"{states}, {actions} and {steps} per {self.word('episode')}"
 
     def row_name(self, h: int, x: int) -> str:
         """A row by its labels, as the command line takes it."""

@@ -166,6 +166,11 @@ class Terms(ABC):
         return self.words.get(kind, WORDS[kind])
 
     @property
+    @abstractmethod
+    def sizes(self) -> str:
+        """How large the run is, in its own words."""
+
+    @property
     def budget(self) -> Budget | None:
         """How much may be proposed, if that is limited."""
         schedule = self.algorithm.schedule
@@ -242,6 +247,10 @@ class Terms(ABC):
     def read_state(self, text: str) -> Any:
         """A state as somebody typed it: its label, or with features the numbers of a context."""
         return text
+
+    def states_shown(self, states: Sequence[Any]) -> str:
+        """The states of a recorded report in words."""
+        return ", ".join(self.state_names(states))
 
     @abstractmethod
     def state_names(self, states: Sequence[Any]) -> list[str]:

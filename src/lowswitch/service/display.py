@@ -332,14 +332,20 @@ def _shade(count: int, most: int) -> int:
 # ---- the timeline --------------------------------------------------------------------------------
 
 
-def version_lines(journal: Journal, policies: list[np.ndarray]) -> list[dict[str, Any]]:
+def improving(view: ProposalView) -> int:
+    """How many rows, or kinds of cases, of a proposal are called IMPROVE."""
+    rows = view.rows[0].get("regions", []) if view.is_whole else view.rows
+    return sum(row["verdict"] == "IMPROVE" for row in rows)
+
+
+def version_lines(terms: Terms, journal: Journal, policies: list[Any]) -> list[dict[str, Any]]:
     """A line for each of the last versions: who made it, why, and what came of it."""
     found = list[dict[str, Any]]()
     marks = journal.versions()[: len(policies)]
     for i in range(max(0, len(marks) - MOST_VERSIONS), len(marks)):
         mark = marks[i]
         returns = journal.returns.get(i + 1)
-        changed = int((policies[i] != policies[i - 1]).any(axis=0).sum()) if i else 0
+        changed = _changed(policies[i - 1], policies[i]) if i else 0
         known = returns is not None and returns.count > 0
         found.append(
             {
@@ -357,6 +363,13 @@ def version_lines(journal: Journal, policies: list[np.ndarray]) -> list[dict[str
             }
         )
     return found
+
+
+def _changed(before: Any, after: Any) -> int:
+    """In how many rows two versions differ; a policy on features counts as one."""
+    if isinstance(after, np.ndarray):
+        return int((before != after).any(axis=0).sum())
+    return int(before.identity != after.identity)
 
 
 def story(journal: Journal, run: Status) -> Markup:
@@ -455,8 +468,7 @@ def decision_words(terms: Terms, kind: str, facts: dict[str, Any]) -> str:
 
 def row_names(terms: Terms, rows: Any) -> list[str]:
     """Rows by their labels."""
-    steps, states = terms.labels["step"], terms.labels["state"]
-    return [f"{steps[h]}, {states[x]}" for h, x in rows]
+    return [sheets.place(terms, h, x) for h, x in rows]
 
 
 def difference(terms: Terms, before: np.ndarray, after: np.ndarray) -> list[dict[str, Any]]:
@@ -506,22 +518,26 @@ class Wanted(NamedTuple):
 _PIECE, _MOST_PIECES = 500, 40  # events that are looked through at once, and how often
 
 
-def event_words(terms: TableTerms, policies: list[np.ndarray], event: Event) -> list[str]:
+def event_words(terms: Terms, policies: list[Any], event: Event) -> list[str]:
     """What an event says, in labels and with old and new values."""
     payload, labels = event.payload, terms.labels
     if "states" in payload and "rewards" in payload and event.kind != "history":
         said = [f"Ticket {payload['number']:,}"]
-        for name, kind in (("states", "state"), ("actions", "action")):
-            if payload[name]:
-                names = ", ".join(labels[kind][i] for i in payload[name])
-                said.append(f"{terms.word(kind)}s: {names}")
+        if payload["states"]:
+            said.append(f"{terms.word('state')}s: {terms.states_shown(payload['states'])}")
+        if payload["actions"]:
+            names = ", ".join(labels["action"][i] for i in payload["actions"])
+            said.append(f"{terms.word('action')}s: {names}")
+        if "propensities" in payload:
+            said.append(f"propensities: {', '.join(f'{p:.4g}' for p in payload['propensities'])}")
         paid = ", ".join(f"{reward:g}" for reward in payload["rewards"])
         return [*said, f"rewards: {paid}"] if paid else said
     found = list[str]()
     version = payload.get("version", 0)
     if makes_version(event.kind, payload) and 1 < version <= len(policies):
-        rows = difference(terms, policies[version - 2], policies[version - 1])
-        found.append(f"version {version}, {counted(len(rows), 'row')} changed")
+        pair = policies[version - 2], policies[version - 1]
+        rows = difference(terms, *pair) if isinstance(pair[1], np.ndarray) else []
+        found.append(f"version {version}, {counted(_changed(*pair), 'row')} changed")
         found += [
             f"{row['state']}, {row['step']}: {row['old']} → {row['new']}" for row in rows[:12]
         ]

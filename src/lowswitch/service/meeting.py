@@ -9,7 +9,8 @@ from starlette.responses import RedirectResponse, Response
 from lowswitch.ledger import LedgerError, ProposalView
 from lowswitch.ledger.responses import MotionView
 from lowswitch.ledger.text import WORDS, false_share
-from lowswitch.service import display, sheets
+from lowswitch.review.proposals import WHOLE
+from lowswitch.service import display, sheets, vectors
 from lowswitch.service.app import Call
 from lowswitch.service.bodies import RefusedError, count, query, whole
 from lowswitch.service.render import catch_up, filled_in, is_by_enter, show
@@ -34,7 +35,10 @@ async def proposal(call: Call) -> Response:
     if view is not None:
         kept = [value for name, value in call.fields if name == "row"]
         page = count(asked, "page", 1, 10**6)
-        facts |= display.proposal_facts(known, view, asked, kept, page)
+        if known.has_rows:
+            facts |= display.proposal_facts(known, view, asked, kept, page)
+        else:
+            facts |= vectors.proposal_facts(known, view)
         facts |= {
             "why": display.why_now(service.journal, view),
             "words": WORDS,
@@ -42,7 +46,8 @@ async def proposal(call: Call) -> Response:
             "asked": asked,
         }
     most = service.ledger.terms.most_proposals
-    return await show(call, "proposal.html", "proposal", run=known.run, most=most, **facts)
+    name = "proposal.html" if known.has_rows or view is None else "feature_proposal.html"
+    return await show(call, name, "proposal", run=known.run, most=most, **facts)
 
 
 def request_lines(known: Known, requests: list[MotionView]) -> list[dict[str, Any]]:
@@ -94,6 +99,8 @@ async def decide(call: Call) -> Response:
     decision, ledger = call.field("decision"), call.service.ledger
     view = await call.service.engine.call(ledger.proposal)
     keys = _keys(call, decision, view)
+    if decision == "forbid all":
+        return RedirectResponse("/forbid", 303)
     if decision.startswith("forbid"):
         if not keys:
             raise RefusedError(422, "no change is selected; select at least one first")
@@ -202,12 +209,12 @@ async def _forbid_form(call: Call, given: list[str], wrong: str, status: int = 2
     known = await known_of(call)
     rows = _positions(known, given)
     allowed = await call.service.engine.call(lambda: call.service.ledger.actions_allowed)
-    names = known.terms.labels["action"]
+    names, plays = known.terms.labels["action"], known.terms.proposals
     options = [
         {
             "name": names[a],
-            "played": sum(known.policies[0, h, x] == a for h, x in rows),
-            "open": sum(bool(allowed[h, x, a]) for h, x in rows),
+            "played": sum(known.plays(row, a) for row in rows),
+            "open": sum(bool(plays.allowed_in(allowed, list(row))[a]) for row in rows),
         }
         for a in range(known.terms.actions)
     ]
@@ -222,6 +229,7 @@ async def _forbid_form(call: Call, given: list[str], wrong: str, status: int = 2
         options=options,
         ticked=ticked,
         instead=call.field("instead"),
+        has_rows=known.has_rows,
         wrong=wrong,
     )
 
@@ -229,9 +237,11 @@ async def _forbid_form(call: Call, given: list[str], wrong: str, status: int = 2
 def _positions(known: Known, given: list[str]) -> list[tuple[int, int]]:
     """The rows of a list of step:state, all of which are there."""
     found = list[tuple[int, int]]()
+    if not known.has_rows:
+        return [WHOLE]
     for one in given[:_MOST_ROWS]:
         h, x = (whole(part) for part in one.partition(":")[::2])
-        steps, states = range(known.terms.horizon), range(known.terms.states)
+        steps, states = (range(known.terms.size(kind)) for kind in ("step", "state"))
         if not (isinstance(h, int) and isinstance(x, int) and h in steps and x in states):
             raise RefusedError(400, f"there is no row {one!r}; select rows on the proposal first")
         found.append((h, x))
@@ -263,7 +273,9 @@ async def _veto(call: Call, action: str, kind: str) -> Response:
     """Both of them."""
     keys = [value.partition(":") for name, value in call.fields if name == "row"]
     given: dict[str, Any] = filled_in(call, "reason")
-    given["rows"] = [_labels(call, (whole(h), whole(x))) for h, _, x in keys]
+    given["rows"] = None
+    if "state" in call.service.ledger.terms.labels:
+        given["rows"] = [_labels(call, (whole(h), whole(x))) for h, _, x in keys]
     given["actions"] = [value for name, value in call.fields if name == "action"]
     if action == "forbid" and call.field("instead"):
         given["instead"] = call.field("instead")

@@ -10,8 +10,9 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from lowswitch.ledger import LedgerError
 from lowswitch.ledger.events import KINDS
+from lowswitch.ledger.feature_terms import FeatureTerms
 from lowswitch.policy.tables import departing
-from lowswitch.service import actions, api, display, figures, sheets
+from lowswitch.service import actions, api, display, figures, sheets, vectors
 from lowswitch.service import roles as table
 from lowswitch.service.app import Call, Service, address_of, failed_login, now
 from lowswitch.service.bodies import RefusedError, count, query
@@ -134,8 +135,9 @@ async def _status(call: Call, wrong: str = "", code: int = 200) -> Response:
         story=display.story(service.journal, run),
         proposal=view,
         changes=sum(sheets.is_of_protocol(known, row) for row in view.rows) if view else 0,
+        whole=view.rows[0] if view is not None and not known.has_rows else None,
         trial=known.protocol and view is not None and any(sheets.trial_shares(known, view)),
-        improve=sum(row["verdict"] == "IMPROVE" for row in view.rows) if view else 0,
+        improve=display.improving(view) if view else 0,
         parts=parts,
         bar=figures.shares(parts),
         most=service.ledger.terms.most_proposals,
@@ -191,7 +193,10 @@ async def verify(call: Call) -> Response:
 
 async def policy_map(call: Call) -> Response:
     """Steps by states: what is played, how well it is known, how often it changed."""
-    service, terms = call.service, call.service.ledger.tables()
+    service = call.service
+    if isinstance(service.ledger.terms, FeatureTerms):
+        return await vectors.policy_page(call, service.ledger.terms)
+    terms = service.ledger.tables()
     asked = query(call.request, "view", "page", "search")
     view, words = asked.get("view", "action"), asked.get("search", "")
     if view not in display.VIEWS:
@@ -273,7 +278,7 @@ async def timeline(call: Call) -> Response:
     query(call.request)
     await catch_up(call)
     run, policies = await service.engine.call(lambda: (service.ledger.status(), _policies(service)))
-    lines = display.version_lines(service.journal, policies)
+    lines = display.version_lines(service.ledger.terms, service.journal, policies)
     return await show(
         call,
         "timeline.html",
@@ -320,9 +325,7 @@ async def audit(call: Call) -> Response:
         call,
         "audit.html",
         "audit",
-        events=[
-            (one, display.event_words(service.ledger.tables(), policies, one)) for one in events
-        ],
+        events=[(one, display.event_words(service.ledger.terms, policies, one)) for one in events],
         kinds=KINDS,
         asked=asked,
         more=more,
@@ -335,6 +338,8 @@ async def difference(call: Call) -> Response:
     """What differs between two versions."""
     ledger, asked = call.service.ledger, query(call.request, "from", "to")
     old, new = count(asked, "from", 1, 10**9), count(asked, "to", 1, 10**9)
+    if isinstance(ledger.terms, FeatureTerms):
+        return await vectors.difference(call, old, new)
     before, after = await call.service.engine.call(
         lambda: (ledger.policy_of(old), ledger.policy_of(new))
     )

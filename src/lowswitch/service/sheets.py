@@ -9,9 +9,10 @@ import numpy as np
 
 from lowswitch.ledger import ProposalView
 from lowswitch.ledger.responses import MotionView, Status
-from lowswitch.ledger.table_terms import TableTerms
-from lowswitch.ledger.text import law, percent, row_notes, untried
+from lowswitch.ledger.terms import Terms
+from lowswitch.ledger.text import law, moved, percent, region_notes, row_notes, untried
 from lowswitch.policy.tables import departing
+from lowswitch.review.proposals import WHOLE
 from lowswitch.show.text import counted
 
 MOST_LISTED = 60  # changes on a page that is confirmed
@@ -20,13 +21,24 @@ MOST_LISTED = 60  # changes on a page that is confirmed
 class Known(NamedTuple):
     """What a page knows of the run when it describes a decision."""
 
-    terms: TableTerms
+    terms: Terms
     run: Status
     view: ProposalView | None
-    policies: np.ndarray  # [members, H, S]  deployed
+    policies: Any  # deployed: tables [members, H, S], or a LinearPolicy
     protocol: bool  # whether the first of them is a protocol, and the others a trial
     worth: dict[str, Any] | None = None  # of the rows that the decision is about
-    earlier: np.ndarray | None = None  # [members, H, S]  the version that a rollback deploys again
+    earlier: Any = None  # the version that a rollback deploys again
+
+    @property
+    def has_rows(self) -> bool:
+        """Whether the policy is a table; a policy on features is decided on as a whole."""
+        return isinstance(self.policies, np.ndarray)
+
+    def plays(self, row: tuple[int, int], action: int) -> bool:
+        """Whether the protocol plays an action in a row, or a policy on features may."""
+        if self.has_rows:
+            return bool(self.policies[(0, *row)] == action)
+        return bool(self.policies.allowed[:, action].any())
 
     def place(self, h: int, x: int) -> str:
         """A row by its labels."""
@@ -47,8 +59,10 @@ class Sheet(NamedTuple):
     hint: str = "for example: minutes of 3 May, item 2"
 
 
-def place(terms: TableTerms, h: int, x: int) -> str:
+def place(terms: Terms, h: int, x: int) -> str:
     """A row by its labels: finding 3, visit 2."""
+    if (h, x) == WHOLE:
+        return f"all {terms.word('episode')}s"
     return f"{terms.labels['state'][x]}, {terms.labels['step'][h]}"
 
 
@@ -58,7 +72,7 @@ def amount(value: float) -> str:
     return "0.000" if float(shown) == 0 else shown
 
 
-def gain_words(gain: dict[str, Any], terms: TableTerms) -> str:
+def gain_words(gain: dict[str, Any], terms: Terms) -> str:
     """A gain with its interval, and how probable an improvement is."""
     low, high = gain["within_80"]
     return (
@@ -126,6 +140,8 @@ def approved(known: Known, decision: dict[str, Any]) -> Sheet:
     """Rows of the pending proposal, of both parts or of one."""
     view, terms = known.view, known.terms
     assert view is not None
+    if not known.has_rows:
+        return _whole_approved(known, view)
     part, keys = decision.get("part"), {tuple(row) for row in decision["rows"]}
     rows = [row for row in view.rows if (row["step"], row["state"]) in keys]
     changed = [row for row in rows if is_of_protocol(known, row) and part != "trial"]
@@ -162,6 +178,41 @@ def approved(known: Known, decision: dict[str, Any]) -> Sheet:
         _warnings(known, view, changed),
         "/proposal",
     )
+
+
+def _whole_approved(known: Known, view: ProposalView) -> Sheet:
+    """A policy on features."""
+    terms, title = known.terms, "Approve the new policy"
+    lines = [f"The new policy takes effect for new {terms.word('episode')}s."]
+    if known.worth is not None:
+        lines.append(f"Expected gain: {gain_words(known.worth['change'], terms)}.")
+    lines.append(
+        f"Version {view.version} is replaced by version {view.version + 1}. An operator can ask to"
+        " roll it back later."
+    )
+    regions = view.rows[0].get("regions", [])
+    changed, warnings = kinds_changed(view), _warnings(known, view, regions)
+    return Sheet(f"{title}?", title, lines, changed[:MOST_LISTED], warnings, "/proposal")
+
+
+def kinds_changed(view: ProposalView) -> list[dict[str, str]]:
+    """The kinds of cases that a policy on features changes."""
+    found = list[dict[str, str]]()
+    for one in view.rows[0].get("regions", []):
+        old, new = one["usual"] or moved(one).split(" → ")
+        gain = one["gain"]
+        found.append(
+            {
+                "where": f"{one['where']} ({100 * one['share']:.0f} %)",
+                "old": old,
+                "new": new,
+                "gain": "" if gain is None else amount(gain["mean"]),
+                "sure": "" if one["probability"] is None else percent(one["probability"]),
+                "note": "; ".join(region_notes(one)),
+                "verdict": one["verdict"] or "",
+            }
+        )
+    return found
 
 
 def _trial_lines(
@@ -210,15 +261,18 @@ def rejected(known: Known, decision: dict[str, Any]) -> Sheet:
     assert view is not None
     keys = {tuple(row) for row in decision["rows"]}
     rows = [row for row in view.rows if (row["step"], row["state"]) in keys]
-    n = counted(len(rows), "change")
+    n = counted(len(rows), "change") if known.has_rows else "the new policy"
     if decision.get("forever"):
         return vetoed(known, decision | {"actions": decision.get("actions") or _new(rows)})
     until = "until the learner proposes anew" if known.run.budget_left != 0 else "for good"
-    lines = [f"Version {view.version} stays deployed. These rows keep their protocol {until}."]
+    stays = "These rows keep their protocol" if known.has_rows else "It stays"
+    lines = [f"Version {view.version} stays deployed. {stays} {until}."]
     left = len(view.rows) - len(rows)
     if left:
         lines.append(f"{counted(left, 'other row')} of the proposal stay undecided.")
-    changes = [change(known, row) for row in rows[:MOST_LISTED]]
+    changes = kinds_changed(view)
+    if known.has_rows:
+        changes = [change(known, row) for row in rows[:MOST_LISTED]]
     return Sheet(f"Postpone {n}?", f"Postpone {n}", lines, changes, (), "/proposal", "quiet")
 
 
@@ -240,7 +294,12 @@ def vetoed(known: Known, decision: dict[str, Any]) -> Sheet:
     instead, actions = decision.get("instead"), decision["actions"]
     lines = [f"{names} can no longer be proposed or deployed for: {all_of_them}."]
     labels, changes = known.terms.labels["action"], list[dict[str, str]]()
-    for h, x in decision["rows"]:
+    if not known.has_rows and known.policies.allowed[:, actions].any():
+        lines.append(
+            "The deployed policy may give it now. A new version replaces it at once and gives its"
+            f" next best {known.terms.word('action')} instead."
+        )
+    for h, x in decision["rows"] if known.has_rows else ():
         played = known.policies[:, h, x].tolist()
         if played[0] in actions and instead is not None:
             facts = {"where": known.place(h, x), "old": labels[played[0]], "new": labels[instead]}
@@ -282,7 +341,7 @@ def rolled_back(known: Known, decision: dict[str, Any]) -> Sheet:
     if known.view is not None:
         lines.append("The pending proposal is withdrawn. The next one does not use up the budget.")
     changes = list[dict[str, str]]()
-    if known.earlier is not None:
+    if known.earlier is not None and known.has_rows:
         labels = known.terms.labels["action"]
         for h, x in np.argwhere(known.policies[0] != known.earlier[0]).tolist():
             old, new = (labels[one[0, h, x]] for one in (known.policies, known.earlier))
@@ -318,7 +377,7 @@ def quorum(known: Known, decision: dict[str, Any]) -> Sheet:
 def capped(known: Known, decision: dict[str, Any]) -> Sheet:
     """A trial that becomes smaller, or ends."""
     share, cases = decision["share"], f"{known.terms.word('episode')}s"
-    now = departing(known.policies).mean()
+    now = departing(known.policies).mean() if known.has_rows else 0.0
     title = "End the trial" if share == 0 else f"Cap the trial at {100 * share:.0f} %"
     lines = [f"{share_words(share).capitalize()} new {cases} enter the trial (now {now:.0%})."]
     if known.view is not None:

@@ -28,13 +28,13 @@ async def known_of(
     deploy again.
     """
     ledger = call.service.ledger
-    terms = ledger.tables()
-    steps, states = terms.labels["step"], terms.labels["state"]
+    terms = ledger.terms
 
     def read() -> Known:
         view = ledger.proposal()
         worth = None if view is None else view.worth
         if view is not None and rows is not None and len(rows) < len(view.rows):
+            steps, states = terms.labels["step"], terms.labels["state"]
             proposed = [[row["step"], row["state"]] for row in view.rows]
             named = [(steps[h], states[x]) for h, x in rows if [h, x] in proposed]
             worth = ledger.worth(named, wait=False) if named else None
