@@ -10,6 +10,7 @@ it: a policy and its judge share the data and no more.
 
 from __future__ import annotations
 
+import functools
 from typing import NamedTuple
 
 import numpy as np
@@ -123,12 +124,32 @@ class CasePosterior:
         ]
         return np.array(draws)
 
-    def shares(self) -> np.ndarray:  # [MODELS, n]
+    @functools.cached_property
+    def _shares(self) -> np.ndarray:  # [MODELS, n]
         """How probable each case is in each model."""
         n = len(self.contexts)
         drawn = -np.log(uniforms(self._key, self._first + 2 * _EVER, MODELS * n))
         weights = drawn.reshape(MODELS, n)
         return np.asarray(weights / weights.sum(axis=1, keepdims=True))
+
+    def gains(
+        self, weights: np.ndarray, combined: np.ndarray, part: np.ndarray, whole: np.ndarray
+    ) -> np.ndarray:  # [MODELS]
+        """The mean of combined vectors [n, p] over the cases `whole`, of which those outside of
+        `part` count as 0, in each model of these weights.
+
+        The bootstrap of a mean of k cases is narrower than Student's t with k - 1 degrees of
+        freedom, the law for cases of which only k are known; it is stretched to that.
+        """
+        from scipy.special import gammaincinv
+
+        shares = self._shares[:, part] / self._shares[:, whole].sum(axis=1, keepdims=True)
+        k = max(3, len(part))
+        uniform = uniforms(self._key, self._first + 2 * MODELS, MODELS)
+        narrow = (k - 1) / (k + 1) * 2.0 * gammaincinv(0.5 * (k - 1), uniform) / (k - 1)
+        usual = combined[part].sum(axis=0) / len(whole)
+        means = usual + (shares @ combined[part] - usual) / np.sqrt(narrow)[:, None]
+        return np.asarray((means * weights).sum(axis=1))
 
     def expected(self, chosen: np.ndarray) -> np.ndarray:  # [p]
         """The expected weights by some of the cases alone."""

@@ -135,21 +135,19 @@ def _judged(
     thresholds: dict[str, float],
 ) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """The worth of the whole, and the cases that gain or lose most; regions get their words."""
-    weights, shares = posterior.weights(), posterior.shares()
-    change = posterior.combined(laws.change)  # [n, p]
-
-    def gains(combined: np.ndarray, part: np.ndarray, whole: np.ndarray) -> np.ndarray:  # [MODELS]
-        means = shares[:, part] @ combined[part] / shares[:, whole].sum(axis=1, keepdims=True)
-        return np.asarray((means * weights).sum(axis=1))
-
+    weights, change = posterior.weights(), posterior.combined(laws.change)  # [n, p]
     everything = np.arange(len(cases.actions))
     judging = _halves(len(everything))[1]
-    parts = [gains(change, np.intersect1d(one.cases, judging), judging) for one in regions]
+    parts = [
+        posterior.gains(weights, change, np.intersect1d(one.cases, judging), judging)
+        for one in regions
+    ]
     since = posterior.combined(laws.proposed - laws.initial)
-    worth = {
-        "change": Gain.of(gains(change, everything, everything)).facts(),
-        "against_initial": Gain.of(gains(since, everything, everything)).facts(),
-    }
+    both = (
+        posterior.gains(weights, combined, everything, everything) for combined in (change, since)
+    )
+    names = ("change", "against_initial")
+    worth = {name: Gain.of(draws).facts() for name, draws in zip(names, both, strict=True)}
     worths = [
         RowWorth((0, i), Gain.of(part), Gain.of(-part))
         for i, part in enumerate(parts)

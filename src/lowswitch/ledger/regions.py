@@ -9,7 +9,7 @@ import numpy as np
 
 _DEPTH = 3
 _LEAST = 0.02  # of the cases are in a region at least
-_FEWEST = 5  # and so many
+_FEWEST = 12  # and so many
 _DIGITS = range(2, 8)  # significant ones of a limit, as few as possible
 
 
