@@ -46,7 +46,8 @@ def test_a_ledger_with_features_is_read_and_decided_on_by_the_command_line(tmp_p
 def test_a_run_with_features_by_the_command_line(tmp_path, capsys):
     """Created with ranges and units, asked with a context, told a vector; a bad one is refused."""
     address = tmp_path / "run.db"
-    make = "--algorithm few:deployments=4 --actions wait,treat --episodes 50 --by office".split()
+    make = ["--algorithm", "few:deployments=4", "--actions", "wait,treat", "--episodes", "50"]
+    make += ["--by", "office"]
     code, _, error = run(capsys, "create", address, *make)
     assert (code, "give --states for a table, or --features" in error) == (2, True)
     features = ["--features", "age:18..90:years,dose:0..:mg"]

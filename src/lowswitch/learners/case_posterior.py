@@ -139,12 +139,14 @@ class CasePosterior:
         `part` count as 0, in each model of these weights.
 
         The bootstrap of a mean of k cases is narrower than Student's t with k - 1 degrees of
-        freedom, the law for cases of which only k are known; it is stretched to that.
+        freedom, which is the law of such a mean if nothing else is known of the cases; so it is
+        stretched to that. Cases that hardly count do not count: k is Kish's effective number.
         """
         from scipy.special import gammaincinv
 
         shares = self._shares[:, part] / self._shares[:, whole].sum(axis=1, keepdims=True)
-        k = max(3, len(part))
+        sizes = np.abs(combined[part] @ weights.mean(axis=0))
+        k = max(3.0, float(sizes.sum() ** 2 / max(float(sizes @ sizes), 1e-300)))
         uniform = uniforms(self._key, self._first + 2 * MODELS, MODELS)
         narrow = (k - 1) / (k + 1) * 2.0 * gammaincinv(0.5 * (k - 1), uniform) / (k - 1)
         usual = combined[part].sum(axis=0) / len(whole)

@@ -125,12 +125,25 @@ _LABEL = "a label as text, or a position from 0 on that is no label of another o
 Label = Annotated[Whole | Text, Meta(description=_LABEL)]
 _VECTOR = "features: a number each, or a list of numbers for each action"
 Vector = Annotated[list[Number | list[Number]], Meta(description=_VECTOR)]
-State = Whole | Text | Vector  # a label, or with features the context of a step
+# a label, or with features the context of a step. Its text is checked apart, because msgspec frees
+# a pattern twice that shares a union with a list
+State = Whole | Annotated[str, Meta(min_length=1, max_length=MOST_TEXT)] | Vector
 Some = Meta(min_length=1, max_length=MOST_AT_ONCE)
 
 
 class Body(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     """The fields of a request, with their types; one with a default may be left out."""
+
+
+class Seen(Body):
+    """States of an episode, among other things."""
+
+    states: list[State]
+
+    def __post_init__(self) -> None:
+        for one in self.states:
+            if isinstance(one, str) and (why := why_no_text("a state", one)) is not None:
+                raise ValueError(why)
 
 
 class Tickets(Body):
@@ -143,9 +156,8 @@ class Act(Body):
     step: Label = 0
 
 
-class Report(Body):
+class Report(Seen, kw_only=True):
     ticket: Text
-    states: list[State]
     actions: list[Label] | None
     rewards: list[Number]
     ended: Annotated[Text, Meta(extra_json_schema={"enum": ENDED})] = "whole"
@@ -171,8 +183,10 @@ class Reason(Named, kw_only=True):
     reason: Text
 
 
-class Loss(Reason, kw_only=True):
+class Loss(Seen, kw_only=True):
     ticket: Text
+    reason: Text
+    request: Text | None = None
     states: list[State] = []
     actions: list[Label] = []
     rewards: list[Number] = []
