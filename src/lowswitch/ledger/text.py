@@ -257,9 +257,10 @@ def region_notes(one: dict[str, Any]) -> list[str]:
 def fidelity_words(row: dict[str, Any]) -> str:
     """How well the regions describe the change."""
     changed = f"The usual action changes in {row['usual_changes']:.0%} of the newest cases."
-    if row["fidelity"] is None:
+    described = row["fidelity"]
+    if described is None:
         return changed
-    return f"{changed} This table describes {row['fidelity']:.0%} of these changes correctly."
+    return f"{changed} This table describes {described:.0%} of these changes correctly."
 
 
 def _side_cells(side: dict[str, Any]) -> tuple[str, str]:

@@ -12,7 +12,6 @@ from lowswitch.ledger.feature_terms import FeatureTerms
 from lowswitch.ledger.text import (
     WORDS,
     describe,
-    fidelity_words,
     moved,
     percent,
     region_notes,
@@ -37,7 +36,7 @@ def proposal_facts(known: Known, view: ProposalView) -> dict[str, Any]:
         "lines": [_line(one) for one in regions],
         "counts": {word: said.count(word) for word in WORDS if word in said},
         "worth": {name: sheets.gain_words(gain, known.terms) for name, gain in gains.items()},
-        "fidelity": fidelity_words(row) if regions else "",
+        "described": row.get("fidelity"),
         "untried": sum(one["share"] for one in regions if one["verdict"] == "UNTRIED"),
         "cases": [_case(one) for one in row.get("affected", [])],
         "options": _options(known),
