@@ -186,7 +186,7 @@ _ARGUMENTS: dict[str, dict[str, Any]] = {
 
 
 _WHO = ("--by", "--reason", "--request?")
-_REPORT = ("--ticket", "--state", "--action", "--reward", "--ended")  # of a ticket
+_REPORT = ("--ticket", "--state", "--action", "--reward", "--ended", "--propensity")
 _DECISION = ("--proposal", "--rows", *_WHO)
 
 
@@ -308,19 +308,18 @@ def ask(ledger: Ledger, options: argparse.Namespace) -> Any:
     return issued.facts() | {"labels": labels} | ({"choice": choice} if choice else {})
 
 
-@_command(*_REPORT, "--propensity")
+@_command(*_REPORT)
 def tell(ledger: Ledger, options: argparse.Namespace) -> Any:
     """Report what came of a ticket."""
-    chances = None if options.propensity is None else _list(options.propensity, float)
-    given = {"ended": options.ended, "propensities": chances}
-    return ledger.tell(options.ticket, *_report(ledger, options), **given)
+    seen, how = _report(ledger, options)
+    return ledger.tell(options.ticket, *seen, **how)
 
 
 @_command(*_REPORT, *_WHO)
 def amend(ledger: Ledger, options: argparse.Namespace) -> Any:
     """Correct the report of a ticket."""
-    seen = _report(ledger, options)
-    return ledger.amend(options.ticket, *seen, ended=options.ended, **_who(options))
+    seen, how = _report(ledger, options)
+    return ledger.amend(options.ticket, *seen, **how, **_who(options))
 
 
 @_command("--ticket", *_WHO)
@@ -681,7 +680,8 @@ def _labels(text: str) -> list[str]:
 
 def _report(
     ledger: Ledger, options: argparse.Namespace
-) -> tuple[list[Any], list[Any] | None, list[Any]]:
+) -> tuple[tuple[list[Any], list[Any] | None, list[Any]], dict[str, Any]]:
+    """States, actions and rewards, and how the episode ended and was played."""
     if options.ended == "whole":
         for name, given in (("--state", options.state), ("--reward", options.reward)):
             if given is None:
@@ -691,7 +691,9 @@ def _report(
                 )
     actions = None if options.action is None else _list(options.action)
     states = [ledger.terms.read_state(one) for one in _list(options.state or "")]
-    return states, actions, _list(options.reward or "", float)
+    chances = None if options.propensity is None else _list(options.propensity, float)
+    how = {"ended": options.ended, "propensities": chances}
+    return (states, actions, _list(options.reward or "", float)), how
 
 
 def _rows(text: str | None) -> list[tuple[str, str]] | None:

@@ -317,6 +317,7 @@ class Ledger(Deciding):
         by: str,
         reason: str,
         ended: str = "whole",
+        propensities: Any = None,
         request: str | None = None,
     ) -> Told:
         """Correct the report of a ticket, or enter one that came too late.
@@ -328,6 +329,7 @@ class Ledger(Deciding):
         text("reason", reason)
         require_ended(ended)
         asked = {"ticket": ticket, "reason": reason, "report": [states, actions, rewards, ended]}
+        asked |= {} if propensities is None else {"propensities": propensities}
         with self._writing(self._named("amended", by, request, asked)) as writer:
             if (done := writer.done) is not None:
                 return Told(ticket, done.payload["number"], done.seq, done.hash)
@@ -335,7 +337,7 @@ class Ledger(Deciding):
             known = writer.ticket(ticket)
             if known.status == OPEN:
                 raise LedgerError(f"ticket {ticket} is open; tell it")
-            report = writer.report(known, states, actions, rewards, ended)
+            report = writer.report(known, states, actions, rewards, ended, propensities)
             if (same := writer.on_record(known, report)) is not None:
                 return Told(ticket, known.number, same.seq, same.hash)
             payload = report.to_payload() | {

@@ -277,10 +277,12 @@ class Remote:
         *,
         reason: str,
         ended: str = "whole",
+        propensities: Any = None,
         request: str | None = None,
     ) -> Told:
         """Correct the report of a ticket, or enter one that came too late."""
-        seen = plain({"states": states, "actions": actions, "rewards": rewards})
+        given = {"states": states, "actions": actions, "rewards": rewards}
+        seen = plain(given | {"propensities": propensities})
         body = {"ticket": ticket, "ended": ended, "reason": reason}
         return Told(**self._do("/api/amend", request, **body, **seen))
 
