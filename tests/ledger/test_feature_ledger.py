@@ -159,8 +159,8 @@ def test_a_proposal_says_what_would_change_and_what_is_expected_of_it(tmp_path):
     assert "verdict" not in row
     json.dumps(vars(proposal))
     text = proposal_table(proposal)
-    assert f"{step['changed']:.0%}" in text
-    assert f"{step['proposed']['estimate']:.3f}" in text
+    assert row["regions"][0]["where"] in text
+    assert f"The usual action changes in {row['usual_changes']:.0%} of the newest cases." in text
 
 
 def test_the_evidence_is_of_what_was_learned_when_the_proposal_became_due(tmp_path):

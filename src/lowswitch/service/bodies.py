@@ -277,6 +277,8 @@ _WORDS = {  # of msgspec, and ours
     "Object contains unknown field": "has a field that is not in /api/openapi.json:",
     "Expected": "must be",
     ", got": ", not",
+    "`int | str | array`": "a text or a whole number (with features a list)",
+    "`int | float | array`": "a number or a list",
     "`int | float`": "a number",
     "`int | str`": "a text or a whole number",
     "`str`": "a text",
