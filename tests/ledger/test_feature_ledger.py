@@ -179,6 +179,15 @@ def test_the_evidence_is_of_what_was_learned_when_the_proposal_became_due(tmp_pa
     assert again.proposal().rows == proposal.rows
 
 
+def test_a_proposal_before_the_first_case_has_no_kinds_of_cases(tmp_path):
+    ledger = made(tmp_path / "a.db", policy=always(2), algorithm=ls.few(deployments=9, asked=True))
+    proposal = ledger.propose(by="secretary")
+    assert (proposal.worth, proposal.models) == (None, 0)
+    assert "regions" not in proposal.rows[0]
+    assert "too favourable" in proposal_table(proposal)
+    assert ledger.verify().whole
+
+
 # ---- reading it back -----------------------------------------------------------------------------
 
 

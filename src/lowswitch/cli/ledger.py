@@ -319,7 +319,7 @@ def tell(ledger: Ledger, options: argparse.Namespace) -> Any:
 def amend(ledger: Ledger, options: argparse.Namespace) -> Any:
     """Correct the report of a ticket."""
     seen, how = _report(ledger, options)
-    return ledger.amend(options.ticket, *seen, **how, **_who(options))
+    return ledger.amend(options.ticket, *seen, **how | _who(options))
 
 
 @_command("--ticket", *_WHO)

@@ -47,7 +47,13 @@ def judged_cases(
     seed: int,
     told: int,
 ) -> dict[str, Any]:
-    """What is recorded of a proposal; policies: deployed, proposed, and at the beginning."""
+    """What is recorded of a proposal; policies: deployed, proposed, and at the beginning.
+
+    Before the first case was learned, there are no regions.
+    """
+    known: dict[str, Any] = {"worth": None, "models": 0, "expected_false": None}
+    if not len(cases.actions):
+        return known
     shape = policies[0].shape
     laws = Laws(*(policy.propensities(cases.contexts) for policy in policies))
     usual = laws.now.argmax(axis=1), laws.proposed.argmax(axis=1)
@@ -59,7 +65,6 @@ def judged_cases(
     for fact, one in zip(facts, found, strict=True):
         held_out = _held_out(one, judging)
         fact["usual_share"] = _rounded((labels[held_out] == one.label).mean())
-    known: dict[str, Any] = {"worth": None, "models": 0, "expected_false": None}
     affected = list[dict[str, Any]]()
     if CasePosterior.can(shape, cases.rewards):
         posterior = CasePosterior(shape, *cases[:3], seed=seed, told=told)

@@ -156,7 +156,7 @@ def proposal_table(view: ProposalView) -> str:
     title = f"proposal {view.hash}\nfor version {view.version}, {waits}; from {view.basis}"
     if view.rule == BY_WORTH:
         return f"{title}; {reports(view)}\n\n{_worth_table(view)}"
-    if view.is_whole and view.by_model:
+    if view.is_whole and "regions" in view.rows[0]:
         return f"{title}; {reports(view)}\n\n{_region_table(view)}"
     lines, legend = _step_table(view) if view.is_whole else _row_table(view)
     unsettled = counted(view.unsettled, "ticket")
