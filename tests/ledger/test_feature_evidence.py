@@ -74,7 +74,8 @@ def test_a_fit_is_the_normal_law_of_all_rewards_together():
         assert fit.evidence == pytest.approx(evidence)
         assert fit.scatter == pytest.approx(scatter)
         assert fit.mean == pytest.approx(mean, abs=1e-9)
-        fits[level] = fit.root @ fit.root.T
+        root = fit.turned(np.eye(12))
+        fits[level] = root @ root.T
         inner = prior - prior @ design.T @ np.linalg.solve(covariance, design @ prior)
         assert fits[level] == pytest.approx(inner, abs=1e-9)
 

@@ -30,9 +30,22 @@ class _Fit(NamedTuple):
     """A regression for one size of the differences."""
 
     evidence: float  # the logarithm of the marginal likelihood
-    mean: np.ndarray  # [p]
-    root: np.ndarray  # [p, p]  root @ root.T times the variance of the noise is the covariance
     scatter: float  # of the variance of the noise: its inverse gamma law
+    prior: np.ndarray  # [p]  deviations of the weights before any case
+    factor: np.ndarray  # [p, p]  of 1 + prior G prior, lower triangular
+    half: np.ndarray  # [p]  of the mean
+
+    @property
+    def mean(self) -> np.ndarray:  # [p]
+        """The expected weights."""
+        return self.turned(self.half)
+
+    def turned(self, z: np.ndarray) -> np.ndarray:  # [p], or [p, n]
+        """Standard normal numbers as deviations of the weights, in those of the noise."""
+        from scipy.linalg import solve_triangular
+
+        turned = solve_triangular(self.factor, z, lower=True, trans="T", check_finite=False)
+        return np.asarray((turned.T * self.prior).T)
 
 
 class CasePosterior:
@@ -58,7 +71,7 @@ class CasePosterior:
         self._design = self.combined(played)
         self._paid = rewards - rewards.mean()
         self._key, self._first = purpose_key(seed, JUDGED), told * 4 * _EVER
-        self._fits = self._fitted(np.arange(len(actions)))
+        self._fits = self._fitted()
 
     @staticmethod
     def can(shape: Shape, rewards: np.ndarray) -> bool:
@@ -77,9 +90,9 @@ class CasePosterior:
 
     # ---- fitting ---------------------------------------------------------------------------------
 
-    def _fitted(self, chosen: np.ndarray) -> list[_Fit]:
-        """A fit for each size of the differences, on some of the cases."""
-        design, paid = self._design[chosen], self._paid[chosen]
+    def _fitted(self) -> list[_Fit]:
+        """A fit for each size of the differences."""
+        design, paid = self._design, self._paid
         gram, moment = design.T @ design, design.T @ paid
         total, n = float(paid @ paid), len(paid)
         levels = _SIZES if (self._kinds == _LEVELS).any() else _SIZES[:1]
@@ -94,15 +107,15 @@ class CasePosterior:
 
         The prior of the noise counts as one case that has half of the variance of all rewards.
         """
-        root = np.array([_WIDE, level, slope])[self._kinds]
-        scaled = root[:, None] * gram * root + np.eye(len(root))
-        factor = np.linalg.cholesky(scaled)
-        half = np.linalg.solve(factor, root * moment)
+        from scipy.linalg import solve_triangular
+
+        prior = np.array([_WIDE, level, slope])[self._kinds]
+        factor = np.linalg.cholesky(prior[:, None] * gram * prior + np.eye(len(prior)))
+        half = solve_triangular(factor, prior * moment, lower=True, check_finite=False)
         scatter = 0.25 * total / n + 0.5 * max(0.0, total - float(half @ half))
         logarithms = float(np.log(np.diagonal(factor)).sum())
         evidence = -logarithms - 0.5 * (1 + n) * float(np.log(scatter))
-        inverse = np.linalg.solve(factor, np.diag(root)).T  # root (factor')^-1
-        return _Fit(evidence, inverse @ half, inverse, scatter)
+        return _Fit(evidence, scatter, prior, factor, half)
 
     # ---- drawing ---------------------------------------------------------------------------------
 
@@ -118,11 +131,11 @@ class CasePosterior:
         noise = np.sqrt(scatter / gammaincinv(0.5 * (1 + len(self._paid)), uniform[1]))
         p = len(self._kinds)
         z = normals(self._key, self._first // 2 + _EVER // 2, MODELS * p).reshape(MODELS, p)
-        draws = [
-            self._fits[cell].mean + sigma * (self._fits[cell].root @ one)
-            for cell, sigma, one in zip(cells, noise, z, strict=True)
-        ]
-        return np.array(draws)
+        draws = np.zeros((MODELS, p))
+        for cell in np.unique(cells):
+            fit, of_cell = self._fits[cell], cells == cell
+            draws[of_cell] = fit.mean + noise[of_cell, None] * fit.turned(z[of_cell].T).T
+        return draws
 
     @functools.cached_property
     def _shares(self) -> np.ndarray:  # [MODELS, n]
@@ -154,12 +167,15 @@ class CasePosterior:
         return np.asarray((means * weights).sum(axis=1))
 
     def expected(self, chosen: np.ndarray) -> np.ndarray:  # [p]
-        """The expected weights by some of the cases alone."""
-        fits = self._fitted(chosen)
-        evidence = np.array([fit.evidence for fit in fits])
-        chances = np.exp(evidence - evidence.max())
-        means = np.array([fit.mean for fit in fits])
-        return np.asarray((chances / chances.sum()) @ means)
+        """The expected weights by some of the cases alone, with the likeliest size of all cases."""
+        likeliest = max(self._fits, key=lambda fit: fit.evidence).prior
+        level, slope = (
+            float(likeliest[self._kinds == kind][0]) if (self._kinds == kind).any() else _SIZES[0]
+            for kind in (_LEVELS, _SLOPES)
+        )
+        design, paid = self._design[chosen], self._paid[chosen]
+        sums = design.T @ design, design.T @ paid, float(paid @ paid), len(paid)
+        return self._fit(*sums, level, slope).mean
 
 
 def _kinds(shape: Shape) -> np.ndarray:  # [p]
