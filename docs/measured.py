@@ -311,15 +311,15 @@ def of_feature_evidence(evidence: dict[str, Any]) -> dict[str, str]:
         for name in ("early, all approved", "late, all approved", "late and missing reports")
     }
     return {
-        "feature-evidence/runs": f"{equal['runs'] + differ['runs']}",
-        "feature-evidence/cases": f"{evidence['setting']['patients']:,}",
-        "feature-evidence/equal-runs": f"{equal['runs']}",
-        "feature-evidence/equal-false": (
+        "kinds/runs": f"{equal['runs'] + differ['runs']}",
+        "kinds/cases": f"{evidence['setting']['patients']:,}",
+        "kinds/equal-runs": f"{equal['runs']}",
+        "kinds/equal-false": (
             f"{equal['recorded']['proposals with IMPROVE']} of {equal['proposals']}"
         ),
-        "feature-evidence/false": f"{false} of {said}",
-        "feature-evidence/reliability": _reliability(evidence["reliability"]["bins"]),
-        "feature-evidence/intervals": _intervals(differ["intervals"], families | parts),
+        "kinds/false": f"{false} of {said}",
+        "kinds/reliability": _reliability(evidence["reliability"]["bins"]),
+        "kinds/intervals": _intervals(differ["intervals"], families | parts),
     }
 
 
