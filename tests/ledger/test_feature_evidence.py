@@ -39,6 +39,9 @@ def test_halves_with_one_label_stay_together_and_a_flat_change_has_one_kind():
     (everything,) = regions_of(values, np.full(100, 7), stays=-1)
     assert (everything.conditions, everything.label) == ((), 7)
     assert fidelity([everything], np.full(100, -1), -1, np.arange(100)) is None
+    place = np.arange(100)  # a cut in the middle makes the right half pure, and 7 is usual in both
+    labels = np.where((place < 50) & (place % 5 >= 3), 8, 7)
+    assert [one.label for one in regions_of(place[:, None] * 1.0, labels, stays=-1)] == [7]
 
 
 # ---- the posterior -------------------------------------------------------------------------------
