@@ -536,8 +536,10 @@ def event_words(terms: Terms, policies: list[Any], event: Event) -> list[str]:
     version = payload.get("version", 0)
     if makes_version(event.kind, payload) and 1 < version <= len(policies):
         pair = policies[version - 2], policies[version - 1]
-        rows = difference(terms, *pair) if isinstance(pair[1], np.ndarray) else []
-        found.append(f"version {version}, {counted(_changed(*pair), 'row')} changed")
+        has_rows = isinstance(pair[1], np.ndarray)
+        rows = difference(terms, *pair) if has_rows else []
+        changed = f"{counted(len(rows), 'row')} changed" if has_rows else "another policy"
+        found.append(f"version {version}, {changed}")
         found += [
             f"{row['state']}, {row['step']}: {row['old']} → {row['new']}" for row in rows[:12]
         ]
@@ -548,7 +550,9 @@ def event_words(terms: Terms, policies: list[Any], event: Event) -> list[str]:
     if KINDS.get(event.kind) and KINDS[event.kind].is_decision:
         found.insert(0, decision_words(terms, event.kind, payload))
     if event.kind == "proposed":
-        found.append(f"{counted(len(payload['rows']), 'row')} for version {version}")
+        whole = "steps" in payload["rows"][0]
+        what = "a policy" if whole else counted(len(payload["rows"]), "row")
+        found.append(f"{what} for version {version}")
     if event.kind == "asked":
         found.append(f"ticket {payload['number']:,} for {payload['request']}, version {version}")
     if "reason" in payload:

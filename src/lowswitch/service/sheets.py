@@ -335,8 +335,8 @@ def rolled_back(known: Known, decision: dict[str, Any]) -> Sheet:
     lines = [
         f"Version {now + 1} will be deployed and do what version {to} did. It replaces version"
         f" {now}.",
-        "Nothing that was learned is lost. The learner will not propose to change these rows again"
-        " for a while.",
+        "Nothing that was learned is lost."
+        + " The learner will not propose to change these rows again for a while." * known.has_rows,
     ]
     if known.view is not None:
         lines.append("The pending proposal is withdrawn. The next one does not use up the budget.")
