@@ -243,7 +243,10 @@ def test_a_bad_body_is_refused_and_changes_nothing(served, name):
     ("change", "says"),
     [
         ({"states": [True, False, True]}, "states[0] must be a text or a whole number"),
-        ({"states": [0, 1.0, 2]}, "states[1] must be a text or a whole number (with features a list), not a number"),
+        (
+            {"states": [0, 1.0, 2]},
+            "states[1] must be a text or a whole number (with features a list), not a number",
+        ),
         ({"actions": [0, 0, False]}, "actions[2] must be a text or a whole number"),
         ({"rewards": [True, 0, 0]}, "rewards[0] must be a number, not true or false"),
         ({"rewards": ["1", 0, 0]}, "rewards[0] must be a number, not a text"),

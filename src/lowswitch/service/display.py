@@ -338,7 +338,7 @@ def improving(view: ProposalView) -> int:
     return sum(row["verdict"] == "IMPROVE" for row in rows)
 
 
-def version_lines(terms: Terms, journal: Journal, policies: list[Any]) -> list[dict[str, Any]]:
+def version_lines(journal: Journal, policies: list[Any]) -> list[dict[str, Any]]:
     """A line for each of the last versions: who made it, why, and what came of it."""
     found = list[dict[str, Any]]()
     marks = journal.versions()[: len(policies)]

@@ -278,7 +278,7 @@ async def timeline(call: Call) -> Response:
     query(call.request)
     await catch_up(call)
     run, policies = await service.engine.call(lambda: (service.ledger.status(), _policies(service)))
-    lines = display.version_lines(service.ledger.terms, service.journal, policies)
+    lines = display.version_lines(service.journal, policies)
     return await show(
         call,
         "timeline.html",
