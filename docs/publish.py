@@ -8,7 +8,7 @@
 The other result files are written by docs/frontier.py, docs/orders.py, docs/coarser.py,
 docs/episodes.py, docs/scales.py and docs/sweeps.py, and with --json docs/numbers/NAME.json by
 speed.py, machines.py, gpu.py, few/run.py, linear/run.py, ledger.py, ledger_faults.py, evidence.py,
-evaluation.py and service.py of benchmarks/.
+feature_evidence.py, evaluation.py and service.py of benchmarks/.
 """
 
 import argparse

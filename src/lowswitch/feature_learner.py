@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -10,13 +11,14 @@ from lowswitch.algorithms.algorithm import Algorithm
 from lowswitch.checks import require_count
 from lowswitch.kernels.streams import MEMBERS, learner_stream
 from lowswitch.learner import Batch, Learner, refuse_action
+from lowswitch.learners.knowledge import checked_actions
 from lowswitch.learners.ridge import Deployment, RidgeKnowledge
 from lowswitch.learners.ridge_posterior import RidgePosterior
 from lowswitch.learners.ridge_spec import linear_form, spec_of
 from lowswitch.policy.linear import LinearPolicy
 from lowswitch.policy.shape import Shape
 from lowswitch.review.gate import Gate
-from lowswitch.review.proposals import WHOLE, LinearProposal
+from lowswitch.review.proposals import WHOLE, Key, LinearProposal
 
 
 class _Wrong(NamedTuple):
@@ -197,6 +199,19 @@ class FeatureLearner(Learner):
         """The proposal that waits for a decision, or None."""
         pending: LinearProposal | None = self._gate.pending
         return pending
+
+    def _checked_veto(
+        self, rows: Iterable[Key], actions: Iterable[int], more: Sequence[int]
+    ) -> tuple[list[Key], list[int]]:
+        """There are no rows: a veto is about all contexts, which [WHOLE] or nothing stands for."""
+        if {*rows} - {WHOLE}:
+            raise ValueError("a policy on features has no rows; name the actions alone")
+        named = sorted(checked_actions([*actions], self.shape.actions))
+        checked_actions([*named, *more], self.shape.actions)
+        return [WHOLE], named
+
+    def _allowed_in(self, step: int, state: int) -> np.ndarray:  # [A]
+        return np.asarray(self._knowledge.allowed.all(axis=0))
 
     def _checked_policy(self, policy: Any) -> LinearPolicy:
         if not isinstance(policy, LinearPolicy) or policy.shape != self.shape:

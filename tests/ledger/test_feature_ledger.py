@@ -14,7 +14,6 @@ from lowswitch.ledger import snapshot as snapshots
 from lowswitch.ledger.state import replayed
 from lowswitch.ledger.text import proposal_table
 from lowswitch.policy.shape import Shape
-from lowswitch.service.server import Place, opened
 
 PROBLEMS = {
     "bandit": ls.features.problems.linear_bandit(features=3, actions=4, shared=True, seed=1),
@@ -160,8 +159,8 @@ def test_a_proposal_says_what_would_change_and_what_is_expected_of_it(tmp_path):
     assert "verdict" not in row
     json.dumps(vars(proposal))
     text = proposal_table(proposal)
-    assert f"{step['changed']:.0%}" in text
-    assert f"{step['proposed']['estimate']:.3f}" in text
+    assert row["regions"][0]["where"] in text
+    assert f"The usual action changes in {row['usual_changes']:.0%} of the newest cases." in text
 
 
 def test_the_evidence_is_of_what_was_learned_when_the_proposal_became_due(tmp_path):
@@ -178,6 +177,15 @@ def test_the_evidence_is_of_what_was_learned_when_the_proposal_became_due(tmp_pa
     again = made(tmp_path / "b.db")
     play(again, 3)
     assert again.proposal().rows == proposal.rows
+
+
+def test_a_proposal_before_the_first_case_has_no_kinds_of_cases(tmp_path):
+    ledger = made(tmp_path / "a.db", policy=always(2), algorithm=ls.few(deployments=9, asked=True))
+    proposal = ledger.propose(by="secretary")
+    assert (proposal.worth, proposal.models) == (None, 0)
+    assert "regions" not in proposal.rows[0]
+    assert "too favourable" in proposal_table(proposal)
+    assert ledger.verify().whole
 
 
 # ---- reading it back -----------------------------------------------------------------------------
@@ -422,6 +430,7 @@ DECLARATIONS = [
     ({"policy": np.zeros((1, 3), dtype=int)}, "is a LinearPolicy, not ndarray"),
     ({"policy": ls.Learner(ls.linear(), features=2, actions=4, episodes=9).policy}, "LinearPolicy"),
     ({"algorithm": ls.psrl()}, "use ls.linear, ls.linucb or ls.few"),
+    ({"algorithm": ls.few(deployments=4, trial=0.25)}, "trial is of tables so far"),
     ({"rewards": (1, 0)}, r"rewards must be a range such as \(0, 1\), not \(1, 0\)"),
 ]
 
@@ -467,12 +476,6 @@ def test_what_needs_a_table_of_states_is_refused_in_words(tmp_path):
         import_csv(ledger, tmp_path / "old.csv", most=9, **who)
     with pytest.raises(LedgerError, match="can be learned by tables only so far"):
         ledger.add_history([[X]], [[0]], [[1.0]], source="old", most=9, **who)
-    ledger.close()
-    with (
-        pytest.raises(LedgerError, match=refused),
-        opened(str(tmp_path / "a.db"), Place("127.0.0.1", 0, False, None)),
-    ):
-        pass
 
 
 def test_an_older_version_refuses_the_ledger(tmp_path):

@@ -286,15 +286,29 @@ class RidgeKnowledge:
             )
         self.allowed = allowed_actions(self.shape, mask)
 
-    def rows_without(self, *_: object) -> dict[Key, LinearProposal]:
-        raise ValueError(
-            "a policy on features has no rows; forbid actions with reject(forever=True, actions=)"
-        )
+    def rows_without(
+        self, rows: Iterable[Key], actions: Iterable[int], instead: int | None
+    ) -> dict[Key, LinearProposal]:
+        """The deployed policy without some actions, if it may play any of them."""
+        if instead is not None:
+            raise ValueError("a policy on features plays its next best action; leave instead out")
+        named = sorted(checked_actions(actions, self.shape.actions))
+        self._masked(named, False)  # or an error
+        if not self.deployed.allowed[:, named].any():
+            return {}
+        return self.parts_to(self.deployed.without(named))
+
+    def _masked(self, actions: Sequence[int], allowed: bool) -> np.ndarray:  # [H, A]
+        """The mask once some actions are forbidden, or allowed, at all steps."""
+        mask = self.allowed.copy()
+        mask[:, list(actions)] = allowed
+        return allowed_actions(self.shape, mask)
 
     def forbid(self, step: int, state: int, action: int) -> None:
-        raise NotImplementedError("features have no rows")
+        self.allowed = self._masked([action], False)
 
-    permit = forbid
+    def permit(self, step: int, state: int, action: int) -> None:
+        self.allowed = self._masked([action], True)
 
     def hold(self, step: int, state: int) -> None:
         raise NotImplementedError("features have no rows to hold")

@@ -122,6 +122,12 @@ def linear_form(algorithm: Algorithm, episodes: int) -> Algorithm:
                 f"{name} is of tables and means nothing for features; leave it out, or use"
                 " ls.linear"
             )
+    for name, usual in (("trial", (None, "auto")), ("floor", (None,))):
+        if getattr(algorithm.estimator, name) not in usual:
+            raise ValueError(
+                f"{name} is of tables so far: with features a deployment explores as a whole, and"
+                " has no protocol beside a trial; leave it out"
+            )
     last: Last = "usual" if schedule.last == "usual" else "greedy"
     when = Spread(plain.gap) if type(plain) is Late else plain
     made = linear(schedule=when, deployments=schedule.deployments, last=last)

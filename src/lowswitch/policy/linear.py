@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -165,6 +166,13 @@ class LinearPolicy:
         length: np.ndarray = np.sqrt(np.add.reduce(turned * turned, axis=0))  # [n, A]
         bonus: np.ndarray = self.width[step] * length
         return bonus
+
+    def without(self, actions: Iterable[int]) -> LinearPolicy:
+        """The policy that plays its next best action in the place of these."""
+        mask = self.allowed.copy()
+        mask[:, list(actions)] = False
+        parts = {name: array for name, array in self._arrays().items() if name != "weights"}
+        return LinearPolicy(self.shape, self.weights, self.key, **parts, allowed=mask)
 
     # ---- comparing -------------------------------------------------------------------------------
 

@@ -13,6 +13,7 @@ from lowswitch.ledger.events import KINDS, Event, makes_version
 from lowswitch.ledger.evidence import width
 from lowswitch.ledger.responses import Chart, MotionView, Status
 from lowswitch.ledger.table_terms import TableTerms
+from lowswitch.ledger.terms import Terms
 from lowswitch.ledger.text import law
 from lowswitch.policy.tables import departing
 from lowswitch.service import figures, phrases
@@ -167,20 +168,42 @@ def _shade(count: int, most: int) -> int:
 
 
 class Laws(NamedTuple):
-    """Every version [members, H, S], and whether the first table of each is a protocol."""
+    """Every version [members, H, S], and whether the first table of each is a protocol.
 
-    tables: list[np.ndarray]
+    With features a version is a LinearPolicy, and has no rows.
+    """
+
+    tables: list[Any]
     protocol: bool
+
+    @property
+    def has_rows(self) -> bool:
+        """Whether the versions are tables."""
+        return isinstance(self.tables[-1], np.ndarray)
+
+    def count(self, version: int) -> int:
+        """How many rows a version changed; a policy on features counts as one."""
+        if self.has_rows or not 1 < version <= len(self.tables):
+            return len(self.changes(version))
+        before, after = self.tables[version - 2 : version]
+        return int(before.identity != after.identity)
+
+    def words(self, version: int) -> str:
+        """The same in words; empty if nothing changed."""
+        n = self.count(version)
+        if n and not self.has_rows:
+            return "another policy"
+        return counted(n, "change") if n else ""
 
     def changes(self, version: int) -> list[tuple[int, int]]:
         """The rows that a version changed, as a person counts them."""
-        if not 1 < version <= len(self.tables):
+        if not self.has_rows or not 1 < version <= len(self.tables):
             return []
         before, after = self.tables[version - 2 : version]
         found = np.argwhere(phrases.changed(before, after, protocol=self.protocol)).tolist()
         return [(h, x) for h, x in found]
 
-    def lines(self, terms: TableTerms, version: int) -> list[str]:
+    def lines(self, terms: Terms, version: int) -> list[str]:
         """The same in words, equal changes at several steps together."""
         if not self.changes(version):
             return []
@@ -202,7 +225,7 @@ class Laws(NamedTuple):
         return float(departing(self.tables[version - 1]).mean()) if self.protocol else None
 
 
-def version_lines(terms: TableTerms, journal: Journal, laws: Laws) -> list[dict[str, Any]]:
+def version_lines(terms: Terms, journal: Journal, laws: Laws) -> list[dict[str, Any]]:
     """A line for each of the last versions: who made it, why, and what came of it."""
     found = list[dict[str, Any]]()
     marks = journal.versions()[: len(laws.tables)]
@@ -216,7 +239,7 @@ def version_lines(terms: TableTerms, journal: Journal, laws: Laws) -> list[dict[
                 "said": decision_words(terms, mark.kind, mark.facts, laws),
                 "reason": mark.facts.get("reason", ""),
                 "agreed": _agreed(mark),
-                "changed": len(laws.changes(number)),
+                "changed": laws.count(number),
                 "share": laws.share(number),
                 "episodes": returns.count,
                 "interval": Interval(f"version {number}", returns.mean, returns.half_width)
@@ -227,7 +250,7 @@ def version_lines(terms: TableTerms, journal: Journal, laws: Laws) -> list[dict[
     return found
 
 
-def forecasts(terms: TableTerms, issued: int) -> list[figures.Planned]:
+def forecasts(terms: Terms, issued: int) -> list[figures.Planned]:
     """What the plan expected of the cases so far, from each of its dates to the next."""
     lines, found = terms.forecast, list[figures.Planned]()
     for i, one in enumerate(lines):
@@ -237,7 +260,7 @@ def forecasts(terms: TableTerms, issued: int) -> list[figures.Planned]:
     return found
 
 
-def forecast_lines(terms: TableTerms, journal: Journal, issued: int) -> list[dict[str, Any]]:
+def forecast_lines(terms: Terms, journal: Journal, issued: int) -> list[dict[str, Any]]:
     """The plan's forecast beside the average under the versions of the same time."""
     found, spans = list[dict[str, Any]](), journal.spans(issued)
     for part in forecasts(terms, issued):
@@ -254,7 +277,7 @@ def mean_words(returns: Returns) -> str:
     return "-" if returns.count < 2 else f"{returns.mean:.2f} ± {returns.half_width:.2f}"
 
 
-def story(terms: TableTerms, journal: Journal, run: Status) -> Markup:
+def story(terms: Terms, journal: Journal, run: Status) -> Markup:
     """The average reward under each version against the first one, with decisions and forecast."""
     spans, marks = journal.spans(run.issued), journal.versions()
     parts = list[figures.Span]()
@@ -290,7 +313,7 @@ def site_lines(journal: Journal) -> list[dict[str, Any]]:
     ]
 
 
-def decision_lines(terms: TableTerms, marks: list[Mark], laws: Laws) -> list[dict[str, Any]]:
+def decision_lines(terms: Terms, marks: list[Mark], laws: Laws) -> list[dict[str, Any]]:
     """What was decided, the newest first."""
     return [
         {
@@ -303,7 +326,7 @@ def decision_lines(terms: TableTerms, marks: list[Mark], laws: Laws) -> list[dic
     ]
 
 
-def _changed_by(terms: TableTerms, mark: Mark, laws: Laws) -> list[str]:
+def _changed_by(terms: Terms, mark: Mark, laws: Laws) -> list[str]:
     """What a decision changed, in lines; or the places that it is about."""
     if makes_version(mark.kind, mark.facts) and mark.kind != "vetoed":
         return laws.lines(terms, mark.facts["version"])
@@ -316,9 +339,7 @@ def _agreed(mark: Mark) -> list[str]:
     return [name for name in mark.facts.get("confirmed", []) if name != mark.actor]
 
 
-def decision_words(
-    terms: TableTerms, kind: str, facts: dict[str, Any], laws: Laws | None = None
-) -> str:
+def decision_words(terms: Terms, kind: str, facts: dict[str, Any], laws: Laws | None = None) -> str:
     """A decision in words, with the actions that it names and what it changed."""
     names = terms.labels["action"]
     named = phrases.several([names[a] for a in facts["actions"]]) if facts.get("actions") else ""
@@ -343,7 +364,7 @@ def decision_words(
     return KINDS[kind].verb
 
 
-def request_words(terms: TableTerms, motion: MotionView) -> str:
+def request_words(terms: Terms, motion: MotionView) -> str:
     """What a request asks for, where it can no longer be said what that would change."""
     rows, named = motion.decision.get("rows", []), motion.decision.get("actions", [])
     names = phrases.several([terms.labels["action"][a] for a in named]) if named else ""
@@ -361,19 +382,19 @@ def request_words(terms: TableTerms, motion: MotionView) -> str:
     }[motion.kind]
 
 
-def _approval_words(terms: TableTerms, facts: dict[str, Any], laws: Laws | None) -> str:
+def _approval_words(terms: Terms, facts: dict[str, Any], laws: Laws | None) -> str:
     """What was approved: so many changes, the trial with its share, or both."""
     part, version = facts.get("part"), facts.get("version", 0)
     if laws is None or not 1 < version <= len(laws.tables):
         return "approved" if part is None else f"approved the {part} alone"
-    changes, share = len(laws.changes(version)), laws.share(version)
-    what = [counted(changes, "change")] if changes else []
+    changed, share = laws.words(version), laws.share(version)
+    what = [changed] if changed else []
     if share is not None and part != "protocol":
         what.append(f"a trial with {phrases.share_words(share, terms.word('episode'))}")
     return f"approved {phrases.several(what)}" if what else "approved"
 
 
-def row_names(terms: TableTerms, rows: Any) -> list[str]:
+def row_names(terms: Terms, rows: Any) -> list[str]:
     """Rows by their labels."""
     return [phrases.place(terms, h, x) for h, x in rows]
 
@@ -425,15 +446,18 @@ class Wanted(NamedTuple):
 _PIECE, _MOST_PIECES = 500, 40  # events that are looked through at once, and how often
 
 
-def event_words(terms: TableTerms, laws: Laws, event: Event) -> list[str]:
+def event_words(terms: Terms, laws: Laws, event: Event) -> list[str]:
     """What an event says, in labels and with old and new values."""
     payload, labels = event.payload, terms.labels
     if "states" in payload and "rewards" in payload and event.kind != "history":
         said = [f"{terms.word('episode')} {payload['number']:,}"]
-        for name, kind in (("states", "state"), ("actions", "action")):
-            if payload[name]:
-                names = ", ".join(labels[kind][i] for i in payload[name])
-                said.append(f"{terms.word(kind)}s: {names}")
+        if payload["states"]:
+            said.append(f"{terms.word('state')}s: {terms.states_shown(payload['states'])}")
+        if payload["actions"]:
+            names = ", ".join(labels["action"][i] for i in payload["actions"])
+            said.append(f"{terms.word('action')}s: {names}")
+        if "propensities" in payload:
+            said.append(f"propensities: {', '.join(f'{p:.4g}' for p in payload['propensities'])}")
         paid = ", ".join(f"{reward:g}" for reward in payload["rewards"])
         said += [f"{terms.word('reward')}: {paid}"] if paid else []
         return [*said, f"reason: {payload['reason']}"] if "reason" in payload else said
@@ -442,10 +466,9 @@ def event_words(terms: TableTerms, laws: Laws, event: Event) -> list[str]:
     if KINDS.get(event.kind) and KINDS[event.kind].is_decision:
         found.append(decision_words(terms, event.kind, payload, laws))
     if makes_version(event.kind, payload) and 1 < version <= len(laws.tables):
-        lines = laws.lines(terms, version)
-        changes = len(laws.changes(version))
+        lines, changed = laws.lines(terms, version), laws.words(version)
         what = f"made version {version}"
-        found.append(f"{what}: {counted(changes, 'change')}" if changes else what)
+        found.append(f"{what}: {changed}" if changed else what)
         found += [*lines[:12], *[f"and {len(lines) - 12:,} more lines"] * (len(lines) > 12)]
     elif payload.get("rows") and "told" not in payload:
         found.append("; ".join(row_names(terms, payload["rows"])[:12]))
@@ -467,6 +490,8 @@ def event_words(terms: TableTerms, laws: Laws, event: Event) -> list[str]:
 def _proposed_words(payload: dict[str, Any], laws: Laws) -> str:
     """How much a proposal would change."""
     rows = payload["rows"]
+    if "steps" in rows[0]:
+        return f"proposed another policy for version {payload['version'] + 1}"
     n = sum(not laws.protocol or row["from"][0] != row["to"][0] for row in rows)
     trial = " and a trial" if laws.protocol and n < len(rows) else ""
     return f"proposed {counted(n, 'change')}{trial} for version {payload['version'] + 1}"
