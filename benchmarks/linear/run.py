@@ -9,6 +9,7 @@ With --keep FILE every seed is written as soon as it is done, and the same call 
 The variable CONTROL_SEEDS says on how many seeds classic control is measured, by default 10.
 """
 
+import itertools
 import json
 import os
 import sys
@@ -195,6 +196,44 @@ def control(name):
     }
 
 
+def bandits():
+    """Ten deployments against the best that learns after every round, before and after rule 2."""
+    import contexts
+
+    results = {}
+    for name in contexts.PROBLEMS:
+        results[name] = one_bandit(contexts, name)
+        say(f"  {name}: {results[name]}")
+    return {"rounds": ROUNDS, "seeds": len(FRESH), "deployments": 10, "problems": results}
+
+
+def one_bandit(contexts, name):
+    """Ratios to the rival, which always has the constant feature; errors in the same unit."""
+    made = {
+        constant: [contexts.problem(name, ROUNDS, seed, constant=constant) for seed in FRESH]
+        for constant in (False, True)
+    }
+    dates = np.array(ls.parts.Spread().within(10, ROUNDS, made[True][0].shape.weights))
+    rival, regret, waited = contexts.best_every_round(made[True], FRESH, dates)
+    rows = {"rival": rival, "regret": float(regret.mean()), "waiting": ratio(waited, regret)}
+    for constant, rule in itertools.product((False, True), (1, 2)):
+        algorithm = ls.few(deployments=10, rule=rule)
+        runs = [
+            ls.simulate(one, algorithm, episodes=ROUNDS, seeds=[seed], threads=1, progress=False)
+            for one, seed in zip(made[constant], FRESH, strict=True)
+        ]
+        words = f"rule {rule}, {'with' if constant else 'without'} a constant"
+        rows[words] = ratio(np.array([float(run.regret[0]) for run in runs]), regret)
+    return rows
+
+
+def ratio(mine, others):
+    """The ratio of two mean regrets, with the standard error by the delta method."""
+    quotient = mine.mean() / others.mean()
+    spread = np.std(mine - quotient * others, ddof=1) / np.sqrt(len(mine)) / others.mean()
+    return {"ratio": float(quotient), "error": float(spread)}
+
+
 SECTIONS = {
     "CartPole": lambda: control("CartPole"),
     "shaken": lambda: control("CartPole, noise 0.5 %"),
@@ -203,6 +242,7 @@ SECTIONS = {
     "synthetic": synthetic,
     "arms": arms,
     "digits": classes,
+    "bandits": bandits,
     "inventory": inventory,
     "speed": speed,
 }
