@@ -5,7 +5,7 @@
 Each section is measured anew and put beside what the file has of the others. "digits"
 needs scikit-learn, the names of classic control need Gymnasium; dqn.py has the rival of CartPole.
 With --keep FILE every seed is written as soon as it is done, and the same call goes on from there.
---same-rivals measures the library alone, against LinUCB as the file has it, which takes an hour.
+--same-rivals measures `few` alone, against LinUCB as the file has it, which takes an hour.
 The variable CONTROL_SEEDS says on how many seeds classic control is measured, by default 10.
 """
 
@@ -108,13 +108,16 @@ def tuned_linucb(make, seeds):
 
 def against_linucb(name, make, seeds=SEEDS):
     """Mixtures without tuning, and single policies, against LinUCB that is tuned."""
-    rival = RIVALS.get(name) or tuned_linucb(make, seeds)
-    rows = {}
+    known = RIVALS.get(name)
+    rival = known or tuned_linucb(make, seeds)
+    rows = known["rows"] if known else {}
     for N in (5, 10, 20, 40):
         rows[f"mixture {N}"] = mean_regret(make, ls.few(deployments=N), ROUNDS, seeds)
-        single = ls.linucb(schedule="spread", deployments=N, last="greedy")
-        rows[f"single {N}"] = mean_regret(make, single, ROUNDS, seeds)
-    rows["determinant"] = mean_regret(make, ls.linucb(), ROUNDS, seeds)
+        if not known:
+            single = ls.linucb(schedule="spread", deployments=N, last="greedy")
+            rows[f"single {N}"] = mean_regret(make, single, ROUNDS, seeds)
+    if not known:
+        rows["determinant"] = mean_regret(make, ls.linucb(), ROUNDS, seeds)
     for row in rows.values():
         row["ratio"] = row["regret"] / rival["rival"]["regret"]
     return rival | {"rounds": ROUNDS, "rows": rows}
@@ -263,7 +266,7 @@ def main():
     if options.same_rivals:
         for name, section in results.items():
             if "rival" in section:
-                kept = ("rival", "alpha", "tuning", "seeds")
+                kept = ("rival", "alpha", "tuning", "seeds", "rows")
                 RIVALS[name] = {key: section[key] for key in kept if key in section}
     for name in options.sections:
         say(name)

@@ -46,23 +46,23 @@ def test_a_board_can_decide_between_two_samples():
 
 
 def test_what_is_told_has_the_mean_of_a_real_run():
-    """Action a pays a: 200 replays of 12 samples against 200 real runs, within 4.5 standard errors.
+    """Action a pays a: 60 replays of 8 samples against 60 real runs, within 4.5 standard errors.
 
     The seeds are fixed; on new ones a false alarm has a probability of 1e-5.
     """
     replayed, real = [], []
-    for seed in range(200):
-        log, one = randomised(120, seed), learner(12, seed)
+    for seed in range(60):
+        log, one = randomised(80, seed), learner(8, seed)
         replayed.append(np.mean([log.rewards[place] for place in replay(one, log)]))
-        generator, other = np.random.default_rng([seed, 1]), learner(12, seed + 1000)
+        generator, other = np.random.default_rng([seed, 1]), learner(8, seed + 1000)
         paid = []
-        for _ in range(12):
+        for _ in range(8):
             x = generator.normal(size=2)
             choice = other.act(x)
             paid.append(choice.action + 0.1 * generator.normal())
             other.tell(x, choice.action, paid[-1])
         real.append(np.mean(paid))
-    error = np.sqrt((np.var(replayed) + np.var(real)) / 200)
+    error = np.sqrt((np.var(replayed) + np.var(real)) / 60)
     assert abs(np.mean(replayed) - np.mean(real)) < 4.5 * error
 
 
