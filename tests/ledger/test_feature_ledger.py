@@ -143,8 +143,10 @@ def test_a_proposal_says_what_would_change_and_what_is_expected_of_it(tmp_path):
     ((row,),) = [proposal.rows]
     (step,) = row["steps"]
     assert step["visits"] == {str(a): actions.count(a) for a in range(4)}
-    assert step["contexts"] == len(contexts) == proposal.told == 3
-    weights = learner_of(ledger).weights[0]  # [A, d]
+    assert step["contexts"] == len(contexts) == proposal.told == 5
+    learner = learner_of(ledger)
+    weights = learner.weights[0]  # [A, d]
+    middle = learner.offsets[0] + learner.intercepts[0]  # [A]
     for policy, side in (
         (ledger.policy, step["now"]),
         (learner_of(ledger).proposal().policy, step["proposed"]),
@@ -153,7 +155,8 @@ def test_a_proposal_says_what_would_change_and_what_is_expected_of_it(tmp_path):
         for x in contexts:
             for action in policy.choices(np.array(x)[None, None])[0]:
                 law[action] += 1 / (policy.members * len(contexts))
-                expected += float(weights[action] @ x) / (policy.members * len(contexts))
+                mean = float(weights[action] @ x + middle[action])
+                expected += mean / (policy.members * len(contexts))
         assert side["law"] == pytest.approx({str(a): law[a] for a in range(4) if law[a]})
         assert side["estimate"] == pytest.approx(expected, abs=1e-8)
     assert row["changed"] == pytest.approx(step["changed"])
@@ -165,18 +168,18 @@ def test_a_proposal_says_what_would_change_and_what_is_expected_of_it(tmp_path):
 
 
 def test_the_evidence_is_of_what_was_learned_when_the_proposal_became_due(tmp_path):
-    """A late report lets seven be learned at once, and the first date is after three."""
+    """A late report lets seven be learned at once, and the first date is after five."""
     ledger = made(tmp_path / "a.db")
     late = ledger.ask("here", "late")
     play(ledger, 6)
     ledger.tell(late.ticket, *played(BANDIT, late))
     proposal = ledger.proposal()
     (step,) = proposal.rows[0]["steps"]
-    assert (proposal.told, proposal.learned, proposal.through) == (3, 3, 3)
-    assert (step["contexts"], sum(step["visits"].values())) == (3, 3)
+    assert (proposal.told, proposal.learned, proposal.through) == (5, 5, 5)
+    assert (step["contexts"], sum(step["visits"].values())) == (5, 5)
     assert ledger.status().told == 7
     again = made(tmp_path / "b.db")
-    play(again, 3)
+    play(again, 5)
     assert again.proposal().rows == proposal.rows
 
 
@@ -332,14 +335,14 @@ def test_an_open_gate_records_each_deployment(tmp_path):
 
 def test_a_frozen_run_takes_nothing_and_goes_on_when_it_is_thawed(tmp_path):
     ledger = made(tmp_path / "a.db")
-    play(ledger, 2)
-    issued = ledger.ask("here", "r3")
+    play(ledger, 4)
+    issued = ledger.ask("here", "r5")
     ledger.freeze(by="chief", reason="alarm")
     with pytest.raises(LedgerError, match="chief paused this run on .* \\('alarm'\\)"):
         ledger.tell(issued.ticket, *played(BANDIT, issued))
     ledger.thaw(by="chief", reason="over")
     ledger.tell(issued.ticket, *played(BANDIT, issued))
-    assert ledger.proposal().told == 3
+    assert ledger.proposal().told == 5
 
 
 def test_an_episode_that_is_over_early_is_terminated(tmp_path):
