@@ -17,6 +17,7 @@ def values() -> dict[str, str]:
     run, splits = facts["run"], facts["splits"]
     return {
         "trial/setting": run["setting"],
+        "trial/patients": f"{run['stream'] + run['judges']:,}",
         "trial/stream": f"{run['stream']:,}",
         "trial/told": str(run["told"]),
         "trial/judges": str(run["judges"]),
