@@ -4,7 +4,8 @@
 
 The data are in the wheel of lifelines 0.30.3, `pip install --no-deps lifelines==0.30.3`, and only
 its file is read. Two thirds of the patients are the stream from which `few` learns by replay, the
-others judge its last policy. Features, outcome, shares and splits were fixed before the first run.
+others judge its last policy. Features, outcome, shares and splits were fixed before the first run,
+but after a look at the mean outcome of each arm.
 The replay that is blind to the features was added after its result was seen.
 """
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-LEVEL = 0.002  # how probable a false alarm is in a whole run with independent normal contexts
+LEVEL = 0.002  # nominal, of a false alarm in a whole run; simulated runs had 1 to 2 %
 _LEAST = 30  # contexts on both sides of a test
 _PARTS = 10  # of a run; after each of them the contexts are tested, and on each date
 
