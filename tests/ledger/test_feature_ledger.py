@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import warnings
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ import pytest
 import lowswitch as ls
 from ledgers import made as table_ledger
 from ledgers import rewritten, steady
+from lowswitch.features import ContextDriftWarning
 from lowswitch.ledger import ConflictError, ExpiredError, Ledger, LedgerError, import_csv
 from lowswitch.ledger import snapshot as snapshots
 from lowswitch.ledger.state import replayed
@@ -142,8 +144,10 @@ def test_a_proposal_says_what_would_change_and_what_is_expected_of_it(tmp_path):
     ((row,),) = [proposal.rows]
     (step,) = row["steps"]
     assert step["visits"] == {str(a): actions.count(a) for a in range(4)}
-    assert step["contexts"] == len(contexts) == proposal.told == 3
-    weights = learner_of(ledger).weights[0]  # [A, d]
+    assert step["contexts"] == len(contexts) == proposal.told == 5
+    learner = learner_of(ledger)
+    weights = learner.weights[0]  # [A, d]
+    middle = learner.offsets[0] + learner.intercepts[0]  # [A]
     for policy, side in (
         (ledger.policy, step["now"]),
         (learner_of(ledger).proposal().policy, step["proposed"]),
@@ -152,7 +156,8 @@ def test_a_proposal_says_what_would_change_and_what_is_expected_of_it(tmp_path):
         for x in contexts:
             for action in policy.choices(np.array(x)[None, None])[0]:
                 law[action] += 1 / (policy.members * len(contexts))
-                expected += float(weights[action] @ x) / (policy.members * len(contexts))
+                mean = float(weights[action] @ x + middle[action])
+                expected += mean / (policy.members * len(contexts))
         assert side["law"] == pytest.approx({str(a): law[a] for a in range(4) if law[a]})
         assert side["estimate"] == pytest.approx(expected, abs=1e-8)
     assert row["changed"] == pytest.approx(step["changed"])
@@ -164,18 +169,18 @@ def test_a_proposal_says_what_would_change_and_what_is_expected_of_it(tmp_path):
 
 
 def test_the_evidence_is_of_what_was_learned_when_the_proposal_became_due(tmp_path):
-    """A late report lets seven be learned at once, and the first date is after three."""
+    """A late report lets seven be learned at once, and the first date is after five."""
     ledger = made(tmp_path / "a.db")
     late = ledger.ask("here", "late")
     play(ledger, 6)
     ledger.tell(late.ticket, *played(BANDIT, late))
     proposal = ledger.proposal()
     (step,) = proposal.rows[0]["steps"]
-    assert (proposal.told, proposal.learned, proposal.through) == (3, 3, 3)
-    assert (step["contexts"], sum(step["visits"].values())) == (3, 3)
+    assert (proposal.told, proposal.learned, proposal.through) == (5, 5, 5)
+    assert (step["contexts"], sum(step["visits"].values())) == (5, 5)
     assert ledger.status().told == 7
     again = made(tmp_path / "b.db")
-    play(again, 3)
+    play(again, 5)
     assert again.proposal().rows == proposal.rows
 
 
@@ -340,14 +345,14 @@ def test_an_open_gate_records_each_deployment(tmp_path):
 
 def test_a_frozen_run_takes_nothing_and_goes_on_when_it_is_thawed(tmp_path):
     ledger = made(tmp_path / "a.db")
-    play(ledger, 2)
-    issued = ledger.ask("here", "r3")
+    play(ledger, 4)
+    issued = ledger.ask("here", "r5")
     ledger.freeze(by="chief", reason="alarm")
     with pytest.raises(LedgerError, match="chief paused this run on .* \\('alarm'\\)"):
         ledger.tell(issued.ticket, *played(BANDIT, issued))
     ledger.thaw(by="chief", reason="over")
     ledger.tell(issued.ticket, *played(BANDIT, issued))
-    assert ledger.proposal().told == 3
+    assert ledger.proposal().told == 5
 
 
 def test_an_episode_that_is_over_early_is_terminated(tmp_path):
@@ -488,3 +493,31 @@ def test_the_shape_of_a_policy_is_kept_by_its_record():
     policy = ls.Learner(ls.linucb(), features=2, actions=3, episodes=9, shared=False).policy
     again = ls.LinearPolicy.from_dict(json.loads(json.dumps(policy.to_dict())))
     assert (again.identity, again.shape) == (policy.identity, Shape.of(1, 2, 3, False))
+
+
+def test_a_ledger_records_that_contexts_moved(tmp_path):
+    """The proposal after it says so, also once it is read again; a learner outside agrees."""
+    size = {"features": 2, "actions": 2, "episodes": 200, "seed": 3}
+    declared = {**size, "horizon": 1, "rewards": (-9, 9)}
+    ledger = Ledger.create(tmp_path / "run.db", ls.few(deployments=6), **declared)
+    outside = ls.Learner(ls.few(deployments=6), **size, gate="review")
+    generator, found = np.random.default_rng(1), []
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ContextDriftWarning)
+        for number in range(94):
+            issued, x = ledger.ask("here", f"r{number}"), generator.normal(size=2)
+            x = (x + 4.0 * (number >= 60)).clip(-9, 9)
+            choice = issued.act(x)
+            paid = float(x[choice.action].clip(-9, 9))
+            ledger.tell(issued.ticket, x, choice.action, paid)
+            outside.tell(x, choice.action, paid, off_policy=True)
+            if (view := ledger.proposal()) is not None:
+                found.append((view.rows[0].get("drift", 0), outside.proposal().drift))
+                again = ledger.terms.proposals.read(ledger._ready().pending)
+                assert again.hash == outside.proposal().hash
+                ledger.approve(view, by="board", reason="minutes")
+                outside.approve()
+    assert found[0] == (0, 0)
+    assert found[-1] == (93, 93)
+    assert ledger._ready().learner.digest() == outside.digest()
+    assert ledger.verify().whole

@@ -61,6 +61,7 @@ class FeatureProposals:
                 "before": list(state.decisions.get(WHOLE, [])),  # which goes on growing
             }
         ]
+        rows[0] |= {"drift": made.drift} if made.drift else {}
         if rule == BY_ESTIMATES:
             return {"rows": rows}
         still_open = sum(state.open_reports().values())
@@ -84,7 +85,8 @@ class FeatureProposals:
 
     def read(self, payload: dict[str, Any]) -> LinearProposal:
         (row,) = payload["rows"]
-        facts = {name: row[name] for name in ("changed", "last", "new_actions")}
+        names = ("changed", "last", "new_actions", "drift")
+        facts = {name: row[name] for name in names if name in row}
         facts |= {"number": payload["raised"], "told": payload["told"], "base": payload["base"]}
         return LinearProposal.from_facts(facts, LinearPolicy.from_dict(row["policy"]))
 

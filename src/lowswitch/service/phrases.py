@@ -11,6 +11,7 @@ from lowswitch.ledger.terms import Terms
 from lowswitch.ledger.text import percent
 from lowswitch.policy.tables import departing
 from lowswitch.review.proposals import WHOLE
+from lowswitch.show.text import counted
 
 _MANY = 100  # cases for which a gain is told where rewards are small
 _SMALL = 10.0  # the widest range of rewards that counts as small
@@ -127,6 +128,15 @@ def gain_words(gain: dict[str, Any], terms: Terms) -> str:
     return (
         f"{more(gain['mean'], terms)} (80 % interval {within(gain, terms)}); the learner's model is"
         f" {percent(gain['better'])} sure that this is an improvement"
+    )
+
+
+def drift_words(after: int, terms: Terms) -> str:
+    """That the features of the newest cases are not those of the earlier ones."""
+    word = terms.word("episode")
+    return (
+        f"The {word}s have changed: after {counted(after, word)} the features of the newest ones"
+        " differed from the earlier ones, so what was learned before may no longer hold."
     )
 
 

@@ -189,12 +189,15 @@ def _whole_approved(known: Known, view: ProposalView) -> Sheet:
         lines.append(f"Expected: {phrases.gain_words(known.worth['change'], known.terms)}.")
     lines.append(_replaces(known, view))
     regions = view.rows[0].get("regions", [])
+    warnings = _warnings(known, view, regions)
+    if (moved_at := view.rows[0].get("drift")) is not None:
+        warnings.append(phrases.drift_words(moved_at, known.terms))
     return Sheet(
         f"{title}?",
         title,
         lines,
         kinds_changed(known, view)[:MOST_LISTED],
-        _warnings(known, view, regions),
+        warnings,
         "/proposal",
         consent=_consent_to_kinds(known, regions),
     )

@@ -27,6 +27,7 @@ def proposal_facts(known: Known, view: ProposalView) -> dict[str, Any]:
     said = [one["verdict"] for one in regions]
     return {
         "row": row,
+        "drift": phrases.drift_words(row["drift"], known.terms) if "drift" in row else "",
         "lines": [_line(one, known.terms) for one in regions],
         "counts": {word: said.count(word) for word in phrases.LABELS if word in said},
         "worth": {name: phrases.gain_words(gain, known.terms) for name, gain in gains.items()},
