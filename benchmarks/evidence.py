@@ -248,7 +248,7 @@ def followed(address, name, seed):
 # ---- all runs ------------------------------------------------------------------------------------
 
 
-def measured(name, runs, first, folder):
+def measured(name, runs, first, folder, follow):
     """The proposals of all runs of a family, each with its run; `folder` has those of before."""
     found = []
     Path(folder).mkdir(parents=True, exist_ok=True)
@@ -256,7 +256,7 @@ def measured(name, runs, first, folder):
         path = Path(folder) / f"{name} {seed}.json"
         if not path.exists():
             with tempfile.TemporaryDirectory() as place:
-                made = followed(Path(place) / "run.db", name, seed)
+                made = follow(Path(place) / "run.db", name, seed)
             path.write_text(json.dumps(made, default=float), encoding="utf-8")
         proposals = json.loads(path.read_text(encoding="utf-8"))
         found += [one | {"run": f"{name} {seed}"} for one in proposals]
@@ -275,7 +275,7 @@ def runs_of(proposals):
     return np.unique(names, return_inverse=True)[1] if names else np.zeros(0, dtype=int)
 
 
-def of_words(proposals):
+def of_words(proposals, rules):
     """How often each rule says IMPROVE, and how often that is true."""
     rows, shown = rows_of(proposals), [rows_of([one]) for one in proposals]
     facts = {
@@ -283,7 +283,7 @@ def of_words(proposals):
         "proposals": len(proposals),
         "rows": len(rows),
     }
-    for rule, column in zip(RULES, (4, 5, 6), strict=True):
+    for rule, column in zip(rules, (4, 5, 6), strict=False):
         said = rows[:, column] > 0
         pairs = zip(proposals, shown, strict=True)
         with_any = [one["run"] for one, part in pairs if part[:, column].any()]
@@ -355,22 +355,28 @@ def _mean(values):
     return round(float(np.mean(values)), 4) if len(values) else None
 
 
-def main():
-    parser = bench.parser(__doc__)
+def main(doc=__doc__, families=FAMILIES, follow=followed, rules=RULES, cases=PATIENTS):
+    """Measure all families; follow: gives the proposals of one run."""
+    parser = bench.parser(doc)
     parser.add_argument("--runs", type=int, default=4, help="of each family")
     parser.add_argument("--first", type=int, default=0, help="the first seed")
-    parser.add_argument("--family", choices=FAMILIES, action="append", help="instead of all")
+    parser.add_argument("--family", choices=families, action="append", help="instead of all")
     parser.add_argument("--kept", metavar="FOLDER", help="keep each run there, and go on later")
     options = parser.parse_args()
     results, found = bench.Results(options.json), {}
-    results.keep("setting", {"meetings": MEETINGS, "patients": MEETINGS * PATIENTS})
+    results.keep("setting", {"meetings": MEETINGS, "patients": MEETINGS * cases})
+
+    def shown(some):
+        return of_words(some, rules) | {"intervals": of_intervals(some)}
+
     with tempfile.TemporaryDirectory() as place:
-        for name in options.family or FAMILIES:
-            found[name] = measured(name, options.runs, options.first, options.kept or place)
-            results.keep(name, of_words(found[name]) | {"intervals": of_intervals(found[name])})
+        for name in options.family or families:
+            runs = name, options.runs, options.first, options.kept or place
+            found[name] = measured(*runs, follow)
+            results.keep(name, shown(found[name]))
     differ = [one for name in found if name != "all equal" for one in found[name]]
     if differ:
-        results.keep("different", of_words(differ) | {"intervals": of_intervals(differ)})
+        results.keep("different", shown(differ))
         results.keep("reliability", reliability(differ))
         parts = {part: [one for one in differ if belongs(one)] for part, belongs in PARTS.items()}
         found = {

@@ -27,7 +27,7 @@ def values() -> dict[str, str]:
     speed, machines, gpu = (load(name) for name in ("speed", "concurrent", "gpu"))
     ledgers = of_ledger(load("ledger")) | of_faults(load("ledger_faults"))
     ledgers |= of_service(load("service")) | of_evidence(load("evidence"))
-    ledgers |= of_bounds(load("bounds"))
+    ledgers |= of_bounds(load("bounds")) | of_feature_evidence(load("feature_evidence"))
     logs = of_evaluation(load("evaluation"))
     prices = of_prices(load("price")) | of_sb3(load("sb3"))
     own = of_own(load("own")) | of_stuck(load("stuck")) | of_bench()
@@ -355,6 +355,34 @@ def of_evidence(evidence: dict[str, Any]) -> dict[str, str]:
         "evidence/unchanged": f"{evidence['reliability']['rows that change nothing']:,}",
         "evidence/reliability": _reliability(evidence["reliability"]["bins"]),
         "evidence/intervals": _intervals(differ["intervals"], evidence["parts"]),
+    }
+
+
+def of_feature_evidence(evidence: dict[str, Any]) -> dict[str, str]:
+    equal, differ = evidence["all equal"], evidence["different"]
+    said, false = (
+        differ["recorded"]["rows with IMPROVE"],
+        differ["recorded"]["rows with IMPROVE"] - differ["recorded"]["truly better"],
+    )
+    families = {
+        name: of["intervals"]
+        for name, of in evidence.items()
+        if isinstance(of, dict) and "intervals" in of and name not in ("all equal", "different")
+    }
+    parts = {
+        name: evidence["parts"][name]
+        for name in ("early, all approved", "late, all approved", "late and missing reports")
+    }
+    return {
+        "kinds/runs": f"{equal['runs'] + differ['runs']}",
+        "kinds/cases": f"{evidence['setting']['patients']:,}",
+        "kinds/equal-runs": f"{equal['runs']}",
+        "kinds/equal-false": (
+            f"{equal['recorded']['proposals with IMPROVE']} of {equal['proposals']}"
+        ),
+        "kinds/false": f"{false} of {said}",
+        "kinds/reliability": _reliability(evidence["reliability"]["bins"]),
+        "kinds/intervals": _intervals(differ["intervals"], families | parts),
     }
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).parent / "notebooks"
-NAMES = ("first-look", "your-own-problem", "few-deployments", "vectors")
+NAMES = ("first-look", "your-own-problem", "few-deployments", "vectors", "trial")
 
 
 def load(name: str) -> dict[str, Any]:

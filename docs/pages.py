@@ -14,6 +14,7 @@ _DOCS = (
     "tutorial",
     "few",
     "features",
+    "trial",
     "evaluation",
     "choosing",
     "adding",

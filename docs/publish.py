@@ -7,8 +7,9 @@
 
 The other result files are written by docs/frontier.py, docs/orders.py, docs/coarser.py,
 docs/episodes.py, docs/scales.py and docs/sweeps.py, and with --json docs/numbers/NAME.json by
-speed.py, machines.py, gpu.py, few/run.py, linear/run.py, ledger.py, ledger_faults.py, evidence.py,
-evaluation.py, own.py and service.py of benchmarks/.
+speed.py, machines.py, gpu.py, few/run.py, linear/run.py, linear/trial.py, ledger.py,
+ledger_faults.py, evidence.py, feature_evidence.py, evaluation.py, own.py and service.py of
+benchmarks/.
 """
 
 import argparse
@@ -25,6 +26,7 @@ import orders
 import reproduction
 import scales
 import sweeps
+import trials
 import vectors
 from pages import PAGES, ROOT, fill
 
@@ -33,7 +35,7 @@ def values() -> dict[str, str]:
     """All that is published, in Markdown, by the name that stands before it on the pages."""
     sources = (
         *(reproduction, frontier, orders, measured, coarser, episodes, scales),
-        *(sweeps, budgets, vectors),
+        *(sweeps, budgets, vectors, trials),
     )
     return {name: value for source in sources for name, value in source.values().items()}
 

@@ -30,6 +30,8 @@ def values() -> dict[str, str]:
     (rounds,) = {problem["rounds"] for problem in regret.values()}
     return {
         "features/regret": of_regret(regret),
+        "features/bandits": of_bandits(facts["bandits"]["problems"]),
+        "features/fresh": str(facts["bandits"]["seeds"]),
         "features/inventory": of_inventory(facts["inventory"]),
         "features/stocked": str(facts["inventory"]["seeds"]),
         "features/control": of_control({words: facts[name] for name, words in CONTROL.items()}),
@@ -58,6 +60,37 @@ def of_regret(regret: dict[str, Any]) -> str:
             for N in (5, 10, 20, 40)
         ]
     return table(["problem", "seeds", "deployments", "`few`", "single"], lines, left=1)
+
+
+def of_bandits(problems: dict[str, Any]) -> str:
+    """Ratios to the best rival, before and after, without a constant feature and with one."""
+    lines = [
+        [
+            name,
+            found["rival"],
+            *(
+                f"{found[key]['ratio']:.2f} ± {found[key]['error']:.2f}"
+                for key in (
+                    "rule 1, without a constant",
+                    "rule 1, with a constant",
+                    "rule 2, without a constant",
+                    "rule 2, with a constant",
+                    "waiting",
+                )
+            ),
+        ]
+        for name, found in problems.items()
+    ]
+    head = [
+        "problem",
+        "rival",
+        "`rule=1`",
+        "with a constant",
+        "`few`",
+        "with a constant",
+        "waiting",
+    ]
+    return table(head, lines, left=2)
 
 
 def of_inventory(inventory: dict[str, Any]) -> str:

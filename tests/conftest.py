@@ -255,8 +255,10 @@ FEATURE_ALGORITHMS = {
     "linear-determinant": ls.linear(members=3, schedule="determinant/budget", deployments=6),
     "linucb": ls.linucb(schedule="determinant/1.5"),
     "linucb-greedy": ls.linucb(schedule="spread/1", deployments=7, last="greedy"),
-    "few-features": ls.few(deployments=5, members=3),
-    "few-dates": ls.few(deployments_at=(20, 50, 120)),
+    "few-features": ls.few(deployments=5, members=3, rule=1),
+    "few-dates": ls.few(deployments_at=(20, 50, 120), rule=1),
+    "few-features-2": ls.few(deployments=5, members=3),
+    "few-dates-2": ls.few(deployments_at=(20, 50, 120)),
 }
 FEATURE_PAIRS = pairs(FEATURE_PROBLEMS, FEATURE_ALGORITHMS)
 

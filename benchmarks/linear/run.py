@@ -5,10 +5,11 @@
 Each section is measured anew and put beside what the file has of the others. "digits"
 needs scikit-learn, the names of classic control need Gymnasium; dqn.py has the rival of CartPole.
 With --keep FILE every seed is written as soon as it is done, and the same call goes on from there.
---same-rivals measures the library alone, against LinUCB as the file has it, which takes an hour.
+--same-rivals measures `few` alone, against LinUCB as the file has it, which takes an hour.
 The variable CONTROL_SEEDS says on how many seeds classic control is measured, by default 10.
 """
 
+import itertools
 import json
 import os
 import sys
@@ -107,13 +108,16 @@ def tuned_linucb(make, seeds):
 
 def against_linucb(name, make, seeds=SEEDS):
     """Mixtures without tuning, and single policies, against LinUCB that is tuned."""
-    rival = RIVALS.get(name) or tuned_linucb(make, seeds)
-    rows = {}
+    known = RIVALS.get(name)
+    rival = known or tuned_linucb(make, seeds)
+    rows = known["rows"] if known else {}
     for N in (5, 10, 20, 40):
         rows[f"mixture {N}"] = mean_regret(make, ls.few(deployments=N), ROUNDS, seeds)
-        single = ls.linucb(schedule="spread", deployments=N, last="greedy")
-        rows[f"single {N}"] = mean_regret(make, single, ROUNDS, seeds)
-    rows["determinant"] = mean_regret(make, ls.linucb(), ROUNDS, seeds)
+        if not known:
+            single = ls.linucb(schedule="spread", deployments=N, last="greedy")
+            rows[f"single {N}"] = mean_regret(make, single, ROUNDS, seeds)
+    if not known:
+        rows["determinant"] = mean_regret(make, ls.linucb(), ROUNDS, seeds)
     for row in rows.values():
         row["ratio"] = row["regret"] / rival["rival"]["regret"]
     return rival | {"rounds": ROUNDS, "rows": rows}
@@ -195,6 +199,44 @@ def control(name):
     }
 
 
+def bandits():
+    """Ten deployments against the best that learns after every round, before and after rule 2."""
+    import contexts
+
+    results = {}
+    for name in contexts.PROBLEMS:
+        results[name] = one_bandit(contexts, name)
+        say(f"  {name}: {results[name]}")
+    return {"rounds": ROUNDS, "seeds": len(FRESH), "deployments": 10, "problems": results}
+
+
+def one_bandit(contexts, name):
+    """Ratios to the rival, which always has the constant feature; errors in the same unit."""
+    made = {
+        constant: [contexts.problem(name, ROUNDS, seed, constant=constant) for seed in FRESH]
+        for constant in (False, True)
+    }
+    dates = np.array(ls.parts.Spread().within(10, ROUNDS, made[True][0].shape.weights))
+    rival, regret, waited = contexts.best_every_round(made[True], FRESH, dates)
+    rows = {"rival": rival, "regret": float(regret.mean()), "waiting": ratio(waited, regret)}
+    for constant, rule in itertools.product((False, True), (1, 2)):
+        algorithm = ls.few(deployments=10, rule=rule)
+        runs = [
+            ls.simulate(one, algorithm, episodes=ROUNDS, seeds=[seed], threads=1, progress=False)
+            for one, seed in zip(made[constant], FRESH, strict=True)
+        ]
+        words = f"rule {rule}, {'with' if constant else 'without'} a constant"
+        rows[words] = ratio(np.array([float(run.regret[0]) for run in runs]), regret)
+    return rows
+
+
+def ratio(mine, others):
+    """The ratio of two mean regrets, with the standard error by the delta method."""
+    quotient = mine.mean() / others.mean()
+    spread = np.std(mine - quotient * others, ddof=1) / np.sqrt(len(mine)) / others.mean()
+    return {"ratio": float(quotient), "error": float(spread)}
+
+
 SECTIONS = {
     "CartPole": lambda: control("CartPole"),
     "shaken": lambda: control("CartPole, noise 0.5 %"),
@@ -203,6 +245,7 @@ SECTIONS = {
     "synthetic": synthetic,
     "arms": arms,
     "digits": classes,
+    "bandits": bandits,
     "inventory": inventory,
     "speed": speed,
 }
@@ -223,7 +266,7 @@ def main():
     if options.same_rivals:
         for name, section in results.items():
             if "rival" in section:
-                kept = ("rival", "alpha", "tuning", "seeds")
+                kept = ("rival", "alpha", "tuning", "seeds", "rows")
                 RIVALS[name] = {key: section[key] for key in kept if key in section}
     for name in options.sections:
         say(name)

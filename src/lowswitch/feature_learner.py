@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -10,13 +12,19 @@ from lowswitch.algorithms.algorithm import Algorithm
 from lowswitch.checks import require_count
 from lowswitch.kernels.streams import MEMBERS, learner_stream
 from lowswitch.learner import Batch, Learner, refuse_action
+from lowswitch.learners.drift import ContextDrift
+from lowswitch.learners.knowledge import checked_actions
 from lowswitch.learners.ridge import Deployment, RidgeKnowledge
 from lowswitch.learners.ridge_posterior import RidgePosterior
 from lowswitch.learners.ridge_spec import linear_form, spec_of
 from lowswitch.policy.linear import LinearPolicy
 from lowswitch.policy.shape import Shape
 from lowswitch.review.gate import Gate
-from lowswitch.review.proposals import WHOLE, LinearProposal
+from lowswitch.review.proposals import WHOLE, Key, LinearProposal
+
+
+class ContextDriftWarning(UserWarning):
+    """The contexts of a run move, so that what was learned from the earlier ones may not hold."""
 
 
 class _Wrong(NamedTuple):
@@ -34,9 +42,9 @@ class FeatureLearner(Learner):
     algorithm: `ls.linear`, `ls.linucb` or `ls.few`. features: how many numbers describe a context.
     shared: whether they describe the context for all actions, each of which then has weights of its
     own; False says that each action has a feature vector of its own in every context. An episode
-    has `horizon` steps: 1 is a contextual bandit. A constant feature is the intercept; there is
-    none unless you give it. Rewards may be any finite numbers. initial: a LinearPolicy that is
-    deployed at the beginning; by default the one that the algorithm makes without data.
+    has `horizon` steps: 1 is a contextual bandit. `few` adds an intercept itself; for the others a
+    constant feature is the intercept. Rewards may be any finite numbers. initial: a LinearPolicy
+    that is deployed at the beginning; by default the one that the algorithm makes without data.
     """
 
     kind = "linear learner"
@@ -98,7 +106,7 @@ class FeatureLearner(Learner):
 
     @property
     def weights(self) -> np.ndarray:  # [H, B, d]
-        """The ridge estimates of all that was told; B = A weight vectors if features are shared.
+        """The estimates of all that was told; B = A weight vectors if features are shared.
 
         With more than one step they say how far values are from the `offsets`.
         """
@@ -106,12 +114,30 @@ class FeatureLearner(Learner):
 
     @property
     def offsets(self) -> np.ndarray:  # [H]
-        """The mean value of each step, which the weights add to; 0 for a contextual bandit."""
+        """The mean value of each step, which the weights add to.
+
+        It is 0 for a contextual bandit without an intercept of the algorithm's own.
+        """
         return self._knowledge.estimates(self.told)[1]
 
     @property
+    def intercepts(self) -> np.ndarray:  # [H, B]
+        """The weights of the constant feature that the algorithm adds; 0 if it adds none."""
+        return self._knowledge.estimates(self.told)[2]
+
+    @property
+    def log_odds(self) -> bool:
+        """Whether weights, intercepts and offsets say log-odds of a reward of 1."""
+        return self._knowledge.odds and self.told > 0
+
+    @property
+    def drift(self) -> ContextDrift | None:
+        """When the contexts were found to move, and in which feature; None if they were not."""
+        return self._knowledge.seen.found
+
+    @property
     def precision(self) -> np.ndarray:  # [H, B, d, d]
-        """V = ridge I + sum x x' of each step and weight vector."""
+        """V = ridge I + sum x x' of each step and weight vector; a constant feature comes last."""
         factor = self._knowledge.sums.factor
         product: np.ndarray = factor.transpose(0, 1, 3, 2) @ factor
         return product
@@ -120,6 +146,17 @@ class FeatureLearner(Learner):
         return self._knowledge.posterior(self.told)
 
     # ---- telling ---------------------------------------------------------------------------------
+
+    def tell(self, states: Any, actions: Any, rewards: Any, *, off_policy: bool = False) -> Any:
+        """As `Learner.tell`; a `ContextDriftWarning` says once that the contexts have moved."""
+        before = self.drift
+        made = super().tell(states, actions, rewards, off_policy=off_policy)
+        if self.drift is not None and before is None:
+            left = sum(date > self.drift.told for date in self._knowledge.dates)
+            ahead = f"the learner may still deploy {left} times and explores more until then"
+            way_out = ahead if left else "no deployment is left, so this policy stays"
+            warnings.warn(f"{self.drift}; {way_out}", ContextDriftWarning, stacklevel=2)
+        return made
 
     def _checked_batch(self, states: Any, actions: Any, rewards: Any) -> Batch:
         """x: the features of each step, [d] of one step or [H, d]; where each action has its own,
@@ -157,8 +194,8 @@ class FeatureLearner(Learner):
         return self.told > 0 and self._knowledge.on_grid(self.told)
 
     def next_stop(self, most: int) -> int:
-        """How many of `most` episodes can be learned before a date."""
-        return min(most, self._knowledge.spec.next_date(self.told) - self.told) if most else 0
+        """How many of `most` episodes can be learned before a date or a test of drift."""
+        return min(most, self._knowledge.next_stop(self.told) - self.told) if most else 0
 
     def learn_piece(self, x: np.ndarray, actions: np.ndarray, rewards: np.ndarray) -> int:
         """Learn checked episodes [n, H, R, d] in order until a policy is due; return how many.
@@ -168,7 +205,7 @@ class FeatureLearner(Learner):
         """
         knowledge = self._knowledge
         batch = x, actions, rewards, self.told
-        learned, grown = knowledge.learn(*batch, watch=not self.budget_spent)
+        learned, grown = knowledge.learn(*batch, watching=not self.budget_spent)
         self.told += learned
         if grown or knowledge.on_grid(self.told):
             self._due()
@@ -205,6 +242,19 @@ class FeatureLearner(Learner):
         """The proposal that waits for a decision, or None."""
         pending: LinearProposal | None = self._gate.pending
         return pending
+
+    def _checked_veto(
+        self, rows: Iterable[Key], actions: Iterable[int], more: Sequence[int]
+    ) -> tuple[list[Key], list[int]]:
+        """There are no rows: a veto is about all contexts, which [WHOLE] or nothing stands for."""
+        if {*rows} - {WHOLE}:
+            raise ValueError("a policy on features has no rows; name the actions alone")
+        named = sorted(checked_actions([*actions], self.shape.actions))
+        checked_actions([*named, *more], self.shape.actions)
+        return [WHOLE], named
+
+    def _allowed_in(self, step: int, state: int) -> np.ndarray:  # [A]
+        return np.asarray(self._knowledge.allowed.all(axis=0))
 
     def _checked_policy(self, policy: Any) -> LinearPolicy:
         if not isinstance(policy, LinearPolicy) or policy.shape != self.shape:

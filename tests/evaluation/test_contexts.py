@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import lowswitch as ls
-from lowswitch.evaluation.estimates import skewed_mean
+from lowswitch.evaluation.estimates import rarity, skewed_mean
 from lowswitch.features import Log, evaluate
 from lowswitch.policy.shape import Shape
 
@@ -54,7 +54,7 @@ def test_a_log_that_never_plays_what_the_policy_plays_is_not_reliable():
     """The log always plays action 0 in 300 contexts, the policy action 1 in half of them."""
     x = np.ones((300, 1))
     x[::2] = -1
-    log = Log(x, np.zeros(300, dtype=int), np.ones(300), np.ones(300))
+    log = Log(x, np.zeros(300, dtype=int), np.arange(300) % 2, np.ones(300))
     weights = np.zeros((1, 1, 2, 1))
     weights[0, 0, 1] = 1
     found = evaluate(ls.LinearPolicy(Shape.of(1, 1, 2), weights, np.uint64(0)), log)
@@ -63,6 +63,22 @@ def test_a_log_that_never_plays_what_the_policy_plays_is_not_reliable():
     assert "only 0.5 [0.4433, 0.5567] of what this policy plays" in str(found)
     same = evaluate(ls.LinearPolicy(Shape.of(1, 1, 2), 0 * weights, np.uint64(0)), log)
     assert (same.share, same.reliable) == ((1, 1, 1), True)
+    alike = Log(log.contexts, log.actions, np.ones(300), log.propensities)
+    found = evaluate(ls.LinearPolicy(Shape.of(1, 1, 2), 0 * weights, np.uint64(0)), alike)
+    assert not found.reliable
+    assert "all rewards of the log are the same" in found.verdict
+
+
+def test_rare_rewards_need_more_heavy_samples():
+    """90 samples of weight 1/2 and 10 of weight 5: sum w^2 = 272.5, sum w^4 = 6255.6, so 11.87
+    decide. Of rewards with mean 0.1 the squared skewness is 0.8^2 / 0.09 = 64/9: 1.67, below 4.
+    """
+    weights = np.r_[np.full(90, 0.5), np.full(10, 5.0)]
+    rewards = np.r_[np.ones(10), np.zeros(90)]
+    assert rarity(weights, rewards) == pytest.approx(272.5**2 / 6255.625 / (64 / 9))
+    assert rarity(np.ones(100), rewards) == pytest.approx(100 * 9 / 64)
+    assert rarity(weights, np.arange(100) % 2) == np.inf  # nothing is rare
+    assert rarity(weights, np.ones(100)) == rarity(np.zeros(100), rewards) == 0
 
 
 @pytest.mark.parametrize("ridge", [0, -1, np.nan, "1"])

@@ -5,6 +5,7 @@ import pytest
 import lowswitch as ls
 from conftest import FEATURE_PROBLEMS, learner_for
 from lowswitch.features import LinearRuns, problems
+from lowswitch.learners.ridge_spec import linear_form
 from lowswitch.races.portfolio import portfolio
 
 
@@ -27,7 +28,7 @@ def test_runs_are_saved_whole(tmp_path):
     runs.save(tmp_path / "runs.npz")
     back = LinearRuns.load(tmp_path / "runs.npz")
     assert (back.regret == runs.regret).all()
-    assert (back.algorithm, back.problem) == (ls.linear(deployments=3), problem.name)
+    assert (back.algorithm, back.problem) == (linear_form(ls.few(deployments=3), 40), problem.name)
     assert (runs.local_switches == runs.deployments).all()
 
 

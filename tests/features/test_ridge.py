@@ -322,18 +322,23 @@ def test_a_budget_is_a_hard_limit_and_the_last_deployment_is_one_greedy_policy(a
         assert made[0].policy.members == 32
 
 
-def test_few_means_the_linear_family_with_its_dates():
-    plain, spread = (
-        bandit(algorithm, 1000) for algorithm in (ls.few(deployments=9), ls.linear(deployments=9))
-    )
-    assert plain.algorithm == spread.algorithm == ls.linear(deployments=9)
-    dated = bandit(ls.few(deployments_at=(30, 60)), 100)
-    assert dated.algorithm == ls.linear(schedule="calendar/30-60", deployments=2)
-    asked = bandit(ls.few(deployments=3, asked=True), 100)
-    assert asked.algorithm == ls.linear(schedule="asked", deployments=3)
-    assert bandit(ls.few(deployments=5, gap=20, members=1), 500).algorithm == ls.linear(
-        members=1, schedule="spread/20", deployments=5
-    )
+NEW = {"intercept": True, "link": "auto", "drift": "watch"}  # of `few` by its newest rule
+
+
+@pytest.mark.parametrize(("rule", "options"), [(1, {}), (2, NEW)])
+def test_few_means_the_linear_family_with_its_dates(rule, options):
+    plain = bandit(ls.few(deployments=9, rule=rule), 1000)
+    assert plain.algorithm == ls.linear(deployments=9, **options)
+    dated = bandit(ls.few(deployments_at=(30, 60), rule=rule), 100)
+    assert dated.algorithm == ls.linear(schedule="calendar/30-60", deployments=2, **options)
+    asked = bandit(ls.few(deployments=3, asked=True, rule=rule), 100)
+    assert asked.algorithm == ls.linear(schedule="asked", deployments=3, **options)
+    several = bandit(ls.few(deployments=5, gap=20, members=1, rule=rule), 500)
+    wanted = ls.linear(members=1, schedule="spread/20", deployments=5, **options)
+    assert several.algorithm == wanted
+
+
+def test_other_algorithms_are_refused_by_name():
     with pytest.raises(ValueError, match="learns tables of states, and features are none"):
         bandit(ls.psrl())
     with pytest.raises(ValueError, match="learns from features, and a table of states has none"):

@@ -230,6 +230,46 @@ def test_bad_input():
         ls.plan(([0, 1], [0, 1], [0.0, 1.0]), episodes=9, deployments=1)
 
 
+def test_a_plan_with_features(tmp_path, capsys):
+    """The values lie between the first policy's and the best, and rise to it."""
+    size, options = {"features": 3, "actions": 2}, {"episodes": 400, "deployments": 3}
+    found = ls.plan(size, **options, problems=6, progress=False)
+    values, optimal = found.default.values, found.default.optimal
+    assert values.shape == (6, 4)
+    assert (values <= optimal[:, None] + 1e-12).all()
+    gaps = (optimal[:, None] - values).mean(axis=0)
+    assert gaps[-1] < gaps[0] / 4
+    lost = (optimal[:, None] - values) * np.diff([0, *found.default.dates, 400])
+    assert lost.sum(axis=1) == pytest.approx(found.default.regret)
+    assert "3 features and 2 actions, from its size alone; 6 problems" in found.page(200)
+    weights = np.array([[1.0, 0, 0], [-1, 0, 0]])
+    problem = ls.features.problems.LinearBandit(weights, actions=2, shared=True, noise=1.0)
+    best = ls.LinearPolicy(problem.shape, weights.T[None, :, :, None], np.uint64(0))
+    given = ls.plan(problem, **options, problems=2, initial=best, progress=False)
+    assert given.first == "given"
+    assert given.default.values[:, 0] == pytest.approx(given.default.optimal)
+    best.save(tmp_path / "policy.npz")
+    command = ["plan", "--features", "3,2", "--initial", str(tmp_path / "policy.npz"), "--json"]
+    command += f"--episodes 50 --deployments 2 --problems 1 --out {tmp_path / 'out'}".split()
+    assert commands.main(command) == 0
+    assert json.loads(capsys.readouterr().out)["features"] == 3
+
+
+def test_a_plan_with_features_refuses_what_it_cannot_use():
+    options = {"episodes": 50, "deployments": 2, "problems": 1}
+    with pytest.raises(ValueError, match="the size of a problem with features is"):
+        ls.plan({"features": 3}, **options)
+    with pytest.raises(ValueError, match="features must be"):
+        ls.plan({"features": 0, "actions": 2}, **options)
+    with pytest.raises(ValueError, match="present_reward= is for tables so far"):
+        ls.plan({"features": 3, "actions": 2}, **options, present_reward=0.5)
+    steps = ls.features.problems.linear_mdp(features=3, states=6, actions=3, horizon=3, seed=1)
+    with pytest.raises(ValueError, match="is for one step so far"):
+        ls.plan(steps, **options)
+    with pytest.raises(ValueError, match="actions_allowed= is for a plan from a size"):
+        ls.plan({"features": 3, "actions": 2}, **options, actions_allowed=np.ones((1, 1, 2), bool))
+
+
 def test_the_command(tmp_path, capsys):
     mdp, data = ls.envs.riverswim(states=4, horizon=3), tmp_path / "log.npz"
     states, actions, rewards = logged(mdp, 30)

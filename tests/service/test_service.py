@@ -160,7 +160,7 @@ def test_the_description_has_every_address(served):
     posts = {one.handler for one in roles.API if one.method == "POST"}
     assert posts - {"verify"} == bodies.BODIES.keys() - {"rows"}  # of an address
     report = said["components"]["schemas"]["Report"]
-    assert report["required"] == ["ticket", "states", "actions", "rewards"]
+    assert sorted(report["required"]) == ["actions", "rewards", "states", "ticket"]
     assert report["properties"]["ended"]["enum"] == ["whole", "truncated", "terminated"]
     used = set(re.findall(r"#/components/schemas/(\w+)", json.dumps(said)))
     assert used == said["components"]["schemas"].keys()
@@ -243,7 +243,10 @@ def test_a_bad_body_is_refused_and_changes_nothing(served, name):
     ("change", "says"),
     [
         ({"states": [True, False, True]}, "states[0] must be a text or a whole number"),
-        ({"states": [0, 1.0, 2]}, "states[1] must be a text or a whole number, not a number"),
+        (
+            {"states": [0, 1.0, 2]},
+            "states[1] must be a text or a whole number (with features a list), not a number",
+        ),
         ({"actions": [0, 0, False]}, "actions[2] must be a text or a whole number"),
         ({"rewards": [True, 0, 0]}, "rewards[0] must be a number, not true or false"),
         ({"rewards": ["1", 0, 0]}, "rewards[0] must be a number, not a text"),

@@ -23,6 +23,7 @@ TABLE = {
     "GET /api/terms": EVERY,
     "GET /api/policy": EVERY,
     "POST /api/ask": {S},
+    "POST /api/act": {S},
     "POST /api/tell": {S},
     "GET /api/status": READ,
     "GET /api/proposal": READ,

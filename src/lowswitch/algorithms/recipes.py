@@ -40,7 +40,7 @@ from lowswitch.algorithms.estimators import (
     Unknown,
 )
 from lowswitch.algorithms.meetings import Asked
-from lowswitch.algorithms.ridge import Draws, Ellipsoid, Ridge, Sampled, Width
+from lowswitch.algorithms.ridge import Draws, Drift, Ellipsoid, Link, Ridge, Sampled, Width
 from lowswitch.algorithms.schedules import UCB2, EveryVisit, Last, Visits
 from lowswitch.algorithms.text import (
     AnyScales,
@@ -508,6 +508,9 @@ def linear(
     deployments: int | None = None,
     last: Last = "greedy",
     draws: Draws = "optimistic",
+    intercept: bool = False,
+    link: Link = "linear",
+    drift: Drift = "ignore",
 ) -> Algorithm:
     """Mixtures of posterior samples of ridge regression on features, for a `LinearLearner`.
 
@@ -519,10 +522,11 @@ def linear(
     deployments: how often the policy may change; the dates are then spread geometrically. last:
     whether the last of these deployments is "greedy", without exploration, or "usual", like the
     others. draws: "optimistic" ones explore much at first and less and less; "plain" ones are
-    samples of the posterior with the same c throughout. See `Sampled`.
+    samples of the posterior with the same c throughout. See `Sampled`. intercept, link and drift:
+    see `Ridge`; `few` has intercept=True, link="auto" and drift="watch".
     """
     final = "usual" if deployments is None else last
-    ridges = Ridge(members=members, ridge=ridge)
+    ridges = Ridge(members=members, ridge=ridge, intercept=intercept, link=link, drift=drift)
     return assemble(
         ridges, Sampled(c=c, draws=draws), schedule, deployments=deployments, last=final
     )

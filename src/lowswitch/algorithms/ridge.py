@@ -18,6 +18,7 @@ from lowswitch.checks import (
     require_growth,
     require_positive,
     require_scale,
+    require_truth,
     require_word,
     shown,
 )
@@ -25,6 +26,8 @@ from lowswitch.checks import (
 Width = Literal["noise", "unit", "proof"]
 Draws = Literal["plain", "optimistic"]
 Spent = Literal["budget"]
+Link = Literal["linear", "auto"]
+Drift = Literal["ignore", "watch"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,15 +36,26 @@ class Ridge:
 
     `members` of them are deployed together, and each episode plays one. With a horizon above 1 the
     values are those of least-squares value iteration (Jin, Yang, Wang, Jordan 2020, Algorithm 1).
+
+    intercept: whether a constant feature is added to every context, and rewards are measured from
+    their mean. link: "auto" fits log-odds by logistic regression for as long as all rewards of a
+    problem of one step are 0 or 1. drift: "watch" tests whether the contexts move during the run,
+    says so, and then moves the remaining dates of a `Spread`.
     """
 
     members: int = 32
     ridge: float = 1.0
+    intercept: bool = False
+    link: Link = "linear"
+    drift: Drift = "ignore"
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "members", require_count("members", self.members))
         way_out = "1 is usual; a small one trusts few data more"
         object.__setattr__(self, "ridge", require_positive("ridge", self.ridge, way_out))
+        require_truth("intercept", self.intercept)
+        require_word("link", self.link, get_args(Link))
+        require_word("drift", self.drift, get_args(Drift))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,6 +130,17 @@ class Spread(Whole):
         powers = [last - (last - first) * i / steps for i in range(deployments)]
         dates = (floor_power(episodes, power) for power in reversed(powers))
         return spaced(dates, self.gap, episodes)
+
+    def moved(self, since: int, deployments: int, episodes: int) -> tuple[int, ...]:
+        """New dates after `since` episodes for the deployments that are left once contexts move.
+
+        Their square roots are evenly spaced. Evenly spaced dates would wait too long for the next
+        one, and geometric ones leave too many episodes after the last.
+        """
+        first, last = math.sqrt(since), math.sqrt(episodes)
+        steps = ((last - first) * (i + 1) / (deployments + 1) for i in range(deployments))
+        ahead = (math.floor((first + step) ** 2) - since for step in steps)
+        return tuple(since + date for date in spaced(ahead, self.gap, episodes - since))
 
     def grid(self, episodes: int) -> tuple[int, ...]:
         """1, 2, 4, 8, ..."""
@@ -196,6 +221,8 @@ def require_linear(
 ) -> None:
     """The parts go together for a learner that has features and no rows."""
     plain = schedule.schedule if isinstance(schedule, Budget) else schedule
+    if isinstance(bonus, Ellipsoid) and estimator.link == "auto":
+        raise ValueError("an ellipsoid is of linear rewards; leave link out, or use ls.linear")
     if isinstance(bonus, Ellipsoid) and estimator.members > 1:
         raise ValueError(
             f"an ellipsoid makes one policy, not a mixture of {estimator.members}; leave members"

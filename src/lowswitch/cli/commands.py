@@ -232,7 +232,7 @@ def frontier(options: argparse.Namespace) -> None:
 
 
 @command(
-    *problem("--size", "--data"),
+    *problem("--size", "--data", "--features"),
     argument("--episodes", required=True, help="How many episodes are to be played."),
     OneOf(arguments("--deployments", "--deployments-at")),
     argument("--gap", default=1),
@@ -246,10 +246,10 @@ def plan(options: argparse.Namespace) -> None:
     folder = Path(options.out)
     storage.make_folder(folder)
     report.require_figure_path(folder / "plan.png")
-    problem = options.size
+    problem = options.size or options.features
     if options.data:
         problem = _logged(options.data)
-    elif not options.size:
+    elif not problem:
         problem = runs.problem_of(options)
     result = lowswitch.plan(
         problem,
@@ -269,10 +269,12 @@ def plan(options: argparse.Namespace) -> None:
     print(json.dumps(result.to_dict()) if options.json else page)
 
 
-def _initial(options: argparse.Namespace) -> list[list[int]] | None:
+def _initial(options: argparse.Namespace) -> Any:
     """The policy in use, if there is a file of it."""
     if options.initial is None:
         return None
+    if options.features:
+        return lowswitch.LinearPolicy.load(options.initial)
     labels = None if options.actions is None else options.actions.split(",")
     H, S, A = options.size or (None, None, None)
     return policy_from_file(options.initial, labels or A, horizon=H, states=S)

@@ -22,8 +22,16 @@ _ARGUMENTS: dict[str, dict[str, Any]] = {
         "help": "The algorithm, such as few:deployments=10,asked=true.",
         "required": True,
     },
-    "--horizon": {"help": "How many steps an episode has.", "type": int, "required": True},
-    "--states": {"help": "How many states there are, or their labels: well,ill.", "required": True},
+    "--horizon": {
+        "help": "How many steps an episode has (default: %(default)s).",
+        "type": int,
+        "default": 1,
+    },
+    "--states": {"help": "How many states there are, or their labels: well,ill."},
+    "--features": {
+        "help": "In the place of states, the numbers that describe a case: how many there are, or"
+        " each with its name, range and unit: age:18..90:years,weight:30..200:kg."
+    },
     "--actions": {"help": "How many actions there are, or their labels.", "required": True},
     "--steps": {"help": "The labels of the steps: visit 1,visit 2."},
     "--episodes": {"help": "How many tickets may be issued.", "type": int, "required": True},
@@ -59,7 +67,16 @@ _ARGUMENTS: dict[str, dict[str, Any]] = {
     "--request": {"help": "A name of the episode that the site keeps.", "required": True},
     "--request?": {"help": "A name for this that you keep; sent again, it is done once."},
     "--ticket": {"help": "What ask gave.", "required": True},
-    "--state": {"help": "The states, in order: well,ill,well."},
+    "--state": {
+        "help": "The states, in order: well,ill,well. With features the vector of each step, with"
+        " spaces between its numbers and commas between steps: '37.5 120 80'."
+    },
+    "--propensity": {
+        "help": "With features, how probable the actions were, if another policy chose them."
+    },
+    "--context": {
+        "help": "The features of a case, with spaces between the numbers; its action is printed."
+    },
     "--action": {"help": "The actions; without it those of the policy of the ticket."},
     "--reward": {"help": "The rewards: 0,0.5,1."},
     "--ended": {
@@ -97,7 +114,9 @@ _ARGUMENTS: dict[str, dict[str, Any]] = {
         "help": "The actions to allow again, with commas between them.",
         "required": True,
     },
-    "--rows!": {"help": "Rows as step:state, with commas between them.", "required": True},
+    "--rows!": {
+        "help": "Rows as step:state, with commas between them; with features there are none."
+    },
     "--instead": {"help": "What a row plays instead, if it plays one of them now."},
     "--never": {
         "help": "Actions that may never be deployed, as step:state:action with commas between them;"
@@ -172,7 +191,7 @@ _ARGUMENTS: dict[str, dict[str, Any]] = {
 
 
 _WHO = ("--by", "--reason", "--request?")
-_REPORT = ("--ticket", "--state", "--action", "--reward", "--ended")
+_REPORT = ("--ticket", "--state", "--action", "--reward", "--ended", "--propensity")
 _DECISION = ("--proposal", "--rows", *_WHO)
 
 
@@ -186,45 +205,37 @@ def _command(*names: str) -> Callable[[Callable[..., Any]], Command]:
 
 
 @_command(
-    *("--algorithm", "--horizon", "--states", "--actions", "--steps", "--episodes"),
+    *("--algorithm", "--horizon", "--states", "--features", "--actions", "--steps", "--episodes"),
     *("--policy", "--reward-range", "--missing-means", "--patience", "--patience-days"),
-    *(
-        "--absorbing",
-        "--forecast",
-        "--thresholds",
-        "--never",
-        "--name",
-        "--words",
-        "--quorum?",
-        "--by",
-    ),
+    *("--absorbing", "--forecast", "--thresholds", "--never", "--name", "--words", "--quorum?"),
+    "--by",
 )
 def create(options: argparse.Namespace) -> Any:
     """Make a ledger."""
     from lowswitch.algorithms.algorithm import Algorithm
-    from lowswitch.envs.files import allowed_actions, policy_from_file
+    from lowswitch.envs.files import allowed_actions
     from lowswitch.ledger import Ledger
 
     low, high = _list(options.reward_range, float)
-    states, actions = map(_count_or_labels, (options.states, options.actions))
+    if (options.states is None) == (options.features is None):
+        raise ValueError("give --states for a table, or --features for cases that are vectors")
+    actions = _count_or_labels(options.actions)
+    states = None if options.states is None else _count_or_labels(options.states)
     steps = None if options.steps is None else _labels(options.steps)
-    policy = None
-    if options.policy is not None:
-        count = states if isinstance(states, int) else len(states)
-        policy = policy_from_file(options.policy, actions, horizon=options.horizon, states=count)
     ledger = Ledger.create(
         options.address,
         Algorithm.from_text(options.algorithm),
         horizon=options.horizon,
         states=states,
+        features=_features(options.features),
         actions=actions,
         steps=steps,
         episodes=options.episodes,
         rewards=(low, high),
-        policy=policy,
+        policy=_first_policy(options, states, actions),
         actions_allowed=None
         if options.never is None
-        else allowed_actions(_list(options.never), steps or options.horizon, states, actions),
+        else allowed_actions(_list(options.never), steps or options.horizon, states or 1, actions),
         missing=options.missing_means,
         patience=options.patience,
         patience_days=options.patience_days,
@@ -254,6 +265,28 @@ class _SavedPlan:
             )
         lines: list[list[float]] = facts["expected"]
         return lines
+
+
+def _features(given: str | None) -> Any:
+    """How many features there are, or what they are."""
+    from lowswitch.ledger import Feature
+
+    if given is None or given.isdecimal():
+        return None if given is None else int(given)
+    return [Feature.from_text(part) for part in given.split(",")]
+
+
+def _first_policy(options: argparse.Namespace, states: Any, actions: Any) -> Any:
+    """The policy in use: a table in a text file, or with features a saved LinearPolicy."""
+    from lowswitch.envs.files import policy_from_file
+    from lowswitch.policy.linear import LinearPolicy
+
+    if options.policy is None:
+        return None
+    if states is None:
+        return LinearPolicy.load(options.policy)
+    count = states if isinstance(states, int) else len(states)
+    return policy_from_file(options.policy, actions, horizon=options.horizon, states=count)
 
 
 def _pairs(given: str | None) -> dict[str, str]:
@@ -286,29 +319,32 @@ def tickets(ledger: Ledger, options: argparse.Namespace) -> Any:
     return ticket_table(found, options.status) + (f"\n{behind}" if behind else "")
 
 
-@_command("--site", "--request")
+@_command("--site", "--request", "--context")
 def ask(ledger: Ledger, options: argparse.Namespace) -> Any:
-    """Get a ticket to play one episode, with its policy."""
-    from lowswitch.ledger.text import issued_table
+    """Get a ticket to play one episode, with its policy, or with its action in a context."""
+    from lowswitch.ledger.text import issued_text
 
-    issued = ledger.ask(options.site, options.request)
+    issued, choice = ledger.ask(options.site, options.request), None
+    if options.context is not None:
+        choice = ledger.act(issued.ticket, ledger.terms.read_state(options.context))
     if not options.json:
-        return issued_table(issued, ledger.tables())
-    names = ledger.terms.labels
-    labels = {f"{kind}s": list(names[kind]) for kind in ("step", "state", "action")}
-    return dataclasses.asdict(issued) | {"labels": labels}
+        return issued_text(issued, ledger.terms, choice)
+    labels = {f"{kind}s": list(names) for kind, names in ledger.terms.labels.items()}
+    return issued.facts() | {"labels": labels} | ({"choice": choice} if choice else {})
 
 
 @_command(*_REPORT)
 def tell(ledger: Ledger, options: argparse.Namespace) -> Any:
     """Report what came of a ticket."""
-    return ledger.tell(options.ticket, *_report(options), ended=options.ended)
+    seen, how = _report(ledger, options)
+    return ledger.tell(options.ticket, *seen, **how)
 
 
 @_command(*_REPORT, *_WHO)
 def amend(ledger: Ledger, options: argparse.Namespace) -> Any:
     """Correct the report of a ticket."""
-    return ledger.amend(options.ticket, *_report(options), ended=options.ended, **_who(options))
+    seen, how = _report(ledger, options)
+    return ledger.amend(options.ticket, *seen, **how | _who(options))
 
 
 @_command("--ticket", *_WHO)
@@ -402,7 +438,7 @@ def _waits(ledger: Ledger) -> str:
 @_command("--rows!", "--forbid", "--instead", *_WHO)
 def forbid(ledger: Ledger, options: argparse.Namespace) -> Any:
     """Forbid actions in rows, deployed or not, until the veto is lifted."""
-    rows, actions = _rows(options.rows) or [], _labels(options.forbid)
+    rows, actions = _rows(options.rows), _labels(options.forbid)
     made = ledger.forbid(rows, actions, instead=options.instead, **_who(options))
     return ledger.status() if isinstance(made, int) or options.json else _waits(ledger)
 
@@ -410,7 +446,7 @@ def forbid(ledger: Ledger, options: argparse.Namespace) -> Any:
 @_command("--rows!", "--allow", *_WHO)
 def lift(ledger: Ledger, options: argparse.Namespace) -> Any:
     """Allow actions again that were forbidden in rows."""
-    waits = ledger.lift(_rows(options.rows) or [], _labels(options.allow), **_who(options))
+    waits = ledger.lift(_rows(options.rows), _labels(options.allow), **_who(options))
     return ledger.status() if waits is None or options.json else _waits(ledger)
 
 
@@ -611,7 +647,7 @@ COMMANDS = {
     "close": close,
     "import": import_history,
 }
-TABLES = ("ask", "tell", "amend", "import", "forbid", "lift")  # these read or print states
+TABLES = ("import",)  # these need states
 ALONE = ("create", "verify")  # these open a ledger themselves, or need none
 READERS = (
     *("status", "certificate", "tickets", "proposal", "motions", "anchor", "export", "backup"),
@@ -667,7 +703,10 @@ def _labels(text: str) -> list[str]:
     return [label.strip() for label in text.split(",")]
 
 
-def _report(options: argparse.Namespace) -> tuple[list[Any], list[Any] | None, list[Any]]:
+def _report(
+    ledger: Ledger, options: argparse.Namespace
+) -> tuple[tuple[list[Any], list[Any] | None, list[Any]], dict[str, Any]]:
+    """States, actions and rewards, and how the episode ended and was played."""
     if options.ended == "whole":
         for name, given in (("--state", options.state), ("--reward", options.reward)):
             if given is None:
@@ -676,7 +715,10 @@ def _report(options: argparse.Namespace) -> tuple[list[Any], list[Any] | None, l
                     " --ended truncated for an episode that was not seen to its end"
                 )
     actions = None if options.action is None else _list(options.action)
-    return _list(options.state or ""), actions, _list(options.reward or "", float)
+    states = [ledger.terms.read_state(one) for one in _list(options.state or "")]
+    chances = None if options.propensity is None else _list(options.propensity, float)
+    how = {"ended": options.ended, "propensities": chances}
+    return (states, actions, _list(options.reward or "", float)), how
 
 
 def _rows(text: str | None) -> list[tuple[str, str]] | None:

@@ -58,6 +58,14 @@ def _size(text: str) -> tuple[int, ...]:
     return numbers
 
 
+def _counts(text: str) -> dict[str, int]:
+    """Features and actions: two whole numbers with a comma between them."""
+    numbers = tuple(map(_whole, text.split(",")))
+    if len(numbers) != 2:
+        raise argparse.ArgumentTypeError(f"{text!r} is not two whole numbers such as 5,4")
+    return {"features": numbers[0], "actions": numbers[1]}
+
+
 # ---- arguments -----------------------------------------------------------------------------------
 
 KNOWN: dict[str, dict[str, Any]] = {
@@ -122,6 +130,11 @@ KNOWN: dict[str, dict[str, Any]] = {
     "--horizon": {
         "help": "How many steps an episode has, for --gymnasium and --tables.",
         "type": _whole,
+    },
+    "--features": {
+        "help": "Features and actions, such as 5,4, where a case is described by numbers.",
+        "type": _counts,
+        "metavar": "D,A",
     },
     "--initial": {
         "help": "The policy in use: a line for each step, an action for each state, with commas;"

@@ -6,6 +6,7 @@ from lowswitch.evaluation.episodes import Episodes, mixture_propensities
 from lowswitch.evaluation.estimates import Estimate, Evaluation
 from lowswitch.evaluation.offpolicy import evaluate
 from lowswitch.evaluation.pessimism import Pessimistic, vi_lcb
+from lowswitch.evaluation.replays import replay
 
 __all__ = [
     "Batches",
@@ -18,5 +19,6 @@ __all__ = [
     "compare_arms",
     "evaluate",
     "mixture_propensities",
+    "replay",
     "vi_lcb",
 ]

@@ -10,6 +10,7 @@ import numpy as np
 from lowswitch.checks import has_integers, numbers, require_count, require_indices
 from lowswitch.evaluation.estimates import Samples
 from lowswitch.policy.linear import LinearPolicy
+from lowswitch.policy.shape import Shape
 
 _FOLDS = 5
 
@@ -31,7 +32,7 @@ def samples_of(policy: LinearPolicy, log: Log, ridge: float) -> Samples:
             f"a log of contexts has one step, and this policy has {policy.shape.horizon}; values of"
             " longer episodes need their states as a table, see lowswitch.evaluation.Episodes"
         )
-    x, actions, rewards, logged = _checked(policy, log)
+    x, actions, rewards, logged = checked_log(policy.shape, log)
     every = np.arange(len(x))
     laws = policy.propensities(x)
     weights = laws[every, actions] / logged
@@ -48,13 +49,13 @@ def samples_of(policy: LinearPolicy, log: Log, ridge: float) -> Samples:
     )
 
 
-def _checked(policy: LinearPolicy, log: Log) -> tuple[np.ndarray, ...]:
-    """The log as arrays that fit the policy and each other."""
+def checked_log(shape: Shape, log: Log) -> tuple[np.ndarray, ...]:
+    """The log as arrays that fit the shape and each other."""
     if not isinstance(log, Log):
         raise ValueError(
             "log must be a lowswitch.features.Log of contexts, actions, rewards and propensities"
         )
-    x, actions = policy.shape.contexts(log.contexts), np.asarray(log.actions)
+    x, actions = shape.contexts(log.contexts), np.asarray(log.actions)
     rewards = numbers("rewards", log.rewards)
     if not actions.shape == rewards.shape == (len(x),):
         raise ValueError(
@@ -64,7 +65,7 @@ def _checked(policy: LinearPolicy, log: Log) -> tuple[np.ndarray, ...]:
     require_count("the number of samples", len(actions), least=2)
     if not has_integers(actions):
         raise ValueError(f"actions must be integers, not {actions.dtype}")
-    require_indices("actions", actions, policy.shape.actions)
+    require_indices("actions", actions, shape.actions)
     if not np.isfinite(rewards).all():
         raise ValueError("rewards must be finite numbers; leave samples without one out")
     return x, actions, rewards, checked_propensities(log.propensities, actions.shape)

@@ -11,6 +11,7 @@ import numpy as np
 
 FEW_EFFECTIVE = 30  # fewer samples of equal weight than this say little
 HEAVY_TAIL = 0.8  # the Pareto k above which the largest weights decide everything
+FEW_RARE = 4  # of heavy samples, for each unit of the squared skewness of the rewards
 _ROUNDING = 1e-9  # of the mean weight, which is 1 in theory
 _FEW_IN_TAIL = 5  # exceedances that a Pareto law needs: Vehtari et al. 2024
 
@@ -60,6 +61,7 @@ class Evaluation:
     tail: float  # Pareto k of the weights: above 0.8 a few of them decide
     confidence: float
     behaviour: str = "logged"  # where the propensities come from: "logged", or "estimated"
+    rare: float = math.inf  # heavy samples over the squared skewness of the rewards; see `rarity`
 
     @classmethod
     def of(cls, samples: Samples, confidence: float, behaviour: str = "logged") -> Evaluation:
@@ -81,6 +83,7 @@ class Evaluation:
             samples=len(weights),
             effective=min(map(effective_size, weights.T)),
             tail=pareto_k(weights[:, -1]),
+            rare=min(rarity(one, rewards.sum(axis=1)) for one in weights.T),
             confidence=confidence,
             behaviour=behaviour,
         )
@@ -89,10 +92,12 @@ class Evaluation:
     def reliable(self) -> bool:
         """Whether the intervals of ips, snips and dr can be trusted.
 
-        There are at least 30 samples of equal weight, no few weights decide everything, and nothing
-        says that the policy plays actions that the log never does.
+        There are at least 30 samples of equal weight, no few weights decide everything, rare
+        rewards are frequent enough among the heavy samples, and nothing says that the policy plays
+        actions that the log never does.
         """
-        return self.covered and self.effective >= FEW_EFFECTIVE and self.tail <= HEAVY_TAIL
+        enough = self.effective >= FEW_EFFECTIVE and self.rare >= FEW_RARE
+        return self.covered and enough and self.tail <= HEAVY_TAIL
 
     @property
     def covered(self) -> bool:
@@ -113,6 +118,13 @@ class Evaluation:
             return (
                 f"a few samples decide these estimates (Pareto k {self.tail:.2f}, above"
                 f" {HEAVY_TAIL}): do not rely on their intervals"
+            )
+        if self.rare == 0:
+            return "all rewards of the log are the same, which says nothing of how far they spread"
+        if self.rare < FEW_RARE:
+            return (
+                "rewards of this kind are too rare among the samples that decide these estimates:"
+                " the intervals may be far too short"
             )
         return "enough of the log looks like this policy: the intervals can be relied on"
 
@@ -135,7 +147,7 @@ class Evaluation:
         for name, value in facts.items():
             if isinstance(value, Estimate):
                 facts[name] = {key: _finite(one) for key, one in value._asdict().items()}
-        facts["tail"] = _finite(self.tail)
+        facts |= {"tail": _finite(self.tail), "rare": _finite(self.rare)}
         return facts | {"reliable": self.reliable, "verdict": self.verdict}
 
 
@@ -198,6 +210,23 @@ def ratio(weights: np.ndarray, rewards: np.ndarray, z: float) -> Estimate:
 
 
 # ---- diagnostics ---------------------------------------------------------------------------------
+
+
+def rarity(weights: np.ndarray, rewards: np.ndarray) -> float:
+    """How many samples make up the variance, for each unit of the squared skewness of rewards [n].
+
+    (sum w^2)^2 / sum w^4 is that number for weights [n]. Of rewards that are 1 with a small
+    probability p, the squared skewness is about 1 / p, so that this is how many rewards of 1 are to
+    be expected among these samples. With few of them a log may have none, and look certain.
+    """
+    squares = weights.astype(float) ** 2
+    spread = float(rewards.std())
+    if not (spread > 0 and squares.any()):
+        return 0.0  # rewards that are all the same say nothing of how far they spread
+    skewness = float(((rewards - rewards.mean()) ** 3).mean()) / spread**3
+    squares /= squares.max()
+    deciding = float(squares.sum()) ** 2 / float((squares**2).sum())
+    return deciding / skewness**2 if skewness else math.inf
 
 
 def effective_size(weights: np.ndarray) -> float:

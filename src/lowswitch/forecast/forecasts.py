@@ -21,7 +21,8 @@ from lowswitch.algorithms.schedules import Budget
 from lowswitch.algorithms.text import as_dates
 from lowswitch.checks import checked_mask, checked_policy, is_number, require_count, shown
 from lowswitch.envs.mdp import TabularMDP
-from lowswitch.forecast import page
+from lowswitch.features.problem import FeatureProblem
+from lowswitch.forecast import feature_draws, page
 from lowswitch.forecast.draws import (
     Logged,
     ProblemPosterior,
@@ -105,6 +106,7 @@ class Plan:
     # the first policy: "given", "usual" in logged episodes, "drawn" by its reward, or "lowest"
     first: str = "lowest"
     compared: float = 1.0  # the share of logged visits in states where several actions were tried
+    features: int = 0  # how many numbers describe a case; 0 if there are states
 
     def page(self, width: int | None = None) -> str:
         """The answer on one page, with lines of at most so many characters."""
@@ -157,7 +159,8 @@ def plan(
     problem: what is known. Three whole numbers (H, S, A) are a size, and problems of that size are
     drawn. Three arrays [episodes, H], states, actions and rewards, are logged episodes: problems
     are drawn from the posterior, and every run knows these episodes. A `TabularMDP` is a simulator:
-    the runs differ in their seeds.
+    the runs differ in their seeds. With features, {"features": 5, "actions": 4} is a size, and a
+    `FeatureProblem` of one step a simulator; initial is then a LinearPolicy.
 
     deployments, deployments_at, gap: as of `few`; with dates, a board that asks on them is tried
     beside it. size: (H, S, A) of logged episodes, where they do not show all states and actions.
@@ -175,7 +178,8 @@ def plan(
     dates = None if deployments_at is None else as_dates(deployments_at)
     default = few(deployments=deployments, deployments_at=dates, gap=gap)
     track = _Track(source, problems, folder)
-    algorithms = [default, *_rivals(default, dates, gap), _one_more(default, dates, gap, episodes)]
+    rivals = _rivals(default, dates, gap, features=source.features > 0)
+    algorithms = [default, *rivals, _one_more(default, dates, gap, episodes)]
     with Progress(
         (len(algorithms) + 1) * problems, unit="runs", show=progress, label="plan"
     ) as bar:
@@ -193,6 +197,7 @@ def plan(
         longer=longer,
         first=source.first,
         compared=source.compared,
+        features=source.features,
     )
 
 
@@ -204,13 +209,14 @@ class _Source(NamedTuple):
 
     words: str
     size: Size
-    problem: Callable[[int], TabularMDP]
-    initial: np.ndarray | None
+    problem: Callable[[int], Any]  # a TabularMDP, or a FeatureProblem
+    initial: Any
     first: str  # see `Plan`
     logged: Logged | None
     facts: Any  # what tells it from other sources, as JSON can hold it
     compared: float = 1.0  # see `Plan`
     initial_of: Callable[[int], np.ndarray] | None = None  # where each problem has its own
+    features: int = 0  # see `Plan`
 
 
 @singledispatch
@@ -275,9 +281,39 @@ def _simulator(problem: TabularMDP, size: Any, initial: Any, reward: float | Non
     return _Source("a simulator", made, lambda _: problem, initial, first, None, problem.facts())
 
 
+@_source.register
+def _vectors(problem: FeatureProblem, size: Any, initial: Any, reward: float | None) -> _Source:
+    if problem.shape.horizon != 1:
+        raise ValueError(
+            f"a plan with features is for one step so far, and {problem!r} has"
+            f" {problem.shape.horizon}; simulate it"
+        )
+    return _of_vectors("a simulator", lambda _: problem, problem.facts(), initial, reward)
+
+
+@_source.register(dict)
+def _sized(problem: dict[str, Any], size: Any, initial: Any, reward: float | None) -> _Source:
+    d, A = feature_draws.checked_features_size(problem)
+    draw = partial(feature_draws.drawn_bandit, d, A)
+    return _of_vectors("its size alone", draw, [d, A], initial, reward)
+
+
+def _of_vectors(
+    words: str, draw: Callable[[int], FeatureProblem], facts: Any, initial: Any, reward: Any
+) -> _Source:
+    """Problems with features."""
+    if reward is not None:
+        raise ValueError("present_reward= is for tables so far; with features, leave it out")
+    shape, first = draw(0).shape, "lowest" if initial is None else "given"
+    if initial is not None:
+        facts = [facts, initial.identity]
+    size = Size(1, 1, shape.actions)
+    return _Source(words, size, draw, initial, first, None, facts, features=shape.features)
+
+
 def _restricted(source: _Source, actions_allowed: Any) -> _Source:
     """Problems of a size in which some actions are forbidden."""
-    if source.words != "its size alone":
+    if source.words != "its size alone" or source.features:
         raise ValueError(
             "actions_allowed= is for a plan from a size (H, S, A); a TabularMDP has its own mask,"
             " and logged episodes show what was played"
@@ -292,16 +328,21 @@ def _restricted(source: _Source, actions_allowed: Any) -> _Source:
 # ---- what is tried -------------------------------------------------------------------------------
 
 
-def _rivals(default: Algorithm, dates: tuple[int, ...] | None, gap: int) -> list[Algorithm]:
+def _rivals(
+    default: Algorithm, dates: tuple[int, ...] | None, gap: int, *, features: bool
+) -> list[Algorithm]:
     """One policy at a time, and posterior sampling with a fixed prior on a geometric grid.
 
-    With dates also what a board runs that asks when it meets, if it meets on these dates.
+    With dates also what a board runs that asks when it meets, if it meets on these dates. With
+    features the first one alone.
     """
     budget = default.schedule
     assert isinstance(budget, Budget)
     most = budget.deployments or 1
     when = budget.schedule if dates is not None else f"grid/geometric/{most + 1}"
     one = few(deployments=most, deployments_at=dates, gap=gap, members=1)
+    if features:
+        return [one]
     fixed = psrl(members=32, schedule=when, deployments=most, last="greedy")
     asked = [] if dates is None else [psrl(schedule=Asked(dates), deployments=most)]
     return [one, fixed, *asked]
@@ -340,7 +381,9 @@ class _Track:
 
     def forecast(self, algorithm: Algorithm, episodes: int, bar: Progress) -> Forecast:
         outcomes, initial = [], self.source.initial
-        first = None if initial is None else np.asarray(initial).tolist()
+        first = None
+        if initial is not None and not self.source.features:
+            first = np.asarray(initial).tolist()
         for number in range(self.problems):
             facts = [self.source.facts, first, episodes, algorithm.facts(), number]
             compute = partial(self._outcome, algorithm, episodes, number)
@@ -361,6 +404,11 @@ class _Track:
 
     def _outcome(self, algorithm: Algorithm, episodes: int, number: int) -> Outcome:
         mdp = self.source.problem(number)
+        if self.source.features:
+            found = feature_draws.followed(mdp, algorithm, episodes, number, self.source.initial)
+            return Outcome(
+                found.dates, found.values, np.array([found.optimal]), np.array([found.regret])
+            )
         with warnings.catch_warnings():
             for kind in (BonusWarning, NothingLearnedWarning):
                 warnings.simplefilter("ignore", kind)

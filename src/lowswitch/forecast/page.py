@@ -49,10 +49,10 @@ def answer(plan: Plan) -> dict[str, Any]:
 
 def written(plan: Plan, width: int | None = None) -> str:
     """The page, with lines of at most so many characters."""
-    found, (H, S, A) = answer(plan), plan.size
+    found = answer(plan)
     parts: list[str | Table] = [
-        f"For {plan.episodes:,} episodes of a problem with H = {H}, S = {S}, A = {A}, from"
-        f" {plan.source}; {plan.problems} problems tried.",
+        f"For {plan.episodes:,} episodes of a problem with {_size(plan)}, from {plan.source};"
+        f" {plan.problems} problems tried.",
         f"Use {found['use']}",  # no full stop, which somebody would copy with it
         f"Reward per episode of the deployed policy: the median of the problems, and the interval"
         f" that holds 80 % of them. {_first(plan)}",
@@ -70,8 +70,18 @@ def written(plan: Plan, width: int | None = None) -> str:
     return page(parts, width)
 
 
+def _size(plan: Plan) -> str:
+    """The size of the problem."""
+    H, S, A = plan.size
+    if plan.features:
+        return f"{plan.features} features and {A} actions"
+    return f"H = {H}, S = {S}, A = {A}"
+
+
 def _tried(plan: Plan) -> str:
     """What is compared with the default."""
+    if plan.features:
+        return "Beside the default: one policy at a time (members=1):"
     asked = [str(rival.algorithm) for rival in plan.rivals if "asked" in str(rival.algorithm)]
     words = "Beside the default: one policy at a time (members=1), and posterior sampling with a"
     words += " fixed prior (psrl)"
@@ -92,6 +102,12 @@ def _first(plan: Plan) -> str:
         return (
             "Of the present policy only its reward per episode is known; in each problem the first"
             " policy is one that earns just that, and any share of it is right."
+        )
+    if plan.features:
+        return (
+            "Features and noise have a standard deviation of 1, and effects are small, middling or"
+            " large beside the noise. The present policy is not known; until the first change, all"
+            " actions are tried. Give yours as initial=."
         )
     return (
         "The present policy is not known: the default tries everything about equally often until"
@@ -184,7 +200,7 @@ def _changes(plan: Plan) -> str:
         if not abs(gain) > width:
             verdict = "no difference is seen between learning and changing nothing"
         words += f"; over these episodes {verdict} (by {gain:+.4f} ± {width:.4f}, 95 %)."
-    if plan.source == "its size alone":
+    if plan.source == "its size alone" and not plan.features:
         words += (
             " Say what the present policy earns per episode (present_reward=, or --present-reward)"
             " to narrow the intervals. Logged episodes, given instead of the size, narrow them"

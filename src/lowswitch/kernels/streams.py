@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 # purposes of a learner's own draws, and of the problems with features
-SAMPLES, MEMBERS, DRAWS, START, CONTEXTS, REWARDS = 1, 2, 3, 4, 5, 6
+SAMPLES, MEMBERS, DRAWS, START, CONTEXTS, REWARDS, JUDGED = 1, 2, 3, 4, 5, 6, 7
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
 _MIX_2 = np.uint64(0x94D049BB133111EB)

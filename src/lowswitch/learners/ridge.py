@@ -3,11 +3,12 @@
 The state is the Cholesky factor of V = ridge I + sum x x' and the sum of rewards times features,
 for each step and vector of weights, in the order of the episodes. With more than one step the
 episodes themselves are kept as well, because the targets of a regression are the values of the step
-after it.
+after it. They are kept of one step, too, as long as log-odds are fitted.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
@@ -17,7 +18,15 @@ import numpy as np
 from lowswitch.algorithms.ridge import Sampled
 from lowswitch.checks import require_memory
 from lowswitch.kernels.streams import DRAWS, normals, purpose_key
+from lowswitch.learners.drift import (
+    checks,
+    next_check,
+    nothing_seen,
+    restored_contexts,
+    watch,
+)
 from lowswitch.learners.knowledge import checked_actions
+from lowswitch.learners.log_odds import HALF, binary, fitted_log_odds
 from lowswitch.learners.ridge_posterior import RidgePosterior
 from lowswitch.learners.ridge_spec import Spec
 from lowswitch.policy.linear import LinearPolicy, allowed_actions
@@ -54,7 +63,11 @@ class Sums(NamedTuple):
 
 
 class FeatureEpisodes(NamedTuple):
-    """The episodes themselves, of which the first `told` are known; none where H is 1."""
+    """The episodes themselves, of which the first `told` are known.
+
+    If H is 1 there are some only while log-odds are fitted, and of each context only the features
+    of the action that was played, so that R is 1.
+    """
 
     x: np.ndarray  # [room, H, R, d]
     actions: np.ndarray  # [room, H]  -1 after the end of an episode
@@ -64,11 +77,18 @@ class FeatureEpisodes(NamedTuple):
 class _Values(NamedTuple):
     """Values of every step, for some columns: members, or a mean."""
 
-    weights: np.ndarray  # [H, d, B, C]
+    weights: np.ndarray  # [H, D, B, C]  D: the features, and the constant if there is one
     offsets: np.ndarray  # [H, C]  what all actions of a step have in common
-    roots: np.ndarray | None  # [H, d, d, B]  of an ellipsoid
+    roots: np.ndarray | None  # [H, D, D, B]  of an ellipsoid
     widths: np.ndarray  # [H]
-    floors: np.ndarray | None = None  # [H, d, B, C]  of optimistic draws: weights before the noise
+    floors: np.ndarray | None = None  # [H, D, B, C]  of optimistic draws: weights before the noise
+
+
+class _Fit(NamedTuple):
+    """The uncertainty of fitted weights: their covariance is sigma^2 (U'U)^-1."""
+
+    sigma: float
+    factor: np.ndarray  # [B, D, D]  U of each weight vector
 
 
 class RidgeKnowledge:
@@ -89,7 +109,8 @@ class RidgeKnowledge:
         self.deployments = 0  # what a budget counts: deployments, or proposals in review
         self.key, self.member_key = purpose_key(seed, DRAWS), member_key
         self.allowed = allowed_actions(shape, None)  # [H, A]  a board may forbid some
-        H, B, d = shape.horizon, shape.blocks, shape.features
+        self.inner = spec.inner(shape)  # with the constant feature, if there is one
+        H, B, d = self.inner.horizon, self.inner.blocks, self.inner.features
         need = 8 * H * B * d * (3 * d + 6 * spec.members)
         way_out = "use fewer features" + " or steps" * (H > 1)
         require_memory(need, f"the sums of a ridge of {shape}", way_out)
@@ -100,12 +121,22 @@ class RidgeKnowledge:
             squares=np.zeros(H),
             counts=np.zeros(H, dtype=np.int64),
         )
-        self.kept = self._room(_FIRST_ROOM if H > 1 else 0)
-        self.recent = np.zeros((0, shape.rows, d))  # [n, R, d]  the newest contexts of a bandit
+        self.odds = H == 1 and spec.odds  # whether all rewards so far were 0 or 1
+        self.kept = self._room(_FIRST_ROOM if self.keeps else 0)
+        # [n, R, d]  the newest contexts of a bandit
+        self.recent = np.zeros((0, shape.rows, shape.features))
+        self.seen = nothing_seen(shape.features)
+        self.checks = checks(spec.dates, spec.episodes) if spec.watches else ()
         self.base = self.log_determinants()  # [H]  when the policy was made
 
+    @property
+    def keeps(self) -> bool:
+        """Whether the episodes themselves are needed."""
+        return self.shape.horizon > 1 or self.odds
+
     def _room(self, episodes: int) -> FeatureEpisodes:
-        H, R, d = self.shape.horizon, self.shape.rows, self.shape.features
+        H, d = self.shape.horizon, self.shape.features
+        R = self.shape.rows if H > 1 else 1
         need = 8 * episodes * H * (R * d + 2)
         require_memory(
             need, f"{episodes:,} episodes of {self.shape}", "use fewer features or steps"
@@ -125,7 +156,7 @@ class RidgeKnowledge:
     # ---- learning --------------------------------------------------------------------------------
 
     def learn(
-        self, x: np.ndarray, actions: np.ndarray, rewards: np.ndarray, told: int, *, watch: bool
+        self, x: np.ndarray, actions: np.ndarray, rewards: np.ndarray, told: int, *, watching: bool
     ) -> tuple[int, bool]:
         """Learn episodes until the determinant rule, if it is watched, asks for a policy.
 
@@ -133,15 +164,44 @@ class RidgeKnowledge:
         """
         from lowswitch.kernels.ridge import learn
 
-        scratch = np.empty(self.shape.features)
-        log_factor = self.spec.log_factor if watch else math.inf
-        learned, grown = learn(x, actions, rewards, 0, self.sums, self.base, log_factor, scratch)
+        scratch = np.empty(self.inner.features)
+        log_factor = self.spec.log_factor if watching else math.inf
+        learned, grown = learn(
+            self._with_constant(x), actions, rewards, 0, self.sums, self.base, log_factor, scratch
+        )
+        x, actions, rewards = x[:learned], actions[:learned], rewards[:learned]
+        if self.odds and not binary(rewards):  # linear from now on
+            self.odds, self.kept = False, self._room(0)
         if self.shape.horizon > 1:
-            self._keep(x[:learned], actions[:learned], rewards[:learned], told)
+            self._keep(x, actions, rewards, told)
         else:
-            newest = x[max(0, learned - _RECENT) : learned, 0]
-            self.recent = np.concatenate([self.recent, newest])[-_RECENT:]
+            self.recent = np.concatenate([self.recent, x[-_RECENT:, 0]])[-_RECENT:]
+            if self.odds:
+                played = np.minimum(actions[:, 0], self.shape.rows - 1)
+                self._keep(x[np.arange(learned), :, played][:, :, None], actions, rewards, told)
+        self._watch(x[:, 0].mean(axis=1), told + learned)
         return learned, grown
+
+    def _with_constant(self, x: np.ndarray) -> np.ndarray:  # [..., D]
+        """Contexts with the constant feature behind the others, if there is one."""
+        if not self.spec.intercept:
+            return x
+        return np.concatenate([x, np.ones((*x.shape[:-1], 1))], axis=-1)
+
+    def _watch(self, contexts: np.ndarray, told: int) -> None:
+        """Test whether the contexts move; if they do, move the dates that are ahead."""
+        if not self.spec.watches or self.seen.found is not None:
+            return
+        self.seen = watch(self.seen, contexts, told, self.checks)
+        if self.seen.found is not None:
+            self.spec = self.spec.moved(told, self.deployments)
+
+    def next_stop(self, told: int) -> int:
+        """The next number of episodes at which learning must stop: a date, or a test of drift."""
+        date = self.spec.next_date(told)
+        if not self.spec.watches or self.seen.found is not None:
+            return date
+        return min(date, next_check(self.checks, told, self.spec.episodes))
 
     def _keep(self, x: np.ndarray, actions: np.ndarray, rewards: np.ndarray, told: int) -> None:
         last = told + len(x)
@@ -229,7 +289,8 @@ class RidgeKnowledge:
                 played, before = (one.propensities(x, h).any(axis=0) for one in (policy, base))
                 new += [(h, int(a)) for a in np.flatnonzero(played & ~before)]
         share = changed if seen else 1.0
-        return LinearProposal(number, told, base.identity, policy, share, last, tuple(new))
+        drift = self.seen.found.told if self.seen.found else 0
+        return LinearProposal(number, told, base.identity, policy, share, last, tuple(new), drift)
 
     def _recent_contexts(self, told: int) -> list[np.ndarray]:  # for each step [n, R, d]
         """The newest contexts of each step; an episode that was over has none."""
@@ -286,15 +347,29 @@ class RidgeKnowledge:
             )
         self.allowed = allowed_actions(self.shape, mask)
 
-    def rows_without(self, *_: object) -> dict[Key, LinearProposal]:
-        raise ValueError(
-            "a policy on features has no rows; forbid actions with reject(forever=True, actions=)"
-        )
+    def rows_without(
+        self, rows: Iterable[Key], actions: Iterable[int], instead: int | None
+    ) -> dict[Key, LinearProposal]:
+        """The deployed policy without some actions, if it may play any of them."""
+        if instead is not None:
+            raise ValueError("a policy on features plays its next best action; leave instead out")
+        named = sorted(checked_actions(actions, self.shape.actions))
+        self._masked(named, False)  # or an error
+        if not self.deployed.allowed[:, named].any():
+            return {}
+        return self.parts_to(self.deployed.without(named))
+
+    def _masked(self, actions: Sequence[int], allowed: bool) -> np.ndarray:  # [H, A]
+        """The mask once some actions are forbidden, or allowed, at all steps."""
+        mask = self.allowed.copy()
+        mask[:, list(actions)] = allowed
+        return allowed_actions(self.shape, mask)
 
     def forbid(self, step: int, state: int, action: int) -> None:
-        raise NotImplementedError("features have no rows")
+        self.allowed = self._masked([action], False)
 
-    permit = forbid
+    def permit(self, step: int, state: int, action: int) -> None:
+        self.allowed = self._masked([action], True)
 
     def hold(self, step: int, state: int) -> None:
         raise NotImplementedError("features have no rows to hold")
@@ -335,8 +410,13 @@ class RidgeKnowledge:
         arrays = {**self.sums._asdict(), "base": self.base, "recent": self.recent}
         if not self.allowed.all():
             arrays["allowed"] = self.allowed
-        if self.shape.horizon > 1:
+        if self.keeps:
             arrays |= {f"kept.{k}": v[:told] for k, v in self.kept._asdict().items()}
+        if self.spec.watches:
+            arrays |= {"seen.counts": self.seen.counts, "seen.powers": self.seen.powers}
+            if self.seen.found is not None:
+                arrays["seen.found"] = np.array(self.seen.found, dtype=float)
+                arrays["dates"] = np.array(self.spec.dates, dtype=np.int64)
         return arrays
 
     def restore(self, arrays: dict[str, np.ndarray], told: int) -> None:
@@ -354,17 +434,23 @@ class RidgeKnowledge:
         self.base = arrays["base"].copy()
         self.allowed = allowed_actions(self.shape, arrays.get("allowed"))
         self.recent = self.shape.contexts(arrays["recent"])
-        if self.shape.horizon > 1:
-            self.kept = self._restored_episodes(arrays, told)
+        self.odds = self.odds and "kept.x" in arrays
+        self.kept = self._restored_episodes(arrays, told) if self.keeps else self._room(0)
+        if self.spec.watches:
+            self.seen, dates = restored_contexts(arrays, self.shape.features)
+            self.spec = dataclasses.replace(self.spec, dates=dates or self.spec.dates)
 
     def _restored_episodes(self, arrays: dict[str, np.ndarray], told: int) -> FeatureEpisodes:
         given, actions, rewards = (arrays[f"kept.{name}"] for name in FeatureEpisodes._fields)
-        shape = (told, self.shape.horizon, self.shape.rows, self.shape.features)
+        stored = self.shape if self.shape.horizon > 1 else self.shape._replace(shared=True)
+        shape = (told, stored.horizon, stored.rows, stored.features)
         if given.shape != shape:
             raise ValueError(f"its episodes have the shape {given.shape}, not {shape}")
-        if self.shape.shared:
+        if self.odds and not binary(rewards):
+            raise ValueError("its episodes have rewards other than 0 and 1")
+        if stored.shared:
             given = given[:, :, 0]
-        return FeatureEpisodes(*self.shape.episodes(given, actions, rewards))
+        return FeatureEpisodes(*stored.episodes(given, actions, rewards))
 
     # ---- policies --------------------------------------------------------------------------------
 
@@ -391,14 +477,18 @@ class RidgeKnowledge:
     def _drawn(self, told: int, how: Sampled) -> LinearPolicy:
         """Weights drawn from the posterior, backwards: each member has values of its own to go."""
         H, scale = self.shape.horizon, how.scale(told, self.spec.episodes)
+        if self.seen.found is not None:  # new contexts are worth exploring until the end
+            scale = max(scale, how.c)
         values = self._fresh_values(1 + self.spec.members)  # the first column is the mean
         if how.draws == "optimistic" and told:  # nothing is known at first, so nothing is a floor
             values = values._replace(floors=np.zeros(values.weights.shape))
         for h in reversed(range(H)):
-            sigma = self._regress(h, values, told)
+            fit = self._regress(h, values, told)
             if values.floors is not None:
                 values.floors[h] = values.weights[h]
-            values.weights[h, :, :, 1:] += scale * sigma * self._spread(h, told)
+            values.weights[h, :, :, 1:] += scale * fit.sigma * self._spread(h, told, fit.factor)
+            if self.spec.intercept and not self.shape.shared:  # it is the same for all actions
+                values.weights[h, -1] = values.weights[h, -1, :, :1]
         # of one step all members have the same targets, and so the same floor
         floor = None if values.floors is None else values.floors[..., 1 : 2 if H == 1 else None]
         return self._policy(values.weights[..., 1:], floor=floor)
@@ -407,54 +497,92 @@ class RidgeKnowledge:
         """The ridge estimates, and the ellipsoid around them."""
         values = self._fresh_values(1, self._roots() if c else None)
         for h in reversed(range(self.shape.horizon)):
-            sigma = self._regress(h, values, told)
-            values.widths[h] = c * self._unit_width(h, sigma)
+            fit = self._regress(h, values, told)
+            values.widths[h] = c * self._unit_width(h, fit.sigma)
         return values
 
-    def estimates(self, told: int) -> tuple[np.ndarray, np.ndarray]:
-        """The ridge estimates [H, B, d], and the offset of each step [H]."""
-        values = self._means(told, 0.0)
-        return values.weights[..., 0].transpose(0, 2, 1).copy(), values.offsets[:, 0].copy()
+    def estimates(self, told: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """The estimated weights [H, B, d], the offset of each step [H], and intercepts [H, B]."""
+        values, d = self._means(told, 0.0), self.shape.features
+        weights = values.weights[..., 0].transpose(0, 2, 1)  # [H, B, D]
+        constant = weights[..., d] if self.spec.intercept else np.zeros(weights.shape[:2])
+        return weights[..., :d].copy(), values.offsets[:, 0].copy(), constant.copy()
 
     def posterior(self, told: int) -> RidgePosterior:
         """What is believed after `told` episodes, whatever is learned later."""
-        return RidgePosterior(*self.estimates(told), self._recent_contexts(told))
+        weights, offsets, intercepts = self.estimates(told)
+        contexts, odds = self._recent_contexts(told), self.odds and told > 0
+        return RidgePosterior(weights, offsets, contexts, intercepts, odds)
 
     def _fresh_values(self, columns: int, roots: np.ndarray | None = None) -> _Values:
-        H, d, B = self.shape.horizon, self.shape.features, self.shape.blocks
+        H, d, B = self.inner.horizon, self.inner.features, self.inner.blocks
         weights, offsets = np.zeros((H, d, B, columns)), np.zeros((H, columns))
         return _Values(weights, offsets, roots, np.zeros(H))
 
-    def _regress(self, h: int, values: _Values, told: int) -> float:
-        """Fit the values of a step, given those of the steps after it; return the estimated noise.
+    def _regress(self, h: int, values: _Values, told: int) -> _Fit:
+        """Fit the values of a step, given those of the steps after it; return how sure they are.
 
         sigma^2 = (1 + y'y - b' V^-1 b) / (1 + n): what is left of the targets y and the penalty of
         the weights together, and one observation of variance 1, which the prior counts as. Of more
-        than one step the targets are taken relative to their mean, so that what was never tried is
-        worth what is usual there, and not nothing.
+        than one step, or with an intercept, the targets are taken relative to their mean, so that
+        what was never tried is worth what is usual there, and not nothing.
         """
-        from lowswitch.kernels.ridge import add_targets, backward, forward
+        from lowswitch.kernels.ridge import backward, forward
 
-        sums, columns = self.sums, values.weights.shape[-1]
-        if self.shape.horizon == 1:
-            moment = np.repeat(sums.moment[h][..., None], columns, axis=-1)  # [B, d, C]
-            total = float(sums.squares[h])
-        else:
-            x, actions = self.kept.x[:told, h], self.kept.actions[:told, h]
-            targets, played = self._targets(h, values, told), actions >= 0
-            if played.any():
-                values.offsets[h] = np.add.reduce(targets[played], axis=0) / played.sum()
-            targets -= values.offsets[h]
-            moment = np.zeros((self.shape.blocks, self.shape.features, columns))
-            add_targets(x, actions, targets, moment)
-            total = float(np.add.reduce(targets[played, 0] ** 2))
-        explained = 0.0
-        for factor, b in zip(sums.factor[h], moment, strict=True):
+        if self.odds and told:
+            return self._fit_odds(values, told)
+        moment, total = self._moments(h, values, told)
+        factors, explained = self.sums.factor[h], 0.0
+        for factor, b in zip(factors, moment, strict=True):
             forward(factor, b)
             explained += float(np.add.reduce(b[:, 0] ** 2))
             backward(factor, b)
         values.weights[h] = moment.transpose(1, 0, 2)
-        return math.sqrt((1.0 + max(0.0, total - explained)) / (1.0 + int(sums.counts[h])))
+        left = 1.0 + max(0.0, total - explained)
+        return _Fit(math.sqrt(left / (1.0 + int(self.sums.counts[h]))), factors)
+
+    def _fit_odds(self, values: _Values, told: int) -> _Fit:
+        """Fit log-odds to rewards that are 0 or 1; a draw spreads half as far as the posterior."""
+        kept = FeatureEpisodes(*(array[:told, 0] for array in self.kept))
+        blocks = np.minimum(kept.actions, self.inner.blocks - 1)
+        offset, weights, factor = fitted_log_odds(
+            self._with_constant(kept.x[:, 0]),
+            blocks,
+            kept.rewards,
+            self.spec.ridge,
+            self.inner.blocks,
+        )
+        values.offsets[0], values.weights[0] = offset, weights.T[..., None]
+        return _Fit(HALF, factor)
+
+    def _moments(self, h: int, values: _Values, told: int) -> tuple[np.ndarray, float]:
+        """The sums [B, D, C] of target times features, and the sum of squared targets."""
+        from lowswitch.kernels.ridge import add_targets
+
+        sums, columns = self.sums, values.weights.shape[-1]
+        if self.shape.horizon == 1:
+            moment, total = sums.moment[h], float(sums.squares[h])
+            if self.spec.intercept and sums.counts[h]:
+                mean = float(moment[:, -1].sum()) / int(sums.counts[h])
+                values.offsets[h] = mean
+                moment = moment - mean * self._feature_sums(h)
+                total -= int(sums.counts[h]) * mean**2
+            return np.repeat(moment[..., None], columns, axis=-1), total
+        x, actions = self.kept.x[:told, h], self.kept.actions[:told, h]
+        targets, played = self._targets(h, values, told), actions >= 0
+        if played.any():
+            values.offsets[h] = np.add.reduce(targets[played], axis=0) / played.sum()
+        targets -= values.offsets[h]
+        moment = np.zeros((self.inner.blocks, self.inner.features, columns))
+        add_targets(self._with_constant(x), actions, targets, moment)
+        return moment, float(np.add.reduce(targets[played, 0] ** 2))
+
+    def _feature_sums(self, h: int) -> np.ndarray:  # [B, D]
+        """The sum of the features of each weight vector: the column of V for the constant."""
+        factors = self.sums.factor[h]
+        column: np.ndarray = np.add.reduce(factors * factors[..., -1:], axis=1)
+        column[:, -1] -= self.spec.ridge
+        return column
 
     def _targets(self, h: int, values: _Values, told: int) -> np.ndarray:  # [told, C]
         """What was paid at a step and the value of the context after it.
@@ -478,7 +606,7 @@ class RidgeKnowledge:
             targets[after] += np.clip(ahead, left * low, left * high)
         return targets
 
-    def _spread(self, h: int, told: int) -> np.ndarray:  # [d, B, L]
+    def _spread(self, h: int, told: int, factors: np.ndarray) -> np.ndarray:  # [D, B, L]
         """U^-1 z for standard normal z, so that its covariance is V^-1.
 
         The second half of the members has the z of the first half with the other sign: a few draws
@@ -487,12 +615,12 @@ class RidgeKnowledge:
         """
         from lowswitch.kernels.ridge import backward
 
-        B, d, L = self.shape.blocks, self.shape.features, self.spec.members
+        B, d, L = self.inner.blocks, self.inner.features, self.spec.members
         half = (L + 1) // 2
         size = B * d * half
         z = normals(self.key, (told * self.shape.horizon + h) * size, size).reshape(B, d, half)
         z = np.concatenate([z, -z[..., : L - half]], axis=-1)
-        for factor, block in zip(self.sums.factor[h], z, strict=True):
+        for factor, block in zip(factors, z, strict=True):
             backward(factor, block)
         return z.transpose(1, 0, 2)
 
@@ -500,7 +628,7 @@ class RidgeKnowledge:
         """The inverses of the factors: x' V^-1 x is the squared length of x turned by them."""
         from lowswitch.kernels.ridge import backward
 
-        H, B, d = self.shape.horizon, self.shape.blocks, self.shape.features
+        H, B, d = self.inner.horizon, self.inner.blocks, self.inner.features
         inverse = np.broadcast_to(np.eye(d), (H, B, d, d)).copy()
         for h in range(H):
             for b in range(B):
@@ -513,8 +641,8 @@ class RidgeKnowledge:
             return sigma
         if self.spec.width == "unit":
             return 1.0
-        grown = float(self.log_determinants()[h]) - self.shape.weights * math.log(self.spec.ridge)
-        return proof_width(self.shape, self.spec, grown)
+        grown = float(self.log_determinants()[h]) - self.inner.weights * math.log(self.spec.ridge)
+        return proof_width(self.inner, self.spec, grown)
 
 
 def proof_width(shape: Shape, spec: Spec, grown: float) -> float:

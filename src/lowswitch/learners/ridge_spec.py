@@ -5,6 +5,7 @@ from __future__ import annotations
 import bisect
 import math
 from dataclasses import dataclass, replace
+from typing import Any
 
 from lowswitch.algorithms.algorithm import Algorithm, require_algorithm
 from lowswitch.algorithms.calendars import Calendar, Late
@@ -35,6 +36,23 @@ class Spec:
     asked: bool  # or when somebody asks
     budget: int | None  # of deployments
     greedy_last: bool
+    intercept: bool = False
+    odds: bool = False  # whether log-odds are fitted where all rewards are 0 or 1
+    watches: bool = False  # whether contexts are tested for drift
+    spread: Spread | None = None  # by which dates can be moved
+
+    def inner(self, shape: Shape) -> Shape:
+        """The shape with the constant feature, if there is one."""
+        return shape._replace(features=shape.features + self.intercept)
+
+    def moved(self, told: int, spent: int) -> Spec:
+        """The same with other dates ahead, once the contexts have moved after `told` episodes."""
+        if self.spread is None or self.budget is None:
+            return self
+        past = tuple(date for date in self.dates if date <= told)
+        left = self.budget - spent - self.on_date(told)
+        ahead = self.spread.moved(told, left, self.episodes) if left > 0 else ()
+        return replace(self, dates=past + ahead)
 
     def on_date(self, told: int) -> bool:
         """Whether a policy may be made after so many episodes, whatever was learned."""
@@ -66,6 +84,7 @@ def spec_of(algorithm: Algorithm, shape: Shape, episodes: int) -> Spec:
     assert isinstance(bonus, Sampled | Ellipsoid)
     budget = schedule.deployments if isinstance(schedule, Budget) else None
     plain = schedule.schedule if isinstance(schedule, Budget) else schedule
+    shape = shape._replace(features=shape.features + estimator.intercept)
     log_factor = math.inf
     if isinstance(plain, Determinant):
         log_factor = plain.log_factor(
@@ -92,16 +111,20 @@ def spec_of(algorithm: Algorithm, shape: Shape, episodes: int) -> Spec:
         asked=asks(schedule) is not None,
         budget=budget,
         greedy_last=isinstance(schedule, Budget) and schedule.last == "greedy",
+        intercept=estimator.intercept,
+        odds=estimator.link == "auto",
+        watches=estimator.drift == "watch",
+        spread=plain if isinstance(plain, Spread) else None,
     )
 
 
 def linear_form(algorithm: Algorithm, episodes: int) -> Algorithm:
     """The algorithm itself, or for `few` the same budget and dates for features.
 
-    `few` learns the prior of tables, which features do not have. With features it is `linear` with
-    its defaults: 32 posterior samples, dates that are spread geometrically, and a greedy last
-    deployment. Its usual 64 members cannot be told from 64 that were asked for, so both are 32;
-    any other number is kept.
+    `few` learns the prior of tables, which features do not have. With features it is `linear`: 32
+    posterior samples, dates that are spread geometrically, and a greedy last deployment; and unless
+    rule=1 with an intercept, log-odds where rewards are 0 or 1, and a test of drift. Its usual 64
+    members cannot be told from 64 that were asked for, so both are 32; any other number is kept.
     """
     require_algorithm(algorithm)
     if isinstance(algorithm.estimator, Ridge):
@@ -122,9 +145,17 @@ def linear_form(algorithm: Algorithm, episodes: int) -> Algorithm:
                 f"{name} is of tables and means nothing for features; leave it out, or use"
                 " ls.linear"
             )
+    for name, usual in (("trial", (None, "auto")), ("floor", (None,))):
+        if getattr(algorithm.estimator, name) not in usual:
+            raise ValueError(
+                f"{name} is of tables so far: with features a deployment explores as a whole, and"
+                " has no protocol beside a trial; leave it out"
+            )
     last: Last = "usual" if schedule.last == "usual" else "greedy"
     when = Spread(plain.gap) if type(plain) is Late else plain
-    made = linear(schedule=when, deployments=schedule.deployments, last=last)
+    options: dict[str, Any] = {}
+    if algorithm.estimator.rule > 1:
+        options = {"intercept": True, "link": "auto", "drift": "watch"}
     if algorithm.members != _USUAL_MEMBERS:
-        made = replace(made, estimator=Ridge(members=algorithm.members))
-    return made
+        options["members"] = algorithm.members
+    return linear(schedule=when, deployments=schedule.deployments, last=last, **options)

@@ -22,6 +22,7 @@ from lowswitch.ledger.errors import (
     UnknownTicketError,
     UnreachableError,
 )
+from lowswitch.ledger.feature import Feature
 from lowswitch.ledger.imports import import_csv
 from lowswitch.ledger.ledger import Ledger
 from lowswitch.ledger.logged import logged_batches, logged_csv, logged_episodes
@@ -44,6 +45,7 @@ __all__ = [
     "Client",
     "ConflictError",
     "ExpiredError",
+    "Feature",
     "FeatureIssued",
     "FrozenError",
     "Issued",

@@ -30,8 +30,10 @@ from lowswitch.ledger.errors import (
     UnreachableError,
 )
 from lowswitch.ledger.remote import Remote, plain
-from lowswitch.ledger.responses import Issued, Told
+from lowswitch.ledger.responses import Issued, Told, issued_of
 from lowswitch.ledger.spool import Spool, Waiting
+from lowswitch.policy.choice import Choice
+from lowswitch.policy.linear import LinearPolicy
 
 _AT_ONCE = 64  # reports that are sent in one request
 _LATER = "later:"  # begins the name of a ticket that is still to be asked for
@@ -39,7 +41,10 @@ _LATER_ON = (FrozenError, UnreachableError, TokenExpiredError)  # answers that c
 _AWAY = (UnreachableError, TokenExpiredError)  # while which a site with a spool goes on
 _WARN_EVERY = 24 * 3600.0  # seconds
 FALLBACK = 0  # the version of the fallback policy
-_GIVE_ACTIONS = "this episode was played without a ticket; give the actions that were played"
+_GIVE_ACTIONS = (
+    "this episode was played without a ticket; give the actions that were played, and with features"
+    " their propensities, as act says them"
+)
 
 
 @dataclass(frozen=True)
@@ -82,9 +87,10 @@ class Client(Remote):
     ) -> None:
         super().__init__(Connection(url.rstrip("/"), token, timeout))
         self._spool = None if spool is None else Spool(spool)
-        self._fallback = None if fallback is None else np.asarray(fallback).tolist()
+        self._fallback = None if fallback is None else _plain_policy(fallback)
         self._retry_at, self._pause = 0.0, 0.0
         self._knows_terms = False  # whether they are in the spool
+        self._declared: dict[str, Any] = {}
         self._warned = -math.inf  # when
         self.trouble: str | None = None  # what is wrong with the token, in words
         self.most_age = float(most_age)
@@ -166,8 +172,26 @@ class Client(Remote):
     def _issued(self, facts: dict[str, Any]) -> Issued:
         """A ticket; a policy that is too large to come with it is fetched once."""
         if facts["policy"] is None:
-            facts["policy"] = self._table(facts["version"], facts["member"])
-        return Issued(**facts)
+            has_rows = "states" in self._known_terms()
+            member = facts["member"] if has_rows else None
+            facts["policy"] = self._table(facts["version"], member)
+        return issued_of(facts)
+
+    def _known_terms(self) -> dict[str, Any]:
+        """What the run declared, which never changes."""
+        if not self._declared:
+            self._declared = self.terms()
+        return self._declared
+
+    def act(self, ticket: str, context: Any, *, step: Any = 0) -> Choice:
+        """The action of a ticket in a context, which the server works out, and its propensity.
+
+        A ticket that `ask` gave has a method `act` of its own, which needs no server.
+        """
+        vector = np.asarray(context).tolist()
+        found = self._post("/api/act", ticket=ticket, context=vector, step=step)
+        labels = self._known_terms()["labels"]["action"]
+        return Choice(labels.index(found["action"]), found["propensity"])
 
     def tell(
         self,
@@ -177,13 +201,16 @@ class Client(Remote):
         rewards: Sequence[Any],
         *,
         ended: str = "whole",
+        propensities: Any = None,
     ) -> Told | Spooled:
         """Report what came of a ticket; it is on a disk, there or here, when this returns.
 
         Another report of a ticket whose first report still waits here is a `ConflictError`, as it
-        is on the server: the first one is kept.
+        is on the server: the first one is kept. propensities: with features, how probable the
+        actions were; needed if they were chosen while the server was away.
         """
         report = {"ticket": ticket, "states": states, "actions": actions, "rewards": rewards}
+        report |= {} if propensities is None else {"propensities": propensities}
         answer = self.tell_many([report | {"ended": ended}])[0]
         if isinstance(answer, LedgerError):
             raise answer
@@ -401,7 +428,7 @@ class Client(Remote):
             if kept is not None and last.version < kept["version"]:
                 return  # an old ticket, which was asked for again
             if kept is None or kept["version"] != last.version or now - kept["time"] > 1.0:
-                facts = {"version": last.version, "policy": last.policy, "time": now}
+                facts = {"version": last.version, "policy": last.facts()["policy"], "time": now}
                 self._spool.put(policy=facts)
 
     def _promised(self, request: str) -> Issued:
@@ -418,7 +445,8 @@ class Client(Remote):
                 " fallback="
             )
         spool.promise(request)
-        return Issued(f"{_LATER}{request}", 0, "", request, version, policy)
+        facts = {"ticket": f"{_LATER}{request}", "number": 0, "site": "", "request": request}
+        return issued_of(facts | {"version": version, "policy": policy})
 
     def terms(self) -> dict[str, Any]:
         """What the run declared; the last that is known while the server is away."""
@@ -470,8 +498,16 @@ def _is_promised(one: Waiting, promised: set[str]) -> bool:
 def _lacks_actions(report: dict[str, Any]) -> bool:
     """Whether a report leaves its actions to a ticket that was issued after the episode.
 
-    The ticket's policy may be another one than that which was followed.
+    The ticket's policy may be another one than that which was followed. With features this is true
+    of the propensities as well.
     """
-    ticket = report.get("ticket")
+    ticket, states = report.get("ticket"), report.get("states")
     later = isinstance(ticket, str) and ticket.startswith(_LATER)
-    return later and report.get("actions") is None
+    vectors = bool(states) and isinstance(states, list) and isinstance(states[0], list)
+    no_chances = vectors and report.get("propensities") is None
+    return later and (report.get("actions") is None or no_chances)
+
+
+def _plain_policy(policy: Any) -> Any:
+    """A policy as JSON can hold it."""
+    return policy.to_dict() if isinstance(policy, LinearPolicy) else np.asarray(policy).tolist()

@@ -186,7 +186,7 @@ class Deciding(Reading):
     @planned_first
     def forbid(
         self,
-        rows: Sequence[tuple[Any, Any]],
+        rows: Sequence[tuple[Any, Any]] | None,
         actions: Sequence[Any],
         *,
         instead: Any = None,
@@ -198,7 +198,8 @@ class Deciding(Reading):
 
         instead: what a row plays from now on if its protocol has one of them; needed only then. A
         pending proposal is made anew without the actions, which costs no budget. A paused run can
-        be given a veto, too. `lift` allows the actions again.
+        be given a veto, too. `lift` allows the actions again. With features there are no rows: None
+        stands for all cases, and a deployed policy plays its next best action instead.
         """
         text("reason", reason)
         asked = {"rows": rows, "actions": actions, "instead": instead, "reason": reason}
@@ -216,7 +217,7 @@ class Deciding(Reading):
     @planned_first
     def lift(
         self,
-        rows: Sequence[tuple[Any, Any]],
+        rows: Sequence[tuple[Any, Any]] | None,
         actions: Sequence[Any],
         *,
         by: str,
@@ -247,21 +248,11 @@ class Deciding(Reading):
             raise LedgerError("no action is named; name those that you mean")
         return sorted(found)
 
-    def veto(self, rows: Sequence[tuple[Any, Any]], actions: Sequence[Any]) -> dict[str, Any]:
+    def veto(
+        self, rows: Sequence[tuple[Any, Any]] | None, actions: Sequence[Any]
+    ) -> dict[str, Any]:
         """The rows and actions of a veto, once they are checked."""
-        terms = self.tables()
-        keys = {(terms.index("step", step), terms.index("state", state)) for step, state in rows}
-        if not keys:
-            raise LedgerError("no row is chosen; choose those that you decide on")
-        named = self._actions(actions)
-        for step, state in sorted(keys):
-            for action in named:
-                if not terms.allowed[step, state, action]:
-                    raise LedgerError(
-                        f"{terms.labels['action'][action]} was forbidden in row"
-                        f" {terms.row_name(step, state)} when this ledger was created"
-                    )
-        return {"rows": [list(key) for key in sorted(keys)], "actions": named}
+        return self.terms.proposals.veto(rows, self._actions(actions))
 
     def require_vetoable(self, payload: dict[str, Any]) -> None:
         """Every row has an action left, and something to play instead of a deployed one."""
@@ -271,35 +262,16 @@ class Deciding(Reading):
     def _require_vetoable(self, state: State, payload: dict[str, Any]) -> None:
         if self.terms.gate != "review":
             raise LedgerError("this ledger has an open gate; only one in review can forbid actions")
-        terms, instead = self.tables(), payload.get("instead")
-        names, allowed = terms.labels["action"], state.learner.actions_allowed
-        for step, place in payload["rows"]:
-            left = [
-                a
-                for a in range(terms.actions)
-                if allowed[step, place, a] and a not in payload["actions"]
-            ]
-            row = f"{terms.labels['state'][place]}, {terms.labels['step'][step]}"
-            if not left:
-                raise LedgerError(
-                    f"no {terms.word('action')} would be left for {row}; leave at least one"
-                )
-            played = state.versions[-1].actions[0, step, place]
-            if played in payload["actions"] and instead not in left:
-                choices = ", ".join(names[a] for a in left)
-                raise LedgerError(
-                    f"{names[played]} is given for {row} now; choose what to give instead:"
-                    f" {choices}"
-                )
+        self.terms.proposals.require_vetoable(state, payload)
 
     def _require_liftable(self, state: State, payload: dict[str, Any]) -> None:
         """Every row forbids all of the actions."""
         allowed, names = state.learner.actions_allowed, self.terms.labels["action"]
-        for step, place in payload["rows"]:
-            if allowed[step, place, payload["actions"]].any():
-                name = self.tables().row_name(step, place)
+        for row in payload["rows"]:
+            if self.terms.proposals.allowed_in(allowed, row)[payload["actions"]].any():
+                name = self.terms.proposals.row_name(row)
                 given = ", ".join(names[a] for a in payload["actions"])
-                raise LedgerError(f"row {name} does not forbid all of: {given}")
+                raise LedgerError(f"{name} does not forbid all of: {given}")
 
     # ---- operators -------------------------------------------------------------------------------
 
@@ -487,21 +459,12 @@ class Deciding(Reading):
     ) -> int:
         """Write a decision."""
         state = writer.state
-        if kind == "vetoed" and _plays(state.versions[-1].actions, payload):
+        if kind == "vetoed" and self.terms.proposals.plays(state.versions[-1], payload):
             payload["version"] = state.version + 1
         writer.add(by, role, kind, payload)
         if "proposal" in payload:
             writer.make_up_for_late_date()
         return state.version
-
-
-def _plays(policies: Any, payload: dict[str, Any]) -> bool:
-    """Whether policies [members, H, S] play an action of a veto in one of its rows."""
-    return any(
-        action in payload["actions"]
-        for step, state in payload["rows"]
-        for action in policies[:, step, state].tolist()
-    )
 
 
 def _view(motion: Motion, quorum: int) -> MotionView:

@@ -1,11 +1,13 @@
 """The proposals of a run with features: a policy, and what it would change in recent contexts.
 
 A policy on features is one part, which is decided on as a whole. Its record holds the policy in
-full. The evidence of each step is of the newest contexts that were learned when the proposal became
-due: how often each action is played there now and would be played, what the learner expects of both
-on average, and how often each action was learned from. The expectation is the estimate that the
-policy was made from, so it flatters the proposal; no row is called IMPROVE. A rule with
-probabilities would be the next one of `rules`, and would ask the posterior for more than its means.
+full. Of each step it says how often each action is played in the newest contexts now and would be
+played, what the learner expects of both, and how often each action was learned from. The learner
+made the policy from these estimates, so they flatter it.
+
+Rule 2 judges a run of one step by the cases themselves: what the whole is worth, for which kinds of
+cases, and for which single cases (`feature_evidence`). Rule 1 has the estimates alone, and never
+says IMPROVE. It is the rule of runs with several steps, and of ledgers that keep no cases.
 """
 
 from __future__ import annotations
@@ -16,7 +18,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from lowswitch.learners.ridge_posterior import RidgePosterior
+from lowswitch.ledger.cases import CaseTally
 from lowswitch.ledger.errors import LedgerError
+from lowswitch.ledger.feature_evidence import judged_cases
 from lowswitch.policy.linear import LinearPolicy
 from lowswitch.review.proposals import WHOLE, LinearProposal
 
@@ -25,16 +29,17 @@ if TYPE_CHECKING:
     from lowswitch.ledger.state import State
     from lowswitch.ledger.terms import Known
 
-BY_ESTIMATES = 1  # the version of the rule
+BY_ESTIMATES, BY_CASES = 1, 2  # versions of the rule
 
 
 class FeatureProposals:
     """See `terms.Proposals`."""
 
-    rules: tuple[int, ...] = (BY_ESTIMATES,)
-
     def __init__(self, terms: FeatureTerms) -> None:
         self.terms = terms
+        self.rules: tuple[int, ...] = (BY_ESTIMATES,)
+        if terms.keeps_cases:
+            self.rules = (BY_ESTIMATES, BY_CASES)
 
     def judged(self, state: State, made: LinearProposal, known: Known, rule: int) -> dict[str, Any]:
         believed: RidgePosterior = state.lessons.posterior_of(made)
@@ -56,7 +61,21 @@ class FeatureProposals:
                 "before": list(state.decisions.get(WHOLE, [])),  # which goes on growing
             }
         ]
-        return {"rows": rows}
+        rows[0] |= {"drift": made.drift} if made.drift else {}
+        if rule == BY_ESTIMATES:
+            return {"rows": rows}
+        still_open = sum(state.open_reports().values())
+        settled = sum(n for n in state.unsettled.values() if n > 0)
+        found = state.lessons.once(made.hash, lambda: self._by_cases(state, made, known))
+        top = {name: found[name] for name in ("worth", "models", "expected_false")}
+        rows[0] |= {name: fact for name, fact in found.items() if name not in top}
+        return top | {"unsettled": still_open, "missing": settled - still_open, "rows": rows}
+
+    def _by_cases(self, state: State, made: LinearProposal, known: Known) -> dict[str, Any]:
+        assert isinstance(known.tally, CaseTally)
+        policies = state.learner.deployed, made.policy, state.versions[0]
+        how = {"seed": self.terms.seed, "told": made.told}
+        return judged_cases(known.tally.cases, policies, self.terms.thresholds, **how)
 
     def in_units(self, worth: dict[str, Any] | None) -> dict[str, Any] | None:
         return worth
@@ -66,7 +85,8 @@ class FeatureProposals:
 
     def read(self, payload: dict[str, Any]) -> LinearProposal:
         (row,) = payload["rows"]
-        facts = {name: row[name] for name in ("changed", "last", "new_actions")}
+        names = ("changed", "last", "new_actions", "drift")
+        facts = {name: row[name] for name in names if name in row}
         facts |= {"number": payload["raised"], "told": payload["told"], "base": payload["base"]}
         return LinearProposal.from_facts(facts, LinearPolicy.from_dict(row["policy"]))
 
@@ -101,27 +121,83 @@ class FeatureProposals:
                 " there is no new action to forbid; name the actions, or reject it for now"
             )
 
+    # ---- vetoes ----------------------------------------------------------------------------------
+
+    def veto(self, rows: Sequence[tuple[Any, Any]] | None, actions: list[int]) -> dict[str, Any]:
+        if rows:
+            raise LedgerError("a policy on features has no rows; forbid actions everywhere")
+        return {"rows": [list(WHOLE)], "actions": actions}
+
+    def require_vetoable(self, state: State, payload: dict[str, Any]) -> None:
+        if payload.get("instead") is not None:
+            raise LedgerError(
+                "a policy on features plays its next best action instead; leave instead out"
+            )
+        deployed: LinearPolicy = state.versions[-1]
+        for what, mask in (
+            ("the run", state.learner.actions_allowed),
+            ("the deployed policy", deployed.allowed),
+        ):
+            left = np.delete(mask, payload["actions"], axis=1)
+            if not left.any(axis=1).all():
+                raise LedgerError(
+                    f"{what} would have no action left; leave it at least one, or deploy another"
+                    " policy first"
+                )
+
+    def allowed_in(self, allowed: np.ndarray, row: list[int]) -> np.ndarray:  # [A]
+        return np.asarray(allowed.all(axis=0))
+
+    def row_name(self, row: list[int]) -> str:
+        return "the run"
+
+    def plays(self, policy: LinearPolicy, payload: dict[str, Any]) -> bool:
+        return bool(policy.allowed[:, payload["actions"]].any())
+
     # ---- reading ---------------------------------------------------------------------------------
 
     def labelled(self, row: dict[str, Any]) -> dict[str, Any]:
         """Without the policy itself, which `identity` names and the event holds."""
         steps, actions = self.terms.labels["step"], self.terms.labels["action"]
-
-        def side(known: dict[str, Any]) -> dict[str, Any]:
-            return known | {"law": {actions[int(a)]: p for a, p in known["law"].items()}}
-
-        return {name: fact for name, fact in row.items() if name != "policy"} | {
+        found = {name: fact for name, fact in row.items() if name != "policy"} | {
             "new_actions": [[steps[h], actions[a]] for h, a in row["new_actions"]],
             "steps": [
                 one
                 | {
                     "step_label": steps[one["step"]],
                     "visits": dict(zip(actions, one["visits"], strict=True)),
-                    "now": side(one["now"]),
-                    "proposed": side(one["proposed"]),
+                    "now": one["now"] | {"law": self._law(one["now"]["law"])},
+                    "proposed": one["proposed"] | {"law": self._law(one["proposed"]["law"])},
                 }
                 for one in row["steps"]
             ],
+        }
+        if "regions" in row:
+            found["regions"] = [self.region(one) for one in row["regions"]]
+            found["affected"] = [self._case(one) for one in row["affected"]]
+        return found
+
+    def _law(self, law: dict[str, float]) -> dict[str, float]:
+        return {self.terms.labels["action"][int(a)]: share for a, share in law.items()}
+
+    def region(self, one: dict[str, Any]) -> dict[str, Any]:
+        """A recorded kind of cases with the names of things."""
+        actions = self.terms.labels["action"]
+        return one | {
+            "where": self.terms.where(one["where"]),
+            "usual": None if one["usual"] is None else [actions[a] for a in one["usual"]],
+            "now": self._law(one["now"]),
+            "proposed": self._law(one["proposed"]),
+            "tries": dict(zip(actions, one["tries"], strict=True)),
+            "untried": [actions[a] for a in one["untried"]],
+        }
+
+    def _case(self, one: dict[str, Any]) -> dict[str, Any]:
+        return one | {
+            "context": self.terms.described(one["context"]),
+            "played": self.terms.labels["action"][one["played"]],
+            "now": self._law(one["now"]),
+            "proposed": self._law(one["proposed"]),
         }
 
 

@@ -53,6 +53,7 @@ class Lessons:
     # how probable it is that rows make the policy better, with the hash of their proposal
     judged: tuple[str, dict[tuple[int, int], float]] | None = None
     found: Judged | None = None  # the same, with what the whole proposal is worth
+    cases: tuple[str, Any] | None = None  # what the cases say of a proposal with this hash
     correction: Callable[[], Lessons] | None = None  # what takes the place of all that was learned
 
     @property
@@ -84,7 +85,7 @@ class Lessons:
         assert self.correction is not None
         made, self.correction = self.correction(), None
         self.learner, self.tally, self.due = made.learner, made.tally, made.due
-        self.deployed, self.judged, self.found = made.deployed, None, None
+        self.deployed, self.judged, self.found, self.cases = made.deployed, None, None, None
 
     def copy(self) -> Lessons:
         """The same, once all that waits is learned."""
@@ -154,6 +155,12 @@ class Lessons:
             rows = {one.row: one for one in judgement.row_worths(tried=tried, worse=worse)}
             self.found = Judged(made.hash, judgement, judgement.worth(), rows)
         return self.found
+
+    def once(self, proposal: str, compute: Callable[[], Any]) -> Any:
+        """What was computed for the proposal with this hash, which is looked at twice."""
+        if self.cases is None or self.cases[0] != proposal:
+            self.cases = proposal, compute()
+        return self.cases[1]
 
     def posterior_of(self, made: Any) -> Any:
         """What the learner believed when a proposal became due: before the rest, or just now."""

@@ -24,6 +24,7 @@ from lowswitch.ledger.events import (
     event,
     read_event,
 )
+from lowswitch.ledger.feature import Feature
 from lowswitch.ledger.requests import Request
 from lowswitch.ledger.responses import Issued, ProposalView, Told
 from lowswitch.ledger.snapshot import is_worth_it
@@ -58,7 +59,7 @@ class Ledger(Deciding):
         *,
         horizon: int,
         states: int | Sequence[str] | None = None,
-        features: int | Sequence[str] | None = None,
+        features: int | Sequence[str | Feature] | None = None,
         actions: int | Sequence[str],
         episodes: int,
         shared: bool = True,
@@ -84,7 +85,8 @@ class Ledger(Deciding):
         """A new ledger, in a file or at postgresql://...#name.
 
         states, actions, steps: how many there are, or their labels. In the place of states,
-        features=d says that a context is d numbers, as many as there are or their labels; see
+        features=d says that a context is d numbers: as many as there are, their names, or a
+        `Feature` each, with range and unit; a value outside of its range is refused. See
         `FeatureLearner` for `shared`. rewards: their range. policy: what is deployed first, [H, S],
         or a LinearPolicy. missing: what a report that never comes means. "drop" is for reports that
         are lost whatever they would have said, "optimistic" learns the best from the step that was
@@ -220,11 +222,14 @@ class Ledger(Deciding):
         *,
         ended: str = "whole",
         site: str | None = None,
+        propensities: Any = None,
     ) -> Told:
         """Report what came of a ticket; the same report again gets the same answer.
 
         With features, the states are the vectors of each step, as `Learner.tell` takes them; of one
-        step, a vector, an action and a reward may come without lists around them.
+        step, a vector, an action and a reward may come without lists around them. The propensity of
+        each action is recorded with it: by the ticket's policy, unless propensities= says how
+        probable the actions were by another policy that chose them.
 
         States and actions are labels, which are text, or positions, which are whole numbers from 0
         on. A number that is also the label of another position is refused. Actions that are None
@@ -241,6 +246,7 @@ class Ledger(Deciding):
                     "rewards": rewards,
                     "ended": ended,
                     "site": site,
+                    "propensities": propensities,
                 }
             ]
         )[0]
@@ -316,6 +322,7 @@ class Ledger(Deciding):
         by: str,
         reason: str,
         ended: str = "whole",
+        propensities: Any = None,
         request: str | None = None,
     ) -> Told:
         """Correct the report of a ticket, or enter one that came too late.
@@ -325,9 +332,11 @@ class Ledger(Deciding):
         nothing.
         """
         asked = {"ticket": ticket, "reason": reason, "report": [states, actions, rewards, ended]}
+        asked |= {} if propensities is None else {"propensities": propensities}
         one = {"ticket": ticket, "states": states, "actions": actions, "rewards": rewards}
+        one |= {"ended": ended, "propensities": propensities}
         with self._writing(self._named("amended", by, request, asked)) as writer:
-            return writer.amend([one | {"ended": ended}], text("reason", reason), by)[0]
+            return writer.amend([one], text("reason", reason), by)[0]
 
     @planned_first
     def amend_many(

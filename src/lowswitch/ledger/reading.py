@@ -17,6 +17,7 @@ from lowswitch.ledger.certificates import certificate
 from lowswitch.ledger.corrections import Corrections
 from lowswitch.ledger.errors import BrokenError, LedgerError, StorageError, UnknownTicketError
 from lowswitch.ledger.events import GENESIS, Event, canonical, read_event, read_time
+from lowswitch.ledger.feature_terms import FeatureTerms
 from lowswitch.ledger.responses import (
     Certificate,
     Chart,
@@ -81,13 +82,56 @@ class Reading:
             raise LedgerError(f"there is no version {version!r}; they are 1 to {len(versions)}")
         return self.terms.shown(versions[version - 1])
 
+    def policy_json(self, version: int | None = None, member: int | None = None) -> dict[str, Any]:
+        """A version as JSON can hold it, by default the deployed one: all of it, or one table."""
+        number = self.version if version is None else version
+        self.policy_of(number)  # or an error
+        return {"version": number} | self.terms.to_json(self._ready().versions[number - 1], member)
+
+    def act(
+        self, ticket: str, context: Any, *, step: Any = 0, site: str | None = None
+    ) -> dict[str, Any]:
+        """The action of a ticket in a context, by its label, and its exact propensity.
+
+        It is what `Ledger.ask` gives a site to work out for itself; nothing is recorded.
+        """
+        found = self.tickets_named([ticket])
+        if not found or site not in (None, found[0].site):
+            raise UnknownTicketError(f"no ticket {ticket!r} was issued to you by this ledger")
+        policy = self._ready().versions[found[0].version - 1]
+        return self.terms.act(policy, found[0].number, context, step)
+
+    def law(self, context: Any, *, step: Any = 0) -> dict[str, float]:
+        """How probable each action is in a context by the deployed policy; features only."""
+        return self.vectors().law(self._ready().versions[-1], context, step)
+
+    def kinds(self, before: int | None = None, after: int | None = None) -> dict[str, Any]:
+        """What the deployed policy gives to which kinds of cases; with features only.
+
+        before, after: in which kinds of cases these two versions differ.
+        """
+        terms = self.vectors()
+        with self._lock:
+            state = self._ready()
+            for version in (before, after):
+                if version is not None:
+                    self.policy_of(version)  # or an error
+            pair = [state.versions[-1 if n is None else n - 1] for n in (before, after)]
+            return terms.kinds(state, None if before is None else pair[0], pair[1])
+
+    def vectors(self) -> FeatureTerms:
+        """The terms of a run with features."""
+        if isinstance(self.terms, FeatureTerms):
+            return self.terms
+        raise LedgerError("this ledger is of a run with states; its map shows every row")
+
     def tables(self) -> TableTerms:
         """The terms of a run with states, for what cannot be done with features yet."""
         if isinstance(self.terms, TableTerms):
             return self.terms
         raise LedgerError(
-            "this ledger is of a run with features, and this needs a table of states; read it in"
-            " Python with status, proposal, policy_of, events, verify and export"
+            "this ledger is of a run with features, and this needs a table of states; kinds and law"
+            " say what its policy does"
         )
 
     @property
@@ -127,10 +171,9 @@ class Reading:
             state = self._ready()
             if state.pending is None:
                 return None
-            judgement = self._judgement_of(state, wait)
-            if judgement is None:
-                return None
-            proposals = self.terms.proposals
+            judgement, proposals = self._judgement_of(state, wait), self.terms.proposals
+            if judgement is None:  # it may have recorded what the whole is worth all the same
+                return proposals.in_units(state.pending.get("worth")) if rows is None else None
             chosen = [] if rows is not None and not rows else proposals.chosen(state.pending, rows)
             return proposals.in_units(judgement.worth(proposals.keys(chosen)).facts())
 
@@ -199,10 +242,10 @@ class Reading:
         empty: dict[str, Any] = {"states": [], "actions": [], "rewards": [], "ended": "whole"}
         if known.report is None:
             return known, empty
-        payload, labels = views.payload_of(*self.store.event(known.report)), self.terms.labels
+        payload = views.payload_of(*self.store.event(known.report))
         return known, {
-            "states": [labels["state"][x] for x in payload["states"]],
-            "actions": [labels["action"][a] for a in payload["actions"]],
+            "states": self.terms.state_names(payload["states"]),
+            "actions": [self.terms.labels["action"][a] for a in payload["actions"]],
             "rewards": payload["rewards"],
             "ended": payload["ended"],
         }

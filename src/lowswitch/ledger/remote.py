@@ -23,6 +23,7 @@ from lowswitch.ledger.responses import (
     Told,
     Version,
 )
+from lowswitch.policy.linear import LinearPolicy
 from lowswitch.policy.tables import Part
 
 _MOST_TABLES = 256  # that a client keeps
@@ -33,7 +34,7 @@ class Remote:
 
     def __init__(self, connection: Connection) -> None:
         self._connection, self._lock = connection, threading.RLock()
-        self._tables: dict[tuple[int, int], list[list[int]]] = {}  # of versions, by member
+        self._tables: dict[tuple[int, int | None], Any] = {}  # of versions, by member
 
     def _get(self, path: str, **query: Any) -> Any:
         with self._lock:
@@ -56,24 +57,26 @@ class Remote:
         return int(self._get("/api/policy")["version"])
 
     @property
-    def policy(self) -> np.ndarray:  # [members, H, S]
-        """What is deployed."""
+    def policy(self) -> Any:
+        """What is deployed: tables [members, H, S], or a LinearPolicy."""
         return self.policy_of(self.version)
 
-    def policy_of(self, version: int) -> np.ndarray:  # [members, H, S]
+    def policy_of(self, version: int) -> Any:
         """What a version plays; one that is large is fetched table by table."""
         found = self._get("/api/policy", version=version)
+        if isinstance(found["policy"], dict):
+            return LinearPolicy.from_dict(found["policy"])
         if found["policy"] is None:
             return np.array([self._table(version, i) for i in range(found["members"])])
         return np.array(found["policy"])
 
-    def _table(self, version: int, member: int) -> list[list[int]]:
-        """One table of a version; the last ones are kept."""
+    def _table(self, version: int, member: int | None) -> Any:
+        """One table of a version, or None for all of it; the last ones are kept."""
         with self._lock:
             known = self._tables.pop((version, member), None)
             if known is None:
-                found = self._connection.get("/api/policy", version=version, member=member)
-                known = found["policy"]
+                which = {} if member is None else {"member": member}
+                known = self._connection.get("/api/policy", version=version, **which)["policy"]
             self._tables[version, member] = known  # the newest at the end
             while len(self._tables) > _MOST_TABLES:
                 del self._tables[next(iter(self._tables))]
@@ -158,7 +161,7 @@ class Remote:
         part: "protocol" or "trial" changes that one alone. share: at most this share of the cases
         enters the trial. Where several reviewers must agree, return the request.
         """
-        chosen = None if rows is None else [list(row) for row in rows]
+        chosen = _listed(rows)
         body = {"proposal": _hash(proposal), "rows": chosen, "part": part, "share": share}
         return _version(self._do("/api/approve", request, **body, reason=reason))
 
@@ -177,34 +180,37 @@ class Remote:
 
         actions: with forever, those of the new actions that are forbidden.
         """
-        chosen = None if rows is None else [list(row) for row in rows]
+        chosen = _listed(rows)
         named = None if actions is None else list(actions)
         body = {"proposal": _hash(proposal), "rows": chosen, "reason": reason, "actions": named}
         return _motion(self._do("/api/reject", request, **body, forever=forever, visits=visits))
 
     def forbid(
         self,
-        rows: Sequence[tuple[Any, Any]],
+        rows: Sequence[tuple[Any, Any]] | None,
         actions: Sequence[Any],
         *,
         instead: Any = None,
         reason: str,
         request: str | None = None,
     ) -> int | MotionView:
-        """Never deploy these actions in rows (step, state) again; return the deployed version."""
-        body = {"rows": [list(row) for row in rows], "actions": list(actions), "instead": instead}
+        """Never deploy these actions in rows (step, state) again; return the deployed version.
+
+        With features, rows is None.
+        """
+        body = {"rows": _listed(rows), "actions": list(actions), "instead": instead}
         return _version(self._do("/api/forbid", request, **body, reason=reason))
 
     def lift(
         self,
-        rows: Sequence[tuple[Any, Any]],
+        rows: Sequence[tuple[Any, Any]] | None,
         actions: Sequence[Any],
         *,
         reason: str,
         request: str | None = None,
     ) -> MotionView | None:
-        """Allow actions again that were forbidden in rows (step, state)."""
-        body = {"rows": [list(row) for row in rows], "actions": list(actions)}
+        """Allow actions again that were forbidden in rows (step, state), with features in None."""
+        body = {"rows": _listed(rows), "actions": list(actions)}
         return _motion(self._do("/api/lift", request, **body, reason=reason))
 
     def motions(self) -> list[MotionView]:
@@ -271,10 +277,12 @@ class Remote:
         *,
         reason: str,
         ended: str = "whole",
+        propensities: Any = None,
         request: str | None = None,
     ) -> Told:
         """Correct the report of a ticket, or enter one that came too late."""
-        seen = plain({"states": states, "actions": actions, "rewards": rewards})
+        given = {"states": states, "actions": actions, "rewards": rewards}
+        seen = plain(given | {"propensities": propensities})
         body = {"ticket": ticket, "ended": ended, "reason": reason}
         return Told(**self._do("/api/amend", request, **body, **seen))
 
@@ -324,17 +332,38 @@ def _hash(proposal: ProposalView | str | None) -> str:
     return proposal.hash if isinstance(proposal, ProposalView) else proposal
 
 
+def _listed(rows: Sequence[tuple[Any, Any]] | None) -> list[list[Any]] | None:
+    return None if rows is None else [list(row) for row in rows]
+
+
+_LISTS = ("states", "actions", "rewards", "propensities")
+
+
 def plain(report: dict[str, Any]) -> dict[str, Any]:
-    """A report as JSON can hold it: lists and Python's own numbers."""
-    found = dict[str, Any]()
-    for name, value in report.items():
-        if name in ("states", "actions", "rewards") and value is not None:
-            if isinstance(value, str | bytes):
-                raise LedgerError(f"{name} must be a list, one for each step, not {value!r}")
-            found[name] = [one.item() if isinstance(one, np.generic) else one for one in value]
-            for one in found[name]:
-                if isinstance(one, float) and not math.isfinite(one):
-                    raise LedgerError(f"{name} must be finite numbers, not {one!r}")
-        else:
-            found[name] = value
+    """A report as JSON can hold it: lists and Python's own numbers.
+
+    Of one step with features, a context, an action and a reward may come without lists around them.
+    """
+    found = dict(report)
+    for name in _LISTS:
+        if isinstance(found.get(name), np.ndarray | np.generic):
+            found[name] = found[name].tolist()
+    if isinstance(found.get("rewards"), int | float):
+        found |= {name: [found[name]] for name in _LISTS if found.get(name) is not None}
+    for name in _LISTS:
+        if found.get(name) is not None:
+            if isinstance(found[name], str | bytes):
+                raise LedgerError(f"{name} must be a list, one for each step, not {found[name]!r}")
+            found[name] = [_plain_number(name, one) for one in found[name]]
     return found
+
+
+def _plain_number(name: str, one: Any) -> Any:
+    """A number, a label, or a list of such."""
+    if isinstance(one, np.ndarray | np.generic):
+        one = one.tolist()
+    if isinstance(one, list | tuple):
+        return [_plain_number(name, part) for part in one]
+    if isinstance(one, float) and not math.isfinite(one):
+        raise LedgerError(f"{name} must be finite numbers, not {one!r}")
+    return one

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from lowswitch.policy.choice import Choice
+from lowswitch.policy.linear import LinearPolicy
 from lowswitch.review.proposals import WHOLE
 from lowswitch.show.text import counted
 
@@ -28,15 +30,39 @@ class Issued:
     part: str | None = None  # "protocol" or "trial", where a deployment has both
     member: int = 0  # which table of its version the policy is
 
+    def facts(self) -> dict[str, Any]:
+        """The ticket as JSON can hold it."""
+        return dict(vars(self))
+
 
 @dataclass(frozen=True)
 class FeatureIssued(Issued):
-    """A ticket whose policy is a function of features, for a site in the same program."""
+    """A ticket whose policy is a function of features."""
 
     def act(self, context: Any, step: int = 0) -> Choice:
         """The action to play in a context at a step of the episode, and its exact propensity."""
-        choice: Choice = self.policy.act(context, self.number - 1, step)
+        choice: Choice = self.policy.act(context, self._episode, step)
         return choice
+
+    @property
+    def _episode(self) -> int:
+        """The number by which a member of the policy is drawn.
+
+        While the ticket is still to come, it is a number that nobody chooses.
+        """
+        if self.number:
+            return self.number - 1
+        return int.from_bytes(hashlib.sha256(self.request.encode()).digest()[:8], "big")
+
+    def facts(self) -> dict[str, Any]:
+        return super().facts() | {"policy": self.policy and self.policy.to_dict()}
+
+
+def issued_of(facts: dict[str, Any]) -> Issued:
+    """The ticket that `facts` wrote."""
+    if not isinstance(facts["policy"], dict):
+        return Issued(**facts)
+    return FeatureIssued(**facts | {"policy": LinearPolicy.from_dict(facts["policy"])})
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,6 @@ from lowswitch.ledger.events import Event, canonical
 from lowswitch.ledger.intake import Lessons
 from lowswitch.ledger.state import Motion, State, Ticket
 from lowswitch.ledger.store import Snapshot
-from lowswitch.ledger.tally import Tally
 from lowswitch.ledger.terms import Report, Terms
 
 _EVERY = 5000  # events; more where many tickets are open, because a snapshot holds them all
@@ -113,7 +112,7 @@ def _read(snapshot: Snapshot, terms: Terms) -> State:
     facts: dict[str, Any] = json.loads(snapshot.facts)
     board = facts.get("board", {"quorum": 0, "motions": []})
     learner = terms.restored(snapshot.learner)
-    tally = Tally.from_bytes(terms.tally_shape, snapshot.tally)
+    tally = terms.tally(snapshot.tally)
     return State(
         terms=terms,
         lessons=Lessons(terms, learner, tally),

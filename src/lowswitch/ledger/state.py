@@ -95,7 +95,7 @@ class State:
     def of(cls, terms: Terms, first: Event) -> State:
         """The state after the first event."""
         learner = terms.learner()
-        lessons = Lessons(terms, learner, Tally(terms.tally_shape))
+        lessons = Lessons(terms, learner, terms.tally())
         return cls(terms, lessons, [learner.deployed], head=first.hash, time=first.time)
 
     def copy(self) -> State:

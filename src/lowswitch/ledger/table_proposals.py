@@ -6,6 +6,8 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from lowswitch.checks import require_count
 from lowswitch.learners.posterior import models_for
 from lowswitch.ledger.errors import LedgerError
@@ -23,6 +25,7 @@ from lowswitch.ledger.evidence import (
     what_is_left,
     words,
 )
+from lowswitch.policy.tables import TablePolicy
 from lowswitch.review.proposals import Proposal, ProposedRow
 
 if TYPE_CHECKING:
@@ -149,6 +152,58 @@ class TableProposals:
                 f"row {name} would newly play {', '.join(found)}, and not all of"
                 f" {', '.join(names[a] for a in actions)}; to forbid other actions, use forbid"
             )
+
+    # ---- vetoes ----------------------------------------------------------------------------------
+
+    def veto(self, rows: Sequence[tuple[Any, Any]] | None, actions: list[int]) -> dict[str, Any]:
+        index, terms = self.terms.index, self.terms
+        keys = {(index("step", step), index("state", state)) for step, state in rows or ()}
+        if not keys:
+            raise LedgerError("no row is chosen; choose those that you decide on")
+        for step, state in sorted(keys):
+            for action in actions:
+                if not terms.allowed[step, state, action]:
+                    raise LedgerError(
+                        f"{terms.labels['action'][action]} was forbidden in row"
+                        f" {terms.row_name(step, state)} when this ledger was created"
+                    )
+        return {"rows": [list(key) for key in sorted(keys)], "actions": actions}
+
+    def require_vetoable(self, state: State, payload: dict[str, Any]) -> None:
+        names, instead = self.terms.labels["action"], payload.get("instead")
+        for row in payload["rows"]:
+            step, place = row
+            where = f"{self.terms.labels['state'][place]}, {self.terms.labels['step'][step]}"
+            allowed = self.allowed_in(state.learner.actions_allowed, row)
+            left = [
+                a for a in range(self.terms.actions) if allowed[a] and a not in payload["actions"]
+            ]
+            if not left:
+                raise LedgerError(
+                    f"no {self.terms.word('action')} would be left for {where}; leave at least one"
+                )
+            played = state.versions[-1].actions[0, step, place]
+            if played in payload["actions"] and instead not in left:
+                choices = ", ".join(names[a] for a in left)
+                raise LedgerError(
+                    f"{names[played]} is given for {where} now; choose what to give instead:"
+                    f" {choices}"
+                )
+
+    def allowed_in(self, allowed: np.ndarray, row: list[int]) -> np.ndarray:  # [A]
+        step, place = row
+        return np.asarray(allowed[step, place])
+
+    def row_name(self, row: list[int]) -> str:
+        step, place = row
+        return f"row {self.terms.row_name(step, place)}"
+
+    def plays(self, policy: TablePolicy, payload: dict[str, Any]) -> bool:
+        return any(
+            action in payload["actions"]
+            for step, state in payload["rows"]
+            for action in policy.actions[:, step, state].tolist()
+        )
 
     # ---- reading ---------------------------------------------------------------------------------
 

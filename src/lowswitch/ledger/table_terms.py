@@ -16,6 +16,7 @@ from lowswitch.learner import Batch, Learner
 from lowswitch.ledger.errors import LedgerError
 from lowswitch.ledger.responses import Issued
 from lowswitch.ledger.table_proposals import TableProposals
+from lowswitch.ledger.tally import Tally
 from lowswitch.ledger.terms import (
     Report,
     Steps,
@@ -26,11 +27,13 @@ from lowswitch.ledger.terms import (
     items,
 )
 from lowswitch.policy.tables import TablePolicy
+from lowswitch.show.text import counted
 from lowswitch.table_learner import TableLearner
 
 if TYPE_CHECKING:
     from lowswitch.ledger.store import StoredTicket
 
+_MOST_CELLS = 1 << 20  # rows of policies in one answer; larger ones are fetched table by table
 _LONGEST = 10**8  # bytes of the first event, which every opening reads
 _MOST_NAMED = 6  # forbidden actions that an error names
 
@@ -105,15 +108,22 @@ class TableTerms(Terms):
     def restored(self, data: bytes) -> TableLearner:
         return TableLearner.from_bytes(data, numbers=self.numbers)
 
-    @property
-    def tally_shape(self) -> tuple[int, int, int]:
-        return self.horizon, self.states, self.actions
+    def tally(self, data: bytes | None = None) -> Tally:
+        shape = self.horizon, self.states, self.actions
+        return Tally(shape) if data is None else Tally.from_bytes(shape, data)
 
     @functools.cached_property
     def proposals(self) -> TableProposals:
         return TableProposals(self)
 
     # ---- labels and rewards ----------------------------------------------------------------------
+
+    @property
+    def sizes(self) -> str:
+        states, actions, steps = (
+            counted(self.size(kind), self.word(kind)) for kind in ("state", "action", "step")
+        )
+        return f"{states}, {actions} and {steps} per {self.word('episode')}"
 
     def row_name(self, h: int, x: int) -> str:
         """A row by its labels, as the command line takes it."""
@@ -133,6 +143,9 @@ class TableTerms(Terms):
         """The value of an episode with rewards in [0, 1] in the units of the run."""
         return self.amount(value) + self.horizon * self.rewards[0]
 
+    def state_names(self, states: Sequence[int]) -> list[str]:
+        return [self.labels["state"][x] for x in states]
+
     # ---- reports ---------------------------------------------------------------------------------
 
     @functools.cached_property
@@ -141,8 +154,17 @@ class TableTerms(Terms):
         return frozenset((h, x, a) for h, x, a in np.argwhere(~self.allowed).tolist())
 
     def report(
-        self, number: int, policy: TablePolicy, states: Any, actions: Any, rewards: Any, ended: str
+        self,
+        number: int,
+        policy: TablePolicy,
+        states: Any,
+        actions: Any,
+        rewards: Any,
+        ended: str,
+        propensities: Any = None,
     ) -> Report:
+        if propensities is not None:
+            raise LedgerError("propensities are of features; with states, leave them out")
         places = self.indices("state", items("states", states))
         paid = self.paid(items("rewards", rewards))
         if actions is None:
@@ -285,6 +307,23 @@ class TableTerms(Terms):
         table = policy.actions[member].tolist() if whole else None
         part = policy.part(number - 1)
         return Issued(name, number, site, request, version, table, part, member)
+
+    @property
+    def cells(self) -> int:
+        return self.horizon * self.states
+
+    def to_json(self, policy: TablePolicy, member: int | None) -> dict[str, Any]:
+        tables = policy.actions
+        found: dict[str, Any] = {"members": len(tables)}
+        if member is None:
+            return found | {"policy": tables.tolist() if tables.size <= _MOST_CELLS else None}
+        if member >= len(tables):
+            raise LedgerError(f"this version has {len(tables)} tables, from 0 on")
+        return found | {"member": member, "policy": tables[member].tolist()}
+
+    def usual_batch(self) -> Batch:
+        first = self.allowed[:, 0].argmax(axis=-1)[None].astype(np.int64)
+        return np.zeros((1, self.horizon), dtype=np.int64), first, np.zeros((1, self.horizon))
 
     def shown(self, policy: TablePolicy) -> np.ndarray:  # [members, H, S]
         return policy.actions

@@ -64,9 +64,12 @@ class Report(NamedTuple):
     actions: tuple[int, ...]
     rewards: tuple[float, ...]
     ended: str  # one of ENDED, or "missing"
+    # with features: how probable each action was, by the policy that chose it; older ones lack it
+    propensities: tuple[float, ...] | None = None
 
     def to_payload(self) -> dict[str, Any]:
-        return {
+        known = self.propensities
+        return ({} if known is None else {"propensities": list(known)}) | {
             "number": self.number,
             "states": list(self.states),
             "actions": list(self.actions),
@@ -77,7 +80,10 @@ class Report(NamedTuple):
     @classmethod
     def from_payload(cls, payload: dict[str, Any]) -> Report:
         states, actions = tuple(payload["states"]), tuple(payload["actions"])
-        return cls(payload["number"], states, actions, tuple(payload["rewards"]), payload["ended"])
+        known = payload.get("propensities")
+        paid, ended = tuple(payload["rewards"]), payload["ended"]
+        chances = None if known is None else tuple(known)
+        return cls(payload["number"], states, actions, paid, ended, chances)
 
 
 class Expected(NamedTuple):
@@ -130,6 +136,21 @@ class Proposals(Protocol):
         actions: those to forbid, if they are named.
         """
 
+    def veto(self, rows: Sequence[tuple[Any, Any]] | None, actions: list[int]) -> dict[str, Any]:
+        """The rows and actions of a veto, once the rows are checked."""
+
+    def require_vetoable(self, state: State, payload: dict[str, Any]) -> None:
+        """Every row has an action left, and something to play instead of a deployed one."""
+
+    def allowed_in(self, allowed: np.ndarray, row: list[int]) -> np.ndarray:  # [A]
+        """Which actions are allowed in a row, by the learner's mask."""
+
+    def row_name(self, row: list[int]) -> str:
+        """A recorded row in words."""
+
+    def plays(self, policy: Any, payload: dict[str, Any]) -> bool:
+        """Whether a policy may play an action of a veto in one of its rows."""
+
     def labelled(self, row: dict[str, Any]) -> dict[str, Any]:
         """A recorded row with the names of things, and in the run's units of reward."""
 
@@ -163,6 +184,11 @@ class Terms(ABC):
         return self.words.get(kind, WORDS[kind])
 
     @property
+    @abstractmethod
+    def sizes(self) -> str:
+        """How large the run is, in its own words."""
+
+    @property
     def budget(self) -> Budget | None:
         """How much may be proposed, if that is limited."""
         schedule = self.algorithm.schedule
@@ -189,10 +215,9 @@ class Terms(ABC):
     def restored(self, data: bytes) -> Learner:
         """The learner of a snapshot."""
 
-    @property
     @abstractmethod
-    def tally_shape(self) -> tuple[int, int, int]:
-        """The steps, states and actions that are counted; with features there is one state."""
+    def tally(self, data: bytes | None = None) -> Tally:
+        """A count of what was learned from: an empty one, or the one of a snapshot."""
 
     @property
     @abstractmethod
@@ -203,9 +228,19 @@ class Terms(ABC):
 
     @abstractmethod
     def report(
-        self, number: int, policy: Any, states: Any, actions: Any, rewards: Any, ended: str
+        self,
+        number: int,
+        policy: Any,
+        states: Any,
+        actions: Any,
+        rewards: Any,
+        ended: str,
+        propensities: Any = None,
     ) -> Report:
-        """A report once it is checked; actions that are None are those of the ticket's policy."""
+        """A report once it is checked; actions that are None are those of the ticket's policy.
+
+        propensities: with features, how probable each action was, if another policy chose it.
+        """
 
     @abstractmethod
     def steps(self, report: Report, learner: Callable[[], Any], policy: Any) -> Steps | None:
@@ -221,11 +256,29 @@ class Terms(ABC):
 
     @abstractmethod
     def places(self, batch: Batch) -> np.ndarray:  # [B, H]
-        """The states of each episode, as a tally counts them."""
+        """The states of each episode, as a tally takes them."""
 
     @abstractmethod
     def require_learnable(self, report: Report) -> None:
         """Refuse a recorded report that no learner takes, before it waits with others."""
+
+    def read_state(self, text: str) -> Any:
+        """A state as somebody typed it: its label, or with features the numbers of a context."""
+        return text
+
+    def states_shown(self, states: Sequence[Any]) -> str:
+        """The states of a recorded report in words."""
+        return ", ".join(self.state_names(states))
+
+    @abstractmethod
+    def state_names(self, states: Sequence[Any]) -> list[str]:
+        """The states of a recorded report as text, which can be told again."""
+
+    def act(self, policy: Any, number: int, context: Any, step: Any = 0) -> dict[str, Any]:
+        """The action of a ticket in a context, and its exact propensity."""
+        raise LedgerError(
+            "a ticket of a run with states carries its table; look the action up there"
+        )
 
     def history(self, states: Any, actions: Any, rewards: Any) -> dict[str, Any]:
         """Whole episodes of an earlier protocol, once they are checked, as an event holds them."""
@@ -251,6 +304,19 @@ class Terms(ABC):
     @abstractmethod
     def issued(self, ticket: StoredTicket, policy: Any, *, whole: bool = True) -> Issued:
         """What a site is given."""
+
+    @property
+    @abstractmethod
+    def cells(self) -> int:
+        """How many numbers the policy of a ticket has, about."""
+
+    @abstractmethod
+    def to_json(self, policy: Any, member: int | None) -> dict[str, Any]:
+        """A version as a program reads it: how many members it has, and all or one of them."""
+
+    @abstractmethod
+    def usual_batch(self) -> Batch:
+        """An episode to warm up with."""
 
     @abstractmethod
     def shown(self, policy: Any) -> Any:

@@ -19,7 +19,7 @@ from lowswitch.ledger.responses import (
     TicketView,
     decided_on,
 )
-from lowswitch.ledger.table_terms import TableTerms
+from lowswitch.ledger.terms import Terms
 from lowswitch.review.proposals import WHOLE
 from lowswitch.show.text import age, columns, counted
 
@@ -55,6 +55,9 @@ changes   share of them in which another action would be played; of a mixture, b
 expected  mean value from this step on that the learner expects in them; the proposal was made from
           these estimates, so they are too favourable to it
 learned   how often each action was learned from at the step"""
+
+
+_RARE = 0.01  # a share of an action that is not named
 
 
 def law(shares: dict[str, float]) -> str:
@@ -127,13 +130,20 @@ def ticket_table(tickets: Sequence[TicketView], status: str, now: datetime | Non
     return f"{columns([head, *lines])}\n\n{counted(len(tickets), 'ticket')} {status}"
 
 
-def issued_table(issued: Issued, terms: TableTerms) -> str:
-    """A ticket with its policy: a line for each state, a column for each step."""
+def issued_text(issued: Issued, terms: Terms, choice: dict[str, Any] | None = None) -> str:
+    """A ticket with its table, a line for each state and a column for each step; with features,
+    its action in a context if there is one.
+    """
+    title = f"ticket {issued.ticket}\nnumber {issued.number:,} of {issued.site}, {issued.request}"
+    if "state" not in terms.labels:
+        if choice is None:
+            return f"{title}; play version {issued.version:,} (give --context for its action)"
+        shown = f"{choice['action']} (propensity {choice['propensity']:.4g})"
+        return f"{title}; version {issued.version:,} plays {shown}"
     steps, states, actions = (terms.labels[kind] for kind in ("step", "state", "action"))
     lines = [("state", *steps)]
     for x, state in enumerate(states):
         lines.append((state, *(actions[row[x]] for row in issued.policy)))
-    title = f"ticket {issued.ticket}\nnumber {issued.number:,} of {issued.site}, {issued.request}"
     return f"{title}; play version {issued.version:,}:\n\n{columns(lines)}"
 
 
@@ -146,6 +156,8 @@ def proposal_table(view: ProposalView) -> str:
     title = f"proposal {view.hash}\nfor version {view.version}, {waits}; from {view.basis}"
     if view.rule >= BY_WORTH:
         return f"{title}; {reports(view)}\n\n{_worth_table(view)}"
+    if view.is_whole and "regions" in view.rows[0]:
+        return f"{title}; {reports(view)}\n\n{_region_table(view)}"
     lines, legend = _step_table(view) if view.is_whole else _row_table(view)
     unsettled = counted(view.unsettled, "ticket")
     return f"{title}; {unsettled} open or missing\n\n{lines}\n\n{legend}"
@@ -176,6 +188,79 @@ def _step_table(view: ProposalView) -> tuple[str, str]:
         for one in row["steps"]
     ]
     return columns([head, *lines]), BY_ESTIMATES
+
+
+def _region_table(view: ProposalView) -> str:
+    """What a policy on features is worth, for which kinds of cases, and what the words mean."""
+    (row,), parts = view.rows, list[str]()
+    if view.worth is not None:
+        head = ("by the model of the cases", "mean", "80 % interval", "95 % interval", "better")
+        parts.append(columns([head, *worth_lines(view.worth)]))
+    names = ("cases", "share", "usual action", "all actions", "tries", "gain", "80 % interval")
+    lines = [_region_cells(one) for one in row["regions"]]
+    parts.append(columns([(*names, "better", "word"), *lines]))
+    parts.append(fidelity_words(row))
+    if row["affected"]:
+        cases = [
+            (describe(one["context"]), moved(one), f"{one['gain']['mean']:+.4f}")
+            for one in row["affected"]
+        ]
+        parts.append(columns([("the most affected logged cases", "change", "gain"), *cases]))
+    used = {one["verdict"] for one in row["regions"]}
+    words = "\n".join(f"{word:8} {said}" for word, said in WORDS.items() if word in used)
+    gain = "gain     what the change in these cases alone adds to the value of an episode\n"
+    return "\n\n".join([*parts, gain + words])
+
+
+def _region_cells(one: dict[str, Any]) -> tuple[str, ...]:
+    gain = one["gain"]
+    known = ("-", "-") if gain is None else (f"{gain['mean']:+.4f}", interval(gain["within_80"]))
+    notes = "".join(f"; {note}" for note in region_notes(one))
+    cells = one["where"], f"{one['share']:.0%}", usual_words(one), moved(one), region_tries(one)
+    return (*cells, *known, _better(one["probability"]), (one["verdict"] or "") + notes)
+
+
+def region_tries(one: dict[str, Any]) -> str:
+    """How many logged cases of a region were given each action."""
+    return ", ".join(f"{name} {n:,}" for name, n in one["tries"].items() if n)
+
+
+def usual_words(one: dict[str, Any]) -> str:
+    """How the usual action of a region changes."""
+    if one["usual"] is None:
+        return "stays"
+    old, new = one["usual"]
+    return f"{old} → {new} in {one['usual_share']:.0%}"
+
+
+def moved(one: dict[str, Any]) -> str:
+    """The law of actions now and as proposed; actions of less than one case in a hundred apart."""
+    old, new = (
+        law({name: share for name, share in one[side].items() if share >= _RARE})
+        for side in ("now", "proposed")
+    )
+    return f"{old} → {new}"
+
+
+def describe(context: dict[str, str]) -> str:
+    """A case by its features."""
+    return ", ".join(f"{name} {value}" for name, value in context.items())
+
+
+def region_notes(one: dict[str, Any]) -> list[str]:
+    """What else a reviewer should know of a region."""
+    notes = [f"never tried there: {', '.join(one['untried'])}"] if one["untried"] else []
+    sites = one["hangs_on_sites"]
+    return notes + [f"would not hold without the data from {site}" for site in sites]
+
+
+def fidelity_words(row: dict[str, Any]) -> str:
+    """How well the regions describe the change."""
+    changed = f"The usual action changes in {row['usual_changes']:.0%} of the newest cases."
+    described = row["fidelity"]
+    if described is None:
+        return changed
+    return f"{changed} This table describes {described:.0%} of these changes correctly."
 
 
 def _side_cells(side: dict[str, Any]) -> tuple[str, str]:

@@ -157,7 +157,13 @@ class Writer:
             )
 
     def report(
-        self, ticket: StoredTicket, states: Any, actions: Any, rewards: Any, ended: str
+        self,
+        ticket: StoredTicket,
+        states: Any,
+        actions: Any,
+        rewards: Any,
+        ended: str,
+        propensities: Any = None,
     ) -> Report:
         """The report of a ticket once it is checked."""
         if ticket.version not in range(1, self.state.version + 1):
@@ -165,8 +171,8 @@ class Writer:
                 f"ticket {ticket.ticket} is stored with version {ticket.version!r}, which does not"
                 " exist; verify says more"
             )
-        policy = self.state.versions[ticket.version - 1]
-        return self.terms.report(ticket.number, policy, states, actions, rewards, ended)
+        policy, seen = self.state.versions[ticket.version - 1], (states, actions, rewards, ended)
+        return self.terms.report(ticket.number, policy, *seen, propensities)
 
     def fetch(self, tickets: Sequence[Any]) -> None:
         """Look up many tickets at once."""
@@ -201,6 +207,7 @@ class Writer:
         rewards: Any,
         ended: str = "whole",
         site: str | None = None,
+        propensities: Any = None,
     ) -> Told:
         """Take in a report."""
         self.require_thawed()
@@ -208,7 +215,7 @@ class Writer:
         known = self.ticket(ticket)
         if site is not None and site != known.site:
             raise errors.UnknownTicketError(f"ticket {ticket} does not belong to {site!r}")
-        report = self.report(known, states, actions, rewards, ended)
+        report = self.report(known, states, actions, rewards, ended, propensities)
         if known.status == OPEN:
             made = self.add(known.site, SITE, "told", report.to_payload())
             return Told(ticket, known.number, made.seq, made.hash)
@@ -252,6 +259,7 @@ class Writer:
         actions: Any,
         rewards: Any,
         ended: str = "whole",
+        propensities: Any = None,
         *,
         reason: str,
     ) -> tuple[StoredTicket, tuple[int, str], dict[str, Any] | None]:
@@ -262,7 +270,7 @@ class Writer:
         known = self.ticket(ticket)
         if known.status == OPEN:
             raise LedgerError(f"ticket {ticket} is open; tell it")
-        report = self.report(known, states, actions, rewards, ended)
+        report = self.report(known, states, actions, rewards, ended, propensities)
         if self.done is not None and (before := self._told_before(known, report)) is not None:
             return known, before, None
         if (same := self.on_record(known, report)) is not None:

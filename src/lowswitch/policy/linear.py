@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -27,8 +28,9 @@ class LinearPolicy:
     least the product with `floor`, the weights before the noise. Which member plays an episode is
     drawn from the noise stream `key` and the episode's number. Weights are [H, d, B, members],
     a floor the same, or [H, d, B, 1] for all members, and roots [H, d, d, B], where B is the number
-    of weight vectors (see `Shape`). allowed: a mask [H, A] of the actions that it may play at each
-    step, by default all.
+    of weight vectors (see `Shape`). With d + 1 in place of d, the last one is for a constant
+    feature, which the policy adds to every context. allowed: a mask [H, A] of the actions that it
+    may play at each step, by default all.
     """
 
     def __init__(
@@ -50,6 +52,8 @@ class LinearPolicy:
         self.roots = None if roots is None else _frozen(roots)
         self.width = None if width is None else _frozen(width)
         H, d, B = shape.horizon, shape.features, shape.blocks
+        self._constant = self.weights.shape[1:2] == (d + 1,)
+        d += self._constant
         if self.weights.shape[:3] != (H, d, B) or self.weights.ndim != 4:
             raise ValueError(f"its weights have the shape {self.weights.shape}, not {(H, d, B)}")
         self.members = self.weights.shape[-1]
@@ -94,12 +98,13 @@ class LinearPolicy:
         chosen = np.empty(len(x), dtype=np.int64)
         for first in range(0, len(x), self._batch):
             piece = slice(first, first + self._batch)
-            scores = _own_scores(x[piece], self.weights[step], members[piece])
+            rows = self._whole(x[piece])
+            scores = _own_scores(rows, self.weights[step], members[piece])
             if self.floor is not None:
-                lowest = _own_scores(x[piece], self.floor[step], members[piece])
+                lowest = _own_scores(rows, self.floor[step], members[piece])
                 scores = np.maximum(scores, lowest)
             if self.roots is not None:
-                scores = scores + self._bonus(x[piece], step)
+                scores = scores + self._bonus(rows, step)
             if self._forbids:
                 scores[:, ~self.allowed[step]] = -np.inf
             chosen[piece] = scores.argmax(axis=1)
@@ -145,6 +150,7 @@ class LinearPolicy:
         They are summed over the features in order, whatever the number of contexts is, so that one
         context at a time gives the same bits as many.
         """
+        x = self._whole(x)
         rows = x.transpose(2, 0, 1)[..., None]  # [d, n, R, 1]
         products = np.multiply(rows, self._columns[step][:, None], order="C")
         scores: np.ndarray = np.add.reduce(products, axis=0)
@@ -156,6 +162,14 @@ class LinearPolicy:
             scores[:, ~self.allowed[step]] = -np.inf
         return scores
 
+    def _whole(self, x: np.ndarray) -> np.ndarray:  # [n, R, d] or [n, R, d + 1]
+        """Contexts with the constant feature, if the policy has weights for one."""
+        if not self._constant:
+            return x
+        whole = np.ones((*x.shape[:-1], x.shape[-1] + 1))
+        whole[..., :-1] = x
+        return whole
+
     def _bonus(self, x: np.ndarray, step: int) -> np.ndarray:  # [n, A]
         """The width times the length of each action's features."""
         assert self.roots is not None
@@ -165,6 +179,13 @@ class LinearPolicy:
         length: np.ndarray = np.sqrt(np.add.reduce(turned * turned, axis=0))  # [n, A]
         bonus: np.ndarray = self.width[step] * length
         return bonus
+
+    def without(self, actions: Iterable[int]) -> LinearPolicy:
+        """The policy that plays its next best action in the place of these."""
+        mask = self.allowed.copy()
+        mask[:, list(actions)] = False
+        parts = {name: array for name, array in self._arrays().items() if name != "weights"}
+        return LinearPolicy(self.shape, self.weights, self.key, **parts, allowed=mask)
 
     # ---- comparing -------------------------------------------------------------------------------
 

@@ -194,7 +194,7 @@ class Reviewed:
         require_review(self.gate)
         keys, named = self._checked_veto(rows, actions, [])
         for h, x in keys:
-            if self._knowledge.allowed[h, x, named].all():
+            if self._allowed_in(h, x)[named].all():
                 raise ValueError(f"row {(h, x)} forbids none of the actions {named}")
         self._decide(lambda gate, knowledge: gate.lift(knowledge, keys, named))
 
@@ -202,7 +202,11 @@ class Reviewed:
         self, rows: Iterable[Key], actions: Iterable[int], more: Sequence[int]
     ) -> tuple[list[Key], list[int]]:
         """Rows and actions that a veto names, or an error; more: other actions to check."""
-        raise ValueError("a policy on features has no rows; name the actions in reject")
+        raise NotImplementedError
+
+    def _allowed_in(self, step: int, state: int) -> np.ndarray:  # [A]
+        """Which actions are allowed in a row."""
+        return np.asarray(self._knowledge.allowed[step, state])
 
     def freeze(self) -> None:
         """Let nothing be proposed or approved until `thaw`; what is told is still learned."""

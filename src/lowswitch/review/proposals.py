@@ -113,6 +113,7 @@ class LinearProposal:
     last: bool  # whether no other proposal can follow it
     # (step, action): what it plays in recent contexts, and the deployed policy in none of them
     new_actions: tuple[tuple[int, int], ...] = ()
+    drift: int = 0  # after how many episodes the contexts were found to move; 0 if they were not
 
     @functools.cached_property
     def hash(self) -> str:
@@ -126,6 +127,8 @@ class LinearProposal:
         facts: dict[str, Any] = {name: getattr(self, name) for name in names}
         if self.new_actions:  # which older files do not have
             facts["new_actions"] = [list(pair) for pair in self.new_actions]
+        if self.drift:
+            facts["drift"] = self.drift
         return facts
 
     @classmethod

@@ -16,7 +16,7 @@ from typing import Any
 from msgspec.structs import asdict
 from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
 
-from lowswitch.ledger import Ledger, LedgerError, ProposalView, Status, TicketView, anchors
+from lowswitch.ledger import Issued, Ledger, LedgerError, ProposalView, Status, TicketView, anchors
 from lowswitch.ledger.exports import exported
 from lowswitch.ledger.responses import MotionView
 from lowswitch.service import actions
@@ -31,7 +31,7 @@ from lowswitch.service.bodies import (
     query,
     rows_of,
 )
-from lowswitch.service.engine import MOST_INLINE, cells
+from lowswitch.service.engine import MOST_INLINE
 from lowswitch.service.metrics import metrics_text
 
 _MOST_LISTED = 1000  # tickets, events, versions or rows of a proposal in one answer
@@ -48,6 +48,8 @@ def facts(answer: Any) -> Any:
     """An answer of the ledger as JSON can hold it."""
     if isinstance(answer, LedgerError):
         return {"error": type(answer).__name__, "says": str(answer)}
+    if isinstance(answer, Issued):
+        return answer.facts()
     if isinstance(answer, list):
         return [facts(one) for one in answer]
     is_record = dataclasses.is_dataclass(answer) and not isinstance(answer, type)
@@ -93,31 +95,25 @@ async def openapi(call: Call) -> Response:
 
 async def terms(call: Call) -> Response:
     """What the run declared."""
-    payload = call.service.ledger.terms.to_payload()
+    ledger = call.service.ledger
+    payload = ledger.terms.to_payload()
+    if payload["policy"] is None:  # as the algorithm begins, which a site may have to fall back on
+        payload["policy"] = (await call.service.engine.call(lambda: ledger.policy_json(1)))[
+            "policy"
+        ]
     names = (
-        *("horizon", "states", "actions", "episodes", "labels", "rewards", "missing", "gate"),
-        *("patience", "absorbing", "policy", "name", "words"),
+        *("horizon", "states", "features", "shared", "about", "actions", "episodes", "labels"),
+        *("rewards", "missing", "gate", "patience", "absorbing", "policy", "name", "words"),
     )
     return _json({name: payload[name] for name in names if name in payload})
 
 
 async def policy(call: Call) -> Response:
-    """What is deployed, or was: all tables of a version, or one of them."""
+    """What is deployed, or was: all of a version, or one of its tables."""
     ledger, asked = call.service.ledger, query(call.request, "version", "member")
-    wanted, member = count(asked, "version", 0, 10**9), asked.get("member")
-    number = None if member is None else count(asked, "member", 0, 10**6)
-
-    def read() -> dict[str, Any]:
-        version = wanted or ledger.version
-        tables = ledger.policy_of(version)
-        found = {"version": version, "members": len(tables)}
-        if number is None:
-            return found | {"policy": tables.tolist() if tables.size <= MOST_CELLS else None}
-        if number >= len(tables):
-            raise LedgerError(f"version {version} has {len(tables)} tables, from 0 on")
-        return found | {"member": number, "policy": tables[number].tolist()}
-
-    return _json(await call.service.engine.call(read))
+    wanted = count(asked, "version", 0, 10**9) or None
+    member = None if "member" not in asked else count(asked, "member", 0, 10**6)
+    return _json(await call.service.engine.call(lambda: ledger.policy_json(wanted, member)))
 
 
 # ---- sites ---------------------------------------------------------------------------------------
@@ -125,12 +121,18 @@ async def policy(call: Call) -> Response:
 
 async def ask(call: Call) -> Response:
     """Tickets for the site that asks."""
-    requests, size = checked(parsed(call.body), "ask")["requests"], cells(call.service.ledger)
+    requests, size = checked(parsed(call.body), "ask")["requests"], call.service.ledger.terms.cells
     if size <= MOST_INLINE and size * len(requests) > MOST_CELLS:
         most = MOST_CELLS // size
         raise RefusedError(413, f"ask for at most {most} tickets at once, not {len(requests)}")
     answers = await call.service.engine.ask([(call.who, request) for request in requests])
     return _json({"answers": facts(answers)})
+
+
+async def act(call: Call) -> Response:
+    """The action of a ticket in a context, and its propensity; nothing is recorded."""
+    given, ledger = checked(parsed(call.body), "act"), call.service.ledger
+    return _json(await call.service.engine.call(lambda: ledger.act(**given, site=call.who)))
 
 
 async def tell(call: Call) -> Response:

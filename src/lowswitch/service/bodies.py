@@ -124,6 +124,11 @@ Share = Annotated[float, Meta(ge=0, le=1)]
 Count = Annotated[int, Meta(ge=1, lt=2**31)]
 _LABEL = "a label as text, or a position from 0 on that is no label of another one"
 Label = Annotated[Whole | Text, Meta(description=_LABEL)]
+_VECTOR = "features: a number each, or a list of numbers for each action"
+Vector = Annotated[list[Number | list[Number]], Meta(description=_VECTOR)]
+# a label, or with features the context of a step. Its text is checked apart, because msgspec frees
+# a pattern twice that shares a union with a list
+State = Whole | Annotated[str, Meta(min_length=1, max_length=MOST_TEXT)] | Vector
 Some = Meta(min_length=1, max_length=MOST_AT_ONCE)
 
 
@@ -131,16 +136,33 @@ class Body(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     """The fields of a request, with their types; one with a default may be left out."""
 
 
+class Seen(Body):
+    """States of an episode, among other things."""
+
+    states: list[State]
+
+    def __post_init__(self) -> None:
+        for one in self.states:
+            if isinstance(one, str) and (why := why_no_text("a state", one)) is not None:
+                raise ValueError(why)
+
+
 class Tickets(Body):
     requests: Annotated[list[Text], Some]
 
 
-class Report(Body):
+class Act(Body):
     ticket: Text
-    states: list[Label]
+    context: Vector
+    step: Label = 0
+
+
+class Report(Seen, kw_only=True):
+    ticket: Text
     actions: list[Label] | None
     rewards: list[Number]
     ended: Annotated[Text, Meta(extra_json_schema={"enum": ENDED})] = "whole"
+    propensities: list[Share] | None = None
 
 
 class Reports(Body):
@@ -162,9 +184,11 @@ class Reason(Named, kw_only=True):
     reason: Text
 
 
-class Loss(Reason, kw_only=True):
+class Loss(Seen, kw_only=True):
     ticket: Text
-    states: list[Label] = []
+    reason: Text
+    request: Text | None = None
+    states: list[State] = []
     actions: list[Label] = []
     rewards: list[Number] = []
 
@@ -190,7 +214,7 @@ class Rejection(Decision, kw_only=True):
 
 
 class Lift(Reason, kw_only=True):
-    rows: list[tuple[Label, Label]]
+    rows: list[tuple[Label, Label]] | None = None
     actions: list[Label]
 
 
@@ -228,6 +252,7 @@ class Revocation(Body):
 
 BODIES: dict[str, type[Body]] = {
     "ask": Tickets,
+    "act": Act,
     "tell": Reports,
     "approve": Approval,
     "reject": Rejection,
@@ -253,6 +278,8 @@ _WORDS = {  # of msgspec, and ours
     "Object contains unknown field": "has a field that is not in /api/openapi.json:",
     "Expected": "must be",
     ", got": ", not",
+    "`int | str | array`": "a text or a whole number (with features a list)",
+    "`int | float | array`": "a number or a list",
     "`int | float`": "a number",
     "`int | str`": "a text or a whole number",
     "`str`": "a text",

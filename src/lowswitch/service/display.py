@@ -13,6 +13,7 @@ from lowswitch.ledger.events import KINDS, Event, makes_version
 from lowswitch.ledger.evidence import width
 from lowswitch.ledger.responses import Chart, MotionView, Status
 from lowswitch.ledger.table_terms import TableTerms
+from lowswitch.ledger.terms import Terms
 from lowswitch.ledger.text import law
 from lowswitch.policy.tables import departing
 from lowswitch.service import figures, phrases
@@ -172,20 +173,42 @@ def _shade(count: int, most: int) -> int:
 
 
 class Laws(NamedTuple):
-    """Every version [members, H, S], and whether the first table of each is a protocol."""
+    """Every version [members, H, S], and whether the first table of each is a protocol.
 
-    tables: list[np.ndarray]
+    With features a version is a LinearPolicy, and has no rows.
+    """
+
+    tables: list[Any]
     protocol: bool
+
+    @property
+    def has_rows(self) -> bool:
+        """Whether the versions are tables."""
+        return isinstance(self.tables[-1], np.ndarray)
+
+    def count(self, version: int) -> int:
+        """How many rows a version changed; a policy on features counts as one."""
+        if self.has_rows or not 1 < version <= len(self.tables):
+            return len(self.changes(version))
+        before, after = self.tables[version - 2 : version]
+        return int(before.identity != after.identity)
+
+    def words(self, version: int) -> str:
+        """The same in words; empty if nothing changed."""
+        n = self.count(version)
+        if n and not self.has_rows:
+            return "another policy"
+        return counted(n, "change") if n else ""
 
     def changes(self, version: int) -> list[tuple[int, int]]:
         """The rows that a version changed, as a person counts them."""
-        if not 1 < version <= len(self.tables):
+        if not self.has_rows or not 1 < version <= len(self.tables):
             return []
         before, after = self.tables[version - 2 : version]
         found = np.argwhere(phrases.changed(before, after, protocol=self.protocol)).tolist()
         return [(h, x) for h, x in found]
 
-    def lines(self, terms: TableTerms, version: int) -> list[str]:
+    def lines(self, terms: Terms, version: int) -> list[str]:
         """The same in words, equal changes at several steps together."""
         if not self.changes(version):
             return []
@@ -202,7 +225,7 @@ class Laws(NamedTuple):
             for one in phrases.change_lines(terms, said)
         ]
 
-    def trial_lines(self, terms: TableTerms, version: int) -> list[str]:
+    def trial_lines(self, terms: Terms, version: int) -> list[str]:
         """What a version did to the trial, if it changed."""
         if not (self.protocol and 1 < version <= len(self.tables)):
             return []
@@ -220,7 +243,7 @@ class Laws(NamedTuple):
         return float(departing(self.tables[version - 1]).mean()) if self.protocol else None
 
 
-def version_lines(terms: TableTerms, journal: Journal, laws: Laws) -> list[dict[str, Any]]:
+def version_lines(terms: Terms, journal: Journal, laws: Laws) -> list[dict[str, Any]]:
     """A line for each of the last versions: who made it, why, and what came of it."""
     found = list[dict[str, Any]]()
     marks = journal.versions()[: len(laws.tables)]
@@ -234,7 +257,7 @@ def version_lines(terms: TableTerms, journal: Journal, laws: Laws) -> list[dict[
                 "said": decision_words(terms, mark.kind, mark.facts, laws),
                 "reason": mark.facts.get("reason", ""),
                 "agreed": _agreed(mark),
-                "changed": len(laws.changes(number)),
+                "changed": laws.count(number),
                 "share": laws.share(number),
                 "episodes": returns.count,
                 "interval": Interval(f"version {number}", returns.mean, returns.half_width)
@@ -245,7 +268,7 @@ def version_lines(terms: TableTerms, journal: Journal, laws: Laws) -> list[dict[
     return found
 
 
-def forecasts(terms: TableTerms, issued: int) -> list[figures.Planned]:
+def forecasts(terms: Terms, issued: int) -> list[figures.Planned]:
     """What the plan expected of the cases so far, from each of its dates to the next."""
     lines, found = terms.forecast, list[figures.Planned]()
     for i, one in enumerate(lines):
@@ -255,7 +278,7 @@ def forecasts(terms: TableTerms, issued: int) -> list[figures.Planned]:
     return found
 
 
-def forecast_lines(terms: TableTerms, journal: Journal, issued: int) -> list[dict[str, Any]]:
+def forecast_lines(terms: Terms, journal: Journal, issued: int) -> list[dict[str, Any]]:
     """The plan's forecast beside the average under the versions of the same time."""
     found, spans = list[dict[str, Any]](), journal.spans(issued)
     for part in forecasts(terms, issued):
@@ -272,7 +295,7 @@ def mean_words(returns: Returns) -> str:
     return "-" if returns.count < 2 else f"{returns.mean:.2f} ± {returns.half_width:.2f}"
 
 
-def story(terms: TableTerms, journal: Journal, run: Status) -> Markup:
+def story(terms: Terms, journal: Journal, run: Status) -> Markup:
     """The average reward under each version against the first one, with decisions and forecast."""
     spans, marks = journal.spans(run.issued), journal.versions()
     parts = list[figures.Span]()
@@ -308,7 +331,7 @@ def site_lines(journal: Journal) -> list[dict[str, Any]]:
     ]
 
 
-def wishes(terms: TableTerms, marks: Sequence[Mark]) -> dict[int, str]:
+def wishes(terms: Terms, marks: Sequence[Mark]) -> dict[int, str]:
     """What every request asked for, by its event."""
     return {
         mark.seq: wish_words(terms, mark.facts["kind"], mark.facts["decision"])
@@ -318,7 +341,7 @@ def wishes(terms: TableTerms, marks: Sequence[Mark]) -> dict[int, str]:
 
 
 def decision_lines(
-    terms: TableTerms, marks: list[Mark], laws: Laws, others: Sequence[Mark] = ()
+    terms: Terms, marks: list[Mark], laws: Laws, others: Sequence[Mark] = ()
 ) -> list[dict[str, Any]]:
     """What was decided, the newest first.
 
@@ -348,7 +371,7 @@ def decision_lines(
     ]
 
 
-def _changed_by(terms: TableTerms, mark: Mark, laws: Laws) -> list[str]:
+def _changed_by(terms: Terms, mark: Mark, laws: Laws) -> list[str]:
     """What a decision changed, in lines; or the places that it is about."""
     if makes_version(mark.kind, mark.facts) and mark.kind != "vetoed":
         return laws.lines(terms, mark.facts["version"]) + laws.trial_lines(
@@ -370,9 +393,7 @@ def _agreed(mark: Mark) -> list[str]:
     return [name for name in mark.facts.get("confirmed", []) if name != mark.actor]
 
 
-def decision_words(
-    terms: TableTerms, kind: str, facts: dict[str, Any], laws: Laws | None = None
-) -> str:
+def decision_words(terms: Terms, kind: str, facts: dict[str, Any], laws: Laws | None = None) -> str:
     """A decision in words, with the actions that it names and what it changed."""
     names = terms.labels["action"]
     named = phrases.several([names[a] for a in facts["actions"]]) if facts.get("actions") else ""
@@ -397,28 +418,30 @@ def decision_words(
     return KINDS[kind].verb
 
 
-def request_words(terms: TableTerms, motion: MotionView) -> str:
+def request_words(terms: Terms, motion: MotionView) -> str:
     """What a request asks for, where it can no longer be said what that would change."""
     return wish_words(terms, motion.kind, motion.decision)
 
 
-def wish_words(terms: TableTerms, kind: str, decision: dict[str, Any]) -> str:
+def wish_words(terms: Terms, kind: str, decision: dict[str, Any]) -> str:
     """A decision that is asked for, as a verb with its object."""
     rows, named = decision.get("rows", []), decision.get("actions", [])
     names = phrases.several([terms.labels["action"][a] for a in named]) if named else ""
     where = phrases.places_words(terms, rows)
-    return {
-        "approved": _wished_approval(terms, decision),
-        "rejected": f"Forbid {names or 'new ' + terms.word('action') + 's'} for {where}",
-        "vetoed": f"Forbid {names} for {where}",
-        "lifted": f"Allow {names} again for {where}",
-        "rolled_back": f"Roll back to version {decision.get('to')}",
-        "thawed": "Resume the run",
-        "quorum": "Change the number of reviewers",
-    }[kind]
+    if kind == "approved":
+        return _wished_approval(terms, decision)
+    if kind == "lifted":
+        return f"Allow {names} again for {where}"
+    if kind == "rolled_back":
+        return f"Roll back to version {decision.get('to')}"
+    if kind == "thawed":
+        return "Resume the run"
+    if kind == "quorum":
+        return "Change the number of reviewers"
+    return f"Forbid {names or 'new ' + terms.word('action') + 's'} for {where}"
 
 
-def _wished_approval(terms: TableTerms, decision: dict[str, Any]) -> str:
+def _wished_approval(terms: Terms, decision: dict[str, Any]) -> str:
     """An approval that is asked for: of which part, and with which limit of the trial."""
     part, share = decision.get("part"), decision.get("share")
     limit = "" if share is None else f"limit the trial to at most {100 * share:g} %"
@@ -434,17 +457,13 @@ def _wished_approval(terms: TableTerms, decision: dict[str, Any]) -> str:
     return sentence(phrases.several([one for one in (said, limit) if one]))
 
 
-def _approval_words(terms: TableTerms, facts: dict[str, Any], laws: Laws | None) -> str:
+def _approval_words(terms: Terms, facts: dict[str, Any], laws: Laws | None) -> str:
     """What was approved: so many changes, the trial with its share, or both."""
     part, version = facts.get("part"), facts.get("version", 0)
     if laws is None or not 1 < version <= len(laws.tables):
         return "approved" if part is None else f"approved the {part} alone"
-    changes, share, before = (
-        len(laws.changes(version)),
-        laws.share(version),
-        laws.share(version - 1),
-    )
-    what, fate = [counted(changes, "change")] if changes else [], ""
+    changed, share, before = laws.words(version), laws.share(version), laws.share(version - 1)
+    what, fate = [changed] if changed else [], ""
     if share == 0:
         fate = "ended the trial" if before else ""
     elif share is not None and part != "protocol":
@@ -455,7 +474,7 @@ def _approval_words(terms: TableTerms, facts: dict[str, Any], laws: Laws | None)
     return phrases.several([*said, *([fate] if fate else [])] or ["approved"])
 
 
-def row_names(terms: TableTerms, rows: Any) -> list[str]:
+def row_names(terms: Terms, rows: Any) -> list[str]:
     """Rows by their labels."""
     return [phrases.place(terms, h, x) for h, x in rows]
 
@@ -510,7 +529,7 @@ _PIECE, _MOST_PIECES = 500, 40  # events that are looked through at once, and ho
 
 
 def event_words(
-    terms: TableTerms,
+    terms: Terms,
     laws: Laws,
     event: Event,
     in_trial: Sequence[Sequence[int]] = (),
@@ -523,10 +542,13 @@ def event_words(
     payload, labels = event.payload, terms.labels
     if "states" in payload and "rewards" in payload and event.kind != "history":
         said = [f"{terms.word('episode')} {payload['number']:,}"]
-        for name, kind in (("states", "state"), ("actions", "action")):
-            if payload[name]:
-                names = ", ".join(labels[kind][i] for i in payload[name])
-                said.append(f"{terms.word(kind)}s: {names}")
+        if payload["states"]:
+            said.append(f"{terms.word('state')}s: {terms.states_shown(payload['states'])}")
+        if payload["actions"]:
+            names = ", ".join(labels["action"][i] for i in payload["actions"])
+            said.append(f"{terms.word('action')}s: {names}")
+        if "propensities" in payload:
+            said.append(f"propensities: {', '.join(f'{p:.4g}' for p in payload['propensities'])}")
         paid = ", ".join(f"{reward:g}" for reward in payload["rewards"])
         said += [f"{terms.word('reward')}: {paid}"] if paid else []
         return [*said, f"reason: {payload['reason']}"] if "reason" in payload else said
@@ -535,10 +557,9 @@ def event_words(
     if KINDS.get(event.kind) and KINDS[event.kind].is_decision:
         found.append(decision_words(terms, event.kind, payload, laws))
     if makes_version(event.kind, payload) and 1 < version <= len(laws.tables):
-        lines = laws.lines(terms, version)
-        changes = len(laws.changes(version))
+        lines, changed = laws.lines(terms, version), laws.words(version)
         what = f"made version {version}"
-        found.append(f"{what}: {counted(changes, 'change')}" if changes else what)
+        found.append(f"{what}: {changed}" if changed else what)
         found += [*lines[:12], *[f"and {len(lines) - 12:,} more lines"] * (len(lines) > 12)]
     elif payload.get("rows") and "told" not in payload:
         rows = people_rows(payload | {"in_trial": list(in_trial)}, protocol=laws.protocol)
@@ -568,6 +589,8 @@ def event_words(
 def _proposed_words(payload: dict[str, Any], laws: Laws) -> str:
     """How much a proposal would change."""
     rows = payload["rows"]
+    if "steps" in rows[0]:
+        return f"proposed another policy for version {payload['version'] + 1}"
     n = sum(not laws.protocol or row["from"][0] != row["to"][0] for row in rows)
     trial = " and a trial" if laws.protocol and n < len(rows) else ""
     return f"proposed {counted(n, 'change')}{trial} for version {payload['version'] + 1}"

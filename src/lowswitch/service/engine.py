@@ -144,7 +144,7 @@ class Engine:
 
     def _do(self, jobs: list[_Job]) -> None:
         """Do what waits: tickets, reports, then the rest in its order."""
-        ask = functools.partial(self.ledger.ask_each, whole=cells(self.ledger) <= MOST_INLINE)
+        ask = functools.partial(self.ledger.ask_each, whole=self.ledger.terms.cells <= MOST_INLINE)
         for kind, function in ((_ASK, ask), (_TELL, self.ledger.tell_many)):
             group = [job for job in jobs if job.kind == kind and not job.future.cancelled()]
             with self._at_work(group):
@@ -193,12 +193,6 @@ class Engine:
         if wrote:
             self._noticed(None)
         return found
-
-
-def cells(ledger: Ledger) -> int:
-    """How many rows a policy of a table has."""
-    terms = ledger.tables()
-    return terms.horizon * terms.states
 
 
 def _deliver(answers: list[tuple[_Job, Any]]) -> None:

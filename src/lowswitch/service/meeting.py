@@ -8,7 +8,8 @@ from urllib.parse import parse_qsl
 from starlette.responses import RedirectResponse, Response
 
 from lowswitch.ledger import LedgerError, ProposalView
-from lowswitch.service import display, news, phrases, proposals, sheets
+from lowswitch.review.proposals import WHOLE
+from lowswitch.service import display, news, phrases, proposals, sheets, vectors
 from lowswitch.service.app import Call, as_refusal
 from lowswitch.service.bodies import RefusedError, count, query, whole
 from lowswitch.service.journal import Returns
@@ -41,18 +42,23 @@ async def _proposal(
     facts: dict[str, Any] = {"view": view, **await requests_of(call, known)}
     if view is not None:
         kept = [value for name, value in call.fields if name == "row"]
-        facts |= proposals.proposal_facts(known, view, asked, kept, page)
+        if known.has_rows:
+            facts |= proposals.proposal_facts(known, view, asked, kept, page)
+        else:
+            facts |= vectors.proposal_facts(known, view)
         facts |= {
             "why": proposals.why_now(service.journal, view, known.case),
             "per": phrases.per(known.terms),
             "level": _level(known, service.journal.returns.get(known.run.version)),
             "asked": {name: value for name, value in asked.items() if name != "select"},
             "wrong": wrong,
-            "news": await _news(call, known, view),
-            "reminder": proposals.reminder(service.journal, facts["trial"], known.case),
         }
+        if known.has_rows:
+            facts["news"] = await _news(call, known, view)
+            facts["reminder"] = proposals.reminder(service.journal, facts["trial"], known.case)
     most = service.ledger.terms.most_proposals
-    return await show(call, "proposal.html", "proposal", status, run=known.run, most=most, **facts)
+    name = "proposal.html" if known.has_rows or view is None else "feature_proposal.html"
+    return await show(call, name, "proposal", status, run=known.run, most=most, **facts)
 
 
 async def _news(call: Call, known: Known, view: ProposalView) -> dict[str, Any] | None:
@@ -158,6 +164,8 @@ async def _decide(call: Call) -> Response:
             f"your limit of {call.field('share').strip()} for the trial goes with an approval only;"
             " empty that field, or choose an approval",
         )
+    if decision == "forbid all":
+        return RedirectResponse("/forbid", 303)
     if decision.startswith("forbid"):
         chosen = ",".join(f"{h}:{x}" for h, x in (keys or [])[:_MOST_ROWS])
         return RedirectResponse(f"/forbid?rows={chosen}", 303)
@@ -272,12 +280,12 @@ async def _forbid_form(call: Call, given: list[str], wrong: str, status: int = 2
     known = await known_of(call)
     rows = _positions(known, given)
     allowed = await call.service.engine.call(lambda: call.service.ledger.actions_allowed)
-    names = known.terms.labels["action"]
+    names, plays = known.terms.labels["action"], known.terms.proposals
     options = [
         {
             "name": names[a],
-            "played": sum(known.policies[0, h, x] == a for h, x in rows),
-            "open": sum(bool(allowed[h, x, a]) for h, x in rows),
+            "played": sum(known.plays(row, a) for row in rows),
+            "open": sum(bool(plays.allowed_in(allowed, list(row))[a]) for row in rows),
         }
         for a in range(known.terms.actions)
     ]
@@ -295,6 +303,7 @@ async def _forbid_form(call: Call, given: list[str], wrong: str, status: int = 2
         options=options,
         ticked=ticked,
         instead=call.field("instead"),
+        has_rows=known.has_rows,
         wrong=wrong,
     )
 
@@ -310,9 +319,11 @@ def _newly_proposed(known: Known, rows: list[tuple[int, int]]) -> list[str]:
 def _positions(known: Known, given: list[str]) -> list[tuple[int, int]]:
     """The rows of a list of step:state, all of which are there."""
     found = list[tuple[int, int]]()
+    if not known.has_rows:
+        return [WHOLE]
     for one in given[:_MOST_ROWS]:
         h, x = (whole(part) for part in one.partition(":")[::2])
-        steps, states = range(known.terms.horizon), range(known.terms.states)
+        steps, states = (range(known.terms.size(kind)) for kind in ("step", "state"))
         if not (isinstance(h, int) and isinstance(x, int) and h in steps and x in states):
             raise RefusedError(400, f"there is no row {one!r}; select rows on the proposal first")
         found.append((h, x))
@@ -344,7 +355,9 @@ async def _veto(call: Call, action: str, kind: str) -> Response:
     """Both of them."""
     keys = [value.partition(":") for name, value in call.fields if name == "row"]
     given: dict[str, Any] = filled_in(call, "reason")
-    given["rows"] = [_labels(call, (whole(h), whole(x))) for h, _, x in keys]
+    given["rows"] = None
+    if "state" in call.service.ledger.terms.labels:
+        given["rows"] = [_labels(call, (whole(h), whole(x))) for h, _, x in keys]
     given["actions"] = [value for name, value in call.fields if name == "action"]
     if action == "forbid" and call.field("instead"):
         given["instead"] = call.field("instead")

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from lowswitch.ledger import ProposalView
-from lowswitch.ledger.events import Event
+from lowswitch.ledger.events import KINDS, Event
 from lowswitch.ledger.text import percent
 from lowswitch.policy.tables import departing
 from lowswitch.service import display, phrases, sheets
@@ -25,8 +25,7 @@ def remade(mark: Mark | None, view: ProposalView, before: Event | None) -> bool:
     """Whether a decision, and no new report, led from the proposal before to this one."""
     if mark is None or before is None or mark.seq != view.event - 1:
         return False
-    decides = mark.kind in ("approved", "rejected", "vetoed", "lifted", "capped", "rolled_back")
-    return decides and bool(before.payload["told"] == view.told)
+    return KINDS[mark.kind].is_decision and bool(before.payload["told"] == view.told)
 
 
 def news(

@@ -11,8 +11,9 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from lowswitch.ledger import LedgerError
 from lowswitch.ledger.events import KINDS
+from lowswitch.ledger.feature_terms import FeatureTerms
 from lowswitch.policy.tables import departing
-from lowswitch.service import actions, api, display, figures, phrases, proposals, sheets
+from lowswitch.service import actions, api, display, figures, phrases, proposals, sheets, vectors
 from lowswitch.service import roles as table
 from lowswitch.service.app import Call, Service, address_of, failed_login, now
 from lowswitch.service.bodies import RefusedError, count, query
@@ -229,7 +230,10 @@ async def verify(call: Call) -> Response:
 
 async def policy_map(call: Call) -> Response:
     """Steps by states: what is played, how well it is known, how often it changed."""
-    service, terms = call.service, call.service.ledger.tables()
+    service = call.service
+    if isinstance(service.ledger.terms, FeatureTerms):
+        return await vectors.policy_page(call, service.ledger.terms)
+    terms = service.ledger.tables()
     asked = query(call.request, "view", "page", "search")
     view, words = asked.get("view", "action"), asked.get("search", "")
     if view not in display.VIEWS:
@@ -319,7 +323,7 @@ async def timeline(call: Call) -> Response:
     query(call.request)
     await catch_up(call)
     run, laws = await service.engine.call(lambda: (service.ledger.status(), _laws(service)))
-    terms = service.ledger.tables()
+    terms = service.ledger.terms
     lines = display.version_lines(terms, service.journal, laws)
     return await show(
         call,
@@ -369,7 +373,7 @@ async def audit(call: Call) -> Response:
     laws = await service.engine.call(lambda: _laws(service))
     more = events[-1].seq if len(events) == display.EVENTS else None
     await catch_up(call)
-    marks, terms = service.journal.decisions(), service.ledger.tables()
+    marks, terms = service.journal.decisions(), service.ledger.terms
     asked_for = display.wishes(terms, service.journal.marks)
     in_trial = {mark.seq: mark.facts.get("in_trial", ()) for mark in marks}
     return await show(
@@ -392,6 +396,8 @@ async def difference(call: Call) -> Response:
     """What differs between two versions."""
     ledger, asked = call.service.ledger, query(call.request, "from", "to", "page")
     old, new = count(asked, "from", 1, 10**9), count(asked, "to", 1, 10**9)
+    if isinstance(ledger.terms, FeatureTerms):
+        return await vectors.difference(call, old, new)
     before, after, (_, protocol) = await call.service.engine.call(
         lambda: (ledger.policy_of(old), ledger.policy_of(new), ledger.deployed())
     )

@@ -7,9 +7,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from lowswitch.ledger.table_terms import TableTerms
+from lowswitch.ledger.terms import Terms
 from lowswitch.ledger.text import percent
 from lowswitch.policy.tables import departing
+from lowswitch.review.proposals import WHOLE
+from lowswitch.show.text import counted
 
 _MANY = 100  # cases for which a gain is told where rewards are small
 _SMALL = 10.0  # the widest range of rewards that counts as small
@@ -43,12 +45,14 @@ def several(names: Sequence[str], word: str = "and") -> str:
     return f"{', '.join(most)} {word} {last}" if most else last
 
 
-def place(terms: TableTerms, h: int, x: int) -> str:
-    """A row by its labels: finding 3, visit 2."""
+def place(terms: Terms, h: int, x: int) -> str:
+    """A row by its labels: finding 3, visit 2; a policy on features is for all cases."""
+    if (h, x) == WHOLE:
+        return f"all {terms.word('episode')}s"
     return f"{terms.labels['state'][x]}, {terms.labels['step'][h]}"
 
 
-def steps_words(terms: TableTerms, steps: Sequence[int]) -> str:
+def steps_words(terms: Terms, steps: Sequence[int]) -> str:
     """Several steps by their labels, or all of them in two words."""
     if len(steps) == terms.horizon > 1:
         return f"every {terms.word('step')}"
@@ -58,9 +62,11 @@ def steps_words(terms: TableTerms, steps: Sequence[int]) -> str:
     return several(names)
 
 
-def places_words(terms: TableTerms, rows: Sequence[Sequence[int]]) -> str:
+def places_words(terms: Terms, rows: Sequence[Sequence[int]]) -> str:
     """Several rows by their labels: ill, visits 1 and 2; well, visit 1."""
     found = dict[int, list[int]]()
+    if [tuple(row) for row in rows] == [WHOLE]:
+        return place(terms, *WHOLE)
     for h, x in rows:
         found.setdefault(x, []).append(h)
     return "; ".join(
@@ -80,24 +86,24 @@ def plays_words(names: Sequence[str], *, protocol: bool) -> str:
 # ---- gains ---------------------------------------------------------------------------------------
 
 
-def cases(terms: TableTerms) -> int:
+def cases(terms: Terms) -> int:
     """For how many cases a gain is told: one, or many where rewards are small numbers."""
     return _MANY if terms.rewards[1] - terms.rewards[0] <= _SMALL else 1
 
 
-def per(terms: TableTerms) -> str:
+def per(terms: Terms) -> str:
     """The same in words: per 100 patients."""
     n, word = cases(terms), terms.word("episode")
     return f"per {word}" if n == 1 else f"per {n} {word}s"
 
 
-def amount(value: float, terms: TableTerms) -> str:
+def amount(value: float, terms: Terms) -> str:
     """A gain with its sign, for as many cases as `per` says."""
     shown = f"{cases(terms) * value:+,.1f}"
     return "0.0" if float(shown.replace(",", "")) == 0 else shown
 
 
-def more(value: float, terms: TableTerms) -> str:
+def more(value: float, terms: Terms) -> str:
     """A gain or a loss in words: 18.8 more good outcomes per 100 patients."""
     word, shown = terms.word("reward"), amount(value, terms)
     if shown == "0.0":
@@ -106,22 +112,31 @@ def more(value: float, terms: TableTerms) -> str:
     return f"{shown[1:]} {'more' if shown[0] == '+' else fewer} {word} {per(terms)}"
 
 
-def level(mean: float, terms: TableTerms) -> str:
+def level(mean: float, terms: Terms) -> str:
     """An average in words: 122.0 good outcomes per 100 patients."""
     return f"{cases(terms) * mean:,.1f} {terms.word('reward')} {per(terms)}"
 
 
-def within(gain: dict[str, Any], terms: TableTerms) -> str:
+def within(gain: dict[str, Any], terms: Terms) -> str:
     """The ends of the 80 % interval of a gain."""
     low, high = gain["within_80"]
     return f"{amount(low, terms)} to {amount(high, terms)}"
 
 
-def gain_words(gain: dict[str, Any], terms: TableTerms) -> str:
+def gain_words(gain: dict[str, Any], terms: Terms) -> str:
     """A gain with its interval, and how sure an improvement is."""
     return (
         f"{more(gain['mean'], terms)} (80 % interval {within(gain, terms)}); the learner's model is"
         f" {percent(gain['better'])} sure that this is an improvement"
+    )
+
+
+def drift_words(after: int, terms: Terms) -> str:
+    """That the features of the newest cases are not those of the earlier ones."""
+    word = terms.word("episode")
+    return (
+        f"The {word}s have changed: after {counted(after, word)} the features of the newest ones"
+        " differed from the earlier ones, so what was learned before may no longer hold."
     )
 
 
@@ -147,7 +162,7 @@ def changed(before: np.ndarray, after: np.ndarray, *, protocol: bool) -> np.ndar
     return found
 
 
-def change_lines(terms: TableTerms, changes: Iterable[Change]) -> list[dict[str, Any]]:
+def change_lines(terms: Terms, changes: Iterable[Change]) -> list[dict[str, Any]]:
     """Changes in few lines: the same one at several steps is one line."""
     found = dict[tuple[int, str, str], list[int]]()
     for one in changes:
@@ -173,7 +188,7 @@ def share_words(share: float, case: str) -> str:
 
 
 def alternatives(
-    terms: TableTerms, law: np.ndarray, visits: np.ndarray
+    terms: Terms, law: np.ndarray, visits: np.ndarray
 ) -> list[dict[str, Any]]:  # a line each
     """What the trial of a law [members, H, S] gives in the place of its protocol.
 

@@ -51,11 +51,11 @@ def proposal_facts(
         "small_count": sum(line["small"] for line in some),
         "elsewhere": [key for key in chosen if key not in listed],
         "counts": {word: n for word, n in counts.items() if n},
-        "worth": _worth_words(known),
+        "worth": worth_words(known),
         "details": _details(known, view),
         "trial": trial,
         "untried": _summary(known, [row for row in rows if sheets.is_untried(row)]),
-        "unread": _unread(known, view),
+        "unread": unread(known, view),
         "turning": sum(bool(row.get("hangs_on_unsettled")) for row in rows),
         "options": _options(known, len(rows), counts, trial),
     }
@@ -63,10 +63,19 @@ def proposal_facts(
 
 def headline(known: Known, view: ProposalView) -> dict[str, Any]:
     """A proposal in a few words, for the page of the status."""
+    if not known.has_rows:
+        usual = view.rows[0].get("usual_changes")
+        return {
+            "whole": True,
+            "usual": "" if usual is None else f"{100 * usual:.0f} %",
+            "worth": worth_words(known),
+        }
     return {
+        "whole": False,
+        "usual": "",
         "changes": sum(sheets.is_of_protocol(known, row) for row in view.rows),
         "trial": known.protocol and _trial(known, view) is not None,
-        "worth": _worth_words(known),
+        "worth": worth_words(known),
     }
 
 
@@ -97,7 +106,7 @@ def _searched(row: dict[str, Any]) -> str:
 def _line(known: Known, row: dict[str, Any], most: float, chosen: set[str]) -> dict[str, Any]:
     """One change of the protocol, with what decides where it stands on the page."""
     key, gain = _key(row), row.get("gain")
-    turned_down = [one for one in row["before"] if one["kind"] in ("rejected", "vetoed", "lifted")]
+    turned_down = [one for one in row["before"] if one["kind"] != "approved"]
     return sheets.change(known, row) | {
         "key": key,
         "step": row["step"],
@@ -130,7 +139,7 @@ def _summary(known: Known, rows: list[dict[str, Any]]) -> dict[str, Any]:
     return {"lines": lines[:MOST_LINES], "rest": rest, "count": len(rows)}
 
 
-def _worth_words(known: Known) -> dict[str, Any]:
+def worth_words(known: Known) -> dict[str, Any]:
     """The gain of a proposal, or of what is selected of it, in words."""
     gains = known.worth or {}
     gain = gains.get("protocol") or gains.get("change")
@@ -180,7 +189,7 @@ def _trial(known: Known, view: ProposalView) -> dict[str, Any] | None:
     }
 
 
-def _unread(known: Known, view: ProposalView) -> dict[str, int]:
+def unread(known: Known, view: ProposalView) -> dict[str, int]:
     """Whose reports are not counted in: open ones, those behind them, and later ones."""
     run = known.run
     counted_in = run.told if view.learned is None else view.learned

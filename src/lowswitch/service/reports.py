@@ -150,6 +150,8 @@ async def amend(call: Call) -> Response:
         for name in ("state", "action", "reward")
     }
     given: dict[str, Any] = filled_in(call, "reason", "ticket", "ended") | columns
+    terms = call.service.ledger.terms
+    given["states"] = [terms.read_state(one) for one in columns["states"]]
     given["rewards"] = [_number(one) for one in columns["rewards"]]
 
     async def sheet() -> Sheet:

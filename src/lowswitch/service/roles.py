@@ -59,6 +59,7 @@ API = (
     Endpoint("GET", "/api/terms", "terms", _ALL, "read the terms: sizes, labels, rewards"),
     Endpoint("GET", "/api/policy", "policy", _ALL, "read the deployed policy, or a version"),
     Endpoint("POST", "/api/ask", "ask", (SITE,), "get tickets"),
+    Endpoint("POST", "/api/act", "act", (SITE,), "get the action of a ticket"),
     Endpoint("POST", "/api/tell", "tell", (SITE,), "report on tickets"),
     Endpoint("GET", "/api/status", "status", _READ, "read the status of the run"),
     Endpoint("GET", "/api/proposal", "proposal", _READ, "read the pending proposal"),

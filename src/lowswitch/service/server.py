@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
-import numpy as np
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
@@ -156,7 +155,7 @@ def opened(
     version, which is moved into the ledger. key_file: the key that signs anchors.
     """
     owned = owning(None if is_postgres(address) else file_of(address))
-    with owned, _table_ledger(address) as ledger:
+    with owned, Ledger.open(address) as ledger:
         move_file(address, old_tokens)
         ledger.most_open = fair_share(ledger) if most_open is None else most_open
         with contextlib.closing(Access(address)) as tokens:
@@ -171,20 +170,9 @@ def fair_share(ledger: Ledger) -> int:
     return min(max(ledger.terms.episodes // 10, 100), 10_000)
 
 
-@contextlib.contextmanager
-def _table_ledger(address: str) -> Iterator[Ledger]:
-    """The ledger at an address; the pages and the JSON API show tables only."""
-    with Ledger.open(address) as ledger:
-        ledger.tables()
-        yield ledger
-
-
 def warm_up(ledger: Ledger) -> None:
     """Load the state and compile what learning needs, so that the first request need not wait."""
-    terms, H = ledger.tables(), ledger.terms.horizon
-    states = np.zeros((1, H), dtype=np.int64)
-    actions = terms.allowed[:, 0].argmax(axis=-1)[None].astype(np.int64)
-    terms.learner().learn_checked(states, actions, np.zeros((1, H)))
+    ledger.terms.learner().learn_checked(*ledger.terms.usual_batch())
     ledger.status()
 
 

@@ -10,8 +10,16 @@ import numpy as np
 from lowswitch.learners.trials import limited_law
 from lowswitch.ledger import ProposalView
 from lowswitch.ledger.responses import MotionView, Status
-from lowswitch.ledger.table_terms import TableTerms
-from lowswitch.ledger.text import law, percent, row_notes, untried
+from lowswitch.ledger.terms import Terms
+from lowswitch.ledger.text import (
+    law,
+    moved,
+    percent,
+    region_notes,
+    region_tries,
+    row_notes,
+    untried,
+)
 from lowswitch.policy.tables import departing
 from lowswitch.service import phrases
 from lowswitch.service.phrases import place, several
@@ -24,15 +32,26 @@ _BLANK = dict.fromkeys(("gain", "between", "sure", "given", "note", "verdict", "
 class Known(NamedTuple):
     """What a page knows of the run when it describes a decision."""
 
-    terms: TableTerms
+    terms: Terms
     run: Status
     view: ProposalView | None
-    policies: np.ndarray  # [members, H, S]  deployed
+    policies: Any  # deployed: tables [members, H, S], or a LinearPolicy
     protocol: bool  # whether the first of them is a protocol, and the others a trial
-    visits: np.ndarray  # [H, S, A]  how often each action was given
+    visits: Any  # [H, S, A]  how often each action was given; None with features
     worth: dict[str, Any] | None = None  # of the rows that the decision is about
-    earlier: np.ndarray | None = None  # [members, H, S]  the version that a rollback deploys again
+    earlier: Any = None  # the version that a rollback deploys again
     motions: Sequence[MotionView] = ()  # that wait for reviewers
+
+    @property
+    def has_rows(self) -> bool:
+        """Whether the policy is a table; a policy on features is decided on as a whole."""
+        return isinstance(self.policies, np.ndarray)
+
+    def plays(self, row: tuple[int, int], action: int) -> bool:
+        """Whether the protocol plays an action in a row, or a policy on features may."""
+        if self.has_rows:
+            return bool(self.policies[(0, *row)] == action)
+        return bool(self.policies.allowed[:, action].any())
 
     def place(self, h: int, x: int) -> str:
         """A row by its labels."""
@@ -129,6 +148,8 @@ def approved(known: Known, decision: dict[str, Any]) -> Sheet:
     """Rows of the pending proposal, of both parts or of one."""
     view, part = known.view, decision.get("part")
     assert view is not None
+    if not known.has_rows:
+        return _whole_approved(known, view)
     keys = {tuple(row) for row in decision["rows"]}
     rows = [row for row in view.rows if (row["step"], row["state"]) in keys]
     changes = [row for row in rows if is_of_protocol(known, row) and part != "trial"]
@@ -145,10 +166,7 @@ def approved(known: Known, decision: dict[str, Any]) -> Sheet:
             f" not adopted and no longer wait{'s' if left == 1 else ''} for a decision."
             f" {_next_time(known)}"
         )
-    lines.append(
-        f"Version {view.version + 1} replaces version {view.version} for new {known.case}s. An"
-        " operator can ask to roll it back."
-    )
+    lines.append(_replaces(known, view))
     title = _approval_title(known, decision, len(changes))
     return Sheet(
         f"{title}?",
@@ -170,6 +188,71 @@ def _next_time(known: Known) -> str:
         return "No proposal is left, so they cannot be proposed again."
     cost = "" if left is None else f", which uses one of the {counted(left, 'proposal')} left"
     return f"The next proposal can contain the same changes again{cost}."
+
+
+def _whole_approved(known: Known, view: ProposalView) -> Sheet:
+    """A policy on features."""
+    title, lines = "Approve the new policy", list[str]()
+    lines.append(f"The new policy takes effect for new {known.case}s.")
+    if known.worth is not None:
+        lines.append(f"Expected: {phrases.gain_words(known.worth['change'], known.terms)}.")
+    lines.append(_replaces(known, view))
+    regions = view.rows[0].get("regions", [])
+    warnings = _warnings(known, view, regions)
+    if (moved_at := view.rows[0].get("drift")) is not None:
+        warnings.append(phrases.drift_words(moved_at, known.terms))
+    return Sheet(
+        f"{title}?",
+        title,
+        lines,
+        kinds_changed(known, view)[:MOST_LISTED],
+        warnings,
+        "/proposal",
+        consent=_consent_to_kinds(known, regions),
+    )
+
+
+def _replaces(known: Known, view: ProposalView) -> str:
+    """Which version comes after which."""
+    return (
+        f"Version {view.version + 1} replaces version {view.version} for new {known.case}s. An"
+        " operator can ask to roll it back."
+    )
+
+
+def kinds_changed(known: Known, view: ProposalView) -> list[dict[str, Any]]:
+    """The kinds of cases that a policy on features changes; see `change`."""
+    found = list[dict[str, Any]]()
+    for one in view.rows[0].get("regions", []):
+        old, new = one["usual"] or moved(one).split(" → ")
+        gain = one["gain"]
+        found.append(
+            {
+                "where": f"{one['where']} ({100 * one['share']:.0f} %)",
+                "old": old,
+                "new": new,
+                "gain": "" if gain is None else phrases.amount(gain["mean"], known.terms),
+                "between": "" if gain is None else phrases.within(gain, known.terms),
+                "sure": "" if one["probability"] is None else percent(one["probability"]),
+                "given": region_tries(one) or "nothing",
+                "note": "; ".join(region_notes(one)),
+                "verdict": one["verdict"] or "",
+                "turns": False,
+            }
+        )
+    return found
+
+
+def _consent_to_kinds(known: Known, regions: Sequence[dict[str, Any]]) -> str:
+    """The same as `_consent`, of the kinds of cases of a policy on features."""
+    new = [f"{several(one['untried'])} for {one['where']}" for one in regions if is_untried(one)]
+    if not new:
+        return ""
+    said = "; ".join(new)
+    return (
+        f"I know that no {known.case} of these kinds was ever given this, so nothing is known of"
+        f" it: {said}."
+    )
 
 
 def _protocol_lines(known: Known, changes: list[dict[str, Any]]) -> list[str]:
@@ -352,11 +435,12 @@ def _warnings(
 ) -> list[str]:
     """What a reviewer should not overlook."""
     found, action = list[str](), known.terms.word("action")
+    law = "protocol" if known.has_rows else "policy"
     new = sum(is_untried(row) for row in changes)
     if new:
         brings = "puts" if new == 1 else "put"
         found.append(
-            f"{counted(new, 'change')} {brings} a {action} into the protocol that no {known.case}"
+            f"{counted(new, 'change')} {brings} a {action} into the {law} that no {known.case}"
             " was ever given there."
         )
     first = [f"{one['new']} for {one['where']} ({one['first']})" for one in trial if one["first"]]
@@ -395,6 +479,8 @@ def rejected(known: Known, decision: dict[str, Any]) -> Sheet:
     assert view is not None
     keys = {tuple(row) for row in decision["rows"]}
     rows = [row for row in view.rows if (row["step"], row["state"]) in keys]
+    if not known.has_rows:
+        return _whole_postponed(known, view)
     changed = [row for row in rows if is_of_protocol(known, row)]
     n = counted(len(changed), "change")
     if decision.get("forever"):
@@ -417,6 +503,20 @@ def rejected(known: Known, decision: dict[str, Any]) -> Sheet:
                  unlisted=max(0, len(changed) - MOST_LISTED))  # fmt: skip
 
 
+def _stays(known: Known, view: ProposalView) -> str:
+    """What a proposal that is postponed leaves as it is, and until when."""
+    until = "until the learner proposes again" if known.run.budget_left != 0 else "for good"
+    actions = f"The {known.terms.word('action')}s of today stay" if known.has_rows else "It stays"
+    return f"Version {view.version} stays in use. {actions} {until}."
+
+
+def _whole_postponed(known: Known, view: ProposalView) -> Sheet:
+    """A policy on features that is not deployed for now."""
+    title, changes = "Postpone the new policy", kinds_changed(known, view)[:MOST_LISTED]
+    lines = [_stays(known, view)]
+    return Sheet(f"{title}?", title, lines, changes, _lapsing(known), "/proposal", "quiet")
+
+
 def _new(rows: list[dict[str, Any]]) -> list[int]:
     return sorted({action for row in rows for action in {*row["to"]} - {*row["from"]}})
 
@@ -434,9 +534,16 @@ def vetoed(known: Known, decision: dict[str, Any]) -> Sheet:
     instead, actions = decision.get("instead"), decision["actions"]
     lines = [
         f"No new {known.case} is given {names} for: {all_of_them}. It cannot be proposed there."
+        if known.has_rows
+        else f"No new {known.case} is given {names}. It cannot be proposed."
     ]
     labels, changes, freed = known.terms.labels["action"], list[dict[str, str]](), list[list[int]]()
-    for h, x in decision["rows"]:
+    if not known.has_rows and known.policies.allowed[:, actions].any():
+        lines.append(
+            "The deployed policy may give it now. A new version replaces it at once and gives its"
+            f" next best {known.terms.word('action')} instead."
+        )
+    for h, x in decision["rows"] if known.has_rows else ():
         played = known.policies[:, h, x].tolist()
         if played[0] in actions and instead is not None:
             facts = {"where": known.place(h, x), "old": labels[played[0]], "new": labels[instead]}
@@ -475,13 +582,13 @@ def rolled_back(known: Known, decision: dict[str, Any]) -> Sheet:
     lines = [
         f"Version {now + 1} will be deployed and do what version {to} did. It replaces version"
         f" {now}.",
-        "Nothing that was learned is lost. The learner will not propose the same changes again"
-        " for a while.",
+        "Nothing that was learned is lost."
+        + " The learner will not propose the same changes again for a while." * known.has_rows,
     ]
     if known.view is not None:
         lines.append("The pending proposal is withdrawn. The next one does not use up the budget.")
     changes = list[dict[str, str]]()
-    if known.earlier is not None:
+    if known.earlier is not None and known.has_rows:
         labels = known.terms.labels["action"]
         for h, x in np.argwhere(known.policies[0] != known.earlier[0]).tolist():
             old, new = (labels[one[0, h, x]] for one in (known.policies, known.earlier))

@@ -30,13 +30,13 @@ async def known_of(
     deploy again.
     """
     ledger = call.service.ledger
-    terms = ledger.tables()
-    steps, states = terms.labels["step"], terms.labels["state"]
+    terms = ledger.terms
 
     def read() -> Known:
         view = ledger.proposal()
         worth = None if view is None else view.worth
         if view is not None and rows is not None and len(rows) < len(view.rows):
+            steps, states = terms.labels["step"], terms.labels["state"]
             named = [(steps[h], states[x]) for h, x in proposed_of(view.rows, rows)]
             worth = ledger.worth(named, wait=False) if named else None
         elif view is not None and worth is None and view.rule >= BY_WORTH:
@@ -49,7 +49,7 @@ async def known_of(
             view=view,
             policies=deployed,
             protocol=protocol,
-            visits=ledger.chart().visits,
+            visits=ledger.chart().visits if "state" in terms.labels else None,
             worth=worth,
             earlier=earlier,
             motions=ledger.motions(),

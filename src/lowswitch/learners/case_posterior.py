@@ -1,0 +1,187 @@
+"""What the cases of a run with features say of another policy: a regression that doubts itself.
+
+The reward of an action is linear in standardised features, with an intercept. If all actions share
+the features, each has an intercept and slopes of its own, which differ from common ones by as much
+as the data say. How much that is, and the variance of the noise, are drawn with the weights, so
+that actions which are alike are recognised as alike. The law of the cases is drawn, too: each model
+weighs the cases anew (Rubin 1981, the Bayesian bootstrap). The learner's own prior has no part in
+it: a policy and its judge share the data and no more.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import NamedTuple
+
+import numpy as np
+
+from lowswitch.kernels.streams import JUDGED, normals, purpose_key, uniforms
+from lowswitch.policy.shape import Shape
+
+MODELS = 400
+MOST_WEIGHTS = 600  # of a model; more take too long
+_SIZES = (0.003, 0.03, 0.1, 0.2, 0.4, 0.8, 1.6)  # of what differs, in deviations of the noise
+_WIDE = 5.0  # the same of what all actions have in common
+_EVER = 1 << 22  # numbers that each kind of draw may need
+_COMMON, _LEVELS, _SLOPES = 0, 1, 2  # kinds of weights
+
+
+class _Fit(NamedTuple):
+    """A regression for one size of the differences."""
+
+    evidence: float  # the logarithm of the marginal likelihood
+    scatter: float  # of the variance of the noise: its inverse gamma law
+    prior: np.ndarray  # [p]  deviations of the weights before any case
+    factor: np.ndarray  # [p, p]  of 1 + prior G prior, lower triangular
+    half: np.ndarray  # [p]  of the mean
+
+    @property
+    def mean(self) -> np.ndarray:  # [p]
+        """The expected weights."""
+        return self.turned(self.half)
+
+    def turned(self, z: np.ndarray) -> np.ndarray:  # [p], or [p, n]
+        """Standard normal numbers as deviations of the weights, in those of the noise."""
+        from scipy.linalg import solve_triangular
+
+        turned = solve_triangular(self.factor, z, lower=True, trans="T", check_finite=False)
+        return np.asarray((turned.T * self.prior).T)
+
+
+class CasePosterior:
+    """A posterior over the rewards of actions, of `MODELS` draws."""
+
+    def __init__(
+        self,
+        shape: Shape,
+        contexts: np.ndarray,
+        actions: np.ndarray,
+        rewards: np.ndarray,
+        *,
+        seed: int,
+        told: int,
+    ) -> None:
+        self.shape, self.contexts = shape, contexts
+        values = contexts.reshape(-1, shape.features)
+        spread = values.std(axis=0)
+        self._middle, self._scale = values.mean(axis=0), np.where(spread > 0, spread, 1.0)
+        self._kinds = _kinds(shape)
+        played = np.zeros((len(actions), shape.actions))
+        played[np.arange(len(actions)), actions] = 1.0
+        self._design = self.combined(played)
+        self._paid = rewards - rewards.mean()
+        self._key, self._first = purpose_key(seed, JUDGED), told * 4 * _EVER
+        self._fits = self._fitted()
+
+    @staticmethod
+    def can(shape: Shape, rewards: np.ndarray) -> bool:
+        """Whether there is enough to learn from, and not too much to compute."""
+        return len(rewards) > 1 and rewards.std() > 0 and len(_kinds(shape)) <= MOST_WEIGHTS
+
+    def combined(self, shares: np.ndarray) -> np.ndarray:  # [n, p]
+        """The vectors by which weights give the sum of rewards in these shares [n, A]."""
+        z = (self.contexts - self._middle) / self._scale  # [n, R, d]
+        if not self.shape.shared:
+            slopes = np.einsum("na,nad->nd", shares, z)
+            return np.concatenate([shares.sum(axis=1, keepdims=True), slopes], axis=1)
+        one = np.concatenate([np.ones((len(z), 1)), z[:, 0]], axis=1)  # [n, 1 + d]
+        own = (shares[:, :, None] * one[:, None]).reshape(len(z), -1)
+        return np.concatenate([shares.sum(axis=1, keepdims=True) * one, own], axis=1)
+
+    # ---- fitting ---------------------------------------------------------------------------------
+
+    def _fitted(self) -> list[_Fit]:
+        """A fit for each size of the differences."""
+        design, paid = self._design, self._paid
+        gram, moment = design.T @ design, design.T @ paid
+        total, n = float(paid @ paid), len(paid)
+        levels = _SIZES if (self._kinds == _LEVELS).any() else _SIZES[:1]
+        return [
+            self._fit(gram, moment, total, n, level, slope) for level in levels for slope in _SIZES
+        ]
+
+    def _fit(
+        self, gram: np.ndarray, moment: np.ndarray, total: float, n: int, level: float, slope: float
+    ) -> _Fit:
+        """Weights of prior deviation _WIDE, `level` and `slope`, times that of the noise.
+
+        The prior of the noise counts as one case that has half of the variance of all rewards.
+        """
+        from scipy.linalg import solve_triangular
+
+        prior = np.array([_WIDE, level, slope])[self._kinds]
+        factor = np.linalg.cholesky(prior[:, None] * gram * prior + np.eye(len(prior)))
+        half = solve_triangular(factor, prior * moment, lower=True, check_finite=False)
+        scatter = 0.25 * total / n + 0.5 * max(0.0, total - float(half @ half))
+        logarithms = float(np.log(np.diagonal(factor)).sum())
+        evidence = -logarithms - 0.5 * (1 + n) * float(np.log(scatter))
+        return _Fit(evidence, scatter, prior, factor, half)
+
+    # ---- drawing ---------------------------------------------------------------------------------
+
+    def weights(self) -> np.ndarray:  # [MODELS, p]
+        """Weights of each model."""
+        from scipy.special import gammaincinv
+
+        evidence = np.array([fit.evidence for fit in self._fits])
+        chances = np.exp(evidence - evidence.max()).cumsum()
+        uniform = uniforms(self._key, self._first, 2 * MODELS).reshape(2, MODELS)
+        cells = np.searchsorted(chances, uniform[0] * chances[-1])
+        scatter = np.array([self._fits[cell].scatter for cell in cells])
+        noise = np.sqrt(scatter / gammaincinv(0.5 * (1 + len(self._paid)), uniform[1]))
+        p = len(self._kinds)
+        z = normals(self._key, self._first // 2 + _EVER // 2, MODELS * p).reshape(MODELS, p)
+        draws = np.zeros((MODELS, p))
+        for cell in np.unique(cells):
+            fit, of_cell = self._fits[cell], cells == cell
+            draws[of_cell] = fit.mean + noise[of_cell, None] * fit.turned(z[of_cell].T).T
+        return draws
+
+    @functools.cached_property
+    def _shares(self) -> np.ndarray:  # [MODELS, n]
+        """How probable each case is in each model."""
+        n = len(self.contexts)
+        drawn = -np.log(uniforms(self._key, self._first + 2 * _EVER, MODELS * n))
+        weights = drawn.reshape(MODELS, n)
+        return np.asarray(weights / weights.sum(axis=1, keepdims=True))
+
+    def gains(
+        self, weights: np.ndarray, combined: np.ndarray, part: np.ndarray, whole: np.ndarray
+    ) -> np.ndarray:  # [MODELS]
+        """The mean of combined vectors [n, p] over the cases `whole`, of which those outside of
+        `part` count as 0, in each model of these weights.
+
+        The bootstrap of a mean of k cases is narrower than Student's t with k - 1 degrees of
+        freedom, which is the law of such a mean if nothing else is known of the cases; so it is
+        stretched to that. Cases that hardly count do not count: k is Kish's effective number.
+        """
+        from scipy.special import gammaincinv
+
+        shares = self._shares[:, part] / self._shares[:, whole].sum(axis=1, keepdims=True)
+        sizes = np.abs(combined[part] @ weights.mean(axis=0))
+        k = max(3.0, float(sizes.sum() ** 2 / max(float(sizes @ sizes), 1e-300)))
+        uniform = uniforms(self._key, self._first + 2 * MODELS, MODELS)
+        narrow = (k - 1) / (k + 1) * 2.0 * gammaincinv(0.5 * (k - 1), uniform) / (k - 1)
+        usual = combined[part].sum(axis=0) / len(whole)
+        means = usual + (shares @ combined[part] - usual) / np.sqrt(narrow)[:, None]
+        return np.asarray((means * weights).sum(axis=1))
+
+    def expected(self, chosen: np.ndarray) -> np.ndarray:  # [p]
+        """The expected weights by some of the cases alone, with the likeliest size of all cases."""
+        likeliest = max(self._fits, key=lambda fit: fit.evidence).prior
+        level, slope = (
+            float(likeliest[self._kinds == kind][0]) if (self._kinds == kind).any() else _SIZES[0]
+            for kind in (_LEVELS, _SLOPES)
+        )
+        design, paid = self._design[chosen], self._paid[chosen]
+        sums = design.T @ design, design.T @ paid, float(paid @ paid), len(paid)
+        return self._fit(*sums, level, slope).mean
+
+
+def _kinds(shape: Shape) -> np.ndarray:  # [p]
+    """What each weight is: common to all actions, a level, or a slope."""
+    slopes = [_SLOPES] * shape.features
+    if not shape.shared:
+        return np.array([_COMMON, *slopes])
+    common = [_COMMON] * (1 + shape.features)
+    return np.array(common + [_LEVELS, *slopes] * shape.actions)

@@ -1,0 +1,225 @@
+"""The evidence of a proposal on features: the whole, kinds of cases, and single cases.
+
+A case's *usual* action is the one that a policy plays most often there. Regions are fitted to how
+usual actions change: on every second case, so that the other half can say how well they describe
+the change, and what it is worth there. Regions that were chosen and judged on the same cases would
+promise too much. In each region the whole law of actions counts. The words are by the rule of
+tables (`evidence.words`), with a region in the place of a row. UNTRIED is a region in which some
+action would be played more often that no logged case there was given.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from lowswitch.learners.case_posterior import MODELS, CasePosterior
+from lowswitch.learners.judgement import Gain, RowWorth
+from lowswitch.ledger.cases import Cases
+from lowswitch.ledger.evidence import UNTRIED, expected_false, words
+from lowswitch.ledger.regions import Region, described, fidelity, placed, regions_of
+from lowswitch.policy.linear import LinearPolicy
+
+_STAYS = -1  # the label of cases whose usual action stays
+_MORE = 0.01  # a share must grow by so much to count as new
+_MOST_CASES = 5  # that are named
+_FEW = 40  # cases, fewer than which are not halved
+
+
+class Laws(NamedTuple):
+    """How probable each action is in each case, by three policies [n, A]."""
+
+    now: np.ndarray
+    proposed: np.ndarray
+    initial: np.ndarray
+
+    @property
+    def change(self) -> np.ndarray:  # [n, A]
+        return np.asarray(self.proposed - self.now)
+
+
+def judged_cases(
+    cases: Cases,
+    policies: tuple[LinearPolicy, LinearPolicy, LinearPolicy],
+    thresholds: dict[str, float],
+    *,
+    seed: int,
+    told: int,
+) -> dict[str, Any]:
+    """What is recorded of a proposal; policies: deployed, proposed, and at the beginning.
+
+    Before the first case was learned, there are no regions.
+    """
+    known: dict[str, Any] = {"worth": None, "models": 0, "expected_false": None}
+    if not len(cases.actions):
+        return known
+    shape = policies[0].shape
+    laws = Laws(*(policy.propensities(cases.contexts) for policy in policies))
+    usual = laws.now.argmax(axis=1), laws.proposed.argmax(axis=1)
+    labels = np.where(usual[0] == usual[1], _STAYS, usual[0] * shape.actions + usual[1])
+    values, (choosing, judging) = cases.contexts.reshape(len(labels), -1), _halves(len(labels))
+    chosen = regions_of(values[choosing], labels[choosing], _STAYS)
+    found = [placed(one, values) for one in chosen]
+    facts = [_facts(cases, laws, one, shape.actions) for one in found]
+    for fact, one in zip(facts, found, strict=True):
+        held_out = _held_out(one, judging)
+        fact["usual_share"] = _rounded((labels[held_out] == one.label).mean())
+    affected = list[dict[str, Any]]()
+    if CasePosterior.can(shape, cases.rewards):
+        posterior = CasePosterior(shape, *cases[:3], seed=seed, told=told)
+        known, affected = _judged(posterior, cases, laws, found, facts, thresholds)
+    facts.sort(key=lambda one: -one["gain"]["mean"] if one["gain"] else 0.0)
+    return known | {
+        "regions": facts,
+        "fidelity": fidelity(found, labels, _STAYS, judging),
+        "usual_changes": _rounded((labels != _STAYS).mean()),
+        "affected": affected,
+    }
+
+
+def kinds_of(cases: Cases, before: LinearPolicy | None, after: LinearPolicy) -> dict[str, Any]:
+    """What a policy gives to which kinds of cases, or in which kinds two policies differ."""
+    values, A = cases.contexts.reshape(len(cases.actions), -1), after.shape.actions
+    new = after.propensities(cases.contexts)
+    now = new if before is None else before.propensities(cases.contexts)
+    usual = now.argmax(axis=1), new.argmax(axis=1)
+    labels = np.where(usual[0] == usual[1], _STAYS, usual[0] * A + usual[1])
+    if before is None:
+        labels = usual[1] * A + usual[1]
+    found = regions_of(values, labels, _STAYS)
+    facts = [_facts(cases, Laws(now, new, now), one, A) for one in found]
+    right = sum(int((labels[one.cases] == one.label).sum()) for one in found)
+    return {
+        "cases": len(labels),
+        "regions": facts,
+        "fidelity": right / len(labels),
+        "changed": float((usual[0] != usual[1]).mean()),
+    }
+
+
+def _halves(n: int) -> tuple[np.ndarray, np.ndarray]:
+    """The cases that choose regions, and those that judge them; of few cases all do both."""
+    everything = np.arange(n)
+    return (everything, everything) if n < _FEW else (everything[::2], everything[1::2])
+
+
+def _held_out(region: Region, judging: np.ndarray) -> np.ndarray:
+    """The cases of a region that judge it."""
+    held_out = np.intersect1d(region.cases, judging)
+    return held_out if len(held_out) else region.cases
+
+
+def _facts(cases: Cases, laws: Laws, region: Region, A: int) -> dict[str, Any]:
+    """What is counted in a region."""
+    now, new = laws.now[region.cases], laws.proposed[region.cases]
+    tries = np.bincount(cases.actions[region.cases], minlength=A)
+    more = np.flatnonzero((new - now).mean(axis=0) >= _MORE)
+    changes = None if region.label == _STAYS else list(divmod(region.label, A))
+    return {
+        "where": described(region.conditions),
+        "cases": len(region.cases),
+        "share": _rounded(len(region.cases) / len(cases.actions)),
+        "usual": changes,
+        "changed": _rounded(0.5 * np.abs(new - now).sum(axis=1).mean()),
+        "now": _law(now),
+        "proposed": _law(new),
+        "tries": tries.tolist(),
+        "untried": [int(a) for a in more if tries[a] == 0],
+        **dict.fromkeys(("gain", "probability", "verdict")),
+        "hangs_on_sites": [],
+    }
+
+
+def _judged(
+    posterior: CasePosterior,
+    cases: Cases,
+    laws: Laws,
+    regions: list[Region],
+    facts: list[dict[str, Any]],
+    thresholds: dict[str, float],
+) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """The worth of the whole, and the cases that gain or lose most; regions get their words."""
+    weights, change = posterior.weights(), posterior.combined(laws.change)  # [n, p]
+    everything = np.arange(len(cases.actions))
+    judging = _halves(len(everything))[1]
+    parts = [
+        posterior.gains(weights, change, np.intersect1d(one.cases, judging), judging)
+        for one in regions
+    ]
+    since = posterior.combined(laws.proposed - laws.initial)
+    both = (
+        posterior.gains(weights, combined, everything, everything) for combined in (change, since)
+    )
+    names = ("change", "against_initial")
+    worth = {name: Gain.of(draws).facts() for name, draws in zip(names, both, strict=True)}
+    worths = [
+        RowWorth((0, i), Gain.of(part), Gain.of(-part))
+        for i, part in enumerate(parts)
+        if facts[i]["changed"] > 0
+    ]
+    tried = [one for one in worths if not facts[one.row[1]]["untried"]]
+    said = words(tried, MODELS, thresholds)
+    for one in worths:
+        i = one.row[1]
+        facts[i] |= {
+            "gain": one.gain.facts(),
+            "probability": _rounded(one.better),
+            "verdict": said.get(one.row, UNTRIED),
+        }
+    _note_sites(posterior, cases, laws, regions, facts)
+    judged = [one for one in facts if one["verdict"]]
+    known = {"worth": worth, "models": MODELS, "expected_false": expected_false(judged)}
+    return known, _affected(cases, laws, change @ weights.T)
+
+
+def _note_sites(
+    posterior: CasePosterior,
+    cases: Cases,
+    laws: Laws,
+    regions: list[Region],
+    facts: list[dict[str, Any]],
+) -> None:
+    """Name the sites without whose reports a region would not be called better."""
+    names = np.unique(cases.sites)
+    good = [i for i, one in enumerate(facts) if one["verdict"] in ("IMPROVE", "LIKELY")]
+    if len(names) < 2 or not good:
+        return
+    change = posterior.combined(laws.change)
+    for site in names.tolist():
+        others = np.flatnonzero(cases.sites != site)
+        weights = posterior.expected(others)
+        for i in good:
+            inside = np.intersect1d(others, regions[i].cases)
+            tried = np.bincount(cases.actions[inside], minlength=laws.now.shape[1])
+            rises = (laws.change[regions[i].cases].mean(axis=0) >= _MORE) & (tried == 0)
+            if rises.any() or float(change[regions[i].cases].mean(axis=0) @ weights) <= 0:
+                facts[i]["hangs_on_sites"].append(site)
+
+
+def _affected(cases: Cases, laws: Laws, draws: np.ndarray) -> list[dict[str, Any]]:
+    """The logged cases that are expected to change most; draws: the gain of each [n, MODELS]."""
+    expected = np.abs(draws.mean(axis=1))
+    chosen = [int(i) for i in np.argsort(-expected, kind="stable")[:_MOST_CASES] if expected[i] > 0]
+    return [
+        {
+            "context": cases.contexts[i].tolist(),
+            "played": int(cases.actions[i]),
+            "paid": float(cases.rewards[i]),
+            "now": _law(laws.now[i : i + 1]),
+            "proposed": _law(laws.proposed[i : i + 1]),
+            "gain": Gain.of(draws[i]).facts(),
+        }
+        for i in chosen
+    ]
+
+
+def _law(shares: np.ndarray) -> dict[str, float]:
+    """How often each action is played on average; rare ones are left out."""
+    means = shares.mean(axis=0)
+    return {str(a): _rounded(mean) for a, mean in enumerate(means.tolist()) if mean > 0}
+
+
+def _rounded(value: float) -> float:
+    """Nine digits, which the order of a sum does not reach."""
+    return round(float(value), 9)

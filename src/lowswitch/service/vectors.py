@@ -1,0 +1,138 @@
+"""What the pages show of a run with features: kinds of cases in the place of rows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from starlette.responses import Response
+
+from lowswitch.ledger import LedgerError, ProposalView
+from lowswitch.ledger.feature_terms import FeatureTerms
+from lowswitch.ledger.terms import Terms
+from lowswitch.ledger.text import describe, moved, percent, region_notes, region_tries
+from lowswitch.service import phrases, proposals
+from lowswitch.service.app import Call
+from lowswitch.service.bodies import query
+from lowswitch.service.render import show
+from lowswitch.service.sheets import Known
+
+_MOST_LISTED = 200  # columns of a form
+
+
+def proposal_facts(known: Known, view: ProposalView) -> dict[str, Any]:
+    """What the page of a proposal shows: the whole, kinds of cases, and single cases."""
+    row, gains = view.rows[0], known.worth or {}
+    regions = row.get("regions", [])
+    said = [one["verdict"] for one in regions]
+    return {
+        "row": row,
+        "drift": phrases.drift_words(row["drift"], known.terms) if "drift" in row else "",
+        "lines": [_line(one, known.terms) for one in regions],
+        "counts": {word: said.count(word) for word in phrases.LABELS if word in said},
+        "worth": {name: phrases.gain_words(gain, known.terms) for name, gain in gains.items()},
+        "described": row.get("fidelity"),
+        "untried": sum(one["share"] for one in regions if one["verdict"] == "UNTRIED"),
+        "unread": proposals.unread(known, view),
+        "cases": [_case(one, known.terms) for one in row.get("affected", [])],
+        "options": _options(known),
+    }
+
+
+def _line(one: dict[str, Any], terms: Terms) -> dict[str, str]:
+    """One kind of cases, as people read it."""
+    gain = one["gain"]
+    old, new = ("", "") if one["usual"] is None else one["usual"]
+    return {
+        "where": one["where"],
+        "share": f"{100 * one['share']:.0f} %",
+        "cases": f"{one['cases']:,}",
+        "old": old,
+        "new": new,
+        "of_them": percent(one["usual_share"]),
+        "moved": moved(one),
+        "tries": region_tries(one),
+        "gain": "" if gain is None else phrases.amount(gain["mean"], terms),
+        "between": "" if gain is None else phrases.within(gain, terms),
+        "sure": "" if one["probability"] is None else percent(one["probability"]),
+        "verdict": one["verdict"] or "",
+        "note": "; ".join(region_notes(one)),
+    }
+
+
+def _case(one: dict[str, Any], terms: Terms) -> dict[str, str]:
+    """One logged case, as people read it."""
+    return {
+        "case": describe(one["context"]),
+        "moved": moved(one),
+        "played": f"{one['played']}, {one['paid']:.4g}",
+        "gain": phrases.amount(one["gain"]["mean"], terms),
+        "between": phrases.within(one["gain"], terms),
+    }
+
+
+def _options(known: Known) -> list[tuple[str, str]]:
+    return [
+        ("approve all", "Approve the new policy"),
+        ("postpone all", "Postpone the new policy"),
+        ("forbid all", f"Forbid a {known.terms.word('action')} for all {known.case}s"),
+    ]
+
+
+async def difference(call: Call, old: int, new: int) -> Response:
+    """The kinds of cases in which two versions differ."""
+    ledger = call.service.ledger
+    found = await call.service.engine.call(lambda: ledger.kinds(old, new))
+    rows = [
+        {"where": one["where"], "share": f"{100 * one['share']:.0f} %", "moved": moved(one)}
+        for one in found["regions"]
+        if one["changed"]
+    ]
+    facts = {"old": old, "new": new, "rows": rows, "changed": found["changed"]}
+    return await show(call, "feature_difference.html", "timeline", **facts)
+
+
+async def policy_page(call: Call, terms: FeatureTerms) -> Response:
+    """The deployed policy as kinds of cases, and what a case that somebody types would get."""
+    asked = query(call.request, *(f"x{i}" for i in range(len(terms.columns[:_MOST_LISTED]))))
+    ledger = call.service.ledger
+    typed = [asked.get(f"x{i}", "") for i in range(len(terms.columns))]
+    found = await call.service.engine.call(ledger.kinds)
+    wrong, law = "", dict[str, float]()
+    if any(typed):
+        try:
+            law = await call.service.engine.call(lambda: ledger.law(_context(terms, typed)))
+        except LedgerError as error:
+            wrong = f"{error}."
+    return await show(
+        call,
+        "feature_map.html",
+        "map",
+        400 if wrong else 200,
+        kinds=[one | {"law": moved_law(one["now"])} for one in found["regions"]],
+        fidelity=found["fidelity"],
+        logged=found["cases"],
+        version=ledger.version,
+        columns=list(zip(terms.columns, typed, strict=True))[:_MOST_LISTED],
+        law=sorted(law.items(), key=lambda pair: -pair[1]),
+        wrong=wrong,
+        forbidden=found["forbidden"],
+    )
+
+
+def moved_law(shares: dict[str, float]) -> str:
+    """How often each action is played, the most frequent first."""
+    ordered = sorted(shares.items(), key=lambda pair: -pair[1])
+    return ", ".join(f"{name} {share:.0%}" for name, share in ordered if share >= 0.01)
+
+
+def _context(terms: FeatureTerms, typed: list[str]) -> Any:
+    """The context of a case that somebody typed."""
+    values = list[float]()
+    for column, text in zip(terms.columns, typed, strict=True):
+        try:
+            values.append(float(text.replace(",", ".")))
+        except ValueError:
+            raise LedgerError(f"{column.name} must be a number, not {text!r}") from None
+    shape = (terms.features,) if terms.shared else (terms.actions, terms.features)
+    return np.array(values).reshape(shape)

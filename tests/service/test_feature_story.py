@@ -1,0 +1,250 @@
+"""An engineer with five sensors and four settings: from the creation of a ledger to its audit."""
+
+import contextlib
+import json
+
+import numpy as np
+import pytest
+
+import browser
+import lowswitch as ls
+from lowswitch.ledger import Client, Feature, Ledger, LedgerError
+from lowswitch.ledger.client import Spooled
+from served import Served
+
+chromium = pytest.mark.skipif(browser.missing() is not None, reason=str(browser.missing()))
+SENSORS = [
+    Feature("temperature", 20, 90, "°C"),
+    Feature("pressure", 0, 12, "bar"),
+    Feature("speed", 0, 300, "mm/s"),
+    Feature("humidity", 0, 100, "%"),
+    Feature("wear", 0, 1),
+]
+MIDDLE, SPREAD = np.array([55, 6, 150, 50, 0.5]), np.array([8, 1.5, 30, 12, 0.12])
+EFFECTS = np.random.default_rng(5).normal(scale=0.6, size=(4, 6))
+SETTINGS = ["slow", "usual", "fast", "cooled"]
+PARTS = 120
+DECLARED = {
+    "algorithm": ls.few(deployments=6),
+    "horizon": 1,
+    "features": SENSORS,
+    "actions": SETTINGS,
+    "episodes": PARTS,
+    "rewards": (-20, 20),
+    "seed": 4,
+    "name": "Line 7",
+    "words": {"episode": "part", "action": "setting", "reward": "yield"},
+}
+SIZE = {"features": 5, "actions": 4, "episodes": PARTS, "seed": 4}
+
+
+def part(number):
+    """The sensors of a part, and what each setting would yield."""
+    generator = np.random.default_rng([9, number])
+    z = generator.normal(size=5).clip(-3, 3)
+    x = (MIDDLE + SPREAD * z).round(3)
+    return x, EFFECTS @ np.append(z, 1.0) + 0.3 * generator.normal(size=4)
+
+
+def created(path):
+    options = dict(DECLARED)
+    Ledger.create(path, options.pop("algorithm"), **options, by="quality office").close()
+
+
+def make(site, first, parts, learner=None):
+    """Parts of a shift: ask, set, tell; a learner outside is told the same."""
+    for number in range(first, first + parts):
+        issued = site.ask(f"part {number}")
+        x, yields = part(number)
+        choice = issued.act(x)
+        site.tell(issued.ticket, x, SETTINGS[choice.action], yields[choice.action])
+        if learner is not None:
+            learner.tell(x, choice.action, yields[choice.action], off_policy=True)
+
+
+@pytest.fixture(scope="module")
+def line(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("line")
+    created(folder / "run.db")
+    with Served(folder) as served:
+        yield served
+
+
+@pytest.fixture
+def fresh(tmp_path):
+    created(tmp_path / "run.db")
+    with Served(tmp_path) as served:
+        yield served
+
+
+@contextlib.contextmanager
+def clients(served):
+    """The people of a line: a site, a reviewer and an operator."""
+    with contextlib.ExitStack() as stack:
+        roles = ("site", "reviewer", "operator")
+        yield [stack.enter_context(Client(served.url, served.tokens[role])) for role in roles]
+
+
+def test_a_line_from_its_first_part_to_its_audit_over_http(fresh, tmp_path):
+    """A plain learner outside that is told the same parts agrees to the bit."""
+    with clients(fresh) as people:
+        told = follow(fresh, *people, tmp_path / "all.jsonl")
+    assert set(told[0]) == {"number", "states", "actions", "rewards", "ended", "propensities"}
+    assert all(0 < one["propensities"][0] <= 1 for one in told)
+    assert fresh.ledger.terms.to_payload()["about"][0] == [20, 90, "°C"]
+
+
+def follow(fresh, site, reviewer, operator, export):
+    """The story; the reports in the export at its end."""
+    outside = ls.Learner(ls.few(deployments=6), **SIZE, gate="review")
+    number = 1
+    for made in range(4):
+        while reviewer.proposal() is None:
+            make(site, number, 1, outside)
+            number += 1
+        proposal = reviewer.proposal()
+        assert proposal.rows[0]["identity"] == outside.proposal().policy.identity
+        if made == 1:
+            reviewer.reject(proposal, reason="the minutes are not signed yet")
+            outside.reject()
+            continue
+        assert reviewer.approve(proposal, reason=f"meeting {made + 1}") == fresh.ledger.version
+        outside.approve()
+        assert site.policy.identity == outside.policy.identity
+    assert fresh.ledger._ready().learner.digest() == outside.digest()
+    issued = site.ask("too hot")
+    x, _ = part(999)
+    hot = [95.0, *x[1:].tolist()]
+    with pytest.raises(LedgerError, match="temperature is 95 °C, outside of the declared range 20"):
+        site.tell(issued.ticket, hot, 0, 1.0)
+    assert site.act(issued.ticket, x) == issued.act(x)
+    with pytest.raises(LedgerError, match="pressure is 13 bar"):
+        site.act(issued.ticket, [*x[:1], 13.0, *x[2:]])
+    operator.missing(issued.ticket, "scrapped")
+    operator.freeze(reason="spindle alarm")
+    with pytest.raises(LedgerError, match="the operator paused this run"):
+        site.ask("while paused")
+    operator.thaw(reason="replaced")
+    version = reviewer.forbid(None, ["fast"], reason="spindle limit")
+    assert version == fresh.ledger.version == 5
+    assert site.ask("after the veto").act(x).action != SETTINGS.index("fast")
+    assert not site.policy.allowed[:, 2].any()
+    with pytest.raises(LedgerError, match="version 4 plays an action that was forbidden since"):
+        operator.rollback(4, reason="back")
+    reviewer.lift(None, ["fast"], reason="new spindle")
+    assert operator.rollback(3, reason="yield fell") == 6
+    assert operator.verify()["whole"]
+    operator.export(export)
+    events = [json.loads(line) for line in export.read_text().splitlines()]
+    return [one["payload"] for one in events if one["kind"] == "told"]
+
+
+def test_a_site_goes_on_while_the_server_is_away(tmp_path):
+    created(tmp_path / "run.db")
+    with Served(tmp_path) as served:
+        site = Client(served.url, served.tokens["site"], spool=tmp_path / "site.spool")
+        make(site, 1, 2)
+    issued = [site.ask(f"away {i}") for i in range(40)]
+    assert {one.number for one in issued} == {0}
+    x, yields = part(3)
+    choices = [one.act(x) for one in issued]
+    assert len({choice.action for choice in choices}) > 1  # each part draws a member of its own
+    with pytest.raises(LedgerError, match="give the actions that were played, and with features"):
+        site.tell(issued[0].ticket, x, choices[0].action, 1.0)
+    for one, choice in zip(issued, choices, strict=True):
+        action, chance = choice
+        told = site.tell(one.ticket, x, action, yields[action], propensities=chance)
+        assert isinstance(told, Spooled)
+    site.close()
+    with Served(tmp_path) as served:
+        again = Client(served.url, served.tokens["site"], spool=tmp_path / "site.spool")
+        again.flush()
+        told = [one.payload for one in served.ledger.events() if one.kind == "told"][2:]
+        assert [one["propensities"] for one in told] == [[c.propensity] for c in choices]
+        assert [one["actions"] for one in told] == [[c.action] for c in choices]
+        again.close()
+
+
+def test_reports_that_no_vector_can_be_are_refused(line):
+    with clients(line) as (site, *_):
+        ticket = site.ask("bad ones").ticket
+    x = part(1)[0].tolist()
+    for report, code in (
+        ({"states": [x[:4]], "actions": [0], "rewards": [1.0]}, 200),
+        ({"states": [[*x[:4], "a"]], "actions": [0], "rewards": [1.0]}, 400),
+        ({"states": [[*x[:4], True]], "actions": [0], "rewards": [1.0]}, 400),
+        ({"states": [x], "actions": [0], "rewards": [1.0], "propensities": [2]}, 400),
+        ({"states": [x], "actions": [0], "rewards": [1.0], "propensities": [0]}, 200),
+        ({"states": ["well"], "actions": [0], "rewards": [1.0]}, 200),
+    ):
+        body = {"reports": [report | {"ticket": ticket}]}
+        status, found = line.json("POST", "/api/tell", body, role="site")
+        assert status == code, found
+        assert code == 400 or "error" in found["answers"][0]
+    assert line.ledger.list_tickets(most=1)[0].request == "bad ones"
+    schema = line.json("GET", "/api/openapi.json", role="site")[1]["components"]["schemas"]
+    assert "propensities" in schema["Report"]["properties"]
+    assert "Act" in schema
+
+
+@chromium
+def test_a_board_reads_decides_and_audits_in_chromium(fresh, tmp_path):
+    """What the pages say is what the ledger recorded, in the words of the line."""
+    with clients(fresh) as (site, *_):
+        make(site, 1, 60)
+    with browser.Browser() as tab:
+
+        def be(role):
+            tab.send("Network.clearBrowserCookies")
+            tab.open(f"{fresh.url}/login")
+            tab.type("#token", fresh.tokens[role])
+            tab.click("main button", leaves=True)
+
+        be("reviewer")
+        assert "5 features and 4 settings per part" in tab.text
+        for meeting in (1, 2):
+            tab.open(f"{fresh.url}/proposal")
+            row = fresh.ledger.proposal().rows[0]
+            for region in row["regions"]:
+                assert region["where"] in tab.text
+            assert f"{100 * row['usual_changes']:.0f} %" in tab.text
+            tab.evaluate("document.querySelector('select[name=decision]').value = 'approve all'")
+            tab.click(".bar button.go", leaves=True)
+            assert "Nothing has happened yet" in tab.text
+            untried = any(region["untried"] for region in row["regions"])
+            assert ("I know that no part of these kinds was ever given this" in tab.text) == untried
+            if untried:
+                tab.click(".consent input")
+            tab.type(".sign input[name=reason]", f"meeting {meeting}")
+            tab.click(".sign button[name=sure]", leaves=True)
+            assert fresh.ledger.version == meeting + 1
+        tab.open(f"{fresh.url}/map")
+        assert "What would this part get?" in tab.text
+        x = part(7)[0]
+        for i, value in enumerate(x):
+            tab.type(f"input[name=x{i}]", str(value))
+        tab.click("form[action='/map'] button", leaves=True)
+        law = fresh.ledger.law(x)
+        for name, share in law.items():
+            assert f"{name}\t{100 * share:.1f} %" in tab.text
+        tab.size(360, 800)
+        for page in ("/", "/proposal", "/map", "/timeline", "/audit", "/difference?from=1&to=2"):
+            tab.open(f"{fresh.url}{page}")
+            assert tab.overflow() == 0, page
+        tab.size(1200, 900)
+        tab.open(f"{fresh.url}/forbid")
+        tab.click("input[value=fast]")
+        tab.click("main form button.stop", leaves=True)
+        assert "Forbid fast for all parts?" in tab.text
+        tab.type(".sign input[name=reason]", "spindle limit")
+        tab.click(".sign button[name=sure]", leaves=True)
+        assert not fresh.ledger.policy.allowed[:, 2].any()
+        be("auditor")
+        tab.open(f"{fresh.url}/audit?kind=told")
+        assert "temperature" in tab.text
+        assert "propensities" in tab.text
+        tab.open(f"{fresh.url}/timeline")
+        assert "meeting 2" in tab.text
+        tab.open(f"{fresh.url}/audit")
+        tab.click("form[action='/verify'] button", leaves=True)
+        assert "Checked: all" in tab.text
