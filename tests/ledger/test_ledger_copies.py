@@ -74,6 +74,47 @@ def test_the_same_line_makes_a_backup_every_night(tmp_path, capsys, monkeypatch)
     ledger.close()
 
 
+@pytest.mark.parametrize("keep", [-1, 0])
+def test_keeping_fewer_than_one_backup_is_refused_before_anything_is_written(
+    tmp_path, capsys, keep
+):
+    made(tmp_path / "run.db").close()
+    folder = tmp_path / "backups"
+    folder.mkdir()
+    line = ["ledger", "backup", tmp_path / "run.db", "--out", folder]
+    assert run(capsys, *line, "--json")[0] == 0
+    (before,) = folder.iterdir()
+    code, _, error = run(capsys, *line, f"--keep={keep}")
+    assert (code, "--keep must be" in error, str(keep) in error) == (2, True, True)
+    assert list(folder.iterdir()) == [before]
+
+
+def test_a_backup_leaves_the_backups_of_other_runs_alone(tmp_path, capsys, monkeypatch):
+    folder = tmp_path / "backups"
+    folder.mkdir()
+    for night, name in enumerate(("one", "two", "one", "two")):
+        address = tmp_path / name / "run.db"
+        if not address.exists():
+            address.parent.mkdir()
+            made(address, episodes=20 + night).close()
+        monkeypatch.setattr("lowswitch.ledger.copies.datetime", _Clock(f"2026-11-1{night}T020000Z"))
+        line = ["ledger", "backup", address, "--out", folder, "--keep", 1, "--json"]
+        code, out, _ = run(capsys, *line)
+        gone = [str(folder / f"run-2026111{night - 2}T020000Z.db")] if night > 1 else []
+        assert (code, json.loads(out)["removed"]) == (0, gone)
+
+
+@pytest.mark.parametrize("line", [["--out", "backups", "--keep", 30], ["--out", "backups/"]])
+def test_a_backup_folder_that_is_missing_is_named_and_not_written_as_a_file(
+    tmp_path, capsys, monkeypatch, line
+):
+    monkeypatch.chdir(tmp_path)
+    made(tmp_path / "run.db").close()
+    code, _, error = run(capsys, "ledger", "backup", tmp_path / "run.db", *line)
+    assert (code, "there is no folder 'backups" in error) == (2, True)
+    assert not (tmp_path / "backups").exists()
+
+
 class _Clock:
     """A clock that stands."""
 

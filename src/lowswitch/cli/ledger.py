@@ -131,7 +131,16 @@ _ARGUMENTS: dict[str, dict[str, Any]] = {
         "default": "jsonl",
     },
     "--out": {"help": "The file to write.", "required": True},
-    "--keep": {"help": "In a folder, keep this many copies.", "type": int},
+    "--out/": {
+        "help": "The file to write, or a folder for a file named after the ledger and the time.",
+        "required": True,
+        "metavar": "PATH",
+    },
+    "--keep": {
+        "help": "Keep the newest N backups of this run in the folder, 1 or more (default: all).",
+        "type": int,
+        "metavar": "N",
+    },
     "--to": {"help": "Where to: a file, or postgresql://...#name.", "required": True},
     "--more": {"help": "How many more tickets may be issued.", "type": int, "required": True},
     "--out?": {"help": "Append it to this file.", "type": Path, "metavar": "FILE"},
@@ -179,7 +188,7 @@ _DECISION = ("--proposal", "--rows", *_WHO)
 def _command(*names: str) -> Callable[[Callable[..., Any]], Command]:
     """A command on a ledger, with these of `_ARGUMENTS`."""
     known = ((name, _ARGUMENTS[name]) for name in ("address", *names, "--json"))
-    return command(*(Argument(name.rstrip("?!"), facts) for name, facts in known))
+    return command(*(Argument(name.rstrip("?!/"), facts) for name, facts in known))
 
 
 # ---- commands ------------------------------------------------------------------------------------
@@ -523,16 +532,15 @@ def export(ledger: Ledger, options: argparse.Namespace) -> Any:
     return {"file": options.out}
 
 
-@_command("--out", "--keep")
+@_command("--out/", "--keep")
 def backup(ledger: Ledger, options: argparse.Namespace) -> Any:
     """Copy the ledger into a file or folder while it is used, and verify the copy."""
-    from lowswitch.ledger.copies import dated, prune
+    from lowswitch.ledger.copies import backup_path, prune
 
-    out = Path(options.out)
-    path = dated(options.address, out) if out.is_dir() else out
+    path = backup_path(options.address, options.out, options.keep)
     ledger.backup(path)
     verdict = _verified(path, options)
-    gone = prune(path, options.keep) if options.keep and out.is_dir() and verdict.whole else []
+    gone = prune(path, options.keep) if options.keep and verdict.whole else []
     return {"file": str(path), "whole": verdict.whole, "verdict": verdict.what, "removed": gone}
 
 
