@@ -60,6 +60,7 @@ _HEADERS = {
 }
 _HOST = re.compile(r"(?:[A-Za-z0-9.-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?")
 _LOOK_AGAIN = 1.0  # seconds
+_CALM = 2.0  # seconds without a failure after which an outage may be over
 _TOKEN = "lowswitch.token"  # who makes a request, in its scope
 _ALARMS = (401, 403, 429)  # answers that are logged as warnings
 
@@ -102,6 +103,8 @@ class Service:
 
     def noticed(self, error: LedgerError | None) -> None:
         """Say once that the database cannot be used, and once that it can be again."""
+        if error is not None:
+            self.meter.failed_at = time.monotonic()
         if (error is not None) == self.meter.is_out:
             return
         self.meter.is_out = error is not None
@@ -147,9 +150,18 @@ class Service:
                 except LedgerError as error:
                     self.noticed(error)
             await self.emergency.record()
+            await self._try_again()
             if not self.meter.is_out:
                 self.emergency.keep_reserve()
             await asyncio.sleep(_LOOK_AGAIN)
+
+    async def _try_again(self) -> None:
+        """End an outage when the database takes a write, also if nobody sends one."""
+        if not self.meter.is_out or time.monotonic() - self.meter.failed_at < _CALM:
+            return
+        with suppress(LedgerError, RefusedError):
+            await self.engine.call(self.ledger.store.write_nothing, "try the database")
+            self.noticed(None)
 
 
 @dataclass
