@@ -13,6 +13,7 @@ from lowswitch.cli import commands
 from lowswitch.ledger import Ledger, LedgerError
 from lowswitch.ledger.copies import tables
 from lowswitch.ledger.errors import EndedError
+from lowswitch.ledger.spool import Spool
 from lowswitch.ledger.sqlite import SqliteStore
 
 
@@ -72,6 +73,23 @@ def test_the_same_line_makes_a_backup_every_night(tmp_path, capsys, monkeypatch)
     assert names == ["run-20261112T020000Z.db", "run-20261113T020000Z.db", "run-of-mine.db"]
     assert stat.S_IMODE(os.stat(folder / names[0]).st_mode) == 0o600
     ledger.close()
+
+
+def test_what_a_ledger_writes_is_for_its_owner_alone(tmp_path):
+    before = os.umask(0o022)
+    try:
+        ledger = made(tmp_path / "run.db")
+        play(ledger, 2)
+        ledger.export(tmp_path / "events.jsonl")
+        spool = Spool(tmp_path / "spool")  # and a lock beside it
+        spool.put(name="north")
+        modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in tmp_path.iterdir()}
+        spool.close()
+        ledger.close()
+    finally:
+        os.umask(before)
+    assert {"run.db", "events.jsonl", "spool", "spool-wal", ".spool.lock"} <= set(modes)
+    assert set(modes.values()) == {0o600}, modes
 
 
 @pytest.mark.parametrize("keep", [-1, 0])

@@ -9,7 +9,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
-from lowswitch.io.files import write_new
+from lowswitch.io.files import create_private, write_new
 from lowswitch.ledger.errors import NotALedgerError, StorageError
 from lowswitch.ledger.events import FORMAT, Event
 from lowswitch.ledger.store import Store
@@ -148,7 +148,7 @@ class SqliteStore(Store):
         temporary = path.with_name(f".{path.name}.part")
         try:
             with _Errors(path):
-                os.close(os.open(temporary, os.O_CREAT | os.O_WRONLY, 0o600))
+                create_private(temporary)
                 source = _connect(self.path, "ro")
                 target = sqlite3.connect(temporary)
                 try:
