@@ -32,7 +32,7 @@ from lowswitch.service.journal import Journal
 from lowswitch.service.limits import MOST_LOGINS, MOST_REQUESTS, Failures
 from lowswitch.service.log import JsonLog
 from lowswitch.service.metrics import Meter
-from lowswitch.service.roles import ANYBODY, ENDPOINTS, Endpoint
+from lowswitch.service.roles import ANYBODY, ENDPOINTS, PROBES, Endpoint
 from lowswitch.service.sessions import Session, Sessions, same
 
 _STATUS: dict[type[LedgerError], int] = {
@@ -433,7 +433,8 @@ class Door:
         hosts = [value for name, value in scope["headers"] if name == b"host"]
         try:
             host = hosts[0].decode("latin-1") if len(hosts) == 1 else ""
-            _require_own_host(self.service, host)
+            if scope["path"] not in PROBES:
+                _require_own_host(self.service, host)
         except RefusedError as error:
             said = {"error": error.kind, "says": error.says}
             await JSONResponse(said, error.status)(scope, receive, send)
