@@ -267,8 +267,9 @@ def test_a_foreign_name_is_no_name_of_this_service(served):
         assert served.request("GET", "/login", headers={"Host": host})[0] == 200, host
 
 
-def test_a_load_balancer_may_probe_by_address(served):
-    served.service.origin, served.service.behind_tls = "https://ledger.example.org", True
+def test_a_load_balancer_may_probe_by_address(served, monkeypatch):
+    monkeypatch.setattr(served.service, "origin", "https://ledger.example.org")
+    monkeypatch.setattr(served.service, "behind_tls", True)
     for path in ("/healthz", "/readyz"):
         assert served.request("GET", path, headers={"Host": "10.0.0.7:8642"})[0] == 200, path
     assert served.request("GET", "/login", headers={"Host": "10.0.0.7:8642"})[0] == 400
