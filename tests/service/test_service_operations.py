@@ -4,6 +4,7 @@ import contextlib
 import io
 import json
 import os
+import re
 import socket
 import sqlite3
 import time
@@ -349,6 +350,23 @@ def test_a_rotated_token_works_on_for_a_while(address, monkeypatch):
     with pytest.raises(LedgerError, match="no token 'x' to rotate"):
         access.rotate("x", days=1, by="me")
     access.close()
+
+
+def test_a_monitor_hears_of_an_expired_token_until_it_is_replaced(served, monkeypatch):
+    def listed(days):
+        later = datetime.now(UTC) + timedelta(days=days)
+        monkeypatch.setattr(type(served.service), "now", lambda _: later)
+        text = served.request("GET", "/metrics", role="auditor")[2].decode()
+        found = re.findall(r'token_expiry_timestamp_seconds{id="(\w+)"', text)
+        return {one for one in found if served.access.token(one).name == "north"}
+
+    old = served.access.create(name="north", role="site", days=3).split(".")[0]
+    assert listed(0) == listed(4) == {old}  # it has expired, and nobody replaced it
+    assert listed(34) == set()
+    new = served.access.rotate(old, days=90, overlap=7, by="me").split(".")[0]
+    assert listed(0) == listed(4) == {new}  # also if the overlap ends after the old token
+    served.access.revoke(new, by="me")
+    assert listed(0) == set()
 
 
 def test_tokens_of_an_older_version_are_moved_into_the_ledger(tmp_path):

@@ -113,13 +113,13 @@ def _of_record(service: Service) -> Iterator[_Series]:
 
 def _of_access(service: Service) -> Iterator[_Series]:
     now, meter = service.now(), service.meter
-    working = [
+    watched = [
         ({"id": token.id, "name": token.name, "role": token.role}, _seconds(token.expires))
         for token in service.access.tokens()
-        if token.works(now)
+        if token.is_watched(now)
     ]
-    says = "When each token that works expires."
-    yield _Series("token_expiry_timestamp_seconds", "gauge", says, working)
+    says = "When each token expires; not of revoked or rotated ones, nor 30 days after its expiry."
+    yield _Series("token_expiry_timestamp_seconds", "gauge", says, watched)
     yield _Series("logins_total", "counter", "Logins to the pages.", [({}, meter.logins)])
     says = "Requests and logins with a token that does not work."
     yield _Series("failed_logins_total", "counter", says, [({}, meter.failed_logins)])
