@@ -10,8 +10,9 @@ import pytest
 
 from ledgers import approve, episode, made, play
 from lowswitch.cli import commands
+from lowswitch.io.files import owning
 from lowswitch.ledger import Ledger, LedgerError
-from lowswitch.ledger.copies import tables
+from lowswitch.ledger.copies import moving, tables
 from lowswitch.ledger.errors import EndedError
 from lowswitch.ledger.spool import Spool
 from lowswitch.ledger.sqlite import SqliteStore
@@ -56,6 +57,29 @@ def test_a_ledger_moves_between_databases(tmp_path, postgres, capsys, way):
     assert "north" in run(capsys, "token", "list", moved)[1]
     code, _, error = run(capsys, "ledger", "copy", source, "--to", moved)
     assert (code, "exists already" in error) == (2, True)
+
+
+def test_a_moved_ledger_leaves_no_original_to_go_on_with(tmp_path, capsys):
+    source, target = tmp_path / "run.db", tmp_path / "new.db"
+    made(source).close()
+    line = ["ledger", "copy", source, "--to", target, "--json"]
+    code, out, _ = run(capsys, *line)
+    assert (code, "use only one of the two" in json.loads(out)["original"]) == (0, True)
+    target.unlink()
+    with owning(source):  # as its server does
+        assert run(capsys, *line, "--move")[0] == 1
+    assert not target.exists()
+    code, out, _ = run(capsys, *line, "--move")
+    assert (code, "run.db.moved" in json.loads(out)["original"]) == (0, True)
+    assert not source.exists()
+    with Ledger.open(tmp_path / "run.db.moved") as old, Ledger.open(target) as new:
+        assert old.store.head() == new.store.head()
+    address = "postgresql://lowswitch@database/lowswitch#clinic"
+    with (
+        pytest.raises(LedgerError, match="renames a file, and postgresql://.*#clinic"),
+        moving(address),
+    ):
+        pass
 
 
 def test_the_same_line_makes_a_backup_every_night(tmp_path, capsys, monkeypatch):

@@ -6,6 +6,7 @@ import argparse
 import dataclasses
 import json
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -142,6 +143,11 @@ _ARGUMENTS: dict[str, dict[str, Any]] = {
         "metavar": "N",
     },
     "--to": {"help": "Where to: a file, or postgresql://...#name.", "required": True},
+    "--move": {
+        "help": "If the copy is whole, rename the original to end in .moved, so that nobody goes on"
+        " with it. A ledger that is being served is refused.",
+        "action": "store_true",
+    },
     "--more": {"help": "How many more tickets may be issued.", "type": int, "required": True},
     "--out?": {"help": "Append it to this file.", "type": Path, "metavar": "FILE"},
     "--post": {"help": "Send it to this address.", "metavar": "URL"},
@@ -544,14 +550,22 @@ def backup(ledger: Ledger, options: argparse.Namespace) -> Any:
     return {"file": str(path), "whole": verdict.whole, "verdict": verdict.what, "removed": gone}
 
 
-@_command("--to")
+@_command("--to", "--move")
 def copy(ledger: Ledger, options: argparse.Namespace) -> Any:
     """Copy the ledger into another database, such as from a file to PostgreSQL, and verify."""
+    from lowswitch.ledger.address import printable
     from lowswitch.ledger.copies import copy as copied
+    from lowswitch.ledger.copies import moving
 
-    copied(ledger.store, options.to)
-    verdict = _verified(options.to, options)
-    return {"whole": verdict.whole, "verdict": verdict.what, "head": verdict.head}
+    with moving(options.address) if options.move else nullcontext() as rename:
+        copied(ledger.store, options.to)
+        verdict = _verified(options.to, options)
+        left = rename() if rename and verdict.whole else None
+    original = f"the original is now {left!r}"
+    if left is None:
+        original = f"{printable(options.address)} still works; use only one of the two from now on"
+    found = {"whole": verdict.whole, "verdict": verdict.what, "head": verdict.head}
+    return found | {"original": original}
 
 
 def _verified(address: Any, options: argparse.Namespace) -> Any:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import itertools
 import os
 import re
-from collections.abc import Iterator
-from contextlib import closing
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
 from lowswitch.checks import require_count
-from lowswitch.ledger.address import is_postgres, printable, store_at
+from lowswitch.io.files import owning
+from lowswitch.ledger.address import file_of, is_postgres, printable, store_at
 from lowswitch.ledger.errors import LedgerError, StorageError
 from lowswitch.ledger.events import GENESIS, read_event
 from lowswitch.ledger.store import SCHEMA, UPGRADES, Store
@@ -43,6 +44,33 @@ def copy(source: Store, address: str | Path) -> None:
         except BaseException:
             target.remove()
             raise
+
+
+@contextmanager
+def moving(address: str | Path) -> Iterator[Callable[[], str]]:
+    """Own the file of a ledger; the function renames it, so that nobody goes on with it."""
+    if is_postgres(address):
+        raise LedgerError(
+            f"--move renames a file, and {printable(address)} is a schema in PostgreSQL; copy it"
+            " without --move, and rename the schema"
+        )
+    path = file_of(address)
+    moved = path.with_name(f"{path.name}.moved")
+    if moved.exists():
+        raise LedgerError(f"{str(moved)!r} exists already; move it away first")
+    with owning(path):
+        yield lambda: _rename(path, moved)
+
+
+def _rename(path: Path, moved: Path) -> str:
+    """Rename a ledger with its log; return the new name."""
+    try:
+        for end in ("", "-wal", "-shm"):
+            if Path(f"{path}{end}").exists():
+                os.rename(f"{path}{end}", f"{moved}{end}")
+    except OSError as error:
+        raise StorageError(f"cannot rename {str(path)!r}: {error.strerror}") from error
+    return str(moved)
 
 
 def _copy_table(source: Store, target: Store, name: str, columns: list[str]) -> None:
