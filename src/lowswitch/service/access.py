@@ -241,8 +241,8 @@ class Access:
         elif event.kind == "token_expires":
             known[facts["id"]] = replace(known[facts["id"]], expires=facts["expires"], rotated=True)
         elif event.kind == "token_revoked":
-            gone = {"revoked": _second(event.time), "revoked_by": event.actor}
-            known[facts["id"]] = replace(known[facts["id"]], **gone)
+            when, by = _second(event.time), event.actor
+            known[facts["id"]] = replace(known[facts["id"]], revoked=when, revoked_by=by)
         elif event.kind == "verified":
             self._verdict = {"time": event.time, "by": event.actor} | facts
 
