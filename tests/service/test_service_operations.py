@@ -72,6 +72,7 @@ def test_requests_decisions_logins_and_failures_have_a_line_each_and_no_secret(s
     request = next(one for one in found if one["event"] == "request")
     assert (request["method"], request["path"], request["status"]) == ("POST", "/api/freeze", 200)
     assert (request["who"], request["role"]) == ("the operator", "operator")
+    assert request["address"] == "127.0.0.1"
     assert secret not in json.dumps(found)
     assert all(datetime.fromisoformat(one["time"]).utcoffset() == timedelta(0) for one in found)
 
@@ -510,6 +511,8 @@ def test_a_freeze_that_is_not_on_record_can_be_taken_back(served, monkeypatch):
 def test_two_servers_on_one_database_are_one_ledger(postgres, tmp_path):
     address = f"{postgres.get_uri()}#two"
     with Served(tmp_path, address) as one, Served.beside(one) as two:
+        status, said = one.json("GET", "/api/anchor", role="auditor")
+        assert (status, "administrator" in said["says"]) == (422, True)  # no --key-file
         first, second = (Client(each.url, one.tokens["site"]) for each in (one, two))
         issued = first.ask("a")
         assert second.ask("a") == issued  # the same request has the same ticket

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from lowswitch.ledger import Ledger
 
 _ARGUMENTS: dict[str, dict[str, Any]] = {
-    "address": {"help": "A file, or postgresql://...#name."},
+    "address": {"help": "A file, or postgresql://...#name (without #name: #ledger)."},
     "csv": {"help": "A CSV file with one line a step."},
     "--algorithm": {
         "help": "The algorithm, such as few:deployments=10,asked=true.",

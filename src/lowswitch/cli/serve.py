@@ -25,7 +25,7 @@ DAYS, OVERLAP = 90, 7
 ROLES = ("site", "reviewer", "operator", "auditor")
 
 
-_ADDRESS = "A ledger: a file, or postgresql://...#name."
+_ADDRESS = "A ledger: a file, or postgresql://...#name (without #name: #ledger)."
 _ACCESS = argument(
     "--access",
     metavar="FILE",

@@ -26,6 +26,7 @@ from lowswitch.ledger import (
     TicketView,
     anchors,
 )
+from lowswitch.ledger.address import is_postgres
 from lowswitch.ledger.exports import exported
 from lowswitch.ledger.responses import MotionView
 from lowswitch.service import actions
@@ -297,6 +298,9 @@ async def verdict(call: Call) -> Response:
 async def anchor(call: Call) -> Response:
     """The heads of the ledger as they are now, signed, for somebody who keeps them elsewhere."""
     service = call.service
+    if service.key_file is None and is_postgres(service.address):
+        says = "this server has no signing key; its administrator starts it with --key-file FILE"
+        raise LedgerError(says)
 
     def sign() -> dict[str, Any]:
         key = anchors.signing_key(service.key_file or anchors.key_beside(service.address))

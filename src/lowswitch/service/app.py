@@ -462,6 +462,7 @@ class Door:
             path=path[:200],
             status=status,
             ms=round(1000 * seconds, 2),
+            address=address_of(self.service, Request(scope)),
             who=token and token.name,
             role=token and token.role,
         )
