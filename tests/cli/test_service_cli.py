@@ -19,6 +19,7 @@ from lowswitch.cli import commands, syntax
 from lowswitch.ledger import Client, FrozenError, Issued, LedgerError
 from lowswitch.service.access import Access
 from lowswitch.service.server import Place
+from lowswitch.show.progress import Progress
 from served import Served
 
 
@@ -170,6 +171,20 @@ def test_a_ledger_in_either_database_is_served(tmp_path, address):
         served.post("/verify", session)
         assert "are whole and lead to this state" in served.page("/", session)[1]
         assert served.ledger.status().learned == 3
+
+
+def test_compiling_writes_no_plain_line_into_the_log(tmp_path, monkeypatch, capsys):
+    made(tmp_path / "run.db").close()
+
+    def warm_up(_):
+        assert not Progress.opened[0].show  # the bar that says what is compiled
+        raise LedgerError("warmed up")
+
+    monkeypatch.setattr("lowswitch.service.server.warm_up", warm_up)
+    assert commands.main(["serve", str(tmp_path / "run.db"), "--port", "0"]) == 2
+    error = capsys.readouterr().err
+    assert '"event": "starting"' in error
+    assert "warmed up" in error
 
 
 def test_the_commands_of_the_page_are_commands():
