@@ -323,7 +323,7 @@ def now() -> datetime:
 def address_of(service: Service, request: Request) -> str:
     """Where a request comes from: behind TLS, as the proxy says."""
     forwarded = request.headers.get("x-forwarded-for", "") if service.behind_tls else ""
-    return forwarded.rpartition(",")[2].strip()[:80] or str((request.scope["client"] or "?")[0])
+    return forwarded.rpartition(",")[2].strip()[:80] or str((request.scope.get("client") or "?")[0])
 
 
 def _require_own_origin(service: Service, request: Request) -> None:
