@@ -19,6 +19,7 @@ from lowswitch.cli import commands, syntax
 from lowswitch.ledger import Client, FrozenError, Issued, LedgerError
 from lowswitch.service.access import Access
 from lowswitch.service.server import Place
+from lowswitch.show.progress import Progress
 from served import Served
 
 
@@ -172,6 +173,20 @@ def test_a_ledger_in_either_database_is_served(tmp_path, address):
         assert served.ledger.status().learned == 3
 
 
+def test_compiling_writes_no_plain_line_into_the_log(tmp_path, monkeypatch, capsys):
+    made(tmp_path / "run.db").close()
+
+    def warm_up(_):
+        assert not Progress.opened[0].show  # the bar that says what is compiled
+        raise LedgerError("warmed up")
+
+    monkeypatch.setattr("lowswitch.service.server.warm_up", warm_up)
+    assert commands.main(["serve", str(tmp_path / "run.db"), "--port", "0"]) == 2
+    error = capsys.readouterr().err
+    assert '"event": "starting"' in error
+    assert "warmed up" in error
+
+
 def test_the_commands_of_the_page_are_commands():
     root = Path(__file__).parents[2]
     pages = [root / "docs" / name for name in ("operations.md", "around.md")]
@@ -180,13 +195,25 @@ def test_the_commands_of_the_page_are_commands():
     found = [re.findall(r"```(?:sh|ini)\n(.*?)```", text, re.DOTALL) for text in texts[:2]]
     text = "\n".join([*(line for some in found for line in some), *texts[2:]])
     lines = re.findall(
-        r"^ *(?:ExecStart=|\S*\$\()?(?:/opt/lowswitch/bin/)?lowswitch ([^|)\n]*)",
+        r"^ *(?:ExecStart=|\S*\$\(|as_|podman .* exec -T ledger )?(?:/opt/lowswitch/bin/)?"
+        r"lowswitch ([^|)>\n]*)",
         text.replace("\\\n", " ").replace("${PORT}", "8642"),
         re.MULTILINE,
     )
-    assert len(lines) >= 18
+    assert len(lines) >= 25
     for line in lines:
         syntax.parser(commands.COMMANDS).parse_args(shlex.split(line))
+
+
+@pytest.mark.parametrize("name", ["operations", "around", "service", "security"])
+def test_links_to_a_section_name_a_heading(name):
+    docs = Path(__file__).parents[2] / "docs"
+    text = (docs / f"{name}.md").read_text(encoding="utf-8")
+    for page, section in re.findall(r"\]\((\w+\.md)?#([\w-]+)\)", text):
+        heads = re.findall(r"^#+ (.*)$", (docs / (page or f"{name}.md")).read_text("utf-8"), re.M)
+        named = [re.search(r"\{ *#([\w-]+)", head) for head in heads]
+        slugs = [re.sub(r"[^\w]+", "-", head.lower()).strip("-") for head in heads]
+        assert section in [*slugs, *(one[1] for one in named if one)], (page, section)
 
 
 # ---- what the ledger gives to its console --------------------------------------------------------

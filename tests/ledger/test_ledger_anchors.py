@@ -135,6 +135,8 @@ def test_a_site_can_prove_that_its_report_was_there(run, tmp_path):
     rewritten(ledger.store.path, told.event, lambda payload: payload.update(rewards=[0, 1, 0]))
     found = Ledger.open(ledger.store.path, read_only=True).verify(known=[expected(told.hash)])
     assert not found.whole
+    unknown = ledger.verify(known=[expected("0" * 64)])
+    assert "events before it has the expected hash 0000" in unknown.what
     with pytest.raises(LedgerError, match="64 characters"):
         expected("abc")
 

@@ -10,9 +10,11 @@ import pytest
 
 from ledgers import approve, episode, made, play
 from lowswitch.cli import commands
+from lowswitch.io.files import owning
 from lowswitch.ledger import Ledger, LedgerError
-from lowswitch.ledger.copies import tables
+from lowswitch.ledger.copies import moving, tables
 from lowswitch.ledger.errors import EndedError
+from lowswitch.ledger.spool import Spool
 from lowswitch.ledger.sqlite import SqliteStore
 
 
@@ -57,6 +59,29 @@ def test_a_ledger_moves_between_databases(tmp_path, postgres, capsys, way):
     assert (code, "exists already" in error) == (2, True)
 
 
+def test_a_moved_ledger_leaves_no_original_to_go_on_with(tmp_path, capsys):
+    source, target = tmp_path / "run.db", tmp_path / "new.db"
+    made(source).close()
+    line = ["ledger", "copy", source, "--to", target, "--json"]
+    code, out, _ = run(capsys, *line)
+    assert (code, "use only one of the two" in json.loads(out)["original"]) == (0, True)
+    target.unlink()
+    with owning(source):  # as its server does
+        assert run(capsys, *line, "--move")[0] == 1
+    assert not target.exists()
+    code, out, _ = run(capsys, *line, "--move")
+    assert (code, "run.db.moved" in json.loads(out)["original"]) == (0, True)
+    assert not source.exists()
+    with Ledger.open(tmp_path / "run.db.moved") as old, Ledger.open(target) as new:
+        assert old.store.head() == new.store.head()
+    address = "postgresql://lowswitch@database/lowswitch#clinic"
+    with (
+        pytest.raises(LedgerError, match="renames a file, and postgresql://.*#clinic"),
+        moving(address),
+    ):
+        pass
+
+
 def test_the_same_line_makes_a_backup_every_night(tmp_path, capsys, monkeypatch):
     address, folder = tmp_path / "run.db", tmp_path / "backups"
     folder.mkdir()
@@ -72,6 +97,64 @@ def test_the_same_line_makes_a_backup_every_night(tmp_path, capsys, monkeypatch)
     assert names == ["run-20261112T020000Z.db", "run-20261113T020000Z.db", "run-of-mine.db"]
     assert stat.S_IMODE(os.stat(folder / names[0]).st_mode) == 0o600
     ledger.close()
+
+
+def test_what_a_ledger_writes_is_for_its_owner_alone(tmp_path):
+    before = os.umask(0o022)
+    try:
+        ledger = made(tmp_path / "run.db")
+        play(ledger, 2)
+        ledger.export(tmp_path / "events.jsonl")
+        spool = Spool(tmp_path / "spool")  # and a lock beside it
+        spool.put(name="north")
+        modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in tmp_path.iterdir()}
+        spool.close()
+        ledger.close()
+    finally:
+        os.umask(before)
+    assert {"run.db", "events.jsonl", "spool", "spool-wal", ".spool.lock"} <= set(modes)
+    assert set(modes.values()) == {0o600}, modes
+
+
+@pytest.mark.parametrize("keep", [-1, 0])
+def test_keeping_fewer_than_one_backup_is_refused_before_anything_is_written(
+    tmp_path, capsys, keep
+):
+    made(tmp_path / "run.db").close()
+    folder = tmp_path / "backups"
+    folder.mkdir()
+    line = ["ledger", "backup", tmp_path / "run.db", "--out", folder]
+    assert run(capsys, *line, "--json")[0] == 0
+    (before,) = folder.iterdir()
+    code, _, error = run(capsys, *line, f"--keep={keep}")
+    assert (code, "--keep must be" in error, str(keep) in error) == (2, True, True)
+    assert list(folder.iterdir()) == [before]
+
+
+def test_a_backup_leaves_the_backups_of_other_runs_alone(tmp_path, capsys, monkeypatch):
+    folder = tmp_path / "backups"
+    folder.mkdir()
+    for night, name in enumerate(("one", "two", "one", "two")):
+        address = tmp_path / name / "run.db"
+        if not address.exists():
+            address.parent.mkdir()
+            made(address, episodes=20 + night).close()
+        monkeypatch.setattr("lowswitch.ledger.copies.datetime", _Clock(f"2026-11-1{night}T020000Z"))
+        line = ["ledger", "backup", address, "--out", folder, "--keep", 1, "--json"]
+        code, out, _ = run(capsys, *line)
+        gone = [str(folder / f"run-2026111{night - 2}T020000Z.db")] if night > 1 else []
+        assert (code, json.loads(out)["removed"]) == (0, gone)
+
+
+@pytest.mark.parametrize("line", [["--out", "backups", "--keep", 30], ["--out", "backups/"]])
+def test_a_backup_folder_that_is_missing_is_named_and_not_written_as_a_file(
+    tmp_path, capsys, monkeypatch, line
+):
+    monkeypatch.chdir(tmp_path)
+    made(tmp_path / "run.db").close()
+    code, _, error = run(capsys, "ledger", "backup", tmp_path / "run.db", *line)
+    assert (code, "there is no folder 'backups" in error) == (2, True)
+    assert not (tmp_path / "backups").exists()
 
 
 class _Clock:

@@ -146,7 +146,7 @@ def test_the_console_decides_on_rows_by_their_labels(tmp_path):
         given = {"proposal": proposal.hash, "reason": "minutes", "decision": "approve", "sure": "1"}
         shown = served.post("/decide", session, **given | {"sure": ""}, row="1:2")
         assert (shown[0], b"minutes" in shown[2]) == (200, True)  # what it would change, first
-        assert served.post("/decide", session, **given, row="1:2")[0] == 303
+        assert served.post("/decide", session, **given, consent="1", row="1:2")[0] == 303
         assert last(served.ledger, "approved")["rows"] == [[1, 2]]  # positions, as on the page
         given["proposal"] = served.ledger.proposal().hash
         assert served.post("/decide", session, **given, row="3:0")[0] == 422  # not the label 3

@@ -4,6 +4,7 @@ import contextlib
 import io
 import json
 import os
+import re
 import socket
 import sqlite3
 import time
@@ -71,6 +72,7 @@ def test_requests_decisions_logins_and_failures_have_a_line_each_and_no_secret(s
     request = next(one for one in found if one["event"] == "request")
     assert (request["method"], request["path"], request["status"]) == ("POST", "/api/freeze", 200)
     assert (request["who"], request["role"]) == ("the operator", "operator")
+    assert request["address"] == "127.0.0.1"
     assert secret not in json.dumps(found)
     assert all(datetime.fromisoformat(one["time"]).utcoffset() == timedelta(0) for one in found)
 
@@ -94,6 +96,58 @@ def test_an_outage_is_logged_once_when_it_begins_and_once_when_it_ends(served, m
     assert sum(one["event"] == "outage" for one in found) == 1
     assert sum(one["event"] == "recovered" for one in found) == 1
     assert "s3cret" not in json.dumps(found)
+
+
+@contextlib.contextmanager
+def unusable(served):
+    """Let the database answer neither reads nor writes of the ledger's thread."""
+
+    def fail(*_):
+        raise StorageError("the database cannot be reached")
+
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("append", "counts", "head", "event", "transaction"):
+            patch.setattr(served.ledger.store, name, fail)
+        yield
+
+
+def test_metrics_answer_from_memory_while_the_database_is_away(served):
+    served.json("POST", "/api/ask", {"requests": ["a"]}, role="site")
+    with unusable(served):
+        status, _, body = served.request("GET", "/metrics", role="auditor")
+        assert status == 200
+        text = body.decode()
+        assert "\nlowswitch_outage 1\n" in text
+        assert "\nlowswitch_verified -1\n" in text
+        assert "lowswitch_token_expiry_timestamp_seconds{" in text
+        assert "lowswitch_balanced" not in text  # unknown, and no alarm
+    assert "lowswitch_balanced 1" in served.request("GET", "/metrics", role="auditor")[2].decode()
+
+
+def test_an_outage_ends_on_an_idle_server_when_the_database_takes_a_write(tmp_path, monkeypatch):
+    monkeypatch.setattr("lowswitch.service.app._LOOK_AGAIN", 0.02)
+    monkeypatch.setattr("lowswitch.service.app._CALM", 0.05)
+    with Served(tmp_path) as served:
+        lines, meter = logged(served), served.service.meter
+        for outages in (1, 2):
+            with unusable(served):
+                body = {"requests": ["a"]}
+                assert served.json("POST", "/api/ask", body, role="site")[0] == 503
+                time.sleep(0.2)
+                assert (meter.is_out, meter.outages) == (True, outages)
+            wait_for(lambda: not meter.is_out, seconds=5)
+        assert [one["event"] for one in lines() if one["event"] in ("outage", "recovered")] == [
+            *("outage", "recovered"),
+            *("outage", "recovered"),
+        ]
+
+
+def test_an_outage_ends_with_a_decision_that_is_recorded(served, monkeypatch):
+    monkeypatch.setattr("lowswitch.service.app._CALM", 60.0)
+    served.json("POST", "/api/freeze", {"reason": "x"}, role="operator")
+    served.service.noticed(StorageError("away"))
+    assert served.json("POST", "/api/thaw", {"reason": "x"}, role="operator")[0] == 200
+    assert not served.service.meter.is_out
 
 
 def test_a_log_that_nobody_reads_stops_nothing():
@@ -299,6 +353,23 @@ def test_a_rotated_token_works_on_for_a_while(address, monkeypatch):
     access.close()
 
 
+def test_a_monitor_hears_of_an_expired_token_until_it_is_replaced(served, monkeypatch):
+    def listed(days):
+        later = datetime.now(UTC) + timedelta(days=days)
+        monkeypatch.setattr(type(served.service), "now", lambda _: later)
+        text = served.request("GET", "/metrics", role="auditor")[2].decode()
+        found = re.findall(r'token_expiry_timestamp_seconds{id="(\w+)"', text)
+        return {one for one in found if served.access.token(one).name == "north"}
+
+    old = served.access.create(name="north", role="site", days=3).split(".")[0]
+    assert listed(0) == listed(4) == {old}  # it has expired, and nobody replaced it
+    assert listed(34) == set()
+    new = served.access.rotate(old, days=90, overlap=7, by="me").split(".")[0]
+    assert listed(0) == listed(4) == {new}  # also if the overlap ends after the old token
+    served.access.revoke(new, by="me")
+    assert listed(0) == set()
+
+
 def test_tokens_of_an_older_version_are_moved_into_the_ledger(tmp_path):
     address = tmp_path / "run.db"
     made(address).close()
@@ -391,7 +462,7 @@ def test_freeze_works_on_a_full_disk_and_is_recorded_when_there_is_room(served):
         status = served.json("POST", "/api/ask", body, role="site")[0]
     assert status == 503
     status, said = served.json("POST", "/api/freeze", {"reason": "a" * 2000}, role="operator")
-    assert (status, said["frozen"]) == (200, True)
+    assert (status, said["frozen"], said["recorded"]) == (202, True, False)
     assert not reserve.exists()  # that was not enough here
     assert not served.ledger.status().frozen
     status, said = served.json("POST", "/api/ask", {"requests": ["x"]}, role="site")
@@ -406,13 +477,28 @@ def test_freeze_works_on_a_full_disk_and_is_recorded_when_there_is_room(served):
     assert served.json("POST", "/api/ask", {"requests": ["x"]}, role="site")[0] == 200
 
 
+def test_a_freeze_without_the_database_says_that_the_run_is_stopped(served):
+    with unusable(served):
+        status, said = served.json("POST", "/api/freeze", {"reason": "alarm"}, role="operator")
+        assert (status, said["frozen"], said["recorded"]) == (202, True, False)
+        assert "stopped the run" in said["says"]
+        assert "tries again every second" in said["says"]
+        assert served.json("POST", "/api/ask", {"requests": ["x"]}, role="site")[0] == 423
+    wait_for(lambda: served.ledger.status().frozen, seconds=5)
+    with unusable(served):
+        assert served.json("POST", "/api/thaw", {"reason": "over"}, role="operator")[0] == 503
+        assert served.json("POST", "/api/freeze", {"reason": "x"}, role="operator")[0] == 202
+        status, said = served.json("POST", "/api/thaw", {"reason": "over"}, role="operator")
+        assert (status, "not recorded yet is withdrawn" in said["says"]) == (202, True)
+
+
 def test_a_freeze_that_is_not_on_record_can_be_taken_back(served, monkeypatch):
     def fail(*_):
         raise StorageError("the disk is full")
 
     with monkeypatch.context() as patch:
         patch.setattr(served.ledger.store, "append", fail)
-        assert served.json("POST", "/api/freeze", {"reason": "x"}, role="operator")[0] == 200
+        assert served.json("POST", "/api/freeze", {"reason": "x"}, role="operator")[0] == 202
         assert served.json("POST", "/api/freeze", {"reason": "x"}, role="operator")[0] == 422
         assert served.json("POST", "/api/thaw", {"reason": "x"}, role="operator")[0] == 200
     assert served.json("POST", "/api/ask", {"requests": ["x"]}, role="site")[0] == 200
@@ -425,6 +511,8 @@ def test_a_freeze_that_is_not_on_record_can_be_taken_back(served, monkeypatch):
 def test_two_servers_on_one_database_are_one_ledger(postgres, tmp_path):
     address = f"{postgres.get_uri()}#two"
     with Served(tmp_path, address) as one, Served.beside(one) as two:
+        status, said = one.json("GET", "/api/anchor", role="auditor")
+        assert (status, "administrator" in said["says"]) == (422, True)  # no --key-file
         first, second = (Client(each.url, one.tokens["site"]) for each in (one, two))
         issued = first.ask("a")
         assert second.ask("a") == issued  # the same request has the same ticket

@@ -262,9 +262,18 @@ def test_a_form_needs_the_form_token_of_its_own_session(served):
 
 def test_a_foreign_name_is_no_name_of_this_service(served):
     for host in ("evil.example", "127.0.0.1.evil.example", "", "a b", "8.8.8.8:80"):
-        assert served.request("GET", "/healthz", headers={"Host": host})[0] == 400, host
+        for path in ("/login", "/metrics", "/api/status", "/healthz/"):
+            assert served.request("GET", path, headers={"Host": host})[0] == 400, (host, path)
     for host in ("localhost", "localhost:1", "127.0.0.1", "[::1]:80"):
-        assert served.request("GET", "/healthz", headers={"Host": host})[0] == 200, host
+        assert served.request("GET", "/login", headers={"Host": host})[0] == 200, host
+
+
+def test_a_load_balancer_may_probe_by_address(served, monkeypatch):
+    monkeypatch.setattr(served.service, "origin", "https://ledger.example.org")
+    monkeypatch.setattr(served.service, "behind_tls", True)
+    for path in ("/healthz", "/readyz"):
+        assert served.request("GET", path, headers={"Host": "10.0.0.7:8642"})[0] == 200, path
+    assert served.request("GET", "/login", headers={"Host": "10.0.0.7:8642"})[0] == 400
 
 
 def test_every_answer_has_the_headers_that_keep_the_door_shut(served):

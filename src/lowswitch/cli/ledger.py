@@ -6,6 +6,7 @@ import argparse
 import dataclasses
 import json
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from lowswitch.ledger import Ledger
 
 _ARGUMENTS: dict[str, dict[str, Any]] = {
-    "address": {"help": "A file, or postgresql://...#name."},
+    "address": {"help": "A file, or postgresql://...#name (without #name: #ledger)."},
     "csv": {"help": "A CSV file with one line a step."},
     "--algorithm": {
         "help": "The algorithm, such as few:deployments=10,asked=true.",
@@ -150,8 +151,22 @@ _ARGUMENTS: dict[str, dict[str, Any]] = {
         "default": "jsonl",
     },
     "--out": {"help": "The file to write.", "required": True},
-    "--keep": {"help": "In a folder, keep this many copies.", "type": int},
+    "--out/": {
+        "help": "The file to write, or a folder for a file named after the ledger and the time.",
+        "required": True,
+        "metavar": "PATH",
+    },
+    "--keep": {
+        "help": "Keep the newest N backups of this run in the folder, 1 or more (default: all).",
+        "type": int,
+        "metavar": "N",
+    },
     "--to": {"help": "Where to: a file, or postgresql://...#name.", "required": True},
+    "--move": {
+        "help": "If the copy is whole, rename the original to end in .moved, so that nobody goes on"
+        " with it. A ledger that is being served is refused.",
+        "action": "store_true",
+    },
     "--more": {"help": "How many more tickets may be issued.", "type": int, "required": True},
     "--out?": {"help": "Append it to this file.", "type": Path, "metavar": "FILE"},
     "--post": {"help": "Send it to this address.", "metavar": "URL"},
@@ -198,7 +213,7 @@ _DECISION = ("--proposal", "--rows", *_WHO)
 def _command(*names: str) -> Callable[[Callable[..., Any]], Command]:
     """A command on a ledger, with these of `_ARGUMENTS`."""
     known = ((name, _ARGUMENTS[name]) for name in ("address", *names, "--json"))
-    return command(*(Argument(name.rstrip("?!"), facts) for name, facts in known))
+    return command(*(Argument(name.rstrip("?!/"), facts) for name, facts in known))
 
 
 # ---- commands ------------------------------------------------------------------------------------
@@ -559,27 +574,34 @@ def export(ledger: Ledger, options: argparse.Namespace) -> Any:
     return {"file": options.out}
 
 
-@_command("--out", "--keep")
+@_command("--out/", "--keep")
 def backup(ledger: Ledger, options: argparse.Namespace) -> Any:
     """Copy the ledger into a file or folder while it is used, and verify the copy."""
-    from lowswitch.ledger.copies import dated, prune
+    from lowswitch.ledger.copies import backup_path, prune
 
-    out = Path(options.out)
-    path = dated(options.address, out) if out.is_dir() else out
+    path = backup_path(options.address, options.out, options.keep)
     ledger.backup(path)
     verdict = _verified(path, options)
-    gone = prune(path, options.keep) if options.keep and out.is_dir() and verdict.whole else []
+    gone = prune(path, options.keep) if options.keep and verdict.whole else []
     return {"file": str(path), "whole": verdict.whole, "verdict": verdict.what, "removed": gone}
 
 
-@_command("--to")
+@_command("--to", "--move")
 def copy(ledger: Ledger, options: argparse.Namespace) -> Any:
     """Copy the ledger into another database, such as from a file to PostgreSQL, and verify."""
+    from lowswitch.ledger.address import printable
     from lowswitch.ledger.copies import copy as copied
+    from lowswitch.ledger.copies import moving
 
-    copied(ledger.store, options.to)
-    verdict = _verified(options.to, options)
-    return {"whole": verdict.whole, "verdict": verdict.what, "head": verdict.head}
+    with moving(options.address) if options.move else nullcontext() as rename:
+        copied(ledger.store, options.to)
+        verdict = _verified(options.to, options)
+        left = rename() if rename and verdict.whole else None
+    original = f"the original is now {left!r}"
+    if left is None:
+        original = f"{printable(options.address)} still works; use only one of the two from now on"
+    found = {"whole": verdict.whole, "verdict": verdict.what, "head": verdict.head}
+    return found | {"original": original}
 
 
 def _verified(address: Any, options: argparse.Namespace) -> Any:

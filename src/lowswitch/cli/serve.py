@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import lowswitch
 from lowswitch.cli.syntax import argument, command
+from lowswitch.show.progress import Progress
 from lowswitch.show.text import columns
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ DAYS, OVERLAP = 90, 7
 ROLES = ("site", "reviewer", "operator", "auditor")
 
 
-_ADDRESS = "A ledger: a file, or postgresql://...#name."
+_ADDRESS = "A ledger: a file, or postgresql://...#name (without #name: #ledger)."
 _ACCESS = argument(
     "--access",
     metavar="FILE",
@@ -100,9 +101,17 @@ def serve(options: argparse.Namespace) -> None:
         log.write("warning", "password on the command line", says=says)
     settings = {"log": log, "most_open": options.most_open, "old_tokens": options.access}
     settings |= {"key_file": options.key_file}
-    with opened(options.address, place, **settings) as service, place.listen() as listening:
+    shown = printable(options.address)
+    log.write(
+        "info", "starting", ledger=shown, says="the first start compiles for a minute or more"
+    )
+    with (
+        Progress(1, unit="", show=False),  # so that compiling writes no line among those of the log
+        opened(options.address, place, **settings) as service,
+        place.listen() as listening,
+    ):
         warm_up(service.ledger)
-        url, shown = place.url(listening), printable(options.address)
+        url = place.url(listening)
         log.write("info", "started", ledger=shown, url=url, version=lowswitch.__version__)
         run(service, listening, lambda: _say(f"{shown} is served at {url}"))
         log.write("info", "stopped", ledger=shown)

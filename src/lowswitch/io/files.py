@@ -30,11 +30,11 @@ class OwnedError(OSError):
 
 
 @contextmanager
-def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
+def replacing(path: str | os.PathLike[str], *, private: bool = False) -> Iterator[BinaryIO]:
     """Open a file to write that takes its place whole or not at all, and keeps its mode.
 
     A failure leaves what was there before. What killed processes left unfinished in the folder is
-    removed.
+    removed. private: a new file is for its owner's eyes alone.
     """
     target = require_writable(path)
     temporary = None
@@ -44,6 +44,8 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
         with unfinished as file:
             if target.exists():
                 os.chmod(temporary, stat.S_IMODE(target.stat().st_mode))
+            elif private:
+                os.chmod(temporary, 0o600)
             yield file
             file.flush()
             os.fsync(file.fileno())
@@ -124,6 +126,16 @@ def write_new(path: str | os.PathLike[str], data: bytes) -> None:
     finally:
         temporary.unlink(missing_ok=True)
     _sync_folder(target.parent)
+
+
+def create_private(path: Path) -> None:
+    """Create an empty file for its owner's eyes alone, unless there is a file already."""
+    os.close(_private(path, os.O_CREAT | os.O_WRONLY))
+
+
+def _private(path: str | Path, flags: int) -> int:
+    """Open a file; one that is new is for its owner's eyes alone."""
+    return os.open(path, flags, 0o600)
 
 
 def make_folder(path: Path) -> None:
@@ -225,7 +237,7 @@ def _take(beside: Path, path: str | os.PathLike[str]) -> BinaryIO:
     """Lock the file beside; the error names who holds it."""
     while True:
         try:
-            file = open(beside, "a+b")  # noqa: SIM115  as long as it is locked
+            file = open(beside, "a+b", opener=_private)  # noqa: SIM115  as long as it is locked
         except OSError as error:
             raise ValueError(f"cannot lock {str(path)!r}: {error.strerror}") from error
         try:

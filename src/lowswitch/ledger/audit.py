@@ -239,7 +239,11 @@ class _Outside:
                 " was cut off, or this is an older copy",
             )
         for one in self.hashes.values():
-            raise BrokenError(total + 1, f"no event up to here has {one.source} {one.hash}")
+            raise BrokenError(
+                total + 1,
+                f"it is not there, and none of the {total:,} events before it has {one.source}"
+                f" {one.hash}; the record was rewritten or cut off, or the hash is of another run",
+            )
 
 
 def _first(event: Event) -> State:

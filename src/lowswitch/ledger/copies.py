@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import itertools
+import os
 import re
-from collections.abc import Iterator
-from contextlib import closing
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
-from lowswitch.ledger.address import is_postgres, printable, store_at
-from lowswitch.ledger.errors import StorageError
+from lowswitch.checks import require_count
+from lowswitch.io.files import owning
+from lowswitch.ledger.address import file_of, is_postgres, printable, store_at
+from lowswitch.ledger.errors import LedgerError, StorageError
 from lowswitch.ledger.events import GENESIS, read_event
 from lowswitch.ledger.store import SCHEMA, UPGRADES, Store
 
@@ -43,6 +46,33 @@ def copy(source: Store, address: str | Path) -> None:
             raise
 
 
+@contextmanager
+def moving(address: str | Path) -> Iterator[Callable[[], str]]:
+    """Own the file of a ledger; the function renames it, so that nobody goes on with it."""
+    if is_postgres(address):
+        raise LedgerError(
+            f"--move renames a file, and {printable(address)} is a schema in PostgreSQL; copy it"
+            " without --move, and rename the schema"
+        )
+    path = file_of(address)
+    moved = path.with_name(f"{path.name}.moved")
+    if moved.exists():
+        raise LedgerError(f"{str(moved)!r} exists already; move it away first")
+    with owning(path):
+        yield lambda: _rename(path, moved)
+
+
+def _rename(path: Path, moved: Path) -> str:
+    """Rename a ledger with its log; return the new name."""
+    try:
+        for end in ("", "-wal", "-shm"):
+            if Path(f"{path}{end}").exists():
+                os.rename(f"{path}{end}", f"{moved}{end}")
+    except OSError as error:
+        raise StorageError(f"cannot rename {str(path)!r}: {error.strerror}") from error
+    return str(moved)
+
+
 def _copy_table(source: Store, target: Store, name: str, columns: list[str]) -> None:
     given, marks = ", ".join(columns), ", ".join("?" * len(columns))
     rows = source.stream(f"SELECT {given} FROM {name}")
@@ -52,7 +82,22 @@ def _copy_table(source: Store, target: Store, name: str, columns: list[str]) -> 
         target.execute_many(f"INSERT INTO {name} ({given}) VALUES ({marks})", some)
 
 
-def dated(address: str | Path, folder: Path) -> Path:
+def backup_path(address: str | Path, out: str, keep: int | None) -> Path:
+    """The file to write a backup to: `out`, or a dated name in it if it is a folder.
+
+    keep: how many backups to leave in the folder; refused if `out` is no folder.
+    """
+    if keep is not None:
+        require_count("--keep", keep, least=1)
+    folder = Path(out)
+    if folder.is_dir():
+        return _dated(address, folder)
+    if keep is not None or out.endswith(os.sep):
+        raise LedgerError(f"there is no folder {out!r}; create it or mount it, and try again")
+    return folder
+
+
+def _dated(address: str | Path, folder: Path) -> Path:
     """The file of a backup of today, named after the ledger and the time."""
     name = printable(address).rpartition("#")[2] or "ledger"
     stem = name if is_postgres(address) else Path(address).stem
@@ -60,10 +105,12 @@ def dated(address: str | Path, folder: Path) -> Path:
 
 
 def prune(kept: Path, most: int) -> list[str]:
-    """Remove the oldest backups of the same ledger beside one, so that so many are left."""
+    """Remove the oldest backups of the same run beside one, so that `most` are left."""
     stem = kept.name.rpartition("-")[0]
     alike = re.compile(rf"{re.escape(stem)}-\d{{8}}T\d{{6}}Z\.db")
-    found = sorted(path for path in kept.parent.iterdir() if alike.fullmatch(path.name))
+    run = _run_of(kept)
+    named = (path for path in kept.parent.iterdir() if alike.fullmatch(path.name))
+    found = sorted(path for path in named if _run_of(path) == run)
     gone = found[: max(0, len(found) - most)]
     try:
         for path in gone:
@@ -71,3 +118,12 @@ def prune(kept: Path, most: int) -> list[str]:
     except OSError as error:
         raise StorageError(f"cannot remove {str(path)!r}: {error.strerror}") from error
     return [str(path) for path in gone]
+
+
+def _run_of(path: Path) -> str | None:
+    """The hash of a ledger's first event, which names its run; None if it cannot be read."""
+    try:
+        with closing(store_at(path, read_only=True)) as store:
+            return str(store.event(1)[2])
+    except LedgerError:
+        return None

@@ -16,7 +16,7 @@ class NotALedgerError(LedgerError):
 
 
 class StorageError(LedgerError):
-    """The database could not write, so nothing was acknowledged; send it again later."""
+    """The database could not be used, so nothing was saved; try again later."""
 
 
 class ReadOnlyError(LedgerError):

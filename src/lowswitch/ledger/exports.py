@@ -28,7 +28,7 @@ _COLUMNS = (*_HASHED, "hash")
 
 def export(ledger: Reading, path: Path, kind: str) -> None:
     """Write the events, whole or not at all."""
-    with replacing(path) as file:
+    with replacing(path, private=True) as file:
         for line in exported(ledger, kind):
             file.write(line.encode())
 

@@ -91,8 +91,8 @@ class PostgresStore(Store):
         store = cls(address, read_only=read_only)
         if not store._exists():
             raise NotALedgerError(
-                f"there is no ledger {store.schema}; make it with Ledger.create,"
-                " or with lowswitch ledger create"
+                f"there is no ledger {store.schema}; check the name after # in the address,"
+                " or create it with 'lowswitch ledger create' (in Python: Ledger.create)"
             )
         store.adopt(store.schema, read_only=read_only)
         return store
@@ -242,6 +242,6 @@ class PostgresStore(Store):
         except psycopg.Error as error:
             text = str(error).strip().splitlines()
             raise StorageError(
-                f"{self.schema} could not be used ({text[0] if text else error!r}), so nothing was"
-                " acknowledged; mend that, and send it again"
+                f"{self.schema} could not be used ({text[0] if text else error!r}); nothing was"
+                " saved. Try again when the database works"
             ) from error

@@ -14,7 +14,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from lowswitch.io.files import owning
+from lowswitch.io.files import create_private, owning
 from lowswitch.ledger.errors import StorageError
 
 _SCHEMA = """
@@ -54,6 +54,7 @@ class Spool:
 
     def _open(self) -> None:
         with self._errors():
+            create_private(self.path)  # SQLite gives its log and its index the same mode
             self._db = sqlite3.connect(
                 self.path, isolation_level=None, check_same_thread=False, timeout=30
             )
@@ -185,7 +186,7 @@ class Spool:
     def _errors(self) -> Iterator[None]:
         try:
             yield
-        except sqlite3.DatabaseError as error:
+        except (sqlite3.DatabaseError, OSError) as error:
             raise StorageError(
                 f"the spool {str(self.path)!r} could not be used: {error}"
             ) from error

@@ -9,7 +9,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
-from lowswitch.io.files import write_new
+from lowswitch.io.files import create_private, write_new
 from lowswitch.ledger.errors import NotALedgerError, StorageError
 from lowswitch.ledger.events import FORMAT, Event
 from lowswitch.ledger.store import Store
@@ -68,8 +68,8 @@ class SqliteStore(Store):
         """The file of a ledger that exists."""
         if not path.is_file():
             raise NotALedgerError(
-                f"there is no ledger {str(path)!r}; make it with Ledger.create,"
-                " or with lowswitch ledger create"
+                f"there is no ledger {str(path)!r}; check the name, or create it with"
+                " 'lowswitch ledger create' (in Python: Ledger.create)"
             )
         if not os.access(path, os.R_OK if read_only else os.R_OK | os.W_OK):
             way_out = "" if read_only else "; open it with read_only=True, or as somebody who may"
@@ -148,7 +148,7 @@ class SqliteStore(Store):
         temporary = path.with_name(f".{path.name}.part")
         try:
             with _Errors(path):
-                os.close(os.open(temporary, os.O_CREAT | os.O_WRONLY, 0o600))
+                create_private(temporary)
                 source = _connect(self.path, "ro")
                 target = sqlite3.connect(temporary)
                 try:
@@ -224,8 +224,8 @@ class _Errors:
             if "not a database" in str(error):
                 raise NotALedgerError(f"{str(self.path)!r} is no ledger ({error})") from error
             raise StorageError(
-                f"{str(self.path)!r} could not be used ({error}), so nothing was acknowledged; mend"
-                " that, and send it again"
+                f"{str(self.path)!r} could not be used ({error}); nothing was saved. Try again when"
+                " the disk works and has room"
             ) from error
         if isinstance(error, OSError):
             raise StorageError(f"cannot write {str(self.path)!r}: {error.strerror}") from error

@@ -142,6 +142,11 @@ class Store(ABC):
                 self.upgrade(self.format())  # unless somebody else was faster
             self.found = FORMAT
 
+    def write_nothing(self) -> None:
+        """Commit a write that changes nothing, or raise the error of a database that takes none."""
+        with self.transaction():
+            self.set_format()
+
     def create_tables(self, up_to: int = FORMAT) -> None:
         """Make the tables as a format has them, inside of a transaction."""
         for statement in SCHEMA:

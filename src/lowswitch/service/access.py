@@ -26,6 +26,7 @@ from lowswitch.service.roles import ROLES
 
 MOST_NAME = 80  # characters of a name
 SOON = timedelta(days=14)  # before its end a token is said to expire
+_WATCHED = timedelta(days=30)  # after its end a monitor still hears of a token
 OVERLAP = 7  # days for which a rotated token works on
 _MOST_DAYS = 3660
 _MOST_SOURCES = 20  # addresses of failed logins that are recorded one by one
@@ -45,6 +46,7 @@ class Token:
     revoked: str | None = None
     revoked_by: str | None = None
     used: str | None = None  # when it was last used, to the minute
+    rotated: bool = False  # whether another one took its place
 
     def works(self, now: datetime) -> bool:
         """Whether it is neither revoked nor expired."""
@@ -54,6 +56,11 @@ class Token:
         """Whether it works, and should be replaced: of a short life, that is its second half."""
         end, begin = map(datetime.fromisoformat, (self.expires, self.created))
         return self.works(now) and now + min(SOON, (end - begin) / 2) > end
+
+    def is_watched(self, now: datetime) -> bool:
+        """Whether a monitor should know when it expires: until it is replaced, revoked or old."""
+        end = datetime.fromisoformat(self.expires)
+        return self.revoked is None and not self.rotated and now < end + _WATCHED
 
     def state(self, now: datetime) -> str:
         """In a word, for people."""
@@ -124,10 +131,9 @@ class Access:
         old = self.token(identity)
         if old is None or old.revoked is not None:
             raise LedgerError(f"there is no token {identity!r} to rotate; {_LIST}")
-        end = _now() + _days("overlap", overlap, least=0)
+        end = min(_text(_now() + _days("overlap", overlap, least=0)), old.expires)
         made = self.create(name=old.name, role=old.role, days=days, by=by)
-        if end < datetime.fromisoformat(old.expires):
-            self._record(by, "token_expires", {"id": identity, "expires": _text(end)})
+        self._record(by, "token_expires", {"id": identity, "expires": end})
         return made
 
     def revoke(self, identity: str, *, by: str) -> Token:
@@ -233,10 +239,10 @@ class Access:
         if event.kind == "token_created":
             known[facts["id"]] = Token(**{"created": _second(event.time)} | facts)
         elif event.kind == "token_expires":
-            known[facts["id"]] = replace(known[facts["id"]], expires=facts["expires"])
+            known[facts["id"]] = replace(known[facts["id"]], expires=facts["expires"], rotated=True)
         elif event.kind == "token_revoked":
-            gone = {"revoked": _second(event.time), "revoked_by": event.actor}
-            known[facts["id"]] = replace(known[facts["id"]], **gone)
+            when, by = _second(event.time), event.actor
+            known[facts["id"]] = replace(known[facts["id"]], revoked=when, revoked_by=by)
         elif event.kind == "verified":
             self._verdict = {"time": event.time, "by": event.actor} | facts
 

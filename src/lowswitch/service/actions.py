@@ -51,7 +51,9 @@ async def _do(service: Service, action: str, fields: dict[str, Any]) -> Any:
     def do() -> Any:
         if service.engine.stopped:  # while this waited
             raise FrozenError(service.engine.stopped)
-        return method(**fields)
+        done = method(**fields)
+        service.noticed(None)  # the database took a write
+        return done
 
     return await service.engine.call(do, _WORDS.get(action, action))
 

@@ -11,12 +11,23 @@ import dataclasses
 import itertools
 import json
 from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
 from typing import Any
 
 from msgspec.structs import asdict
 from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
 
-from lowswitch.ledger import Issued, Ledger, LedgerError, ProposalView, Status, TicketView, anchors
+from lowswitch.ledger import (
+    Issued,
+    Ledger,
+    LedgerError,
+    ProposalView,
+    Status,
+    StorageError,
+    TicketView,
+    anchors,
+)
+from lowswitch.ledger.address import is_postgres
 from lowswitch.ledger.exports import exported
 from lowswitch.ledger.responses import MotionView
 from lowswitch.service import actions
@@ -36,6 +47,7 @@ from lowswitch.service.metrics import metrics_text
 
 _MOST_LISTED = 1000  # tickets, events, versions or rows of a proposal in one answer
 _MOST_PROPOSALS = 20  # in one answer
+_METRICS_SECONDS = 5.0  # that a monitor waits for the ledger; then it gets what is in memory
 MOST_CELLS = 1 << 20  # rows of policies in one answer
 
 
@@ -83,8 +95,11 @@ async def metrics(call: Call) -> Response:
     def read() -> tuple[Status, list[TicketView]]:
         return ledger.status(), ledger.list_tickets(most=1)
 
-    status, oldest = await service.engine.call(read)
-    text = metrics_text(service, status, oldest[0] if oldest else None)
+    found: tuple[Status, list[TicketView]] | None = None
+    with suppress(TimeoutError, LedgerError, RefusedError):  # then the rest says so
+        async with asyncio.timeout(_METRICS_SECONDS):
+            found = await service.engine.call(read)
+    text = metrics_text(service, found)
     return PlainTextResponse(text, media_type="text/plain; version=0.0.4")
 
 
@@ -286,6 +301,9 @@ async def verdict(call: Call) -> Response:
 async def anchor(call: Call) -> Response:
     """The heads of the ledger as they are now, signed, for somebody who keeps them elsewhere."""
     service = call.service
+    if service.key_file is None and is_postgres(service.address):
+        says = "this server has no signing key; its administrator starts it with --key-file FILE"
+        raise LedgerError(says)
 
     def sign() -> dict[str, Any]:
         key = anchors.signing_key(service.key_file or anchors.key_beside(service.address))
@@ -355,15 +373,26 @@ async def propose(call: Call) -> Response:
 
 
 async def freeze(call: Call) -> Response:
-    """Stop the run."""
-    await _act(call)
-    return await status(call)
+    """Stop the run, whether or not the database can record that now."""
+    if await _act(call):
+        return await status(call)
+    says = (
+        "this server has stopped the run, but the pause is not recorded yet: the database cannot"
+        " be used now. The server tries again every second; do not restart it until then"
+    )
+    return _json({"frozen": True, "recorded": False, "says": says}, 202)
 
 
 async def thaw(call: Call) -> Response:
     """Let the run go on."""
     answer = await _act(call)
-    return await status(call) if answer is None else _decided("version", answer)
+    if answer is not None:
+        return _decided("version", answer)
+    try:
+        return await status(call)
+    except StorageError:  # so only a pause that was not recorded can have been taken back
+        says = "the pause that was not recorded yet is withdrawn; the database cannot be used now"
+        return _json({"recorded": False, "says": says}, 202)
 
 
 async def rollback(call: Call) -> Response:

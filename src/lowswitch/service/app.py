@@ -32,7 +32,7 @@ from lowswitch.service.journal import Journal
 from lowswitch.service.limits import MOST_LOGINS, MOST_REQUESTS, Failures
 from lowswitch.service.log import JsonLog
 from lowswitch.service.metrics import Meter
-from lowswitch.service.roles import ANYBODY, ENDPOINTS, Endpoint
+from lowswitch.service.roles import ANYBODY, ENDPOINTS, PROBES, Endpoint
 from lowswitch.service.sessions import Session, Sessions, same
 
 _STATUS: dict[type[LedgerError], int] = {
@@ -60,6 +60,7 @@ _HEADERS = {
 }
 _HOST = re.compile(r"(?:[A-Za-z0-9.-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?")
 _LOOK_AGAIN = 1.0  # seconds
+_CALM = 2.0  # seconds without a failure after which an outage may be over
 _TOKEN = "lowswitch.token"  # who makes a request, in its scope
 _ALARMS = (401, 403, 429)  # answers that are logged as warnings
 
@@ -102,6 +103,8 @@ class Service:
 
     def noticed(self, error: LedgerError | None) -> None:
         """Say once that the database cannot be used, and once that it can be again."""
+        if error is not None:
+            self.meter.failed_at = time.monotonic()
         if (error is not None) == self.meter.is_out:
             return
         self.meter.is_out = error is not None
@@ -147,9 +150,18 @@ class Service:
                 except LedgerError as error:
                     self.noticed(error)
             await self.emergency.record()
+            await self._try_again()
             if not self.meter.is_out:
                 self.emergency.keep_reserve()
             await asyncio.sleep(_LOOK_AGAIN)
+
+    async def _try_again(self) -> None:
+        """End an outage when the database takes a write, also if nobody sends one."""
+        if not self.meter.is_out or time.monotonic() - self.meter.failed_at < _CALM:
+            return
+        with suppress(LedgerError, RefusedError):
+            await self.engine.call(self.ledger.store.write_nothing, "try the database")
+            self.noticed(None)
 
 
 @dataclass
@@ -311,7 +323,7 @@ def now() -> datetime:
 def address_of(service: Service, request: Request) -> str:
     """Where a request comes from: behind TLS, as the proxy says."""
     forwarded = request.headers.get("x-forwarded-for", "") if service.behind_tls else ""
-    return forwarded.rpartition(",")[2].strip()[:80] or str((request.scope["client"] or "?")[0])
+    return forwarded.rpartition(",")[2].strip()[:80] or str((request.scope.get("client") or "?")[0])
 
 
 def _require_own_origin(service: Service, request: Request) -> None:
@@ -421,7 +433,8 @@ class Door:
         hosts = [value for name, value in scope["headers"] if name == b"host"]
         try:
             host = hosts[0].decode("latin-1") if len(hosts) == 1 else ""
-            _require_own_host(self.service, host)
+            if scope["path"] not in PROBES:
+                _require_own_host(self.service, host)
         except RefusedError as error:
             said = {"error": error.kind, "says": error.says}
             await JSONResponse(said, error.status)(scope, receive, send)
@@ -449,6 +462,7 @@ class Door:
             path=path[:200],
             status=status,
             ms=round(1000 * seconds, 2),
+            address=address_of(self.service, Request(scope)),
             who=token and token.name,
             role=token and token.role,
         )

@@ -34,6 +34,7 @@ class Meter:
         self.logins = self.failed_logins = 0
         self.outages = 0
         self.is_out = False  # whether the database could not be used when it was last tried
+        self.failed_at = 0.0  # when it last could not, by the monotonic clock
 
     def saw(self, address: tuple[str, str], status: int, seconds: float) -> None:
         """Count a request; address: a method and a path of the table, or "other" for both."""
@@ -53,14 +54,18 @@ class _Series(NamedTuple):
     values: Iterable[tuple[Labels, float]]
 
 
-def metrics_text(service: Service, status: Status, oldest: TicketView | None) -> str:
-    """Everything that a monitor should know."""
+def metrics_text(service: Service, found: tuple[Status, list[TicketView]] | None) -> str:
+    """Everything that a monitor should know.
+
+    found: the status of the run and its oldest open ticket; None if the ledger does not answer.
+    """
     from lowswitch import __version__
 
     build = {"version": __version__, "python": platform.python_version()}
     series = [
         _Series("build_info", "gauge", "The version that runs; always 1.", [(build, 1)]),
-        *_of_run(service, status, oldest),
+        *(() if found is None else _of_run(service, *found)),
+        *_of_record(service),
         *_of_access(service),
         *_of_server(service),
     ]
@@ -68,14 +73,11 @@ def metrics_text(service: Service, status: Status, oldest: TicketView | None) ->
     return "\n".join([*lines, *_histogram(service.meter)]) + "\n"
 
 
-def _of_run(service: Service, status: Status, oldest: TicketView | None) -> Iterator[_Series]:
+def _of_run(service: Service, status: Status, oldest: list[TicketView]) -> Iterator[_Series]:
+    """What only the ledger can say."""
     tickets = [({"status": name}, getattr(status, name)) for name in _TICKETS]
     yield _Series("tickets", "gauge", "Tickets by where they are.", tickets)
-    age = 0.0 if oldest is None else service.now().timestamp() - _seconds(oldest.asked)
-    reports = [({"site": name}, _seconds(site.last)) for name, site in service.journal.reported()]
-    verdict = service.access.last_verdict()
-    when: list[tuple[Labels, float]] = [] if verdict is None else [({}, _seconds(verdict["time"]))]
-    frozen = status.frozen or bool(service.engine.stopped)
+    age = service.now().timestamp() - _seconds(oldest[0].asked) if oldest else 0.0
     left: list[tuple[Labels, float]] = (
         [] if status.budget_left is None else [({}, status.budget_left)]
     )
@@ -84,17 +86,26 @@ def _of_run(service: Service, status: Status, oldest: TicketView | None) -> Iter
         ("events_total", "counter", "Events on record.", status.events),
         ("version", "gauge", "The number of the deployed version.", status.version),
         ("proposal_pending", "gauge", "1 while a proposal waits.", status.pending is not None),
-        ("frozen", "gauge", "1 while the run is frozen.", frozen),
+        (
+            *("frozen", "gauge", "1 while the run is frozen."),
+            status.frozen or bool(service.engine.stopped),
+        ),
         ("balanced", "gauge", "1 if all tickets are accounted for.", status.balanced),
         ("oldest_open_ticket_seconds", "gauge", "Age of the oldest open ticket; 0: none.", age),
-        (
-            *("verified", "gauge", "1: the last verify found everything whole; 0: not; -1: never."),
-            -1 if verdict is None else verdict["whole"],
-        ),
     ):
         yield _Series(name, kind, words, [({}, float(value))])
     yield _Series("budget_left", "gauge", "Proposals that the budget has left.", left)
+
+
+def _of_record(service: Service) -> Iterator[_Series]:
+    """What the server has read before, and knows also while the database cannot be used."""
+    verdict = service.access.last_verdict()
+    when: list[tuple[Labels, float]] = [] if verdict is None else [({}, _seconds(verdict["time"]))]
+    whole = -1.0 if verdict is None else float(verdict["whole"])
+    says = "1: the last verify found everything whole; 0: not; -1: never."
+    yield _Series("verified", "gauge", says, [({}, whole)])
     yield _Series("last_verify_timestamp_seconds", "gauge", "When verify last ended.", when)
+    reports = [({"site": name}, _seconds(site.last)) for name, site in service.journal.reported()]
     yield _Series(
         "last_report_timestamp_seconds", "gauge", "When each site last reported.", reports
     )
@@ -102,13 +113,13 @@ def _of_run(service: Service, status: Status, oldest: TicketView | None) -> Iter
 
 def _of_access(service: Service) -> Iterator[_Series]:
     now, meter = service.now(), service.meter
-    working = [
+    watched = [
         ({"id": token.id, "name": token.name, "role": token.role}, _seconds(token.expires))
         for token in service.access.tokens()
-        if token.works(now)
+        if token.is_watched(now)
     ]
-    says = "When each token that works expires."
-    yield _Series("token_expiry_timestamp_seconds", "gauge", says, working)
+    says = "When each token expires; not of revoked or rotated ones, nor 30 days after its expiry."
+    yield _Series("token_expiry_timestamp_seconds", "gauge", says, watched)
     yield _Series("logins_total", "counter", "Logins to the pages.", [({}, meter.logins)])
     says = "Requests and logins with a token that does not work."
     yield _Series("failed_logins_total", "counter", says, [({}, meter.failed_logins)])

@@ -49,6 +49,13 @@ _ERROR = {
 }
 
 
+_DONE = {  # 202: the answer comes before all of it is on record
+    "verify": ("202",),
+    "freeze": ("200", "202"),
+    "thaw": ("200", "202"),
+}
+
+
 def description() -> dict[str, Any]:
     """The whole interface."""
     from lowswitch import __version__
@@ -81,7 +88,7 @@ def _operation(endpoint: Endpoint) -> dict[str, Any]:
         "summary": endpoint.what,
         "description": f"For {', '.join(endpoint.roles)}.",
         "security": [] if public else [{"token": []}],
-        "responses": {"202" if endpoint.handler == "verify" else "200": answer} | refused,
+        "responses": dict.fromkeys(_DONE.get(endpoint.handler, ("200",)), answer) | refused,
     }
     if endpoint.handler in _QUERIES:
         found["parameters"] = [

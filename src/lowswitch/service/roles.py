@@ -31,6 +31,7 @@ DUTIES = {  # what a person may do, in words
     AUDITOR: ("reads everything, checks the integrity and exports",),
 }
 ANYBODY = ("anybody",)  # also without a token
+PROBES = ("/healthz", "/readyz")  # of a load balancer, which may know an address and no name
 
 _ALL = ROLES
 _READ = (REVIEWER, OPERATOR, AUDITOR)
@@ -48,7 +49,7 @@ class Endpoint(NamedTuple):
     @property
     def is_api(self) -> bool:
         """Whether it is for programs, which show a token in each request."""
-        return self.path.startswith("/api") or self.path in ("/metrics", "/healthz", "/readyz")
+        return self.path.startswith("/api") or self.path in ("/metrics", *PROBES)
 
 
 API = (
