@@ -38,7 +38,7 @@ FIRST = (
     *("simulate", "rounds", "bandits", "cluster", "docs", "reproduce", "learner"),
     *("processes", "digests", "service_story", "architecture", "report", "ledger_once"),
     *("gate", "statistics", "fuzz", "service_pages", "sessions", "ledger", "sources", "anywhere"),
-    *("cli", "kernels", "learned", "price", "mbie", "compile"),
+    *("cli", "kernels", "learned", "price", "mbie", "compile", "service_console"),
 )
 LONG = 0.02  # the share of all seconds with which a file belongs to the first
 

@@ -154,7 +154,7 @@ def test_what_is_rejected_for_now_comes_again_on_the_next_date(kind):
     assert bool(learner.held) == kind.has_rows
     tell(kind, learner, 19)
     assert learner.proposal() is None
-    assert ("held" in learner.why_nothing()) == kind.has_rows
+    assert ("postponed" in learner.why_nothing()) == kind.has_rows
     tell(kind, learner, 20)
     assert (learner.proposal().number, learner.proposed, learner.held) == (2, 2, [])
 

@@ -569,7 +569,7 @@ def event_words(
         found.append("; ".join([*places[:12], *more, *trial]))
     if event.kind == "vetoed" and "version" in payload:
         found.append(phrases.places_words(terms, payload["rows"]))
-    if event.kind in ("seconded", "declined"):
+    if event.kind == "seconded" or event.kind == "declined":
         found.append(f"request {payload['motion']}: {(wished or {}).get(payload['motion'], '')}")
     if event.kind == "proposed":
         found.append(_proposed_words(payload, laws))

@@ -304,11 +304,12 @@ def unlimited(decision: dict[str, Any]) -> dict[str, Any]:
 
 def too_small(known: Known, decision: dict[str, Any]) -> str:
     """Why a limit above 0 would end a trial; empty if it does not."""
-    share, members = decision.get("share"), len(known.policies)
+    share = decision.get("share")
     if not (known.protocol and share and _share_of(law_after(known, unlimited(decision)))):
         return ""
     if _share_of(law_after(known, decision)):
         return ""
+    members = len(known.policies)
     least = np.ceil(1000 / members) / 10
     return (
         f"a limit of {100 * share:g} % would leave nobody in the trial, because each of its"
@@ -448,19 +449,26 @@ def _warnings(
         shown = "; ".join(first[:6]) + (f"; and {len(first) - 6} more" if len(first) > 6 else "")
         found.append(f"The trial gives for the first time: {shown}.")
     if unsure := [row for row in changes if row["verdict"] == "UNSURE"]:
-        least = min(unsure, key=lambda row: row["proposed"]["visits"])
-        given = counted(least["proposed"]["visits"], known.case)
-        found.append(
-            f"{counted(len(unsure), 'change', 'is', 'are')} unsure: the data cannot tell yet. The"
-            f" least is known of {sides(known, least)[1]} for"
-            f" {known.place(least['step'], least['state'])}, given to {given} there."
-        )
+        said = f"{counted(len(unsure), 'change', 'is', 'are')} unsure: the data cannot tell yet."
+        found.append(f"{said} {_least_known(known, unsure)}".rstrip())
     worse = sum(row["verdict"] == "WORSE" for row in changes)
     if worse:
         found.append(f"{counted(worse, 'change', 'is', 'are')} likely to make things worse.")
     if view.unsettled:
         found.append(f"{counted(view.unsettled, 'report', 'is', 'are')} open and not counted in.")
     return found + _lapsing(known)
+
+
+def _least_known(known: Known, changes: list[dict[str, Any]]) -> str:
+    """The change of which the fewest cases tell; empty with features, whose kinds list them."""
+    if not known.has_rows:
+        return ""
+    least = min(changes, key=lambda row: row["proposed"]["visits"])
+    given = counted(least["proposed"]["visits"], known.case)
+    return (
+        f"The least is known of {sides(known, least)[1]} for"
+        f" {known.place(least['step'], least['state'])}, given to {given} there."
+    )
 
 
 def _lapsing(known: Known) -> list[str]:
@@ -485,11 +493,7 @@ def rejected(known: Known, decision: dict[str, Any]) -> Sheet:
     n = counted(len(changed), "change")
     if decision.get("forever"):
         return vetoed(known, decision | {"actions": decision.get("actions") or _new(rows)})
-    until = "until the learner proposes again" if known.run.budget_left != 0 else "for good"
-    lines = [
-        f"Version {view.version} stays in use. The {known.terms.word('action')}s of today stay"
-        f" {until}."
-    ]
+    lines = [_stays(known, view)]
     if len(rows) == len(view.rows):
         if known.protocol:
             lines.append("The proposed trial is not adopted; the present trial goes on as it is.")
