@@ -281,7 +281,10 @@ def test_the_cost_of_a_trial_is_told_only_against_the_protocol_it_was_estimated_
             text = limited(served, session, view, decision, share)[1]
             assert "What the trial costs:" not in text
             assert "What this trial costs is not known" in text
-        assert "compared with the proposed protocol" in served.page("/proposal", session)[1]
+        page = served.page("/proposal", session)[1]
+        assert "compared with the proposed protocol" in page
+        for column in ("Gain per 100", "interval", "How sure"):  # by the newest rule
+            assert column in page[page.index("<thead>") : page.index("</thead>")]
 
 
 def test_a_proposal_that_is_made_again_says_what_is_new_and_why(tmp_path):
