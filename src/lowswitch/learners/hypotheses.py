@@ -21,7 +21,7 @@ _REWARD_MASSES = (0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1e3, 1e4, 1e5)
 _LEAST = 0.01  # of the weight; what has less is left out
 LARGE = 50_000  # cells (h, x, a) from which on only the heaviest of a few hypotheses is kept
 _FEW_KIN = (0.0, 30.0, np.inf)
-_DOUBT = 0.6  # chosen on the first meetings of runs without an initial policy
+_DOUBT = 0.6  # between values tried on first meetings of runs in benchmarks/evidence.py
 _DOUBTFUL = 0.05  # the weight from which on the steps of a large problem are taken for alike
 _CHOOSING = np.array([2**59], dtype=np.uint64)
 
