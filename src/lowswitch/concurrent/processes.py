@@ -1,4 +1,4 @@
-"""Workers that are processes on this machine, each at the end of a pipe."""
+"""Workers that are processes on this machine, each connected by a pipe."""
 
 from __future__ import annotations
 
@@ -43,20 +43,20 @@ from lowswitch.show.progress import cores
 _REAPING_SECONDS = 1.0  # from a signal to the exit code
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 _NAME = "lowswitch worker"  # of the process
-_MOST_FILES = 2**16  # that a process has open
-_CLOSED = -1  # no file any more
-_UNGUARDED = 77  # the exit code of a worker whose script opens a fleet while it is imported
-_HELLO, _READY, _UNABLE = b"hello", b"ready", b"unable: "  # what a worker says while it starts
+_MOST_FILES = 2**16  # that a process may have open
+_CLOSED = -1  # no file any longer
+_UNGUARDED = 77  # exit code of a worker whose script opens a fleet on import
+_HELLO, _READY, _UNABLE = b"hello", b"ready", b"unable: "  # a worker's messages while it starts
 
 
 @dataclass(frozen=True, kw_only=True)
 class Processes:
-    """Processes of this machine play; `workers` is the number of cores unless it is given.
+    """Processes on this machine play; by default there are as many `workers` as cores.
 
-    A worker that does not answer within `patience` seconds counts as hung: it is killed, and others
-    play its episodes. Every worker imports the main script, so a script opens its fleets under
-    `if __name__ == "__main__":`. Workers are daemonic and end with the driver, so an environment
-    cannot start `multiprocessing` children of its own. Other processes that it starts end with
+    A worker that does not answer within `patience` seconds counts as hung: it is killed, and other
+    workers play its episodes. Every worker imports the main script, so a script must open its
+    fleets under `if __name__ == "__main__":`. Workers are daemonic and end with the driver, so an
+    environment cannot start `multiprocessing` children. Other processes that it starts end with
     their worker, unless they leave its session. There are never more workers than machines.
     """
 
@@ -100,18 +100,20 @@ class ProcessWorker(Worker):
     def receive(self) -> tuple[Reply | None, int]:
         try:
             if not (self.connection.poll(0) or self.process.is_alive()):
-                raise EOFError  # A child of it still holds the pipe open.
+                raise EOFError  # One of its children still holds the pipe open.
             message = self.connection.recv_bytes()
         except (EOFError, OSError, MemoryError) as error:
             raise WorkerLostError(self._how_it_ended()) from error
+        if self.up:  # Nothing but replies may come: an environment can write "hello" as well.
+            return _read_reply(message), len(message)
         if message == _HELLO:
-            self._send(self.source)  # not before it listens: a large source would block the driver
+            self._send(self.source)  # only once it listens: a large source would block the driver
         elif message == _READY:
             self.up = True
         elif message.startswith(_UNABLE):
             raise WorkerLostError(message.removeprefix(_UNABLE).decode(errors="replace"))
         else:
-            return _read_reply(message), len(message)
+            raise WorkerLostError(f"it sent {message[:40]!r} before it was ready")
         return None, len(message)
 
     def kill(self) -> None:
@@ -125,7 +127,7 @@ class ProcessWorker(Worker):
 
     def kill_at_once(self) -> None:
         """End the worker and all processes that it started, without waiting for them."""
-        with suppress(OSError, AttributeError):  # It is gone, or leads no group of its own yet.
+        with suppress(OSError, AttributeError):  # It is gone, or does not lead a group yet.
             os.killpg(self.process.pid or 0, signal.SIGKILL)
         self.process.kill()
 
@@ -141,11 +143,11 @@ class ProcessWorker(Worker):
         code = self.process.exitcode
         if code == _UNGUARDED:
             raise FleetError(
-                "every worker imports the script that is run, and this one opens its fleet as soon"
-                ' as it is imported; put what it does under `if __name__ == "__main__":`'
+                "every worker imports the main script, and this script opens its fleet "
+                'on import; put its code under `if __name__ == "__main__":`'
             ) from None
         if code is None:
-            return "it lives, but its pipe is broken or takes too long"
+            return "it is alive, but its pipe is broken or takes too long"
         return f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
 
 
@@ -153,20 +155,20 @@ class OpenProcesses(Scheduler[ProcessWorker]):
     """The open fleet of worker processes, each at the end of a pipe."""
 
     advice = (
-        "its own message is on stderr, if it had any; every worker imports the script that is run, "
-        'so that must be a file, and open the fleet under `if __name__ == "__main__":`'
+        "its own message is on stderr, if it had any; every worker imports the main "
+        "script, so that must be a file and open the fleet under `if __name__ == "
+        '"__main__":`'
     )
 
     def _start_worker(self) -> ProcessWorker:
         try:
             return ProcessWorker(self.source, self.patience)
         except OSError as error:
-            raise WorkerLostError(
-                f"the system has no room for another process ({error})"
-            ) from error
+            raise WorkerLostError(f"the system cannot start another process ({error})") from error
 
     def _wait(self, workers: Sequence[ProcessWorker], seconds: float) -> list[ProcessWorker]:
-        # The pipe of a dead worker is at its end, which counts as ready, unless a child holds it.
+        # The pipe of a dead worker is at its end, which counts as ready, unless a child holds it
+        # open.
         ends = [end for one in workers for end in (one.connection, one.end)]
         ready = set(wait(ends, seconds))
         return [one for one in workers if ready & {one.connection, one.end}]
@@ -178,17 +180,17 @@ class OpenProcesses(Scheduler[ProcessWorker]):
                 worker.connection.close()  # which tells the worker to end
             for worker in self.workers:
                 worker.process.join(max(0.0, deadline - time.monotonic()))
-        finally:  # also when a second Ctrl-C cuts the waiting short
+        finally:  # also when a second Ctrl-C interrupts the wait
             for worker in self.workers:
-                worker.kill_at_once()  # all of them, before any of them is waited for
+                worker.kill_at_once()  # all of them, before waiting for any of them
             for worker in self.workers:
                 worker.kill()
 
 
 def _end_of(process: BaseProcess) -> int:
-    """A file that is ready when a process has ended, which no child of it can hold back.
+    """A file that becomes ready when a process has ended; its children cannot delay this.
 
-    Where the system has no such file, it is the pipe of `multiprocessing`, which a child can.
+    If the system has no such file, it is the pipe of `multiprocessing`, which children can delay.
     """
     if process.pid is not None and hasattr(os, "pidfd_open"):
         with suppress(OSError):
@@ -197,23 +199,23 @@ def _end_of(process: BaseProcess) -> int:
 
 
 def _read_reply(message: bytes) -> Reply:
-    """What a worker sent, if it is a reply and not what an environment wrote into the pipe."""
+    """Decode a worker's message, or refuse bytes that an environment wrote into the pipe."""
     try:
         reply = pickle.loads(message)
     except Exception as error:  # Foreign bytes make it raise almost anything.
-        raise WorkerLostError(f"it sent no reply but {message[:40]!r}") from error
+        raise WorkerLostError(f"it sent {message[:40]!r} instead of a reply") from error
     if not isinstance(reply, PlayedPiece | FailedPiece):
-        raise WorkerLostError(f"it sent no reply but a {type(reply).__name__}")
+        raise WorkerLostError(f"it sent a {type(reply).__name__} instead of a reply")
     return reply
 
 
 def _limit(connection: Connection, seconds: float) -> None:
-    """Let a read or write fail that takes longer than this once it has begun.
+    """Make a read or write fail if it takes longer than `seconds` once it has begun.
 
     The other side may have stopped in the middle of a message.
     """
     if os.name != "posix":
-        return  # There a pipe is no socket, and has no time limit.
+        return  # A pipe is not a socket there, and has no time limit.
     interval = struct.pack("ll", int(seconds), int(seconds % 1 * 1e6) or 1)
     with socket.socket(fileno=os.dup(connection.fileno())) as end:
         end.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, interval)
@@ -222,11 +224,11 @@ def _limit(connection: Connection, seconds: float) -> None:
 
 @contextmanager
 def _interrupts_held_back() -> Iterator[None]:
-    """Ctrl-C is for the driver: a process that starts meanwhile never sees it."""
+    """Processes that start inside this context never see Ctrl-C; it is for the driver."""
     if not hasattr(signal, "pthread_sigmask"):
         yield
         return
-    # The first spawn would start the tracker, and that would let interrupts through again.
+    # The first spawn would start the tracker, which would let interrupts through again.
     resource_tracker.ensure_running()
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
@@ -239,12 +241,12 @@ def _interrupts_held_back() -> Iterator[None]:
 
 
 def serve(connection: Connection) -> None:
-    """Play what comes through the pipe until it closes."""
+    """Play the assignments that arrive through the pipe until it closes."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     _lead_a_session()
     _die_with_the_driver()
     threading.Thread(target=_follow_the_driver, daemon=True).start()
-    with suppress(EOFError, OSError):  # The driver closes the pipe when it is time to go.
+    with suppress(EOFError, OSError):  # The driver closes the pipe when the worker should end.
         connection.send_bytes(_HELLO)
         try:
             player = PiecePlayer(connection.recv_bytes())
@@ -261,7 +263,7 @@ def serve(connection: Connection) -> None:
 
 
 def _close(player: PiecePlayer) -> None:
-    """Close what the player has open; an environment whose close() fails harms nobody here."""
+    """Close the player; an environment whose close() fails does no harm here."""
     try:
         player.close()
     except BaseException as error:
@@ -270,10 +272,10 @@ def _close(player: PiecePlayer) -> None:
 
 
 def _lead_a_session() -> None:
-    """Let this process and all that it starts be one group, which ends with the driver.
+    """Put this process and all processes that it starts into one group, which ends with the driver.
 
-    A second process watches the driver. It can end the group even when a player hangs here and
-    holds the GIL, and it is forked now, while there is only one thread.
+    A second process watches the driver. It can end the group even if a player hangs here and holds
+    the GIL. It is forked now, while there is only one thread.
     """
     driver = multiprocessing.parent_process()
     if driver is None or not (hasattr(os, "setsid") and hasattr(os, "fork")):
@@ -289,10 +291,10 @@ def _lead_a_session() -> None:
 
 
 def _die_with_the_driver() -> None:
-    """Let the operating system end this process with the thread that started it.
+    """Let the operating system end this process together with the thread that started it.
 
     A player that hangs may hold the GIL, and then no thread here could do it. A fleet is open
-    within one call, so the thread that started it does not end before the fleet does.
+    within one call, so the thread that started it lives at least as long as the fleet.
     """
     driver = multiprocessing.parent_process()
     if sys.platform != "linux" or driver is None:
@@ -300,12 +302,12 @@ def _die_with_the_driver() -> None:
     import ctypes
 
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, ctypes.c_ulong(signal.SIGKILL))
-    if os.getppid() != driver.pid:  # The driver was gone before that call.
+    if os.getppid() != driver.pid:  # The driver ended before that call.
         os._exit(1)
 
 
 def _follow_the_driver() -> None:
-    """End this process when the driver is gone, on systems that do not do it by themselves."""
+    """End this process when the driver is gone, on systems that do not do so themselves."""
     driver = multiprocessing.parent_process()
     if driver is not None:
         driver.join()
