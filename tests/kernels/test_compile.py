@@ -161,7 +161,7 @@ def test_where_numba_differs_there_is_no_cache_and_a_warning(monkeypatch, change
             other.delattr(caching, "FunctionCache")
         else:  # another way to find out whether a file has changed
             other.setattr(caching.CompileResultCacheImpl, "locator", None)
-        with pytest.warns(RuntimeWarning, match="caches in another way"):
+        with pytest.warns(RuntimeWarning, match="caches differently"):
             assert kernel_compile._cache_class.__wrapped__() is None
     monkeypatch.setattr(kernel_compile, "_cache_class", lambda: None)
     assert kernel_compile.entry(lambda n: n + 1)(2) == 3
@@ -170,7 +170,7 @@ def test_where_numba_differs_there_is_no_cache_and_a_warning(monkeypatch, change
 def test_where_nothing_can_be_kept_the_way_out_is_said(monkeypatch):
     for locator in caching.CompileResultCacheImpl._locator_classes:
         monkeypatch.setattr(locator, "from_function", lambda *_: None)
-    with pytest.warns(RuntimeWarning, match="name one in the environment variable NUMBA_CACHE_DIR"):
+    with pytest.warns(RuntimeWarning, match="in the environment variable NUMBA_CACHE_DIR"):
         assert kernel_compile._cache_class.__wrapped__() is None
 
 
@@ -193,3 +193,17 @@ def test_kernels_count_no_references():
     assert compiled(pair(np.arange(3.0), np.ones(3))) == 2.0
     [text] = compiled.inspect_llvm().values()
     assert "NRT_incref" not in text
+
+
+def test_parts_stay_functions_of_their_own_in_the_kernel_they_are_in():
+    """Also with one caller, which is `inline` itself and would hand that down."""
+    names = ("rarely", "always")
+    rarely = kernel_compile.part(lambda n: 3 * n)
+    always = kernel_compile.inline(lambda n: rarely(n) + 1)
+    for name, kernel in zip(names, (rarely, always), strict=True):
+        kernel.py_func.__name__ = kernel.py_func.__qualname__ = name
+    asked = kernel_compile.entry(lambda n: always(n))
+    assert asked(5) == 16
+    [text] = asked.inspect_llvm().values()
+    defined = [line for line in text.splitlines() if line.startswith("define")]
+    assert [any(name in line for line in defined) for name in names] == [True, False]

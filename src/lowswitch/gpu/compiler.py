@@ -1,7 +1,7 @@
-"""From the text of the kernels to machine code, kept on disk until text, constants or GPU change.
+"""Compile the kernels, and cache the machine code until source, constants or GPU change.
 
-NVRTC, the compiler, is a library of NVIDIA's: `pip install 'lowswitch[gpu]'` brings it, and one
-that a CUDA toolkit or another package has installed does as well.
+The compiler, NVRTC, is an NVIDIA library. `pip install 'lowswitch[gpu]'` installs it; a copy from a
+CUDA toolkit or another package works too.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _OPTIONS = ("--std=c++17", "-fmad=false")
 
 
 def compiled(constants: dict[str, int], architecture: int, source: Path = TEXT) -> bytes:
-    """The kernels of a file, for these constants, as machine code of a GPU."""
+    """The kernels of a file, compiled to machine code for these constants and this GPU."""
     text = source.read_text(encoding="utf-8")
     nvrtc = _Nvrtc()
     options = [f"-D{name}={value}" for name, value in sorted(constants.items())]
@@ -48,7 +48,7 @@ def compiled(constants: dict[str, int], architecture: int, source: Path = TEXT) 
 
 
 def cache_folder() -> Path:
-    """Where machine code is kept: LOWSWITCH_CACHE_DIR, or the user's folder for such files."""
+    """The folder of cached machine code: LOWSWITCH_CACHE_DIR, or the user's cache folder."""
     if named := os.environ.get("LOWSWITCH_CACHE_DIR"):
         return Path(named)
     base = os.environ.get("XDG_CACHE_HOME") or os.environ.get("LOCALAPPDATA")
@@ -75,8 +75,8 @@ class _Nvrtc:
         older = [each for each in known if each < architecture]
         if not older:
             raise GpuError(
-                f"NVRTC {self.version} compiles for compute capability {min(known) / 10} or "
-                f"later, and this GPU has {architecture / 10}; install an older "
+                f"NVRTC {self.version} compiles for compute capability {min(known) / 10} "
+                f"or later, but this GPU has {architecture / 10}; install an older "
                 f"nvidia-cuda-nvrtc, or {ON_CPU}"
             )
         return f"-arch=compute_{max(older)}"
@@ -89,7 +89,7 @@ class _Nvrtc:
         status = library.nvrtcCompileProgram(program, len(options), words)
         if status != 0:
             raise GpuError(
-                f"NVRTC {self.version} does not compile the kernels:\n{self._log(program)}"
+                f"NVRTC {self.version} cannot compile the kernels:\n{self._log(program)}"
             )
         machine_code = any(option.startswith("-arch=sm_") for option in options)
         kind = "CUBIN" if machine_code else "PTX"
@@ -122,7 +122,7 @@ def _load() -> Any:
 
 
 def _candidates() -> Iterator[str]:
-    """Where NVRTC may be: in NVIDIA's packages, the newest first, or where libraries are."""
+    """Where NVRTC may be: in NVIDIA's packages, the newest first, or in the library folders."""
     pattern = "nvrtc64_*.dll" if sys.platform == "win32" else "libnvrtc.so*"
     package = importlib.util.find_spec("nvidia")
     for folder in package.submodule_search_locations or () if package else ():

@@ -1,6 +1,6 @@
 """NVIDIA's driver, called directly: memory, modules and launches of one GPU.
 
-The driver is a library that comes with the graphics card, so that no package is needed for it.
+The driver library comes with the graphics card, so no package is needed for it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 _LIBRARIES = ("nvcuda.dll",) if sys.platform == "win32" else ("libcuda.so.1", "libcuda.so")
-_OLDEST = 12_000  # the CUDA version of the oldest driver that runs what the compiler makes
+_OLDEST = 12_000  # the CUDA version of the oldest driver that runs the compiled kernels
 _OUT_OF_MEMORY, _NO_DEVICE = 2, 100
 _CANNOT_LOAD = (200, 209, 218, 222, 223)  # images that this driver or this GPU does not know
 _MULTIPROCESSORS, _SHARED_MEMORY, _MAJOR, _MINOR = 16, 97, 75, 76  # attributes of a device
@@ -26,18 +26,18 @@ class GpuError(RuntimeError):
 
 
 class DeviceFacts(NamedTuple):
-    """What a GPU is."""
+    """The properties of a GPU."""
 
     name: str
     architecture: int  # 90 is compute capability 9.0
     multiprocessors: int
-    shared_memory: int  # bytes that one block may have
+    shared_memory: int  # bytes available to one block
     memory: int  # bytes
-    driver: int  # the newest CUDA version that the driver knows, 12040 is 12.4
+    driver: int  # the newest CUDA version the driver supports; 12040 is 12.4
 
 
 class Gpu:
-    """The first GPU of this machine; a context manager that gives its memory back."""
+    """The first GPU of this machine; a context manager that frees its memory."""
 
     def __init__(self) -> None:
         self._cuda = _library()
@@ -56,12 +56,12 @@ class Gpu:
             version = f"{self.facts.driver // 1000}.{self.facts.driver % 1000 // 10}"
             self.close()
             raise GpuError(
-                f"the driver of this GPU knows CUDA up to {version} and 12.0 is needed; "
-                f"install a newer one, or {ON_CPU}"
+                f"the driver of this GPU supports CUDA up to {version}, but 12.0 is "
+                f"needed; install a newer driver, or {ON_CPU}"
             )
 
     def _open(self) -> None:
-        """Make the GPU the current one, for which some of its memory must be free."""
+        """Make the GPU the current one, which needs some free memory."""
         context, free, total = ctypes.c_void_p(), ctypes.c_size_t(), ctypes.c_size_t()
         status = (
             self._cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), self._device)
@@ -70,8 +70,9 @@ class Gpu:
         )
         if status != 0:
             raise GpuError(
-                f"the GPU cannot be opened ({self._words(status)}), most likely because others hold"
-                f" all of its memory (nvidia-smi names them); wait until they end, or {ON_CPU}"
+                f"the GPU cannot be opened ({self._words(status)}), most likely because "
+                "other processes hold all of its memory (nvidia-smi lists them); wait "
+                f"until they end, or {ON_CPU}"
             )
 
     def __enter__(self) -> Gpu:
@@ -81,7 +82,7 @@ class Gpu:
         self.close()
 
     def close(self) -> None:
-        """Give back what was allocated, as far as the GPU still answers."""
+        """Free the allocated memory, if the GPU still answers."""
         for module in self._modules:
             self._cuda.cuModuleUnload(module)
         self.free_all()
@@ -108,13 +109,13 @@ class Gpu:
     # ---- memory ----------------------------------------------------------------------------------
 
     def free_memory(self) -> tuple[int, int]:
-        """The bytes that are free, and those that there are."""
+        """The number of free bytes, and of all bytes."""
         free, total = ctypes.c_size_t(), ctypes.c_size_t()
         self._call("cuMemGetInfo_v2", ctypes.byref(free), ctypes.byref(total))
         return free.value, total.value
 
     def allocate(self, size: int) -> int:
-        """The address of so many bytes; `free_all` and `close` give them back."""
+        """Allocate `size` bytes and return their address; `free_all` and `close` free them."""
         address = ctypes.c_uint64()
         self._call("cuMemAlloc_v2", ctypes.byref(address), ctypes.c_size_t(max(1, size)))
         self._arrays.append(address)
@@ -149,7 +150,7 @@ class Gpu:
     # ---- kernels ---------------------------------------------------------------------------------
 
     def load(self, image: bytes, names: tuple[str, ...]) -> dict[str, ctypes.c_void_p]:
-        """The kernels of these names from a compiled image."""
+        """Load the kernels of these names from a compiled image."""
         module = ctypes.c_void_p()
         self._call("cuModuleLoadData", ctypes.byref(module), image)
         self._modules.append(module)
@@ -163,7 +164,7 @@ class Gpu:
     def launch(
         self, function: ctypes.c_void_p, blocks: int, threads: int, shared: int, arguments: Any
     ) -> None:
-        """Run a kernel, whose one argument is a structure, and wait for its end."""
+        """Run a kernel, whose only argument is a structure, and wait until it ends."""
         self._call("cuFuncSetAttribute", function, _DYNAMIC_SHARED_MEMORY, shared)
         parameters = (ctypes.c_void_p * 1)(ctypes.addressof(arguments))
         grid, block = (blocks, 1, 1), (threads, 1, 1)
@@ -180,8 +181,8 @@ class Gpu:
         if status == _OUT_OF_MEMORY:
             free, total = self.free_memory()
             raise GpuError(
-                f"the GPU is full: {free / 2**30:,.1f} of {total / 2**30:,.1f} GiB are free; end "
-                f"what else runs on it, use fewer seeds or settings, or {ON_CPU}"
+                f"the GPU is full: {free / 2**30:,.1f} of {total / 2**30:,.1f} GiB are "
+                f"free; end other programs on it, use fewer seeds or settings, or {ON_CPU}"
             )
         if status == _NO_DEVICE:
             raise GpuError(f"the CUDA driver finds no GPU ({words}); {ON_CPU}")
@@ -191,8 +192,8 @@ class Gpu:
                 f"newer driver, or {ON_CPU}"
             )
         raise GpuError(
-            f"the GPU failed in {name} ({words}), and the results of this call are lost; call it "
-            f"again (a sweep with a folder goes on where it was), or {ON_CPU}"
+            f"the GPU failed in {name} ({words}), and the results of this call are lost; "
+            f"call it again (a sweep with a folder resumes where it stopped), or {ON_CPU}"
         )
 
     def _words(self, status: int) -> str:

@@ -1,4 +1,4 @@
-"""A call as the kernels on a GPU read it: problems, settings and runs as flat arrays."""
+"""Encode a call for the kernels on a GPU: problems, settings and runs as flat arrays."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ _MOST_ACTIONS, _MOST_CELLS = 256, 2**31
 
 
 class Work(NamedTuple):
-    """Runs that one kernel plays: of problems of one size, by learners with one kind of bonus."""
+    """Runs that one kernel plays: problems of one size, and learners with one kind of bonus."""
 
     mdps: tuple[TabularMDP, ...]
     specs: tuple[RowSpec, ...]
-    problems: np.ndarray  # [runs]  those of one problem lie side by side
+    problems: np.ndarray  # [runs]  runs of one problem lie side by side
     settings: np.ndarray  # [runs]
     seeds: np.ndarray  # [runs]
     episodes: int
@@ -57,7 +57,7 @@ class Work(NamedTuple):
 
 
 class RunKind(NamedTuple):
-    """What problems and settings must have in common to share a kernel."""
+    """What problems and settings must share to use the same kernel."""
 
     H: int
     S: int
@@ -73,16 +73,17 @@ class RunKind(NamedTuple):
 
 
 def kind_of(mdp: TabularMDP, algorithm: Algorithm, knowledge: Knowledge) -> RunKind:
-    """The kind of kernel for an algorithm on a problem, or an error that names the CPU."""
+    """The kind of kernel for an algorithm on a problem, or an error that points to the CPU."""
     spec = knowledge.spec
     if not isinstance(spec, RowSpec):
         raise ValueError(
-            f"a GPU runs Q-learners such as ucb2-h and ucb2-b, and no planners, posterior "
-            f"samples, stages, mixtures or functions of your own, so not {algorithm}; {ON_CPU}"
+            "a GPU runs Q-learners such as ucb2-h and ucb2-b, but not planners, "
+            "posterior samples, stages, mixtures or functions of your own, so it cannot "
+            f"run {algorithm}; {ON_CPU}"
         )
     usual = np.full(spec.H, float(spec.H)), np.arange(spec.H, 0.0, -1.0)
     if not any(np.array_equal(spec.caps, caps) for caps in usual):
-        raise ValueError(f"a GPU knows the caps H and H - h + 1, not {spec.caps}; {ON_CPU}")
+        raise ValueError(f"a GPU supports the caps H and H - h + 1, not {spec.caps}; {ON_CPU}")
     if spec.A > _MOST_ACTIONS or spec.H * spec.S * spec.A >= _MOST_CELLS:
         raise ValueError(
             f"a GPU runs problems of up to {_MOST_ACTIONS} actions and {_MOST_CELLS:,} triples "
@@ -105,7 +106,7 @@ def kind_of(mdp: TabularMDP, algorithm: Algorithm, knowledge: Knowledge) -> RunK
 
 
 def _is_watched(timing: Timing) -> bool:
-    """Whether there is more to do after an episode than what triggers did: a grid, or a budget."""
+    """Whether an episode ends with more work than its triggers: a grid, or a budget."""
     limited = min(timing.deployments, timing.switches) < NEVER
     return bool(limited or timing.factor > 0 or len(timing.grid) > 1)
 
@@ -114,7 +115,7 @@ def _is_watched(timing: Timing) -> bool:
 
 
 def encoded_specs(specs: tuple[RowSpec, ...]) -> dict[str, np.ndarray]:
-    """The numbers of every setting, and the lists of triggers and grids that they point into."""
+    """The numbers of every setting, and the lists of triggers and grids that they refer to."""
     table = np.zeros(len(specs), dtype=SPEC)
     later, grid = _Lists(), _Lists()
     for row, spec in zip(table, specs, strict=True):
@@ -129,7 +130,7 @@ def encoded_specs(specs: tuple[RowSpec, ...]) -> dict[str, np.ndarray]:
 
 
 class _Lists:
-    """Lists one after the other, equal ones once."""
+    """Concatenated lists; equal lists are stored once."""
 
     def __init__(self) -> None:
         self.places: dict[bytes, int] = {}
@@ -152,7 +153,7 @@ class _Lists:
 
 
 def log_columns(models: list[Model]) -> tuple[int, int]:
-    """log2 of the columns of the widest alias table: of all laws, and of the start's."""
+    """log2 of the columns of the widest alias table: over all laws, and over the start laws."""
     laws = max(int((model.heads[:-1] & 63).max()) for model in models)
     return laws, max(int(model.heads[-1] & 63) for model in models)
 
@@ -160,8 +161,8 @@ def log_columns(models: list[Model]) -> tuple[int, int]:
 def padded_columns(heads: np.ndarray, columns: np.ndarray, log: int) -> np.ndarray:
     """The alias tables of all rows with 2^log columns each [rows, 2^log], and the same draws.
 
-    A column that is cut into 2^d has thresholds such that the same bits fall on its own side: with
-    e the number of a piece, bits / 2^d < T - e 2^(63 - d).
+    A column that is split into 2^d pieces gets thresholds such that the same bits fall on its own
+    side: for piece number e, bits / 2^d < T - e 2^(63 - d).
     """
     pieces = np.arange(1 << log, dtype=np.uint64)
     d = np.uint64(log) - (heads & 63).astype(np.uint64)[:, None]  # [rows, 1]
@@ -179,7 +180,7 @@ def padded_columns(heads: np.ndarray, columns: np.ndarray, log: int) -> np.ndarr
 
 
 def plain_columns(columns: np.ndarray) -> np.ndarray:
-    """The alias tables as they are."""
+    """The alias tables without padding."""
     table = np.zeros(len(columns), dtype=COLUMN)
     table["threshold"] = columns["threshold"].astype(np.uint64) << np.uint64(1)
     table["own"], table["other"] = columns["own"], columns["other"]
@@ -227,7 +228,7 @@ def _sampling_tables(models: list[Model], constants: dict[str, int]) -> dict[str
 def _value_tables(
     mdps: tuple[TabularMDP, ...], models: list[Model], constants: dict[str, int]
 ) -> dict[str, np.ndarray]:
-    """What exact values are computed from."""
+    """The tables from which exact values are computed."""
     arrays = {
         "start_laws": np.concatenate([mdp.start_law for mdp in mdps]),
         "optimal": np.concatenate([mdp.unit_optimal_values[0] for mdp in mdps]),
@@ -250,7 +251,9 @@ def _value_tables(
 
 
 def encoded_runs(work: Work, runs_per_block: int) -> tuple[dict[str, np.ndarray], np.ndarray]:
-    """What each run is, in whole blocks of one problem each, and the places [runs] of the runs."""
+    """The data of each run, in whole blocks of one problem each, and the places [runs] of the
+    runs.
+    """
     sizes = np.unique_counts(work.problems).counts
     blocks = -(-sizes // runs_per_block)
     firsts = np.append(0, np.cumsum(blocks)[:-1]) * runs_per_block

@@ -1,4 +1,4 @@
-"""Where everything lies on a GPU, worked out before anything is launched."""
+"""The memory layout on a GPU, computed before anything is launched."""
 
 from __future__ import annotations
 
@@ -20,56 +20,57 @@ from lowswitch.gpu.encode import (
 )
 from lowswitch.kernels.arrays import Model
 
-_LEAST_RUNS = 16  # of a multiprocessor, from which rows lie in its shared memory
-_MOST_RUNS = 512  # of a block
+_LEAST_RUNS = 16  # per multiprocessor, from which rows lie in its shared memory
+_MOST_RUNS = 512  # per block
 _LOGGED_CHANGES = 2**12
-_REGISTER_STATES = 31  # up to so many, the law of the state fits the registers of a thread
+_REGISTER_STATES = 31  # up to this many, the state law fits a thread's registers
 _OUTFLOW_BYTES = 96 * 1024  # of shared memory for the laws of the next state
-# alias tables are padded up to so many bytes, or up to so many times what they were before
+# alias tables are padded up to this many bytes, or up to this multiple of their size
 _PADDED_BYTES, _PADDED_TIMES = 2**22, 4
 _CHUNK = 10  # steps that are learned side by side
 _SETTLE_THREADS = 64
-_HELPED_THREADS = 320  # of a multiprocessor, so many evaluate policies at once
-_SHARE_OF_MEMORY = 0.9  # of what is free
-_WARPS = 8  # of a block
-_TEAM_RUNS, _TEAM_WARPS = 96, 12  # up to so many runs of a block, several lanes have a run
-_FEW_RUNS = 48  # with so few, more warps would idle
+_HELPED_THREADS = 320  # per multiprocessor; this many evaluate policies at once
+_SHARE_OF_MEMORY = 0.9  # of the free memory
+_WARPS = 8  # per block
+_TEAM_RUNS, _TEAM_WARPS = 96, 12  # up to this many runs per block, several lanes share a run
+_FEW_RUNS = 48  # with so few runs, more warps would idle
 _MOST_TEAM = 8
-_GLOBAL_RUNS, _GLOBAL_TEAM = 64, 4  # of a block whose rows lie in global memory
-_NEAR = 16  # up to so many actions, all cells of a row are fetched at once,
-_BATCH, _SMALL_BATCH = 4, 2  # and those of so many rows; by teams and of many actions, of fewer
+_GLOBAL_RUNS, _GLOBAL_TEAM = 64, 4  # per block whose rows lie in global memory
+_NEAR = 16  # up to this many actions, all cells of a row are fetched at once,
+_BATCH, _SMALL_BATCH = 4, 2  # and the cells of this many rows; fewer for teams and many actions
 
 
 class MemoryLayout(NamedTuple):
-    """How one kind of runs is laid out."""
+    """The memory layout of one kind of runs."""
 
-    constants: dict[str, int]  # what the kernels are compiled with
-    runs: int  # of a block
+    constants: dict[str, int]  # compile-time constants of the kernels
+    runs: int  # per block
     play_threads: int
-    play_shared: int  # bytes of a block
+    play_shared: int  # bytes per block
     settle_threads: int
     settle_shared: int
-    settle_split: int  # blocks that settle the runs of one block that plays
-    log_size: int  # row changes for which a run has room
+    settle_split: int  # blocks that settle the runs of one playing block
+    log_size: int  # row changes that a run can log
     bytes_per_run: int
-    sizes: dict[str, tuple[int, np.dtype]]  # entries of each array for each run, and what they are
+    sizes: dict[str, tuple[int, np.dtype]]  # entries of each array per run, and their type
 
     def capacity(self, free: int, tables: int) -> int:
-        """How many runs fit the memory beside the tables of the problems, in whole blocks."""
+        """How many runs fit into the memory beside the problems' tables, in whole blocks."""
         room = int(free * _SHARE_OF_MEMORY) - tables
         blocks = room // (self.bytes_per_run * self.runs)
         if blocks < 1:
             need = tables + self.bytes_per_run * self.runs
             raise GpuError(
-                f"this problem needs {need:,} bytes on the GPU for {self.runs} runs at once, and "
-                f"{free:,} are free; leave out its regret, use a smaller problem, or {ON_CPU}"
+                f"this problem needs {need:,} bytes on the GPU for {self.runs} runs at "
+                f"once, but {free:,} are free; leave out its regret, use a smaller "
+                f"problem, or {ON_CPU}"
             )
         return blocks * self.runs
 
 
 def lay_out(kind: RunKind, models: list[Model], facts: DeviceFacts, runs: np.ndarray, *,
             regret: bool, history: bool, curve_points: int) -> MemoryLayout:  # fmt: skip
-    """The layout for runs of one kind, so many of each problem."""
+    """The layout for runs of one kind; `runs` counts them per problem."""
     constants = {name: int(value) for name, value in kind._asdict().items()}
     del constants["SEQUENCED"]
     constants |= _tables(kind, models) | _values(kind, facts, regret)
@@ -100,7 +101,7 @@ def lay_out(kind: RunKind, models: list[Model], facts: DeviceFacts, runs: np.nda
 
 
 def _tables(kind: RunKind, models: list[Model]) -> dict[str, int]:
-    """How laws are drawn from."""
+    """How draws from the transition laws are made."""
     laws = kind.S * kind.A * (kind.H if kind.STRIDE else 1)
     log, start_log = log_columns(models)
     padded = laws << log
@@ -150,16 +151,16 @@ def _values(kind: RunKind, facts: DeviceFacts, regret: bool) -> dict[str, int]:
     }
     if regret and kind.DENSE and laws * wide >= 2**32:
         raise GpuError(
-            f"exact regret needs {laws * wide * 8:,} bytes for the laws of the next state, and a "
-            f"GPU counts up to {2**35:,}; use regret=False, or {ON_CPU}"
+            f"exact regret needs {laws * wide * 8:,} bytes for the laws of the next "
+            f"state, but a GPU addresses up to {2**35:,}; use regret=False, or {ON_CPU}"
         )
     while regret and _settle_shared(constants) > facts.shared_memory:
         constants["SETTLE_THREADS"] //= 2
         if constants["SETTLE_THREADS"] < group:
             raise GpuError(
-                f"exact regret with {kind.S:,} states needs {_settle_shared(constants):,} bytes of "
-                f"shared memory and this GPU has {facts.shared_memory:,}; use regret=False, or "
-                f"{ON_CPU}"
+                f"exact regret with {kind.S:,} states needs {_settle_shared(constants):,} "
+                f"bytes of shared memory, but this GPU has {facts.shared_memory:,}; use "
+                f"regret=False, or {ON_CPU}"
             )
     return constants
 
@@ -177,7 +178,9 @@ def _settle_shared(constants: dict[str, int]) -> int:
 
 
 def _rows(constants: dict[str, int], facts: DeviceFacts, runs: np.ndarray) -> dict[str, int]:
-    """Where rows lie: in shared memory if enough runs fit, else their actions, else nothing."""
+    """Where rows lie: in shared memory if enough runs fit, else only their actions, else
+    nothing.
+    """
     table_choices = (1, 0) if constants["PADDED"] and constants["S"] < 2**16 else (0,)
     choices = [(1, 1, tables) for tables in table_choices] + [(0, 1, 0), (0, 0, 0)]
     best: dict[str, int] = {}
@@ -205,8 +208,8 @@ def _rows(constants: dict[str, int], facts: DeviceFacts, runs: np.ndarray) -> di
 
 
 def _block(constants: dict[str, int], rows: dict[str, int], team: int) -> dict[str, int]:
-    """How many pairs of numbers each row has in global memory, and how many of its cells are
-    fetched at once at a switch, for how many rows.
+    """How many pairs of numbers each row has in global memory, and how many of its cells, of how
+    many rows, are fetched at once at a switch.
     """
     A, bernstein = constants["A"], constants["BERNSTEIN"]
     row = 0 if rows["ROWS_SHARED"] else 4 if bernstein else 2
@@ -223,10 +226,10 @@ def _block(constants: dict[str, int], rows: dict[str, int], team: int) -> dict[s
 
 
 def _warps(constants: dict[str, int], rows: dict[str, int], resident: int) -> dict[str, int]:
-    """How many runs a warp has, and how many lanes each of them, with so many on a multiprocessor.
+    """How many runs a warp has, and how many lanes each run, with `resident` runs on a
+    multiprocessor.
 
-    Steps are learned side by side by the lanes that no run needs. What watches a budget goes step
-    by step.
+    Lanes that no run needs learn steps side by side. Runs that watch a budget go step by step.
     """
     in_global = not rows["ROWS_SHARED"]
     alone = constants["WATCHED"] or (resident > _TEAM_RUNS and not in_global)
@@ -253,7 +256,7 @@ def _most_runs(constants: dict[str, int], facts: DeviceFacts) -> int:
 
 
 def _play_shared(constants: dict[str, int], runs: int) -> int:
-    """Bytes of shared memory that a block needs to play so many runs."""
+    """Bytes of shared memory that a block needs to play `runs` runs."""
     rows = constants["H"] * constants["S"] * runs
     reals = 5 if constants["BERNSTEIN"] else 2
     size = rows * (8 * reals + 8) * constants["ROWS_SHARED"] + rows * constants["ACTIONS_SHARED"]

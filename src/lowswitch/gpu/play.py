@@ -1,4 +1,4 @@
-"""Play the runs of a call on a GPU: piece by piece, so that it can be stopped and goes on later."""
+"""Play the runs of a call on a GPU, piece by piece, so that it can stop and resume later."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ from lowswitch.learners import Knowledge
 from lowswitch.show.text import duration
 
 _PIECE_SECONDS = 0.1
-_WATCH_SECONDS, _LONG_SECONDS = 3, 120  # when to say what regret costs, and of which runs
-_KEPT_SECONDS = 300  # between two checkpoints of runs that are not finished
+_WATCH_SECONDS, _LONG_SECONDS = 3, 120  # when to report the cost of regret, and for which runs
+_KEPT_SECONDS = 300  # between two checkpoints of unfinished runs
 # The structure `Arguments` of kernel.cu, in its order.
 _PROBLEMS = (
     "columns", "start_columns", "heads", "first_columns", "offsets", "first_nonzeros",
@@ -55,7 +55,7 @@ _STATE = (
 
 
 class Arguments(ctypes.Structure):
-    """What every kernel is given."""
+    """The argument of every kernel."""
 
     _fields_ = (
         *((name, ctypes.c_uint64) for name in (*_PROBLEMS, *_RUNS, *_TABLES)),
@@ -77,7 +77,7 @@ def player_for(
     marks: np.ndarray,
     checkpoint: Path | None,
 ) -> GpuPlayer:
-    """What plays these settings under all seeds, or an error that names the CPU."""
+    """The player of these settings under all seeds, or an error that points to the CPU."""
     groups: dict[RunKind, list[int]] = {}
     for i, (mdp, algorithm, knowledge) in enumerate(settings):
         groups.setdefault(kind_of(mdp, algorithm, knowledge), []).append(i)
@@ -101,7 +101,7 @@ def player_for(
 
 
 class GpuPlayer:
-    """The settings of one call: works on a thread of its own, and says how far it is."""
+    """Plays the settings of one call on its own thread, and reports its progress."""
 
     def __init__(
         self,
@@ -113,12 +113,12 @@ class GpuPlayer:
     ) -> None:
         self.kinds, self.works, self.members = kinds, works, members
         self.marks, self.checkpoint = marks, checkpoint
-        self.done = 0  # steps of all runs
-        self.seconds = 0.0  # without the compilation
-        self.costs: list[RunCosts] = []  # of each kind, once it is played
+        self.done = 0  # steps, over all runs
+        self.seconds = 0.0  # without compilation
+        self.costs: list[RunCosts] = []  # of each kind, once played
 
     def play(self, stop: threading.Event) -> None:
-        """Play all runs, in as many launches as kinds and memory ask for."""
+        """Play all runs, in as many launches as kinds and memory require."""
         with driver.Gpu() as gpu:
             for number, (kind, work) in enumerate(zip(self.kinds, self.works, strict=True)):
                 place = self.checkpoint and self.checkpoint.with_name(
@@ -146,7 +146,7 @@ class GpuPlayer:
         return finished
 
     def by_job(self) -> list[RunCosts]:
-        """The costs of each setting, in the order in which they were given."""
+        """The costs of each setting, in the given order."""
         found: dict[int, RunCosts] = {}
         for costs, members in zip(self.costs, self.members, strict=True):
             seeds = len(costs.triggers) // len(members)
@@ -156,7 +156,7 @@ class GpuPlayer:
 
 
 class _Launch:
-    """As many runs as the GPU has room for, from the first that is not played yet."""
+    """As many runs as fit on the GPU, starting with the first unplayed one."""
 
     def __init__(
         self,
@@ -213,7 +213,7 @@ class _Launch:
     # ---- playing ---------------------------------------------------------------------------------
 
     def play(self, stop: threading.Event, count: Callable[[int], None]) -> bool:
-        """Play up to the last episode, or until it is to stop; return whether all is played."""
+        """Play until the last episode or until `stop`; return whether everything is played."""
         episodes, growth = self.work.episodes, 2.0
         done, size = self._start(), max(1, 10**5 // self.kind.H)
         kept, watch = time.monotonic(), _Watch(episodes - done)
@@ -235,14 +235,16 @@ class _Launch:
         return done >= episodes
 
     def _start(self) -> int:
-        """Begin, or go on from a checkpoint; return the episodes that all runs have played."""
+        """Start, or resume from a checkpoint; return the number of episodes that all runs have
+        played.
+        """
         if self.checkpoint and self.checkpoint.exists() and not self.work.history:
             return self._restore()
         self._launch("begin", self.blocks, self.layout.runs, 0)
         return 0
 
     def _piece(self, last: int) -> int:
-        """Play up to an episode, and charge it; return the one that all runs have reached."""
+        """Play up to an episode, and charge it; return the episode that all runs have reached."""
         self.arguments.last = last
         self._launch("play", self.blocks, self.layout.play_threads, self.layout.play_shared)
         if self.work.history:
@@ -264,15 +266,15 @@ class _Launch:
         return self.gpu.download(getattr(self.arguments, name), shape, dtype)
 
     def _take_changes(self) -> None:
-        """Take over the logged row changes of every run."""
+        """Copy the logged row changes of every run."""
         logged = self._download("logged", (self.slots,), np.int32)[self.places]
         changes = self._download("changes", (int(logged.max(initial=0)), self.slots), CHANGE)
         self.changes.append((logged, changes[:, self.places]))
 
-    # ---- what comes out --------------------------------------------------------------------------
+    # ---- results ---------------------------------------------------------------------------------
 
     def costs(self) -> RunCosts:
-        """What the runs cost, once all is played."""
+        """The costs of the runs, once everything is played."""
         H, S, C = self.kind.H, self.kind.S, len(self.marks)
         self._launch("count_triggers", self.blocks, self.layout.runs, 0)
         clocks = self._download("clocks", (self.slots,), CLOCK)[self.places]
@@ -305,10 +307,10 @@ class _Launch:
             histories.append(History(np.stack(columns, axis=1)))
         return histories
 
-    # ---- going on later --------------------------------------------------------------------------
+    # ---- resuming later --------------------------------------------------------------------------
 
     def _keep(self) -> None:
-        """Write down everything that the runs know."""
+        """Save the complete state of the runs."""
         arrays = {
             name: self._download(name, (entries * self.slots,), dtype)
             for name, (entries, dtype) in self.layout.sizes.items()
@@ -318,9 +320,9 @@ class _Launch:
         storage.write(self.checkpoint, "gpu state", {"runs": self.layout.runs}, arrays)
 
     def _restore(self) -> int:
-        """Take over what was written down; return the episodes that all runs have played."""
+        """Restore the saved state; return the number of episodes that all runs have played."""
         assert self.checkpoint is not None
-        self._launch("begin", self.blocks, self.layout.runs, 0)  # what is not restored
+        self._launch("begin", self.blocks, self.layout.runs, 0)  # for all that is not restored
         try:
             facts, arrays = storage.read(self.checkpoint, "gpu state")
         except ValueError:
@@ -334,20 +336,20 @@ class _Launch:
             facts == {"runs": self.layout.runs}
             and {name: array.size for name, array in arrays.items()} == sizes
         )
-        if not fits:  # of a GPU with another layout
+        if not fits:  # from a GPU with another layout
             return 0
         for name, array in arrays.items():
             self.gpu.upload(getattr(self.arguments, name), array)
         return int(arrays["next"][self.places].min())
 
     def forget(self) -> None:
-        """Remove the checkpoint of runs that are finished."""
+        """Remove the checkpoint of finished runs."""
         if self.checkpoint:
             self.checkpoint.unlink(missing_ok=True)
 
 
 class _Watch:
-    """Says once, soon after the start of a long run, that most of its time goes into its regret."""
+    """Warns once, soon after the start of a long run, that its regret takes most of the time."""
 
     def __init__(self, left: int) -> None:
         self.begin, self.left, self.played, self.said = time.perf_counter(), left, 0, False
@@ -370,7 +372,7 @@ class _Watch:
 
 
 def _fitting(problems: np.ndarray, runs_per_block: int, capacity: int) -> int:
-    """How many of these runs fit so many places, in whole blocks of one problem each."""
+    """How many of these runs fit into `capacity` places, in whole blocks of one problem each."""
     used = 0
     for size in np.unique_counts(problems).counts.tolist():
         left = capacity // runs_per_block * runs_per_block

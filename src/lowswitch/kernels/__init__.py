@@ -1,1 +1,1 @@
-"""Every compiled function, and the arrays that they read and write."""
+"""All compiled functions, and the arrays that they read and write."""

@@ -10,7 +10,7 @@ from lowswitch.kernels.schedule import next_trigger
 
 UCB1, UCB2, BASE, EXPLORE_THEN_COMMIT, LOG_LOG, BATCHED_THOMPSON = range(6)
 PATIENCE = (
-    32  # pulls for which a bound on the other arms is kept; any number gives the same results
+    32  # pulls for which a bound on the other arms stays valid; any number gives the same results
 )
 _0, _1, _2, _3 = (np.uint64(i) for i in range(4))
 
@@ -31,9 +31,9 @@ def ucb2_width(n, tau, alpha):
 
 @inline
 def arm_index(bandit, n, pulls, wins):
-    """Mean plus width of an arm, after n pulls of all arms.
+    """The mean plus the width of an arm, after n pulls of all arms.
 
-    When the next arm is chosen, the pulls of each arm are its tau(r).
+    When the next arm is chosen, the number of pulls of each arm is its tau(r).
     """
     width = ucb1_width(n, pulls) if bandit.kind == UCB1 else ucb2_width(n, pulls, bandit.constant)
     return wins / pulls + width
@@ -41,7 +41,7 @@ def arm_index(bandit, n, pulls, wins):
 
 @inline
 def best_arm(bandit, n, pulls, wins, incumbent):
-    """The arm with the largest index: the incumbent if it is among the best, else the lowest."""
+    """The arm with the largest index; ties go to the incumbent, then to the lowest arm."""
     arm, best = incumbent, arm_index(bandit, n, pulls[incumbent], wins[incumbent])
     for a in range(len(pulls)):
         index = arm_index(bandit, n, pulls[a], wins[a])
@@ -52,7 +52,7 @@ def best_arm(bandit, n, pulls, wins, incumbent):
 
 @inline
 def best_other_index(bandit, n, pulls, wins, arm):
-    """The largest index of the other arms after n pulls in all.
+    """The largest index of the other arms after n pulls in total.
 
     It grows with n while they are not played.
     """
@@ -65,7 +65,7 @@ def best_other_index(bandit, n, pulls, wins, arm):
 
 @inline
 def pull_arm(key, first, last, mean):
-    """Play pulls first .. last - 1 with one arm; return how many rewards are 1.
+    """Play pulls first .. last - 1 with one arm; return the number of rewards that are 1.
 
     The noise of pull t is number t of the run's stream.
     """
@@ -97,7 +97,7 @@ def next_mark(bandit, t):
 
 @inline
 def write_costs(bandit, tables, run, mark, switched, begun):
-    """The point of each curve at a checkpoint."""
+    """Write the point of each curve at a checkpoint."""
     tables.regret[run, mark] = total_gap(bandit.gaps, tables.pulls[run])
     tables.switches[run, mark] = switched
     tables.batches[run, mark] = begun
@@ -107,10 +107,10 @@ def write_costs(bandit, tables, run, mark, switched, begun):
 def play_by_index(bandit, tables, run, first, last):
     """Play pulls first .. last - 1 of one run: Auer, Cesa-Bianchi, Fischer 2002, Figures 1 and 2.
 
-    An epoch of UCB2 that ends where it begins, tau(r + 1) = tau(r), leaves every index as it was,
-    so the same arm is chosen again: only the distinct values of tau matter, and they are the
-    triggers of the arm's pulls. All arms are looked at only when the one played falls below what
-    the others can reach by pull `bound_until`, or at that pull.
+    An epoch of UCB2 that ends where it begins, tau(r + 1) = tau(r), leaves every index unchanged,
+    so the same arm is chosen again. Only the distinct values of tau matter, and they are the
+    triggers of the arm's pulls. All arms are examined only when the played arm falls below the
+    bound that the others can reach by pull `bound_until`, or at that pull.
     """
     pulls, wins = tables.pulls[run], tables.wins[run]
     arm, due, switched, begun, t = (
@@ -166,15 +166,15 @@ def commit_width(s, T, c):
 
 @inline
 def phase_width(n, A, phases, p):
-    """sqrt(ln(2 A I / p) / (2 n)): Hoeffding 1963, for A arms in I phases at once."""
+    """sqrt(ln(2 A I / p) / (2 n)): Hoeffding 1963, for A arms in I phases simultaneously."""
     return math.sqrt(math.log(2.0 * A * phases / p) / (2.0 * n))
 
 
 @inline
 def falls_behind(bandit, gap, n):
-    """Whether an arm whose mean is this far below the best is given up.
+    """Whether to drop an arm whose mean is `gap` below the best.
 
-    n is the fewest pulls of any arm that is left.
+    `n` is the smallest number of pulls among the remaining arms.
     """
     T, A = bandit.grid[-1], len(bandit.means)
     if bandit.kind == BASE:
@@ -186,7 +186,7 @@ def falls_behind(bandit, gap, n):
 
 @inline
 def seen_mean(tables, run, a):
-    """The mean reward of an arm, in LOG_LOG of this phase alone."""
+    """The mean reward of an arm; in LOG_LOG only over this phase."""
     return (tables.wins[run, a] - tables.old_wins[run, a]) / (
         tables.pulls[run, a] - tables.old_pulls[run, a]
     )
@@ -196,7 +196,7 @@ def seen_mean(tables, run, a):
 def leading_arm(tables, run):
     """The active arm with the largest mean.
 
-    Of equals it is the incumbent if it is among them, else the lowest.
+    Ties go to the incumbent, then to the lowest arm.
     """
     arm = tables.arm[run]
     best = seen_mean(tables, run, arm) if tables.active[run, arm] else -np.inf
@@ -208,9 +208,9 @@ def leading_arm(tables, run):
 
 @part
 def eliminate(bandit, tables, run):
-    """Give up the arms that fall behind, and return how many are left.
+    """Drop the arms that fall behind, and return how many remain.
 
-    Nothing is given up while an arm that is left has not been seen at all.
+    No arm is dropped while some remaining arm has no data.
     """
     active, fewest, count = tables.active[run], bandit.grid[-1], 0
     for a in range(len(active)):
@@ -228,11 +228,10 @@ def eliminate(bandit, tables, run):
 
 @part
 def share(tables, run, size):
-    """Share a batch so that after it the active arms have equally many pulls.
+    """Divide a batch so that the active arms have equally many pulls after it.
 
-    Those of lower index get one more if need be.
-
-    The counts differ by one at most before it too, as all active arms have always been active.
+    If they cannot, arms with a lower index get one more. The counts also differ by at most one
+    before the batch, because all active arms have always been active.
     """
     left, total, count = tables.left[run], size, 0
     for a in range(len(left)):
@@ -252,11 +251,12 @@ def share(tables, run, size):
 
 @part
 def plan_by_elimination(bandit, tables, run, t):
-    """What the batch that begins after t pulls plays: Gao et al. 2019, Algorithm 1, Perchet et al.
-    2016, Cesa-Bianchi et al. 2013.
+    """Plan the batch that begins after t pulls: Gao et al. 2019, Algorithm 1, Perchet et al. 2016,
+    Cesa-Bianchi et al. 2013.
 
-    One arm that is left is played to the end. The last batch of a grid plays the best; LOG_LOG has
-    no such batch and shares its last phase, and begins each phase with new estimates.
+    A single remaining arm is played to the end. The last batch of a grid plays the best arm.
+    LOG_LOG has no such batch: it divides its last phase too, and starts each phase with new
+    estimates.
     """
     begun, T = tables.begun[run], bandit.grid[-1]
     count = eliminate(bandit, tables, run) if begun > 0 else len(bandit.means)
@@ -273,7 +273,7 @@ def plan_by_elimination(bandit, tables, run, t):
 
 @inline
 def gamma_draw(key, shape):
-    """A Gamma(shape, 1) number, shape at least 1, from a stream of its own."""
+    """Draw a Gamma(shape, 1) number from its own stream; `shape` is at least 1."""
     address = _0
     while True:
         first = 1.0 - uniform(noise(key, address))
@@ -286,7 +286,7 @@ def gamma_draw(key, shape):
 
 @inline
 def beta_draw(key, x, y):
-    """A Beta(x, y) number: Gamma(x) / (Gamma(x) + Gamma(y)).
+    """Draw a Beta(x, y) number: Gamma(x) / (Gamma(x) + Gamma(y)).
 
     The keys of their two streams are numbers 0 and 1 of the given one.
     """
@@ -298,8 +298,8 @@ def beta_draw(key, x, y):
 def sampled_arm(key, t, pulls, wins):
     """The arm with the largest draw from its posterior Beta(1 + wins, 1 + losses): Thompson 1933.
 
-    Arm a at pull t draws from a stream of its own, whose key is number t A + a of the run's
-    posterior stream.
+    Arm a at pull t draws from its own stream, whose key is number t A + a of the run's posterior
+    stream.
     """
     arm, best = 0, -1.0
     for a in range(len(pulls)):
@@ -312,11 +312,11 @@ def sampled_arm(key, t, pulls, wins):
 
 @part
 def plan_by_sampling(bandit, tables, run, t):
-    """The pulls up to the first after which an arm's count is a power of two: Karbasi, Mirrokni,
-    Shadravan 2021, Algorithm 1.
+    """Plan the pulls up to the first after which an arm's count is a power of two: Karbasi,
+    Mirrokni, Shadravan 2021, Algorithm 1.
 
-    No reward is seen before the batch ends, so which arms are pulled, and how often, is known when
-    it begins; their order is free.
+    No reward is seen before the batch ends. So the number of pulls of each arm is known when the
+    batch begins, and their order is free.
     """
     pulls, left = tables.pulls[run], tables.left[run]
     for i in range(t, bandit.grid[-1]):

@@ -1,4 +1,4 @@
-"""What the kernels read and write: the layout of every array that crosses into compiled code."""
+"""The layout of every array that kernels read and write."""
 
 from typing import Any, NamedTuple
 
@@ -7,8 +7,8 @@ import numpy as np
 LANES = 8  # float64 in a cache line
 NEVER = 2**31 - 1  # a visit count that no run reaches
 UNLIMITED = NEVER * NEVER  # a budget that no run spends
-OPEN, REVIEW, WAITING = 0, 1, 2  # a gate: deploy at once; propose; propose once this is decided
-EPISODE, STEP, STATE, ACTION = 0, 1, 2, 3  # columns of a row change; further members follow ACTION
+OPEN, REVIEW, WAITING = 0, 1, 2  # a gate: deploy at once; propose; or wait, with a proposal pending
+EPISODE, STEP, STATE, ACTION = 0, 1, 2, 3  # columns of a row change; more members follow ACTION
 
 # ---- Q-learners ----------------------------------------------------------------------------------
 
@@ -16,12 +16,12 @@ ROW = np.dtype(
     [
         ("value", "f8"),  # optimistic value of the state
         ("best_other", "f8"),  # best running estimate among the other actions of the row
-        ("action", "i8"),  # the deployed action; in a mixture, the one that its member would play
+        ("action", "i8"),  # the deployed action; in a mixture, the action its member would play
     ]
 )
 CELL = np.dtype(
     [
-        ("q", "f8"),  # running estimate; -inf where the action is forbidden
+        ("q", "f8"),  # running estimate; -inf if the action is forbidden
         ("visits", "i4"),
         ("due", "i4"),  # the visit count that is the next trigger
     ]
@@ -36,8 +36,8 @@ MOMENTS = np.dtype(
 STAGE_ROW = np.dtype(
     [
         *ROW.descr,
-        ("reference", "f8"),  # the value that those of successors are compared with
-        ("visits", "i8"),  # counted only where there is a reference, which is fixed by them
+        ("reference", "f8"),  # the value that successors' values are compared with
+        ("visits", "i8"),  # counted only with a reference, which they fix
     ]
 )
 STAGE_CELL = np.dtype(
@@ -45,10 +45,10 @@ STAGE_CELL = np.dtype(
         *CELL.descr,
         ("total", "f8"),  # sum of reward and next value over the stage
         ("begin", "i8"),  # visits before the stage
-        ("reward", "f8"),  # sum over all visits; this and what follows only with a reference
+        ("reward", "f8"),  # sum over all visits; this and the rest only with a reference
         ("reference", "f8"),  # sum of the reference values of the successors, over all visits
         ("reference_squares", "f8"),
-        ("advantage", "f8"),  # sum of value less reference of the successors, over the stage
+        ("advantage", "f8"),  # sum of (value - reference) of the successors, over the stage
         ("advantage_squares", "f8"),
     ]
 )
@@ -56,10 +56,10 @@ STEP_PLAYED = np.dtype([("state", "i8"), ("action", "i8"), ("reward", "f8")])
 
 # ---- planners ------------------------------------------------------------------------------------
 
-PLANNED = np.dtype([("visits", "i8"), ("due", "i8")])  # of (h, x, a); of (x, a) in pooled counts
+PLANNED = np.dtype([("visits", "i8"), ("due", "i8")])  # of (h, x, a), or of (x, a) if pooled
 RECORD = np.dtype(
     [
-        ("n", "i8"),  # visits on record
+        ("n", "i8"),  # recorded visits
         ("followed", "i8"),  # of these, visits whose successor is: all but those at the last step
         ("total", "f8"),  # sum of the rewards
         ("squares", "f8"),  # sum of their squares
@@ -77,113 +77,115 @@ CLOCK = np.dtype(
         ("deployments", "i8"),  # so far
         ("switches", "i8"),  # local switches so far
         ("batch", "i8"),  # the next point of the grid
-        ("refreshes", "i8"),  # how often all rows might change, or plans were made
-        ("drowned", "i8"),  # visits whose bonus was above H, in a mixture that of the first member
+        ("refreshes", "i8"),  # how often all rows could change, or plans were made
+        ("drowned", "i8"),  # visits with a bonus above H (in a mixture, the first member's bonus)
         ("pool", "i8"),  # the used part of the pool of successors
-        ("awaits_plan", "i8"),  # 1 while a planner of the user's own, in Python, must plan
+        ("awaits_plan", "i8"),  # 1 while a user's planner, in Python, must plan
     ]
 )
-KEYS = np.dtype([("samples", "u8"), ("members", "u8")])  # noise streams of a learner's own
+KEYS = np.dtype([("samples", "u8"), ("members", "u8")])  # a learner's own noise streams
 
 
 class Timing(NamedTuple):
-    """What a schedule and a budget say about all rows at once."""
+    """The rules of a schedule and a budget for all rows at once."""
 
     factor: float  # all rows may change when a count has grown by this factor; 0: no such rule
-    least: int  # and by so many visits
-    grid: np.ndarray  # [n]  all rows may change after so many episodes, sorted; the last is NEVER
-    deployments: int  # after so many deployments the policy stays
-    switches: int  # after so many local switches the policy stays
+    least: int  # and by this many visits
+    grid: np.ndarray  # [n]  all rows may change after these episodes, sorted; the last is NEVER
+    deployments: int  # the policy stays after this many deployments
+    switches: int  # the policy stays after this many local switches
     room: int  # row changes that one episode may make
     greedy_last: bool  # the last deployment is planned without a bonus
-    exploit_last: bool  # it is one policy, of actions that were tried
-    asked: bool  # visits are no reason to change anything, only dates are
-    episodes: int  # of the run
+    exploit_last: bool  # it is one policy that plays only tried actions
+    asked: bool  # only dates cause changes, visits do not
+    episodes: int  # in the run
     gate: int  # OPEN, REVIEW or WAITING
 
 
 def is_spent(clock: Any, timing: Timing) -> Any:
-    """Whether nothing is left of the budget; kernels have it compiled, from `schedule`."""
+    """Whether the budget is spent; `schedule` compiles this for kernels."""
     return clock["switches"] >= timing.switches or clock["deployments"] >= timing.deployments
 
 
 class RowSpec(NamedTuple):
-    """A Q-learner worked out for one problem size."""
+    """A Q-learner's numbers for one problem size."""
 
     H: int
     S: int
     A: int
-    caps: np.ndarray  # [H]  largest value that step h can have
+    caps: np.ndarray  # [H]  largest possible value of step h
     bonus: int  # HOEFFDING or BERNSTEIN
     c1: float  # scale of the variance part (Bernstein)
     c2: float  # scale of the Hoeffding part
     variance_scale: float  # H iota
     lower_order: float  # sqrt(H^7 S A) iota
     hoeffding_scale: float  # H^3 iota
-    every_until: int  # each visit count up to here is a trigger
+    every_until: int  # every visit count up to here is a trigger
     later: np.ndarray  # [n]  the triggers after that, sorted; the last is NEVER
     timing: Timing
 
 
 class RowTables(NamedTuple):
-    """What one Q-learner knows, and in `rows` what it has deployed."""
+    """The knowledge of one Q-learner; `rows` also holds its deployed policy."""
 
     rows: np.ndarray  # [(H + 1) * S]  ROW; the last S are the zero after the last step
     cells: np.ndarray  # [H * S * A]  CELL
-    moments: np.ndarray  # [H * S * A]  MOMENTS, or [0] where no bonus reads them
+    moments: np.ndarray  # [H * S * A]  MOMENTS, or [0] if no bonus reads them
     clock: np.ndarray  # [1]  CLOCK
 
 
 class OwnSpec(NamedTuple):
-    """A Q-learner with a function of the user's, worked out for one problem size.
+    """The numbers of a Q-learner with a user's function, for one problem size.
 
-    Each pair of functions has a class that derives from this one: see `own.py`.
+    Each pair of functions has a class derived from this one: see `own.py`.
     """
 
     H: int
     S: int
     A: int
-    caps: np.ndarray  # [H]  largest value that step h can have
+    caps: np.ndarray  # [H]  largest possible value of step h
     initial: np.ndarray  # [H]  the first estimate
     iota: float
-    bonus: int  # HOEFFDING or BERNSTEIN where the library's bonus is used, else HOEFFDING
-    bonus_options: np.ndarray  # [n]  the numbers that the bonus gets last
-    update_options: np.ndarray  # [n]  likewise the update
-    width: int  # how many numbers an (h, x, a) remembers
+    bonus: int  # HOEFFDING or BERNSTEIN for the library's bonus, else HOEFFDING
+    bonus_options: np.ndarray  # [n]  the numbers passed last to the bonus
+    update_options: np.ndarray  # [n]  and to the update
+    width: int  # how many numbers an (h, x, a) stores
     usual: RowSpec  # the library's learner with the same schedule
-    every_until: int  # each visit count up to here is a trigger
+    every_until: int  # every visit count up to here is a trigger
     later: np.ndarray  # [n]  the triggers after that, sorted; the last is NEVER
     timing: Timing
 
 
 class OwnTables(NamedTuple):
-    """What such a Q-learner knows, and in `rows` what it has deployed."""
+    """The knowledge of such a Q-learner; `rows` also holds its deployed policy."""
 
     rows: np.ndarray  # [(H + 1) * S]  ROW; the last S are the zero after the last step
     cells: np.ndarray  # [H * S * A]  CELL
-    moments: np.ndarray  # [H * S * A]  MOMENTS, or [0] where no bonus reads them
-    memory: np.ndarray  # [H * S * A * width]  what the functions remember; NaN at the beginning
-    faults: np.ndarray  # [1]  one more than the last (h, x, a) whose estimate was no finite number
+    moments: np.ndarray  # [H * S * A]  MOMENTS, or [0] if no bonus reads them
+    memory: np.ndarray  # [H * S * A * width]  the functions' memory; NaN at the beginning
+    # [1]  where an estimate was first no finite number: 1 + i + H S A (2 n + b) for visit n of
+    # (h, x, a) number i; b is 1 if its bonus was none either
+    faults: np.ndarray
     clock: np.ndarray  # [1]  CLOCK
 
 
 class StageSpec(NamedTuple):
-    """A stage-based Q-learner worked out for one problem size."""
+    """The numbers of a stage-based Q-learner for one problem size."""
 
     H: int
     S: int
     A: int
-    caps: np.ndarray  # [H]  largest value that step h can have
+    caps: np.ndarray  # [H]  largest possible value of step h
     c: float  # scale of the bonus
     iota: float
-    reference: int  # visits to a row after which its reference value is fixed; -1: there is none
-    every_until: int  # each visit count up to here ends a stage
+    reference: int  # visits to a row after which its reference value is fixed; -1: no reference
+    every_until: int  # every visit count up to here ends a stage
     later: np.ndarray  # [n]  and these after that, sorted; the last is NEVER
     timing: Timing
 
 
 class StageTables(NamedTuple):
-    """What one stage-based learner knows, and in `rows` what it has deployed."""
+    """The knowledge of one stage-based learner; `rows` also holds its deployed policy."""
 
     rows: np.ndarray  # [(H + 1) * S]  STAGE_ROW; the last S are the zero after the last step
     cells: np.ndarray  # [H * S * A]  STAGE_CELL
@@ -191,57 +193,57 @@ class StageTables(NamedTuple):
 
 
 class PlanSpec(NamedTuple):
-    """A planner worked out for one problem size."""
+    """A planner's numbers for one problem size."""
 
     H: int
     S: int
     A: int
-    stride: int  # cells from one step to the next: 0 if the counts of all steps are pooled
+    stride: int  # cells from one step to the next: 0 if all steps are pooled
     waits_for_law: bool  # a cell's first successor is a trigger if it comes after a trigger
     allowed: np.ndarray  # [H * S * A]
-    caps: np.ndarray  # [H]  largest value that step h can have
+    caps: np.ndarray  # [H]  largest possible value of step h
     kind: int  # how it explores, a number in `planning.py`
-    data: int  # CURRENT, ALL or NEWEST: when the data of an (h, x, a) are planned from
+    data: int  # CURRENT, ALL or NEWEST: when plans use the data of an (h, x, a)
     monotone: bool  # estimates never grow
     c: float  # scale of the bonus
-    log: float  # the bonus' logarithm
-    law_log: float  # that of the width of an L1 ball
-    known: int  # visits from which a cell is known
-    most_visits: int  # later visits of a cell are no data; of pooled counts see `counts.is_data`
+    log: float  # logarithm of the bonus
+    law_log: float  # logarithm of the width of an L1 ball
+    known: int  # visits after which a cell is known
+    most_visits: int  # later visits of a cell are not data; if pooled, see `counts.is_data`
     prior: float  # of each successor
-    rewards_known: bool  # the mean reward of a cell is taken as known from its first visit on
-    mass: float  # of the prior of a law, over all successors; 0: it is learned
+    rewards_known: bool  # the mean reward of a cell counts as known from its first visit on
+    mass: float  # of the prior of a law, over all successors; 0: learned
     reward_weight: float  # Beta(weight, weight) is the prior of a mean reward
     reward_mode: int  # BOOTSTRAP, MEAN or SEEN: whether rewards vary
     pooling: int  # AS_COUNTED or TESTED: whether the steps are alike
-    rule: int  # by which version of its rules a learned posterior decides
-    members: int  # L, policies in a deployed mixture
+    rule: int  # the version of the rules of a learned posterior
+    members: int  # L, number of policies in a deployed mixture
     scales: np.ndarray  # [L]  of the bonus, on top of c
-    spare: int  # entries of the pool that one episode may need
-    every_until: int  # each visit count up to here is a trigger
+    spare: int  # pool entries that one episode may need
+    every_until: int  # every visit count up to here is a trigger
     later: np.ndarray  # [n]  the triggers after that, sorted; the last is NEVER
     timing: Timing
 
 
 class PlanTables(NamedTuple):
-    """What one planner has counted, and in `policy` what it has deployed."""
+    """The counts of one planner; `policy` holds its deployed policy."""
 
     policy: np.ndarray  # [L * H * S]
-    initial: np.ndarray  # [H * S]  deployed at the beginning
-    chosen: np.ndarray  # [1]  whether somebody chose it: the last policy then leaves it with care
+    initial: np.ndarray  # [H * S]  initially deployed
+    chosen: np.ndarray  # [1]  whether a user chose it: then the last policy leaves it with care
     earlier: np.ndarray  # [1]  episodes counted before the first one
     wanted: np.ndarray  # [L * H * S]  the policies of the newest plan
-    # of a learned posterior, q and values are those of the first member only
-    q: np.ndarray  # [L * H * S * A]  -inf where the action is forbidden
-    # [L * (H + 1) * S]  the last S of each member are zero; lower values follow where there are any
+    # for a learned posterior, q and values are of the first member only
+    q: np.ndarray  # [L * H * S * A]  -inf if the action is forbidden
+    # [L * (H + 1) * S]  the last S of each member are zero; lower values follow if there are any
     values: np.ndarray
     visits: np.ndarray  # [H * S * A]
     drowned: (
         np.ndarray
     )  # [H * S * A]  whether the first member's bonus was above H in the last plan
     cells: np.ndarray  # [cells]  PLANNED
-    records: np.ndarray  # [cells]  RECORD, what plans are made from
-    fresh: np.ndarray  # [cells]  RECORD not planned from yet, or [0] where all are at once
+    records: np.ndarray  # [cells]  RECORD, the data of plans
+    fresh: np.ndarray  # [cells]  RECORD not yet used by plans, or [0] if all are used at once
     dirty: np.ndarray  # [cells]  whether the record changed since the last plan
     pool: np.ndarray  # [n]  SUCCESSOR, the blocks of all records
     clock: np.ndarray  # [1]  CLOCK
@@ -253,14 +255,14 @@ class PlanTables(NamedTuple):
 
 
 class Laws(NamedTuple):
-    """Which successors were seen how often; a row is one (h, x, a), or one (x, a)."""
+    """How often each successor was seen; a row is one (h, x, a), or one (x, a)."""
 
-    stride: int  # rows from one step to the next: 0 if all steps are taken together
+    stride: int  # rows from one step to the next: 0 if all steps are pooled
     offsets: np.ndarray  # [rows + 1]  where the successors of each row begin
     states: np.ndarray  # [n]
     counts: np.ndarray  # [n]
     n: np.ndarray  # [rows]  their sum
-    # the same of all actions of a row's state together
+    # the same for all actions of a row's state together
     all_offsets: np.ndarray  # [rows / A + 1]
     all_states: np.ndarray  # [m]
     all_counts: np.ndarray  # [m]
@@ -268,58 +270,58 @@ class Laws(NamedTuple):
 
 
 class Rewards(NamedTuple):
-    """Which rewards were seen; a row is one (h, x, a), or one (x, a)."""
+    """The rewards seen; a row is one (h, x, a), or one (x, a)."""
 
-    stride: int  # rows from one step to the next: 0 if all steps are taken together
+    stride: int  # rows from one step to the next: 0 if all steps are pooled
     n: np.ndarray  # [rows]
     total: np.ndarray  # [rows]
     squares: np.ndarray  # [rows]
-    all_n: np.ndarray  # [rows / A]  of all actions of a row's state together
+    all_n: np.ndarray  # [rows / A]  for all actions of a row's state together
     all_total: np.ndarray  # [rows / A]
 
 
 class Belief(NamedTuple):
-    """A posterior over models, with the prior that was learned from the same data."""
+    """A posterior over models; its prior was learned from the same data."""
 
     laws: Laws
     rewards: Rewards
     mass: float  # of the prior of a law, over all successors
-    alike: float  # that of a row among alike actions, whose mean is that of the others; or 0
+    alike: float  # mass of a prior centred on the other actions of the state, if alike; or 0
     noisy: bool  # whether rewards vary
-    share: float  # their variance, as a share of that of rewards 0 and 1
+    share: float  # their variance, as a share of the variance of rewards 0 and 1
     reward_mass: float  # of the prior of a mean reward
-    by_state: bool  # whether that is on the mean of the other actions of the state, or on 1/2
-    hopeful: bool  # whether a reward that was never seen is as likely 1 as 0, so that it is tried
-    # of a law that is like no other: how many successors it may have, by the logarithms of their
-    # probabilities (see `SIZES`), and what the prior has for each of them; without sizes `mass`
+    by_state: bool  # whether that prior is centred on the state's other actions, or on 1/2
+    hopeful: bool  # whether an unseen reward is as likely 1 as 0, so that it is tried
+    # for a law unlike any other: how many successors it may have, by the logarithms of their
+    # probabilities (see `SIZES`), and the prior of each successor; without sizes, `mass`
     sizes: np.ndarray  # [rows, n], or [0, 0]
     each: float
     # how far the rewards of all cells of an action that nobody tried may be off together; the
     # steps are those of `rewards`
-    doubts: np.ndarray  # [steps A], or [0]
+    doubts: np.ndarray  # [steps A], perhaps with [steps] of all actions after them; or [0]
 
 
 class Drawn(NamedTuple):
-    """One step of a model that was drawn from a belief; a row is one (x, a)."""
+    """One step of a model drawn from a belief; a row is one (x, a)."""
 
     starts: np.ndarray  # [S * A + 1]  where the successors of each row begin
     sizes: np.ndarray  # [S * A]  how many there are
     states: np.ndarray  # [n]
     weights: np.ndarray  # [n]  their probabilities
-    rest: np.ndarray  # [S * A]  the probability that is spread over all states
+    rest: np.ndarray  # [S * A]  the probability spread over all states
     rewards: np.ndarray  # [S * A]
 
 
 class Changes(NamedTuple):
-    """Rows (h, x) in which policies might play something else, each row alone."""
+    """Rows (h, x) in which policies might play another action, each row by itself."""
 
-    played: np.ndarray  # [H * S, U]  what each policy plays
+    played: np.ndarray  # [H * S, U]  the action of each policy
     rows: np.ndarray  # [R]  h S + x, ascending
     steps: np.ndarray  # [H + 1]  where the rows of each step begin
-    others: np.ndarray  # [R, U]  what each policy might play there
+    others: np.ndarray  # [R, U]  the other action of each policy there
     groups: np.ndarray  # [U]  the sum that a policy belongs to
     weights: np.ndarray  # [U]  its weight there
-    needed: np.ndarray  # [H + 1, S * A]  the cells that are needed, at last those of any step
+    needed: np.ndarray  # [H + 1, S * A]  the cells needed; the last row is for any step
 
 
 class MixtureSpec(NamedTuple):
@@ -330,13 +332,13 @@ class MixtureSpec(NamedTuple):
     A: int
     members: int  # L
     scales: np.ndarray  # [L]  of the bonus, on top of c
-    whole: bool  # all rows may change, and not only those that had a trigger
-    each: RowSpec | StageSpec  # of every member
+    whole: bool  # all rows may change, not only triggered ones
+    each: RowSpec | StageSpec  # for every member
     timing: Timing
 
 
 class MixtureTables(NamedTuple):
-    """What the members of a mixture know, each for itself, and in `policy` what is deployed."""
+    """The knowledge of each member of a mixture; `policy` holds the deployed mixture."""
 
     policy: np.ndarray  # [L * H * S]
     wanted: np.ndarray  # [L * H * S]  the policies that the members would play
@@ -355,7 +357,7 @@ COLUMN = np.dtype([("threshold", "i8"), ("own", "i4"), ("other", "i4")])  # of a
 BALANCE = np.dtype(
     [
         ("regret", "f8"),  # of the episodes charged
-        ("gap", "f8"),  # of the deployed policy, an episode
+        ("gap", "f8"),  # of the deployed policy, per episode
         ("charged", "i8"),  # episodes
         ("passed", "i8"),  # points of the curve
     ]
@@ -376,13 +378,13 @@ class Model(NamedTuple):
     columns: np.ndarray  # [columns]  COLUMN
     rewards: np.ndarray  # [S * A] or [H * S * A]
     bernoulli: bool  # the reward is 0 or 1 with the given mean
-    starts: np.ndarray  # [n]  start state of each episode, or [0] where the start law decides
+    starts: np.ndarray  # [n]  start state of each episode, or [0] if the start law decides
     width: int  # S + 1 rounded up to whole lanes
     outflow: np.ndarray  # [rows * width]  successor probabilities, then the reward; or [0]
 
 
 class ValueTables(NamedTuple):
-    """The exact value of the deployed policies, of a mixture the mean of its L members."""
+    """The exact value of the deployed policy; for a mixture, the average of its L members."""
 
     wanted: bool
     H: int
@@ -393,14 +395,14 @@ class ValueTables(NamedTuple):
     optimal: np.ndarray  # [S]  optimal values of step 0
     policy: np.ndarray  # [L * H * S]
     origins: np.ndarray  # [L * H * S]  where the deployed action's row begins in `outflow`
-    mass: np.ndarray  # [L * H * width]  the law of the state at step h; at S the mean reward before
+    mass: np.ndarray  # [L * H * width]  state law at step h; at S the mean reward before
 
 
 class ChangeLog(NamedTuple):
     """The newest row changes of one run, and its costs at each checkpoint."""
 
-    keep: bool  # the caller takes the changes; else they are dropped once their regret is known
-    logged: np.ndarray  # [1]  row changes that lie in the log
+    keep: bool  # the caller takes the changes; else they are dropped once charged
+    logged: np.ndarray  # [1]  row changes in the log
     changes: np.ndarray  # [n, 3 + L]  (episode, step, state, action of each member)
     curve_points: np.ndarray  # [C]  episodes after which the curves have a point
     switches: np.ndarray  # [C]  local switches
@@ -408,7 +410,7 @@ class ChangeLog(NamedTuple):
 
 
 class Account(NamedTuple):
-    """What the episodes of one run cost."""
+    """The costs of the episodes of one run."""
 
     balance: np.ndarray  # [1]  BALANCE
     curve_points: np.ndarray  # [C]
@@ -421,9 +423,9 @@ STAMP = np.dtype([("rounds", "i8"), ("played", "i8")])  # when a row changed
 ROUND_TOTALS = np.dtype(
     [
         ("rounds", "i8"),
-        ("played", "i8"),  # episodes, those thrown away included
+        ("played", "i8"),  # episodes, including discarded ones
         ("learned", "i8"),  # episodes
-        ("last", "i8"),  # the number of episodes at which the run ends, as things stand
+        ("last", "i8"),  # the number of episodes after which the run ends, as known so far
         ("passed", "i8"),  # points of the curve
         ("earned", "f8"),  # rewards of the episodes learned
     ]
@@ -431,7 +433,7 @@ ROUND_TOTALS = np.dtype(
 
 
 class Window(NamedTuple):
-    """Episodes that were played ahead of what is learned; episode k lies in slot k % W."""
+    """Episodes played ahead of the learner; episode k lies in slot k % W."""
 
     ready: np.ndarray  # [W]  whether the slot holds an episode that the deployed policy played
     states: np.ndarray  # [W, H]
@@ -440,13 +442,13 @@ class Window(NamedTuple):
 
 
 class Rounds(NamedTuple):
-    """How M machines play one run, and how far they are."""
+    """How M machines play one run, and their progress."""
 
-    episodes: int  # up to the next look at the bounds, or in all, unless it is stopped before
+    episodes: int  # until the next check of the bounds, or in total unless stopped earlier
     cut: int  # AT_TRIGGER, AT_SWITCH or AT_MISMATCH
-    pause: bool  # look at each deployment whether the run can stop
-    policy_gap: float  # stop when the deployed policy is so close to the optimum; below 0: never
-    mixture_gap: float  # likewise for the mixture of all policies so far
+    pause: bool  # check at each deployment whether the run can stop
+    policy_gap: float  # stop when the deployed policy is this close to optimal; below 0: never
+    mixture_gap: float  # the same for the mixture of all policies so far
     room: int  # row changes that a round may make
     totals: np.ndarray  # [1]  ROUND_TOTALS
     plays: np.ndarray  # [H * S * A]  how often machines played each action
@@ -459,29 +461,29 @@ class Rounds(NamedTuple):
 
 
 class Bandit(NamedTuple):
-    """A problem with Bernoulli arms, and an algorithm worked out for one number of pulls."""
+    """A problem with Bernoulli arms, and an algorithm's numbers for one number of pulls."""
 
     means: np.ndarray  # [A]
-    gaps: np.ndarray  # [A]  the best mean less this one
+    gaps: np.ndarray  # [A]  the best mean minus this one
     kind: int  # which algorithm, a number in `arms.py`
     constant: float  # in its confidence width: alpha, gamma, c or p
-    every_until: int  # a batch ends at each pull count of an arm up to here
+    every_until: int  # a batch ends at every pull count of an arm up to here
     later: np.ndarray  # [n]  and at these after that, sorted; the last is NEVER
     grid: np.ndarray  # [M]  and at these numbers of all pulls, sorted; the last is T
     curve_points: np.ndarray  # [C]  pulls after which the curves have a point
 
 
 class BanditTables(NamedTuple):
-    """What every run knows, did and paid."""
+    """The knowledge, the plays and the costs of every run."""
 
     keys: np.ndarray  # [runs]  noise stream
     posterior_keys: np.ndarray  # [runs]  the stream of Thompson sampling's own draws
     pulls: np.ndarray  # [runs, A]
     wins: np.ndarray  # [runs, A]  rewards of 1
     arm: np.ndarray  # [runs]  played last
-    due: np.ndarray  # [runs]  pulls of that arm at which the next is chosen, with an index
-    left: np.ndarray  # [runs, A]  pulls still to play in this batch, in the others
-    active: np.ndarray  # [runs, A]  not yet given up
+    due: np.ndarray  # [runs]  index: pulls of that arm at which the next is chosen
+    left: np.ndarray  # [runs, A]  batches: pulls still to play in this batch
+    active: np.ndarray  # [runs, A]  not yet dropped
     old_pulls: np.ndarray  # [runs, A]  of earlier phases, whose rewards no longer count
     old_wins: np.ndarray  # [runs, A]
     switched: np.ndarray  # [runs]  switches so far

@@ -1,12 +1,12 @@
-"""The exact price of few changes: one level of the recursions over all that may be known.
+"""The exact price of few changes: one level of the recursion over all beliefs.
 
-Beliefs about Bernoulli arms are the successes and failures of each arm. At level t, after t pulls,
+A belief about Bernoulli arms is the successes and failures of each arm. At level t, after t pulls,
 the failures of the last arm follow from the rest, so a belief is a point of a simplex of 2 A - 1
-coordinates, which `exact/simplex.py` numbers. The coordinates before the last one are a *lead*;
-the beliefs of a lead lie side by side.
+coordinates, which `exact/simplex.py` numbers. The coordinates before the last one are a *lead*; the
+beliefs of a lead lie side by side.
 
-Values have an entry for each number of changes that are left. One more entry, the last, lets every
-episode change for free.
+Values have an entry for each number of changes left. One more entry, the last, lets every episode
+change for free.
 """
 
 from __future__ import annotations
@@ -61,10 +61,11 @@ def pull_level(t, leads, bases, further, prior, later, now):
 
 @entry
 def step_back(t, pulls, leads, bases, further, prior, expected):
-    """What each belief after t pulls expects after the batch that follows, from one level later.
+    """Replace `expected` by what each belief after t pulls expects after the batch, from one level
+    later.
 
     Two arms. expected [pulls + 1, beliefs], changed in place: the value at the end of the batch if
-    `first` of its pulls are the first arm's.
+    `first` of its pulls play the first arm.
     """
     for first in range(pulls, -1, -1):
         for lead in range(len(leads)):
@@ -86,7 +87,7 @@ def step_back(t, pulls, leads, bases, further, prior, expected):
 def choose_batch(t, pulls, leads, bases, prior, expected, weights, best):
     """Raise `best` [beliefs] to the value of the best batch that begins at level t.
 
-    weights [choices, pulls + 1]: how probable each number of pulls of the first arm is.
+    weights [choices, pulls + 1]: the probability of each number of pulls of the first arm.
     """
     for lead in range(len(leads)):
         won, lost = leads[lead, 0], leads[lead, 1]
@@ -122,7 +123,7 @@ def find(code, codes):
 
 @inline
 def path_probability(code, path, paths, prior, bits):
-    """The predictive probability of a path, whose own steps teach as it goes.
+    """The predictive probability of a path; each of its steps updates the belief for the next.
 
     paths [J, H, 2] has the row (state and action) and the successor of each step; prior [rows, S].
     """
@@ -146,8 +147,8 @@ def path_probability(code, path, paths, prior, bits):
 def episode_level(codes, later_codes, steps, paths, paid, followers, prior, bits, later, now):
     """The values of all beliefs before an episode from the values after it.
 
-    codes, later_codes: sorted; steps [J], what a path adds to a code; paid [J], its return;
-    followers [J, n], the policies that may take it. later, now [N + 2, policies, beliefs]; now is
+    codes, later_codes: sorted. steps [J]: what a path adds to a code. paid [J]: its return.
+    followers [J, n]: the policies that may take it. later, now [N + 2, policies, beliefs]; `now` is
     zero at first.
     """
     for place in range(len(codes)):
@@ -163,7 +164,7 @@ def episode_level(codes, later_codes, steps, paths, paid, followers, prior, bits
 
 @entry
 def batch_level(codes, later_codes, steps, paths, followers, prior, bits, later, now):
-    """What is expected after one more episode by each policy: later, now [policies, beliefs]."""
+    """The expectation after one more episode by each policy: later, now [policies, beliefs]."""
     for place in range(len(codes)):
         for path in range(len(paths)):
             p = path_probability(codes[place], path, paths, prior, bits)

@@ -1,8 +1,8 @@
-"""How kernels are compiled, and kept on disk as machine code until a kernel file they need changes.
+"""Compile kernels, and cache their machine code until a kernel file that they need changes.
 
-Numba's own cache looks only at the file of the function itself: after an edit in a callee of
-another file it goes on with the old callee, silently. Here the stamp of a cached function is a hash
-of its file and of all kernel files that it imports, directly or through others.
+Numba's own cache checks only the file of the function itself: after an edit to a callee in another
+file it silently uses the old callee. Here the stamp of a cached function is a hash of its file and
+of all kernel files that it imports, directly or indirectly.
 """
 
 from __future__ import annotations
@@ -23,27 +23,27 @@ from numba.core.registry import CPUDispatcher
 
 from lowswitch.kernels.linking import KernelCompiler, kernel_libraries
 
-# Nobody gives a kernel to a kernel as a value, so none needs an entrance for that.
+# No kernel is passed to another kernel as a value, so none needs an entry point for that. Functions
+# that are not inlined say so, because a callee inherits the options of its caller.
 OPTIONS: dict[str, Any] = {
     "nogil": True,
     "error_model": "numpy",
     "no_cfunc_wrapper": True,
+    "forceinline": False,
     "pipeline_class": KernelCompiler,
 }
 if hasattr(DefaultOptions, "_nrt"):
-    # Without this numba counts the references of every array that a kernel looks at, with atomic
-    # operations: that took nine tenths of the time of a planner. Kernels make no arrays, but for
-    # those that are `allocating`, and the caller holds those that it gives them, so that there is
-    # nothing to count.
+    # Without this, numba counts the references to every array that a kernel uses, with atomic
+    # operations, which took nine tenths of a planner's time. Only `allocating` kernels make arrays,
+    # and the caller holds the arrays it passes, so there is nothing to count.
     OPTIONS["_nrt"] = False
-# A literal 0 or False is a type of its own to numba: what begins with one and is an argument later
-# would let the function be compiled twice.
+# To numba a literal 0 or False has its own type: if a variable starts as one and is an argument
+# later, the function would be compiled twice.
 NOTHING, NOT_YET = np.int64(0), np.bool_(False)
-# The entrance for Python takes every array out of the tuples of tables, which for a short kernel is
-# most of what there is to compile. Kernels that kernels call have none.
+# The entry point for Python unpacks every array from the tuples of tables, which for a short kernel
+# is most of the work of compiling. Kernels that only kernels call have none.
 INNER: dict[str, Any] = {"no_cpython_wrapper": True}
 INLINED: dict[str, Any] = {**OPTIONS, **INNER, "forceinline": True}
-# said and not left out: a callee inherits what its caller was compiled with
 COUNTED: dict[str, Any] = {**OPTIONS, **({"_nrt": True} if "_nrt" in OPTIONS else {})}
 
 
@@ -53,7 +53,7 @@ def entry(function: Callable[..., Any]) -> Any:
 
 
 def part(function: Callable[..., Any]) -> Any:
-    """Compile a function that kernels call too rarely for it to be inlined."""
+    """Compile a function that kernels call too rarely to inline it."""
     return _inner(njit(**OPTIONS, **INNER)(function))
 
 
@@ -65,8 +65,8 @@ def inline(function: Callable[..., Any]) -> Any:
 def pasted(function: Callable[..., Any]) -> Any:
     """Compile a short loop as if it were written where it is called.
 
-    What is `inline` is optimized before it gets there, and such a loop then takes half as long
-    again.
+    An `inline` function is optimized before it gets there, and such a loop then takes 1.5 times as
+    long.
     """
     return _inner(njit(**OPTIONS, **INNER, inline="always")(function))
 
@@ -74,7 +74,7 @@ def pasted(function: Callable[..., Any]) -> Any:
 def allocating(function: Callable[..., Any]) -> Any:
     """Compile a function that makes arrays, whose references are then counted.
 
-    It is for plans that are made a few times in a run, and never for a part of a hot loop.
+    Use it for plans that are made a few times in a run, and never in a hot loop.
     """
     return _keep(njit(**COUNTED)(function))
 
@@ -85,9 +85,9 @@ def allocating_part(function: Callable[..., Any]) -> Any:
 
 
 def _call_twin(kernel: Any, *arguments: Any, **named: Any) -> Any:
-    """Call a kernel from Python, which plain learners and tests do, though it has no entrance.
+    """Call a kernel without an entry point from Python, as plain learners and tests do.
 
-    What is called is a twin that has one; it is compiled at the first call, and kept.
+    The call goes to a twin with an entry point, which is compiled at the first call and cached.
     """
     if kernel.twin is None:
         options = {name: kernel.targetoptions[name] for name in kernel.targetoptions.keys() - INNER}
@@ -101,7 +101,7 @@ InnerKernel = type("InnerKernel", (CPUDispatcher,), {"twin": None, "__call__": _
 
 
 def _inner(dispatcher: Any) -> Any:
-    """Let Python call a kernel that has no entrance for it; where nothing is compiled it can."""
+    """Let Python call a kernel that has no entry point; without compilation it already can."""
     if isinstance(dispatcher, CPUDispatcher):
         dispatcher.__class__ = InnerKernel
     return _keep(dispatcher)
@@ -117,7 +117,7 @@ IMPORT = re.compile(
 def kernel_stamp(file: str) -> str:
     """A hash of the kernel files that the functions of a file depend on.
 
-    They are the file itself, this one, and every kernel file that one of them imports. A function
+    These are the file itself, this one, and every kernel file that one of them imports. A function
     from elsewhere depends on its own file and on all kernel files.
     """
     texts = _kernel_texts()
@@ -140,14 +140,14 @@ def _kernel_texts() -> dict[str, str]:
 
 @functools.cache
 def _imported_kernels(name: str) -> set[str]:
-    """The names of the kernel files that one of them imports."""
+    """The names of the kernel files that a kernel file imports."""
     texts = _kernel_texts()
     words = " ".join(itertools.chain(*IMPORT.findall(texts[name])))
     return set(re.findall(r"\w+", words)) & set(texts)
 
 
 def _keep(dispatcher: Any) -> Any:
-    """Let a function keep its machine code on disk; where nothing is compiled there is none."""
+    """Let a function cache its machine code; without compilation there is none."""
     if hasattr(dispatcher, "py_func"):
         cache = _cache_class()
         if cache is not None:
@@ -160,7 +160,7 @@ def _keep(dispatcher: Any) -> Any:
 
 @functools.cache
 def _warn_uncached(reason: str, files: str = "kept") -> None:
-    """Say once for each reason that compiled kernels are not kept, or not read."""
+    """Warn once for each reason why compiled kernels are not cached, or not read."""
     warnings.warn(
         f"compiled kernels cannot be {files} ({reason}), so they are compiled anew, which takes"
         " some seconds; name a writable folder in the environment variable NUMBA_CACHE_DIR",
@@ -170,9 +170,9 @@ def _warn_uncached(reason: str, files: str = "kept") -> None:
 
 
 def _load(cache: Any, load: Callable[..., Any], *arguments: Any) -> Any:
-    """What the cache holds; nothing, and an empty cache, where its files are damaged.
+    """The cache entry; if its files are damaged, nothing, and the cache is emptied.
 
-    Where another version of the library wrote them, they may name a class that is no more.
+    Files that another version of the library wrote may name a class that no longer exists.
     """
     try:
         return load(cache, *arguments)
@@ -187,7 +187,7 @@ def _load(cache: Any, load: Callable[..., Any], *arguments: Any) -> Any:
 
 
 def _save(cache: Any, save: Callable[..., Any], *arguments: Any) -> None:
-    """Keep machine code, if the disk has room for it and it does not call Python."""
+    """Cache machine code, if the disk has room for it and it does not call Python."""
     types = getattr(arguments[0], "args", arguments[0])
     if any(getattr(getattr(one, "instance_class", None), "is_plain", False) for one in types):
         return
@@ -200,9 +200,9 @@ def _save(cache: Any, save: Callable[..., Any], *arguments: Any) -> None:
 
 @functools.cache
 def _cache_class() -> type[Any] | None:
-    """Numba's cache of functions with stamps of ours; None, with a warning, if numba has changed.
+    """Numba's function cache with our stamps; None, with a warning, if numba has changed.
 
-    These are internals of numba. `tests/kernels/test_compile.py` proves that an edit in a callee is
+    This uses numba's internals. `tests/kernels/test_compile.py` proves that an edit to a callee is
     noticed.
     """
     try:
@@ -224,7 +224,7 @@ def _cache_class() -> type[Any] | None:
         implementation = type("KernelCacheImpl", (CompileResultCacheImpl,), parts)
         methods: dict[str, Any] = {
             "_impl_class": implementation,
-            # a twin that Python calls is kept beside the kernel that has no entrance for it
+            # a twin that Python calls is cached beside its kernel without an entry point
             "_index_key": lambda self, *given: (
                 *FunctionCache._index_key(self, *given),
                 getattr(self, "entrance", False),
@@ -237,16 +237,17 @@ def _cache_class() -> type[Any] | None:
             raise TypeError("its stamps are not asked for")
     except RuntimeError:
         warnings.warn(
-            "no folder is writable in which compiled kernels could be kept, so they are compiled "
-            "in every process anew; name one in the environment variable NUMBA_CACHE_DIR",
+            "no folder for compiled kernels is writable, so every process compiles them "
+            "again; name a writable folder in the environment variable NUMBA_CACHE_DIR",
             RuntimeWarning,
             stacklevel=3,
         )
         return None
     except (ImportError, AttributeError, TypeError) as error:
         warnings.warn(
-            f"this version of numba caches in another way ({error}), so kernels are compiled in "
-            "every process anew, which takes some seconds; another version may spare that",
+            f"this version of numba caches differently ({error}), so every process "
+            "compiles the kernels again, which takes some seconds; another version of "
+            "numba may avoid that",
             RuntimeWarning,
             stacklevel=3,
         )

@@ -1,10 +1,10 @@
-"""What planners count: visits, rewards, and successors in blocks of one pool that grows."""
+"""The counts of planners: visits, rewards, and successors in blocks of one growing pool."""
 
 from lowswitch.kernels.compile import entry, inline, part
 from lowswitch.kernels.qlearning import QUIET, TRIGGERED
 from lowswitch.kernels.schedule import is_spent, next_growth, next_trigger
 
-# when the data of an (h, x, a) are planned from: see `Planning.data`
+# when plans use the data of an (h, x, a): see `Planning.data`
 CURRENT, ALL, NEWEST = 0, 1, 2
 
 
@@ -21,13 +21,13 @@ def move_block(tables, record, room):
 
 @inline
 def pool_is_full(spec, tables):
-    """Whether the pool might not hold the successors of an episode more."""
+    """Whether the pool may lack room for the successors of one more episode."""
     return tables.clock[0]["pool"] + spec.spare > len(tables.pool)
 
 
 @inline
 def count_successor(spec, tables, record, y, count):
-    """Add so many transitions to state y; the pool has room for them."""
+    """Add `count` transitions to state y; the pool has room for them."""
     size = record["size"]
     found = False
     for j in range(record["start"], record["start"] + size):
@@ -46,7 +46,7 @@ def count_successor(spec, tables, record, y, count):
 
 @part
 def take_over(spec, tables, i):
-    """Move the fresh data of a cell into those that it is planned from: MVP, at its triggers."""
+    """Move the fresh data of a cell into the data of its plans: MVP, at its triggers."""
     fresh, record = tables.fresh[i], tables.records[i]
     if spec.data == NEWEST:
         record["n"] = record["followed"] = record["size"] = 0
@@ -63,7 +63,7 @@ def take_over(spec, tables, i):
 
 @inline
 def note_visit(spec, tables, h, x, a, action, reward, y):
-    """Count one transition, of which the last step has no successor; return if it was a trigger."""
+    """Count one transition (the last step has no successor); return whether it was a trigger."""
     i = h * spec.stride + x * spec.A + a
     place = (h * spec.S + x) * spec.A + a
     cell = tables.cells[i]
@@ -84,7 +84,7 @@ def note_visit(spec, tables, h, x, a, action, reward, y):
 
 @inline
 def followed(spec, tables, i):
-    """How many visits of a cell with a successor are on record."""
+    """The number of recorded visits of a cell that have a successor."""
     planned = tables.records[i]["followed"]
     return planned if spec.data == CURRENT else planned + tables.fresh[i]["followed"]
 
@@ -93,7 +93,7 @@ def followed(spec, tables, i):
 def law_is_late(spec, tables, i, h, n):
     """Whether visit n of a cell, at step h, is its first with a successor and follows a trigger.
 
-    Of pooled counts, visits at the last step may use up every trigger before the law is known.
+    With pooled counts, visits at the last step may use up every trigger before the law is known.
     """
     if not spec.waits_for_law or h + 1 == spec.H or followed(spec, tables, i) > 0:
         return False
@@ -104,7 +104,7 @@ def law_is_late(spec, tables, i, h, n):
 def is_data(spec, tables, i, h, n):
     """Whether visit n of a cell at step h is data: one of its first `most_visits` visits.
 
-    Of pooled counts, the first `most_visits` with a successor are data too.
+    With pooled counts, the first `most_visits` visits that have a successor are data too.
     """
     if n <= spec.most_visits:
         return True
@@ -114,7 +114,7 @@ def is_data(spec, tables, i, h, n):
 
 @inline
 def add_visit(spec, tables, i, h, reward, y):
-    """Put one transition of cell i on record."""
+    """Record one transition of cell i."""
     record = tables.records[i] if spec.data == CURRENT else tables.fresh[i]
     record["n"] += 1
     record["total"] += reward
@@ -127,9 +127,9 @@ def add_visit(spec, tables, i, h, reward, y):
 
 @entry
 def note_batch(spec, tables, states, actions, rewards, first):
-    """Count episodes [B, H] from number `first` on, after which nothing is deployed.
+    """Count episodes [B, H] from number `first` on, without deploying anything.
 
-    Return the first one for which the pool may have no room, or B.
+    Return the first episode for which the pool may lack room, or B.
     """
     b = first
     while b < states.shape[0] and not pool_is_full(spec, tables):
@@ -147,7 +147,7 @@ def note_batch(spec, tables, states, actions, rewards, first):
 
 @entry
 def spread_successors(spec, tables, successors):
-    """Write how often each state came next into successors [cells, S]."""
+    """Write how often each state followed into successors [cells, S]."""
     for i in range(len(tables.records)):
         record = tables.records[i]
         for j in range(record["start"], record["start"] + record["size"]):

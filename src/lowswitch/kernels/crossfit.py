@@ -1,4 +1,8 @@
-"""How far the last policy may go from a first one that was chosen, by halves of the data."""
+"""Choose how much better an action must look before the final policy leaves the user's initial
+policy.
+
+Half of the data chooses, the other half judges.
+"""
 
 import math
 
@@ -11,7 +15,7 @@ from lowswitch.kernels.noise import next_uniform, noise, normal
 from lowswitch.kernels.posterior_mean import plan_on_mean, value_on_mean
 
 CAUTIONS = (0.0, 0.5, 1.0, 2.0, 3.0)  # standard errors in a row
-_CAREFUL = 2.0  # where no gain is clear
+_CAREFUL = 2.0  # if no gain is clear
 _SPLITS = 4  # of the data into two halves
 _SPLITTING = np.uint64(2**61)
 _WORD = 64
@@ -20,7 +24,7 @@ _TINY = 1e-9
 
 @inline
 def ones_among(bits):
-    """How many of 64 bits are 1."""
+    """The number of ones among 64 bits."""
     found = 0
     while bits != np.uint64(0):
         bits &= bits - np.uint64(1)
@@ -30,7 +34,7 @@ def ones_among(bits):
 
 @inline
 def half_of(count, key, address):
-    """How many of so many things are in the first half, if a coin is tossed for each of them."""
+    """How many of `count` things fall into the first half, if a coin is tossed for each."""
     left, found = np.int64(count), 0
     while left > 0:
         address[0] += np.uint64(1)
@@ -42,10 +46,11 @@ def half_of(count, key, address):
 
 @inline
 def half_rewards(rewards, row, key, address):
-    """How many of a row's visits are in the first half, and the sum of their rewards.
+    """How many of a row's visits fall into the first half, and the sum of their rewards.
 
-    A coin is tossed for each reward of 0 or 1. Of others only sums are known; a sum has the mean
-    and the variance of a random choice of so many, by a normal law within what is possible.
+    A coin is tossed for each reward of 0 or 1. For other rewards only sums are known: a drawn sum
+    has the mean and variance of a random choice of that many, from a normal law cut to the possible
+    range.
     """
     n, total = rewards.n[row], rewards.total[row]
     if abs(total - rewards.squares[row]) < 1e-9:
@@ -60,7 +65,7 @@ def half_rewards(rewards, row, key, address):
 
 @allocating_part
 def half_belief(spec, belief, counts, n, paid, total):
-    """The belief with other counts; its prior stays."""
+    """The belief with other counts and the same prior."""
     laws, rewards = belief.laws, belief.rewards
     return Belief(
         listed_laws(spec, laws.stride, laws.offsets, laws.states, counts, n),
@@ -80,10 +85,10 @@ def half_belief(spec, belief, counts, n, paid, total):
 
 @allocating_part
 def halves(spec, belief, number, key):
-    """Two beliefs, each from one half of what was seen, cut at random.
+    """Two beliefs, each from one half of the data, split at random.
 
-    What a row led to are independent draws of one law, so that the halves are independent. Rewards
-    that never vary are known to both.
+    The successors of a row are independent draws from one law, so the halves are independent. Both
+    halves know rewards that never vary.
     """
     laws, rewards, stream = belief.laws, belief.rewards, noise(key, _SPLITTING + np.uint64(number))
     address = np.zeros(1, dtype=np.uint64)
@@ -110,11 +115,12 @@ def halves(spec, belief, number, key):
 
 @allocating_part
 def learned_caution(spec, tables, belief, clear):
-    """The caution that gains most over the first policy, by halves of the data; else 2.
+    """The caution with the largest gain over the initial policy, judged by halves of the data; else
+    2.
 
-    A policy that is planned on one half is compared with the first one on the other half, which did
-    not choose it: a posterior that promises too much is found out so (Stone 1974). A gain counts if
-    it exceeds `clear` times its standard deviation from half to half.
+    A policy planned on one half is compared with the initial policy on the other half, which did
+    not choose it. This exposes a posterior that promises too much (Stone 1974). A gain counts if it
+    exceeds `clear` times its standard deviation from half to half.
 
     Return the caution; the largest mean gain, or 0; and the largest ratio of a mean gain to its
     standard deviation, or 0.

@@ -1,10 +1,10 @@
 """The one place where the deployed policy changes: `switch_row` deploys a change of the log.
 
-A learner wants a policy and has another one deployed. A schedule says when a row, or all rows, may
-change; then the change is logged, as far as a budget goes, and meets the gate, which counts it.
-Where the gate is open, the change is deployed. In review it is put to a board, and what the board
-approves comes back by `pass_rows` through an open gate. What kind of learner it is makes no
-difference here, except in the short functions that are chosen `by_kind`.
+A learner wants one policy while another is deployed. A schedule says when a row, or all rows, may
+change. Then the change is logged, as far as the budget allows, and meets the gate, which counts it.
+If the gate is open, the change is deployed. In review it is proposed to a board, and the approved
+changes come back through an open gate with `pass_rows`. The kind of learner makes no difference
+here, except in the short functions that are chosen `by_kind`.
 """
 
 import numpy as np
@@ -31,7 +31,7 @@ from lowswitch.kernels.schedule import freeze_if_spent, next_growth, refresh_is_
 from lowswitch.kernels.stages import digest_stage
 from lowswitch.kernels.targets import differs, make_wanted, states_at_stake
 
-# ---- what is deployed ----------------------------------------------------------------------------
+# ---- the deployed policy -------------------------------------------------------------------------
 
 
 @inline
@@ -63,7 +63,7 @@ def drawn_member(spec, tables, k):
 member_for = of_rows("member_for", only_member, drawn_member)
 
 
-# ---- what is learned -----------------------------------------------------------------------------
+# ---- learning ------------------------------------------------------------------------------------
 
 
 @inline
@@ -76,7 +76,7 @@ def digest_stage_row(spec, tables, h, x, a, action, reward, y):
     return digest_stage(spec, tables, 1.0, 0, h, x, a, action, reward, y)
 
 
-# learn one transition, `action` being the deployed one; return QUIET, TRIGGERED or DUE
+# learn one transition, where `action` is the deployed one; return QUIET, TRIGGERED or DUE
 learn_step = by_kind(
     "learn_step",
     {
@@ -90,7 +90,7 @@ learn_step = by_kind(
 
 @inline
 def pass_over(spec, tables, h, x):
-    """Nothing is to be done for a step that is not learned."""
+    """Do nothing for a step that is not learned."""
 
 
 # leave out step h, in state x
@@ -105,16 +105,16 @@ def all_members_learn(spec, tables):
     return learn_together(spec, tables)
 
 
-# learn what is learned only after an episode; return whether there was a trigger in it
+# learn at the end of an episode; return whether it had a trigger
 learn_rest = by_kind(
     "learn_rest",
     {RowSpec: never, StageSpec: never, PlanSpec: never, MixtureSpec: all_members_learn},
 )
-# whether an episode might not find room for its successors
+# whether an episode may lack room for its successors
 lacks_room = by_kind(
     "lacks_room", {RowSpec: never, StageSpec: never, PlanSpec: pool_is_full, MixtureSpec: never}
 )
-# whether a trigger lets all rows change, and not only its own
+# whether a trigger lets all rows change, not only its own
 wants_anew = of_rows("wants_anew", never, always)
 
 
@@ -128,7 +128,7 @@ def every_change(spec, tables, here, changes, i):
 
 @inline
 def law_differs(spec, tables, here, changes, i):
-    """Whether change i lets another number of members play some action of row `here`."""
+    """Whether change i changes how many members play some action of row `here`."""
     rows = spec.H * spec.S
     for m in range(spec.members):
         tables.tally[tables.policy[m * rows + here]] += 1
@@ -154,7 +154,7 @@ def times_among(spec, tables, m, policies):
 
 @part
 def same_mixture(spec, tables):
-    """Whether what is wanted is what is deployed, but for the order of the members."""
+    """Whether the wanted and the deployed policies are equal up to the order of the members."""
     same, m = True, NOTHING
     while same and m < spec.members:
         wanted = times_among(spec, tables, m, tables.wanted)
@@ -173,20 +173,20 @@ def whole_traded(spec, tables):
     return spec.whole and same_mixture(spec, tables)
 
 
-# whether the members of a mixture would only trade places, which is no change; where rows change
-# one by one, a row that traded and one that did not would no longer belong together
+# whether the members of a mixture would only trade places, which is not a change; if rows change
+# one by one, rows that traded and rows that did not would no longer belong together
 only_traded = by_kind(
     "only_traded",
     {RowSpec: never, StageSpec: never, PlanSpec: members_traded, MixtureSpec: whole_traded},
 )
 
-# whether a change is a switch: of a mixture, if how often each action is played changes
+# whether a change is a switch: in a mixture, if the frequency of some action changes
 is_switch = of_rows("is_switch", every_change, law_differs)
 
 
 @inline
 def may_switch(spec, tables, here, changes, i):
-    """Whether the budget has a switch left for change i, or change i is none."""
+    """Whether the budget has a switch left for change i, or change i is not a switch."""
     left = tables.clock[0]["switches"] < spec.timing.switches
     return left or not is_switch(spec, tables, here, changes, i)
 
@@ -202,20 +202,22 @@ def write_policies(spec, tables, here, changes, i):
         changes[i, ACTION + m] = tables.wanted[m * spec.H * spec.S + here]
 
 
-# write what is wanted in a row into change i
+# write the wanted actions of a row into change i
 write_wanted = of_rows("write_wanted", write_best, write_policies)
 
 
 @inline
 def log_row(spec, tables, changes, i, k, h, x):
-    """Write into change i what is wanted in row (h, x) after episode k; nothing is deployed."""
+    """Write the wanted actions of row (h, x) after episode k into change i, without deploying
+    them.
+    """
     changes[i, EPISODE], changes[i, STEP], changes[i, STATE] = k, h, x
     write_wanted(spec, tables, h * spec.S + x, changes, i)
 
 
 @part
 def was_due(spec, changes, i, k, h, x):
-    """Whether row (h, x) was logged at its trigger in episode k, and not deployed, before i."""
+    """Whether row (h, x) was logged at its trigger in episode k before i, and not deployed."""
     found, j = False, i - 1 if spec.timing.gate != OPEN else -1
     while not found and j >= 0 and changes[j, EPISODE] == k:
         found = changes[j, STEP] == h and changes[j, STATE] == x
@@ -234,15 +236,15 @@ def switch_policies(spec, tables, here, changes, i):
         tables.policy[m * spec.H * spec.S + here] = changes[i, ACTION + m]
 
 
-# deploy change i of the log; nothing else changes what is deployed
+# deploy change i of the log; nothing else changes the deployed policy
 switch_row = of_rows("switch_row", switch_own, switch_policies)
 
 
 @inline
 def pass_gate(spec, tables, here, changes, i):
-    """Count change i, and deploy it where the gate is open.
+    """Count change i, and deploy it if the gate is open.
 
-    What is put to the board is counted, whatever becomes of it. What must wait is not.
+    A proposed change is counted whatever the board decides. A change that must wait is not counted.
     """
     switch = is_switch(spec, tables, here, changes, i)
     if spec.timing.gate == OPEN:
@@ -268,7 +270,8 @@ def take_step(spec, tables, changes, i, k, h, x, a, action, reward, y):
 
 @part
 def switch_all(spec, tables, changes, logged, k):
-    """Let the rows at stake that differ from what is wanted pass the gate, within the budget.
+    """Let the rows that may change and differ from the wanted policy pass the gate, within the
+    budget.
 
     Return how many did.
     """
@@ -292,7 +295,9 @@ def switch_all(spec, tables, changes, logged, k):
 
 @inline
 def close_deployment(spec, tables, changed):
-    """If rows passed the gate, count a deployment or a proposal, and keep to the budget."""
+    """If any row passed the gate, count one deployment or proposal, and freeze if the budget is
+    spent.
+    """
     if changed > 0 and spec.timing.gate != WAITING:
         tables.clock[0]["deployments"] += 1
         freeze_if_spent(spec, tables)
@@ -302,7 +307,7 @@ def close_deployment(spec, tables, changed):
 def pass_rows(spec, tables, changes):
     """Let changes that Python logged pass the gate, as one deployment or one proposal.
 
-    Move those that passed to the front, and return how many they are.
+    Move the changes that passed to the front, and return their number.
     """
     passed = NOTHING
     for i in range(len(changes)):
@@ -327,9 +332,9 @@ def deploy_plan(spec, tables, changes, logged, k):
 
 @part
 def refresh(spec, tables, changes, logged, k, changed):
-    """Work out what is wanted after episode k, and switch to it; return the rows changed in all.
+    """Compute the wanted policy after episode k and switch to it; return the total of rows changed.
 
-    Where Python makes the plan, that is marked in the clock.
+    If Python makes the plan, the clock marks it.
     """
     if not make_wanted(spec, tables):
         tables.clock[0]["awaits_plan"] = 1
@@ -341,10 +346,10 @@ def refresh(spec, tables, changes, logged, k, changed):
 
 @inline
 def end_episode(spec, tables, changes, logged, k, changed, triggered):
-    """Do what schedule and budget say after episode k, in which so many rows changed already.
+    """Follow schedule and budget after episode k, in which `changed` rows have already changed.
 
-    Return how many rows it changed in all, and whether it was a trigger of the learner. Where
-    Python makes the plan, that is marked in the clock, and the caller stops.
+    Return how many rows changed in total, and whether the learner had a trigger. If Python makes
+    the plan, the clock marks it, and the caller stops.
     """
     triggered |= learn_rest(spec, tables)
     anew = wants_anew(spec, tables)

@@ -1,8 +1,8 @@
-"""Hypotheses about the prior, each with its evidence, of the models that judge a proposal.
+"""Hypotheses about the prior, each with its evidence, for the models that judge a proposal.
 
-A plan needs one prior, and `evidence.believe` takes the best one. A judgement must not take it as
-known. It also needs to doubt what a plan may hope for: that all steps are alike, that a law which
-was seen twice is known, and that a reward which was never seen is large.
+A plan needs one prior, and `evidence.believe` takes the best one. A judgement must not treat that
+prior as known. It must also doubt what a plan may hope for: that all steps are alike, that a law
+seen twice is known, and that a reward never seen is large.
 """
 
 import math
@@ -26,9 +26,9 @@ _ROUNDS = 12  # of the EM algorithm
 
 @part
 def kinship(kin, others):
-    """How much a visit of another step counts, if there are so many of them.
+    """The weight of a visit at another step, if there are `others` such visits.
 
-    kin / (kin + others): the prior of a law has the mean of the other steps. Its mass is at most
+    kin / (kin + others): the prior of a law is centred on the other steps. Its mass is at most
     `kin`, and at most their number (a power prior: Ibrahim, Chen 2000).
     """
     return 1.0 if kin == np.inf else kin / (kin + others + 1e-300)
@@ -36,7 +36,7 @@ def kinship(kin, others):
 
 @allocating
 def kindred_laws(spec, apart, together, kin):
-    """The laws of each step, to which visits of the other steps count in part."""
+    """The laws of each step, in which visits at the other steps count in part."""
     cells, rows, used = spec.S * spec.A, len(apart.n), 0
     sizes = together.offsets[1:] - together.offsets[:-1]
     offsets, n, own = np.zeros(rows + 1, dtype=np.int64), apart.n.copy(), np.zeros(spec.S)
@@ -59,11 +59,11 @@ def kindred_laws(spec, apart, together, kin):
 
 @allocating
 def kindred_evidence(spec, apart, kindred, mass, alike):
-    """The log probability of what each step saw, predicted from other steps and other actions.
+    """The log probability of each step's data, predicted from other steps and other actions.
 
-    The prior of a law has what `kindred` adds to the counts of its own step, and what `row_prior`
-    says of the other actions of its state. It is a pseudo-likelihood (Besag 1975), since the others
-    are predicted from this law too.
+    The prior of a law contains what `kindred` adds to the counts of its own step, and what
+    `row_prior` says about the other actions of its state. It is a pseudo-likelihood (Besag 1975),
+    since the others are predicted from this law too.
     """
     evidence, own, together = 0.0, np.zeros(spec.S), np.zeros(spec.S)
     for row in range(len(apart.n)):
@@ -87,8 +87,8 @@ def kindred_evidence(spec, apart, kindred, mass, alike):
 def learned_sizes(spec, laws, each):
     """How many successors a law may have, as log probabilities, and the evidence with them.
 
-    They are learned by the EM algorithm (Dempster, Laird, Rubin 1977); each size begins with, and
-    keeps, one row more than it has.
+    The EM algorithm learns them (Dempster, Laird, Rubin 1977). Each size starts with one extra row
+    and keeps it.
     """
     tried = 1
     while size_at(spec.S, tried - 1) < spec.S:
@@ -116,8 +116,8 @@ def learned_sizes(spec, laws, each):
 
 @allocating
 def sizes_by_row(spec, laws, shares, each):
-    """How many successors each law may have, by what was seen of it, as log probabilities [rows, n]
-    but for a constant; `shares` [n] are those of any law.
+    """How many successors each law may have given its data, as log probabilities [rows, n] up to a
+    constant; `shares` [n] apply to any law.
     """
     found = np.zeros((len(laws.n), len(shares)))
     for row in range(len(laws.n)):
@@ -130,18 +130,21 @@ def sizes_by_row(spec, laws, shares, each):
 
 @inline
 def doubted_mass(rewards, row, A, mass):
-    """The mass of the prior of a row, whose mean is that of so many other rewards: not above their
-    number, since the mean is not known better than that.
+    """The prior mass of a row, centred on the mean of other rewards, and at most their number.
 
-    1 / (1 / mass + 1 / others): the variances of the row around the mean, and of the mean, add up.
+    The mean is not known better than that. 1 / (1 / mass + 1 / others): the variance of the row
+    around the mean and the variance of the mean add up.
     """
     others = rewards.all_n[row // A] - rewards.n[row] + 1.0
     return mass * others / (mass + others)
 
 
 @allocating
-def doubted_reward_evidence(rewards, A, mass, share):
-    """The log probability of rewards that vary: `noisy_reward_evidence` with doubted masses."""
+def doubted_reward_evidence(rewards, A, mass, counts):
+    """The log probability of rewards that vary: `noisy_reward_evidence` with doubted masses.
+
+    counts: as how many rewards of 0 and 1 each of them counts.
+    """
     evidence, typical = 0.0, typical_reward(rewards)
     for row in range(len(rewards.n)):
         n = rewards.n[row]
@@ -149,5 +152,5 @@ def doubted_reward_evidence(rewards, A, mass, share):
             seen = min(1.0, max(0.0, rewards.total[row] / n))
             prior = doubted_mass(rewards, row, A, mass)
             mean = others_reward(rewards, row, A, typical)
-            evidence += beta_evidence(prior, mean, share * n * seen, share * n * (1.0 - seen))
+            evidence += beta_evidence(prior, mean, counts * n * seen, counts * n * (1.0 - seen))
     return evidence

@@ -1,4 +1,4 @@
-"""One text for all kinds of learners: what differs is chosen when a driver is compiled."""
+"""One source text for all kinds of learners; differences are chosen when a driver is compiled."""
 
 from numba.extending import overload
 
@@ -7,11 +7,12 @@ from lowswitch.kernels.compile import INLINED, inline
 
 
 def by_kind(name, choices):
-    """A function whose first argument is a spec: the choice for its class, inlined.
+    """A function whose first argument is a spec: it inlines the choice for the spec's class.
 
-    All choices take the same arguments. What is long is to be called by a short choice, or it would
-    be inlined as a whole. Python calls the same functions where nothing is compiled. A learner with
-    functions of the user's is a Q-learner, except where its class has a kernel of this name.
+    All choices take the same arguments. A choice should be short and call longer code, which would
+    otherwise be inlined completely. Python calls the same functions when nothing is compiled. A
+    learner with a user's functions is a Q-learner, except where its class has a kernel of this
+    name.
     """
 
     def choice(kind):
@@ -32,7 +33,9 @@ def by_kind(name, choices):
 
 
 def of_rows(name, row, policies):
-    """`by_kind` where single Q-learners differ from learners that keep their policies apart."""
+    """`by_kind` for functions in which single Q-learners differ from learners with separate
+    policies.
+    """
     return by_kind(name, {RowSpec: row, StageSpec: row, PlanSpec: policies, MixtureSpec: policies})
 
 

@@ -1,11 +1,13 @@
-"""Machine code is made of the kernels that Python calls, and of their parts only within them.
+"""Make machine code only for kernels that Python calls; other functions are linked into them.
 
-Numba optimizes every function and makes machine code of it, and does both again for each of its
+Numba optimizes every function and makes machine code for it, and does both again for each of its
 callers with the function linked in: the deeper a kernel lies, the more often it is compiled. Here a
-function without an entrance for Python is only linked, and optimized in the kernels it ends up in.
+function without an entry point for Python is only linked, and optimized in the kernels that contain
+it. Unless it is marked for inlining, it stays a function there: LLVM would dissolve every part with
+a single caller, and a hot loop in the middle of a large kernel has too few registers left.
 
-This reaches into numba's code generator, so it is done for the versions it was tried with. Others
-compile as numba does, to the same results.
+This uses the internals of numba's code generator, so it applies only to the versions that were
+tested. Other versions compile as numba does, with the same results.
 """
 
 from __future__ import annotations
@@ -22,26 +24,26 @@ from numba.core.compiler import Compiler
 from numba.core.environment import lookup_environment
 
 IS_TRIED = numba.__version__.startswith("0.68.")
-ENTRANCE = "wrapper"  # numba's name of the module with the entrance for Python
-LINKED = "linked"  # how the code of a part is kept, beside "bitcode" and "object"
+ENTRANCE = "wrapper"  # numba's name of the module with the entry point for Python
+LINKED = "linked"  # the form in which a part's code is stored, beside "bitcode" and "object"
 
 
 class NoEnvironments:
-    """The code generator of a part, whose environment is set with that of the kernel it is in."""
+    """The code generator of a part; the environment is set with the kernel that contains it."""
 
     def set_env(self, name: str, environment: Any) -> None:
         pass
 
 
 class KernelLibrary(JITCodeLibrary):
-    """The code of one function and its callees, as numba keeps it.
+    """The code of one function and its callees, as numba stores it.
 
-    Callers link what was not optimized yet, also where the function has an entrance.
+    Callers link the code before optimization, even if the function has an entry point.
     """
 
     _codegen: Any
     entrance: Any = None
-    bitcode: bytes | None = None  # what callers link, if it was kept and nobody has asked for it
+    bitcode: bytes | None = None  # what callers link, if it was cached and not yet requested
 
     def add_llvm_module(self, module: Any) -> None:
         if module.name == ENTRANCE:
@@ -83,6 +85,11 @@ class KernelLibrary(JITCodeLibrary):
             self._shared_module, self.bitcode = part._get_module_for_linking(), None
         return super()._get_module_for_linking()
 
+    def keep_apart(self, name: str) -> None:
+        """Prevent inlining of a part's function, here and wherever the part is linked."""
+        if self.entrance is None:
+            self.get_function(name).add_function_attribute("noinline")
+
     def get_pointer_to_function(self, name: str) -> Any:
         self._ensure_finalized()
         return 0 if self.entrance is None else super().get_pointer_to_function(name)
@@ -118,7 +125,9 @@ class KernelLibrary(JITCodeLibrary):
 
 @contextlib.contextmanager
 def kernel_libraries(context: Any) -> Iterator[None]:
-    """Let what is compiled or loaded meanwhile, under numba's lock, be a `KernelLibrary`."""
+    """Make code that is compiled or loaded inside this context, under numba's lock, a
+    `KernelLibrary`.
+    """
     if not IS_TRIED:
         yield
         return
@@ -133,7 +142,7 @@ def kernel_libraries(context: Any) -> Iterator[None]:
 
 @contextlib.contextmanager
 def no_garbage_collection() -> Iterator[None]:
-    """Compiling makes many objects and few cycles: looking for them takes a tenth of the time."""
+    """Compiling makes many objects and few cycles; looking for cycles takes a tenth of the time."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:
@@ -144,8 +153,11 @@ def no_garbage_collection() -> Iterator[None]:
 
 
 class KernelCompiler(Compiler):
-    """Numba's compiler, which leaves machine code to the kernels with an entrance."""
+    """Numba's compiler, which makes machine code only for kernels with an entry point."""
 
     def _compile_core(self) -> Any:
         with no_garbage_collection(), kernel_libraries(self.state.targetctx):
-            return super()._compile_core()
+            compiled = super()._compile_core()
+        if isinstance(compiled.library, KernelLibrary) and not self.state.flags.forceinline:
+            compiled.library.keep_apart(compiled.fndesc.llvm_func_name)
+        return compiled

@@ -11,7 +11,7 @@ _SHORTEST = 1e-6  # of the share of a step that is tried
 
 @part
 def _loss(x, blocks, y, block, offset, ridge, theta, gradient, V):
-    """The penalised loss of a weight vector; its negative gradient and its curvature are filled in.
+    """The penalised loss of a weight vector; fills in its negative gradient and its curvature.
 
     -sum ln P(y | x) + ridge |theta|^2 / 2, with log-odds theta.x + offset. V is upper triangular.
     """
@@ -52,7 +52,7 @@ def _factorise(V):
 
 @part
 def _newton_step(U, gradient, step):
-    """Solve U'U step = gradient; return how much the loss promises to fall, twice."""
+    """Solve U'U step = gradient; return twice the promised decrease of the loss."""
     d, promised = len(step), 0.0
     for k in range(d):
         step[k] = gradient[k]
@@ -69,7 +69,7 @@ def _newton_step(U, gradient, step):
 
 @entry
 def fit_log_odds(x, blocks, y, offset, ridge, theta, factor, scratch):
-    """Fit the log-odds of y = 1 to the samples of each block; theta begins at 0.
+    """Fit the log-odds of y = 1 to the samples of each block; theta starts at 0.
 
     x is [n, d], theta [B, d]. factor [B, d, d] becomes U with U'U the curvature at theta, so that
     N(theta, (U'U)^-1) is Laplace's approximation of the posterior. scratch is [3, d].

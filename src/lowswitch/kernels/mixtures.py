@@ -1,4 +1,4 @@
-"""Mixtures of Q-learners: all learn from every episode, whoever played it."""
+"""Mixtures of Q-learners: all members learn from every episode, no matter which one played it."""
 
 from lowswitch.kernels.arrays import RowSpec, StageSpec
 from lowswitch.kernels.compile import inline, part
@@ -11,7 +11,7 @@ digest = by_kind("digest", {RowSpec: digest_visit, StageSpec: digest_stage})
 
 @inline
 def note_step(spec, tables, h, x, a, action, reward, y):
-    """Write one transition down: nothing is learned before the episode is over."""
+    """Record one transition; learning waits for the end of the episode."""
     step = tables.path[h]
     step["state"], step["action"], step["reward"] = x, a, reward
     return QUIET
@@ -19,13 +19,13 @@ def note_step(spec, tables, h, x, a, action, reward, y):
 
 @inline
 def note_gap(spec, tables, h, x):
-    """Write down that the step in state x is not to be learned."""
+    """Record that the step in state x is not learned."""
     tables.path[h]["state"], tables.path[h]["action"] = x, -1
 
 
 @part
 def learn_path(spec, tables, scale, base):
-    """Let the member whose rows begin at `base` learn the episode that was written down.
+    """Let the member whose rows begin at `base` learn from the recorded episode.
 
     Return whether it had a trigger.
     """
@@ -46,7 +46,7 @@ def learn_path(spec, tables, scale, base):
 
 @part
 def learn_together(spec, tables):
-    """Let every member learn the episode; return whether it had a trigger. All count the same."""
+    """Let every member learn the episode; return whether there was a trigger. All count alike."""
     triggered = False
     for m in range(spec.members):
         triggered |= learn_path(spec.each, tables, spec.scales[m], m * (spec.H + 1) * spec.S)

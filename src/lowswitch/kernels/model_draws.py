@@ -18,8 +18,8 @@ from lowswitch.kernels.posterior import gamma
 from lowswitch.kernels.qlearning import best_action
 
 _CURIOUS_MASS = 0.5
-_ATOMS = 24  # successors that a law draws beyond those that were seen
-_ALL = 32  # up to so many states a law draws a weight for each of them
+_ATOMS = 24  # successors that a law draws in addition to the seen ones
+_ALL = 32  # with at most this many states, a law draws a weight for each
 _REWARD_STREAM = np.uint64(2**63)
 _COMPARING = np.uint64(2**62)
 _STATE_STREAM = np.uint64(2**58)
@@ -31,7 +31,7 @@ _DOUBT_STREAM = np.uint64(2**57)
 
 @allocating_part
 def room_for(spec, laws, rows):
-    """Room for so many rows of a model: those of one step, or those of every step."""
+    """Memory for `rows` rows of a model: the rows of one step, or of every step."""
     sizes = np.zeros(rows, dtype=np.int64)
     for row in range(len(laws.n)):
         group = row // spec.A
@@ -48,13 +48,13 @@ def room_for(spec, laws, rows):
 
 @allocating_part
 def fresh_drawn(spec, laws):
-    """Room for the rows of one step of a model."""
+    """Memory for the rows of one step of a model."""
     return room_for(spec, laws, spec.S * spec.A)
 
 
 @inline
 def put_weight(drawn, row, y, weight):
-    """Let a drawn law have one successor more."""
+    """Add one successor to a drawn law."""
     place = drawn.starts[row] + drawn.sizes[row]
     drawn.states[place], drawn.weights[place] = y, weight
     drawn.sizes[row] += 1
@@ -63,10 +63,10 @@ def put_weight(drawn, row, y, weight):
 
 @part
 def draw_seen(spec, laws, row, prior, drawn, key, counter, seen):
-    """Draw the weights of the successors that a row had, or also of those that its state had.
+    """Draw the weights of a row's seen successors, or also of those seen in its state.
 
-    `prior` is that of `row_prior`. Return their sum. `seen` gets how often the row had each, or -1
-    where only others had it.
+    `prior` comes from `row_prior`. Return the sum of the weights. `seen` receives how often the row
+    had each successor, or -1 if only other rows had it.
     """
     mine, group, total = row % len(drawn.sizes), row // spec.A, 0.0
     each, share = prior
@@ -87,7 +87,7 @@ def draw_seen(spec, laws, row, prior, drawn, key, counter, seen):
 
 @part
 def draw_size(spec, belief, row, key, counter):
-    """Draw how many successors a law may have, those that were seen included.
+    """Draw how many successors a law may have, including the seen ones.
 
     The largest of log p_i - log(-log u_i) is at i with probability p_i: Gumbel 1954.
     """
@@ -101,7 +101,7 @@ def draw_size(spec, belief, row, key, counter):
 
 @part
 def draw_unseen(spec, row, each, unseen, drawn, key, counter, seen):
-    """Draw the weights of so many successors that were not seen, at random; return their sum."""
+    """Draw the weights of `unseen` random successors that were not seen; return their sum."""
     left, wanted, total = 0, unseen, 0.0
     for y in range(spec.S):
         left += seen[y] == 0.0
@@ -117,9 +117,9 @@ def draw_unseen(spec, row, each, unseen, drawn, key, counter, seen):
 
 @part
 def draw_some(spec, row, each, unseen, drawn, key, counter, seen):
-    """As `draw_unseen`, of many states: those that are drawn twice are passed over.
+    """Like `draw_unseen`, for many states: states that are drawn twice are skipped.
 
-    `seen` gets -1 for each of them.
+    `seen` receives -1 for each of them.
     """
     total = 0.0
     for _ in range(unseen):
@@ -133,10 +133,10 @@ def draw_some(spec, row, each, unseen, drawn, key, counter, seen):
 
 @part
 def break_stick(spec, row, mass, total, drawn, key, counter):
-    """Draw the weights of many successors that were not seen; return the sum of all weights.
+    """Draw the weights of many unseen successors; return the sum of all weights.
 
     They share one gamma variate, which breaks like a stick over states drawn at random: Sethuraman
-    1994, the limit for many states. What is left after the last piece is spread over all states.
+    1994, the limit for many states. The remainder after the last piece is spread over all states.
     """
     rest = gamma(mass, key, counter)
     total += rest
@@ -155,8 +155,8 @@ def break_stick(spec, row, mass, total, drawn, key, counter):
 def draw_law(spec, belief, row, drawn, key, counter, seen):
     """Draw the law of a row from the Dirichlet posterior.
 
-    A successor that was seen has a gamma variate of its own; of many states the others share one.
-    `seen` is zero throughout, before and after.
+    Each seen successor has its own gamma variate; with many states, the others share one. `seen` is
+    all zero before and after.
     """
     mine = row % len(drawn.sizes)
     each, share = row_prior(spec, belief.laws, row, belief.mass, belief.alike)
@@ -174,7 +174,7 @@ def draw_law(spec, belief, row, drawn, key, counter, seen):
         total = break_stick(spec, mine, each * (size - listed), total, drawn, key, counter)
     for j in range(begin, begin + drawn.sizes[mine]):
         seen[drawn.states[j]] = 0.0
-    if total <= 0.0:  # all underflow where the mass is tiny: its limit is one state
+    if total <= 0.0:  # all underflow if the mass is tiny: its limit is one state
         drawn.sizes[mine] = 0
         total = put_weight(drawn, mine, np.int64(next_uniform(key, counter) * spec.S), 1.0)
     for j in range(drawn.starts[mine], drawn.starts[mine] + drawn.sizes[mine]):
@@ -184,14 +184,14 @@ def draw_law(spec, belief, row, drawn, key, counter, seen):
 
 @part
 def draw_reward(spec, belief, row, typical, key, counter):
-    """Draw the mean reward of a row: of rewards 0 and 1 from a Beta law.
+    """Draw the mean reward of a row; for rewards 0 and 1 from a Beta law.
 
-    Its prior may have a learned mass on the mean reward of the other actions of the state, or, of a
-    belief that is not hopeful, on `typical`, which `draw_state_reward` gave. Before the first visit
-    a hopeful belief has a symmetric one, so that what is unknown is tried. Rewards that vary less
-    count as so many of 0 and 1 as their share says, the others as constant: the Bayesian bootstrap,
-    Rubin 1981. The share of a row is its own once it has many visits. Rewards that do not vary are
-    known from the first visit on.
+    Its prior may have a learned mass, centred on the mean reward of the state's other actions or,
+    for a belief that is not hopeful, on `typical`, which `draw_state_reward` returned. Before the
+    first visit a hopeful belief has a symmetric prior, so that unknown actions are tried. Rewards
+    that vary less count in part: their share counts as rewards of 0 and 1, and the rest as constant
+    (the Bayesian bootstrap, Rubin 1981). A row with many visits uses its own share. Rewards that do
+    not vary are known from the first visit on.
     """
     rewards, n = belief.rewards, belief.rewards.n[row]
     if n == 0.0 and belief.hopeful:
@@ -218,8 +218,8 @@ def draw_reward(spec, belief, row, typical, key, counter):
 def draw_state_reward(spec, belief, group, typical, key, counter):
     """Draw the mean around which the rewards of a state's actions lie, with one typical reward.
 
-    It is the same for all actions of the state. The n rewards of an action say as much of it as
-    n mass / (n + mass) of its own, since the action lies around it with this mass.
+    It is the same for all actions of the state. The n rewards of an action are worth n mass / (n +
+    mass) rewards of the mean itself, since the action lies around it with this mass.
     """
     rewards, one, total = belief.rewards, typical, 1.0
     for row in range(group * spec.A, (group + 1) * spec.A):
@@ -235,7 +235,7 @@ def draw_state_reward(spec, belief, group, typical, key, counter):
 
 @inline
 def model_key(stream, number):
-    """The noise of a model, by its number among those on which policies are compared."""
+    """The noise of a model, by its number among the models on which policies are compared."""
     return noise(noise(stream, _COMPARING), np.uint64(number))
 
 
@@ -243,7 +243,7 @@ def model_key(stream, number):
 def draw_cell_law(spec, belief, h, i, key, drawn, counter, seen):
     """Draw the law of cell i = x A + a at step h.
 
-    Each has a stream of its own, so that it is the same in whatever order cells are drawn.
+    Each cell has its own stream, so the result does not depend on the order of the draws.
     """
     row, counter[0] = h * belief.laws.stride + i, 0
     draw_law(spec, belief, row, drawn, noise(key, np.uint64(row)), counter, seen)
@@ -251,15 +251,21 @@ def draw_cell_law(spec, belief, h, i, key, drawn, counter, seen):
 
 @inline
 def doubted(spec, belief, row, key, reward):
-    """A reward that nobody saw, off by as much as the other unseen rewards of its action."""
-    which = row // (spec.S * spec.A) * spec.A + row % spec.A
-    share = uniform(noise(noise(key, _DOUBT_STREAM), np.uint64(which)))
-    return min(1.0, max(0.0, reward + (2.0 * share - 1.0) * belief.doubts[which]))
+    """A reward that nobody saw, off by as much as the other unseen rewards of its action, and, if
+    there are doubts for that, by as much as those of all actions.
+    """
+    step, stream = row // (spec.S * spec.A), noise(key, _DOUBT_STREAM)
+    places = step * spec.A + row % spec.A, len(belief.rewards.n) // spec.S + step
+    for which in places:
+        if which < len(belief.doubts):
+            share = uniform(noise(stream, np.uint64(which)))
+            reward += (2.0 * share - 1.0) * belief.doubts[which]
+    return min(1.0, max(0.0, reward))
 
 
 @inline
 def draw_cell_reward(spec, belief, h, i, key, drawn, counter, typical):
-    """Draw the mean reward of cell i at step h, likewise."""
+    """Draw the mean reward of cell i at step h, in the same way."""
     row, counter[0] = h * belief.rewards.stride + i, 0
     if not belief.hopeful:
         group = row // spec.A
@@ -274,13 +280,13 @@ def draw_cell_reward(spec, belief, h, i, key, drawn, counter, typical):
 
 @inline
 def draws_laws(spec, belief, h):
-    """Whether the laws of step h are drawn: those of steps that are alike are drawn once."""
+    """Whether the laws of step h are drawn; steps that are alike are drawn once."""
     return h + 2 == spec.H or (h + 2 < spec.H and belief.laws.stride > 0)
 
 
 @inline
 def draws_rewards(spec, belief, h):
-    """Whether the rewards of step h are drawn: those of steps that are alike are drawn once."""
+    """Whether the rewards of step h are drawn; steps that are alike are drawn once."""
     return h + 1 == spec.H or belief.rewards.stride > 0
 
 
@@ -297,7 +303,7 @@ def draw_step(spec, belief, h, key, drawn, counter, seen):
 
 @inline
 def drawn_estimate(drawn, last, i, values, mean):
-    """The value of cell i of a drawn model, whose next values are these and have this mean."""
+    """The value of cell i of a drawn model, for next values `values` with mean `mean`."""
     q = drawn.rewards[i]
     if not last:
         q += drawn.rest[i] * mean
@@ -311,10 +317,10 @@ def drawn_estimate(drawn, last, i, values, mean):
 
 @allocating
 def plan_on_draw(spec, tables, belief, m):
-    """Let member m want the best policy of a model drawn from the posterior: Osband, Russo, Van Roy
-    2013, Algorithm 1.
+    """Make member m want the best policy of a model drawn from the posterior: Osband, Russo, Van
+    Roy 2013, Algorithm 1.
 
-    Members touch nothing of each other, so that threads may plan for several at once.
+    Members share no data, so several threads can plan at once.
     """
     number = np.uint64(tables.clock[0]["refreshes"] * spec.members + m)
     key = noise(tables.keys[0]["samples"], number)
@@ -341,10 +347,10 @@ def plan_on_draw(spec, tables, belief, m):
 
 @allocating
 def curious(spec, belief):
-    """The belief that exploration draws from: it does not take it for known what nobody tried.
+    """The belief that exploration draws from: it does not treat untried actions as known.
 
-    Actions of a state are not held for alike, and a learned mass is not below that with which
-    every successor that was seen once is still doubted.
+    It does not assume that the actions of a state are alike. A learned mass is at least the mass
+    with which every successor seen once is still doubted.
     """
     mass = max(belief.mass, _CURIOUS_MASS) if spec.mass == 0.0 else belief.mass
     weight = 2.0 * spec.reward_weight

@@ -27,7 +27,7 @@ def episode_address(k, H):
 
 @inline
 def next_uniform(key, counter):
-    """A float in (0, 1) from a stream whose counter moves on."""
+    """A float in (0, 1) from a stream; advances its counter."""
     counter[0] += _1
     return uniform(noise(key, counter[0])) + 0.5 * _UNIT
 
@@ -39,7 +39,7 @@ def next_uniform(key, counter):
 def draw(heads, columns, row, bits):
     """A successor from the alias table of a row: Walker 1977.
 
-    A table has a power of two of columns, so that no bits are divided.
+    The number of columns is a power of two, so no division is needed.
     """
     head = np.uint64(heads[np.uint64(row)])
     log_columns = head & _63
@@ -52,7 +52,7 @@ def draw(heads, columns, row, bits):
 def fill_alias(probabilities, successors, columns, scratch, stack):
     """Write the alias table of one row (Vose 1991).
 
-    Columns without a successor of their own are all alias.
+    Columns without their own successor are all alias.
     """
     small, large, n = 0, len(columns), len(probabilities)
     for i in range(len(columns)):
@@ -95,9 +95,9 @@ def normal(first, second):
 
 @inline
 def gamma_trial(shape, x, accept):
-    """A Gamma(shape, 1) number, or -1 where it is rejected: Marsaglia, Tsang 2000.
+    """A Gamma(shape, 1) number, or -1 if it is rejected: Marsaglia, Tsang 2000.
 
-    The shape is at least 1, x a standard normal number, accept a uniform one.
+    `shape` is at least 1, `x` a standard normal number, `accept` a uniform one.
     """
     d = shape - 1.0 / 3.0
     scale = 1.0 / math.sqrt(9.0 * d)

@@ -1,8 +1,8 @@
-"""Q-learners with a bonus or an update of the user's own: each pair of functions is a kind.
+"""Q-learners with a user's own bonus or update: each pair of functions is a kind.
 
-A driver is compiled once for every kind, so that a function of the user's is compiled into a copy
-of the drivers and costs other learners nothing. The kind is a class whose name contains the hash of
-both sources. Kernels on disk refer to it by that name, and are found again by the same source only.
+A driver is compiled once for every kind, so a user's function is compiled into its own copy of the
+drivers and costs other learners nothing. The kind is a class whose name contains the hash of both
+sources. Cached kernels refer to it by that name, so only the same source finds them again.
 """
 
 import re
@@ -23,13 +23,13 @@ KINDS: dict[str, type] = {}
 _NAME = re.compile(r"Own_[0-9a-f]{64}")
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _NOISE = ("Failed in", "During", "File", "- Resolution")
-_CALLS = 2_000  # that say how fast a function is that does not compile
+_CALLS = 2_000  # that measure the speed of a function that does not compile
 
-# what a function asks for by the name of an argument: where it is found, and an example of it
+# for each argument that a function may ask for: the expression that provides it, and an example
 GIVEN = {
     "n": ("np.int64(n)", 1),
     "h": ("np.int64(h)", 0),
-    # drivers that are told episodes do not know what follows the last step
+    # drivers that are told episodes do not know the successor of the last step
     "y": ("np.int64(y if h + 1 < spec.H else 0)", 0),
     "H": ("spec.H", 1),
     "S": ("spec.S", 1),
@@ -54,18 +54,19 @@ def updated(spec, tables, scale, base, h, i, n, reward, value, y):
     if bonus > spec.H:
         tables.clock[0]["drowned"] += 1
     new = {update}
-    if not abs(new) < np.inf:
-        tables.faults[0] = i + 1
+    if not abs(new) < np.inf and tables.faults[0] == 0:
+        by_bonus = 0 if abs(bonus) < np.inf else 1
+        tables.faults[0] = 1 + i + spec.H * spec.S * spec.A * (2 * n + by_bonus)
     return new
 """
 
 
 class PlainPythonWarning(UserWarning):
-    """A function of the user's does not compile, so it runs as plain Python."""
+    """A user's function does not compile, so it runs as plain Python."""
 
 
 def __getattr__(name):
-    """The kind that a kernel on disk was compiled for, before anybody has given its functions."""
+    """The kind that a cached kernel was compiled for, before anybody has given its functions."""
     if _NAME.fullmatch(name):
         return _kind(name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
@@ -79,8 +80,9 @@ def _kind(name):
 def own_kind(digest: str, functions: Sequence[Any], widths: Sequence[int], usual: bool) -> Any:
     """The kind of learner with a bonus and an update, each a function or None.
 
-    `digest` is the hash of their sources. widths: the numbers that each remembers. usual: whether
-    there is a bonus where none is given, the library's own.
+    digest: the hash of their sources.
+    widths: how many numbers each of them stores.
+    usual: whether the library's own bonus is used if none is given.
     """
     kind = _kind(f"Own_{digest}")
     if kind.kernels:
@@ -108,7 +110,7 @@ def own_kind(digest: str, functions: Sequence[Any], widths: Sequence[int], usual
 
 
 def _call(name, options, function, first, width):
-    """The text that calls a function with what it asks for, and then with its options."""
+    """The source text that calls a function with its arguments and then with its options."""
     places = {"first": first, "last": first + width}
     given = [GIVEN[argument][0].format(**places) for argument in _arguments(function)]
     more = function.__kwdefaults__ or {}
@@ -150,8 +152,8 @@ def _callable(function):
     way_out = "write it with numbers, the functions of math and functions under numba.njit"
     if {"memory", "values"} & set(_arguments(function)):
         raise ValueError(
-            f"{function.__qualname__} does not compile ({reason}), and a function of memory or"
-            f" values must; {way_out}"
+            f"{function.__qualname__} does not compile ({reason}), but a function that "
+            f"uses memory or values must; {way_out}"
         )
     leave = _in_python(plain, len(example))
     warnings.warn(
@@ -164,14 +166,14 @@ def _callable(function):
 
 
 def _reason(error):
-    """What numba has to say, in a line, without colours and its advice."""
+    """Numba's explanation in one line, without colours and advice."""
     lines = [_COLOUR.sub("", line).strip() for line in str(error).splitlines()]
     said = [line for line in lines if line and not line.startswith(_NOISE)]
     return (said or [type(error).__name__])[0].rstrip(".:")
 
 
 def _calls_per_second(leave, example):
-    """How often compiled code can call it, to one digit."""
+    """How often compiled code can call it per second, to one digit."""
 
     def call_often(times):
         for _ in range(times):
@@ -186,7 +188,7 @@ def _calls_per_second(leave, example):
 
 
 def _in_python(plain, size):
-    """A compiled function that leaves the call to Python."""
+    """A compiled function that calls back into Python."""
     names = ", ".join(f"v{number}" for number in range(size))
     text = f"""
 def leave({names}):

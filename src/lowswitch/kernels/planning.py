@@ -1,4 +1,4 @@
-"""Optimistic planning: bonuses of counts, and backward induction on them."""
+"""Optimistic planning: bonuses from counts, and backward induction."""
 
 import math
 
@@ -6,9 +6,9 @@ import numpy as np
 
 from lowswitch.kernels.compile import inline, part
 
-# how a planner is made to explore; SAMPLED and LEARNED by the posterior, OWN by one in Python
+# how a planner explores; SAMPLED and LEARNED by the posterior, OWN by a planner in Python
 CHERNOFF, FREEDMAN, MONOTONIC, L1_BALL, INTERVALS, UNKNOWN, SAMPLED, OWN, LEARNED = range(9)
-CERTIFIED = 9  # optimistic, with lower values beside the upper ones
+CERTIFIED = 9  # optimistic, with lower values in addition to the upper ones
 
 # ---- bonuses -------------------------------------------------------------------------------------
 
@@ -53,7 +53,9 @@ def monotonic_bonus(H, log, n, spread, reward_spread):
 @inline
 def certified_width(log, n):
     """min{1, sqrt(0.52 / n (1.4 ln ln max(e, n) + ln(26 S A (H + 1 + S) / p)))}: Dann, Li, Wei,
-    Brunskill 2019, ORLC. It holds after all numbers of visits at once.
+    Brunskill 2019, ORLC.
+
+    It holds for all numbers of visits simultaneously.
     """
     loglog = math.log(math.log(max(math.e, n)))
     return min(1.0, math.sqrt(0.52 / n * (1.4 * loglog + log)))
@@ -61,8 +63,9 @@ def certified_width(log, n):
 
 @inline
 def certified_bonus(H, S, width, spread, doubt):
-    """(1 + sqrt(12 Var)) phi + 45 S H^2 phi^2 + doubt / H, where the doubt is the mean of the next
-    upper values less the lower ones: Dann, Li, Wei, Brunskill 2019, ORLC.
+    """(1 + sqrt(12 Var)) phi + 45 S H^2 phi^2 + doubt / H: Dann, Li, Wei, Brunskill 2019, ORLC.
+
+    The doubt is the mean of the next upper values minus the lower ones.
     """
     return (1.0 + math.sqrt(12.0 * spread)) * width + 45.0 * S * H * H * width * width + doubt / H
 
@@ -96,7 +99,9 @@ def interval_width(log, n):
 
 @inline
 def l1_optimum(spec, reward, scale, n, followed):
-    """The largest mean reward within its width, of n, and the L1 width of a law of `followed`."""
+    """The largest mean reward within its width after n visits, and the L1 width of a law after
+    `followed`.
+    """
     if spec.kind == INTERVALS:
         optimum = reward + scale * interval_reward_width(spec.log, n)
         return optimum, scale * interval_width(spec.law_log, followed)
@@ -109,7 +114,7 @@ def l1_optimum(spec, reward, scale, n, followed):
 
 @inline
 def expectation(tables, record, following):
-    """Mean and variance of the next value under the frequencies of a record.
+    """The mean and variance of the next value under the frequencies of a record.
 
     The next value of state y is values[following + y].
     """
@@ -138,8 +143,8 @@ def mean_doubt(spec, tables, record, h):
 def order_by_value(spec, tables, following):
     """Write the states in ascending order of their next values into `order`.
 
-    It is an insertion sort, since little moves. Equal ones come by rising index, of MBIE by falling
-    index, so that its best state is the lowest of equals.
+    It is an insertion sort, since few states move. Ties are in ascending order of index; for MBIE
+    in descending order, so that its best state is the lowest among equals.
     """
     for i in range(spec.S):
         y, j = tables.order[i], i
@@ -160,8 +165,8 @@ def favourable(spec, tables, record, following, width):
     """The largest mean of the next value over laws within an L1 distance of the frequencies:
     Jaksch, Ortner, Auer 2010, Figure 2.
 
-    Where all mass goes to the best state, it is that state's value to the bit: a sum would be off
-    by a rounding, and break ties that are none.
+    If all mass goes to the best state, the result is exactly that state's value: a sum could have a
+    rounding error and break a tie.
     """
     law, best = tables.scratch, tables.order[spec.S - 1]
     for j in range(record["start"], record["start"] + record["size"]):
@@ -188,7 +193,7 @@ def favourable(spec, tables, record, following, width):
 def add_optimistic_law(spec, tables, record, following, width, value):
     """Add the largest mean of the next value within an L1 distance: Strehl and Littman 2008.
 
-    The best state gets half of the width, or all there is, and the worst states give it.
+    The best state receives half of the width, or as much as there is, and the worst states give it.
     """
     law, best, i = tables.scratch, tables.order[spec.S - 1], 0
     for j in range(record["start"], record["start"] + record["size"]):
@@ -208,7 +213,7 @@ def add_optimistic_law(spec, tables, record, following, width, value):
 
 @part
 def l1_estimate(spec, tables, scale, i, n, last, following):
-    """The most favourable estimate of a cell with n visits, and its width; 0 for that of MBIE."""
+    """The most favourable estimate of a cell with n visits, and its width; 0 for MBIE."""
     record = tables.records[i]
     reward = record["total"] / record["n"]
     value, width = l1_optimum(spec, reward, scale, record["n"], n)
@@ -223,13 +228,15 @@ def l1_estimate(spec, tables, scale, i, n, last, following):
 
 @inline
 def known_reward(record):
-    """The mean reward of a record, 0 if it has none."""
+    """The mean reward of a record, or 0 if it has no visits."""
     return record["total"] / max(1, record["n"])
 
 
 @inline
 def lower_mean(spec, tables, record, following):
-    """The mean of the next lower value, which lies behind the upper values of all members."""
+    """The mean of the next lower value; lower values are stored after the upper values of all
+    members.
+    """
     mean, behind = 0.0, spec.members * (spec.H + 1) * spec.S + following
     for j in range(record["start"], record["start"] + record["size"]):
         mean += tables.pool[j]["count"] * tables.values[behind + tables.pool[j]["state"]]
@@ -238,9 +245,9 @@ def lower_mean(spec, tables, record, following):
 
 @part
 def certified_estimate(spec, tables, scale, greedy, h, i, n, following):
-    """Upper estimate, lower estimate and bonus of a cell with n visits, not yet cut off.
+    """The upper estimate, lower estimate and bonus of a cell with n visits, before clipping.
 
-    If `greedy` there is no bonus, and both are the mean.
+    If `greedy`, there is no bonus, and both estimates are the mean.
     """
     record = tables.records[i]
     reward = record["total"] / record["n"]
@@ -257,9 +264,10 @@ def certified_estimate(spec, tables, scale, greedy, h, i, n, following):
 
 @part
 def lower_value(spec, tables, m, scale, h, x, following):
-    """The lower value of a state for member m: that of its best action, the lowest one of equals.
+    """The lower value of a state for member m: the lower value of its best action; ties go to the
+    lowest.
 
-    Nothing is known of an action that was never tried.
+    Nothing is known about an action that was never tried.
     """
     best, action = -np.inf, 0
     for a in range(spec.A):
@@ -278,12 +286,9 @@ def lower_value(spec, tables, m, scale, h, x, following):
 def optimistic(spec, tables, scale, greedy, h, i, following):
     """The estimate of a cell at step h with the bonus times `scale`, and this bonus.
 
-    Of an L1 ball the second is its width, of MBIE's intervals it is 0.
-
-    If `greedy`, what was never seen is worth nothing.
-
-    Of pooled counts, all visits of a cell may have been at the last step: then its reward is known,
-    and what follows is not.
+    For an L1 ball the second result is its width; for MBIE's intervals it is 0. If `greedy`, an
+    unseen cell is worth nothing. With pooled counts, all visits of a cell may have been at the last
+    step: then its reward is known, but its successors are not.
     """
     record, cap = tables.records[i], spec.caps[h]
     last = h + 1 == spec.H
@@ -326,9 +331,8 @@ def best_value(spec, tables, m, h, x):
 def plan(spec, tables, m, scale, greedy):
     """Backward induction for member m, with its bonus times `scale`.
 
-    A cell is worked out again only if its data or a next value changed.
-
-    A greedy plan may lower what is unseen, and so is not monotone.
+    A cell is computed again only if its data or a next value changed. A greedy plan may lower
+    unseen cells, and so is not monotone.
     """
     moved = False  # whether any value of the next step changed
     for h in range(spec.H - 1, -1, -1):

@@ -1,4 +1,4 @@
-"""Drivers: episodes of a known problem, or episodes that are told, one after the other."""
+"""Drivers: play episodes of a known problem, or learn told episodes, one after the other."""
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from lowswitch.kernels.noise import draw, episode_address, noise, uniform
 from lowswitch.kernels.values import settle
 
 DONE, LACKS_ROOM, AWAITS_PLAN = 0, 1, 2  # why a driver returned
-PROPOSES = 4  # `learn_batch` did because rows wait at the gate; 3 is that of rounds
+PROPOSES = 4  # `learn_batch` returned because rows wait at the gate; 3 is used by rounds
 
 _1 = np.uint64(1)
 
@@ -27,7 +27,7 @@ _1 = np.uint64(1)
 
 @inline
 def start_state(model, H, key, k):
-    """Where episode k begins: in its state of the start sequence, or drawn from the start law."""
+    """The start of episode k: from the start sequence, or drawn from the start law."""
     if len(model.starts) > 0:
         x = np.int64(model.starts[k])
     else:
@@ -50,7 +50,7 @@ def outcome_of(model, key, k, H, A, h, x, a):
 
 @inline
 def close_episode(tables, log, k, changed, mark):
-    """Count the row changes of episode k, and fill in the checkpoint `mark` if this is it.
+    """Count the row changes of episode k, and fill in the checkpoint `mark` if it is reached.
 
     Return the next checkpoint.
     """
@@ -64,7 +64,7 @@ def close_episode(tables, log, k, changed, mark):
 
 @part
 def points_until(points, k):
-    """How many of the sorted points are at most k."""
+    """The number of sorted points that are at most k."""
     low, high = NOTHING, len(points)
     while low < high:
         middle = (low + high) // 2
@@ -82,7 +82,7 @@ def points_until(points, k):
 def play(spec, tables, model, log, key, first, last):
     """Play episodes first .. last - 1, or as many as log and pool have room for; return the next.
 
-    Stops also where Python must plan.
+    Also stops when Python must plan.
     """
     mark = points_until(log.curve_points, first)
     for k in range(first, last):
@@ -109,7 +109,7 @@ def play(spec, tables, model, log, key, first, last):
 def simulate(spec, tables, model, evaluation, log, account, key, first, last):
     """Play episodes first .. last - 1 and charge them; return the next episode.
 
-    That is before `last` where a kept log or the pool is full, and where Python must plan. The next
+    It is earlier than `last` if a kept log or the pool is full, or if Python must plan. The next
     call then deploys that plan first.
     """
     if tables.clock[0]["awaits_plan"] > 0:
@@ -136,9 +136,9 @@ def simulate(spec, tables, model, evaluation, log, account, key, first, last):
 def learn_batch(spec, tables, states, actions, rewards, off_policy, first, changes):
     """Learn episodes [B, H] in order; a step whose action is -1 is left out.
 
-    Return row changes, episodes learned, the step of an off-policy action or -1, and why it ends.
-    Where Python must plan, the next call deploys that plan first. Behind a gate, the row changes
-    are those of one episode, and nothing is deployed.
+    Return the number of row changes, the number of episodes learned, the step of an off-policy
+    action or -1, and why it ends. If Python must plan, the next call deploys that plan first.
+    Behind a gate, the row changes are the changes of one episode, and nothing is deployed.
     """
     logged, gated = NOTHING, spec.timing.gate != OPEN
     if tables.clock[0]["awaits_plan"] > 0:

@@ -1,4 +1,4 @@
-"""Posterior sampling: plans on models drawn from what was counted, or on their mean."""
+"""Posterior sampling: plans on models drawn from the posterior, or on its mean."""
 
 import math
 
@@ -11,13 +11,13 @@ from lowswitch.kernels.planning import best_value
 
 @inline
 def exponential(key, counter):
-    """-log(u): the gamma law of shape 1."""
+    """-log(u): a draw from the gamma law of shape 1."""
     return -math.log(next_uniform(key, counter))
 
 
 @part
 def gamma_of_one_or_more(shape, key, counter):
-    """A number of the gamma law of a shape of at least 1."""
+    """A draw from the gamma law, for a shape of at least 1."""
     while True:
         first = next_uniform(key, counter)
         x = normal(first, next_uniform(key, counter))
@@ -28,8 +28,8 @@ def gamma_of_one_or_more(shape, key, counter):
 
 @inline
 def gamma(shape, key, counter):
-    """The gamma law of any shape; below 1 that of shape + 1 times u^(1 / shape): Marsaglia, Tsang
-    2000, section 6.
+    """A draw from the gamma law of any shape; below 1 it is a draw for shape + 1 times u^(1 /
+    shape): Marsaglia, Tsang 2000, section 6.
     """
     if shape == 1.0:
         return exponential(key, counter)
@@ -43,19 +43,19 @@ def gamma(shape, key, counter):
 def random_share(record):
     """The share of the rewards that vary as rewards of 0 and 1 with this mean do.
 
-    The others are taken as always the same.
+    The others count as constant.
     """
     mean = record["total"] / record["n"]
     spread = record["squares"] / record["n"] - mean * mean
     most = mean * (1.0 - mean)
-    if spread < 1e-12 or most <= 0.0:  # of equal rewards there may be rounding left
+    if spread < 1e-12 or most <= 0.0:  # equal rewards may leave a rounding error
         return 0.0
     return min(1.0, spread / most)
 
 
 @inline
 def known_mean(record):
-    """The mean reward of a record that has one."""
+    """The mean reward of a record that has visits."""
     return record["total"] / record["n"]
 
 
@@ -63,10 +63,9 @@ def known_mean(record):
 def sampled_reward(record, key, counter):
     """A mean reward from the Bayesian bootstrap: Rubin 1981.
 
-    Its prior are a reward of 0 and one of 1, its data rewards of the record's mean and variance.
-
-    Of rewards 0 and 1 this is the posterior Beta(1 + ones, 1 + zeros); of equal rewards its spread
-    falls like 1 / n.
+    Its prior is one reward of 0 and one of 1; its data are rewards with the record's mean and
+    variance. For rewards 0 and 1 this is the posterior Beta(1 + ones, 1 + zeros); for equal rewards
+    the spread falls like 1 / n.
     """
     n = float(record["n"])
     mean, share = (record["total"] / n, random_share(record)) if n > 0 else (0.0, 0.0)
@@ -78,10 +77,10 @@ def sampled_reward(record, key, counter):
 
 @part
 def draw_weights(spec, tables, record, key, counter, weights):
-    """Write a law from the posterior Dirichlet(prior + counts) into weights, but for their sum.
+    """Write an unnormalised law from the posterior Dirichlet(prior + counts) into `weights`.
 
-    Return the sum; where all weights underflow because the prior is tiny, its limit puts all mass
-    on one state.
+    Return the sum. If all weights underflow because the prior is tiny, its limit puts all mass on
+    one state.
     """
     counts, total = tables.scratch, 0.0
     for j in range(record["start"], record["start"] + record["size"]):
@@ -106,7 +105,7 @@ def sampled_mean(spec, tables, record, following, key, counter):
         total += weight
         mean += weight * tables.values[following + y]
         counts[y] = 0.0
-    if total == 0.0:  # all underflow where the prior is tiny: its limit puts all mass on one state
+    if total == 0.0:  # all underflow if the prior is tiny: its limit is one state
         return tables.values[following + np.int64(next_uniform(key, counter) * spec.S)]
     return mean / total
 
@@ -125,8 +124,10 @@ def sampled_estimate(spec, tables, h, i, key, following):
 
 @inline
 def expected_estimate(spec, tables, h, i, following):
-    """The value of a cell in the mean of the posterior: rewards (1 + total) / (2 + n), or total / n
-    where the mean seen is taken for the true one; laws (prior + count) / (prior S + n).
+    """The value of a cell in the posterior mean.
+
+    Rewards are (1 + total) / (2 + n), or total / n if the observed mean counts as the true one;
+    laws are (prior + count) / (prior S + n).
     """
     record = tables.records[i]
     known = spec.rewards_known and record["n"] > 0
@@ -145,7 +146,7 @@ def expected_estimate(spec, tables, h, i, following):
 def sample_pooled_plan(spec, tables, m, key):
     """Backward induction on a model drawn from the posterior, whose steps are alike.
 
-    Each row is drawn once, and is what `sampled_estimate` draws at every step.
+    Each row is drawn once, and equals what `sampled_estimate` draws at every step.
     """
     rows = spec.S * spec.A
     weights, totals, rewards = np.zeros((rows, spec.S)), np.zeros(rows), np.zeros(rows)
@@ -177,7 +178,7 @@ def sample_plan(spec, tables, m, greedy):
     Roy 2013, Algorithm 1.
 
     Sample m of refresh number i of a run draws its row j, counted (h, x, a), from the stream
-    noise(noise(stream of samples, i L + m), j); a row of pooled counts is counted (x, a), so that
+    noise(noise(stream of samples, i L + m), j). With pooled counts a row is counted (x, a), so that
     each step draws the same.
     """
     number = np.uint64(tables.clock[0]["refreshes"] * spec.members + m)

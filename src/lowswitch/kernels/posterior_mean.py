@@ -1,4 +1,4 @@
-"""Plans on the posterior mean, with actions only that were tried."""
+"""Plans on the posterior mean that use only tried actions."""
 
 import math
 
@@ -11,7 +11,7 @@ from lowswitch.kernels.qlearning import best_action
 
 @inline
 def expected_reward(spec, belief, row, typical):
-    """The posterior mean of a reward; that of a row never visited is the mean of all rewards."""
+    """The posterior mean of a reward; for a row never visited, the mean of all rewards."""
     rewards, n = belief.rewards, belief.rewards.n[row]
     if n == 0.0:
         return typical
@@ -23,7 +23,7 @@ def expected_reward(spec, belief, row, typical):
 
 @inline
 def sum_of_all(laws, group, values):
-    """The next values that were seen in a state, summed over all of its actions."""
+    """The sum of the next values seen in a state, over all of its actions."""
     total = 0.0
     for j in range(laws.all_offsets[group], laws.all_offsets[group + 1]):
         total += laws.all_counts[j] * values[laws.all_states[j]]
@@ -32,7 +32,7 @@ def sum_of_all(laws, group, values):
 
 @inline
 def expected_next(spec, belief, row, values, mean, of_all):
-    """The posterior mean of the next value; `of_all` are those of the row's state, summed."""
+    """The posterior mean of the next value; `of_all` is the sum over the row's state."""
     laws, seen = belief.laws, 0.0
     for j in range(laws.offsets[row], laws.offsets[row + 1]):
         seen += laws.counts[j] * values[laws.states[j]]
@@ -44,7 +44,7 @@ def expected_next(spec, belief, row, values, mean, of_all):
 
 @inline
 def was_tried(spec, tables, h, x, a, anywhere):
-    """Whether an action was ever played in a row, or where steps are pooled in its state."""
+    """Whether an action was ever played in a row, or in its state if steps are pooled."""
     i = x * spec.A + a
     if spec.stride == 0:
         return tables.cells[i]["visits"] > 0
@@ -58,10 +58,10 @@ def was_tried(spec, tables, h, x, a, anywhere):
 
 @part
 def may_exploit(spec, tables, belief, h, x, choices):
-    """Mark the actions that the last policy may play in a row, and return whether there are any.
+    """Mark the actions that the last policy may play in a row; return whether there are any.
 
-    They are those that were tried there; in a row that was never visited, or where steps are held
-    for alike and nobody chose a first policy, those that were tried in its state at any step.
+    These are the actions tried in the row. In a row that was never visited, or if steps count as
+    alike and nobody chose the initial policy, they are the actions tried in its state at any step.
     """
     alike = spec.rule > 1 and belief.laws.stride == 0 and belief.rewards.stride == 0
     alike = alike and not tables.chosen[0]
@@ -78,10 +78,10 @@ def may_exploit(spec, tables, belief, h, x, choices):
 
 @inline
 def expected_value(spec, belief, h, i, ahead, means, of_all, typical):
-    """The posterior mean of the value of cell i at step h, and its standard error, squared.
+    """The posterior mean of the value of cell i at step h, and its squared standard error.
 
     `ahead` are the next values and their squares, `means` the means of both over all states, and
-    `of_all` their sums over what the state of the cell led to.
+    `of_all` their sums over the successors of the cell's state.
     """
     row = h * belief.rewards.stride + i
     q, n = expected_reward(spec, belief, row, typical), belief.rewards.n[row]
@@ -97,7 +97,7 @@ def expected_value(spec, belief, h, i, ahead, means, of_all, typical):
 
 @inline
 def first_action(spec, tables, here):
-    """The first policy's action in a row; where it was forbidden since, the deployed one."""
+    """The initial policy's action in a row, or the deployed one if that was forbidden since."""
     action = tables.initial[here]
     return action if spec.allowed[here * spec.A + action] else tables.policy[here]
 
@@ -106,8 +106,8 @@ def first_action(spec, tables, here):
 def best_known(spec, choices, q, error, start, deployed, caution):
     """The best action that may be chosen, and its value; other estimates become -inf.
 
-    With a caution from 0 on the action of the first policy stays, unless another one is better by
-    `caution` standard errors. The incumbent is the action that the first member has deployed.
+    With a `caution` of at least 0, the action of the initial policy stays unless another one is
+    better by `caution` standard errors. The incumbent is the deployed action of the first member.
     """
     kept = caution >= 0.0 and choices[start]
     for a in range(spec.A):
@@ -122,7 +122,7 @@ def best_known(spec, choices, q, error, start, deployed, caution):
 
 @inline
 def sums_of_state(spec, belief, h, x, ahead, of_all):
-    """Write the next values that were seen in a state, and their squares, over all its actions."""
+    """Write the sums of a state's next values and of their squares, over all its actions."""
     if belief.alike > 0.0 and h + 1 < spec.H:
         group = h * belief.laws.stride // spec.A + x
         for moment in range(2):
@@ -131,7 +131,7 @@ def sums_of_state(spec, belief, h, x, ahead, of_all):
 
 @part
 def start_counts(spec, tables, weights):
-    """Write how often each state began an episode; if there was none, all are alike."""
+    """Write how often each state began an episode; without episodes, all states count alike."""
     for x in range(spec.S):
         for a in range(spec.A):
             weights[x] += tables.visits[x * spec.A + a]
@@ -141,12 +141,13 @@ def start_counts(spec, tables, weights):
 
 @allocating_part
 def plan_on_mean(spec, tables, belief, caution, last, first):
-    """Write the best policy of the posterior mean among actions that were tried into `last`.
+    """Write the best policy for the posterior mean among tried actions into `last`.
 
-    Where nothing was tried it is the first policy. The actions of a first policy that was chosen
-    count as tried, for it was played before the run; it has a caution from 0 on. `first` gets what
-    the first policy is compared by: itself, but for rows in which its action was never tried and
-    another one was; there nothing is known of it, and it is that of `last`.
+    If nothing was tried, it is the initial policy. If a user chose the initial policy, its actions
+    count as tried, because it was played before the run, and `caution` is at least 0. `first`
+    receives the policy to compare with: the initial policy, except in rows where its action was
+    never tried and another one was. There nothing is known about its action, and `first` equals
+    `last`.
     """
     typical, ahead = typical_reward(belief.rewards), np.zeros((2, spec.S))  # values, squares
     choices, q, error = np.zeros(spec.A, dtype=np.bool_), np.zeros(spec.A), np.zeros(spec.A)

@@ -1,7 +1,7 @@
 """Q-learning: Jin et al. 2018 at every visit, Bai et al. 2019 with a delayed policy.
 
-In what is part of a hot loop, here and in other kernels, indices are unsigned: numba tests signed
-ones for being negative, which takes a tenth of the time of a step.
+In hot loops, here and in other kernels, indices are unsigned: numba tests signed indices for
+negative values, which takes a tenth of the time of a step.
 """
 
 import math
@@ -14,7 +14,7 @@ from lowswitch.kernels.kinds import by_kind
 from lowswitch.kernels.schedule import next_trigger
 
 HOEFFDING, BERNSTEIN = 0, 1
-# what a transition means for its row: DUE, another action is better
+# what a transition means for its row; DUE: another action is better
 QUIET, TRIGGERED, DUE = 0, 1, 2
 
 
@@ -72,7 +72,7 @@ def weighted_bonus(spec, tables, i, n, alpha, next_value):
 
 @inline
 def plain_bonus(spec, tables, i, n, alpha, next_value):
-    """b_n, for updates that weigh it in another way."""
+    """b_n, for updates that weight it differently."""
     if spec.bonus == HOEFFDING:
         return hoeffding_width(1.0 / n, spec.c2, spec.hoeffding_scale)
     return weighted_bonus(spec, tables, i, n, alpha, next_value) / alpha
@@ -80,7 +80,9 @@ def plain_bonus(spec, tables, i, n, alpha, next_value):
 
 @inline
 def mixed(alpha, q, reward, next_value, bonus):
-    """The mean of the estimate and of what was seen, and a bonus: Jin et al. 2018, Algorithm 1."""
+    """The weighted mean of the estimate and the new target, plus a bonus: Jin et al. 2018,
+    Algorithm 1.
+    """
     return (1 - alpha) * q + alpha * (reward + next_value) + bonus
 
 
@@ -94,32 +96,34 @@ def mixed_with_bonus(spec, tables, scale, base, h, i, n, reward, next_value, y):
     return mixed(alpha, tables.cells[np.uint64(i)]["q"], reward, next_value, bonus)
 
 
-# the estimate of cell i after visit n; functions of the user's take its place in `own.py`
+# the estimate of cell i after visit n; a user's functions replace it in `own.py`
 updated = by_kind("updated", {RowSpec: mixed_with_bonus})
 
 
 @inline
 def best_of_others(spec, tables, here, action):
-    """The best estimate of a row but that of one action."""
-    best = -np.inf
+    """The best estimate of a row without `action`; the second best if `action` is the best."""
+    best, second = -np.inf, -np.inf
     for a in range(spec.A):
         q = tables.cells[np.uint64(here * spec.A + a)]["q"]
-        best = max(best, -np.inf if a == action else q)
-    return best
+        second = max(second, min(q, best))
+        best = max(best, q)
+    own = tables.cells[np.uint64(here * spec.A + action)]["q"]
+    return best if own < best else second
 
 
 @inline
 def is_beaten(spec, tables, here):
-    """Whether another action of the row has a better estimate than the row's own."""
+    """Whether another action of the row has a better estimate than the row's own action."""
     row = tables.rows[here]
     return tables.cells[here * spec.A + row["action"]]["q"] < row["best_other"]
 
 
 @pasted
 def best_action(q, first, A, own):
-    """The best of the A estimates from `first` on: `own` if it is among the best, else the lowest.
+    """The best of the A estimates from `first` on; ties go to `own`, then to the lowest.
 
-    Every learner breaks ties so, because a change that gains nothing is not worth its cost.
+    Every learner breaks ties this way, because a change without a gain is not worth its cost.
     """
     action, best = own, q[np.uint64(first + own)]
     for a in range(A):
@@ -145,7 +149,7 @@ def own_best(spec, tables, here):
 
 @inline
 def set_own(spec, tables, here, action):
-    """Give a row its own action: a Q-learner plays it, and a member of a mixture would play it."""
+    """Set a row's own action: a Q-learner plays it, a member of a mixture would play it."""
     row = tables.rows[np.uint64(here)]
     row["action"], row["best_other"] = action, best_of_others(spec, tables, here, action)
 
@@ -155,9 +159,9 @@ def digest_visit(spec, tables, scale, base, h, x, a, action, reward, y):
     """Learn one transition with the bonus times `scale`, in the rows from `base` on.
 
     Return what it means for row (h, x), whose own action is `action`: Bai et al. 2019, Algorithms 2
-    and UCB2B. The deployed copy of Q is needed only through its argmax, and between two triggers
-    only the estimate of the deployed action moves. So a row keeps the best of its other estimates,
-    and the maximum over all actions is looked for only when the action changes.
+    and UCB2B. Only the argmax of the deployed copy of Q is needed, and between two triggers only
+    the estimate of the deployed action moves. So a row stores the best of its other estimates, and
+    the maximum over all actions is computed only when the action changes.
     """
     here = base + h * spec.S + x
     i = here * spec.A + a

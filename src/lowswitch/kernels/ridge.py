@@ -1,8 +1,8 @@
 """Ridge regression by Cholesky factors: V = U'U with U upper triangular, one episode at a time.
 
-A learner has R feature vectors in a context and B vectors of weights. Where the features of a
-context are shared by all actions, R = 1 and each action has its own weights, B = A. Where each
-action has features of its own, R = A and B = 1.
+A learner has R feature vectors per context and B weight vectors. If all actions share the features
+of a context, R = 1 and each action has its own weights, B = A. If each action has its own features,
+R = A and B = 1.
 """
 
 import math
@@ -11,12 +11,12 @@ import numpy as np
 
 from lowswitch.kernels.compile import entry, part
 
-ROUNDING = 1e-9  # a determinant that has grown by just the factor has not grown beyond it
+ROUNDING = 1e-9  # a determinant that grew by exactly the factor does not exceed it
 
 
 @part
 def add_to_factor(U, w):
-    """Turn U with V = U'U into that of V + w w', by rotations; w is used up.
+    """Turn U with V = U'U into the factor of V + w w', by rotations; overwrites w.
 
     Gill, Golub, Murray, Saunders 1974, method C1.
     """
@@ -44,12 +44,13 @@ def log_determinant(U):
 
 @entry
 def learn(x, actions, rewards, first, sums, base, log_factor, scratch):
-    """Learn the episodes from `first` on, in order, until one after which the determinant of a step
-    has grown by more than the factor since the policy was made.
+    """Learn the episodes from `first` on, in order, until the determinant of a step has grown by
+    more than the factor since the policy was made.
 
-    Return how many are learned then, and whether that is why.
+    Return how many episodes are learned by then, and whether the determinant was the reason to
+    stop.
 
-    x is [n, H, R, d]. An action of -1 says that the episode was over before this step.
+    x is [n, H, R, d]. An action of -1 means that the episode ended before this step.
     """
     n, H = actions.shape
     R, d = x.shape[2:]
@@ -79,7 +80,7 @@ def learn(x, actions, rewards, first, sums, base, log_factor, scratch):
 
 @entry
 def add_targets(x, actions, targets, moment):
-    """Add target times features of each step that was played, in order.
+    """Add target times features of each played step, in order.
 
     x is [n, R, d], actions [n], targets [n, C], moment [B, d, C].
     """

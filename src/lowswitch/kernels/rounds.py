@@ -1,4 +1,4 @@
-"""Many machines, one policy a round: what they play is learned in the order of the episodes."""
+"""Many machines, one policy per round: their episodes are learned in order."""
 
 import math
 
@@ -35,7 +35,7 @@ def play_out(model, policy, A, key, episodes, states, rewards):
 
 @inline
 def play_ahead(spec, tables, model, window, rounds, key, k):
-    """Play episode k by what is deployed, into its slot of the window."""
+    """Play episode k by the deployed policy, into its slot of the window."""
     slot, member = k % len(window.ready), member_for(spec, tables, k)
     x = start_state(model, spec.H, key, k)
     for h in range(spec.H):
@@ -48,7 +48,7 @@ def play_ahead(spec, tables, model, window, rounds, key, k):
 
 @part
 def next_episodes(window, rounds, episodes):
-    """Write down the episodes of the next round, the first that are not played yet, one a machine.
+    """Write the episodes of the next round: the first ones not played yet, one per machine.
 
     Return how many there are.
     """
@@ -64,7 +64,7 @@ def next_episodes(window, rounds, episodes):
 
 @inline
 def play_round(spec, tables, model, window, rounds, key, episodes):
-    """Play the episodes of the next round here; `episodes` is room to work in."""
+    """Play the episodes of the next round here; `episodes` is work space."""
     count = next_episodes(window, rounds, episodes)
     for i in range(count):
         play_ahead(spec, tables, model, window, rounds, key, episodes[i])
@@ -93,7 +93,7 @@ def receive_round(spec, tables, window, rounds, episodes, states, rewards):
 
 @inline
 def follows_policy(spec, tables, window, k):
-    """Whether what is deployed would have played the actions of episode k, which lies ready."""
+    """Whether the deployed policy would have played the actions of episode k, which is ready."""
     slot, member, same = k % len(window.ready), member_for(spec, tables, k), True
     for h in range(spec.H):
         action = deployed_action(spec, tables, member, h, np.int64(window.states[slot, h]))
@@ -122,13 +122,13 @@ def learn_slot(spec, tables, log, rounds, window, k):
 
 @inline
 def is_cut(cut, triggered, changed):
-    """Whether what follows an episode waits for the next round."""
+    """Whether the episodes after this one wait for the next round."""
     return (cut == AT_TRIGGER and triggered) or (cut == AT_SWITCH and changed > 0)
 
 
 @inline
 def note_learned(log, rounds, window, k, changed, triggered):
-    """Stamp the row changes of episode k, fill in a checkpoint, and cut the round where due."""
+    """Stamp the row changes of episode k, fill in a checkpoint, and cut the round if due."""
     totals = rounds.totals[0]
     for i in range(log.logged[0], log.logged[0] + changed):
         rounds.stamps[i]["rounds"] = totals["rounds"]
@@ -146,9 +146,9 @@ def note_learned(log, rounds, window, k, changed, triggered):
 
 @part
 def learn_ready(spec, tables, log, window, rounds):
-    """Learn in order what lies ready, up to where the round is cut; return why it ends."""
+    """Learn the ready episodes in order, up to the cut of the round; return why it ends."""
     totals, status = rounds.totals[0], DONE
-    if tables.clock[0]["awaits_plan"] > 0:  # which is made by now
+    if tables.clock[0]["awaits_plan"] > 0:  # it has been made by now
         k = totals["learned"]
         changed = deploy_plan(spec, tables, log.changes, log.logged[0], k)
         note_learned(log, rounds, window, k, changed, True)
@@ -175,7 +175,7 @@ def learn_ready(spec, tables, log, window, rounds):
 
 @part
 def forget_stale(spec, tables, window, rounds):
-    """Drop the episodes that the deployed policy would play otherwise."""
+    """Drop the episodes that the deployed policy would play differently."""
     learned = rounds.totals[0]["learned"]
     for k in range(learned, learned + len(window.ready)):
         slot = k % len(window.ready)
@@ -185,11 +185,12 @@ def forget_stale(spec, tables, window, rounds):
 
 @part
 def last_episode(account, rounds):
-    """How many episodes there will be under the deployed policy, unless it changes again.
+    """The number of episodes the run will have under the deployed policy, unless it changes again.
 
-    All, or fewer where it or the mixture so far is good enough. The mixture's gap after t episodes
-    is regret(t) / t, and regret grows by the policy's gap an episode. To be asked at a deployment,
-    when every episode so far is charged: then the answer does not depend on rounds.
+    All of them, or fewer if the policy or the mixture so far is good enough. The mixture's gap
+    after t episodes is regret(t) / t, and regret grows by the policy's gap per episode. Call this
+    at a deployment, when every episode so far is charged: then the answer does not depend on
+    rounds.
     """
     balance = account.balance[0]
     regret, gap, learned = balance["regret"], balance["gap"], balance["charged"]
@@ -198,7 +199,7 @@ def last_episode(account, rounds):
         last = learned
     elif gap < rounds.mixture_gap:
         more = (regret - rounds.mixture_gap * learned) / (rounds.mixture_gap - gap)
-        if more < last - learned:  # else it may be more than integers hold
+        if more < last - learned:  # otherwise it may exceed the range of integers
             last = learned + max(1, np.int64(math.ceil(more)))
     return last
 
@@ -221,12 +222,12 @@ def advance(
 ):
     """Take in and learn a round that machines played, then play and learn up to `most` rounds.
 
-    Machines played the first `episodes`, states and rewards [n, H], or nothing. The rounds that are
-    played here are as many as the log has room for, and `episodes` is room to work in. What was
-    learned is charged, and wherever the policy changed it is seen whether enough is known.
+    Machines played the first `episodes`, states and rewards [n, H], or nothing. It plays as many
+    rounds as the log has room for, and `episodes` is work space. Learned episodes are charged, and
+    at every policy change it checks whether enough is known.
 
-    Return DONE; or LACKS_ROOM or AWAITS_PLAN, and a call with nothing played and no rounds to play
-    goes on once that is mended. Nothing interrupts a call.
+    Return DONE, LACKS_ROOM or AWAITS_PLAN. After the last two, fix the cause and call again with
+    nothing played and no rounds to play. Nothing interrupts a call.
     """
     if len(states) > 0:
         receive_round(spec, tables, window, rounds, episodes, states, rewards)

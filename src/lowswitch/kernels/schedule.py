@@ -1,4 +1,4 @@
-"""When a row or all rows may change, and what is left of a budget."""
+"""When a row or all rows may change, and how much of a budget is left."""
 
 import math
 
@@ -11,11 +11,15 @@ from lowswitch.kernels.compile import inline, part
 is_spent = inline(arrays.is_spent)
 
 
-@part
+@inline
 def next_trigger(spec, n):
     """The smallest trigger above n."""
-    if n < spec.every_until:
-        return n + 1
+    return n + 1 if n < spec.every_until else later_trigger(spec, n)
+
+
+@part
+def later_trigger(spec, n):
+    """The smallest trigger above n, past the counts that are all triggers."""
     low, high = 0, len(spec.later) - 1
     while low < high:
         middle = (low + high) // 2
@@ -28,13 +32,13 @@ def next_trigger(spec, n):
 
 @inline
 def next_growth(timing, n):
-    """The visit count at which all rows may change again, if it was n when they last might."""
+    """The visit count at which all rows may change again, if it was n at the last such time."""
     return max(n + timing.least, np.int64(math.ceil(timing.factor * n)))
 
 
 @inline
 def refresh_is_due(spec, tables, triggered, k):
-    """Whether all rows may change after episode k; moves the grid on."""
+    """Whether all rows may change after episode k; advances the grid."""
     clock = tables.clock[0]
     on_grid = spec.timing.grid[clock["batch"]] == k + 1
     if on_grid:
@@ -44,7 +48,7 @@ def refresh_is_due(spec, tables, triggered, k):
 
 @part
 def is_last(spec, tables):
-    """Whether the next deployment is the last one that the budget or the grid allow."""
+    """Whether the next deployment is the last one that the budget or the grid allows."""
     clock, timing = tables.clock[0], spec.timing
     grid_ends = len(timing.grid) > 1 and timing.grid[clock["batch"]] == NEVER
     return clock["deployments"] + 1 == timing.deployments or grid_ends
@@ -52,7 +56,7 @@ def is_last(spec, tables):
 
 @part
 def freeze(spec, tables):
-    """Let there be no trigger any more."""
+    """Allow no more triggers."""
     for i in range(len(tables.cells)):
         tables.cells[i]["due"] = NEVER
     tables.clock[0]["batch"] = len(spec.timing.grid) - 1
@@ -60,6 +64,6 @@ def freeze(spec, tables):
 
 @inline
 def freeze_if_spent(spec, tables):
-    """Once the budget is spent, the policy stays as it is."""
+    """Keep the policy as it is once the budget is spent."""
     if is_spent(tables.clock[0], spec.timing):
         freeze(spec, tables)

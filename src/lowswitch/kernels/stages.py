@@ -1,7 +1,7 @@
 """Stage-based Q-learning and UCB-Advantage: Zhang, Zhou, Ji 2020, Algorithm 1.
 
-Numba drops the reference counts of a loop only while few paths lead through it: about a thousand,
-those of unrolled loops included. So what is rare here has as few branches as possible, and so have
+Numba drops the reference counts of a loop only if few paths lead through it: about a thousand,
+including unrolled loops. So rare code here has as few branches as possible, and so have
 `best_of_others` and `own_best`: with the counts a step takes 3 times as long.
 """
 
@@ -16,14 +16,14 @@ from lowswitch.kernels.schedule import next_trigger
 
 @inline
 def stage_bonus(H, iota, count):
-    """2 sqrt(H^2 iota / n) of a stage of n visits: Zhang, Zhou, Ji 2020, eq. (6)."""
+    """2 sqrt(H^2 iota / n) for a stage of n visits: Zhang, Zhou, Ji 2020, eq. (6)."""
     return 2.0 * math.sqrt(H * H * iota / count)
 
 
 @inline
 def advantage_bonus(H, iota, n, count, reference_spread, advantage_spread):
     """2 sqrt(nu_ref i/n) + 2 sqrt(nu i/m) + 5 H (i/n + i/m + (i/n)^(3/4) + (i/m)^(3/4)), i = iota,
-    for n visits in all and m in the stage: Zhang, Zhou, Ji 2020, eq. (5).
+    for n visits in total and m in the stage: Zhang, Zhou, Ji 2020, eq. (5).
     """
     width = 2.0 * math.sqrt(reference_spread * iota / n)
     widths = width + 2.0 * math.sqrt(advantage_spread * iota / count)
@@ -35,7 +35,7 @@ def advantage_bonus(H, iota, n, count, reference_spread, advantage_spread):
 def fix_reference(spec, tables, here):
     """Fix the reference value of a row at its visit `reference`.
 
-    There is no branch, because it would cost more than the assignment.
+    There is no branch, because a branch would cost more than the assignment.
     """
     row = tables.rows[here]
     row["reference"] = row["value"] if row["visits"] == spec.reference else row["reference"]

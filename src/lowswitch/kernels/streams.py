@@ -1,7 +1,7 @@
 """Noise streams without a compiler: a random number is a pure function of its stream and place.
 
-`splitmix` is the one text of the generator. The kernels compile it (`kernels/noise.py`), and numpy
-runs it on arrays.
+`splitmix` is the only source text of the generator. The kernels compile it (`kernels/noise.py`),
+and numpy runs it on arrays.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-# purposes of a learner's own draws, and of the problems with features
+# purposes of a learner's own draws, and of problems with features
 SAMPLES, MEMBERS, DRAWS, START, CONTEXTS, REWARDS, JUDGED = 1, 2, 3, 4, 5, 6, 7
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
@@ -33,7 +33,7 @@ def stream_key(seed: int) -> np.uint64:
 
 
 def learner_stream(seed: int, purpose: int) -> np.uint64:
-    """The noise stream of a learner's own draws, far from that of the episodes of any seed."""
+    """The noise stream of a learner's own draws, far from the episode streams of all seeds."""
     return _mixed(int(_mixed(seed) ^ _mixed(purpose + 2**63)))
 
 
@@ -60,14 +60,16 @@ def uniforms(key: np.uint64, first: int, count: int) -> np.ndarray:  # [count]
 
 
 def normals(key: np.uint64, first: int, count: int) -> np.ndarray:  # [count]
-    """Standard normal numbers, each from the uniform ones 2 i and 2 i + 1: Box, Muller 1958."""
+    """Standard normal numbers, each from the uniform numbers 2 i and 2 i + 1: Box, Muller 1958."""
     pairs = uniforms(key, 2 * first, 2 * count).reshape(count, 2)
     normal: np.ndarray = np.sqrt(-2.0 * np.log(pairs[:, 0])) * np.cos(2.0 * np.pi * pairs[:, 1])
     return normal
 
 
 def drawn_members(key: np.uint64, members: int, episodes: np.ndarray) -> np.ndarray:  # [B]
-    """Which member of a mixture plays each of these episodes [B]: `drawn_member` of `deploy.py`."""
+    """The member of a mixture that plays each of these episodes [B]: `drawn_member` of
+    `deploy.py`.
+    """
     if members == 1:
         return np.zeros(len(episodes), dtype=np.int64)
     numbers = splitmix(key, np.asarray(episodes).astype(np.uint64))
@@ -75,12 +77,12 @@ def drawn_members(key: np.uint64, members: int, episodes: np.ndarray) -> np.ndar
 
 
 def drawn_member(key: np.uint64, members: int, episode: Any) -> int:
-    """Which member of a mixture plays one episode."""
+    """The member of a mixture that plays one episode."""
     try:
         number = operator.index(episode)
     except TypeError:
         raise ValueError(
-            f"episode must be a whole number, not {episode!r}: it says which member plays"
+            f"episode must be a whole number, not {episode!r}: it decides which member plays"
         ) from None
     return int(drawn_members(key, members, np.array([number % 2**64], dtype=np.uint64))[0])
 

@@ -1,4 +1,4 @@
-"""What each kind of learner wants, in which rows, and whether that is what is deployed."""
+"""The wanted policy of each kind of learner: which rows it covers, and whether it is deployed."""
 
 from lowswitch.kernels.arrays import MixtureSpec, PlanSpec, RowSpec, StageSpec
 from lowswitch.kernels.compile import inline, part
@@ -21,7 +21,7 @@ def states_of_mixture(spec, tables, h):
     return tables.path[h]["state"], tables.path[h]["state"] + 1
 
 
-# the states [first, last) whose rows at step h may change: all, or the one that had a trigger
+# the states [first, last) whose rows at step h may change: all, or the triggered one
 states_at_stake = by_kind(
     "states_at_stake",
     {
@@ -35,7 +35,7 @@ states_at_stake = by_kind(
 
 @part
 def want_best(spec, tables, m):
-    """Member m wants its best actions."""
+    """Make member m want its best actions."""
     for here in range(spec.H * spec.S):
         place = m * spec.H * spec.S + here
         tables.wanted[place] = best_action(tables.q, place * spec.A, spec.A, tables.policy[place])
@@ -43,11 +43,11 @@ def want_best(spec, tables, m):
 
 @part
 def plan_all(spec, tables):
-    """Plan for every member; return whether that could be done here, and not by `Knowledge.plan`.
+    """Plan for every member; return whether the plan was made here, not by `Knowledge.plan`.
 
-    Where the last deployment is to be greedy, it is planned with neither bonus nor sample. Plans on
-    a posterior with a learned prior, and the last one that exploits, are made a few times in a run:
-    left to Python, they are compiled for those only who use them.
+    If the last deployment is greedy, it is planned with neither bonus nor sample. Plans on a
+    posterior with a learned prior, and a last plan that exploits, are made a few times in a run.
+    They are left to Python, so they are compiled only for the learners that use them.
     """
     last = is_last(spec, tables)
     if spec.kind == OWN or spec.kind == LEARNED or (last and spec.timing.exploit_last):
@@ -67,7 +67,7 @@ def plan_all(spec, tables):
 
 @part
 def gather_rows(spec, tables):
-    """Write down what every member wants in the rows at stake; return True."""
+    """Write the wanted action of every member in the rows that may change; return True."""
     rows = spec.H * spec.S
     for h in range(spec.H):
         first, last = states_of_mixture(spec, tables, h)
@@ -80,7 +80,7 @@ def gather_rows(spec, tables):
     return True
 
 
-# work out what is wanted; return whether it is known now, and not made by a planner in Python
+# compute the wanted policy; return whether it is known now, not left to a planner in Python
 make_wanted = by_kind(
     "make_wanted",
     {RowSpec: always, StageSpec: always, PlanSpec: plan_all, MixtureSpec: gather_rows},
@@ -96,5 +96,5 @@ def policy_differs(spec, tables, here):
     return differs
 
 
-# whether something else is wanted in a row than is deployed
+# whether the wanted action of a row differs from the deployed one
 differs = of_rows("differs", is_beaten, policy_differs)

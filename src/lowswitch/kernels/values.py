@@ -22,7 +22,7 @@ def lookahead(model, h, x, a, A, values, following):
 def optimal_values(model, allowed, values, policy):
     """Backward induction: fill values [(H + 1) * S] and policy [H, S].
 
-    Among equal actions it takes the lowest index.
+    Ties go to the lowest index.
     """
     H, S, A = allowed.shape
     for h in range(H - 1, -1, -1):
@@ -39,7 +39,7 @@ def optimal_values(model, allowed, values, policy):
 
 @entry
 def policy_values(model, policy, A, values):
-    """Fills values [(H + 1) * S] with those of a policy [H, S]."""
+    """Fill values [(H + 1) * S] with the values of a policy [H, S]."""
     H, S = policy.shape
     for h in range(H - 1, -1, -1):
         for x in range(S):
@@ -48,7 +48,7 @@ def policy_values(model, policy, A, values):
 
 @inline
 def put(model, evaluation, m, h, x, a):
-    """Let row (h, x) of member m play action a."""
+    """Set the action of row (h, x) of member m to a."""
     here = (m * evaluation.H + h) * evaluation.S + x
     evaluation.policy[here] = a
     evaluation.origins[here] = (h * model.stride + x * evaluation.A + a) * model.width
@@ -58,18 +58,16 @@ def put(model, evaluation, m, h, x, a):
 def flow_step_dense(model, evaluation, h):
     """Push the state law of step h through the deployed policy.
 
-    All successors are updated side by side, four states a pass.
-
-    The sum of four is written as two sums of two because the additions of one lane wait for each
-    other. The indices are unsigned because numba's test for negative ones would keep the inner
-    loops from being vectorised.
+    All successors are updated side by side, four states per pass. The sum of four is written as two
+    sums of two, because the additions of one lane wait for each other. The indices are unsigned,
+    because numba's test for negative indices would prevent vectorising the inner loops.
     """
     mass, outflow, origins = evaluation.mass, model.outflow, evaluation.origins
     width, S = np.uint64(model.width), np.uint64(evaluation.S)
     here, row = np.uint64(h) * width, np.uint64(h) * S
     there = here + width
     for y in range(width):
-        mass[there + y] = -0.0  # the neutral element of addition, and no call of memset
+        mass[there + y] = -0.0  # the neutral element of addition; avoids a call of memset
     x = _0
     while x + _4 <= S:
         m0, m1, m2, m3 = (
@@ -164,7 +162,7 @@ def total_reward_listed(model, evaluation):
 
 @inline
 def flow(model, evaluation, first):
-    """The value of the deployed policy, where the state laws up to step `first` are still right."""
+    """The value of the deployed policy; the state laws up to step `first` must be up to date."""
     for h in range(first, evaluation.H - 1):
         if len(model.outflow) > 0:
             flow_step_dense(model, evaluation, h)
@@ -197,7 +195,7 @@ def member_of(model, evaluation, m):
 
 @part
 def mixture_flow(model, evaluation, first):
-    """The mean of the members' values."""
+    """The average of the members' values."""
     value = 0.0
     for m in range(evaluation.members):
         value += flow(model, member_of(model, evaluation, m), first)
@@ -206,7 +204,7 @@ def mixture_flow(model, evaluation, first):
 
 @inline
 def deployed_value(model, evaluation, first):
-    """The value of what is deployed, where the state laws up to step `first` are still right."""
+    """The value of the deployed policy or mixture; state laws up to `first` must be up to date."""
     if evaluation.members == 1:
         return flow(model, evaluation, first)
     return mixture_flow(model, evaluation, first)
@@ -214,7 +212,7 @@ def deployed_value(model, evaluation, first):
 
 @entry
 def value_policies(model, evaluation, policies):
-    """Let every row play its action of the policies [L, H, S], and return their value."""
+    """Set every row to its action in the policies [L, H, S], and return their value."""
     for m in range(evaluation.members):
         for h in range(evaluation.H):
             for x in range(evaluation.S):
@@ -240,7 +238,7 @@ def sequence_regret(model, evaluation, first, last):
 
 @inline
 def charge(model, evaluation, account, last):
-    """Charge the deployed policy for the episodes before `last`; fill in its curve on the way."""
+    """Charge the deployed policy for the episodes before `last`, and fill in its curve."""
     balance, marks = account.balance[0], account.curve_points
     while balance["charged"] < last:
         mark, stop = balance["passed"], last
@@ -258,7 +256,7 @@ def charge(model, evaluation, account, last):
 
 @inline
 def follow(model, evaluation, changes, i, used):
-    """Follow the row changes of one episode, from change i on.
+    """Apply the row changes of one episode, from change i on.
 
     Return the next change, and the first step that changed.
     """
@@ -274,12 +272,11 @@ def follow(model, evaluation, changes, i, used):
 
 @part
 def settle(model, evaluation, account, changes, used, episodes):
-    """Follow the first `used` row changes of a history, and charge what was deployed meanwhile.
+    """Apply the first `used` row changes of a history, and charge the policies deployed meanwhile.
 
-    All episodes up to the last checkpoint within `episodes` are charged too.
-
-    A policy is charged when it is replaced or at a checkpoint, and not where a piece of the run
-    happens to end: the sums are the same bits however a run is cut into pieces.
+    All episodes up to the last checkpoint within `episodes` are charged too. A policy is charged
+    when it is replaced or at a checkpoint, not where a piece of the run happens to end: so the sums
+    are the same bits however a run is divided.
     """
     i = NOTHING
     while i < used:
@@ -297,7 +294,7 @@ def settle(model, evaluation, account, changes, used, episodes):
 def fill_gaps(model, evaluation, changes, gaps):
     """Fill in how far each policy of a history is below the optimum under the start law.
 
-    The first is the policy in `evaluation`, the others follow the deployments.
+    The first policy is the one in `evaluation`, and the others follow the deployments.
     """
     gaps[0] = evaluation.best - deployed_value(model, evaluation, NOTHING)
     i, deployment = NOTHING, 0
