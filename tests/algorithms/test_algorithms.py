@@ -90,8 +90,8 @@ def test_tables_call_an_algorithm_without_recipe_by_its_parts_without_defaults()
     budget = ls.parts.Budget(schedule=ls.parts.WholePolicy(3), deployments=9)
     composed = ls.Algorithm(**parts, schedule=budget)
     assert composed.label == (
-        "Algorithm(estimator=Planning(monotone=True), bonus=L1Ball(c=0.05),"
-        " schedule=Budget(schedule=WholePolicy(factor=3.0), deployments=9))"
+        "Planning(monotone=True) + L1Ball(c=0.05)"
+        " + Budget(schedule=WholePolicy(factor=3.0), deployments=9)"
     )
     assert ls.ucb2_bernstein(c=0.05).label == "ucb2-b:c=0.05"
 
@@ -134,7 +134,7 @@ def test_every_recipe_shows_the_options_that_all_have():
             "last",
             "scales",
         }
-        assert "scales: those of the bonus in a mixture" in inspect.getdoc(make)
+        assert "The scales of the bonus in a mixture" in inspect.getdoc(make)
     with pytest.raises(
         TypeError, match="ucbvi has no option 'deployment'; did you mean 'deployments'"
     ):
@@ -173,8 +173,8 @@ def test_unknown_clip():
         (
             "zzz",
             (
-                "unknown algorithm 'zzz'; known are few, linear, linucb, mbie, mvp, orlc, psrl,"
-                " q-b, q-h, rmax, stage-q, ucb-advantage, ucb-b, ucb-h, ucb2-b"
+                "unknown algorithm 'zzz'; the known ones are few, linear, linucb, mbie, mvp, orlc,"
+                " psrl, q-b, q-h, rmax, stage-q, ucb-advantage, ucb-b, ucb-h, ucb2-b"
             ),
         ),
         ("ucb-h:c", "'c' is not of the form key=value"),
@@ -207,12 +207,12 @@ def test_unknown_names_get_the_nearest_one(text, message):
             lambda: as_schedule(
                 ls.parts.Budget(schedule=ls.parts.Growth(2), switches=3), deployments=3
             ),
-            "there is a budget already",
+            "the schedule already has a budget",
         ),
         (lambda: ls.stage_q(schedule="grid/equal/3"), "stages end at visit counts"),
-        (lambda: ls.mvp(schedule="whole/2"), "data='newest' is taken over at visit counts"),
+        (lambda: ls.mvp(schedule="whole/2"), "data='newest' is updated at visit counts"),
         (lambda: ls.psrl(schedule=ls.parts.Stages), r"schedule must be .*; write Stages\(\)"),
-        (lambda: ls.psrl(schedule=ls.parts.Stages, deployments=3), r"not on .*; write Stages\(\)"),
+        (lambda: ls.psrl(schedule=ls.parts.Stages, deployments=3), r"not to .*; write Stages\(\)"),
         (lambda: ls.psrl(members=0), "members must be a whole number from 1 to .*, not 0"),
         (lambda: ls.psrl(prior=0), "prior must be a positive number, not 0"),
         (lambda: ls.ucbvi(pooled=1), "pooled must be True or False, not 1"),

@@ -101,3 +101,25 @@ def test_the_page_shows_what_the_library_cites():
 def test_all_algorithms_of_the_exam_can_be_cited():
     for algorithm in ALGORITHMS.values():
         assert algorithm.cite().startswith("@")
+
+
+def test_schedules_and_parts_of_ones_own_are_cited(monkeypatch):
+    grid = ls.q_hoeffding(schedule=ls.parts.Grid("minimax", 5))
+    for algorithm, key in (
+        (grid, "gao2019batched"),
+        (ls.q_hoeffding(schedule=ls.parts.WholePolicy(2)), "jaksch2010near"),
+        (ls.q_hoeffding(schedule=ls.parts.Stages()), "zhang2020almost"),
+    ):
+        assert f"{{{key}," in algorithm.cite()
+
+    class Mine(ls.parts.ByVisits):
+        citation = "@misc{mine2026, title = {Mine}}"
+
+        def triggers(self, *, horizon, limit):
+            return ls.parts.Triggers(limit, ())
+
+    algorithm = ls.q_hoeffding(schedule=Mine())
+    assert algorithm.cite().endswith("@misc{mine2026, title = {Mine}}")
+    facts = algorithm.facts()
+    monkeypatch.setattr(Mine, "citation", "@misc{other}")
+    assert algorithm.facts() == facts  # words about it are no part of the code

@@ -183,7 +183,7 @@ def test_what_a_late_board_rejects_is_not_proposed_again_before_the_next_date(tm
     if algorithm is MIXED:  # all rows are held, and so nothing was spent
         assert (again, ledger.status().proposed) == (None, 1)
         assert ledger.status().nothing_because.endswith(
-            "; what was postponed or rolled back stays as it is for now"
+            "; changes that were postponed or rolled back stay as they are for now"
         )
     else:
         approve(ledger, again)
@@ -205,7 +205,7 @@ def test_a_late_date_is_made_up_for_when_the_last_row_is_decided(tmp_path):
     assert (ledger.proposal().told, row in rows_of(ledger.proposal())) == (7, False)
     approve(ledger, ledger.proposal())
     assert ledger.status().nothing_because.endswith(
-        "; what was postponed or rolled back stays as it is for now"
+        "; changes that were postponed or rolled back stay as they are for now"
     )
     assert ledger.verify().whole
 
@@ -272,7 +272,7 @@ def test_whoever_asks_in_vain_is_told_why(tmp_path, capsys):
     address = tmp_path / "run.db"
     ledger = made(address, ls.q_hoeffding(c=0.05, schedule="asked"))
     assert ledger.propose(by="secretary") is None
-    why = "after 0 episodes the learner wanted no other policy than the deployed one"
+    why = "after 0 episodes the learner did not want to change the deployed policy"
     assert ledger.status().nothing_because == why
     assert commands.main(["ledger", "propose", str(address), "--by", "me", "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == {"proposal": None, "nothing_because": why}
@@ -307,7 +307,7 @@ def test_a_date_on_which_nothing_is_wanted_is_named(tmp_path):
     assert learner.dates_passed(0).tolist() == [2]
     assert learner.dates_passed(2).tolist() == []
     why = learner.why_nothing()
-    assert why.startswith("after 2 episodes the learner wanted no other")
+    assert why.startswith("after 2 episodes the learner did not want to change")
     learner.save(tmp_path / "learner.npz")
     assert ls.Learner.load(tmp_path / "learner.npz").why_nothing() == why
     learner.freeze()
@@ -394,7 +394,7 @@ def test_the_console_says_why_nothing_is_proposed(tmp_path):
         assert served.post("/propose", operator, sure="1")[0] == 303
         text = served.page("/proposal", operator)[1]
         assert "The learner would change nothing." in text
-        assert "After 0 episodes the learner wanted no other policy" in text
+        assert "After 0 episodes the learner did not want to change" in text
 
 
 def test_the_console_of_an_open_gate_promises_no_proposal_and_counts_all_dates(tmp_path):

@@ -188,13 +188,16 @@ def test_the_hash_covers_what_a_function_reads():
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("@ls.parts.bonus\ndef mine(m):\n    return m", "mine asks for m, which is not there"),
-        ("@ls.parts.bonus\ndef mine(bonus):\n    return 1", "mine asks for bonus, which is not"),
+        ("@ls.parts.bonus\ndef mine(m):\n    return m", "mine asks for m, which does not exist"),
+        ("@ls.parts.bonus\ndef mine(bonus):\n    return 1", "mine asks for bonus, which does not"),
         ("@ls.parts.bonus\ndef mine(n, *, c):\n    return c", "the option c of mine needs a defa"),
-        ("@ls.parts.update\ndef mine(n, *, clip=1):\n    return n", "the option clip is there al"),
-        ("@ls.parts.update\ndef mine(memory):\n    return 1", "must ask for `memory` if it has"),
-        ("@ls.parts.update(memory=2)\ndef mine(n):\n    return 1", "must ask for `memory` if it"),
-        ("mine = ls.parts.bonus(3)", "stand above a function, not 3"),
+        (
+            "@ls.parts.update\ndef mine(n, *, clip=1):\n    return n",
+            "the option name clip is taken",
+        ),
+        ("@ls.parts.update\ndef mine(memory):\n    return 1", "must ask for `memory` to have"),
+        ("@ls.parts.update(memory=2)\ndef mine(n):\n    return 1", "must ask for `memory` to have"),
+        ("mine = ls.parts.bonus(3)", "go above a function, not 3"),
     ],
 )
 def test_mistakes_in_a_signature_are_named(text, message):
@@ -208,7 +211,7 @@ def test_options_are_numbers_and_functions_are_not_mixed():
     with pytest.raises(ValueError, match="speedy is a function of your own, .* leave scales out"):
         replace(MINE, scales=(1.0, 0.5))
     with pytest.raises(
-        ValueError, match="OwnBonus has no function; write one, with @ls.parts.bonus"
+        ValueError, match="OwnBonus has no function; write one and put @ls.parts.bonus"
     ):
         parts.OwnBonus()
     assert page.logarithmic(c=1) == page.logarithmic(c=1.0) != page.speedy()
@@ -237,7 +240,9 @@ def test_what_does_not_compile_runs_as_plain_python(mdp):
         ({"broken": 2}, pytest.raises(RuntimeError, match="visit 2")),
         (
             {"pole": 2},
-            pytest.raises(ValueError, match="slow and speedy is no finite number at step"),
+            pytest.raises(
+                ValueError, match="bonus by slow and speedy is no finite number .* visit n = 2;"
+            ),
         ),
     ):
         learner = told(mdp, 1, slow(**option))
@@ -245,3 +250,19 @@ def test_what_does_not_compile_runs_as_plain_python(mdp):
             told(mdp, 9, slow(**option), learner)
         assert 0 < learner.told < 9
         assert np.array_equal(learner.q, told(mdp, learner.told).q)
+
+
+def test_a_bonus_that_ends_in_nan_is_named_with_its_first_such_visit(mdp):
+    bonus = made(
+        "@ls.parts.bonus\ndef pole(n, *, at=6.0):\n"
+        "    return 0.1 / n if n < at else math.sqrt(at - n - 1)\n"
+    )
+    algorithm = ls.Algorithm(estimator=parts.QLearning(), bonus=bonus(), schedule=parts.Growth(2))
+    message = "the bonus by pole is no finite number at step .*, at its visit n = 6; let it"
+    with pytest.raises(ValueError, match=message):
+        ls.simulate(mdp, algorithm, episodes=3_000, seeds=1)
+
+
+def test_a_planner_refuses_a_bonus_of_ones_own_with_the_way_out():
+    with pytest.raises(ValueError, match="is a bonus for Q-learners, and Planning .* FromCounts"):
+        ls.Algorithm(estimator=parts.Planning(), bonus=page.logarithmic(), schedule=parts.Growth(2))

@@ -422,7 +422,7 @@ def test_a_class_of_a_script_is_not_to_be_imported(tmp_path):
     with pytest.raises(
         ValueError,
         match=(
-            r"unknown estimator '__main__.Shy'; it was defined in a script; define it in a module"
+            r"unknown estimator '__main__.Shy'; it was defined in a script; move it to a module"
         ),
     ):
         ls.Algorithm.from_dict(data)
@@ -460,7 +460,7 @@ def test_a_plan_that_fails_on_many_machines_costs_one_round(tmp_path, rule):
     }
     with pytest.raises(RuntimeError, match="the solver did not answer") as caught:
         ls.concurrent.run(mdp, algorithm, **run)
-    assert "the same call goes on from there" in caught.value.__notes__[-1]
+    assert "repeat this call to resume from it" in caught.value.__notes__[-1]
     resumed = ls.concurrent.run(mdp, algorithm, **run)
     same_run(resumed, alone)
     same_rounds(resumed, ls.concurrent.run(mdp, algorithm, **run | {"checkpoint": None}))

@@ -5,6 +5,7 @@ from fractions import Fraction
 
 import pytest
 
+import lowswitch as ls
 from lowswitch.algorithms.parts import (
     UCB2,
     Budget,
@@ -179,7 +180,7 @@ def test_the_ends_of_seven_minimax_batches_are_exact():
             lambda: Grid("equal"),
             "the size of a grid must be a whole number from 1 to .*, not None",
         ),
-        (lambda: Grid((3, 4), 2), "a grid given by its ends has no other size"),
+        (lambda: Grid((3, 4), 2), "a grid given by its ends takes its size from them"),
         (
             lambda: Budget(schedule=Growth(2), deployments=0),
             "a budget of deployments must be a whole number from 1 to .*, not 0",
@@ -194,7 +195,7 @@ def test_the_ends_of_seven_minimax_batches_are_exact():
         ),
         (
             lambda: Budget(schedule="growth", switches=3),
-            "a budget is put on a schedule such as Growth",
+            "a budget applies to a schedule such as Growth",
         ),
         (lambda: Growth(1), "a growth factor must be a number above 1, not 1"),
         (lambda: WholePolicy(math.nan), "a growth factor must be a number above 1, not nan"),
@@ -222,3 +223,13 @@ def test_bounds_of_the_field_by_hand():
     assert Budget(schedule=Growth(2), deployments=7).switch_bound(**size) == 7 * 6
     assert Budget(schedule=Growth(2), switches=5).switch_bound(**size) == 5
     assert EveryVisit().refresh_bound(**size) == 1000
+
+
+def test_the_bound_of_the_theory_has_the_words_of_the_library_and_the_letters_of_the_paper():
+    size = {"horizon": 2, "states": 3, "actions": 4, "episodes": 96}
+    bound = UCB2().switch_bound(**size)
+    assert ls.theory.switch_bound(**size, schedule=UCB2()) == bound
+    assert ls.theory.switch_bound(H=2, S=3, A=4, K=96, schedule=UCB2()) == bound
+    for wrong in ({}, {"H": 2}, {**size, "K": 96}):
+        with pytest.raises(ValueError, match="needs horizon, states, actions and episodes, not"):
+            ls.theory.switch_bound(**wrong, schedule=UCB2())

@@ -56,7 +56,7 @@ def test_a_subclass_of_a_compiled_estimator_or_bonus_is_refused(estimator, bonus
 
 def test_the_refusal_names_the_class_and_the_way_out():
     message = (
-        "bonus LogBonus is a subclass of Hoeffding, whose compiled code would run in its place;"
+        "bonus LogBonus is a subclass of Hoeffding, whose compiled code would run instead of yours;"
         " put @ls.parts.bonus above a function of your own, or derive an estimator in Python from"
         r" FromCounts \(docs/adding.md shows both\)"
     )
@@ -148,7 +148,7 @@ def test_the_methods_of_other_schedules_may_be_overridden(algorithm, own, same):
 
 
 def test_learners_of_features_ignore_no_subclass_of_a_schedule():
-    with pytest.raises(ValueError, match="counts the visits to states"):
+    with pytest.raises(ValueError, match="counts visits to states"):
         ls.linucb(schedule=derived(parts.EveryVisit)())
     few = ls.few(deployments=2)
     own = replace(few, schedule=replace(few.schedule, schedule=Sooner(2)))

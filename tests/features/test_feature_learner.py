@@ -80,8 +80,8 @@ def test_one_context_is_played_as_in_a_batch_to_the_bit(features, actions, membe
     rows = x[:, 0] if shared else x
     actions_of = policy.actions(x, np.arange(50))
     assert [policy.act(row, k).action for k, row in enumerate(rows)] == actions_of.tolist()
-    scores = np.concatenate([policy._scores(row[None], 0) for row in x])
-    assert (scores == policy._scores(x, 0)).all()
+    scores = np.concatenate([policy.scores(row[None], 0) for row in x])
+    assert (scores == policy.scores(x, 0)).all()
     in_order = np.zeros_like(scores)
     for i in range(features):
         in_order = in_order + x[:, :, i, None] * policy.weights[0, i]
@@ -148,7 +148,7 @@ def test_the_difference_is_the_share_of_contexts_whose_action_changes():
     assert up.difference(down, contexts) == 0.75  # where x is 0 both play action 0
     assert up.difference(up, contexts) == 0
     assert up.difference(half, contexts) == 0.375
-    with pytest.raises(ValueError, match="no contexts in common"):
+    with pytest.raises(ValueError, match="share no contexts"):
         up.difference(bandit(ls.linear(), features=2, actions=2).policy, contexts)
 
 
@@ -159,13 +159,16 @@ def test_the_difference_is_the_share_of_contexts_whose_action_changes():
     ("told", "message"),
     [
         (([1.0, 2.0, 3.0], 0, 0.5), "each with features of a vector of 2 numbers"),
-        (([1.0, math.nan], 0, 0.5), "feature 1 is NaN; fill in what is missing"),
+        (([1.0, math.nan], 0, 0.5), "feature 1 is NaN; fill in missing features"),
         (([[1.0, 2.0], [math.nan, 0.0]], [0, 0], [0.5, 0.5]), "feature 0 of episode 1 is NaN"),
-        (([[1.0, 2.0], [3.0]], [0, 0], [0.5, 0.5]), "feature vectors of different lengths"),
-        (([1.0, math.inf], 0, 0.5), r"is inf; .* standardise them"),
-        (([1.0, 1e60], 0, 0.5), r"is 1e\+60; .* standardise them"),
+        (
+            ([[1.0, 2.0], [3.0]], [0, 0], [0.5, 0.5]),
+            "all feature vectors must have the same length",
+        ),
+        (([1.0, math.inf], 0, 0.5), r"is inf; .* standardise the features"),
+        (([1.0, 1e60], 0, 0.5), r"is 1e\+60; .* standardise the features"),
         (([1.0, 2.0], 3, 0.5), "actions must be 0 to 2"),
-        (([1.0, 2.0], -1, 0.5), "nor be over at once"),
+        (([1.0, 2.0], -1, 0.5), "its first action cannot be -1"),
         (([1.0, 2.0], 0.5, 0.5), "actions must be integers, not float64"),
         (([1.0, 2.0], 0, math.nan), "rewards must be finite numbers, not"),
         (([1.0, 2.0], 0, [0.5, 0.5]), "there must be a reward for each action"),
@@ -210,11 +213,11 @@ def test_constant_and_equal_columns_are_no_trouble_for_a_ridge():
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: ls.linear(schedule="growth/2"), "counts the visits to states"),
-        (lambda: ls.linear(schedule="whole/2/3"), "counts the visits to states"),
-        (lambda: ls.linear(schedule="determinant/budget"), "give deployments=N beside it"),
+        (lambda: ls.linear(schedule="growth/2"), "counts visits to states"),
+        (lambda: ls.linear(schedule="whole/2/3"), "counts visits to states"),
+        (lambda: ls.linear(schedule="determinant/budget"), "give deployments=N too"),
         (lambda: ls.linear(deployments=3, last="exploit"), 'use last="greedy"'),
-        (lambda: ls.linucb(scales=(1, 0.1)), "one scale only"),
+        (lambda: ls.linucb(scales=(1, 0.1)), "takes only one scale"),
         (lambda: ls.linucb(switches=3), "a budget of switches counts rows of a table"),
         (lambda: ls.linear(ridge=0), "ridge must be a positive number"),
         (lambda: ls.linear(members=0), "members must be a whole number"),

@@ -162,7 +162,7 @@ def test_named_actions_are_forbidden_at_all_steps_and_one_must_stay():
         ({"forever": True, "actions": [0]}, "step 0 has no action left"),
         ({"forever": True, "actions": [3]}, "actions must be 0 to 2"),
         ({"forever": True, "actions": []}, "at least one"),
-        ({"actions": [1]}, "say forever=True"),
+        ({"actions": [1]}, "add forever=True"),
         ({"forever": "yes"}, "forever must be True or False"),
     ]:
         with pytest.raises(ValueError, match=message):

@@ -96,7 +96,7 @@ def test_the_default_race_is_named_and_within_its_budget():
         ),
         (
             lambda: ls.simulate(problems.linear_bandit(), ls.linear(schedule="asked"), episodes=9),
-            "the schedule asked waits for learner.propose",
+            'the schedule "asked" waits for learner.propose',
         ),
     ],
 )

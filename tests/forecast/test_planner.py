@@ -261,10 +261,10 @@ def test_a_plan_with_features_refuses_what_it_cannot_use():
         ls.plan({"features": 3}, **options)
     with pytest.raises(ValueError, match="features must be"):
         ls.plan({"features": 0, "actions": 2}, **options)
-    with pytest.raises(ValueError, match="present_reward= is for tables so far"):
+    with pytest.raises(ValueError, match="present_reward= works only with tables so far"):
         ls.plan({"features": 3, "actions": 2}, **options, present_reward=0.5)
     steps = ls.features.problems.linear_mdp(features=3, states=6, actions=3, horizon=3, seed=1)
-    with pytest.raises(ValueError, match="is for one step so far"):
+    with pytest.raises(ValueError, match="supports only one step so far"):
         ls.plan(steps, **options)
     with pytest.raises(ValueError, match="actions_allowed= is for a plan from a size"):
         ls.plan({"features": 3, "actions": 2}, **options, actions_allowed=np.ones((1, 1, 2), bool))

@@ -86,5 +86,7 @@ def test_a_first_mixture_is_kept_in_files(tmp_path):
     mixture.save(tmp_path / "mixture.npz")
     found = ls.PacPolicy.load(tmp_path / "mixture.npz").evaluate(mdp)
     assert found == pytest.approx(mdp.optimal_value() - runs.regret[1] / 60)
-    with pytest.raises(ValueError, match="the first mixture has 3 members, and the history 4"):
+    with pytest.raises(
+        ValueError, match="the initial mixture has 3 members, but the history has 4"
+    ):
         ls.exact_regret(mdp, runs.history[0], episodes=60, initial=runs.initial[:3])

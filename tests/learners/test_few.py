@@ -102,9 +102,9 @@ def test_dates_after_policies_that_explore_written_out():
 
 def test_a_calendar_refuses_what_it_cannot_keep():
     assert Calendar((300, 600)).grid(1000) == (300, 600)
-    with pytest.raises(ValueError, match="has 600, and the run ends after 600 episodes"):
+    with pytest.raises(ValueError, match="has 600, but the run ends after 600 episodes"):
         Calendar((300, 600)).grid(600)
-    with pytest.raises(ValueError, match="has 600 only 200 episodes after 400, and gap is 300"):
+    with pytest.raises(ValueError, match="has 600 only 200 episodes after 400, but gap is 300"):
         Calendar((400, 600, 1200), 300)
     with pytest.raises(ValueError, match="increas"):
         Calendar((600, 300))
@@ -163,7 +163,7 @@ class Silent:
             lambda: ls.few(deployments=3, mass=-1),
             'mass must be a positive number, not -1.*"learned"',
         ),
-        (lambda: ls.psrl(pooled="tested"), "pooled=tested and reward_weight go with mass=M"),
+        (lambda: ls.psrl(pooled="tested"), "pooled=tested and reward_weight need mass=M"),
         (
             lambda: ls.psrl(mass=1, rewards="known"),
             'rewards must be "seen", "bootstrap" or "mean"',
@@ -194,7 +194,7 @@ def test_a_board_that_asks_on_the_dates_has_the_learner_with_these_dates():
             asked.propose()
         assert np.array_equal(dated.mixture, asked.mixture), k
     assert dated.deployments == asked.deployments == 2
-    with pytest.raises(ValueError, match="of few in deployments_at="):
+    with pytest.raises(ValueError, match="for few deployments_at="):
         ls.simulate(ls.envs.riverswim(), ls.few(deployments=2, asked=True), episodes=9, seeds=1)
 
 
@@ -208,8 +208,8 @@ def test_the_last_of_two_dates_says_that_it_exploits_if_the_first_was_spent_in_v
         learner.tell([k % 3, 0], [0, 0], [0.0, 1.0])
     assert learner.proposal() is None
     assert learner.why_nothing() == (
-        "the next deployment is the last one, which plays what is known to be best, and after 6"
-        " episodes nothing was known to be better than the deployed policy"
+        "the next deployment is the last one, which plays the best known policy, and after 6"
+        " episodes no policy was known to be better than the deployed one"
     )
     assert learner.propose() is None
 

@@ -17,7 +17,15 @@ from lowswitch.kernels.model_draws import (
     draw_unseen,
     fresh_drawn,
 )
-from lowswitch.learners.hypotheses import Weighed, shared_doubts
+from lowswitch.learners.hypotheses import (
+    BY_ALL,
+    BY_DOUBT,
+    BY_WORTH,
+    Weighed,
+    reward_masses,
+    shared_doubts,
+    weighed,
+)
 from lowswitch.reproduce.pseudocode import play_episode
 
 
@@ -155,9 +163,12 @@ def test_the_shared_doubts_by_hand(seen):
     spec = seen["alike"].spec._replace(S=3, A=2)
     n, total = np.array([10.0, 0, 5, 0, 0, 0]), np.array([2.0, 0, 3, 0, 0, 0])
     rewards = Rewards(0, n, total, total, n, total)
-    assert shared_doubts(spec, rewards) == pytest.approx([0.6 * 0.2, 3**0.5 * 0.6 * 0.2])
+    found = [0.6 * 0.2, 3**0.5 * 0.6 * 0.2]
+    assert shared_doubts(spec, rewards, BY_DOUBT) == pytest.approx(found)
+    of_all = 3**0.5 * 0.6 * 0.2  # only one action was ever tried
+    assert shared_doubts(spec, rewards, BY_ALL) == pytest.approx([*found, of_all])
     nothing = Rewards(0, 0 * n, 0 * n, 0 * n, 0 * n, 0 * n)
-    assert shared_doubts(spec, nothing).tolist() == [0.0, 0.0]
+    assert shared_doubts(spec, nothing, BY_ALL).tolist() == [0.0, 0.0, 0.0]
 
 
 def test_the_unseen_rewards_of_an_action_are_off_together(seen):
@@ -176,6 +187,16 @@ def test_the_unseen_rewards_of_an_action_are_off_together(seen):
     assert doubted(spec, belief._replace(doubts=np.ones(2)), 1, np.uint64(1), 0.0) >= 0.0
 
 
+def test_all_unseen_rewards_are_off_together_if_one_action_was_tried_everywhere(seen):
+    spec = seen["alike"].spec._replace(S=3, A=2)
+    belief = seen["alike"].seen.belief
+    rewards = belief.rewards._replace(n=np.zeros(6))
+    belief = belief._replace(rewards=rewards, doubts=np.array([0.0, 0.0, 0.2]))
+    off = np.array([doubted(spec, belief, row, np.uint64(3), 0.5) - 0.5 for row in range(6)])
+    assert (off == off[0]).all()
+    assert 0.0 < abs(off[0]) <= 0.2
+
+
 def test_a_proposal_of_untried_actions_has_a_wider_interval():
     """Everybody got action 0 so far. Without shared doubts the others look almost as well known."""
     few = ls.few(deployments=3, asked=True, members=8, trial=None)
@@ -187,7 +208,46 @@ def test_a_proposal_of_untried_actions_has_a_wider_interval():
     learner.tell(*(np.stack(part) for part in zip(*played, strict=True)), off_policy=True)
     proposal = learner.propose()
     widths = []
-    for doubtful in (True, False):
-        low, high = learner.evidence(proposal, doubtful=doubtful).worth().change.within_80
+    for rule in (BY_DOUBT, BY_WORTH):
+        low, high = learner.evidence(proposal, rule=rule).worth().change.within_80
         widths.append(high - low)
     assert widths[0] > 1.2 * widths[1]
+
+
+def told_bandit(rewards):
+    """A learner of one step, four states and three actions, told rewards [n, 4, 3] of all cells."""
+    few = ls.few(deployments=3, asked=True, members=4)
+    learner = ls.Learner(few, horizon=1, states=4, actions=3, episodes=1000, gate="review")
+    for one in rewards:
+        for (x, a), reward in np.ndenumerate(one):
+            learner.tell([[x]], [[a]], [[reward]], off_policy=True)
+    return learner
+
+
+def weight_of_masses(learner, rule):
+    """The weight of each mass of the prior of rewards among the hypotheses."""
+    found = weighed(learner.posterior().spec, learner.posterior().seen, rule)
+    masses = [belief.reward_mass for belief in found.beliefs]
+    return {mass: found.shares[np.array(masses) == mass].sum() for mass in {*masses}}
+
+
+def test_no_prior_is_left_out_because_there_are_many_laws():
+    """An episode of one step says nothing of laws, so every hypothesis about them is as likely. Of
+    those about rewards one is left by rule 4, though several are likely.
+    """
+    learner = told_bandit(np.random.default_rng(0).integers(0, 2, (2, 4, 3)))
+    assert len(weight_of_masses(learner, BY_DOUBT)) == 1
+    posterior, found = learner.posterior(), weight_of_masses(learner, BY_ALL)
+    belief = posterior.seen.belief._replace(hopeful=False)
+    assert found == pytest.approx(dict(reward_masses(posterior.spec, belief, 1.0)))
+    assert max(found.values()) < 0.5
+
+
+def test_rewards_that_vary_little_tell_actions_apart():
+    """Actions pay 0.2, 0.5 and 0.8, give or take 0.05: nobody may hold them for alike."""
+    generator = np.random.default_rng(1)
+    means = np.stack([generator.permutation([0.2, 0.5, 0.8]) for _ in range(4)])
+    learner = told_bandit(means + generator.uniform(-0.05, 0.05, (6, 4, 3)))
+    before, after = (weight_of_masses(learner, rule) for rule in (BY_DOUBT, BY_ALL))
+    alike = [sum(share for mass, share in of.items() if mass >= 30) for of in (before, after)]
+    assert alike == pytest.approx([1.0, 0.0])

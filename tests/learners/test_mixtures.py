@@ -320,17 +320,20 @@ def test_the_last_deployment_is_the_only_one_that_is_greedy(options):
     [
         (
             lambda: ls.ucbvi(scales=()),
-            r"scales must be numbers from 0 on, one for each member of the mixture, not \(\)",
+            r"scales must be numbers of at least 0, one for each member of the mixture, not \(\)",
         ),
-        (lambda: ls.ucbvi(scales=(1, -0.5)), r"scales must be numbers from 0 on.*not \(1, -0.5\)"),
-        (lambda: ls.ucbvi(scales="1/x"), "scales must be numbers from 0 on.*'x'"),
+        (
+            lambda: ls.ucbvi(scales=(1, -0.5)),
+            r"scales must be numbers of at least 0.*not \(1, -0.5\)",
+        ),
+        (lambda: ls.ucbvi(scales="1/x"), "scales must be numbers of at least 0.*'x'"),
         (
             lambda: ls.ucbvi(scales=0.5),
-            "one scale alone must be 1, not 0.5; scale the bonus itself, by c",
+            "a single scale must be 1, not 0.5; to scale the bonus, set c",
         ),
         (
             lambda: ls.psrl(scales=(1, 0.5)),
-            "there is no bonus to scale; a mixture of posterior samples has members=L",
+            "there is no bonus to scale; for a mixture of posterior samples give members=L",
         ),
         (
             lambda: ls.ucbvi(deployments=3, last="best"),
@@ -343,7 +346,7 @@ def test_the_last_deployment_is_the_only_one_that_is_greedy(options):
         (
             lambda: ls.ucbvi(last="greedy"),
             (
-                r"last='greedy' is for a budget: give deployments=N beside it \(a grid of N \+ 1"
+                r"last='greedy' needs a budget: give deployments=N too \(a grid of N \+ 1"
                 r" batches has N\)"
             ),
         ),

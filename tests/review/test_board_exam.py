@@ -100,7 +100,7 @@ def test_what_becomes_due_meanwhile_waits_and_is_made_of_all_data(kind):
     second = learner.proposal()
     assert (second.number, second.told, learner.proposed) == (2, 25, 2)
     assert second.base == learner.deployed.identity
-    with pytest.raises(ValueError, match="is not pending any more; the one that is now has"):
+    with pytest.raises(ValueError, match="is no longer pending; the pending one is"):
         learner.approve(first)
 
 
@@ -245,7 +245,7 @@ def test_an_install_withdraws_a_proposal_and_leaves_its_budget_to_the_next_one(k
     first = learner.proposal()
     assert learner.budget_spent
     learner.install(other_policy(kind, learner.deployed))
-    with pytest.raises(ValueError, match="is not pending any more|nothing is proposed"):
+    with pytest.raises(ValueError, match="is no longer pending|nothing is proposed"):
         learner.approve(first)
     made = learner.proposal() or learner.propose()  # rows that did not change wait no longer
     assert (made.number, made.base, learner.proposed) == (2, learner.deployed.identity, 1)
@@ -259,13 +259,16 @@ def test_an_install_withdraws_a_proposal_and_leaves_its_budget_to_the_next_one(k
 @pytest.mark.parametrize(
     ("decide", "message"),
     [
-        (lambda one: one.approve("0" * 64), "the proposal 000000000000 is not pending any more"),
+        (lambda one: one.approve("0" * 64), "the proposal 000000000000 is no longer pending"),
         (lambda one: one.approve(rows=[(9, 9)]), "is not proposed|decided on as a whole"),
         (lambda one: one.approve(rows=[]), "at least one|decided on as a whole"),
-        (lambda one: one.reject(visits=0), "visits must be a whole number from 1|leave them out"),
-        (lambda one: one.reject(visits=3, forever=True), "is forbidden is not; leave them out"),
+        (lambda one: one.reject(visits=0), "visits must be a whole number from 1|leave it out"),
+        (
+            lambda one: one.reject(visits=3, forever=True),
+            "a forbidden action is not held; leave it out",
+        ),
         (lambda one: one.reject(forever="yes"), "forever must be True or False"),
-        (lambda one: one.reject(actions=[1]), "say forever=True, or leave them out"),
+        (lambda one: one.reject(actions=[1]), "add forever=True, or leave it out"),
         (lambda one: one.reject(forever=True, actions=[9]), "actions must be 0 to"),
         (lambda one: one.reject(forever=True, actions=[]), "at least one"),
         (lambda one: one.install([[7]]), "polic(y|ies)"),

@@ -1,6 +1,6 @@
-"""Algorithms: the published recipes, each of which is estimator x bonus x schedule.
+"""The published recipes. Each recipe combines an estimator, a bonus and a schedule.
 
-The parts that they are made of are in `lowswitch.algorithms.parts`.
+These parts are in `lowswitch.algorithms.parts`.
 """
 
 from lowswitch.algorithms.recipes import (

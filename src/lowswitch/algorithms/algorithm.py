@@ -1,4 +1,4 @@
-"""An algorithm is estimator x bonus x schedule: three parts that go together."""
+"""An algorithm combines an estimator, a bonus and a schedule."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from lowswitch import theory
 from lowswitch.algorithms.citations import LIBRARY, entry_of, keys_of
 from lowswitch.algorithms.custom import FromCounts
-from lowswitch.algorithms.encoding import UnknownPartError, is_own, part_from_dict, part_to_dict
+from lowswitch.algorithms.encoding import UnknownPartError, part_from_dict, part_to_dict
 from lowswitch.algorithms.estimators import (
     BONUSES,
     Advantage,
@@ -24,18 +24,19 @@ from lowswitch.algorithms.estimators import (
     QLearning,
     StageQLearning,
 )
+from lowswitch.algorithms.fingerprints import is_own
 from lowswitch.algorithms.meetings import asks
 from lowswitch.algorithms.ridge import Ridge, require_linear
 from lowswitch.algorithms.schedules import Budget, ByVisits, PlainSchedule, Whole, WholePolicy
 from lowswitch.algorithms.text import build, recipe_of, text_by, text_of, without_defaults
 from lowswitch.checks import LARGEST, call_it, is_number, require_count, require_fraction, shown
 
-PARTS: dict[str, tuple[type, ...]] = {  # and whatever is derived from them
+PARTS: dict[str, tuple[type, ...]] = {  # subclasses included
     "estimator": tuple(BONUSES),
     "bonus": tuple({kind: None for kinds in BONUSES.values() for kind in kinds}),
     "schedule": (ByVisits, Whole, Budget),
 }
-# compiled code stands for the class of these, whatever a subclass defines
+# the compiled code uses the class of these parts and ignores what a subclass overrides
 COMPILED = tuple(
     kind
     for kind in (*PARTS["estimator"], *PARTS["bonus"], Budget, WholePolicy)
@@ -46,13 +47,16 @@ _DECORATORS = {"estimator": "update", "bonus": "bonus"}
 
 @dataclass(frozen=True, kw_only=True)
 class Algorithm:
-    """An estimator, a bonus and a schedule that go together.
+    """An estimator, a bonus and a schedule that fit together.
 
-    p is the failure probability in iota = log(S A T / p), T = K H. More than one scale deploys a
-    mixture: member m has scales[m] times the bonus (for R-max that many times `known`), all learn
-    from every episode, and each episode plays one of them. The scale 0 is a member that tries what
-    it has never seen and adds nothing to the rest. recipe is the name of the recipe that made the
-    algorithm, such as "ucb2-b"; one assembled by hand has none, until it is read from a file.
+    `p` is the failure probability in iota = log(S A T / p), where T = K H.
+
+    More than one entry in `scales` deploys a mixture. Member m multiplies the bonus by `scales[m]`
+    (for R-max it multiplies `known`). All members learn from every episode, and each episode plays
+    one of them. A member with scale 0 tries actions it has never seen and otherwise adds no bonus.
+
+    `recipe` is the name of the recipe that made the algorithm, such as "ucb2-b". An algorithm
+    assembled by hand has no recipe until it is read from a file.
     """
 
     estimator: Estimator
@@ -77,21 +81,27 @@ class Algorithm:
             object.__setattr__(self, "recipe", None)  # `replace` has made it another algorithm
 
     def _require_fit(self) -> None:
-        """The three parts go together."""
+        """Check that the three parts fit together."""
         estimator, schedule = self.estimator, self.schedule
         has_stages = schedule.by_row or asks(schedule) is not None
         fitting = next(bonuses for kind, bonuses in BONUSES.items() if isinstance(estimator, kind))
+        if isinstance(self.bonus, OwnBonus) and OwnBonus not in fitting:
+            raise ValueError(
+                f"{type(self.bonus).__name__} is a bonus for Q-learners, and"
+                f" {type(estimator).__name__} has compiled ones only; derive a planner with your"
+                " bonus from FromCounts (docs/adding.md#an-estimator-in-a-page)"
+            )
         _require_kind(f"the bonus of {type(estimator).__name__}", self.bonus, fitting)
         if isinstance(estimator, StageQLearning | Advantage) and not has_stages:
             raise ValueError(
-                "stages end at visit counts, so their schedule must be one such as Stages() or"
-                f" Growth(2), not {shown(schedule)}"
+                "stages end at visit counts, so their schedule must use visit counts, "
+                f"such as Stages() or Growth(2), not {shown(schedule)}"
             )
         data = estimator.data if isinstance(estimator, Planning) else "current"
         if data != "current" and not has_stages:
             raise ValueError(
-                f"data={data!r} is taken over at visit counts, so the schedule must have some, not"
-                f" {shown(schedule)}"
+                f"data={data!r} is updated at visit counts, so the schedule must use "
+                f"visit counts, not {shown(schedule)}"
             )
         if len(self.scales) > 1 and isinstance(estimator, QLearning | OwnUpdate):
             _require_unmixed(estimator, self.bonus)
@@ -109,22 +119,22 @@ class Algorithm:
 
     @property
     def replans(self) -> bool:
-        """Whether any trigger may change all rows: planners and posterior sampling."""
+        """Whether any trigger can change all rows, as with planners and posterior sampling."""
         kinds = Planning | Posterior | LearnedPosterior | Ridge | FromCounts
         return isinstance(self.estimator, kinds)
 
     @property
     def members(self) -> int:
-        """How many policies are deployed together."""
+        """The number of policies that are deployed together."""
         if isinstance(self.estimator, Posterior | LearnedPosterior | Ridge | FromCounts):
             return int(self.estimator.members)
         return len(self.scales)
 
     def deployment_bound(self, *, horizon: int, states: int, actions: int, episodes: int) -> float:
-        """The most deployments there can be, by the schedule and the budget alone.
+        """An upper bound on the number of deployments, from the schedule and the budget alone.
 
-        Where all steps share their counts, a state and action is visited up to H K times, and its
-        first visit with a successor is a trigger too.
+        If all steps share their counts, a state-action pair is visited up to H K times, and its
+        first visit that has a successor is a trigger too.
         """
         size = {"horizon": horizon, "states": states, "actions": actions, "episodes": episodes}
         schedule = self.schedule
@@ -137,7 +147,7 @@ class Algorithm:
         return min(episodes, pooled + states * actions, *budget)
 
     def switch_bound(self, *, horizon: int, states: int, actions: int, episodes: int) -> float:
-        """The most local switches there can be, by the schedule and the budget alone."""
+        """An upper bound on local switches, from the schedule and the budget alone."""
         size = {"horizon": horizon, "states": states, "actions": actions, "episodes": episodes}
         if not self.replans:
             return self.schedule.switch_bound(**size)
@@ -146,7 +156,7 @@ class Algorithm:
         return most if budget is None else min(most, budget)
 
     def to_dict(self) -> dict[str, Any]:
-        """The algorithm as JSON can hold it."""
+        """The algorithm as a dictionary that JSON can store."""
         parts = {name: part_to_dict(getattr(self, name)) for name in PARTS}
         named = {} if self.recipe in (None, recipe_of(self)) else {"recipe": self.recipe}
         text = {"text": str(self)} if self.own_parts else {}  # all that is left without the class
@@ -154,24 +164,26 @@ class Algorithm:
 
     @property
     def own_parts(self) -> list[Any]:
-        """The parts that are of classes of your own."""
+        """The parts whose classes you defined yourself."""
         return [part for _, part in self._parts() if is_own(type(part))]
 
     def _parts(self) -> list[tuple[str, Any]]:
-        """Every part with its name; a budget and the schedule below it are two."""
+        """Every part with its name; a budget and the schedule inside it are two parts."""
         parts = [(name, getattr(self, name)) for name in PARTS]
         if isinstance(self.schedule, Budget):
             parts.append(("schedule", self.schedule.schedule))
         return parts
 
     def facts(self) -> dict[str, Any]:
-        """What tells it from unequal algorithms, as JSON can hold it; how it is called does not."""
+        """The facts that two equal algorithms share, as JSON can store them. The recipe's name is
+        not one.
+        """
         called = ("recipe", "text")
         return {name: value for name, value in self.to_dict().items() if name not in called}
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Algorithm:
-        """The algorithm that `to_dict` wrote."""
+        """Read an algorithm that `to_dict` wrote."""
         if not isinstance(data, dict):
             raise ValueError(f"an algorithm is an object as to_dict writes it, not {shown(data)}")
         missing = {*PARTS, "p"} - data.keys()
@@ -185,29 +197,40 @@ class Algorithm:
 
     @classmethod
     def from_text(cls, text: str) -> Algorithm:
-        """The algorithm in the command line's words, such as ucb2-b:c=0.05, which `str` writes."""
+        """Read an algorithm from its text, such as `ucb2-b:c=0.05`, the form that `str` writes."""
         from lowswitch.algorithms.recipes import RECIPES
 
         algorithm: Algorithm = build(text, RECIPES, "algorithm")
         return algorithm
 
     def __str__(self) -> str:
-        """The command line's way to write it, without what is default."""
+        """The text that the command line accepts, without options at their defaults."""
         return text_of(self) or repr(self)
 
     def cite(self) -> str:
-        """BibTeX of the papers that its parts come from, and of the library for its own parts.
+        """BibTeX entries of the papers behind the parts, and of this library for parts it
+        introduced.
 
-        Parts of your own have no entry.
+        A part of your own has the entry of its attribute `citation`, if you give its class one.
         """
         schedule = self.schedule.schedule if isinstance(self.schedule, Budget) else self.schedule
         keys = keys_of(schedule, self.estimator, self.bonus)
-        return "\n\n".join(map(entry_of, keys or [LIBRARY]))
+        own = [str(getattr(type(part), "citation", "")).strip() for part in self.own_parts]
+        return "\n\n".join([*map(entry_of, keys or [LIBRARY]), *filter(None, own)])
 
     @property
     def label(self) -> str:
-        """What tables and figures call it: its text, or its parts without what is default."""
-        return text_of(self) or without_defaults(self)
+        """The name in tables and figures: its text, or its parts without defaults."""
+        if text := text_of(self):
+            return text
+        parts = [part for part in (self.estimator, self.bonus) if not isinstance(part, NoBonus)]
+        words = [without_defaults(part).removesuffix("()") for part in (*parts, self.schedule)]
+        more = [
+            f"{name}={getattr(self, name)!r}"
+            for name, usual in (("p", 0.05), ("scales", (1.0,)))
+            if getattr(self, name) != usual
+        ]
+        return ", ".join([" + ".join(words), *more])
 
 
 def _require_kind(name: str, part: Any, kinds: tuple[type, ...]) -> None:
@@ -217,7 +240,7 @@ def _require_kind(name: str, part: Any, kinds: tuple[type, ...]) -> None:
 
 
 def _require_no_subclass(name: str, part: Any) -> None:
-    """Refuse a subclass of a compiled part, which would run as the part itself."""
+    """Refuse a subclass of a compiled part, because the part itself would run instead."""
     base = next((kind for kind in COMPILED if isinstance(part, kind)), None)
     if base is None or type(part) is base:
         return
@@ -228,18 +251,18 @@ def _require_no_subclass(name: str, part: Any) -> None:
         " estimator in Python from FromCounts (docs/adding.md shows both)"
     )
     raise UnknownPartError(
-        f"{name} {type(part).__name__} is a subclass of {base.__name__}, whose compiled code would"
-        f" run in its place; {way_out}"
+        f"{name} {type(part).__name__} is a subclass of {base.__name__}, whose compiled "
+        f"code would run instead of yours; {way_out}"
     )
 
 
 def _require_unmixed(*given: Any) -> None:
-    """Functions of the user's are not mixed."""
+    """Refuse a mixture that contains functions defined by the user."""
     for part in given:
         if isinstance(part, OwnBonus | OwnUpdate):
             raise ValueError(
-                f"{type(part).__name__} is a function of your own, and these are not mixed; leave"
-                " scales out"
+                f"{type(part).__name__} is a function of your own, and mixtures of those "
+                "are not supported; leave scales out"
             )
 
 
@@ -254,7 +277,7 @@ def require_algorithm(algorithm: Any) -> Algorithm:
 
 
 def checked_scales(scales: Sequence[float], bonus: Bonus) -> tuple[float, ...]:
-    """The scales of the members of a mixture as floats."""
+    """The scales of a mixture's members as floats."""
     try:
         valid = len(scales) > 0 and all(
             is_number(scale) and 0 <= float(scale) <= LARGEST for scale in scales
@@ -263,14 +286,14 @@ def checked_scales(scales: Sequence[float], bonus: Bonus) -> tuple[float, ...]:
         valid = False
     if not valid:
         raise ValueError(
-            "scales must be numbers from 0 on, one for each member of the mixture, not"
-            f" {shown(scales)}"
+            "scales must be numbers of at least 0, one for each member of the mixture, "
+            f"not {shown(scales)}"
         )
     numbers = tuple(float(scale) for scale in scales)
     if len(numbers) == 1 and numbers != (1.0,):
-        raise ValueError(
-            f"one scale alone must be 1, not {numbers[0]!r}; scale the bonus itself, by c"
-        )
+        raise ValueError(f"a single scale must be 1, not {numbers[0]!r}; to scale the bonus, set c")
     if len(numbers) > 1 and isinstance(bonus, NoBonus):
-        raise ValueError("there is no bonus to scale; a mixture of posterior samples has members=L")
+        raise ValueError(
+            "there is no bonus to scale; for a mixture of posterior samples give members=L"
+        )
     return numbers

@@ -1,4 +1,4 @@
-"""Deployments on dates: given ones, and those that the library chooses for N deployments.
+"""Schedules with dates: dates that you give, or dates that the library chooses for N deployments.
 
 A date is a number of episodes after which all rows may change.
 """
@@ -20,7 +20,7 @@ class Calendar(Whole):
     """All rows may change after these numbers of episodes, and at no other time.
 
     gap: the least number of episodes between two deployments, and before the first one. Dates that
-    are nearer to each other are refused.
+    are closer together are refused.
     """
 
     deployments_at: tuple[int, ...]
@@ -31,23 +31,25 @@ class Calendar(Whole):
             dates = increasing("deployments_at", self.deployments_at)
         except ValueError as error:
             raise ValueError(
-                f"{error}; a date is a number of episodes, such as 300, and no day of the year"
+                f"{error}; a date is a number of episodes, such as 300, not a day of the year"
             ) from None
         object.__setattr__(self, "deployments_at", dates)
         object.__setattr__(self, "gap", require_count("gap", self.gap))
         for before, date in itertools.pairwise((0, *dates)):
             if date - before < self.gap:
                 raise ValueError(
-                    f"deployments_at has {date} only {date - before} episodes after {before}, and"
-                    f" gap is {self.gap}; leave one of these dates out, or make the gap smaller"
+                    f"deployments_at has {date} only {date - before} episodes after "
+                    f"{before}, but gap is {self.gap}; leave out one of these dates, or "
+                    "reduce the gap"
                 )
 
     def grid(self, episodes: int) -> tuple[int, ...]:
-        """The dates, all of which must come before the last episode is over."""
+        """The dates, all of which must come before the end of the last episode."""
         if self.deployments_at[-1] >= episodes:
             raise ValueError(
-                f"deployments_at has {self.deployments_at[-1]}, and the run ends after {episodes}"
-                " episodes, so that nobody would play what is deployed then; leave this date out"
+                f"deployments_at has {self.deployments_at[-1]}, but the run ends after "
+                f"{episodes} episodes, so nobody would play the policy deployed then; "
+                "leave this date out"
             )
         return self.deployments_at
 
@@ -58,14 +60,17 @@ class Calendar(Whole):
 
 @dataclass(frozen=True)
 class Late(Whole):
-    """Dates for so many deployments: two early ones, then ever later.
+    """Choose the dates of a given number of deployments: two early ones, then later and later ones.
 
-    The first policy was chosen without data and the second with few, so both are soon replaced. The
-    others are spread geometrically up to `last_date`. What follows the last one is not learned
-    from, so that it must not come before enough is known; what precedes it is explored, so that it
-    must not come late. gap: the least number of episodes between two deployments, and before the
-    first one; where the dates would be nearer, they are moved. explored: the first policy explores,
-    so that it need not be replaced at once, and the last date may be late with few deployments too.
+    The initial policy was chosen without data and the second policy with little data, so both are
+    soon replaced. The other dates are spread geometrically up to `last_date`. Until the last date
+    the learner explores; after it, nothing can be acted upon, so it exploits. The last date
+    therefore must not come before enough is known, and must not come late.
+
+    gap: the least number of episodes between two deployments, and before the first one. Dates that
+    would be closer together are moved.
+    explored: whether the initial policy explores. Then it need not be replaced at once, and the
+    last date may be late even with few deployments.
     """
 
     deployments: int
@@ -79,13 +84,13 @@ class Late(Whole):
             require_truth("explored", self.explored)
 
     def grid(self, episodes: int) -> tuple[int, ...]:
-        """The dates on a small problem; fewer than asked for in a short run."""
+        """The dates on a small problem; a short run has fewer than asked for."""
         return self.grid_for(horizon=1, states=1, actions=1, episodes=episodes)
 
     def grid_for(
         self, *, horizon: int, states: int, actions: int, episodes: int
     ) -> tuple[int, ...]:
-        """The dates in a run of so many episodes; fewer than asked for in a short one."""
+        """The dates in a run of `episodes` episodes; a short run has fewer than asked for."""
         size = {"horizon": horizon, "states": states, "actions": actions, "episodes": episodes}
         rule = explored_dates if self.explored else late_dates
         last = last_date(self.deployments, explored=bool(self.explored), **size)
@@ -98,12 +103,12 @@ class Late(Whole):
 
 _EARLY = (2, 16)
 _MOST_DATES = 2000
-_SEVERAL = 8  # deployments from which on a later last date pays
-_VISITS = 200  # of each action in each state, up to the last date, if all had the same
-_EPISODES = 500  # in which a far reward is found, where it can be
-_FEW_VISITS = 15  # of each action in each state, if there is one deployment alone
-_RATIO = 3  # of a date to the one before it, at most
-_FIRST = 16  # the first date after policies that explore, with many deployments
+_SEVERAL = 8  # with at least this many deployments a later last date pays
+_VISITS = 200  # of each action in each state until the last date, if all had equally many
+_EPISODES = 500  # enough to find a distant reward, if it can be found
+_FEW_VISITS = 15  # of each action in each state, if there is only one deployment
+_RATIO = 3  # of a date to the date before it, at most
+_FIRST = 16  # the first date when the initial policy explores and deployments are many
 
 
 def last_date(
@@ -115,13 +120,13 @@ def last_date(
     episodes: int,
     explored: bool = False,
 ) -> int:
-    """When enough is known to explore no longer: after K / 10, or later where K is small.
+    """The date by which enough is known to stop exploring: K / 10, or later if K is small.
 
-    It is after 500 episodes, or as many as give each (x, a) 200 visits, but after K / 4 at the
-    latest. If the first policy does not explore, this is so with several deployments only; with
-    fewer of them the dates would be too far apart. If it does, one deployment alone comes sooner,
-    with 15 visits, because what precedes it was never planned. These numbers were chosen on
-    problems that benchmarks/few names.
+    It is at least 500 episodes and at least enough to give each (x, a) 200 visits, but at most K /
+    4. If the initial policy does not explore, this holds only with several deployments; with fewer,
+    the dates would be too far apart. If the initial policy explores, a single deployment comes
+    sooner, after 15 visits, because the episodes before it were never planned. These numbers were
+    chosen on problems that benchmarks/few names.
     """
     if deployments < _SEVERAL and not explored:
         return max(1, episodes // 10)
@@ -132,10 +137,10 @@ def last_date(
 
 
 def explored_dates(deployments: int, last: int) -> list[int]:
-    """Dates that are spread geometrically up to the last one, the first of them from 16 on.
+    """Dates spread geometrically up to the last one; the first is at least 16.
 
-    Each is at most three times the one before, so that with few deployments the first comes late:
-    what is played before it explores.
+    Each date is at most three times the date before it. With few deployments the first date
+    therefore comes late, which is fine because the policy before it explores.
     """
     first = max(1, min(_FIRST, last // 8), last // _RATIO ** (deployments - 1))
     steps = max(1, deployments - 1)
@@ -144,11 +149,11 @@ def explored_dates(deployments: int, last: int) -> list[int]:
 
 
 def late_dates(deployments: int, last: int) -> list[int]:
-    """2, 16, then geometrically to the last one."""
+    """2, 16, then a geometric sequence up to the last date."""
     if deployments > _MOST_DATES:
         raise ValueError(
-            f"dates for {deployments:,} deployments would take too long to work out; take at most"
-            f" {_MOST_DATES:,}, or give the dates themselves with deployments_at="
+            f"computing dates for {deployments:,} deployments would take too long; use at "
+            f"most {_MOST_DATES:,}, or give the dates yourself with deployments_at="
         )
     early = [date for date in _EARLY if 4 * date <= last][: max(0, deployments - 1)]
     first = early[-1] if early else 1
@@ -160,7 +165,7 @@ def late_dates(deployments: int, last: int) -> list[int]:
 
 
 def spaced(dates: Iterable[int], gap: int, episodes: int) -> tuple[int, ...]:
-    """The dates, each moved to `gap` after the one before it where it is nearer, before the end."""
+    """Move each date to at least `gap` after the date before it, and drop dates past the end."""
     kept: list[int] = []
     for date in dates:
         moved = max(date, (kept[-1] if kept else 0) + gap)

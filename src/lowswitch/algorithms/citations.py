@@ -14,7 +14,7 @@ JMLR = "Journal of Machine Learning Research"
 
 
 class Paper(NamedTuple):
-    """What BibTeX needs to know of a paper; what is empty is left out."""
+    """The fields of a BibTeX entry; empty fields are left out."""
 
     title: str
     author: str
@@ -22,17 +22,17 @@ class Paper(NamedTuple):
     booktitle: str = ""
     journal: str = ""
     volume: str = ""
-    eprint: str = ""  # of arXiv
+    eprint: str = ""  # arXiv number
 
     @property
     def kind(self) -> str:
-        """The kind of its entry."""
+        """The type of the BibTeX entry."""
         if self.booktitle:
             return "inproceedings"
         return "article" if self.journal else "misc"
 
     def entry(self, key: str) -> str:
-        """The entry, a field a line."""
+        """The BibTeX entry, one field per line."""
         fields = {name: str(value) for name, value in self._asdict().items() if value}
         if self.eprint:
             fields["archivePrefix"] = "arXiv"
@@ -137,6 +137,14 @@ PAPERS = {
         booktitle=ICML,
         eprint="1402.0635",
     ),
+    "gao2019batched": Paper(
+        "Batched Multi-armed Bandits Problem",
+        "Gao, Zijun and Han, Yanjun and Ren, Zhimei and Zhou, Zhengqing",
+        2019,
+        booktitle=NEURIPS,
+        volume="32",
+        eprint="1904.01763",
+    ),
     "li2010contextual": Paper(
         "A Contextual-Bandit Approach to Personalized News Article Recommendation",
         "Li, Lihong and Chu, Wei and Langford, John and Schapire, Robert E.",
@@ -168,9 +176,11 @@ PAPERS = {
 }
 LIBRARY = "lowswitch"
 
-# which papers a part comes from, by the name of its class
+# the papers behind each part, by the name of the part's class
 _SOURCES = {
     "UCB2": ("bai2019provably",),
+    "Stages": ("zhang2020almost",),
+    "WholePolicy": ("jaksch2010near",),
     "QLearning": ("jin2018q",),
     "StageQLearning": ("zhang2020almost",),
     "Advantage": ("zhang2020almost",),
@@ -192,23 +202,25 @@ _SOURCES = {
 
 
 def keys_of(schedule: Any, estimator: Any, bonus: Any) -> list[str]:
-    """The keys of the papers that three parts come from, each once."""
+    """The keys of the papers behind three parts, without repetition."""
     names = [type(part).__name__ for part in (schedule, estimator, bonus)]
     keys = [key for name in names for key in _SOURCES.get(name, ())]
-    if getattr(estimator, "data", "") == "all":  # MVP as it was first published
+    if getattr(estimator, "data", "") == "all":  # MVP as first published
         keys.insert(0, "zhang2021reinforcement")
+    if getattr(schedule, "ends", "") == "minimax":
+        keys.insert(0, "gao2019batched")
     if names[0] == "EveryEpisodes" and names[2] == "ConfidenceIntervals":  # CMBIE
         keys.append("guo2015concurrent")
     return list(dict.fromkeys(keys))
 
 
 def entry_of(key: str) -> str:
-    """The BibTeX entry of a paper, or of the library itself."""
+    """The BibTeX entry of a paper or of this library."""
     return library_entry() if key == LIBRARY else PAPERS[key].entry(key)
 
 
 def library_entry() -> str:
-    """The entry of the library; it has no address, because none is known."""
+    """The BibTeX entry of this library; it has no URL because none is known."""
     from lowswitch.io.archive import library_version
 
     fields = {

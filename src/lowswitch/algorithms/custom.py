@@ -1,4 +1,4 @@
-"""What an estimator of your own is told, and what it gives."""
+"""The data that an estimator of your own receives, and the interface it implements."""
 
 from __future__ import annotations
 
@@ -7,25 +7,27 @@ from typing import NamedTuple
 
 import numpy as np
 
+from lowswitch.algorithms.fingerprints import remember
+
 
 class Counts(NamedTuple):
-    """What was seen so far, as a planner of your own reads it."""
+    """The data so far, as your own planner reads them."""
 
-    visits: np.ndarray  # [H, S, A]  how often each (h, x, a) was visited
-    rewards: np.ndarray  # [H, S, A]  the sums of its rewards
-    squares: np.ndarray  # [H, S, A]  the sums of their squares
-    successors: np.ndarray  # [H, S, A, S]  how often each state came next; zero at the last step
+    visits: np.ndarray  # [H, S, A]  number of visits to each (h, x, a)
+    rewards: np.ndarray  # [H, S, A]  sum of its rewards
+    squares: np.ndarray  # [H, S, A]  sum of its squared rewards
+    successors: np.ndarray  # [H, S, A, S]  how often each state followed; zero at the last step
     allowed: np.ndarray  # [H, S, A]
     deployed: np.ndarray  # [members, H, S]
-    episodes: int  # learned so far
-    last: bool  # whether no deployment can follow this one
-    generator: np.random.Generator  # depends on the seed and the number of the plan alone
+    episodes: int  # number learned from so far
+    last: bool  # whether no later deployment is possible
+    generator: np.random.Generator  # depends only on the seed and the plan's number
 
     def greedy(self, q: np.ndarray, member: int = 0) -> np.ndarray:  # [H, S]
         """The best allowed actions for estimates [H, S, A].
 
-        Among equals it is the deployed action, so that nothing switches for nothing, else the
-        lowest index.
+        Ties go to the deployed action, so that nothing switches without a reason, and otherwise to
+        the lowest index.
         """
         shape = self.allowed.shape
         if np.shape(q) != shape or np.isnan(q).any():
@@ -35,7 +37,7 @@ class Counts(NamedTuple):
 
 
 def best_actions(q: np.ndarray, own: np.ndarray) -> np.ndarray:  # [...]
-    """The best actions for estimates [..., A]: of equals `own` [...], else the lowest index."""
+    """The best actions for estimates [..., A]; ties go to `own` [...], then to the lowest index."""
     from lowswitch.kernels.qlearning import take_best_actions
 
     actions = own.astype(np.int64).reshape(-1)
@@ -45,13 +47,16 @@ def best_actions(q: np.ndarray, own: np.ndarray) -> np.ndarray:  # [...]
 
 @dataclass(frozen=True)
 class FromCounts:
-    """The base of an estimator of your own, which plans from what was counted.
+    """Base class for an estimator of your own that plans from counts.
 
-    Define `plan`, and `members` where it deploys a mixture; the library does the rest.
+    Define `plan`, and also `members` if it deploys a mixture. The library does the rest.
     """
 
     members = 1
 
+    def __init_subclass__(cls) -> None:
+        remember(cls)
+
     def plan(self, counts: Counts) -> np.ndarray:  # [H, S], or [members, H, S]
-        """The policies to deploy now."""
+        """Return the policies to deploy now."""
         raise NotImplementedError(f"{type(self).__name__} must define plan(self, counts)")

@@ -1,4 +1,4 @@
-"""Estimators and bonuses: what is learned, and how it is made optimistic."""
+"""Estimators and bonuses: what an algorithm learns, and how its estimates are made optimistic."""
 
 from __future__ import annotations
 
@@ -10,13 +10,12 @@ import numpy as np
 
 from lowswitch.algorithms.custom import FromCounts
 from lowswitch.algorithms.ridge import Ellipsoid, Ridge, Sampled
+from lowswitch.algorithms.trial import Trial, check_trial
 from lowswitch.checks import (
     is_number,
     require_count,
-    require_fraction,
     require_positive,
     require_scale,
-    require_share,
     require_truth,
     require_word,
     shown,
@@ -28,17 +27,16 @@ Rewards = Literal["bootstrap", "mean"]
 SeenRewards = Literal["seen", "bootstrap", "mean"]
 Learned = Literal["learned"]
 Tested = Literal["tested"]
-Memory = int | Literal["states"]  # how many numbers of its own a function has for each (h, x, a)
-Trial = float | Literal["auto", "falling"]
+Memory = int | Literal["states"]  # how many numbers a function may store for each (h, x, a)
 First = Literal["lowest", "auto", "explore"]
-RULE = 2  # the newest version of the rules by which `few` decides
+RULE = 2  # the newest version of the decision rules of `few`
 
 # ---- estimators ----------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Clipped:
-    """Values start from a cap and never exceed it.
+    """Values start at a cap and never exceed it.
 
     `clip="horizon"` is H at every step, as published. `clip="remaining"` is H - h + 1, which is
     tighter and still optimistic.
@@ -59,16 +57,16 @@ class _Clipped:
 class QLearning(_Clipped):
     """Model-free estimates with the learning rate (H + 1) / (H + n): Jin et al. 2018.
 
-    Values start from a cap and never exceed it: H at every step with `clip="horizon"`, as
+    Values start at a cap and never exceed it. The cap is H at every step with `clip="horizon"`, as
     published, or H - h + 1 with `clip="remaining"`, which is tighter and still optimistic.
     """
 
 
 @dataclass(frozen=True, kw_only=True)
 class OwnUpdate(_Clipped):
-    """The base of an update of your own; `lowswitch.algorithms.parts.update` makes one.
+    """Base class for an update of your own; `lowswitch.algorithms.parts.update` makes one.
 
-    It learns as `QLearning` does, with your function in place of its formula.
+    It learns as `QLearning` does, with your function in place of the formula.
     """
 
     function: ClassVar[Callable[..., float] | None] = None
@@ -83,7 +81,7 @@ class OwnUpdate(_Clipped):
 
 @dataclass(frozen=True, kw_only=True)
 class StageQLearning(_Clipped):
-    """Model-free estimates, each the mean over the newest stage of an (h, x, a).
+    """Model-free estimates; each is the average over the newest stage of an (h, x, a).
 
     A stage ends at a trigger of the schedule.
     """
@@ -93,8 +91,8 @@ class StageQLearning(_Clipped):
 class Advantage(_Clipped):
     """Stages, and a reference value for each state: Zhang, Zhou, Ji 2020, Algorithm 1.
 
-    The reference value of a state is fixed at its visit number `reference`. The paper fixes it
-    after c_4 S A H^6 iota visits, more than any realistic run has; the default is that of public
+    The reference value of a state is fixed at visit number `reference`. The paper fixes it after
+    c_4 S A H^6 iota visits, more than any realistic run has; the default is the value in public
     code.
     """
 
@@ -110,12 +108,13 @@ class Advantage(_Clipped):
 class Planning(_Clipped):
     """Optimistic backward induction on counts.
 
-    data: which visits a plan uses. "current" uses all of them. With "all" and "newest" a plan sees
-    new visits to an (h, x, a) only from its next trigger on: "all" then uses every visit up to that
-    trigger, "newest" only those since the trigger before it. monotone: estimates never grow.
+    data: which visits a plan uses. "current" uses all of them. With "all" and "newest", a plan sees
+    new visits to an (h, x, a) only from its next trigger on. "all" then uses every visit up to that
+    trigger, and "newest" only the visits since the trigger before it.
+    monotone: estimates never grow.
     pooled: all steps share one set of counts, for problems that are known to be stationary. The
-    last step has no successor. So where all visits of a state and action before a trigger were at
-    the last step, their first visit with a successor is a trigger too.
+    last step has no successor. So if all visits to a state and action before a trigger were at the
+    last step, their first visit with a successor is a trigger too.
     """
 
     clip: Clip = "horizon"
@@ -134,11 +133,12 @@ class Planning(_Clipped):
 class Posterior:
     """Policies that are optimal for models drawn from the posterior.
 
-    `members` of them are deployed together, and each episode plays one. Transitions have the prior
-    Dirichlet(prior, ..., prior) over all S states, mean rewards have Beta(1, 1). Rewards that are
-    not 0 or 1 enter by a Bayesian bootstrap of their mean and variance. `rewards="mean"` takes the
-    mean seen for the true one from the first visit on, as UCBVI does; that is the exact posterior
-    where the reward of an (h, x, a) is always the same. pooled: as for `Planning`.
+    `members` policies are deployed together, and each episode plays one. Transitions have the prior
+    Dirichlet(prior, ..., prior) over all S states, and mean rewards have the prior Beta(1, 1).
+    Rewards other than 0 and 1 enter through a Bayesian bootstrap of their mean and variance.
+    `rewards="mean"` takes the observed mean as the true one from the first visit on, as UCBVI does;
+    that is the exact posterior if the reward of an (h, x, a) is always the same. `pooled` is
+    described in `Planning`.
     """
 
     prior: float = 1.0
@@ -158,26 +158,31 @@ class Posterior:
 class LearnedPosterior:
     """Policies that are optimal for models drawn from a posterior whose prior is learned.
 
-    `members` of them are deployed together, and each episode plays one. The law of a row has the
-    prior Dirichlet(mass / S, ..., mass / S): a mass near 0 expects one successor, S any law alike.
-    "learned" takes, at every plan, the mass under which the successors seen are most likely.
-    rewards: whether they vary ("bootstrap"), never do ("mean"), or what the rewards seen say
-    ("seen"). reward_weight: a mean reward has the prior Beta(reward_weight, reward_weight). pooled:
-    whether all steps are alike; "tested" pools them, laws and rewards each, once the evidence for
-    it is 20 to 1. rows: in how many rows at most a deployment differs from what is deployed, so
-    that people can review it; those change that most members want to change and most episodes
-    visit. A last deployment that exploits is one table, and not limited.
+    `members` policies are deployed together, and each episode plays one. The transition law of a
+    row has the prior Dirichlet(mass / S, ..., mass / S): a `mass` near 0 expects one successor, and
+    S makes all laws equally likely. "learned" takes, at every plan, the mass that makes the
+    observed successors most likely.
+
+    rewards: whether rewards vary ("bootstrap"), never vary ("mean"), or whether the observed
+    rewards decide ("seen").
+    reward_weight: a mean reward has the prior Beta(reward_weight, reward_weight).
+    pooled: whether all steps are alike. "tested" pools them, transition laws and rewards
+    separately, once the evidence for it is 20 to 1.
+    rows: the greatest number of rows in which a deployment differs from the deployed policy, so
+    that people can review it. The rows that change are those that most members want to change and
+    most episodes visit. A last deployment that exploits is one table and has no such limit.
 
     trial: the share of the cases that explore. The others follow the protocol, one table that
-    exploits what is known. "falling" is one over the number of the deployment. "auto" has a
-    protocol where an initial policy is given and there are several members, and the share depends
-    on what the trial finds. None has no protocol, so that all explore. floor: with an initial
-    policy, the share of its value below which the mean over all cases must not fall.
+    exploits current knowledge. "falling" is one over the number of the deployment. "auto" has a
+    protocol if an initial policy is given and there are several members, and the share depends on
+    the findings of the trial. None has no protocol, so all cases explore.
+    floor: with an initial policy, the share of its value below which the average over all cases
+    must not fall.
 
-    first: what is played before the first change where nobody chose a policy: the "lowest" allowed
-    actions, or several policies that "explore"; "auto" explores unless there is a board. Beside an
-    initial policy "explore" begins with a trial. rule: by which version of these rules a run
-    decides; 1 is from before 18 November 2026.
+    first: the policy before the first change if nobody chose one: the "lowest" allowed actions, or
+    several policies that "explore"; "auto" explores unless there is a board. With an initial
+    policy, "explore" begins with a trial.
+    rule: the version of these rules that a run follows; 1 is the version before 18 November 2026.
     """
 
     mass: float | Learned = "learned"
@@ -196,7 +201,7 @@ class LearnedPosterior:
         object.__setattr__(self, "rule", require_count("rule", self.rule, most=RULE))
         if self.rows is not None:
             object.__setattr__(self, "rows", require_count("rows", self.rows))
-        self._check_trial()
+        check_trial(self)
         if self.mass != "learned":
             mass = require_positive("mass", self.mass, 'or give "learned"')
             object.__setattr__(self, "mass", mass)
@@ -206,27 +211,6 @@ class LearnedPosterior:
         object.__setattr__(self, "members", require_count("members", self.members))
         if self.pooled != "tested":
             require_truth("pooled", self.pooled)
-
-    def _check_trial(self) -> None:
-        """A share is from 0 to 1, and a floor needs a trial that it can limit."""
-        if isinstance(self.trial, str):
-            require_word("trial", self.trial, ("auto", "falling"))
-        elif self.trial is not None:
-            way_out = 'it is a share of the cases; or give "auto" or "falling"'
-            object.__setattr__(self, "trial", require_share("trial", self.trial, way_out))
-        if self.trial not in (None, "auto") and self.members == 1:
-            raise ValueError(
-                "a protocol and a trial are several policies, so members must be 2 or more, such as"
-                " 64; one policy at a time has trial=None"
-            )
-        if self.floor is not None:
-            way_out = "it is a share of the initial policy's value, such as 0.9"
-            object.__setattr__(self, "floor", require_fraction("floor", self.floor, way_out))
-            if self.trial is None:
-                raise ValueError(
-                    "floor limits the share of the cases that explore, and with trial=None all do;"
-                    " leave floor out, or give a trial"
-                )
 
 
 # ---- bonuses -------------------------------------------------------------------------------------
@@ -242,15 +226,15 @@ class _Scaled:
 
 @dataclass(frozen=True, kw_only=True)
 class Hoeffding(_Scaled):
-    """b_n = c sqrt(H^3 iota / n); by stages 2 c sqrt(H^2 iota / n).
+    """b_n = c sqrt(H^3 iota / n); with stages 2 c sqrt(H^2 iota / n).
 
-    c = 1 is the provable scale, and 0.01 to 0.1 learns in a realistic time.
+    c = 1 is the scale of the proof. Values from 0.01 to 0.1 learn in a realistic time.
     """
 
 
 @dataclass(frozen=True, kw_only=True)
 class OwnBonus:
-    """The base of a bonus of your own; `lowswitch.algorithms.parts.bonus` makes one."""
+    """Base class for a bonus of your own; `lowswitch.algorithms.parts.bonus` makes one."""
 
     function: ClassVar[Callable[..., float] | None] = None
     memory: ClassVar[Memory] = 0
@@ -261,17 +245,17 @@ class OwnBonus:
 
 
 def own_options(part: OwnBonus | OwnUpdate) -> list[float]:
-    """The numbers that a function of yours gets, in its order."""
+    """The options of your function as numbers, in the function's order."""
     defaults = getattr(part.function, "__kwdefaults__", None) or {}
     return [getattr(part, name) for name in defaults]
 
 
 def check_options(part: OwnBonus | OwnUpdate) -> None:
-    """Make floats of the options of your function, or say which is no finite number."""
+    """Convert the options of your function to floats, or name one that is not finite."""
     if part.function is None:
         word = "bonus" if isinstance(part, OwnBonus) else "update"
         raise ValueError(
-            f"{type(part).__name__} has no function; write one, with @ls.parts.{word} above it"
+            f"{type(part).__name__} has no function; write one and put @ls.parts.{word} above it"
         )
     for name in part.function.__kwdefaults__ or {}:
         value = getattr(part, name)
@@ -286,7 +270,7 @@ def check_options(part: OwnBonus | OwnUpdate) -> None:
 class Bernstein:
     """b_n from the variance of the next values.
 
-    c1 scales that part, and c2 the Hoeffding width that caps it.
+    `c1` scales the variance term, and `c2` the Hoeffding width that caps it.
     """
 
     c1: float = 1.0
@@ -299,7 +283,7 @@ class Bernstein:
 
 @dataclass(frozen=True, kw_only=True)
 class AdvantageBonus(_Scaled):
-    """Both bonuses of UCB-Advantage, scaled by c: Zhang, Zhou, Ji 2020, eq. (5) to (8).
+    """Both bonuses of UCB-Advantage, scaled by `c`: Zhang, Zhou, Ji 2020, eq. (5) to (8).
 
     Their constants are c_1 = c_2 = 2 and c_3 = 5.
     """
@@ -312,34 +296,35 @@ class ChernoffHoeffding(_Scaled):
 
 @dataclass(frozen=True, kw_only=True)
 class BernsteinFreedman(_Scaled):
-    """UCBVI's bonus by variance, scaled by c: Azar et al. 2017, Algorithm 4 (UCBVI-BF).
+    """UCBVI's variance-based bonus, scaled by `c`: Azar et al. 2017, Algorithm 4 (UCBVI-BF).
 
-    It takes the variance of the next values, and how well these are known.
+    It uses the variance of the next values, and how precisely these are known.
     """
 
 
 @dataclass(frozen=True, kw_only=True)
 class MonotonicBernstein(_Scaled):
-    """MVP's bonus, scaled by c: Zhang, Chen, Lee, Du 2024, Algorithm 1.
+    """MVP's bonus, scaled by `c`: Zhang, Chen, Lee, Du 2024, Algorithm 1.
 
-    It takes the variances of the next values and of the rewards.
+    It uses the variances of the next values and of the rewards.
     """
 
 
 @dataclass(frozen=True, kw_only=True)
 class Certificates(_Scaled):
-    """ORLC's bonus, by upper and lower values: Dann, Li, Wei, Brunskill 2019.
+    """ORLC's bonus, from upper and lower values: Dann, Li, Wei, Brunskill 2019.
 
-    It takes the variance of the next upper values, and how far they are above the lower ones. c
-    scales the width phi of the paper, which also enters by its square.
+    It uses the variance of the next upper values, and their distance from the lower values. `c`
+    scales the paper's width phi, whose square enters too.
     """
 
 
 @dataclass(frozen=True, kw_only=True)
 class L1Ball(_Scaled):
-    """The most favourable law and mean reward: Jaksch, Ortner, Auer 2010, eq. (3) and (4).
+    """The most favourable transition law and mean reward: Jaksch, Ortner, Auer 2010, eq. (3) and
+    (4).
 
-    Both lie within a confidence distance of what was seen, which c scales.
+    Both lie within a confidence distance of the observed ones, and `c` scales this distance.
     """
 
 
@@ -347,9 +332,9 @@ class L1Ball(_Scaled):
 class ConfidenceIntervals(_Scaled):
     """The most favourable law and mean reward within their intervals: Strehl, Littman 2008 (MBIE).
 
-    c scales the widths of the intervals. The data of an (h, x, a) are its first `most_visits`
-    visits, which is the m of MBIE, or by default all of its visits. Pooled counts also take the
-    first `most_visits` that have a successor.
+    `c` scales the widths of the intervals. The data of an (h, x, a) are its first `most_visits`
+    visits (the m of MBIE), or all of its visits by default. Pooled counts also use the first
+    `most_visits` visits that have a successor.
     """
 
     most_visits: int | None = None
@@ -361,21 +346,21 @@ class ConfidenceIntervals(_Scaled):
             object.__setattr__(self, "most_visits", most)
 
     def data_visits(self, limit: int) -> int:
-        """m: how many visits of an (h, x, a) are data, if it has no more visits than the limit."""
+        """m: how many visits of an (h, x, a) are data, if it has at most `limit`."""
         return min(self.most_visits or limit, limit)
 
     def delta(self, *, H: int, S: int, A: int, limit: int, p: float) -> float:
         """delta_R = delta_T = p / (2 H S A m): the 2 S A m intervals of MBIE, once for each step.
 
-        Both intervals of every (h, x, a) hold after each of its visits, all at once, with
-        probability 1 - p.
+        With probability 1 - p, both intervals of every (h, x, a) hold simultaneously after each of
+        its visits.
         """
         return p / (2 * H * S * A * self.data_visits(limit))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Unknown:
-    """No bonus, but the largest value there is until an (h, x, a) has `known` visits.
+    """No bonus, but the largest possible value until an (h, x, a) has `known` visits.
 
     Brafman, Tennenholtz 2002 (R-max).
     """
@@ -388,7 +373,7 @@ class Unknown:
 
 @dataclass(frozen=True, kw_only=True)
 class NoBonus:
-    """Nothing is added: the spread of the posterior explores, or a planner of your own does."""
+    """No bonus: the spread of the posterior explores, or your own planner does."""
 
 
 Estimator = (
@@ -418,7 +403,7 @@ Bonus = (
     | Ellipsoid
     | NoBonus
 )
-BONUSES: dict[type, tuple[type, ...]] = {  # the bonuses that go with each estimator
+BONUSES: dict[type, tuple[type, ...]] = {  # the bonuses that fit each estimator
     QLearning: (Hoeffding, Bernstein, OwnBonus),
     OwnUpdate: (Hoeffding, Bernstein, OwnBonus, NoBonus),
     StageQLearning: (Hoeffding,),

@@ -11,11 +11,11 @@ from lowswitch.checks import increasing
 
 @dataclass(frozen=True)
 class Asked(Whole):
-    """All rows, when somebody asks: a board meets on dates, and not at visit counts.
+    """All rows may change when somebody asks, because a board meets on dates, not at visit counts.
 
-    A learner behind a real process is asked with `learner.propose()`. Where nobody can ask, in
-    simulations, the `dates` are the numbers of episodes after which the board meets. Estimators
-    that work in stages keep them (see `between_dates`), but nothing is deployed at their ends.
+    With a real process, call `learner.propose()`. In simulations nobody can ask, so `dates` gives
+    the numbers of episodes after which the board meets. Estimators that work in stages still have
+    their stages (see `between_dates`), but nothing is deployed when a stage ends.
     """
 
     dates: tuple[int, ...] | None = None
@@ -30,27 +30,27 @@ class Asked(Whole):
         return tuple(date for date in self.dates or () if date < episodes)
 
     def refresh_bound(self, *, horizon: int, states: int, actions: int, episodes: int) -> float:
-        """The number of dates; without dates somebody may ask after every episode."""
+        """The number of dates; without dates, somebody may ask after every episode."""
         return episodes if self.dates is None else len(self.grid(episodes))
 
 
 def asks(schedule: Schedule) -> Asked | None:
-    """The schedule, or that below a budget, if it waits until it is asked."""
+    """The schedule, or the schedule inside a budget, if it waits until somebody asks."""
     plain: Schedule = schedule.schedule if isinstance(schedule, Budget) else schedule
     return plain if isinstance(plain, Asked) else None
 
 
 def between_dates(schedule: Schedule, otherwise: Schedule) -> Schedule:
-    """The schedule itself; another one where it waits until it is asked and so has no stages."""
+    """The schedule, or `otherwise` if it waits until somebody asks and so has no stages."""
     return schedule if asks(schedule) is None else otherwise
 
 
 def require_dates(schedule: Schedule) -> None:
-    """Refuse to simulate a board that meets when it is asked, because nobody asks."""
+    """Refuse to simulate a board without dates, because nobody would ask."""
     asked = asks(schedule)
     if asked is not None and asked.dates is None:
         raise ValueError(
-            "the schedule asked waits for learner.propose(), which nobody calls here; say after"
-            ' which episodes the board meets, as in schedule="asked/100-200-300", or of few in'
-            " deployments_at=(100, 200, 300)"
+            'the schedule "asked" waits for learner.propose(), which nobody calls here; '
+            "say after which episodes the board meets, as in "
+            'schedule="asked/100-200-300", or for few deployments_at=(100, 200, 300)'
         )

@@ -1,4 +1,4 @@
-"""What an algorithm is made of: estimators, bonuses, schedules, and the bases of your own."""
+"""The parts of an algorithm: estimators, bonuses, schedules, and base classes for your own."""
 
 from lowswitch.algorithms.algorithm import Algorithm
 from lowswitch.algorithms.calendars import Calendar, Late

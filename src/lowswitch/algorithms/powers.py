@@ -1,7 +1,7 @@
-"""Powers rounded to whole numbers without a mistake, and the grids of batches made of them.
+"""Powers rounded to whole numbers without error, and the batch grids made from them.
 
-A double is now and then rounded to the wrong side of a whole number, and a schedule that is off by
-one is another schedule. So everything here is exact.
+A floating-point power is sometimes rounded to the wrong side of a whole number, and a schedule that
+is off by one is a different schedule. So everything here is exact.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from fractions import Fraction
 from typing import Literal
 
 CONTEXT = Context(prec=60)
-MOST_POINTS = 2**25  # of a schedule: more would take minutes and gigabytes to work out
+MOST_POINTS = 2**25  # of a schedule; more would take minutes and gigabytes to compute
 _MOST_BATCHES = {"equal": MOST_POINTS, "geometric": 10**5, "minimax": 10**3}
 
 GridKind = Literal["equal", "geometric", "minimax"]
 
 
 def distinct_powers(growth: Decimal, *, first: int, limit: int) -> Iterator[int]:
-    """The distinct values of ceil(growth^r) for r = first, first + 1, ... up to a limit."""
+    """The distinct values of ceil(growth^r) for r = first, first + 1, ... up to `limit`."""
     power, last = CONTEXT.power(growth, first), 0
     while (tau := math.ceil(power)) <= limit:
         if tau > last:
@@ -31,21 +31,22 @@ def distinct_powers(growth: Decimal, *, first: int, limit: int) -> Iterator[int]
 
 
 def counts_at(growth: Decimal, eta: float, first: int, limit: int) -> tuple[int, tuple[int, ...]]:
-    """Every count up to ceil(growth^first), then the distinct ceil(growth^r), up to a limit.
+    """Every count up to ceil(growth^first), then the distinct ceil(growth^r), up to `limit`.
 
-    eta is growth - 1. The result is the count up to which there is every one, and those after it.
+    `eta` is growth - 1. Returns the count up to which every count is included, and the counts after
+    it.
     """
     if eta * limit <= 1:
         return limit, ()
-    # Up to 1 / eta the powers lie at most 1 apart, so that every integer is there anyway.
+    # Up to 1 / eta neighbouring powers differ by at most 1, so every integer is among them anyway.
     exponent = max(first, int(-math.log(eta) / math.log1p(eta)))
     if exponent > 2**1000 or exponent * math.log1p(eta) >= math.log(limit):
         return limit, ()
     most = math.log(limit) / math.log1p(eta)
     if most - exponent > MOST_POINTS:
         raise ValueError(
-            f"counts that grow by {eta:g} of themselves are about {most - exponent:,.0f} up to"
-            f" {limit:,}, more than {MOST_POINTS:,}; give a larger eta or factor"
+            f"counts that grow by a fraction of {eta:g} are about {most - exponent:,.0f} "
+            f"up to {limit:,}, more than {MOST_POINTS:,}; give a larger eta or factor"
         )
     every_until = math.ceil(CONTEXT.power(growth, exponent))
     powers = distinct_powers(growth, first=exponent, limit=limit)
@@ -53,11 +54,12 @@ def counts_at(growth: Decimal, eta: float, first: int, limit: int) -> tuple[int,
 
 
 def floor_power(base: int, exponent: Fraction) -> int:
-    """floor(base^exponent), also where the power is whole: 128^(4/7) is 16, but less in doubles.
+    """floor(base^exponent), correct also for whole powers: 128^(4/7) is 16, but less in floating
+    point.
 
-    For an exponent p/q in lowest terms the power is whole only if base is a q-th power, hence q is
-    at most log2(base): then it is compared in integers. Else it is irrational, and 60 digits more
-    than q has tell it from every integer.
+    For an exponent p/q in lowest terms, the power is whole only if `base` is a q-th power, so q is
+    at most log2(base); that case is compared in integers. Otherwise the power is irrational, and 60
+    more digits than q has distinguish it from every integer.
     """
     p, q = exponent.numerator, exponent.denominator
     if p == 1 and base.bit_length() < 40 * q:
@@ -70,8 +72,8 @@ def floor_power(base: int, exponent: Fraction) -> int:
 
 
 def _floor_root(base: int, q: int) -> int:
-    """floor(base^(1/q)) below 2^40, in integers: decimals of thousands of digits take minutes."""
-    root = round(math.exp(math.log(base) / q))  # off by one at most
+    """floor(base^(1/q)) below 2^40, in integers; decimals with thousands of digits take minutes."""
+    root = round(math.exp(math.log(base) / q))  # off by at most one
     while root**q > base:
         root -= 1
     while (root + 1) ** q <= base:
@@ -85,13 +87,13 @@ def batch_ends(kind: GridKind, total: int, batches: int) -> tuple[int, ...]:
 
     "equal": T m / M. "geometric": u_1 = b, u_m = b u_{m-1} with b = T^(1/M). "minimax": u_1 = a,
     u_m = a sqrt(u_{m-1}) with a = T^(1 / (2 - 2^(1-M))), so u_m = T^((2^M - 2^(M-m)) / (2^M - 1)).
-    t_m is rounded down, and ends may fall together. The last two are from Gao, Han, Ren, Zhou 2019,
-    section 2, who leave a constant in a and b free; it is 1, as in the authors' program.
+    Each t_m is rounded down, and ends may coincide. The last two grids are from Gao, Han, Ren, Zhou
+    2019, section 2, who leave a constant in a and b free; here it is 1, as in the authors' program.
     """
     if batches > _MOST_BATCHES[kind]:
         raise ValueError(
-            f"the {kind} grid of {batches:,} batches would take too long to work out, and most of"
-            f" its ends fall together; take at most {_MOST_BATCHES[kind]:,}"
+            f"the {kind} grid of {batches:,} batches would take too long to compute, and "
+            f"most of its ends would coincide; use at most {_MOST_BATCHES[kind]:,}"
         )
     numbers = range(1, batches + 1)
     if kind == "equal":

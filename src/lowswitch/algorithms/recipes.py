@@ -1,4 +1,4 @@
-"""The published algorithms, each a single expression with its citation and its name in text."""
+"""The published algorithms: each is a single expression with its citation and its name in text."""
 
 from __future__ import annotations
 
@@ -36,7 +36,6 @@ from lowswitch.algorithms.estimators import (
     SeenRewards,
     StageQLearning,
     Tested,
-    Trial,
     Unknown,
 )
 from lowswitch.algorithms.meetings import Asked
@@ -50,18 +49,29 @@ from lowswitch.algorithms.text import (
     as_schedule,
     no_option,
 )
+from lowswitch.algorithms.trial import Trial
 from lowswitch.checks import require_count, require_scale, require_truth
 
 # ---- what every recipe shares --------------------------------------------------------------------
 
 
 class Shared(TypedDict, total=False):
-    """Options of every recipe.
+    """Options that every recipe takes.
 
-    p: the failure probability. deployments, switches: a hard budget. last: whether its last
-    deployment is "usual", "greedy", without exploration, or "exploit", one policy that never plays
-    what was not tried. scales: those of the bonus in a mixture,
-    one for each member, such as (1, 0.3, 0.1) or "1/0.3/0.1".
+    Other Parameters
+    ----------------
+    p : float
+        The failure probability.
+    deployments : int | None
+        The greatest number of deployments, a hard limit. None sets no limit.
+    switches : int | None
+        The greatest number of local switches, a hard limit. None sets no limit.
+    last : str
+        The kind of the budget's last deployment: "usual", "greedy" (without exploration) or
+        "exploit" (one policy that plays only actions that were tried, wherever there are any).
+    scales : str | float | Sequence[float]
+        The scales of the bonus in a mixture, one for each member, such as (1, 0.3, 0.1) or
+        "1/0.3/0.1".
     """
 
     p: float
@@ -82,7 +92,7 @@ def assemble(
     last: Last = "usual",
     scales: AnyScales = "1.0",
 ) -> Algorithm:
-    """An algorithm of its parts."""
+    """Make an algorithm from its parts."""
     when = as_schedule(schedule, deployments, switches, last)
     return Algorithm(estimator=estimator, bonus=bonus, schedule=when, p=p, scales=as_scales(scales))
 
@@ -92,10 +102,10 @@ RECIPES: dict[str, Callable[..., Algorithm]] = {}
 
 
 def recipe(name: str) -> Callable[[Recipe], Recipe]:
-    """Enter a function in RECIPES under its name in text, which the algorithms it makes keep.
+    """Register a function in RECIPES under its name in text; its algorithms remember this name.
 
-    If it takes the shared options, they are added to its signature and docstring, where `help` and
-    the command line look for them.
+    If the function takes the shared options, they are added to its signature and docstring, which
+    `help` and the command line show.
     """
 
     def entered(function: Recipe) -> Recipe:
@@ -128,7 +138,15 @@ Theory = Literal["theory"]
 
 @recipe("ucb-h")
 def ucb_hoeffding(*, c: float = 1.0, clip: Clip = "horizon", **shared: Unpack[Shared]) -> Algorithm:
-    """Q-learning with UCB-Hoeffding: Jin, Allen-Zhu, Bubeck, Jordan 2018, Algorithm 1."""
+    """Q-learning with UCB-Hoeffding: Jin, Allen-Zhu, Bubeck, Jordan 2018, Algorithm 1.
+
+    Parameters
+    ----------
+    c
+        The scale of the bonus; 1 is the scale of the proof.
+    clip
+        The cap on values: "horizon" is H at every step, "remaining" is H - h + 1.
+    """
     return assemble(QLearning(clip=clip), Hoeffding(c=c), EveryVisit(), **shared)
 
 
@@ -143,7 +161,18 @@ def ucb_bernstein(
 ) -> Algorithm:
     """Q-learning with UCB-Bernstein: Jin et al. 2018, Algorithm 2.
 
-    W_n is a variance, as their eq. (C.1) says. c stands for both c1 and c2.
+    W_n is a variance, as their eq. (C.1) says.
+
+    Parameters
+    ----------
+    c
+        The scale of the bonus: the value of both `c1` and `c2` where these are not given.
+    c1
+        The scale of the variance term.
+    c2
+        The scale of the Hoeffding width that caps it.
+    clip
+        The cap on values: "horizon" is H at every step, "remaining" is H - h + 1.
     """
     return assemble(QLearning(clip=clip), _bernstein(c, c1, c2), EveryVisit(), **shared)
 
@@ -157,7 +186,21 @@ def ucb2_hoeffding(
     r_star: int | Theory = "theory",
     **shared: Unpack[Shared],
 ) -> Algorithm:
-    """Q-learning with UCB2-Hoeffding: Bai, Xie, Jiang, Wang 2019, Algorithm 2."""
+    """Q-learning with UCB2-Hoeffding: Bai, Xie, Jiang, Wang 2019, Algorithm 2.
+
+    Parameters
+    ----------
+    c
+        The scale of the bonus; 1 is the scale of the proof.
+    clip
+        The cap on values: "horizon" is H at every step, "remaining" is H - h + 1.
+    eta
+        The growth of the visit counts at which a row may change, or "theory" for the value of the
+        proof; see `UCB2`.
+    r_star
+        The exponent up to which every visit is a trigger, or "theory" for the value of the proof;
+        see `UCB2`.
+    """
     return assemble(QLearning(clip=clip), Hoeffding(c=c), UCB2(eta=eta, r_star=r_star), **shared)
 
 
@@ -174,7 +217,24 @@ def ucb2_bernstein(
 ) -> Algorithm:
     """Q-learning with UCB2-Bernstein: Bai et al. 2019, Algorithm UCB2B.
 
-    W_n is a variance. c stands for both c1 and c2.
+    W_n is a variance.
+
+    Parameters
+    ----------
+    c
+        The scale of the bonus: the value of both `c1` and `c2` where these are not given.
+    c1
+        The scale of the variance term.
+    c2
+        The scale of the Hoeffding width that caps it.
+    clip
+        The cap on values: "horizon" is H at every step, "remaining" is H - h + 1.
+    eta
+        The growth of the visit counts at which a row may change, or "theory" for the value of the
+        proof; see `UCB2`.
+    r_star
+        The exponent up to which every visit is a trigger, or "theory" for the value of the proof;
+        see `UCB2`.
     """
     when = UCB2(eta=eta, r_star=r_star)
     return assemble(QLearning(clip=clip), _bernstein(c, c1, c2), when, **shared)
@@ -195,7 +255,14 @@ def q_hoeffding(
 ) -> Algorithm:
     """Q-learning with the Hoeffding bonus of Jin et al. 2018, Algorithm 1, under any schedule.
 
-    The schedule is doubling by default.
+    Parameters
+    ----------
+    c
+        The scale of the bonus; 1 is the scale of the proof.
+    clip
+        The cap on values: "horizon" is H at every step, "remaining" is H - h + 1.
+    schedule
+        A schedule or its text; see `as_schedule`. By default counts double.
     """
     return assemble(QLearning(clip=clip), Hoeffding(c=c), schedule, **shared)
 
@@ -212,7 +279,18 @@ def q_bernstein(
 ) -> Algorithm:
     """Q-learning with the Bernstein bonus of Jin et al. 2018, Algorithm 2, under any schedule.
 
-    The schedule is doubling by default. c stands for both c1 and c2.
+    Parameters
+    ----------
+    c
+        The scale of the bonus: the value of both `c1` and `c2` where these are not given.
+    c1
+        The scale of the variance term.
+    c2
+        The scale of the Hoeffding width that caps it.
+    clip
+        The cap on values: "horizon" is H at every step, "remaining" is H - h + 1.
+    schedule
+        A schedule or its text; see `as_schedule`. By default counts double.
     """
     return assemble(QLearning(clip=clip), _bernstein(c, c1, c2), schedule, **shared)
 
@@ -227,7 +305,14 @@ def stage_q(
 ) -> Algorithm:
     """Stage-based Q-learning: Zhang, Zhou, Ji 2020, Algorithm 1, without its reference part.
 
-    c scales the bonus 2 sqrt(H^2 iota / n).
+    Parameters
+    ----------
+    c
+        The scale of the bonus 2 sqrt(H^2 iota / n).
+    clip
+        The cap on values: "horizon" is H at every step, "remaining" is H - h + 1.
+    schedule
+        A schedule by visit counts, or its text; see `as_schedule`.
     """
     return assemble(StageQLearning(clip=clip), Hoeffding(c=c), schedule, **shared)
 
@@ -243,7 +328,16 @@ def ucb_advantage(
 ) -> Algorithm:
     """UCB-Advantage: Zhang, Zhou, Ji 2020, Algorithm 1.
 
-    The reference is fixed after `reference` visits. c scales both bonuses.
+    Parameters
+    ----------
+    c
+        The scale of both bonuses.
+    clip
+        The cap on values: "horizon" is H at every step, "remaining" is H - h + 1.
+    reference
+        The number of visits after which the reference value of a state is fixed.
+    schedule
+        A schedule by visit counts, or its text; see `as_schedule`.
     """
     advantage = Advantage(clip=clip, reference=reference)
     return assemble(advantage, AdvantageBonus(c=c), schedule, **shared)
@@ -263,7 +357,19 @@ def ucbvi(
 ) -> Algorithm:
     """UCBVI-CH: Azar, Osband, Munos 2017, Algorithms 1 to 3.
 
-    Here there are counts for each step, and mean rewards for known ones. c scales the bonus.
+    Unlike the paper, it has separate counts for each step (unless `pooled`) and estimates the mean
+    rewards, which the paper assumes known.
+
+    Parameters
+    ----------
+    c
+        The scale of the bonus.
+    clip
+        The cap on values: "horizon" is H at every step, "remaining" is H - h + 1.
+    pooled
+        Whether all steps share one set of counts, for problems that are known to be stationary.
+    schedule
+        A schedule or its text; see `as_schedule`.
     """
     planning = Planning(clip=clip, monotone=True, pooled=pooled)
     return assemble(planning, ChernoffHoeffding(c=c), schedule, **shared)
@@ -280,7 +386,19 @@ def ucbvi_bernstein(
 ) -> Algorithm:
     """UCBVI-BF: Azar et al. 2017, Algorithms 1, 2 and 4.
 
-    Here there are counts for each step, and mean rewards for known ones. c scales the bonus.
+    Unlike the paper, it has separate counts for each step (unless `pooled`) and estimates the mean
+    rewards, which the paper assumes known.
+
+    Parameters
+    ----------
+    c
+        The scale of the bonus.
+    clip
+        The cap on values: "horizon" is H at every step, "remaining" is H - h + 1.
+    pooled
+        Whether all steps share one set of counts, for problems that are known to be stationary.
+    schedule
+        A schedule or its text; see `as_schedule`.
     """
     planning = Planning(clip=clip, monotone=True, pooled=pooled)
     return assemble(planning, BernsteinFreedman(c=c), schedule, **shared)
@@ -297,7 +415,16 @@ def mvp(
 ) -> Algorithm:
     """MVP: Zhang, Chen, Lee, Du 2024, Algorithm 1; with data="all" as in Zhang, Ji, Du 2021.
 
-    c scales the bonus with its constants.
+    Parameters
+    ----------
+    c
+        The scale of the bonus, constants included.
+    clip
+        The cap on values: "horizon" is H at every step, "remaining" is H - h + 1.
+    data
+        The visits that a plan uses: "newest" or "all"; see `Planning`.
+    schedule
+        A schedule by visit counts, or its text; see `as_schedule`.
     """
     return assemble(Planning(clip=clip, data=data), MonotonicBernstein(c=c), schedule, **shared)
 
@@ -313,10 +440,20 @@ def orlc(
 ) -> Algorithm:
     """ORLC, optimistic learning with certificates: Dann, Li, Wei, Brunskill 2019.
 
-    It plans with upper and lower values, and explores where they are far apart. pooled=True is the
-    setting of the paper, where all steps are alike; counts for each step are H times as many, and
-    so enter the logarithm. c scales the width phi: 1 is what is proved, and 0.01 learns in a
-    realistic time. `Learner.bounds` gives narrower certificates, for this and for any planner.
+    It plans with upper and lower values, and explores where they are far apart. `Learner.bounds`
+    gives narrower certificates, for this recipe and for any planner.
+
+    Parameters
+    ----------
+    c
+        The scale of the width phi. 1 is the scale of the proof; 0.01 learns in a realistic time.
+    clip
+        The cap on values: "horizon" is H at every step, "remaining" is H - h + 1.
+    pooled
+        Whether all steps share one set of counts. True is the setting of the paper, where all steps
+        are alike. Separate counts for each step are H times as many, which enters the logarithm.
+    schedule
+        A schedule or its text; see `as_schedule`.
     """
     return assemble(Planning(clip=clip, pooled=pooled), Certificates(c=c), schedule, **shared)
 
@@ -339,33 +476,52 @@ def few(
     last: Last = "exploit",
     rule: int = RULE,
 ) -> Algorithm:
-    """The library's answer for a budget of N deployments, with nothing to tune.
+    """The library's own algorithm for a budget of N deployments, with nothing to tune.
 
-    It deploys mixtures of policies, each optimal for a model drawn from the posterior, and in the
+    It deploys mixtures of policies, each optimal for a model drawn from the posterior, and at the
     end one policy that exploits. Each episode draws its policy from the deployed mixture, so
-    `learner.policy` may change between two episodes without a deployment; with members=1 it
-    changes by deployments only, and less is learned. How far laws spread, whether rewards vary and
-    whether all steps are alike it learns from the data.
+    `learner.policy` may change between two episodes without a deployment. With `members=1` it
+    changes only by deployments, and less is learned. From the data it learns how far transition
+    laws spread, whether rewards vary and whether all steps are alike.
 
-    Where an initial policy is given, a deployment is a protocol and a trial: most cases follow one
-    table, which exploits what is known at each date, and the rest explore.
+    If an initial policy is given, a deployment consists of a protocol and a trial: most cases
+    follow one table, which exploits current knowledge at each date, and the rest explore.
 
-    deployments: how often the policy may change. deployments_at: after which numbers of episodes it
-    may, such as (300, 600, 900) or "300-600-900"; by default the library chooses them. With both,
-    there may be more dates than deployments: the first dates that change something count. asked: it
-    may change when somebody asks, by `propose`, and at no other time, for a board that meets when
-    it likes; the last one of so many times exploits. gap: the least number of episodes between two
-    deployments. members: how many policies are deployed together; 1 deploys one policy at a time.
-    rows: in how many rows at most a deployment but the last differs from what is deployed, for
-    reviewers; of a protocol and a trial, in how many rows the protocol changes, and in how many the
-    trial departs from it. trial: the share of the cases that explore; "auto" lets the data choose
-    it, "falling" is one over the number of the deployment, and with None all explore. floor: the
-    share of the initial policy's value below which the mean over all cases of a deployment may fall
-    with a probability of at most 10 %. first: what is played before the first change. "auto"
-    explores unless there is an initial policy or a board; "explore" does so behind a board too, and
-    beside an initial policy by a trial; "lowest" plays that policy, or else the lowest actions.
-    rule: 1 decides as before 18 November 2026. The others say what is known and need not be
-    learned: mass, rewards and pooled are those of `LearnedPosterior`.
+    Parameters
+    ----------
+    deployments
+        How often the policy may change.
+    deployments_at
+        The numbers of episodes after which it may change, such as (300, 600, 900) or "300-600-900".
+        By default the library chooses them. If `deployments` is given too, there may be more dates
+        than deployments: the first dates that change something count.
+    asked
+        Whether the policy may change when somebody calls `propose`, and at no other time, for a
+        board without fixed dates. The last of the `deployments` changes exploits.
+    gap
+        The least number of episodes between two deployments.
+    members
+        How many policies are deployed together; 1 deploys one policy at a time.
+    mass, rewards, pooled
+        Prior knowledge that then need not be learned; see `LearnedPosterior`.
+    rows
+        For reviewers, the greatest number of rows in which a deployment other than the last differs
+        from the deployed policy. With a protocol and a trial, it limits the rows in which the
+        protocol changes, and the rows in which the trial departs from the protocol.
+    trial
+        The share of the cases that explore. "auto" lets the data choose it, "falling" is one over
+        the number of the deployment, and with None all cases explore.
+    floor
+        The share of the initial policy's value below which the average over all cases of a
+        deployment may fall with a probability of at most 10 %.
+    first
+        The policy before the first change. "auto" explores unless there is an initial policy or a
+        board. "explore" explores behind a board too, and with an initial policy by a trial.
+        "lowest" plays the initial policy, or else the lowest actions.
+    last
+        The kind of the last deployment: "exploit", "greedy" or "usual"; see `Budget`.
+    rule
+        The version of the decision rules; 1 decides as before 18 November 2026.
     """
     dates = None if deployments_at is None else as_dates(deployments_at)
     most = len(dates or ()) if deployments is None else deployments
@@ -390,7 +546,7 @@ def few(
 def _few_dates(
     deployments: int | None, dates: tuple[int, ...] | None, most: int, gap: int, asked: bool
 ) -> Late | Calendar | Asked:
-    """When `few` may change something: when it is asked, on given dates, or on its own."""
+    """The schedule of `few`: when it is asked, on given dates, or on dates it chooses itself."""
     require_truth("asked", asked)
     if deployments is None and dates is None:
         raise ValueError(
@@ -398,13 +554,14 @@ def _few_dates(
         )
     if asked and (dates is not None or gap != 1):
         raise ValueError(
-            "asked=True changes something when somebody asks, so that there are no dates to give"
-            " and no gap to keep; leave deployments_at and gap out, or asked"
+            "with asked=True the policy changes when somebody asks, so there are no "
+            "dates to give and no gap to keep; leave out deployments_at and gap, or asked"
         )
     if dates is not None and require_count("deployments", most) > len(dates):
         raise ValueError(
-            f"deployments={most} is more than the {len(dates)} dates of deployments_at, and the"
-            " policy may change on these only; leave deployments out, or give more dates"
+            f"deployments={most} is more than the {len(dates)} dates of deployments_at, "
+            "and the policy may change only on these; leave deployments out, or give "
+            "more dates"
         )
     if asked:
         return Asked()
@@ -425,12 +582,26 @@ def psrl(
 ) -> Algorithm:
     """PSRL: Osband, Russo, Van Roy 2013, Algorithm 1.
 
-    It is lazy by its schedule, and a mixture of samples with more than one member. The prior of a
-    law is Dirichlet: `prior` for each successor, or `mass` for all of them together, which is the
-    better way to say it where there are many states; "learned" learns the mass. Only with a mass,
-    mean rewards may have another prior than the uniform one, Beta(reward_weight, reward_weight),
-    and rewards="seen" and pooled="tested" let the data say whether rewards vary and whether all
-    steps are alike.
+    A schedule makes it lazy, and more than one member makes it a mixture of samples.
+
+    Parameters
+    ----------
+    prior
+        The Dirichlet prior of a transition law, for each successor.
+    mass
+        The prior for all successors together, which describes it better if there are many states.
+        "learned" learns it from the data.
+    rewards
+        "bootstrap" or "mean", as for `Posterior`. With `mass`, "seen" lets the data say whether
+        rewards vary.
+    reward_weight
+        With `mass`, mean rewards have the prior Beta(reward_weight, reward_weight); 1 is uniform.
+    members
+        How many policies are deployed together.
+    pooled
+        Whether all steps are alike. With `mass`, "tested" lets the data decide.
+    schedule
+        A schedule or its text; see `as_schedule`.
     """
     posterior: Estimator
     if mass is not None:
@@ -439,8 +610,8 @@ def psrl(
         )
     elif rewards == "seen" or pooled == "tested" or reward_weight != 1:
         raise ValueError(
-            "rewards=seen, pooled=tested and reward_weight go with mass=M, the prior mass over all"
-            " successors; mass=learned learns it"
+            "rewards=seen, pooled=tested and reward_weight need mass=M, the prior mass "
+            "over all successors; mass=learned learns it"
         )
     else:
         posterior = Posterior(prior=prior, rewards=rewards, members=members, pooled=pooled)
@@ -458,7 +629,16 @@ def ucrl2(
 ) -> Algorithm:
     """UCRL2 for a finite horizon: Jaksch, Ortner, Auer 2010, Figure 1, with backward induction.
 
-    c scales both confidence widths.
+    Parameters
+    ----------
+    c
+        The scale of both confidence widths.
+    clip
+        The cap on values: "horizon" is H at every step, "remaining" is H - h + 1.
+    pooled
+        Whether all steps share one set of counts, for problems that are known to be stationary.
+    schedule
+        A schedule or its text; see `as_schedule`.
     """
     return assemble(Planning(clip=clip, pooled=pooled), L1Ball(c=c), schedule, **shared)
 
@@ -469,7 +649,14 @@ def rmax(
 ) -> Algorithm:
     """R-max for a finite horizon: Brafman, Tennenholtz 2002.
 
-    An (h, x, a) is known from `known` visits on, and then all is planned anew.
+    Parameters
+    ----------
+    known
+        The number of visits after which an (h, x, a) is known. Then everything is planned anew.
+    clip
+        The cap on values: "horizon" is H at every step, "remaining" is H - h + 1.
+    pooled
+        Whether all steps share one set of counts, for problems that are known to be stationary.
     """
     unknown = Unknown(known=known)
     scales = checked_scales(as_scales(shared.get("scales", 1.0)), unknown)
@@ -489,7 +676,18 @@ def mbie(
     """MBIE for a finite horizon: Strehl, Littman 2008; CMBIE with schedule="episodes/M".
 
     CMBIE (Guo, Brunskill 2015) plans after every round, in which M machines play one episode each.
-    c scales the confidence intervals, and visits after the first `most_visits` are no data.
+
+    Parameters
+    ----------
+    c
+        The scale of the confidence intervals.
+    clip
+        The cap on values: "horizon" is H at every step, "remaining" is H - h + 1.
+    most_visits
+        The number of visits of an (h, x, a) that count as data; later visits do not. None counts
+        all.
+    schedule
+        A schedule or its text; see `as_schedule`.
     """
     intervals = ConfidenceIntervals(c=c, most_visits=most_visits)
     return assemble(Planning(clip=clip), intervals, schedule, **shared)
@@ -511,22 +709,48 @@ def linear(
     intercept: bool = False,
     link: Link = "linear",
     drift: Drift = "ignore",
+    trial: Trial | None = None,
+    floor: float | None = None,
 ) -> Algorithm:
     """Mixtures of posterior samples of ridge regression on features, for a `LinearLearner`.
 
     It deploys `members` functions of the features, each optimal for weights drawn from the
-    posterior, and each episode plays one of them. c scales the spread of the draws in units of the
-    estimated noise. For one step these are contextual bandits, for more it is randomised
-    least-squares value iteration (Osband, Van Roy, Wen 2016, Algorithm 1), deployed rarely.
+    posterior, and each episode plays one of them. With one step this is a contextual bandit. With
+    more it is randomised least-squares value iteration (Osband, Van Roy, Wen 2016, Algorithm 1),
+    deployed rarely.
 
-    deployments: how often the policy may change; the dates are then spread geometrically. last:
-    whether the last of these deployments is "greedy", without exploration, or "usual", like the
-    others. draws: "optimistic" ones explore much at first and less and less; "plain" ones are
-    samples of the posterior with the same c throughout. See `Sampled`. intercept, link and drift:
-    see `Ridge`; `few` has intercept=True, link="auto" and drift="watch".
+    Parameters
+    ----------
+    members
+        How many functions are deployed together.
+    c
+        The spread of the draws in units of the estimated noise.
+    ridge
+        The penalty on the weights; see `Ridge`.
+    schedule
+        A schedule or its text; see `as_schedule`.
+    deployments
+        How often the policy may change; the dates are then spread geometrically.
+    last
+        The kind of the last deployment: "greedy", without exploration, or "usual", like the others.
+    draws
+        "optimistic" draws explore much at first and then less and less; "plain" draws are samples
+        of the posterior with the same `c` throughout. See `Sampled`.
+    intercept, link, drift
+        See `Ridge`; `few` uses intercept=True, link="auto" and drift="watch".
+    trial, floor
+        As in `few`.
     """
     final = "usual" if deployments is None else last
-    ridges = Ridge(members=members, ridge=ridge, intercept=intercept, link=link, drift=drift)
+    ridges = Ridge(
+        members=members,
+        ridge=ridge,
+        intercept=intercept,
+        link=link,
+        drift=drift,
+        trial=trial,
+        floor=floor,
+    )
     return assemble(
         ridges, Sampled(c=c, draws=draws), schedule, deployments=deployments, last=final
     )
@@ -543,10 +767,20 @@ def linucb(
 ) -> Algorithm:
     """One optimistic policy on features, changed when a determinant has grown.
 
-    For one step it is LinUCB (Li, Chu, Langford, Schapire 2010) under the rare switching of OFUL
-    (Abbasi-Yadkori, Pal, Szepesvari 2011, Figure 3), for more LSVI-UCB (Jin, Yang, Wang, Jordan
-    2020, Algorithm 1) under that of Gao, Xie, Du, Yang 2021. width="proof" with c=1 is what is
-    proved; see `Ellipsoid`.
+    With one step it is LinUCB (Li, Chu, Langford, Schapire 2010) with the rare switching of OFUL
+    (Abbasi-Yadkori, Pal, Szepesvari 2011, Figure 3). With more it is LSVI-UCB (Jin, Yang, Wang,
+    Jordan 2020, Algorithm 1) with the rare switching of Gao, Xie, Du, Yang 2021.
+
+    Parameters
+    ----------
+    c
+        The scale of the width.
+    width
+        "noise", "unit" or "proof"; see `Ellipsoid`. The proof needs width="proof" and c=1.
+    ridge
+        The penalty on the weights; see `Ridge`.
+    schedule
+        A schedule or its text; see `as_schedule`.
     """
     estimator = Ridge(members=1, ridge=ridge)
     return assemble(estimator, Ellipsoid(c=c, width=width), schedule, **shared)

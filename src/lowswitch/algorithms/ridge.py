@@ -1,6 +1,4 @@
-"""The parts of learners that know states by their features: ridge regression, how it explores, and
-two schedules that are made for it.
-"""
+"""The parts of learners with features: ridge regression, its exploration, and two schedules."""
 
 from __future__ import annotations
 
@@ -13,6 +11,7 @@ from typing import Literal, get_args
 from lowswitch.algorithms.calendars import spaced
 from lowswitch.algorithms.powers import floor_power
 from lowswitch.algorithms.schedules import Budget, EveryVisit, Schedule, Whole, WholePolicy
+from lowswitch.algorithms.trial import Trial, check_trial
 from lowswitch.checks import (
     require_count,
     require_growth,
@@ -34,13 +33,19 @@ Drift = Literal["ignore", "watch"]
 class Ridge:
     """Rewards, or values to go, that are linear in features, with the penalty `ridge` |theta|^2.
 
-    `members` of them are deployed together, and each episode plays one. With a horizon above 1 the
-    values are those of least-squares value iteration (Jin, Yang, Wang, Jordan 2020, Algorithm 1).
+    `members` functions are deployed together, and each episode plays one. With a horizon above 1,
+    least-squares value iteration computes the values (Jin, Yang, Wang, Jordan 2020, Algorithm 1).
 
-    intercept: whether a constant feature is added to every context, and rewards are measured from
-    their mean. link: "auto" fits log-odds by logistic regression for as long as all rewards of a
-    problem of one step are 0 or 1. drift: "watch" tests whether the contexts move during the run,
-    says so, and then moves the remaining dates of a `Spread`.
+    intercept: whether a constant feature is added to every context and rewards are measured from
+    their average.
+    link: "auto" fits log-odds by logistic regression for as long as all rewards of a one-step
+    problem are 0 or 1.
+    drift: "watch" tests whether the contexts drift during the run, reports it, and then moves the
+    remaining dates of a `Spread`.
+
+    trial, floor: as of `LearnedPosterior`. A protocol needs an initial policy that is one function,
+    and problems of one step; "auto" has none elsewhere. A floor is measured from the least reward,
+    which the learner is told.
     """
 
     members: int = 32
@@ -48,10 +53,13 @@ class Ridge:
     intercept: bool = False
     link: Link = "linear"
     drift: Drift = "ignore"
+    trial: Trial | None = None
+    floor: float | None = None
 
     def __post_init__(self) -> None:
+        check_trial(self)
         object.__setattr__(self, "members", require_count("members", self.members))
-        way_out = "1 is usual; a small one trusts few data more"
+        way_out = "1 is usual; a smaller one trusts few data more"
         object.__setattr__(self, "ridge", require_positive("ridge", self.ridge, way_out))
         require_truth("intercept", self.intercept)
         require_word("link", self.link, get_args(Link))
@@ -62,12 +70,12 @@ class Ridge:
 class Sampled:
     """Weights drawn from N(theta, (c sigma)^2 V^-1), in pairs of opposite sign, for each step.
 
-    sigma is the estimated noise: c = 1 is the posterior itself, and a smaller c explores less.
+    sigma is the estimated noise: c = 1 is the posterior itself, and a smaller `c` explores less.
 
-    draws: "plain" draws are these. Of "optimistic" ones, c is the scale after K^(3/4) of K
-    episodes: what a run explores is of use only to the episodes that are left, so that the scale is
-    4 c before the second episode and fades to 0 at the last, see `scale`. The score of an action is
-    then at least that of the mean weights: a draw says how good an action may be, not how bad (May,
+    draws: "plain" draws follow this formula. For "optimistic" draws, `c` is the scale after K^(3/4)
+    of K episodes. Exploration helps only the remaining episodes, so the scale is 4 c before the
+    second episode and fades to 0 at the last one; see `scale`. The score of an action is then at
+    least its score under the mean weights: a draw says how good an action may be, not how bad (May,
     Korda, Lee, Leslie 2012, optimistic Bayesian sampling).
     """
 
@@ -79,7 +87,7 @@ class Sampled:
         require_word("draws", self.draws, get_args(Draws))
 
     def scale(self, told: int, episodes: int) -> float:
-        """c, or 4 c ln(K / t) / ln K after t of K episodes where draws are optimistic."""
+        """`c`; for optimistic draws 4 c ln(K / t) / ln K after t of K episodes."""
         if self.draws == "plain" or episodes == 1:
             return self.c
         return 4.0 * self.c * (1.0 - math.log(max(1, told)) / math.log(episodes))
@@ -89,11 +97,11 @@ class Sampled:
 class Ellipsoid:
     """theta.x + w |x|, |x|^2 = x' V^-1 x: the most favourable weights in an ellipsoid.
 
-    width says what w is. "noise": c times the estimated noise. "unit": c itself, the alpha of
-    LinUCB (Li, Chu, Langford, Schapire 2010). "proof": c times the width of the proofs, for rewards
-    in [0, 1], features and weights of norm at most 1: Abbasi-Yadkori, Pal, Szepesvari 2011,
-    Theorem 2 for one step, and d H sqrt(ln(2 d T / p)) (Jin et al. 2020, Theorem 3.1, whose
-    constant is not published) for more.
+    `width` says what w is. "noise": `c` times the estimated noise. "unit": `c` itself, the alpha of
+    LinUCB (Li, Chu, Langford, Schapire 2010). "proof": `c` times the width of the proofs, for
+    rewards in [0, 1], and features and weights of norm at most 1. With one step that width is from
+    Abbasi-Yadkori, Pal, Szepesvari 2011, Theorem 2; with more it is d H sqrt(ln(2 d T / p)) (Jin et
+    al. 2020, Theorem 3.1, whose constant is not published).
     """
 
     c: float = 1.0
@@ -108,11 +116,13 @@ class Ellipsoid:
 class Spread(Whole):
     """Dates that grow geometrically.
 
-    Under a budget of N deployments in K episodes they go from K^(1/3), or a third of the number of
-    weights where that is later, to K^(N / (N + 1)), the last date of the geometric grid of N + 1
-    batches: before that so little is known that a deployment is wasted. Without a budget they are
-    1, 2, 4, 8, ... gap: the least number of episodes between two deployments, and before the first
-    one; where the dates would be nearer, they are moved.
+    With a budget of N deployments in K episodes, the first date is K^(1/3), or a third of the
+    number of weights if that is later: earlier, so little is known that a deployment is wasted. The
+    last date is K^(N / (N + 1)), as in the geometric grid of N + 1 batches. Without a budget the
+    dates are 1, 2, 4, 8, ...
+
+    gap: the least number of episodes between two deployments, and before the first one. Dates that
+    would be closer together are moved.
     """
 
     gap: int = 1
@@ -121,7 +131,7 @@ class Spread(Whole):
         object.__setattr__(self, "gap", require_count("gap", self.gap))
 
     def within(self, deployments: int | None, episodes: int, weights: int = 1) -> tuple[int, ...]:
-        """The dates for a budget of so many deployments, of a learner with so many weights."""
+        """The dates for a budget of `deployments`, for a learner with `weights` weights."""
         if deployments is None:
             return self.grid(episodes)
         last = Fraction(deployments, deployments + 1)
@@ -132,10 +142,10 @@ class Spread(Whole):
         return spaced(dates, self.gap, episodes)
 
     def moved(self, since: int, deployments: int, episodes: int) -> tuple[int, ...]:
-        """New dates after `since` episodes for the deployments that are left once contexts move.
+        """New dates after `since` episodes for the remaining deployments, once contexts drift.
 
         Their square roots are evenly spaced. Evenly spaced dates would wait too long for the next
-        one, and geometric ones leave too many episodes after the last.
+        one, and geometric dates would leave too many episodes after the last.
         """
         first, last = math.sqrt(since), math.sqrt(episodes)
         steps = ((last - first) * (i + 1) / (deployments + 1) for i in range(deployments))
@@ -147,19 +157,21 @@ class Spread(Whole):
         return spaced((2**i for i in range(episodes.bit_length())), self.gap, episodes)
 
     def refresh_bound(self, *, horizon: int, states: int, actions: int, episodes: int) -> float:
-        """The number of dates, where no budget says less."""
+        """The number of dates, unless a budget sets a lower limit."""
         return len(self.grid(episodes))
 
 
 @dataclass(frozen=True)
 class Determinant(Whole):
-    """After an episode by which det V has grown beyond `factor` times what it was when the policy
-    was made, at some step: rarely switching OFUL (Abbasi-Yadkori, Pal, Szepesvari 2011, Figure 3)
-    with factor = 1 + C; for each step Gao, Xie, Du, Yang 2021, and Wang, Zhou, Gu 2021.
+    """All rows may change after an episode by which det V at some step exceeds `factor` times its
+    value when the policy was made.
 
-    "budget" works the factor out from the number of deployments N, so that it cannot be exceeded:
-    ln factor = d H ln(1 + T L^2 / (ridge d)) / N, where L = `norm` is the largest norm of a feature
-    vector, and d the number of weights of a step.
+    This is the rarely switching OFUL (Abbasi-Yadkori, Pal, Szepesvari 2011, Figure 3) with factor =
+    1 + C; for each step, Gao, Xie, Du, Yang 2021, and Wang, Zhou, Gu 2021.
+
+    "budget" computes the factor from the number of deployments N, so that the budget cannot be
+    exceeded: ln factor = d H ln(1 + T L^2 / (ridge d)) / N, where L = `norm` is the largest norm of
+    a feature vector, and d the number of weights of a step.
     """
 
     factor: float | Spent = 2.0
@@ -174,26 +186,26 @@ class Determinant(Whole):
     def log_factor(
         self, *, horizon: int, weights: int, episodes: int, ridge: float, deployments: int | None
     ) -> float:
-        """ln factor, worked out if it is the budget's."""
+        """ln factor, computed from the number of deployments if the factor is "budget"."""
         if self.factor != "budget":
             return math.log(self.factor)
         if deployments is None:
             raise ValueError(
-                "determinant/budget works its factor out from a budget: give deployments=N beside"
-                " it, or a factor as in determinant/2"
+                "determinant/budget computes its factor from a budget: give "
+                "deployments=N too, or a factor as in determinant/2"
             )
         return horizon * self.log_growth(weights, episodes, ridge) / deployments
 
     def log_growth(self, weights: int, episodes: int, ridge: float) -> float:
         """d ln(1 + K L^2 / (ridge d)): the most that ln det V of a step can grow in K episodes.
 
-        By the inequality of the means det V is at most (trace V / d)^d (Abbasi-Yadkori et al. 2011,
-        Lemma 10).
+        By the inequality of arithmetic and geometric means, det V is at most (trace V / d)^d
+        (Abbasi-Yadkori et al. 2011, Lemma 10).
         """
         return weights * math.log1p(episodes * self.norm**2 / (ridge * weights))
 
     def refresh_bound(self, *, horizon: int, states: int, actions: int, episodes: int) -> float:
-        """H d ln(1 + K L^2 / d) / ln factor for a ridge of 1, or K; `states` stands for d."""
+        """H d ln(1 + K L^2 / d) / ln factor for a ridge of 1, at most K; `states` stands for d."""
         if self.factor == "budget":
             return episodes
         most = horizon * self.log_growth(states, episodes, 1.0) / math.log(self.factor)
@@ -201,7 +213,7 @@ class Determinant(Whole):
 
 
 def _power(date: float, episodes: int) -> Fraction:
-    """The power of the number of episodes that a date is, in 48ths."""
+    """The exponent p for which a date is K^p, rounded to 48ths."""
     if date <= 1 or episodes == 1:
         return Fraction(0)
     return Fraction(round(48 * math.log(date) / math.log(episodes)), 48)
@@ -210,7 +222,7 @@ def _power(date: float, episodes: int) -> Fraction:
 def dates_of(
     schedule: Whole, deployments: int | None, episodes: int, weights: int
 ) -> Sequence[int]:
-    """The numbers of episodes after which everything may change, under a budget or without."""
+    """The numbers of episodes after which everything may change, with or without a budget."""
     if isinstance(schedule, Spread):
         return schedule.within(deployments, episodes, weights)
     return schedule.grid(episodes)
@@ -219,31 +231,33 @@ def dates_of(
 def require_linear(
     estimator: Ridge, bonus: Sampled | Ellipsoid | object, schedule: Schedule, scales: int
 ) -> None:
-    """The parts go together for a learner that has features and no rows."""
+    """Check that the parts fit together for a learner that has features instead of rows."""
     plain = schedule.schedule if isinstance(schedule, Budget) else schedule
     if isinstance(bonus, Ellipsoid) and estimator.link == "auto":
-        raise ValueError("an ellipsoid is of linear rewards; leave link out, or use ls.linear")
+        raise ValueError("an ellipsoid needs linear rewards; leave link out, or use ls.linear")
+    if isinstance(bonus, Ellipsoid) and estimator.trial is not None:
+        raise ValueError("an ellipsoid draws nothing that a trial could try; use ls.linear")
     if isinstance(bonus, Ellipsoid) and estimator.members > 1:
         raise ValueError(
-            f"an ellipsoid makes one policy, not a mixture of {estimator.members}; leave members"
-            " out, or sample them, with ls.linear"
+            f"an ellipsoid makes one policy, not a mixture of {estimator.members}; leave "
+            "members out, or sample policies with ls.linear"
         )
     if scales > 1:
-        raise ValueError("a mixture on features has members=L, and one scale only")
+        raise ValueError("a mixture on features is set with members=L and takes only one scale")
     if isinstance(plain, WholePolicy) or (plain.by_row and type(plain) is not EveryVisit):
         raise ValueError(
-            f"{shown(plain)} counts the visits to states, which features do not have; use"
-            " determinant/2, spread, a grid, a calendar, episodes/M or every"
+            f"{shown(plain)} counts visits to states, but a learner with features has no "
+            "states; use determinant/2, spread, a grid, a calendar, episodes/M or every"
         )
     if isinstance(schedule, Budget) and schedule.switches is not None:
         raise ValueError(
-            "a budget of switches counts rows of a table, which features do not have; give"
-            " deployments=N"
+            "a budget of switches counts rows of a table, but a learner with features "
+            "has no rows; give deployments=N"
         )
     if isinstance(schedule, Budget) and schedule.last == "exploit":
         raise ValueError(
-            'last="exploit" looks at which actions were tried in a state, which features do not'
-            ' have; use last="greedy"'
+            'last="exploit" checks which actions were tried in a state, but a learner '
+            'with features has no states; use last="greedy"'
         )
     if isinstance(plain, Determinant) and plain.factor == "budget":
         plain.log_factor(

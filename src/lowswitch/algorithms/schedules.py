@@ -1,5 +1,7 @@
-"""When the policy may change. A schedule is data: visit counts at which a row may change, or
-episodes after which all rows may.
+"""When the policy may change.
+
+A schedule is data: visit counts at which a row may change, or numbers of episodes after which all
+rows may change.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Literal, NamedTuple, get_args
 
+from lowswitch.algorithms.fingerprints import remember
 from lowswitch.algorithms.powers import CONTEXT, GridKind, batch_ends, counts_at
 from lowswitch.checks import (
     call_it,
@@ -27,32 +30,35 @@ from lowswitch.checks import (
 class Triggers(NamedTuple):
     """The visit counts, up to a limit, at which a row may change."""
 
-    every_until: int  # each count from 1 to here
-    later: tuple[int, ...]  # and these after it, sorted
+    every_until: int  # every count from 1 to this one
+    later: tuple[int, ...]  # and these later counts, sorted
 
     def first(self, size: int) -> list[int]:
-        """The first triggers, for reading."""
+        """The first `size` triggers, for display."""
         dense = list(range(1, min(size, self.every_until) + 1))
         return dense + list(self.later[: size - len(dense)])
 
     def count(self, visits: int) -> int:
-        """How many triggers there are among the first visits."""
+        """The number of triggers among the first `visits` visits."""
         return min(visits, self.every_until) + bisect.bisect_right(self.later, visits)
 
 
 class Schedule:
-    """What every schedule answers about one problem size; some answers are those of most.
+    """The interface of a schedule. The defaults suit most schedules.
 
-    Where `by_row` is true, a trigger of (h, x, a) lets row (h, x) of a Q-learner change; otherwise
-    all rows may change after the episode. A planner always plans all rows anew.
+    If `by_row` is true, a trigger of (h, x, a) lets row (h, x) of a Q-learner change. Otherwise all
+    rows may change after the episode. A planner always replans all rows.
     """
+
+    def __init_subclass__(cls) -> None:
+        remember(cls)
 
     @property
     def by_row(self) -> bool:
         raise NotImplementedError
 
     def triggers(self, *, horizon: int, limit: int) -> Triggers:
-        """The visit counts of an (h, x, a), up to a limit, that are triggers."""
+        """The visit counts of an (h, x, a) that are triggers, up to `limit`."""
         return Triggers(0, ())
 
     def grid(self, episodes: int) -> Sequence[int]:
@@ -60,11 +66,11 @@ class Schedule:
         return ()
 
     def grid_for(self, *, horizon: int, states: int, actions: int, episodes: int) -> Sequence[int]:
-        """The grid for a problem of this size; that of most schedules depends on K alone."""
+        """The grid for a problem of this size; for most schedules it depends only on K."""
         return self.grid(episodes)
 
     def refresh_bound(self, *, horizon: int, states: int, actions: int, episodes: int) -> float:
-        """An upper bound on the number of deployments in a run of this many episodes."""
+        """An upper bound on the number of deployments in a run of `episodes` episodes."""
         raise NotImplementedError(
             f"{type(self).__name__} must define refresh_bound(self, *, horizon, states, actions,"
             " episodes)"
@@ -80,9 +86,9 @@ class Schedule:
 
 @dataclass(frozen=True)
 class ByVisits(Schedule):
-    """A schedule whose triggers depend on nothing but the visits to their (h, x, a).
+    """A schedule whose triggers depend only on the visits to their (h, x, a).
 
-    A schedule of your own derives from it and defines `triggers`.
+    To write your own, derive a class from this one and define `triggers`.
     """
 
     by_row = True
@@ -93,12 +99,12 @@ class ByVisits(Schedule):
         )
 
     def refresh_bound(self, *, horizon: int, states: int, actions: int, episodes: int) -> float:
-        """H S A times the triggers of one (h, x, a), or K."""
+        """H S A times the triggers of one (h, x, a), at most K."""
         most = self.triggers(horizon=horizon, limit=episodes).count(episodes)
         return min(episodes, horizon * states * actions * most)
 
     def switch_bound(self, *, horizon: int, states: int, actions: int, episodes: int) -> float:
-        """H S A times the triggers of one (h, x, a), or H K since an episode visits H rows."""
+        """H S A times the triggers of one (h, x, a), at most H K since an episode visits H rows."""
         most = self.triggers(horizon=horizon, limit=episodes).count(episodes)
         return min(horizon * episodes, horizon * states * actions * most)
 
@@ -108,7 +114,7 @@ class EveryVisit(ByVisits):
     """A row may change at every visit: Jin et al. 2018, and every planner as first published."""
 
     def triggers(self, *, horizon: int, limit: int) -> Triggers:
-        """Every visit count up to a limit."""
+        """Every visit count up to `limit`."""
         return Triggers(limit, ())
 
     def switch_bound(self, *, horizon: int, states: int, actions: int, episodes: int) -> float:
@@ -120,9 +126,9 @@ class EveryVisit(ByVisits):
 class UCB2(ByVisits):
     """Every visit up to tau(r_star), then at tau(r) = ceil((1 + eta)^r): Bai et al. 2019, eq. (2).
 
-    "theory" stands for eta = 1 / (2 H (H + 1)) and r_star = ceil(log(10 H^2) / log(1 + eta)), the
-    values of Theorem 2. `r_star=1` is pure UCB2: both theorems keep holding and fewer rows change
-    (see the errata page).
+    "theory" means eta = 1 / (2 H (H + 1)) and r_star = ceil(log(10 H^2) / log(1 + eta)), the values
+    of Theorem 2. `r_star=1` is pure UCB2: both theorems still hold and fewer rows change (see the
+    errata page).
     """
 
     eta: float | Literal["theory"] = "theory"
@@ -141,7 +147,7 @@ class UCB2(ByVisits):
             object.__setattr__(self, "r_star", int(self.r_star))
 
     def eta_value(self, horizon: int) -> float:
-        """eta, worked out if it is the theory's."""
+        """eta as a number, computed if it is "theory"."""
         return 1 / (2 * horizon * (horizon + 1)) if self.eta == "theory" else self.eta
 
     def growth(self, horizon: int) -> Decimal:
@@ -151,20 +157,20 @@ class UCB2(ByVisits):
         return CONTEXT.add(1, Decimal(self.eta))
 
     def stage_one_exponent(self, horizon: int) -> int:
-        """r_star, worked out if it is the theory's."""
+        """r_star as a number, computed if it is "theory"."""
         if self.r_star == "theory":
             return math.ceil(math.log(10 * horizon**2) / math.log1p(self.eta_value(horizon)))
         return self.r_star
 
     def triggers(self, *, horizon: int, limit: int) -> Triggers:
-        """The visit counts up to a limit at which a row may change."""
+        """The visit counts at which a row may change, up to `limit`."""
         first = self.stage_one_exponent(horizon)
         return Triggers(*counts_at(self.growth(horizon), self.eta_value(horizon), first, limit))
 
     def switch_bound(self, *, horizon: int, states: int, actions: int, episodes: int) -> float:
         """H S A (tau(r_star) + log((K + A) / A) / log(1 + eta)): Bai et al. 2019, Theorem 2.
 
-        The constant of its proof is corrected.
+        The constant in its proof is corrected here.
         """
         log_growth = math.log1p(self.eta_value(horizon))
         log_stage_one = self.stage_one_exponent(horizon) * log_growth
@@ -211,7 +217,7 @@ class Stages(ByVisits):
 class Visits(ByVisits):
     """At exactly these visit counts of each (h, x, a).
 
-    R-max has a single one, the count from which an (h, x, a) is known.
+    R-max has a single such count: the number of visits after which an (h, x, a) is known.
     """
 
     counts: tuple[int, ...]
@@ -220,7 +226,7 @@ class Visits(ByVisits):
         object.__setattr__(self, "counts", increasing("counts", self.counts))
 
     def triggers(self, *, horizon: int, limit: int) -> Triggers:
-        """The counts given."""
+        """The given counts."""
         return Triggers(0, tuple(count for count in self.counts if count <= limit))
 
 
@@ -231,7 +237,7 @@ class Visits(ByVisits):
 class Whole(Schedule):
     """A schedule by which all rows may change at once.
 
-    A schedule of your own derives from it and defines `grid` and `refresh_bound`.
+    To write your own, derive a class from this one and define `grid` and `refresh_bound`.
     """
 
     by_row = False
@@ -243,11 +249,13 @@ class Whole(Schedule):
 
 @dataclass(frozen=True)
 class WholePolicy(Whole):
-    """All rows, after an episode in which some count has grown enough since they last might change.
+    """All rows may change after an episode in which some count has grown enough since the last
+    time.
 
-    Enough is by the factor, and by at least `least` visits. A factor of 2 with least = 1 are the
-    epochs of UCRL2 (Jaksch, Ortner, Auer 2010). A larger `least` spares the many early refreshes:
-    the count of an (h, x, a) that was never visited before grows beyond any factor.
+    A count has grown enough when it grew by `factor` and by at least `least` visits. A factor of 2
+    with `least=1` gives the epochs of UCRL2 (Jaksch, Ortner, Auer 2010). A larger `least` avoids
+    the many early refreshes: the count of an (h, x, a) that was never visited before grows beyond
+    any factor.
     """
 
     factor: float = 2.0
@@ -258,9 +266,9 @@ class WholePolicy(Whole):
         object.__setattr__(self, "least", require_count("least", self.least))
 
     def refresh_bound(self, *, horizon: int, states: int, actions: int, episodes: int) -> float:
-        """H S A (1 + log(K) / log(factor)), or K.
+        """H S A (1 + log(K) / log(factor)), at most K.
 
-        Each refresh is due to one count, which had grown that much since it last was the cause.
+        One count causes each refresh, and it grew that much since it last caused one.
         """
         if episodes < self.least:
             return 0
@@ -270,13 +278,13 @@ class WholePolicy(Whole):
 
 @dataclass(frozen=True)
 class Grid(Whole):
-    """All rows, after episodes that are fixed in advance: the ends of batches.
+    """All rows may change after episodes that are fixed in advance: the ends of batches.
 
     "equal", "geometric" and "minimax" are the grids of `size` batches that `powers.batch_ends`
-    defines, the last of them the log-log grid of batched learning (Gao, Han, Ren, Zhou 2019). Or
-    give the ends themselves, increasing up to K at least. Ends that fall together count once. The
-    last batch ends with the run, and nothing changes after it: N batches are at most N - 1
-    deployments.
+    defines; "minimax" is the log-log grid of batched learning (Gao, Han, Ren, Zhou 2019). You can
+    also give the ends themselves, increasing and reaching at least K. Ends that coincide count
+    once. The last batch ends with the run, and nothing changes after it, so N batches give at most
+    N - 1 deployments.
     """
 
     ends: GridKind | tuple[int, ...]
@@ -290,12 +298,12 @@ class Grid(Whole):
             object.__setattr__(self, "ends", increasing("the ends of a grid", self.ends))
             if self.size is not None:
                 raise ValueError(
-                    f"a grid given by its ends has no other size, not {shown(self.size)}; leave it"
-                    " out"
+                    "a grid given by its ends takes its size from them, not "
+                    f"{shown(self.size)}; leave size out"
                 )
 
     def grid(self, episodes: int) -> tuple[int, ...]:
-        """The ends of all batches but the last."""
+        """The ends of all batches except the last."""
         if isinstance(self.ends, str):
             ends = sorted(set(batch_ends(self.ends, episodes, self.size or 1)))
             return tuple(end for end in ends if 1 <= end < episodes)
@@ -307,13 +315,13 @@ class Grid(Whole):
         return tuple(end for end in self.ends if end < episodes)
 
     def refresh_bound(self, *, horizon: int, states: int, actions: int, episodes: int) -> float:
-        """The batches less one."""
+        """The number of batches minus one."""
         return len(self.grid(episodes))
 
 
 @dataclass(frozen=True)
 class EveryEpisodes(Whole):
-    """All rows may change after every so many episodes, as after the rounds of CMBIE.
+    """All rows may change after every `episodes` episodes, as after the rounds of CMBIE.
 
     Guo, Brunskill 2015. A round has one episode for each machine.
     """
@@ -324,11 +332,11 @@ class EveryEpisodes(Whole):
         object.__setattr__(self, "episodes", require_count("episodes", self.episodes))
 
     def grid(self, episodes: int) -> range:
-        """The multiples, up to the last episode."""
+        """The multiples of the interval, up to the last episode."""
         return range(self.episodes, episodes + 1, self.episodes)
 
     def refresh_bound(self, *, horizon: int, states: int, actions: int, episodes: int) -> float:
-        """One for every so many episodes."""
+        """One deployment for each interval."""
         return episodes // self.episodes
 
 
@@ -339,18 +347,18 @@ Last = Literal["usual", "greedy", "exploit"]
 
 @dataclass(frozen=True, kw_only=True)
 class Budget(Schedule):
-    """Another schedule until so many deployments or local switches are spent, and nothing after.
+    """Follow another schedule until a number of deployments or local switches is spent, then stop.
 
-    They are spent as they come: a schedule that is too eager for its budget is frozen early. Where
-    a refresh would change more rows than are left, it changes the first ones in the order of step
+    The budget is spent as changes come, so a schedule that is too eager freezes early. If a refresh
+    would change more rows than the budget has left, it changes the first ones in the order of step
     and state.
 
-    last: what the last deployment is, after which nothing can change, because it is the last of the
-    budget or at the last point of a grid. "usual" makes it like any other. "greedy" leaves
-    exploration out of it, since nothing would be learned from that: planners plan without a bonus,
-    posterior sampling plans on the posterior mean. "exploit" makes it one policy, the same for all
-    members of a mixture, in which no action is played that was never tried where another one was;
-    and if the posterior holds the first policy of the run for better, it is that one.
+    last: the kind of the last deployment, after which nothing can change because it is the last of
+    the budget or at the last point of a grid. "usual" makes it like any other. "greedy" leaves out
+    exploration, since nothing would be learned from it: planners plan without a bonus, and
+    posterior sampling plans on the posterior mean. "exploit" deploys one policy for all members of
+    a mixture. Where any action was tried, that policy plays only tried actions. If the posterior
+    favours the initial policy of the run, the last deployment restores it.
     """
 
     schedule: PlainSchedule
@@ -361,12 +369,13 @@ class Budget(Schedule):
     def __post_init__(self) -> None:
         if not isinstance(self.schedule, PlainSchedule):
             raise ValueError(
-                f"a budget is put on a schedule such as Growth(2), not on {shown(self.schedule)}"
-                f"{call_it(self.schedule)}"
+                "a budget applies to a schedule such as Growth(2), not to "
+                f"{shown(self.schedule)}{call_it(self.schedule)}"
             )
         if self.deployments is None and self.switches is None:
             raise ValueError(
-                "a budget needs a number of deployments or of switches; for none leave it out"
+                "a budget needs a number of deployments or of switches; for no limit, "
+                "leave the budget out"
             )
         for name in ("deployments", "switches"):
             if (most := getattr(self, name)) is not None:
@@ -374,8 +383,8 @@ class Budget(Schedule):
         require_word("last", self.last, get_args(Last))
         if self.last != "usual" and self.deployments is None:
             raise ValueError(
-                f'last="{self.last}" needs a number of deployments: after how many switches the'
-                " last one comes cannot be foretold"
+                f'last="{self.last}" needs a number of deployments: nobody can foretell '
+                "after how many switches the last deployment comes"
             )
 
     @property
@@ -383,28 +392,30 @@ class Budget(Schedule):
         return self.schedule.by_row
 
     def triggers(self, *, horizon: int, limit: int) -> Triggers:
-        """Those of the schedule."""
+        """The triggers of the schedule inside."""
         return self.schedule.triggers(horizon=horizon, limit=limit)
 
     def grid(self, episodes: int) -> Sequence[int]:
-        """That of the schedule."""
+        """The grid of the schedule inside."""
         return self.schedule.grid(episodes)
 
     def grid_for(self, **size: int) -> Sequence[int]:
-        """Those of the schedule."""
+        """The grid of the schedule inside, for a problem of this size."""
         return self.schedule.grid_for(**size)
 
     def refresh_bound(self, **size: int) -> float:
-        """The schedule's, or the budget."""
+        """The bound of the schedule inside, at most the budget."""
         return min(self.schedule.refresh_bound(**size), *self.given)
 
     @property
     def given(self) -> tuple[int, ...]:
-        """The budget of deployments and that of switches, of which at least one is given."""
+        """The budgets of deployments and of switches, at least one of which is given."""
         return tuple(most for most in (self.deployments, self.switches) if most is not None)
 
     def switch_bound(self, **size: int) -> float:
-        """The schedule's, or the budget; a deployment changes at most H S rows."""
+        """The bound of the schedule inside, at most the budget; a deployment changes at most H S
+        rows.
+        """
         rows = size["horizon"] * size["states"]
         given = [self.switches, None if self.deployments is None else rows * self.deployments]
         return min(

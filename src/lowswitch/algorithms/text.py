@@ -1,7 +1,7 @@
-"""Named things in text, `name:key=value,key=value`: read, written, and missed.
+"""Read and write named things as text, `name:key=value,key=value`, and suggest names for typos.
 
-A schedule and the scales of a mixture are written with slashes, such as whole/2/10 and 1/0.3/0.1,
-so that they fit behind an equals sign.
+A schedule and the scales of a mixture are written with slashes, such as `whole/2/10` and
+`1/0.3/0.1`, so that they fit behind an equals sign.
 """
 
 from __future__ import annotations
@@ -37,24 +37,24 @@ from lowswitch.checks import require_word, shown
 if TYPE_CHECKING:
     from lowswitch.algorithms.algorithm import Algorithm
 
-_LONGEST = 10_000  # characters of a number or a word: a list of numbers is longer
-AnySchedule = str | PlainSchedule | Budget  # itself or its text
+_LONGEST = 10_000  # characters of a number or a word; a list of numbers can be longer
+AnySchedule = str | PlainSchedule | Budget  # a schedule or its text
 AnyScales = str | float | Sequence[float]
 
 # ---- any named thing -----------------------------------------------------------------------------
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """The way out of an unknown name, in words."""
-    names = {each.lower(): each for each in known}  # C is meant for c
+    """A hint for an unknown name: the nearest known name, or all of them."""
+    names = {each.lower(): each for each in known}  # so that C finds c
     close = difflib.get_close_matches(name.lower(), names, n=1, cutoff=0.5)
     if close:
         return f"did you mean {names[close[0]]!r}?"
-    return f"known are {', '.join(sorted(names.values()))}"
+    return f"the known ones are {', '.join(sorted(names.values()))}"
 
 
 def build(text: str, known: Mapping[str, Callable[..., Any]], what: str) -> Any:
-    """Call the function named by `name:key=value,...` with these keywords."""
+    """Call the function that `name:key=value,...` names, with these keywords."""
     if not isinstance(text, str):
         raise ValueError(f"a {what} is named by a text such as name:key=value, not {shown(text)}")
     name, _, rest = text.partition(":")
@@ -79,7 +79,7 @@ def build(text: str, known: Mapping[str, Callable[..., Any]], what: str) -> Any:
 
 
 def no_option(name: str, key: str, known: Mapping[str, Callable[..., Any]]) -> str:
-    """Says which options a thing has instead, and which of the others have the one given."""
+    """The error for an unknown option: its own options, and what has the given one."""
     options = inspect.signature(known[name]).parameters
     having = [other for other, made in known.items() if key in inspect.signature(made).parameters]
     way_out = nearest(key, options)
@@ -89,10 +89,10 @@ def no_option(name: str, key: str, known: Mapping[str, Callable[..., Any]]) -> s
 
 
 def options_of(text: str, name: str, what: str, first: str = "key") -> dict[str, Any]:
-    """The options in `key=value,key=value` of a thing of this name.
+    """The options in `key=value,key=value` for the thing called `name`.
 
-    A number alone is probably meant for its first option, or is one of many of the option before,
-    which have dashes between them.
+    A bare number was probably meant for the first option. Or it belongs to the option before it,
+    whose several values must be joined by dashes.
     """
     options: dict[str, Any] = {}
     for part in filter(None, text.split(",")):
@@ -106,13 +106,13 @@ def options_of(text: str, name: str, what: str, first: str = "key") -> dict[str,
                 f"{what} option {part!r} is not of the form key=value; write {name}:{written}"
             )
         if key in options:
-            raise ValueError(f"{name} has its option {key!r} twice; give it once")
+            raise ValueError(f"{name} has the option {key!r} twice; give it once")
         options[key] = literal(value)
     return options
 
 
 def literal(text: str) -> Any:
-    """A number or a boolean where it reads as one, else the text itself."""
+    """A number or a boolean if the text reads as one, otherwise the text itself."""
     if len(text) > _LONGEST:
         raise ValueError(
             f"the value {text[:40]!r} ... has {len(text):,} characters, more than any option needs"
@@ -148,22 +148,32 @@ def as_schedule(
     switches: int | None = None,
     last: Last = "usual",
 ) -> PlainSchedule | Budget:
-    """A schedule or its text, under a budget where one is given.
+    """Read a schedule or its text, and apply a budget if one is given.
 
-    Texts are growth/2, whole/2/10, grid/geometric/30, grid/10-100-1000 and the like. What follows
-    the name are the fields of the schedule in order, or key=value.
+    Parameters
+    ----------
+    schedule
+        A schedule, or a text such as `growth/2`, `whole/2/10`, `grid/geometric/30` or
+        `grid/10-100-1000`. The schedule's fields follow its name in order, or as `key=value`.
+    deployments
+        The greatest number of deployments, or None for no limit.
+    switches
+        The greatest number of local switches, or None for no limit.
+    last
+        The kind of the last deployment: "usual", "greedy" or "exploit"; see `Budget`. Any other
+        value than "usual" needs `deployments`.
     """
     when = _read_schedule(schedule) if isinstance(schedule, str) else schedule
     require_word("last", last, get_args(Last))
     if deployments is None and switches is None:
         if last != "usual":
             raise ValueError(
-                f"last={shown(last)} is for a budget: give deployments=N beside it (a grid of N + 1"
-                " batches has N)"
+                f"last={shown(last)} needs a budget: give deployments=N too (a grid of N "
+                "+ 1 batches has N)"
             )
         return when
     if isinstance(when, Budget):
-        raise ValueError(f"there is a budget already: {shown(when)}; give it once")
+        raise ValueError(f"the schedule already has a budget: {shown(when)}; give it once")
     return Budget(schedule=when, deployments=deployments, switches=switches, last=last)
 
 
@@ -175,7 +185,7 @@ def _read_schedule(text: str) -> PlainSchedule:
     takes_several = name in ("asked", "calendar", "grid", "visits")
     if takes_several and len(parts) > len(fields) and all(part.isdigit() for part in parts):
         raise ValueError(
-            f"several numbers have hyphens between them: write {name}/{'-'.join(parts)}, not {text}"
+            f"join several numbers with hyphens: write {name}/{'-'.join(parts)}, not {text}"
         )
     options: dict[str, Any] = {}
     for i, part in enumerate(parts):
@@ -204,7 +214,7 @@ def whole_numbers(text: str) -> Any:
 
 
 def schedule_text(schedule: PlainSchedule) -> str | PlainSchedule:
-    """A schedule in the words of `as_schedule`, or itself where there are none for it."""
+    """A schedule in the words of `as_schedule`, or the schedule itself if no text describes it."""
     name = next((name for name, kind in SCHEDULES.items() if kind is type(schedule)), None)
     if name is None:
         return schedule
@@ -213,7 +223,7 @@ def schedule_text(schedule: PlainSchedule) -> str | PlainSchedule:
 
 
 def _word(value: Any) -> str:
-    """A number or a word as text; several are joined by hyphens."""
+    """A number or a word as text; several are joined with hyphens."""
     return "-".join(map(str, value)) if isinstance(value, tuple) else str(value)
 
 
@@ -254,13 +264,15 @@ def as_scales(scales: Any) -> tuple[float, ...]:
 
 
 def text_of(algorithm: Algorithm) -> str | None:
-    """The text of an algorithm by its own recipe, else by the first one that makes it."""
+    """The text of an algorithm in terms of its own recipe, or else of the first recipe that makes
+    it.
+    """
     name = algorithm.recipe or recipe_of(algorithm)
     return None if name is None else text_by(name, algorithm)
 
 
 def without_defaults(part: Any) -> str:
-    """A part of an algorithm, or a whole one, as it is made, without what is default."""
+    """The call that makes a part or an algorithm, without options at their defaults."""
     options = []
     for field in dataclasses.fields(part):
         value = getattr(part, field.name)
@@ -278,7 +290,7 @@ def recipe_of(algorithm: Algorithm) -> str | None:
 
 
 def text_by(name: str, algorithm: Algorithm) -> str | None:
-    """The text of an algorithm by this recipe, without what is default, if the recipe makes it."""
+    """The text of an algorithm in this recipe, without defaults, if the recipe makes it."""
     from lowswitch.algorithms.recipes import RECIPES
 
     if name not in RECIPES:
@@ -298,7 +310,7 @@ def text_by(name: str, algorithm: Algorithm) -> str | None:
 
 
 def _options(algorithm: Algorithm) -> dict[str, Any]:
-    """Every number of an algorithm as a keyword of the recipes; c stands for equal c1 and c2."""
+    """Every number of an algorithm as a keyword of the recipes; equal `c1` and `c2` become `c`."""
     schedule, budget = algorithm.schedule, {}
     if isinstance(schedule, Budget):
         budget = {name: getattr(schedule, name) for name in ("deployments", "switches", "last")}

@@ -1,4 +1,4 @@
-"""What to run for N deployments, and what to expect of it: problems are drawn, and tried on."""
+"""Plan a run: draw problems, try algorithms on them, and say what to run and what to expect."""
 
 from lowswitch.forecast.forecasts import Forecast, Plan, plan
 

@@ -1,4 +1,4 @@
-"""Problems to plan on: of a size alone, or such as logged episodes could have come from."""
+"""Problems to plan on: drawn from a size alone, or from the posterior after logged episodes."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from lowswitch.learners.hypotheses import reward_masses
 from lowswitch.learners.samples import drawn_model
 from lowswitch.table_learner import TableLearner
 
-CERTAIN = 50.0  # rewards of 0 and 1 that say as much of a mean as one reward that never varies
-CANDIDATES = 16  # problems among which one fits what the present policy earns
-UNTRIED = 3  # visits below which an action counts as untried
-TRIED = 5  # visits of a state from which on an action counts as tried there
+CERTAIN = 50.0  # rewards of 0 and 1 that are worth one reward that never varies
+CANDIDATES = 16  # problems, the best of which fits the earnings of the present policy
+UNTRIED = 3  # an action with fewer visits counts as untried
+TRIED = 5  # an action with this many visits in a state counts as tried there
 
 
 class Size(NamedTuple):
@@ -38,21 +38,21 @@ class Logged(NamedTuple):
 
 
 def problem_of_size(size: Size, seed: int, allowed: np.ndarray | None = None) -> TabularMDP:
-    """A problem from the planner's prior over problems of a size: see `_parts`.
+    """Draw a problem from the planner's prior over problems of a size: see `_parts`.
 
-    allowed: a mask [H, S, A] of what may be played, by default everything.
+    allowed: a mask [H, S, A] of the allowed actions, by default all of them.
     """
     return TabularMDP(**_parts(size, seed), actions_allowed=allowed)
 
 
 def _parts(size: Size, seed: int) -> dict[str, Any]:
-    """What a problem of a size is made of.
+    """The parts of a problem of a size.
 
-    Laws are Dirichlet(mass / S, ...) with a mass between 0.3 and S, uniform in its logarithm. All,
-    a third or a tenth of the actions pay; what they pay is uniform on [0, 1]. In an eighth of the
-    problems all rewards are near 0, in an eighth near 1: the distances are 0.05 to 1 times as
-    large, uniform in the logarithm. In one of eight problems only the last step pays. Each of the
-    two reward laws is as likely. All steps are alike in three of four problems. Episodes begin in
+    Transition laws are Dirichlet(mass / S, ...) with a mass between 0.3 and S, uniform in its
+    logarithm. All, a third or a tenth of the actions pay; their pay is uniform on [0, 1]. In an
+    eighth of the problems all rewards are near 0, in an eighth near 1: the distances are 0.05 to 1
+    times as large, uniform in the logarithm. In one of eight problems only the last step pays. Both
+    reward laws are equally likely. All steps are alike in three of four problems. Episodes begin in
     one of three states.
     """
     generator, (H, S, A) = np.random.default_rng([seed, 2**31]), size
@@ -84,18 +84,18 @@ def _parts(size: Size, seed: int) -> dict[str, Any]:
 
 
 class PresentProblem(NamedTuple):
-    """A problem with a policy that is in use."""
+    """A problem and the policy in use."""
 
     mdp: TabularMDP
     policy: np.ndarray  # [H, S]
 
 
 def problem_with_present(size: Size, reward: float, seed: int) -> PresentProblem:
-    """A problem of a size, with a policy in use that earns this much per episode.
+    """Draw a problem of a size, with a policy in use that earns `reward` per episode.
 
-    Any share of the policy's rows is right, the others play random actions. Of some problems from
-    the prior the one is taken whose policy earns nearly what is known, and its rewards are scaled,
-    towards 0 or towards 1, until it earns just that.
+    Any share of the policy's rows is right; the others play random actions. Among several problems
+    from the prior, the one whose policy earns nearly `reward` is taken. Its rewards are then
+    scaled, towards 0 or towards 1, until the policy earns exactly that.
     """
     some = [_present(size, seed * CANDIDATES + i) for i in range(CANDIDATES)]
     parts, policy, earned = min(some, key=lambda one: abs(one[2] - reward))
@@ -108,7 +108,7 @@ def problem_with_present(size: Size, reward: float, seed: int) -> PresentProblem
 
 
 def _present(size: Size, seed: int) -> tuple[dict[str, Any], np.ndarray, float]:
-    """The parts of a problem, a policy in use, and what that earns."""
+    """The parts of a problem, a policy in use, and its earnings."""
     parts, generator = _parts(size, seed), np.random.default_rng([seed, 2**29])
     mdp = TabularMDP(**parts)
     other = generator.integers(0, size.actions, (size.horizon, size.states))
@@ -118,10 +118,10 @@ def _present(size: Size, seed: int) -> tuple[dict[str, Any], np.ndarray, float]:
 
 
 class ProblemPosterior:
-    """The posterior over problems after logged episodes, with priors that the data speak for.
+    """The posterior over problems after logged episodes, with priors that the data support.
 
-    Each problem is drawn from a hypothesis of its own: how alike the actions of a state are, in
-    their laws and in their rewards, decides what actions that nobody tried may earn.
+    Each problem is drawn from its own hypothesis. The similarity of a state's actions, in their
+    laws and in their rewards, decides what untried actions may earn.
     """
 
     def __init__(self, logged: Logged, size: Size) -> None:
@@ -135,7 +135,7 @@ class ProblemPosterior:
         self.posterior = posterior
 
     def problem(self, number: int) -> TabularMDP:
-        """Problem `number` of the posterior: always the same one for the same data."""
+        """Problem `number` of the posterior: always the same for the same data."""
         from scipy import sparse
 
         (H, S, A), known = self.size, self.posterior
@@ -152,7 +152,7 @@ class ProblemPosterior:
         return TabularMDP(laws[places], rewards, start=start, horizon=H, reward_law=law)
 
     def _rewards(self, drawn: np.ndarray, number: int) -> np.ndarray:  # [S, A] or [H, S, A]
-        """Drawn rewards; those of untried actions are smaller where the usual one is right."""
+        """Drawn rewards; rewards of untried actions are smaller where the usual action is right."""
         places, untried = self._like_usual(len(drawn), number)
         smaller = np.random.default_rng([number, 2**26]).random(drawn.shape[1:])
         paid = drawn.reshape(-1)[places].reshape(drawn.shape)
@@ -160,8 +160,8 @@ class ProblemPosterior:
         return np.asarray(paid[0] if len(paid) == 1 else paid)
 
     def _like_usual(self, steps: int, number: int) -> tuple[np.ndarray, np.ndarray]:
-        """Where the law of each of [steps S A] rows stands, and which [steps, S, A] are untried in
-        states where the usual action is right.
+        """The position of the law of each of [steps S A] rows, and which [steps, S, A] are untried
+        in states where the usual action is right.
 
         Somebody may have chosen the logged policy well. Where it is right, untried actions are like
         the usual one and pay less. It is right in all states, in none, or in any share of them: the
@@ -180,23 +180,23 @@ class ProblemPosterior:
         return visits.sum(axis=0)[None] if steps == 1 else visits
 
     def _usual(self, steps: int) -> np.ndarray:  # [steps, S]
-        """What was played most often; in a row that was never visited, in its state at any step."""
+        """The most frequent action; in a row that was never visited, of its state at any step."""
         visits, of_all = self._visits(steps), self._visits(1)
         often = np.where(visits.sum(axis=-1, keepdims=True) > 0, visits, of_all)
         return np.asarray(often.argmax(axis=-1))
 
     def _with_reward_mass(self, belief: Belief, number: int) -> Belief:
-        """A belief with a drawn answer to how alike the rewards of a state's actions are."""
+        """A belief with a drawn similarity of the rewards of a state's actions."""
         masses, shares = self._reward_masses
         generator = np.random.default_rng([number, 2**28])
         return belief._replace(reward_mass=float(generator.choice(masses, p=shares)))
 
     @functools.cached_property
     def _reward_masses(self) -> tuple[np.ndarray, np.ndarray]:
-        """How alike the rewards of a state's actions are, by the evidence of states in which
-        several were tried: how states differ says nothing of their actions.
+        """How alike the rewards of a state's actions are, from states in which several were tried.
 
-        A reward that never varies counts as `CERTAIN` rewards of 0 and 1.
+        Differences between states say nothing about their actions. A reward that never varies
+        counts as `CERTAIN` rewards of 0 and 1.
         """
         known, A = self.posterior, self.size.actions
         belief = known.seen.belief
@@ -208,12 +208,12 @@ class ProblemPosterior:
         total = n * np.clip(paid.total / np.maximum(paid.n, 1.0), 0.0, 1.0)
         all_n, all_total = (one.reshape(-1, A).sum(axis=-1) for one in (n, total))
         counted = Rewards(paid.stride, n, total, total, all_n, all_total)
-        found = reward_masses(known.spec, belief._replace(rewards=counted))
+        found = reward_masses(known.spec, belief._replace(rewards=counted), belief.share)
         masses, shares = zip(*found, strict=True)
         return np.array(masses), np.array(shares)
 
     def usual_policy(self) -> np.ndarray:  # [H, S]
-        """The policy that was logged most often."""
+        """The policy of the most frequent logged actions."""
         return self._usual(self.size.horizon)
 
     def compared(self) -> float:
@@ -224,13 +224,13 @@ class ProblemPosterior:
 
 
 def checked_size(size: Any) -> Size:
-    """Three whole numbers as a size."""
+    """Check three whole numbers, and return them as a size."""
     names = Size._fields
     return Size(*(require_count(name, value) for name, value in zip(names, size, strict=True)))
 
 
 def checked_logs(logged: Any, size: Any) -> tuple[Logged, Size]:
-    """Logged episodes and their size, by default the least that they fit into."""
+    """Logged episodes and their size, by default the smallest that fits them."""
     states, actions, rewards = (np.asarray(part) for part in logged)
     if states.ndim != 2 or not len(states):
         raise ValueError(

@@ -1,4 +1,4 @@
-"""Problems with features for a plan, and what an algorithm does on one of them."""
+"""Problems with features for a plan, and the run of an algorithm on one of them."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from lowswitch.features.problem import FeatureProblem
 from lowswitch.features.problems import LinearBandit
 from lowswitch.policy.linear import LinearPolicy
 
-_SIZES = (0.1, 0.3, 1.0)  # of effects, in deviations of the noise; each as probable as the others
+_SIZES = (0.1, 0.3, 1.0)  # of effects, in deviations of the noise; all equally likely
 
 
 class Followed(NamedTuple):
-    """What one algorithm did on one problem with features."""
+    """The run of one algorithm on one problem with features."""
 
     dates: np.ndarray  # [n]
-    values: np.ndarray  # [n + 1]  of what was deployed at first, and after each date
+    values: np.ndarray  # [n + 1]  of the policy deployed initially, and after each date
     optimal: float
     regret: float
 
 
 def checked_features_size(given: dict[str, Any]) -> tuple[int, int]:
-    """The number of features and of actions of a size such as {"features": 5, "actions": 4}."""
+    """The numbers of features and actions in a size such as {"features": 5, "actions": 4}."""
     if given.keys() != {"features", "actions"}:
         raise ValueError(
             f'the size of a problem with features is {{"features": 5, "actions": 4}}, not {given!r}'
@@ -35,8 +35,10 @@ def checked_features_size(given: dict[str, Any]) -> tuple[int, int]:
 
 
 def drawn_bandit(features: int, actions: int, number: int) -> FeatureProblem:
-    """A problem of this size: normal features and effects, and noise, all of deviation 1, but for
-    how large the effects are.
+    """Draw a problem of this size.
+
+    Features, effects and noise are normal with deviation 1, except that the size of the effects
+    varies.
     """
     generator = np.random.default_rng([number, features, actions])
     size = float(generator.choice(_SIZES))
@@ -54,7 +56,7 @@ def followed(
     seed: int,
     initial: LinearPolicy | None,
 ) -> Followed:
-    """Let an algorithm play all episodes of a problem; values are averages between its dates."""
+    """Run an algorithm for all episodes of a problem; values are averages between its dates."""
     size = problem.shape._asdict()
     learner = FeatureLearner(algorithm, **size, episodes=episodes, seed=seed, initial=initial)
     dates = learner.dates[learner.dates < episodes]

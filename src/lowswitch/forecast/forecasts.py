@@ -1,4 +1,4 @@
-"""The planner: the default and its rivals on drawn problems, and what that lets one expect."""
+"""The planner: run the default and its rivals on drawn problems, and summarise the results."""
 
 from __future__ import annotations
 
@@ -41,16 +41,16 @@ from lowswitch.table_learner import BonusWarning
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-INTERVAL = (0.1, 0.5, 0.9)  # quantiles: 80 % of the problems lie between the first and the last
-SURE = 0.95  # the probability from which on the new policy is said to beat the present one
+INTERVAL = (0.1, 0.5, 0.9)  # quantiles: 80 % of the problems lie between the outer two
+SURE = 0.95  # the probability above which the new policy is said to beat the present one
 MORE = 1000  # episodes
 
 
 class Outcome(NamedTuple):
-    """What one algorithm did on one problem."""
+    """The run of one algorithm on one problem."""
 
-    dates: np.ndarray  # [n]  after how many episodes something could change
-    values: np.ndarray  # [n + 1]  of what was deployed at first, and after each date
+    dates: np.ndarray  # [n]  numbers of episodes after which something could change
+    values: np.ndarray  # [n + 1]  of the policy deployed initially, and after each date
     optimal: np.ndarray  # [1]
     regret: np.ndarray  # [1]
 
@@ -66,26 +66,30 @@ class Forecast:
     regret: np.ndarray  # [problems]
 
     def interval(self) -> np.ndarray:  # [3, n + 1]
-        """Of the value at first and after each date: 10 %, half and 90 % of the problems.
+        """The 10 %, 50 % and 90 % quantiles of the value, initially and after each date.
 
-        Quantiles are those between which a further problem lies with this probability: the i-th of
-        n values stands for i / (n + 1).
+        A further problem lies between these quantiles with this probability: the i-th of n values
+        stands for i / (n + 1).
         """
         return np.asarray(np.quantile(self.values, INTERVAL, axis=0, method="weibull"))
 
     def best_interval(self) -> list[float]:
-        """The same of the value of the best policy."""
+        """The same quantiles for the value of the best policy."""
         found: list[float] = np.quantile(self.optimal, INTERVAL, method="weibull").tolist()
         return found
 
     @property
     def better(self) -> np.ndarray:  # [n]
-        """In which share of the problems what each date deploys beats the first policy."""
+        """The share of problems in which the policy deployed on each date beats the initial
+        policy.
+        """
         return np.asarray((self.values[:, 1:] > self.values[:, :1] + 1e-12).mean(axis=0))
 
     @property
     def sure_after(self) -> int | None:
-        """The first date from which on the new policy beats the first one in 95 % of problems."""
+        """The first date after which the new policy beats the initial one in 95 % of the
+        problems.
+        """
         sure = np.flatnonzero(np.append(self.better < SURE, False))
         first = int(sure[-1]) + 1 if len(sure) else 0
         return int(self.dates[first]) if first < len(self.dates) else None
@@ -95,25 +99,26 @@ class Forecast:
 class Plan:
     """What to run for N deployments, and what to expect of it."""
 
-    source: str  # what was known of the problem
+    source: str  # what the plan knew of the problem
     size: tuple[int, int, int]  # H, S, A
     episodes: int
     problems: int
     default: Forecast
     rivals: tuple[Forecast, ...]
-    one_more: Forecast  # a deployment more
-    longer: Forecast  # so many more episodes
-    # the first policy: "given", "usual" in logged episodes, "drawn" by its reward, or "lowest"
+    one_more: Forecast  # with one more deployment
+    longer: Forecast  # with `MORE` more episodes
+    # the initial policy: "given", "usual" in logged episodes, "drawn" by its reward, or "lowest"
     first: str = "lowest"
     compared: float = 1.0  # the share of logged visits in states where several actions were tried
     features: int = 0  # how many numbers describe a case; 0 if there are states
 
     def page(self, width: int | None = None) -> str:
-        """The answer on one page, with lines of at most so many characters."""
+        """The answer on one page, with lines of at most `width` characters."""
         return page.written(self, width)
 
     def expected(self) -> list[tuple[int, float, float, float]]:
-        """What the default earns per episode: after how many episodes, 10 %, half and 90 %.
+        """The expected reward per episode of the default: numbers of episodes, and 10 %, 50 % and
+        90 %.
 
         `Ledger.create(forecast=)` takes the plan or these lines.
         """
@@ -122,11 +127,11 @@ class Plan:
         return [(n, low, middle, high) for n, (low, middle, high) in zip(after, ends, strict=True)]
 
     def plot(self, path: str | os.PathLike[str] | None = None) -> Figure:
-        """Draw the value to expect against the episodes."""
+        """Plot the expected value against the episodes."""
         return page.plot(self, path=path)
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything as JSON can hold it."""
+        """Everything, as JSON can store it."""
         facts: dict[str, Any] = storage.pack(self)
         return facts | {"answer": page.answer(self), "expected": self.expected()}
 
@@ -156,20 +161,40 @@ def plan(
 ) -> Plan:
     """Say what to run for a budget of deployments, and what to expect of it.
 
-    problem: what is known. Three whole numbers (H, S, A) are a size, and problems of that size are
-    drawn. Three arrays [episodes, H], states, actions and rewards, are logged episodes: problems
-    are drawn from the posterior, and every run knows these episodes. A `TabularMDP` is a simulator:
-    the runs differ in their seeds. With features, {"features": 5, "actions": 4} is a size, and a
-    `FeatureProblem` of one step a simulator; initial is then a LinearPolicy.
+    Parameters
+    ----------
+    problem
+        What is known about the problem. Three whole numbers (H, S, A) are a size: problems of that
+        size are drawn. Three arrays [episodes, H], states, actions and rewards, are logged
+        episodes: problems are drawn from the posterior, and every run knows these episodes. A
+        `TabularMDP` is a simulator: the runs differ in their seeds. With features, {"features": 5,
+        "actions": 4} is a size, and a `FeatureProblem` with one step is a simulator.
+    episodes
+        The number of episodes of the run.
+    deployments, deployments_at, gap
+        As for `few`. With dates, a board that asks on these dates is tried too.
+    size
+        The size (H, S, A) of logged episodes that do not show all states and actions.
+    initial
+        The present policy [H, S]; with features a LinearPolicy. By default it is the most frequent
+        action in logged episodes, or else the initial policy of each algorithm.
+    actions_allowed
+        A mask [H, S, A] of the allowed actions, for problems drawn from a size alone; a simulator
+        has its own mask.
+    present_reward
+        What the present policy earns per episode, if only the size is known. Then only problems are
+        drawn in which it earns exactly that.
+    problems
+        How many problems are drawn.
+    folder
+        Where finished runs are saved, so that the same call resumes after an interruption.
+    progress
+        Whether to show progress, as in `lowswitch.simulate`.
 
-    deployments, deployments_at, gap: as of `few`; with dates, a board that asks on them is tried
-    beside it. size: (H, S, A) of logged episodes, where they do not show all states and actions.
-    initial: the present policy [H, S], by default what was played most often in logged episodes,
-    else what each algorithm begins with. actions_allowed: a mask [H, S, A] of what may be played,
-    for problems drawn from a size alone; a simulator has its own. present_reward: how much the
-    present policy earns per episode, where nothing but the size is known; then only problems are
-    drawn in which it earns just that. problems: how many are drawn. folder: where finished runs are
-    kept, so that the same call goes on where it was interrupted.
+    Returns
+    -------
+    Plan
+        The recommended algorithm, its forecast, and the forecasts of its rivals.
     """
     episodes, problems = require_count("episodes", episodes), require_count("problems", problems)
     source = _source(problem, size, initial, present_reward)
@@ -201,11 +226,11 @@ def plan(
     )
 
 
-# ---- what is known -------------------------------------------------------------------------------
+# ---- what is known about the problem -------------------------------------------------------------
 
 
 class _Source(NamedTuple):
-    """Where problems come from, and what every run begins with."""
+    """The source of the drawn problems, and the initial knowledge of every run."""
 
     words: str
     size: Size
@@ -213,9 +238,9 @@ class _Source(NamedTuple):
     initial: Any
     first: str  # see `Plan`
     logged: Logged | None
-    facts: Any  # what tells it from other sources, as JSON can hold it
+    facts: Any  # distinguishes it from other sources, as JSON can store it
     compared: float = 1.0  # see `Plan`
-    initial_of: Callable[[int], np.ndarray] | None = None  # where each problem has its own
+    initial_of: Callable[[int], np.ndarray] | None = None  # if each problem has its own
     features: int = 0  # see `Plan`
 
 
@@ -244,7 +269,9 @@ def _source(problem: Any, size: Any, initial: Any, reward: float | None) -> _Sou
 
 
 def _from_size(size: Size, initial: Any, reward: float | None) -> _Source:
-    """Problems of a size; if the present policy's reward is known, those in which it earns that."""
+    """Problems of a size; if the present policy's reward is known, problems in which it earns
+    that.
+    """
     if reward is None:
         first, of_size = "lowest" if initial is None else "given", partial(problem_of_size, size)
         return _Source("its size alone", size, of_size, initial, first, None, list(size))
@@ -269,7 +296,8 @@ def _from_size(size: Size, initial: Any, reward: float | None) -> _Source:
 def _require_no_reward(reward: float | None, known: str) -> None:
     if reward is not None:
         raise ValueError(
-            f"{known} what the present policy earns; leave present_reward out, or give the size"
+            f"{known} what the present policy earns; leave present_reward out, or give "
+            "the size instead"
         )
 
 
@@ -285,8 +313,8 @@ def _simulator(problem: TabularMDP, size: Any, initial: Any, reward: float | Non
 def _vectors(problem: FeatureProblem, size: Any, initial: Any, reward: float | None) -> _Source:
     if problem.shape.horizon != 1:
         raise ValueError(
-            f"a plan with features is for one step so far, and {problem!r} has"
-            f" {problem.shape.horizon}; simulate it"
+            f"a plan with features supports only one step so far, but {problem!r} has "
+            f"{problem.shape.horizon}; simulate it instead"
         )
     return _of_vectors("a simulator", lambda _: problem, problem.facts(), initial, reward)
 
@@ -303,7 +331,9 @@ def _of_vectors(
 ) -> _Source:
     """Problems with features."""
     if reward is not None:
-        raise ValueError("present_reward= is for tables so far; with features, leave it out")
+        raise ValueError(
+            "present_reward= works only with tables so far; with features, leave it out"
+        )
     shape, first = draw(0).shape, "lowest" if initial is None else "given"
     if initial is not None:
         facts = [facts, initial.identity]
@@ -312,7 +342,7 @@ def _of_vectors(
 
 
 def _restricted(source: _Source, actions_allowed: Any) -> _Source:
-    """Problems of a size in which some actions are forbidden."""
+    """Problems of a size with some forbidden actions."""
     if source.words != "its size alone" or source.features:
         raise ValueError(
             "actions_allowed= is for a plan from a size (H, S, A); a TabularMDP has its own mask,"
@@ -325,16 +355,17 @@ def _restricted(source: _Source, actions_allowed: Any) -> _Source:
     return source._replace(problem=draw, facts=[source.facts, mask.astype(int).tolist()])
 
 
-# ---- what is tried -------------------------------------------------------------------------------
+# ---- the algorithms to try -----------------------------------------------------------------------
 
 
 def _rivals(
     default: Algorithm, dates: tuple[int, ...] | None, gap: int, *, features: bool
 ) -> list[Algorithm]:
-    """One policy at a time, and posterior sampling with a fixed prior on a geometric grid.
+    """The rivals: one policy at a time, and posterior sampling with a fixed prior on a geometric
+    grid.
 
-    With dates also what a board runs that asks when it meets, if it meets on these dates. With
-    features the first one alone.
+    With dates there is also the algorithm of a board that meets and asks on these dates. With
+    features there is only the first one.
     """
     budget = default.schedule
     assert isinstance(budget, Budget)
@@ -351,9 +382,10 @@ def _rivals(
 def _one_more(
     default: Algorithm, dates: tuple[int, ...] | None, gap: int, episodes: int
 ) -> Algorithm:
-    """The default with a deployment more; of given dates, one between the two farthest apart.
+    """The default with one more deployment; with given dates, in the middle of the longest
+    interval.
 
-    That one may be nearer to them than the gap that was asked for.
+    That date may be closer to its neighbours than the requested gap.
     """
     assert isinstance(default.schedule, Budget)
     if dates is None:
@@ -367,7 +399,7 @@ def _one_more(
 
 
 class _Track:
-    """Runs algorithms on the drawn problems, and keeps what they did if there is a folder."""
+    """Run algorithms on the drawn problems, and save the results if there is a folder."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""A plan on one page, and as a figure: pure functions of what was forecast."""
+"""A plan on one page, and as a figure: pure functions of the forecasts."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ENOUGH = 0.5  # of the logged visits must be in states where several actions wer
 
 
 def recommended(plan: Plan) -> Forecast:
-    """The default, or a rival that is better beyond doubt."""
+    """The default, or a rival that is significantly better."""
     best = plan.default
     for rival in plan.rivals:
         if _paired(rival, best)[1] < 0:
@@ -30,7 +30,7 @@ def recommended(plan: Plan) -> Forecast:
 
 
 def answer(plan: Plan) -> dict[str, Any]:
-    """What to run and what to expect, as JSON can hold it."""
+    """What to run and what to expect, as JSON can store it."""
     best = recommended(plan)
     low, half, high = best.interval()
     return {
@@ -48,12 +48,12 @@ def answer(plan: Plan) -> dict[str, Any]:
 
 
 def written(plan: Plan, width: int | None = None) -> str:
-    """The page, with lines of at most so many characters."""
+    """The page, with lines of at most `width` characters."""
     found = answer(plan)
     parts: list[str | Table] = [
         f"For {plan.episodes:,} episodes of a problem with {_size(plan)}, from {plan.source};"
         f" {plan.problems} problems tried.",
-        f"Use {found['use']}",  # no full stop, which somebody would copy with it
+        f"Use {found['use']}",  # without a full stop, which somebody would copy too
         f"Reward per episode of the deployed policy: the median of the problems, and the interval"
         f" that holds 80 % of them. {_first(plan)}",
         _expected(found),
@@ -79,7 +79,7 @@ def _size(plan: Plan) -> str:
 
 
 def _tried(plan: Plan) -> str:
-    """What is compared with the default."""
+    """Introduce the algorithms that are compared with the default."""
     if plan.features:
         return "Beside the default: one policy at a time (members=1):"
     asked = [str(rival.algorithm) for rival in plan.rivals if "asked" in str(rival.algorithm)]
@@ -89,7 +89,7 @@ def _tried(plan: Plan) -> str:
 
 
 def _first(plan: Plan) -> str:
-    """What is deployed before anything is learned."""
+    """Describe the policy that is deployed before anything is learned."""
     if plan.first == "given":
         return "The first policy is the present one, as it was given."
     if plan.first == "usual":
@@ -117,7 +117,7 @@ def _first(plan: Plan) -> str:
 
 
 def _doubt(plan: Plan) -> list[str]:
-    """What logged episodes cannot tell, if that is most of it."""
+    """Say what logged episodes cannot tell, if that is most of the answer."""
     if plan.compared >= ENOUGH:
         return []
     return [
@@ -152,7 +152,7 @@ def _expected(found: dict[str, Any]) -> Table:
 
 
 def _digits(value: float) -> str:
-    """A value to four digits, and no minus before a zero."""
+    """A value to four digits, without a minus before zero."""
     return f"{round(value, 4) + 0.0:.4f}"
 
 
@@ -184,7 +184,7 @@ def _compared(plan: Plan) -> Table:
 
 
 def _changes(plan: Plan) -> str:
-    """What would change the answer."""
+    """Say what would change the answer."""
     best = recommended(plan)
     kept, lost = best.optimal - best.values[:, 0], best.regret / plan.episodes
     words = f"The first policy loses {kept.mean():.4f} per episode,"
@@ -210,7 +210,7 @@ def _changes(plan: Plan) -> str:
 
 
 def _short(forecast: Forecast) -> str:
-    """The text of an algorithm without its dates, which the page names already."""
+    """The text of an algorithm without its dates, which the page already shows."""
     return re.sub(r"\d+(-\d+){2,}", "...", str(forecast.algorithm))
 
 
@@ -226,12 +226,12 @@ def _paired(one: Forecast, other: Forecast) -> tuple[float, float]:
 
 
 def _worth(one: Forecast, other: Forecast, episodes: int, other_episodes: int) -> float:
-    """How much more reward an episode has."""
+    """The difference in reward per episode."""
     return float(other.regret.mean()) / other_episodes - float(one.regret.mean()) / episodes
 
 
 def plot(plan: Plan, *, path: str | os.PathLike[str] | None = None) -> Figure:
-    """Draw the value of what is deployed against the episodes, with its interval."""
+    """Plot the value of the deployed policy against the episodes, with its interval."""
     figure = report.blank_figure(7, 4)
     axes = figure.subplots()
     report.dress(axes)
@@ -243,7 +243,7 @@ def plot(plan: Plan, *, path: str | os.PathLike[str] | None = None) -> Figure:
         if not i:
             axes.fill_between(times, low, high, step="post", alpha=0.2, color=look["color"])
     axes.set_xlabel("episodes")
-    axes.set_ylabel("value of what is deployed")
+    axes.set_ylabel("value of the deployed policy")
     report.legend_below(figure, axes, columns=1, fontsize=8)
     if path is not None:
         report.save_figure(figure, path)

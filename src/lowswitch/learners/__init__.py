@@ -26,7 +26,7 @@ def knowledge_of(algorithm: Algorithm, size: ProblemSize, allowed: np.ndarray) -
     if isinstance(algorithm.estimator, Ridge):
         raise ValueError(
             f"{algorithm} learns from features, and a table of states has none; use"
-            " ls.LinearLearner with features, such as ls.features.one_hot"
+            " ls.Learner with features, such as ls.features.one_hot"
         )
     if algorithm.replans:
         kind = planners.PlannerKnowledge

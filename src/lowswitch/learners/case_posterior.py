@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lowswitch.kernels.streams import JUDGED, normals, purpose_key, uniforms
+from lowswitch.kernels.streams import normals, uniforms
 from lowswitch.policy.shape import Shape
 
 MODELS = 400
@@ -58,7 +58,7 @@ class CasePosterior:
         actions: np.ndarray,
         rewards: np.ndarray,
         *,
-        seed: int,
+        key: np.uint64,
         told: int,
     ) -> None:
         self.shape, self.contexts = shape, contexts
@@ -69,9 +69,21 @@ class CasePosterior:
         played = np.zeros((len(actions), shape.actions))
         played[np.arange(len(actions)), actions] = 1.0
         self._design = self.combined(played)
-        self._paid = rewards - rewards.mean()
-        self._key, self._first = purpose_key(seed, JUDGED), told * 4 * _EVER
+        self._level = float(rewards.mean())
+        self._paid = rewards - self._level
+        self._key, self._first = key, told * 4 * _EVER
         self._fits = self._fitted()
+
+    def values(self, newest: int) -> np.ndarray:  # [n, A, MODELS]
+        """What each action is worth in the newest cases, at most so many, in each model."""
+        each = np.eye(self.shape.actions)
+        recent = slice(-newest, None)
+        n, weights = len(self.contexts[recent]), self.weights()
+        found = [
+            self.combined(np.broadcast_to(one, (len(self.contexts), len(one))))[recent] @ weights.T
+            for one in each
+        ]
+        return np.stack(found, axis=1).reshape(n, len(each), -1) + self._level
 
     @staticmethod
     def can(shape: Shape, rewards: np.ndarray) -> bool:

@@ -19,6 +19,8 @@ _EACH = (0.1, 0.3, 1.0, 3.0)
 _ALIKE = (1.0, 3.0, 10.0, 30.0, 100.0)
 _REWARD_MASSES = (0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1e3, 1e4, 1e5)
 _LEAST = 0.01  # of the weight; what has less is left out
+_MOST_SAID = 20.0  # as much as this many rewards of 0 and 1 is said by one that varies less
+BY_WORTH, BY_DOUBT, BY_ALL = 3, 4, 5  # rules of the evidence, see `ledger/evidence.py`
 LARGE = 50_000  # cells (h, x, a) from which on only the heaviest of a few hypotheses is kept
 _FEW_KIN = (0.0, 30.0, np.inf)
 _DOUBT = 0.6  # between values tried on first meetings of runs in benchmarks/evidence.py
@@ -46,28 +48,32 @@ class Weighed(NamedTuple):
         return np.searchsorted(np.cumsum(self.shares[:-1]), uniforms(key, 0, models))
 
 
-def weighed(spec: PlanSpec, seen: Seen, doubtful: bool) -> Weighed:
-    """The hypotheses that the data speak for.
+def weighed(spec: PlanSpec, seen: Seen, rule: int) -> Weighed:
+    """The hypotheses that the data speak for, by a rule of the evidence.
 
-    doubtful: whether the unseen rewards of an action may all be off together: see `shared_doubts`.
+    From rule 4 on the unseen rewards of an action may all be off together: see `shared_doubts`.
+    From rule 5 on every pair of a hypothesis about laws and one about rewards is kept. Before, a
+    pair was left out for its small weight, and where there were many laws to choose from, each of
+    their pairs was light: all hypotheses about rewards but one went, however likely they were.
     """
     plain = seen.belief._replace(hopeful=False)
-    if doubtful:
-        plain = plain._replace(doubts=shared_doubts(spec, plain.rewards))
+    if rule >= BY_DOUBT:
+        plain = plain._replace(doubts=shared_doubts(spec, plain.rewards, rule))
     if spec.mass > 0.0:  # the prior was given
         return Weighed([plain], np.ones(1))
     if seen.together is not None:
         laws = _by_step(spec, seen.apart, seen.together, plain)
     else:
         laws = _by_law(spec, _sized(spec, plain))
+    masses = reward_masses(spec, plain, said_by_reward(plain, rule))
+    if len(seen.apart.n) >= LARGE:
+        laws, masses = _heaviest(laws), masses if rule >= BY_ALL else _heaviest(masses)
     both = [
         (belief._replace(reward_mass=mass), share * part)
         for belief, share in laws
-        for mass, part in reward_masses(spec, plain)
+        for mass, part in masses
     ]
-    if len(seen.apart.n) >= LARGE:
-        both = [(max(both, key=lambda one: one[1])[0], 1.0)]
-    beliefs, shares = zip(*_kept(both), strict=True)
+    beliefs, shares = zip(*(both if rule >= BY_ALL else _kept(both)), strict=True)
     return Weighed(list(beliefs), np.array(shares))
 
 
@@ -104,7 +110,7 @@ def _by_step(
     return _kept(found)
 
 
-def shared_doubts(spec: PlanSpec, rewards: Rewards) -> np.ndarray:  # [steps A]
+def shared_doubts(spec: PlanSpec, rewards: Rewards, rule: int) -> np.ndarray:  # see `Belief`
     """How far the unseen rewards of each action may be off, all of them in the same direction.
 
     Before an action was tried anywhere, nothing says whether it is better or worse than the others
@@ -113,6 +119,11 @@ def shared_doubts(spec: PlanSpec, rewards: Rewards) -> np.ndarray:  # [steps A]
     number, uniform with the standard deviation `_DOUBT` times the spread of the mean rewards of
     the cells that were tried. An action that was tried in m states has shown its effect m times,
     which leaves 1 / sqrt(1 + m) of the deviation.
+
+    What was seen is due to the actions that were tried, which may be unusual themselves, so from
+    rule 5 on the unseen rewards of all actions may be off together, too. The effects of actions
+    that were tried in m_a of M states average out to sqrt(sum of (m_a / M)^2) of the deviation: to
+    all of it if only one action was ever tried.
     """
     n = rewards.n.reshape(-1, spec.S, spec.A)
     tried = n > 0
@@ -120,8 +131,12 @@ def shared_doubts(spec: PlanSpec, rewards: Rewards) -> np.ndarray:  # [steps A]
     spreads = [
         here[seen].std() if seen.any() else 0.0 for here, seen in zip(means, tried, strict=True)
     ]
-    each = _DOUBT * np.array(spreads)[:, None] / np.sqrt(1 + tried.sum(axis=1))
-    found: np.ndarray = np.sqrt(3.0) * each.reshape(-1)  # half the width of a uniform law
+    states, deviation = tried.sum(axis=1), _DOUBT * np.array(spreads)
+    each = (deviation[:, None] / np.sqrt(1 + states)).reshape(-1)
+    if rule >= BY_ALL:
+        parts = states / np.maximum(states.sum(axis=1, keepdims=True), 1)
+        each = np.concatenate([each, deviation * np.sqrt((parts**2).sum(axis=1))])
+    found: np.ndarray = np.sqrt(3.0) * each  # half the width of a uniform law
     return found
 
 
@@ -168,15 +183,27 @@ def _sized(spec: PlanSpec, belief: Belief) -> list[Sized]:
     return found
 
 
-def reward_masses(spec: PlanSpec, belief: Belief) -> list[tuple[float, float]]:
-    """Masses of the prior of a mean reward, with the probability of each."""
+def said_by_reward(belief: Belief, rule: int) -> float:
+    """As how many rewards of 0 and 1 each reward counts, to tell whether actions pay alike.
+
+    A reward whose variance is a share of that of rewards 0 and 1 says as much of the mean as one
+    over this share of those. Rules 3 and 4 counted it as less than one of them, so that actions
+    which clearly pay differently could be held for alike.
+    """
+    return belief.share if rule < BY_ALL else min(_MOST_SAID, 1.0 / belief.share)
+
+
+def reward_masses(spec: PlanSpec, belief: Belief, counts: float) -> list[tuple[float, float]]:
+    """Masses of the prior of a mean reward, with the probability of each.
+
+    counts: as how many rewards of 0 and 1 each reward counts.
+    """
     from lowswitch.kernels.hypotheses import doubted_reward_evidence
 
     if not belief.noisy:
         return [(belief.reward_mass, 1.0)]
     evidence = [
-        doubted_reward_evidence(belief.rewards, spec.A, mass, belief.share)
-        for mass in _REWARD_MASSES
+        doubted_reward_evidence(belief.rewards, spec.A, mass, counts) for mass in _REWARD_MASSES
     ]
     return _kept(zip(_REWARD_MASSES, _halved(np.array(evidence)), strict=True))
 
@@ -186,6 +213,11 @@ def _halved(evidence: np.ndarray) -> np.ndarray:
     shares = np.exp((evidence - evidence.max()) / 2.0)
     found: np.ndarray = shares / shares.sum()
     return found
+
+
+def _heaviest(weighted: list[Any]) -> list[Any]:
+    """The one that has the most weight, alone."""
+    return [(max(weighted, key=lambda one: one[1])[0], 1.0)]
 
 
 def _kept(weighted: Any) -> list[Any]:

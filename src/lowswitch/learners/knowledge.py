@@ -15,8 +15,9 @@ from lowswitch.kernels.arrays import CLOCK, KEYS, OPEN, REVIEW, UNLIMITED, WAITI
 from lowswitch.kernels.streams import MEMBERS, SAMPLES, learner_stream
 from lowswitch.learners import integrity
 from lowswitch.learners.numbers import with_numbers
-from lowswitch.learners.trials import limited_law
-from lowswitch.policy.tables import Part, TablePolicy
+from lowswitch.learners.trials import limited_law, needs_protocol
+from lowswitch.policy.members import Part
+from lowswitch.policy.tables import TablePolicy, without_actions
 from lowswitch.review.proposals import Key, Proposal, ProposedRow
 
 if TYPE_CHECKING:
@@ -126,6 +127,8 @@ class Knowledge(ABC):
 
     def begin_without(self) -> None:  # noqa: B027
         """Begin with the lowest allowed actions, or say that a policy is needed."""
+
+    keeps_initial = False  # whether it knows the policy that was deployed at the beginning
 
     def initial(self) -> np.ndarray:  # [n, H, S]
         """The policy that was deployed at the beginning, or the policies of a first mixture."""
@@ -266,10 +269,7 @@ class Knowledge(ABC):
     ) -> dict[Key, ProposedRow]:
         """The rows that change if only a part of a proposal is approved, or a smaller trial."""
         if not self.has_protocol:
-            raise ValueError(
-                f"{_named(part, share)} needs a protocol and a trial, which few deploys where an"
-                " initial policy is given; leave it out"
-            )
+            raise ValueError(needs_protocol(part, share))
         now, new = self.policy().actions, self.policy().actions.copy()
         for (h, x), row in rows.items():
             new[:, h, x] = row.proposed
@@ -319,9 +319,9 @@ class Knowledge(ABC):
 
         Where the first member plays one of them, it plays `instead`; other members follow it.
         """
-        named = sorted(checked_actions(actions, self.spec.A))
-        policies = self.policy().actions.copy()
-        for h, x in rows:
+        named, keys = sorted(checked_actions(actions, self.spec.A)), list(rows)
+        policies = self.policy().actions
+        for h, x in keys:
             left = self.allowed[h, x].copy()
             left[named] = False
             gone = np.isin(policies[:, h, x], named)
@@ -332,9 +332,7 @@ class Knowledge(ABC):
                     f"row {(h, x)} plays action {policies[0, h, x]} now; say with instead= which of"
                     f" {np.flatnonzero(left).tolist()} it shall play"
                 )
-            policies[0, h, x] = instead if gone[0] else policies[0, h, x]
-            policies[gone, h, x] = policies[0, h, x]
-        return self.parts_to(policies)
+        return self.parts_to(without_actions(policies, keys, named, instead))
 
     @property
     def whole_spec(self) -> Any:
@@ -551,10 +549,6 @@ class Knowledge(ABC):
     @abstractmethod
     def _with(self, arrays: dict[str, np.ndarray]) -> Self:
         """The same spec with these tables."""
-
-
-def _named(part: Part | None, share: float | None) -> str:
-    return f"share={share:g}" if part is None else f"part={part!r}"
 
 
 def checked_actions(actions: Iterable[int], A: int) -> set[int]:

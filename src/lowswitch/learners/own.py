@@ -79,12 +79,13 @@ class OwnKnowledge(RowKnowledge):
     def _require_numbers(self) -> None:
         """Say where a function of the user's did not return a finite number."""
         if self.tables.faults[0]:
-            H, S, A = self.allowed.shape
-            h, x, a = np.unravel_index(int(self.tables.faults[0]) - 1, (H, S, A))
-            n = self.visits()[h, x, a]
+            code, i = divmod(int(self.tables.faults[0]) - 1, self.allowed.size)
+            h, x, a = np.unravel_index(i, self.allowed.shape)
+            n, by_bonus = divmod(code, 2)
+            what = f"the {'bonus' if by_bonus else 'estimate'} by {self.names}"
             raise ValueError(
-                f"the estimate by {self.names} is no finite number at step {h}, state {x}, action"
-                f" {a}, which was visited {n:,} times; let it return one for every n from 1 on"
+                f"{what} is no finite number at step {h}, state {x}, action {a}, at its visit"
+                f" n = {n:,}; let it return one for every n from 1 on"
             )
 
 

@@ -44,6 +44,7 @@ from lowswitch.learners.trials import (
     Found,
     Moment,
     members_in_trial,
+    moment_of,
     most_in_trial,
     trial_share,
 )
@@ -120,6 +121,8 @@ class PlannerKnowledge(Knowledge):
         """Deploy policies [members, H, S] before anything is learned."""
         for deployed in (self.tables.policy, self.tables.wanted):
             deployed[:] = policies.reshape(-1)
+
+    keeps_initial = True
 
     def initial(self) -> np.ndarray:
         if not self.tables.chosen[0] and self._explores_first():
@@ -247,17 +250,16 @@ class PlannerKnowledge(Knowledge):
     def _moment(self, episodes: int) -> Moment:
         """The deployment after so many episodes; those asked for count as evenly spaced."""
         timing, number = self.spec.timing, int(self.tables.clock[0]["deployments"]) + 1
-        if timing.asked or len(timing.grid) == 1:
-            dates = [episodes * i / number for i in range(1, number + 1)]
-            to_come = max(1, min(timing.deployments, timing.episodes) - number + 1)
-            following = episodes + max(1, timing.episodes - episodes) / to_come
-        else:
-            dates = [*timing.grid[timing.grid < episodes].tolist(), episodes]
-            if episodes and getattr(self.estimator, "first", "lowest") == "explore":
-                dates = [0, *dates]  # when the first trial began
-            later = timing.grid[timing.grid > episodes]
-            following = max(episodes + 1, min(later[0], timing.episodes))
-        return Moment(number, dates, following, timing.episodes, self.spec.rule)
+        evenly = timing.asked or len(timing.grid) == 1
+        return moment_of(
+            number,
+            episodes,
+            () if evenly else timing.grid.tolist(),
+            episodes=timing.episodes,
+            deployments=timing.deployments,
+            rule=self.spec.rule,
+            begins=getattr(self.estimator, "first", "lowest") == "explore",
+        )
 
     def _plan_protocol(self, estimator: LearnedPosterior, drawn: np.ndarray, moment: Moment) -> int:
         """Let all members want the protocol; return how many are to explore.

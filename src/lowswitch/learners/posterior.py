@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from lowswitch.kernels.arrays import Belief, Changes, PlanSpec
-from lowswitch.learners.hypotheses import Seen, Weighed, weighed
+from lowswitch.learners.hypotheses import BY_WORTH, Seen, Weighed, weighed
 from lowswitch.review.proposals import ProposedRow
 from lowswitch.show.progress import cores
 
@@ -34,7 +34,7 @@ class ModelPosterior:
     stream: np.uint64  # of posterior samples
     starts: np.ndarray  # [S]  shares of the states in which episodes began
     episodes: float  # that began in them
-    doubtful: bool = False  # whether untried actions may all be off together, to judge a proposal
+    rule: int = BY_WORTH  # of the evidence, to judge a proposal
 
     @property
     def belief(self) -> Belief:
@@ -44,7 +44,7 @@ class ModelPosterior:
     @functools.cached_property
     def hypotheses(self) -> Weighed:
         """The priors that judge a proposal."""
-        return weighed(self.spec, self.seen, self.doubtful)
+        return weighed(self.spec, self.seen, self.rule)
 
     # ---- one changed row, by the best hypothesis ---------------------------------------------
 

@@ -11,13 +11,14 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from lowswitch.algorithms.ridge import Sampled
 from lowswitch.checks import require_memory
-from lowswitch.kernels.streams import DRAWS, normals, purpose_key
+from lowswitch.kernels.streams import DRAWS, SAMPLES, normals, purpose_key
+from lowswitch.learners.case_posterior import CasePosterior
 from lowswitch.learners.drift import (
     checks,
     next_check,
@@ -28,15 +29,36 @@ from lowswitch.learners.drift import (
 from lowswitch.learners.knowledge import checked_actions
 from lowswitch.learners.log_odds import HALF, binary, fitted_log_odds
 from lowswitch.learners.ridge_posterior import RidgePosterior
-from lowswitch.learners.ridge_spec import Spec
+from lowswitch.learners.ridge_protocol import (
+    MOST_CASES,
+    WIDTHS,
+    Believed,
+    Candidate,
+    exploiting,
+    gain_and_ratio,
+    judged,
+)
+from lowswitch.learners.ridge_spec import Spec, can_be_protocol
+from lowswitch.learners.trials import (
+    NOTHING,
+    Found,
+    limited_policy,
+    members_in_trial,
+    moment_of,
+    most_in_trial,
+    needs_protocol,
+    trial_share,
+)
 from lowswitch.policy.linear import LinearPolicy, allowed_actions
+from lowswitch.policy.members import Part
 from lowswitch.policy.shape import Shape
-from lowswitch.policy.tables import Part
 from lowswitch.review.proposals import WHOLE, Key, LinearProposal
 from lowswitch.show.progress import say_when_compiling
 
 _FIRST_ROOM = 64  # episodes
 _RECENT = 200  # episodes whose contexts say how much a proposal would change
+_COSTED = 16  # policies of a trial that are enough to say what it costs
+_RULE = 2  # by which the share of a trial is chosen, see `trials`
 
 
 class Deployment(NamedTuple):
@@ -63,10 +85,10 @@ class Sums(NamedTuple):
 
 
 class FeatureEpisodes(NamedTuple):
-    """The episodes themselves, of which the first `told` are known.
+    """Episodes themselves; of those that are all kept, the first `told` are known.
 
-    If H is 1 there are some only while log-odds are fitted, and of each context only the features
-    of the action that was played, so that R is 1.
+    If H is 1 all are kept only while log-odds are fitted, and of each context only the features of
+    the action that was played, so that R is 1.
     """
 
     x: np.ndarray  # [room, H, R, d]
@@ -102,10 +124,14 @@ class RidgeKnowledge:
     learns_forbidden = True
 
     deployed: LinearPolicy
+    initial: LinearPolicy | None = None  # where it is the protocol at first
 
-    def __init__(self, shape: Shape, spec: Spec, seed: int, member_key: np.uint64) -> None:
+    def __init__(
+        self, shape: Shape, spec: Spec, seed: int, member_key: np.uint64, lowest: float = 0.0
+    ) -> None:
         say_when_compiling()
-        self.shape, self.spec = shape, spec
+        self.shape, self.spec, self.lowest = shape, spec, lowest
+        self.model_key = purpose_key(seed, SAMPLES)
         self.deployments = 0  # what a budget counts: deployments, or proposals in review
         self.key, self.member_key = purpose_key(seed, DRAWS), member_key
         self.allowed = allowed_actions(shape, None)  # [H, A]  a board may forbid some
@@ -123,8 +149,12 @@ class RidgeKnowledge:
         )
         self.odds = H == 1 and spec.odds  # whether all rewards so far were 0 or 1
         self.kept = self._room(_FIRST_ROOM if self.keeps else 0)
-        # [n, R, d]  the newest contexts of a bandit
-        self.recent = np.zeros((0, shape.rows, shape.features))
+        # the newest episodes of a bandit, with the whole of each context; more beside a protocol
+        self.recent = FeatureEpisodes(
+            x=np.zeros((0, 1, shape.rows, shape.features)),
+            actions=np.zeros((0, 1), dtype=np.int64),
+            rewards=np.zeros((0, 1)),
+        )
         self.seen = nothing_seen(shape.features)
         self.checks = checks(spec.dates, spec.episodes) if spec.watches else ()
         self.base = self.log_determinants()  # [H]  when the policy was made
@@ -175,7 +205,11 @@ class RidgeKnowledge:
         if self.shape.horizon > 1:
             self._keep(x, actions, rewards, told)
         else:
-            self.recent = np.concatenate([self.recent, x[-_RECENT:, 0]])[-_RECENT:]
+            most = _RECENT if self.initial is None else MOST_CASES
+            both = zip(self.recent, (x, actions, rewards), strict=True)
+            self.recent = FeatureEpisodes(
+                *(np.concatenate([old, new[-most:]])[-most:] for old, new in both)
+            )
             if self.odds:
                 played = np.minimum(actions[:, 0], self.shape.rows - 1)
                 self._keep(x[np.arange(learned), :, played][:, :, None], actions, rewards, told)
@@ -266,7 +300,11 @@ class RidgeKnowledge:
     def wanted(self, told: int, *, free: bool = False) -> list[Wanted]:
         """The policy that is wanted after `told` episodes, unless it is deployed already."""
         last = self.spec.is_last(self.deployments - free, told)
-        policy = self.plan(told, greedy=last and self.spec.greedy_last)
+        greedy = last and self.spec.greedy_last
+        if self.initial is None:
+            policy = self.plan(told, greedy=greedy)
+        else:
+            policy = self._law(self.initial, told, self.deployments - free + 1, alone=greedy)
         return [] if policy.identity == self.deployed.identity else [Wanted(policy, last)]
 
     def recheck(self, rows: Sequence[Key], told: int, *, free: bool = False) -> list[Wanted]:
@@ -295,7 +333,7 @@ class RidgeKnowledge:
     def _recent_contexts(self, told: int) -> list[np.ndarray]:  # for each step [n, R, d]
         """The newest contexts of each step; an episode that was over has none."""
         if self.shape.horizon == 1:
-            return [self.recent]
+            return [self.recent.x[-_RECENT:, 0]]
         newest = slice(max(0, told - _RECENT), told)
         x, seen = self.kept.x[newest], self.kept.actions[newest] >= 0
         return [x[seen[:, h], h] for h in range(self.shape.horizon)]
@@ -315,10 +353,13 @@ class RidgeKnowledge:
         return {WHOLE: by_hand}
 
     def limited(
-        self, parts: Mapping[Key, Wanted], *, part: Part | None, share: float | None
-    ) -> Mapping[Key, Wanted]:
-        """A policy on features has no protocol and no trial yet."""
-        raise ValueError("a policy on features is decided on as a whole; leave part and share out")
+        self, parts: Mapping[Key, LinearProposal], *, part: Part | None, share: float | None
+    ) -> Mapping[Key, LinearProposal]:
+        """What is deployed if one part is approved, or a smaller trial."""
+        new = parts[WHOLE].policy if parts else self.deployed
+        if not (self.deployed.has_protocol and new.has_protocol):
+            raise ValueError(needs_protocol(part, share))
+        return self.parts_to(limited_policy(self.deployed, new, part, share))
 
     def deploy(self, parts: Iterable[LinearProposal | Wanted], told: int) -> tuple[Deployment, int]:
         """The one place that changes the deployed policy of a learner with features.
@@ -403,11 +444,21 @@ class RidgeKnowledge:
 
     def begin_with(self, policy: LinearPolicy | None) -> None:
         """Deploy a policy before anything is learned, by default the one that is wanted then."""
-        self.deployed = self.plan(0, greedy=False) if policy is None else policy
+        if self.spec.trial is not None and self.spec.members > 1 and can_be_protocol(policy):
+            self.initial = policy
+        if policy is None:
+            self.deployed = self.plan(0, greedy=False)
+        elif self.initial is None:
+            self.deployed = policy
+        else:
+            anybody = self._policy(np.zeros((1, self.inner.features, self.inner.blocks, 1)))
+            self.deployed = anybody.beside(policy, self.spec.members, most=0)
 
     def arrays(self, told: int) -> dict[str, np.ndarray]:
         """Everything that was learned from `told` episodes, by name."""
-        arrays = {**self.sums._asdict(), "base": self.base, "recent": self.recent}
+        arrays = {**self.sums._asdict(), "base": self.base, "recent": self.recent.x[:, 0]}
+        if self.initial is not None:
+            arrays |= {"actions": self.recent.actions, "rewards": self.recent.rewards}
         if not self.allowed.all():
             arrays["allowed"] = self.allowed
         if self.keeps:
@@ -433,7 +484,11 @@ class RidgeKnowledge:
         self.sums = Sums(**{name: arrays[name].copy() for name in Sums._fields})
         self.base = arrays["base"].copy()
         self.allowed = allowed_actions(self.shape, arrays.get("allowed"))
-        self.recent = self.shape.contexts(arrays["recent"])
+        contexts = self.shape.contexts(arrays["recent"])[:, None]
+        nothing = np.zeros((len(contexts), 1))
+        self.recent = FeatureEpisodes(
+            contexts, arrays.get("actions", nothing.astype(int)), arrays.get("rewards", nothing)
+        )
         self.odds = self.odds and "kept.x" in arrays
         self.kept = self._restored_episodes(arrays, told) if self.keeps else self._room(0)
         if self.spec.watches:
@@ -461,10 +516,10 @@ class RidgeKnowledge:
         """
         self.base = self.log_determinants()
         if self.spec.sampled is not None and not greedy:
-            return self._drawn(told, self.spec.sampled)
+            return self._drawn(told, self.spec.sampled, self.spec.members)
         return self._policy_of(self._means(told, 0.0 if greedy else self.spec.c))
 
-    def _policy(self, weights: np.ndarray, **optimism: np.ndarray | None) -> LinearPolicy:
+    def _policy(self, weights: np.ndarray, **optimism: Any) -> LinearPolicy:
         key, allowed = self.member_key, self.allowed
         return LinearPolicy(self.shape, weights, key, **optimism, allowed=allowed)
 
@@ -474,19 +529,117 @@ class RidgeKnowledge:
             return self._policy(values.weights, floor=values.floors)
         return self._policy(values.weights, roots=values.roots, width=values.widths)
 
-    def _drawn(self, told: int, how: Sampled) -> LinearPolicy:
+    def _law(self, initial: LinearPolicy, told: int, number: int, *, alone: bool) -> LinearPolicy:
+        """The protocol and the trial of the deployment of this number; alone: without a trial."""
+        self.base, sampled = self.log_determinants(), self.spec.sampled
+        protocol, L, found, most = self.deployed.protocol or initial, self.spec.members, NOTHING, 0
+        assert sampled is not None
+        halves = [self._half(first) for first in range(2)]
+        judges = [one for half in halves if (one := half.judge(told)) is not None]
+        if len(judges) == len(halves):
+            found, protocol, most = self._exploited(told, judges, halves, protocol, initial)
+        elif self.spec.floor is not None:
+            most = most_in_trial(self.spec.floor, L, np.ones(1), np.ones(1))
+        moment = moment_of(
+            number,
+            told,
+            self.spec.dates,
+            episodes=self.spec.episodes,
+            deployments=self.spec.budget or self.spec.episodes,
+            rule=_RULE,
+        )
+        exploring = members_in_trial(trial_share(self.spec.trial, moment, found), L)
+        if self.spec.floor is not None:
+            exploring = min(exploring, most)
+        exploring = 0 if alone else exploring
+        return self._drawn(told, sampled, max(1, exploring)).beside(protocol, L, exploring)
+
+    def _above_floor(
+        self,
+        protocol: LinearPolicy,
+        initial: LinearPolicy,
+        worth: np.ndarray,
+        first: np.ndarray,
+    ) -> tuple[LinearPolicy, int]:
+        """The protocol, and how many members may explore beside it for the floor.
+
+        worth, first: of the protocol and of the initial policy [models]. The initial policy, or
+        what a board left of it, takes the place of a protocol that is below the floor.
+        """
+        if self.spec.floor is None:
+            return protocol, self.spec.members
+        values = worth - self.lowest, first - self.lowest
+        most = most_in_trial(self.spec.floor, self.spec.members, *values)
+        if most >= 0:
+            return protocol, most
+        if not (initial.allowed & ~self.allowed).any():
+            protocol = initial
+        return protocol, most_in_trial(self.spec.floor, self.spec.members, values[1], values[1])
+
+    def _half(self, first: int) -> RidgeKnowledge:
+        """What every second one of the newest cases says by itself."""
+        spec = dataclasses.replace(self.spec, watches=False, trial=None)
+        half = RidgeKnowledge(self.shape, spec, 0, self.member_key)
+        half.allowed, half.model_key = self.allowed, np.uint64(self.model_key + np.uint64(first))
+        x, actions, rewards = (np.ascontiguousarray(array[first::2]) for array in self.recent)
+        half.initial = self.initial  # so that all cases are kept
+        half.learn(x, actions, rewards, 0, watching=False)
+        return half
+
+    def judge(self, told: int) -> Believed | None:
+        """Models of the newest cases; None if there is not enough to learn them from."""
+        x, actions, rewards = (array[:, 0] for array in self.recent)
+        if not CasePosterior.can(self.shape, rewards):
+            return None
+        key = self.model_key
+        return Believed.of(CasePosterior(self.shape, x, actions, rewards, key=key, told=told))
+
+    def _exploited(
+        self,
+        told: int,
+        judges: Sequence[Believed],
+        halves: Sequence[RidgeKnowledge],
+        now: LinearPolicy,
+        initial: LinearPolicy,
+    ) -> tuple[Found, LinearPolicy, int]:
+        """What was found, the protocol, and how many members may explore beside it."""
+        made = (self, halves[1], halves[0])  # each half judges what the other one made
+        counts = (told, *(len(half.recent.actions) for half in made[1:]))
+        each = [one.pessimists(n) for one, n in zip(made, counts, strict=True)]
+        candidates = [Candidate(whole, pair) for whole, *pair in zip(*each, strict=True)]
+        chosen = exploiting(judges, Candidate.fixed(now), candidates)
+        first, worth = (judged(judges, one) for one in (Candidate.fixed(initial), chosen))
+        assert self.spec.sampled is not None
+        some = Candidate.fixed(self._drawn(told, self.spec.sampled, _COSTED))
+        cost = float((worth - judged(judges, some)).mean())
+        found = Found(*gain_and_ratio(worth - first), cost, paid=True)
+        return found, *self._above_floor(chosen.policy, initial, worth, first)
+
+    def pessimists(self, told: int) -> list[LinearPolicy]:
+        """The policies that may become the protocol."""
+        values = self._fresh_values(1)
+        fit = self._regress(0, values, told)
+        sigma = 1.0 if self.odds else fit.sigma  # a draw of log-odds spreads less than this
+        roots = self._roots(fit.factor[None])
+        return [
+            self._policy(values.weights, roots=roots, width=np.array([-width * sigma]))
+            for width in WIDTHS
+        ]
+
+    def _drawn(self, told: int, how: Sampled, members: int) -> LinearPolicy:
         """Weights drawn from the posterior, backwards: each member has values of its own to go."""
         H, scale = self.shape.horizon, how.scale(told, self.spec.episodes)
         if self.seen.found is not None:  # new contexts are worth exploring until the end
             scale = max(scale, how.c)
-        values = self._fresh_values(1 + self.spec.members)  # the first column is the mean
+        values = self._fresh_values(1 + members)  # the first column is the mean
         if how.draws == "optimistic" and told:  # nothing is known at first, so nothing is a floor
             values = values._replace(floors=np.zeros(values.weights.shape))
         for h in reversed(range(H)):
             fit = self._regress(h, values, told)
             if values.floors is not None:
                 values.floors[h] = values.weights[h]
-            values.weights[h, :, :, 1:] += scale * fit.sigma * self._spread(h, told, fit.factor)
+            spread = self._spread(h, told, fit.factor, members)
+            values.weights[h, :, :, 1:] += scale * fit.sigma * spread
             if self.spec.intercept and not self.shape.shared:  # it is the same for all actions
                 values.weights[h, -1] = values.weights[h, -1, :, :1]
         # of one step all members have the same targets, and so the same floor
@@ -495,7 +648,7 @@ class RidgeKnowledge:
 
     def _means(self, told: int, c: float) -> _Values:
         """The ridge estimates, and the ellipsoid around them."""
-        values = self._fresh_values(1, self._roots() if c else None)
+        values = self._fresh_values(1, self._roots(self.sums.factor) if c else None)
         for h in reversed(range(self.shape.horizon)):
             fit = self._regress(h, values, told)
             values.widths[h] = c * self._unit_width(h, fit.sigma)
@@ -606,7 +759,7 @@ class RidgeKnowledge:
             targets[after] += np.clip(ahead, left * low, left * high)
         return targets
 
-    def _spread(self, h: int, told: int, factors: np.ndarray) -> np.ndarray:  # [D, B, L]
+    def _spread(self, h: int, told: int, factors: np.ndarray, L: int) -> np.ndarray:  # [D, B, L]
         """U^-1 z for standard normal z, so that its covariance is V^-1.
 
         The second half of the members has the z of the first half with the other sign: a few draws
@@ -615,7 +768,7 @@ class RidgeKnowledge:
         """
         from lowswitch.kernels.ridge import backward
 
-        B, d, L = self.inner.blocks, self.inner.features, self.spec.members
+        B, d = self.inner.blocks, self.inner.features
         half = (L + 1) // 2
         size = B * d * half
         z = normals(self.key, (told * self.shape.horizon + h) * size, size).reshape(B, d, half)
@@ -624,15 +777,15 @@ class RidgeKnowledge:
             backward(factor, block)
         return z.transpose(1, 0, 2)
 
-    def _roots(self) -> np.ndarray:  # [H, d, d, B]
-        """The inverses of the factors: x' V^-1 x is the squared length of x turned by them."""
+    def _roots(self, factors: np.ndarray) -> np.ndarray:  # [H, d, d, B]
+        """The inverses of factors: x' V^-1 x is the squared length of x turned by them."""
         from lowswitch.kernels.ridge import backward
 
         H, B, d = self.inner.horizon, self.inner.blocks, self.inner.features
         inverse = np.broadcast_to(np.eye(d), (H, B, d, d)).copy()
         for h in range(H):
             for b in range(B):
-                backward(self.sums.factor[h, b], inverse[h, b])
+                backward(factors[h, b], inverse[h, b])
         return np.ascontiguousarray(inverse.transpose(0, 2, 3, 1))
 
     def _unit_width(self, h: int, sigma: float) -> float:

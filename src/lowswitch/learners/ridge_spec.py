@@ -14,6 +14,8 @@ from lowswitch.algorithms.meetings import Asked, asks
 from lowswitch.algorithms.recipes import linear
 from lowswitch.algorithms.ridge import Determinant, Ellipsoid, Ridge, Sampled, Spread, dates_of
 from lowswitch.algorithms.schedules import Budget, EveryVisit, Last, Whole
+from lowswitch.algorithms.trial import Trial
+from lowswitch.policy.linear import LinearPolicy
 from lowswitch.policy.shape import Shape
 
 _USUAL_MEMBERS = 64  # of `few`
@@ -40,6 +42,8 @@ class Spec:
     odds: bool = False  # whether log-odds are fitted where all rewards are 0 or 1
     watches: bool = False  # whether contexts are tested for drift
     spread: Spread | None = None  # by which dates can be moved
+    trial: Trial | None = None  # the share of the cases that explore beside a protocol
+    floor: float | None = None
 
     def inner(self, shape: Shape) -> Shape:
         """The shape with the constant feature, if there is one."""
@@ -77,8 +81,7 @@ class Spec:
 
 
 def spec_of(algorithm: Algorithm, shape: Shape, episodes: int) -> Spec:
-    """The numbers of an algorithm for one problem."""
-    algorithm = linear_form(algorithm, episodes)
+    """The numbers of an algorithm for one problem; of `few`, of its `linear_form`."""
     estimator, bonus, schedule = algorithm.estimator, algorithm.bonus, algorithm.schedule
     assert isinstance(estimator, Ridge)
     assert isinstance(bonus, Sampled | Ellipsoid)
@@ -115,19 +118,31 @@ def spec_of(algorithm: Algorithm, shape: Shape, episodes: int) -> Spec:
         odds=estimator.link == "auto",
         watches=estimator.drift == "watch",
         spread=plain if isinstance(plain, Spread) else None,
+        trial=estimator.trial,
+        floor=estimator.floor,
     )
 
 
-def linear_form(algorithm: Algorithm, episodes: int) -> Algorithm:
+def can_be_protocol(initial: LinearPolicy | None) -> bool:
+    """Whether an initial policy is one function for episodes of one step."""
+    return initial is not None and initial.members == 1 and initial.shape.horizon == 1
+
+
+def linear_form(
+    algorithm: Algorithm, episodes: int, initial: LinearPolicy | None = None
+) -> Algorithm:
     """The algorithm itself, or for `few` the same budget and dates for features.
 
     `few` learns the prior of tables, which features do not have. With features it is `linear`: 32
     posterior samples, dates that are spread geometrically, and a greedy last deployment; and unless
     rule=1 with an intercept, log-odds where rewards are 0 or 1, and a test of drift. Its usual 64
     members cannot be told from 64 that were asked for, so both are 32; any other number is kept.
+    Beside an initial policy that can be a protocol all 64 are kept, of which some are the trial.
     """
     require_algorithm(algorithm)
+    protocol = can_be_protocol(initial)
     if isinstance(algorithm.estimator, Ridge):
+        _require_protocol(algorithm.estimator, protocol)
         return algorithm
     schedule = algorithm.schedule
     is_few = isinstance(algorithm.estimator, LearnedPosterior) and isinstance(schedule, Budget)
@@ -145,17 +160,29 @@ def linear_form(algorithm: Algorithm, episodes: int) -> Algorithm:
                 f"{name} is of tables and means nothing for features; leave it out, or use"
                 " ls.linear"
             )
-    for name, usual in (("trial", (None, "auto")), ("floor", (None,))):
-        if getattr(algorithm.estimator, name) not in usual:
-            raise ValueError(
-                f"{name} is of tables so far: with features a deployment explores as a whole, and"
-                " has no protocol beside a trial; leave it out"
-            )
+    _require_protocol(algorithm.estimator, protocol)
     last: Last = "usual" if schedule.last == "usual" else "greedy"
     when = Spread(plain.gap) if type(plain) is Late else plain
     options: dict[str, Any] = {}
     if algorithm.estimator.rule > 1:
         options = {"intercept": True, "link": "auto", "drift": "watch"}
-    if algorithm.members != _USUAL_MEMBERS:
+    trial = algorithm.estimator.trial
+    if trial == "auto" and algorithm.estimator.rule == 1:  # which had none with features
+        trial = None
+    if protocol and algorithm.members > 1 and trial is not None:
+        options |= {"trial": trial, "floor": algorithm.estimator.floor}
+    if "trial" in options or algorithm.members != _USUAL_MEMBERS:
         options["members"] = algorithm.members
     return linear(schedule=when, deployments=schedule.deployments, last=last, **options)
+
+
+def _require_protocol(estimator: Ridge | LearnedPosterior, protocol: bool) -> None:
+    """A share and a floor that were asked for need a policy that is the protocol at first."""
+    asked = {"trial": estimator.trial, "floor": estimator.floor}
+    for name, value in asked.items():
+        if value not in (None, "auto") and not protocol:
+            raise ValueError(
+                f"{name}={value} needs a protocol: with features, give the policy that is played"
+                " today as initial=, one function for episodes of one step, or leave"
+                f" {name} out"
+            )

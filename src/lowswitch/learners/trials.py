@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
-from lowswitch.algorithms.estimators import Trial
-from lowswitch.policy.tables import Part, departing
+from lowswitch.algorithms.trial import Trial
+from lowswitch.policy.linear import LinearPolicy
+from lowswitch.policy.members import Part
+from lowswitch.policy.tables import departing
 
 # by the rule of `few`: the share of all cases that enter trials which find nothing, and the largest
 # share of the cases until the next date meanwhile
@@ -43,6 +46,34 @@ class Found(NamedTuple):
     ratio: float  # of a gain to its standard deviation, from one half of the data to the other
     cost: float  # of an episode in the trial, against one by the protocol, as the model expects it
     paid: bool  # whether any reward was seen; if not, there is nothing to lose
+
+
+def moment_of(
+    number: int,
+    told: int,
+    dates: Sequence[int],
+    *,
+    episodes: int,
+    deployments: int,
+    rule: int,
+    begins: bool = False,
+) -> Moment:
+    """The deployment of this number after so many episodes.
+
+    dates: of all deployments of the run; if there are none, because somebody asks for them, they
+    count as evenly spaced. begins: whether a trial began with the run.
+    """
+    if not len(dates):
+        past = [told * i / number for i in range(1, number + 1)]
+        to_come = max(1, min(deployments, episodes) - number + 1)
+        following = told + max(1, episodes - told) / to_come
+        return Moment(number, past, following, episodes, rule)
+    past = [*(date for date in dates if date < told), told]
+    if told and begins:
+        past = [0, *past]
+    later = [date for date in dates if date > told]
+    following = max(told + 1, min([*later[:1], episodes]))
+    return Moment(number, past, following, episodes, rule)
 
 
 NOTHING = Found(gain=0.0, ratio=0.0, cost=0.0, paid=True)
@@ -101,6 +132,20 @@ def most_in_trial(floor: float, members: int, protocol: np.ndarray, initial: np.
     return -1 if needed > 1.0 else math.floor((1.0 - needed) * members + _TIE)
 
 
+def needs_protocol(part: Part | None, share: float | None) -> str:
+    """Why a part or a share cannot be chosen of what has neither."""
+    named = f"share={share:g}" if part is None else f"part={part!r}"
+    return (
+        f"{named} needs a protocol and a trial, which few deploys where an initial policy is given;"
+        " leave it out"
+    )
+
+
+def capped_share(share: float, members: int) -> float:
+    """The largest share of so many policies that is not above a limit."""
+    return math.floor(share * members + _TIE) / members
+
+
 def limited_law(
     now: np.ndarray, new: np.ndarray, part: Part | None, share: float | None
 ) -> np.ndarray:  # [L, H, S]
@@ -120,3 +165,13 @@ def limited_law(
         most = math.floor(share * len(law) + _TIE)
         law[exploring[: max(0, len(exploring) - most)]] = law[0]
     return law
+
+
+def limited_policy(
+    now: LinearPolicy, new: LinearPolicy, part: Part | None, share: float | None
+) -> LinearPolicy:
+    """The same as `limited_law`, of policies on features."""
+    protocol = now.protocol if part == "trial" else new.protocol
+    assert protocol is not None
+    most = None if share is None else math.floor(share * new.members + _TIE)
+    return (now if part == "protocol" else new).beside(protocol, new.members, most)

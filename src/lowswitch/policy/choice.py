@@ -1,4 +1,4 @@
-"""What every policy answers: an action, and how likely it was."""
+"""The answer of every policy: an action and its probability."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class Choice(NamedTuple):
-    """What is played, and how probable that was."""
+    """A chosen action and its probability."""
 
     action: int
     propensity: float  # the share of the members that choose it, at this step alone

@@ -11,26 +11,32 @@ import numpy as np
 
 from lowswitch.checks import require_count
 from lowswitch.io import storage
-from lowswitch.kernels.streams import drawn_member, drawn_members
+from lowswitch.kernels.streams import drawn_member
 from lowswitch.policy.choice import Choice
+from lowswitch.policy.members import Members
+from lowswitch.policy.scripts import LinearScript
 from lowswitch.policy.shape import Shape
 
 _KIND = "linear policy"  # of its files
+_PROTOCOL = "protocol."  # before the names of its protocol's arrays
 _AT_ONCE = 2**21  # numbers that a batch of contexts may need in between
 
 
-class LinearPolicy:
+class LinearPolicy(Members):
     """One or more functions of features, of which each episode plays one.
 
     A member plays the action with the largest score, the lowest index among equals. The score of an
     action is the product of its features and its weights; of an optimistic policy it also has
-    `width` times the length of the features, measured by `roots`, and of optimistic draws it is at
-    least the product with `floor`, the weights before the noise. Which member plays an episode is
-    drawn from the noise stream `key` and the episode's number. Weights are [H, d, B, members],
-    a floor the same, or [H, d, B, 1] for all members, and roots [H, d, d, B], where B is the number
-    of weight vectors (see `Shape`). With d + 1 in place of d, the last one is for a constant
-    feature, which the policy adds to every context. allowed: a mask [H, A] of the actions that it
-    may play at each step, by default all.
+    `width` times the length of the features, measured by `roots` (a negative width is pessimistic),
+    and of optimistic draws it is at least the product with `floor`, the weights before the noise.
+    Which member plays an episode is drawn from the noise stream `key` and the episode's number.
+    Weights are [H, d, B, members], a floor the same, or [H, d, B, 1] for all members, and roots
+    [H, d, d, B], where B is the number of weight vectors (see `Shape`). With d + 1 in place of d,
+    the last one is for a constant feature, which the policy adds to every context. allowed: a mask
+    [H, A] of the actions that it may play at each step, by default all.
+
+    protocol: a policy of one member, which the first `followers` members play. Those with weights
+    are then the trial, and there may be none of them.
     """
 
     def __init__(
@@ -43,10 +49,12 @@ class LinearPolicy:
         roots: np.ndarray | None = None,
         width: np.ndarray | None = None,
         allowed: np.ndarray | None = None,
+        protocol: LinearPolicy | None = None,
+        followers: int = 0,
     ) -> None:
         self.shape, self.key = shape, np.uint64(key)
-        self.allowed = allowed_actions(shape, allowed)
-        self._forbids = not self.allowed.all()
+        self._mask = allowed_actions(shape, allowed)
+        self._forbids = not self._mask.all()
         self.weights = _frozen(weights)
         self.floor = None if floor is None else _frozen(floor)
         self.roots = None if roots is None else _frozen(roots)
@@ -56,7 +64,10 @@ class LinearPolicy:
         d += self._constant
         if self.weights.shape[:3] != (H, d, B) or self.weights.ndim != 4:
             raise ValueError(f"its weights have the shape {self.weights.shape}, not {(H, d, B)}")
-        self.members = self.weights.shape[-1]
+        self.protocol, self.followers, self.has_protocol = protocol, followers, protocol is not None
+        self._require_protocol()
+        self._drawn = self.weights.shape[-1]
+        self.members = self.followers + self._drawn
         if self.floor is not None and self.floor.shape not in (
             (H, d, B, 1),
             self.weights.shape,
@@ -76,6 +87,32 @@ class LinearPolicy:
         if self.floor is not None:  # in one array with the members, so that one product serves both
             self._columns = np.concatenate([self.weights, self.floor], axis=-1)
 
+    def _require_protocol(self) -> None:
+        """A protocol is one function of the same features, and somebody follows it."""
+        require_count("followers", self.followers, least=0)
+        if self.protocol is None and self.followers:
+            raise ValueError("there is no protocol for members to follow; give one")
+        if self.protocol is not None and (
+            self.protocol.members > 1 or self.protocol.shape != self.shape
+        ):
+            raise ValueError(f"a protocol is one function of {self.shape}, not {self.protocol}")
+
+    @property
+    def in_trial(self) -> np.ndarray:  # [members]
+        """Which members are drawn beside a protocol; none where there is no protocol."""
+        return np.arange(self.members) >= (self.followers if self.has_protocol else self.members)
+
+    @property
+    def masks(self) -> list[np.ndarray]:  # [H, A] each
+        """The actions that each part may play: the protocol, and the drawn members."""
+        drawn = [self._mask] if self._drawn else []
+        return drawn if self.protocol is None else [self.protocol.allowed, *drawn]
+
+    @property
+    def allowed(self) -> np.ndarray:  # [H, A]
+        """The actions that any member may play at each step, read-only."""
+        return allowed_actions(self.shape, np.logical_or.reduce(self.masks))
+
     # ---- acting ----------------------------------------------------------------------------------
 
     def act(self, x: Any, episode: int, step: int = 0) -> Choice:
@@ -85,16 +122,29 @@ class LinearPolicy:
         """
         if step not in range(self.shape.horizon):
             raise ValueError(f"there is no step {step}: steps are 0 to {self.shape.horizon - 1}")
-        scores = self._scores(self.shape.context(x)[None], step)[0]  # [A, members]
+        best = self._best(self.shape.context(x)[None], step)[0]
         if self.members == 1:
-            return Choice(int(scores.argmax()), 1.0)
-        best = scores.argmax(axis=0)
+            return Choice(int(best[0]), 1.0)
         action = int(best[drawn_member(self.key, self.members, episode)])
         return Choice(action, int(np.count_nonzero(best == action)) / self.members)
 
+    def script(self, episode: int) -> LinearScript:
+        """How an episode is played."""
+        return LinearScript(self, episode)
+
     def actions(self, x: np.ndarray, episodes: np.ndarray, step: int = 0) -> np.ndarray:  # [n]
         """The actions in contexts [n, R, d], each of the episode of this number [n]."""
-        members = self.member_for(episodes)
+        members = self.member_for(episodes) - self.followers
+        if self.protocol is None:
+            return self._played(x, members, step)
+        chosen, follows = np.empty(len(x), dtype=np.int64), members < 0
+        nobody = np.zeros(int(follows.sum()), dtype=np.int64)
+        chosen[follows] = self.protocol._played(x[follows], nobody, step)
+        chosen[~follows] = self._played(x[~follows], members[~follows], step)
+        return chosen
+
+    def _played(self, x: np.ndarray, members: np.ndarray, step: int) -> np.ndarray:  # [n]
+        """The actions in contexts [n, R, d], each by the drawn member of this number [n]."""
         chosen = np.empty(len(x), dtype=np.int64)
         for first in range(0, len(x), self._batch):
             piece = slice(first, first + self._batch)
@@ -106,60 +156,61 @@ class LinearPolicy:
             if self.roots is not None:
                 scores = scores + self._bonus(rows, step)
             if self._forbids:
-                scores[:, ~self.allowed[step]] = -np.inf
+                scores[:, ~self._mask[step]] = -np.inf
             chosen[piece] = scores.argmax(axis=1)
         return chosen
 
     def choices(self, x: np.ndarray, step: int = 0) -> np.ndarray:  # [n, members]
-        """What each member plays in contexts [n, R, d]."""
+        """The action of each member in contexts [n, R, d]."""
         size = max(1, self._batch // self.members)
-        parts = [
-            self._scores(x[first : first + size], step).argmax(axis=1)
-            for first in range(0, len(x), size)
-        ]
+        parts = [self._best(x[first : first + size], step) for first in range(0, len(x), size)]
         return np.concatenate([np.zeros((0, self.members), dtype=np.int64), *parts])
+
+    def _best(self, x: np.ndarray, step: int) -> np.ndarray:  # [n, members]
+        """The action with the largest score of each member, in a few contexts [n, R, d]."""
+        drawn: np.ndarray = self.scores(x, step).argmax(axis=1)
+        if self.protocol is None:
+            return drawn
+        followed = np.repeat(self.protocol._best(x, step), self.followers, axis=1)
+        return np.concatenate([followed, drawn], axis=1)
 
     def values(self, x: np.ndarray, step: int = 0) -> np.ndarray:  # [n, members]
         """The largest score of each member in contexts [n, R, d]."""
         size = max(1, self._batch // self.members)
         parts = [
-            self._scores(x[first : first + size], step).max(axis=1)
+            self.scores(x[first : first + size], step).max(axis=1)
             for first in range(0, len(x), size)
         ]
         return np.concatenate([np.zeros((0, self.members)), *parts])
 
     def propensities(self, contexts: Any, step: int = 0) -> np.ndarray:  # [n, A]
-        """How probable each action is in each of the contexts [n, d] or [n, A, d]."""
+        """The probability of each action in each of the contexts [n, d] or [n, A, d]."""
         choices = self.choices(self.shape.contexts(contexts), step)
         return np.stack(
             [(choices == a).sum(axis=1) for a in range(self.shape.actions)], axis=1
         ) / float(self.members)
-
-    def member_for(self, episodes: np.ndarray) -> np.ndarray:  # [n]
-        """Which member plays each of these episodes [n]."""
-        return drawn_members(self.key, self.members, np.asarray(episodes))
 
     @property
     def _batch(self) -> int:
         """How many contexts of one member are scored at once."""
         return max(1, _AT_ONCE // (self.shape.features * self.shape.actions))
 
-    def _scores(self, x: np.ndarray, step: int) -> np.ndarray:  # [n, A, members]
-        """The scores of all members in contexts [n, R, d].
+    def scores(self, x: np.ndarray, step: int = 0) -> np.ndarray:  # [n, A, members]
+        """The scores of all members with weights in contexts [n, R, d].
 
-        They are summed over the features in order, whatever the number of contexts is, so that one
-        context at a time gives the same bits as many.
+        They are summed over the features in a fixed order, so one context at a time gives the same
+        bits as many.
         """
         x = self._whole(x)
         rows = x.transpose(2, 0, 1)[..., None]  # [d, n, R, 1]
         products = np.multiply(rows, self._columns[step][:, None], order="C")
         scores: np.ndarray = np.add.reduce(products, axis=0)
         if self.floor is not None:
-            scores = np.maximum(scores[..., : self.members], scores[..., self.members :])
+            scores = np.maximum(scores[..., : self._drawn], scores[..., self._drawn :])
         if self.roots is not None:
             scores = scores + self._bonus(x, step)[..., None]
         if self._forbids:
-            scores[:, ~self.allowed[step]] = -np.inf
+            scores[:, ~self._mask[step]] = -np.inf
         return scores
 
     def _whole(self, x: np.ndarray) -> np.ndarray:  # [n, R, d] or [n, R, d + 1]
@@ -182,25 +233,51 @@ class LinearPolicy:
 
     def without(self, actions: Iterable[int]) -> LinearPolicy:
         """The policy that plays its next best action in the place of these."""
-        mask = self.allowed.copy()
-        mask[:, list(actions)] = False
-        parts = {name: array for name, array in self._arrays().items() if name != "weights"}
-        return LinearPolicy(self.shape, self.weights, self.key, **parts, allowed=mask)
+        gone, mask = list(actions), self._mask.copy()
+        mask[:, gone] = False
+        if self.protocol is None:
+            return self._changed(allowed=mask)
+        kept = mask if self._drawn else None  # of nobody
+        return self._changed(allowed=kept, protocol=self.protocol.without(gone))
+
+    def beside(self, protocol: LinearPolicy, members: int, most: int | None = None) -> LinearPolicy:
+        """The last drawn members, at most so many, as a trial beside a protocol.
+
+        members: how many there are with those that follow the protocol.
+        """
+        kept = self._drawn if most is None else min(most, self._drawn)
+        columns = slice(self._drawn - kept, None)
+        parts: dict[str, Any] = {"weights": self.weights[..., columns]}
+        if self.floor is not None:
+            parts["floor"] = self.floor if self.floor.shape[-1] == 1 else self.floor[..., columns]
+        return self._changed(**parts, protocol=protocol, followers=members - kept)
+
+    def _changed(self, **parts: Any) -> LinearPolicy:
+        """The same policy with other parts."""
+        own: dict[str, Any] = self._arrays() | {
+            "allowed": self._mask,
+            "protocol": self.protocol,
+            "followers": self.followers,
+        }
+        return LinearPolicy(self.shape, key=self.key, **own | parts)
 
     # ---- comparing -------------------------------------------------------------------------------
 
     def difference(self, other: LinearPolicy, contexts: Any, step: int = 0) -> float:
-        """The share of these contexts whose action changes, if members are matched at best.
+        """The share of these contexts whose action changes, with the best matching of members.
 
-        Of mixtures it is the mean total variation between how often each action is played.
+        For mixtures it is the average total variation between the action frequencies.
         """
         if self.shape != other.shape:
             raise ValueError(
-                f"policies of {self.shape} and {other.shape} have no contexts in common to compare"
+                f"policies of {self.shape} and {other.shape} share no contexts in which "
+                "to compare them"
             )
         mine, others = self.propensities(contexts, step), other.propensities(contexts, step)
         if not len(mine):
-            raise ValueError("there are no contexts to compare the policies in; give at least one")
+            raise ValueError(
+                "there are no contexts in which to compare the policies; give at least one"
+            )
         return float(0.5 * np.abs(mine - others).sum(axis=1).mean())
 
     @property
@@ -212,33 +289,53 @@ class LinearPolicy:
             total.update(b"floor" if name == "floor" else b"")  # and not one member more
             total.update(np.ascontiguousarray(array, dtype="<f8").tobytes())
         if self._forbids:
-            total.update(self.allowed.tobytes())
+            total.update(self._mask.tobytes())
+        if self.protocol is not None:
+            total.update(f"{self.followers} {self.protocol.identity}".encode())
         return total.hexdigest()
+
+    @property
+    def trial_identity(self) -> str:
+        """The identity of the members beside the protocol; the same for all that have none."""
+        drawn = self._changed(protocol=None, followers=0) if self._drawn else None
+        return "" if drawn is None else f"{self.members} {drawn.identity}"
 
     def __repr__(self) -> str:
         return f"LinearPolicy({self.members} members, {self.shape}, {self.identity[:12]})"
 
-    # ---- keeping ---------------------------------------------------------------------------------
+    # ---- saving ----------------------------------------------------------------------------------
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the policy alone; whoever loads it needs no learner."""
+        """Write the policy alone; loading it does not need the learner."""
         storage.write(path, _KIND, *self.state())
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> LinearPolicy:
-        """The policy that `save` wrote."""
+        """Read a policy that `save` wrote."""
         with storage.reading(path, _KIND) as (facts, arrays):
             return cls.from_state(facts, arrays)
 
     def state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         """Facts, as JSON can hold them, and arrays."""
-        arrays = self._arrays() | ({"allowed": self.allowed} if self._forbids else {})
-        return {"shape": self.shape._asdict(), "key": str(int(self.key))}, arrays
+        arrays = self._arrays() | ({"allowed": self._mask} if self._forbids else {})
+        facts: dict[str, Any] = {"shape": self.shape._asdict(), "key": str(int(self.key))}
+        if self.protocol is not None:
+            facts["followers"], (facts["protocol"], own) = self.followers, self.protocol.state()
+            arrays |= {f"{_PROTOCOL}{name}": array for name, array in own.items()}
+        return facts, arrays
 
     @classmethod
     def from_state(cls, facts: dict[str, Any], arrays: dict[str, np.ndarray]) -> LinearPolicy:
-        """The policy of a state."""
+        """Restore a policy from its state."""
         key = require_count("its key", int(facts["key"]), least=0, most=2**64 - 1)
+        protocol = None
+        if "protocol" in facts:
+            whose = {
+                name.removeprefix(_PROTOCOL): array
+                for name, array in arrays.items()
+                if name.startswith(_PROTOCOL)
+            }
+            protocol = cls.from_state(facts["protocol"], whose)
         return cls(
             Shape.of(**facts["shape"]),
             arrays["weights"],
@@ -247,16 +344,18 @@ class LinearPolicy:
             roots=arrays.get("roots"),
             width=arrays.get("width"),
             allowed=arrays.get("allowed"),
+            protocol=protocol,
+            followers=facts.get("followers", 0),
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """The policy as JSON can hold it, to the bit."""
+        """The policy as JSON can store it, exact to the bit."""
         facts, arrays = self.state()
         return facts | {"arrays": {name: array.tolist() for name, array in arrays.items()}}
 
     @classmethod
     def from_dict(cls, facts: dict[str, Any]) -> LinearPolicy:
-        """The policy that `to_dict` wrote."""
+        """Read a policy that `to_dict` wrote."""
         return cls.from_state(
             facts, {name: np.array(array) for name, array in facts["arrays"].items()}
         )
@@ -272,7 +371,7 @@ class LinearPolicy:
 
 
 def _own_scores(x: np.ndarray, weights: np.ndarray, members: np.ndarray) -> np.ndarray:  # [n, A]
-    """The scores in contexts [n, R, d], each by one member [n] of weights [d, B, members or 1]."""
+    """The scores in contexts [n, R, d], each for one member [n] of weights [d, B, members or 1]."""
     rows = x.transpose(2, 0, 1)  # [d, n, R]
     if weights.shape[-1] == 1:
         own = weights.transpose(0, 2, 1)  # [d, 1, B]
@@ -283,7 +382,7 @@ def _own_scores(x: np.ndarray, weights: np.ndarray, members: np.ndarray) -> np.n
 
 
 def allowed_actions(shape: Shape, allowed: Any) -> np.ndarray:  # [H, A]
-    """The actions that may be played at each step, read-only; None stands for all of them."""
+    """The actions allowed at each step, read-only; None allows all of them."""
     if allowed is None:
         allowed = np.ones((shape.horizon, shape.actions), dtype=bool)
     mask = np.array(allowed)

@@ -1,4 +1,4 @@
-"""The size of a problem with features, and the checks of what is told about it."""
+"""The size of a problem with features, and checks of the data given for it."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ import numpy as np
 
 from lowswitch.checks import has_integers, numbers, require_count, require_truth, shown
 
-LARGEST_FEATURE = 1e50  # whose square still leaves room
+LARGEST_FEATURE = 1e50  # so that its square does not overflow
 
 
 class Shape(NamedTuple):
     """H steps, d features, A actions, and whether all actions share the features of a context.
 
-    If they do, each action has weights of its own: a context is R = 1 vector, and there are B = A
-    vectors of weights. If not, a context is R = A vectors, and all actions have the same weights.
+    If they do, each action has its own weights: a context is R = 1 vector, and there are B = A
+    weight vectors. If not, a context is R = A vectors, and all actions have the same weights.
     """
 
     horizon: int
@@ -25,7 +25,7 @@ class Shape(NamedTuple):
 
     @classmethod
     def of(cls, horizon: Any, features: Any, actions: Any, shared: Any = True) -> Shape:
-        """The shape, once its numbers are known to be counts."""
+        """The shape, after checking that its numbers are counts."""
         return cls(
             require_count("horizon", horizon),
             require_count("features", features, way_out="it is the length of a feature vector"),
@@ -39,17 +39,17 @@ class Shape(NamedTuple):
 
     @property
     def rows(self) -> int:
-        """R, the vectors of a context."""
+        """R, the number of vectors in a context."""
         return 1 if self.shared else self.actions
 
     @property
     def blocks(self) -> int:
-        """B, the vectors of weights."""
+        """B, the number of weight vectors."""
         return self.actions if self.shared else 1
 
     @property
     def weights(self) -> int:
-        """All weights of a step."""
+        """The number of all weights of a step."""
         return self.blocks * self.features
 
     def context(self, x: Any) -> np.ndarray:  # [R, d]
@@ -67,7 +67,7 @@ class Shape(NamedTuple):
         return rows[None] if self.shared else rows
 
     def contexts(self, x: Any) -> np.ndarray:  # [n, R, d]
-        """Contexts [n, d] or [n, A, d]; or with the vectors of each as [n, R, d]."""
+        """Contexts [n, d] or [n, A, d], or [n, R, d] with the vectors of each."""
         given = _features(x)
         wanted = (self.features,) if self.shared else (self.actions, self.features)
         if given.ndim == 3 and given.shape[1:] == (self.rows, self.features):
@@ -85,7 +85,7 @@ class Shape(NamedTuple):
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """One episode or a batch, as [n, H, R, d], [n, H] and [n, H].
 
-        Of one step an episode is a context, an action and a reward.
+        With one step, an episode is a context, an action and a reward.
         """
         given, played = _features(x), np.asarray(actions)
         paid = numbers("rewards", rewards)
@@ -102,7 +102,7 @@ class Shape(NamedTuple):
         if played.ndim == 1:
             played, paid, given = played[None], paid[None], given[None]
         if given.ndim == 2 + len(one) and given.shape[1] == H + 1 > 2:
-            given = given[:, :H]  # the state after the last step, which nothing is learned from
+            given = given[:, :H]  # the state after the last step, from which nothing is learned
         n = len(played)
         if played.shape != (n, H) or given.shape != (n, H, *one):
             raise ValueError(
@@ -127,7 +127,7 @@ class Shape(NamedTuple):
 
 
 def _stepped(given: np.ndarray, last: int) -> np.ndarray:
-    """With an axis for the single step of an episode before the features."""
+    """Add an axis for the single step of an episode before the features."""
     return given.reshape(*given.shape[: given.ndim - last], 1, *given.shape[given.ndim - last :])
 
 
@@ -138,13 +138,13 @@ def _features(x: Any) -> np.ndarray:
     except ValueError as error:
         if "inhomogeneous" not in str(error):
             raise
-        raise ValueError("feature vectors of different lengths were given; all need one") from None
+        raise ValueError("all feature vectors must have the same length; these differ") from None
 
 
 def _refuse(rows: np.ndarray, *axes: str) -> None:
-    """Say what is wrong with features that are no finite, reasonable numbers.
+    """Explain which features are not finite, reasonable numbers.
 
-    axes: what the axes of the array count, but for the last one.
+    axes: what the axes of the array count, except the last one.
     """
     place = tuple(map(int, np.argwhere(~(np.abs(rows) <= LARGEST_FEATURE))[0]))
     value = rows[place]
@@ -154,15 +154,15 @@ def _refuse(rows: np.ndarray, *axes: str) -> None:
         if n > 1
     )
     if np.isnan(value):
-        raise ValueError(f"feature {place[-1]}{where} is NaN; fill in what is missing before")
+        raise ValueError(f"feature {place[-1]}{where} is NaN; fill in missing features first")
     raise ValueError(
-        f"feature {place[-1]}{where} is {value:g}; it must be finite and at most"
-        f" {LARGEST_FEATURE:g}: standardise them, with ls.features.standardised"
+        f"feature {place[-1]}{where} is {value:g}; it must be finite and at most "
+        f"{LARGEST_FEATURE:g}: standardise the features with ls.features.standardised"
     )
 
 
 def _require_played(actions: np.ndarray, rewards: np.ndarray, A: int) -> None:
-    """Actions are 0 to A - 1, or -1 from the step on at which an episode was over."""
+    """Check that actions are 0 to A - 1, or -1 once an episode is over."""
     if actions.size and not (actions.min() >= -1 and actions.max() < A):
         raise ValueError(
             f"actions must be 0 to {A - 1}, or -1 after the end of an episode, not"
@@ -170,7 +170,10 @@ def _require_played(actions: np.ndarray, rewards: np.ndarray, A: int) -> None:
         )
     over = actions < 0
     if (over[:, :-1] & ~over[:, 1:]).any() or over[:, :1].any():
-        raise ValueError("an episode that is over (action -1) cannot go on, nor be over at once")
+        raise ValueError(
+            "after an episode is over (action -1) no action can follow, and its first action "
+            "cannot be -1"
+        )
     paid = rewards[~over]
     if paid.size and not np.abs(paid).max() <= LARGEST_FEATURE:
         wrong = paid[~(np.abs(paid) <= LARGEST_FEATURE)][0]

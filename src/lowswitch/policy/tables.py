@@ -1,4 +1,4 @@
-"""What is deployed, as an object: how it acts, how it differs from another one, and its identity.
+"""The deployed policy as an object: how it acts, how it differs from another one, and its identity.
 
 A table of actions is the first kind of policy.
 """
@@ -6,20 +6,19 @@ A table of actions is the first kind of policy.
 from __future__ import annotations
 
 import hashlib
-from typing import Literal
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from lowswitch.kernels.streams import drawn_members
 from lowswitch.policy.choice import Choice
+from lowswitch.policy.members import Members
+from lowswitch.policy.scripts import TableScript
 
-Part = Literal["protocol", "trial"]
 
+class TablePolicy(Members):
+    """One or more tables of actions [members, H, S]; each episode plays one of them.
 
-class TablePolicy:
-    """One or more tables of actions [members, H, S], of which each episode plays one.
-
-    Which member plays an episode is drawn from the noise stream `key` and the episode's number.
+    The noise stream `key` and the episode's number determine which member plays an episode.
 
     has_protocol: the first table is the protocol, which most cases follow. The members that differ
     from it anywhere are the trial.
@@ -28,34 +27,23 @@ class TablePolicy:
     def __init__(self, actions: np.ndarray, key: np.uint64, *, has_protocol: bool = False) -> None:
         self.actions, self.key, self.has_protocol = actions.view(), key, has_protocol
         self.actions.flags.writeable = False
-
-    @property
-    def members(self) -> int:
-        """How many tables there are; most algorithms deploy one."""
-        return len(self.actions)
+        self.members = len(actions)  # most algorithms deploy one
 
     @property
     def in_trial(self) -> np.ndarray:  # [members]
-        """Which members differ from the protocol; none where there is no protocol."""
+        """Which members differ from the protocol; none if there is no protocol."""
         if not self.has_protocol:
             return np.zeros(self.members, dtype=bool)
         return departing(self.actions)
-
-    @property
-    def share(self) -> float | None:
-        """The share of the cases that enter the trial; None where there is no protocol."""
-        return float(self.in_trial.mean()) if self.has_protocol else None
-
-    def part(self, episode: int) -> Part | None:
-        """Whether an episode is in the trial or follows the protocol; None if there is neither."""
-        if not self.has_protocol:
-            return None
-        return "trial" if self.in_trial[self.member_for(np.array([episode]))[0]] else "protocol"
 
     def table(self, episode: int) -> np.ndarray:  # [H, S]
         """The table that plays an episode, read-only."""
         table: np.ndarray = self.actions[self.member_for(np.array([episode]))[0]]
         return table
+
+    def script(self, episode: int) -> TableScript:
+        """How an episode is played."""
+        return TableScript(self.table(episode))
 
     def act(self, state: int, episode: int, step: int = 0) -> Choice:
         """The action in a state at a step of an episode, and the share of members that play it."""
@@ -68,12 +56,8 @@ class TablePolicy:
         action = int(self.table(episode)[step, state])
         return Choice(action, float((self.actions[:, step, state] == action).mean()))
 
-    def member_for(self, episodes: np.ndarray) -> np.ndarray:  # [B]
-        """Which member plays each of these episodes [B]."""
-        return drawn_members(self.key, self.members, episodes)
-
     def difference(self, other: TablePolicy) -> np.ndarray:  # [n, 2]
-        """The rows (step, state) in which any member of the two plays another action."""
+        """The rows (step, state) in which some member of the two plays another action."""
         if self.actions.shape != other.actions.shape:
             shapes = f"{self.actions.shape} and {other.actions.shape}"
             raise ValueError(f"policies of shapes {shapes} have no rows in common to compare")
@@ -100,7 +84,30 @@ def departing(policies: np.ndarray) -> np.ndarray:  # [members]
 def change_rows(policies: np.ndarray, changes: np.ndarray) -> None:
     """Change rows of policies [H, S] or [members, H, S]: [n, 2 + members] step, state, actions.
 
-    Of several changes of a row the last one stays.
+    If a row changes several times, the last change stays.
     """
     steps, states, *actions = changes.T
     policies[..., steps, states] = actions
+
+
+def played_first(
+    policies: np.ndarray, rows: Iterable[Sequence[int]], actions: Sequence[int]
+) -> list[tuple[int, int, int]]:
+    """The rows in which the first policy plays one of these actions, each with that action."""
+    found = ((h, x, int(policies[0, h, x])) for h, x in rows)
+    return [one for one in found if one[2] in actions]
+
+
+def without_actions(
+    policies: np.ndarray, rows: Iterable[Sequence[int]], actions: Sequence[int], instead: int | None
+) -> np.ndarray:  # [members, H, S]
+    """The policies [members, H, S] that play none of these actions in these rows.
+
+    Where the first one plays one of them, it plays `instead`, and others follow it.
+    """
+    law = policies.copy()
+    for h, x in rows:
+        gone = np.isin(law[:, h, x], actions)
+        law[0, h, x] = instead if gone[0] and instead is not None else law[0, h, x]
+        law[gone, h, x] = law[0, h, x]
+    return law

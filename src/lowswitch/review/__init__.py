@@ -1,1 +1,1 @@
-"""The board: proposals, decisions on them, and what they deploy."""
+"""The board: proposals, decisions on them, and the resulting deployments."""

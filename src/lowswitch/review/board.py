@@ -9,7 +9,7 @@ from typing import Any, TypeVar, get_args
 import numpy as np
 
 from lowswitch.checks import require_share, require_truth, require_word
-from lowswitch.policy.tables import Part
+from lowswitch.policy.members import Part
 from lowswitch.review.decisions import require_review
 from lowswitch.review.gate import Gate
 from lowswitch.review.proposals import Key
@@ -19,14 +19,14 @@ Result = TypeVar("Result")
 
 
 class Reviewed:
-    """What a learner proposes, and what is decided on it."""
+    """The proposals of a learner, and the decisions on them."""
 
     gate: str
     told: int
     _gate: Gate
     _knowledge: Any
     _deployed: Any
-    _plain: bool  # whether all it knows are whole episodes, and its schedule alone deployed
+    _plain: bool  # whether it knows only whole episodes, and only its schedule deployed
 
     def _alone(self, what: str) -> AbstractContextManager[None]:
         """Refuse a second thread meanwhile."""
@@ -35,15 +35,15 @@ class Reviewed:
     # ---- proposals -------------------------------------------------------------------------------
 
     def proposal(self) -> Any:
-        """The proposal that waits for a decision, or None."""
+        """The pending proposal, or None."""
         return self._gate.pending
 
     def propose(self) -> Any:
-        """Propose everything that the learner would change now, and return the proposal, or None.
+        """Propose everything that the learner would change now; return the proposal, or None.
 
-        This is what the schedule "asked" waits for; with any other schedule it comes on top. A
-        pending proposal is replaced, and the budget counts the two as one. Where the gate is open,
-        the proposal is deployed at once. `why_nothing` says why it is None.
+        The schedule "asked" waits for this call; with any other schedule the proposal is
+        additional. A pending proposal is replaced, and the budget counts both as one. If the gate
+        is open, the proposal is deployed at once. If the result is None, `why_nothing` says why.
         """
 
         def propose(gate: Gate, knowledge: Any) -> Any:
@@ -57,9 +57,10 @@ class Reviewed:
         return made
 
     def make_up(self) -> Any:
-        """Propose what is wanted now for a date that passed while another proposal waited.
+        """Propose the changes wanted now, for a date that passed while another proposal was
+        pending.
 
-        As `propose`, but rows that are held stay so: the date on which they may change is the next.
+        Like `propose`, except that held rows stay held: they may change on the next date.
         """
         require_review(self.gate)
         return self._decide(
@@ -68,7 +69,7 @@ class Reviewed:
 
     @property
     def dates(self) -> np.ndarray:
-        """The dates to come: numbers of episodes after which the whole policy may change.
+        """The future dates: numbers of episodes after which the whole policy may change.
 
         There are none if the budget is spent, or if rows change one by one.
         """
@@ -83,9 +84,9 @@ class Reviewed:
         return passed
 
     def why_nothing(self) -> str | None:
-        """Why nothing waits for a decision, in words, or None if something does."""
+        """Why no proposal is pending, in words, or None if one is."""
         if self.gate == "open":
-            return "the gate is open, so that what the learner wants is deployed at once"
+            return "the gate is open, so every change is deployed at once"
         if self.proposal() is not None:
             return None
         if self.paused:
@@ -98,10 +99,10 @@ class Reviewed:
         after = f"after {counted(asked, 'episode')}"
         if self._knowledge.exploits_next:
             return (
-                f"the next deployment is the last one, which plays what is known to be best, and"
-                f" {after} nothing was known to be better than the deployed policy" + held
+                "the next deployment is the last one, which plays the best known policy, "
+                f"and {after} no policy was known to be better than the deployed one" + held
             )
-        return f"{after} the learner wanted no other policy than the deployed one" + held
+        return f"{after} the learner did not want to change the deployed policy" + held
 
     # ---- decisions -------------------------------------------------------------------------------
 
@@ -115,10 +116,13 @@ class Reviewed:
     ) -> Any:
         """Deploy the pending proposal, or some of its rows (step, state).
 
-        proposal: the one that was looked at, or its hash; if another one is pending by now, nothing
-        is deployed. part: of a protocol and a trial only the one that is named changes, and the
-        other one stays as it is deployed. share: at most this share of the cases enters the trial.
-        Return what changed. A policy on features is approved whole.
+        Returns what changed. A policy on features can only be approved as a whole.
+
+        proposal: the proposal that was examined, or its hash. If another one is pending by now,
+        nothing is deployed.
+        rows: the rows to deploy; by default all.
+        part: with a protocol and a trial, change only the named one; the other stays as deployed.
+        share: at most this share of the cases enters the trial.
         """
         require_review(self.gate)
         limits = _checked_limits(part, share)
@@ -128,11 +132,11 @@ class Reviewed:
         )
 
     def cap_trial(self, share: float) -> Any:
-        """Let at most this share of the cases enter the trial from now on, and return what changed.
+        """Let at most `share` of the cases enter the trial from now on; return what changed.
 
-        It is allowed at any time, also when the budget is spent; 0 ends the trial. It counts as a
-        deployment and is no switch of a row. A pending proposal is withdrawn, and made again. None
-        if the trial is not larger.
+        This is allowed at any time, even when the budget is spent; 0 ends the trial. It counts as a
+        deployment but not as a switch of a row. A pending proposal is withdrawn and made again.
+        Returns None if the trial is not larger than `share`.
         """
         require_review(self.gate)
         limits = _checked_limits(None, share)
@@ -149,20 +153,22 @@ class Reviewed:
         visits: int | None = None,
         actions: Iterable[int] | None = None,
     ) -> None:
-        """Let the deployed policy stay, or some rows (step, state) of it.
+        """Keep the deployed policy, or some rows (step, state) of it.
 
-        Not now: a row is held until its next trigger, or for `visits` more visits. A policy on
-        features is proposed again when the schedule says so; what became due meanwhile is proposed
-        at once.
+        Without `forever`, a row is held until its next trigger, or for `visits` more visits. A
+        policy on features is proposed again when the schedule says so; changes that became due
+        meanwhile are proposed at once.
 
-        forever: the actions that it would newly play, or those of them that `actions` names, are
-        never deployed there, and nothing is hoped for from them any more. With features they are
-        forbidden at all steps if they are named; the deployed policy stays as it is.
+        forever: the newly proposed actions, or those among them that `actions` names, are never
+        deployed there, and the learner no longer hopes for anything from them. With features, named
+        actions are forbidden at all steps; the deployed policy stays as it is.
         """
         require_review(self.gate)
         require_truth("forever", forever)
         if actions is not None and not forever:
-            raise ValueError("actions are those to forbid: say forever=True, or leave them out")
+            raise ValueError(
+                "actions names the actions to forbid: add forever=True, or leave it out"
+            )
         chosen = self._gate.chosen(proposal, rows)
         self._decide(
             lambda gate, knowledge: gate.reject(
@@ -173,11 +179,13 @@ class Reviewed:
     def forbid(
         self, rows: Iterable[Key], actions: Iterable[int], *, instead: int | None = None
     ) -> Any:
-        """Never deploy these actions in rows (step, state) again, deployed now or not.
+        """Never deploy these actions in rows (step, state) again, whether they are deployed now or
+        not.
 
-        instead: what a row plays from now on if its action is one of them. Return what changed, or
-        None if none of the actions was deployed there. A pending proposal is withdrawn and made
-        anew without the actions; that costs no budget.
+        Returns what changed, or None if none of the actions was deployed there. A pending proposal
+        is withdrawn and made again without the actions, at no cost to the budget.
+
+        instead: what a row plays from now on if its action is one of them.
         """
         require_review(self.gate)
         keys, named = self._checked_veto(rows, actions, [] if instead is None else [instead])
@@ -201,7 +209,7 @@ class Reviewed:
     def _checked_veto(
         self, rows: Iterable[Key], actions: Iterable[int], more: Sequence[int]
     ) -> tuple[list[Key], list[int]]:
-        """Rows and actions that a veto names, or an error; more: other actions to check."""
+        """Check the rows and actions that a veto names; more: other actions to check."""
         raise NotImplementedError
 
     def _allowed_in(self, step: int, state: int) -> np.ndarray:  # [A]
@@ -209,31 +217,33 @@ class Reviewed:
         return np.asarray(self._knowledge.allowed[step, state])
 
     def freeze(self) -> None:
-        """Let nothing be proposed or approved until `thaw`; what is told is still learned."""
+        """Propose and approve nothing until `thaw`; the learner still learns from told episodes."""
         require_review(self.gate)
         self._decide(lambda gate, knowledge: gate.freeze(knowledge))
 
     def thaw(self) -> None:
-        """Go on after `freeze`: what became due meanwhile is proposed."""
+        """Resume after `freeze`, and propose changes that became due meanwhile."""
         require_review(self.gate)
         self._decide(lambda gate, knowledge: gate.thaw(knowledge, self.told))
 
     @property
     def paused(self) -> bool:
-        """Whether `freeze` was called, and `thaw` not yet."""
+        """Whether the learner is frozen."""
         return self._gate.paused
 
     @property
     def held(self) -> list[Key]:
-        """The rows (step, state) that are held at the action they play."""
+        """The rows (step, state) that are held at their current action."""
         return sorted(self._gate.holds)
 
     def install(self, policy: Any, *, hold: bool = True) -> Any:
         """Deploy a policy by hand, as a rollback does; None if it is deployed already.
 
-        policy: [H, S] or [members, H, S], or with features a LinearPolicy. Nothing that was learned
-        changes. A pending proposal is withdrawn. hold: the rows that change are held, because
-        otherwise the learner might propose the same change back at once.
+        The learner's knowledge does not change. A pending proposal is withdrawn.
+
+        policy: [H, S] or [members, H, S], or with features a LinearPolicy.
+        hold: hold the rows that change, because otherwise the learner might propose the opposite
+        change at once.
         """
         require_review(self.gate)
         checked = self._checked_policy(policy)
@@ -242,24 +252,26 @@ class Reviewed:
         )
 
     def _checked_policy(self, policy: Any) -> Any:
-        """A policy that may be deployed, or an error."""
+        """Check that a policy may be deployed."""
         raise NotImplementedError
 
-    # ---- for a ledger, which replays what was decided --------------------------------------------
+    # ---- for a ledger, which replays decisions ---------------------------------------------------
 
     @property
     def acts_by_itself(self) -> bool:
-        """Whether a hold may end, or something that waits be proposed, when episodes are told."""
+        """Whether telling episodes may end a hold, or raise a waiting proposal."""
         return bool(self._gate.holds or self._gate.waiting)
 
     @property
     def spent(self) -> tuple[int, int]:
-        """How many deployments and switches were put to the board, which a budget counts."""
+        """How many deployments and switches were proposed to the board, which a budget counts."""
         spent: tuple[int, int] = self._knowledge.spent
         return spent
 
     def resume_from(self, spent: tuple[int, int], *, had_pending: bool, paused: bool) -> None:
-        """Take over the budget and the gate of a learner that this one replaces, and look again."""
+        """Take over the budget and the gate of the learner that this one replaces, and look
+        again.
+        """
 
         def adopt(gate: Gate, knowledge: Any) -> None:
             knowledge.spent = spent
@@ -270,7 +282,7 @@ class Reviewed:
         self._decide(adopt)
 
     def force_proposal(self, proposal: Any, spent: tuple[int, int]) -> None:
-        """Let this be pending, with a budget of which this was spent, as a board saw it once."""
+        """Restore a pending proposal, and the spent budget, as a board saw them."""
         if self._gate.pending == proposal:
             return
 
@@ -284,7 +296,7 @@ class Reviewed:
     # ---- all or nothing --------------------------------------------------------------------------
 
     def _decide(self, decide: Callable[[Gate, Any], Result]) -> Result:
-        """Carry out a decision; one that fails changes nothing."""
+        """Carry out a decision; if it fails, nothing changes."""
         with self._alone("decision"):
             knowledge, gate = self._knowledge, self._gate
             undo, undo_gate = knowledge.undo_all(), gate.undo(knowledge)
@@ -303,7 +315,7 @@ class Reviewed:
 
 
 def _checked_limits(part: Part | None, share: float | None) -> dict[str, Any]:
-    """What an approval leaves out, or an error."""
+    """Check what an approval leaves out."""
     if part is not None:
         require_word("part", part, get_args(Part))
     if share is not None:
@@ -312,7 +324,7 @@ def _checked_limits(part: Part | None, share: float | None) -> dict[str, Any]:
 
 
 def _held_rows(count: int) -> str:
-    """That rows are held, as the end of a sentence; people count changes, and not rows."""
+    """The end of a sentence about held rows; people count changes, not rows."""
     if not count:
         return ""
-    return "; what was postponed or rolled back stays as it is for now"
+    return "; changes that were postponed or rolled back stay as they are for now"

@@ -1,4 +1,4 @@
-"""What every decision of a board asks for, whatever it decides on: rows of a table, or a policy."""
+"""Checks for every decision of a board, whether on rows of a table or on a whole policy."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from lowswitch.checks import shown
 
 
 class Pending(Protocol):
-    """A proposal: its hash is what a decision is bound to."""
+    """A proposal; a decision refers to its hash."""
 
     @property
     def hash(self) -> str: ...
@@ -18,38 +18,37 @@ Proposed = TypeVar("Proposed", bound=Pending)
 
 
 def require_review(gate: str) -> None:
-    """There is a board that decides."""
+    """Check that a board decides."""
     if gate != "review":
         raise ValueError(
-            "this learner deploys what it wants at once, and so nothing is decided; make it with"
-            ' gate="review"'
+            "this learner deploys every change at once, so there is nothing to decide; "
+            'make it with gate="review"'
         )
 
 
 def require_pending(pending: Proposed | None, meant: Any) -> Proposed:
-    """The pending proposal, if it is the one, or has the hash, that a decision is about."""
+    """The pending proposal, if a decision refers to it or to its hash."""
     if pending is None:
         raise ValueError("nothing is proposed; there is nothing to decide")
     wanted = meant.hash if isinstance(meant, type(pending)) else meant
     if wanted is not None and wanted != pending.hash:
         name = wanted[:12] if isinstance(wanted, str) else shown(wanted)
         raise ValueError(
-            f"the proposal {name} is not pending any more; the one that is now has"
-            f" {pending.hash[:12]}: look at it, and decide on that"
+            f"the proposal {name} is no longer pending; the pending one is "
+            f"{pending.hash[:12]}: look at it, and decide on that one"
         )
     return pending
 
 
 def require_thawed(paused: bool, what: str) -> None:
-    """The board has not frozen the learner; `what` says what does not happen while it has."""
+    """Check that the learner is not frozen; `what` names what cannot happen while it is."""
     if paused:
         raise ValueError(f"nothing is {what} while the learner is frozen; thaw it first")
 
 
 def require_budget(spent: bool) -> None:
-    """There is budget left for one more proposal."""
+    """Check that the budget allows one more proposal."""
     if spent:
         raise ValueError(
-            "the budget is spent, so that nothing can be proposed any more; the deployed policy"
-            " stays"
+            "the budget is spent, so nothing more can be proposed; the deployed policy stays"
         )

@@ -1,13 +1,13 @@
-"""The gate between what a learner wants and what is deployed.
+"""The gate between a learner and the deployed policy.
 
-Where the gate is in review, what is due becomes a proposal, and nothing is deployed until it is
-approved. There is one proposal at a time. What becomes due meanwhile waits, and is worked out anew
-from all data once the first proposal is decided. The gate works on any kind of knowledge: the parts
-of a proposal are rows of a table, or the whole of a policy on features.
+In review, changes that are due become a proposal, and nothing is deployed until the board approves
+it. There is one proposal at a time. Changes that become due meanwhile wait, and are computed again
+from all data once the first proposal is decided. The gate works with any kind of knowledge: the
+parts of a proposal are rows of a table, or a whole policy on features.
 
-A row that is rejected for now is held: its value is the value of the action that it plays, and it
-is not due until the hold ends. An action that is rejected for ever leaves the mask, so that values
-are maxima over the actions that are left.
+A row that is rejected for now is held: its value is the value of its current action, and it is not
+due until the hold ends. An action that is rejected for ever leaves the mask, so values are maxima
+over the remaining actions.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from lowswitch.checks import require_count
-from lowswitch.policy.tables import Part
+from lowswitch.policy.members import Part
 from lowswitch.review.decisions import require_budget, require_pending, require_thawed
 from lowswitch.review.proposals import WHOLE, Key
 
@@ -27,9 +27,10 @@ Parts = Mapping[Key, Any]
 
 
 class Knowledge(Protocol):
-    """What the gate asks of a learner's knowledge.
+    """What the gate needs from a learner's knowledge.
 
-    Changes are what is wanted, before it is a proposal: an array or a list, empty where nothing is.
+    Changes are what the learner wants, before they become a proposal: an array or a list, empty if
+    it wants nothing.
     """
 
     @property
@@ -38,7 +39,7 @@ class Knowledge(Protocol):
 
     @property
     def has_put(self) -> bool:
-        """Whether learning has counted what became due as put to the board."""
+        """Whether learning has already counted due changes as proposed."""
 
     @property
     def learns_forbidden(self) -> bool:
@@ -52,42 +53,43 @@ class Knowledge(Protocol):
         """A copy of the deployed policy."""
 
     def set_review(self, free: bool) -> None:
-        """Say whether what becomes due may be put to the board, or must wait."""
+        """Set whether due changes may be proposed, or must wait."""
 
     def undo_review(self) -> Callable[[], None]:
-        """Remember what `set_review` and holds change; the result puts it back."""
+        """Remember what `set_review` and holds change; calling the result restores it."""
 
     def on_grid(self, episodes: int) -> bool:
         """Whether all rows may change after this number of episodes."""
 
     def keys(self, changes: Any) -> list[Key]:
-        """The keys of what changes, in order."""
+        """The keys of the changes, in order."""
 
     def wanted(self, told: int, *, free: bool) -> Any:
-        """The changes that are wanted after `told` episodes; nothing is deployed or counted.
+        """The changes wanted after `told` episodes; nothing is deployed or counted.
 
-        free: whether they replace a proposal that the budget has counted already.
+        free: whether they replace a proposal that the budget has already counted.
         """
 
     def recheck(self, rows: Sequence[Any], told: int, *, free: bool) -> Any:
-        """The changes that are wanted now, if these keys became due earlier."""
+        """The changes wanted now, if these keys became due earlier."""
 
     def put(self, changes: Any) -> Any:
-        """Count what is put to the board; return the changes that the budget allows."""
+        """Count a proposal to the board; return the changes that the budget allows."""
 
     def proposal(self, number: int, told: int, changes: Any) -> Any:
         """The proposal of these changes."""
 
     def parts_to(self, policy: Any) -> Parts:
-        """The parts by which a policy differs from the deployed one."""
+        """The parts in which a policy differs from the deployed one."""
 
     def limited(self, parts: Parts, *, part: Part | None, share: float | None) -> Parts:
-        """What is deployed if a part of a proposal is approved, or a trial of a smaller share."""
+        """The parts to deploy if only part of a proposal, or a smaller trial, is approved."""
 
     def deploy(self, parts: Iterable[Any], told: int) -> tuple[Any, int]:
-        """Deploy parts of a proposal, and return the change as the learner reports it.
+        """Deploy parts of a proposal; return the change as the learner reports it.
 
-        Return the number of switches with it; the budget has counted them as put to the board.
+        Also return the number of switches, which the budget already counted when they were
+        proposed.
         """
 
     def forbid_new(self, parts: Iterable[Any], actions: Iterable[int] | None) -> None:
@@ -96,16 +98,18 @@ class Knowledge(Protocol):
     def rows_without(
         self, rows: Iterable[Key], actions: Iterable[int], instead: int | None
     ) -> Parts:
-        """The parts that change so that none of these actions is deployed in these rows."""
+        """The parts that must change so that none of these actions is deployed in these rows."""
 
     def forbid(self, step: int, state: int, action: int) -> None:
-        """Take an action that is not deployed off the mask."""
+        """Remove an action that is not deployed from the mask."""
 
     def permit(self, step: int, state: int, action: int) -> None:
         """Put a forbidden action back on the mask."""
 
     def hold(self, step: int, state: int) -> None:
-        """Keep the action of a row, so that it is not due."""
+        """Keep the action of a row: its value becomes the value of that action, and it is not
+        due.
+        """
 
     def release(self, step: int, state: int) -> None:
         """End a hold."""
@@ -114,36 +118,36 @@ class Knowledge(Protocol):
         """After how many more visits a row has a trigger, if it has one."""
 
     def row_visits(self, step: int, state: int) -> int:
-        """How often a row was visited."""
+        """The number of visits to a row."""
 
 
 @dataclass
 class Gate:
-    """What waits for a decision, and what was decided, of one learner in review."""
+    """The pending proposal and the decisions of one learner in review."""
 
     pending: Any = None  # a Proposal or a LinearProposal
     waiting: set[Key] = field(default_factory=set)  # became due while something was pending
     holds: dict[Key, int | None] = field(default_factory=dict)  # the visits at which a hold ends
-    raised: int = 0  # proposals so far, those that replaced another one included
-    replaces: bool = False  # the next proposal replaces one that nobody decided on, so it is free
+    raised: int = 0  # proposals so far, including replacements
+    replaces: bool = False  # the next proposal replaces an undecided one, so it is free
     paused: bool = False
     applied: int = 0  # deployments
     applied_rows: int = 0  # local switches
-    # the number of episodes after which the learner last might propose, and wanted nothing
+    # the number of episodes at which the learner could last propose, and wanted nothing
     nothing_wanted_at: int | None = None
-    # whether a proposal stays free until one is made, if nothing was wanted when one was withdrawn;
-    # ledgers of earlier versions counted it then
+    # whether the next proposal stays free even if nothing was wanted when the last one was
+    # withdrawn; ledgers of earlier versions counted it then
     stays_free: bool = True
 
     # ---- what happens while episodes are told ----------------------------------------------------
 
     def set_mode(self, knowledge: Knowledge) -> None:
-        """Tell the knowledge whether what is due is put to the board, or waits."""
+        """Tell the knowledge whether due changes are proposed, or wait."""
         free = self.pending is None and not (self.paused or self.replaces or self.holds)
         knowledge.set_review(free)
 
     def at_once(self, episodes: int) -> int:
-        """How many episodes may be learned in one go: where rows are held, each is looked at."""
+        """How many episodes may be learned at once: one at a time if rows are held."""
         return min(1, episodes) if self.holds else episodes
 
     def before_episode(self, knowledge: Knowledge, told: int) -> None:
@@ -152,7 +156,7 @@ class Gate:
             self.release_dateless(knowledge)
 
     def after_episode(self, knowledge: Knowledge, changes: Any, told: int) -> None:
-        """Take in what became due, and see which holds are over."""
+        """Take in the changes that became due, and end the holds that are over."""
         if len(changes) and knowledge.has_put:
             self._raise(knowledge, changes, told)
         else:
@@ -162,16 +166,16 @@ class Gate:
                 self._release(knowledge, row)
                 self.waiting.add(row)
             elif not knowledge.learns_forbidden:
-                knowledge.hold(*row)  # what was told off-policy may have loosened it
+                knowledge.hold(*row)  # off-policy episodes may have released it
         self.look_again(knowledge, told)
 
     def after_date(self, date: int) -> None:
-        """Note whether a date has passed on which nothing was wanted."""
+        """Note a date on which the learner wanted nothing."""
         wanted = self.pending is not None or self.waiting
         self.nothing_wanted_at = None if wanted else date
 
     def look_again(self, knowledge: Knowledge, told: int) -> None:
-        """Propose what waited, once nothing is pending."""
+        """Propose the waiting changes, if nothing is pending."""
         if self.pending is not None or self.paused or not self.waiting:
             self.set_mode(knowledge)
             return
@@ -187,9 +191,9 @@ class Gate:
     # ---- proposals -------------------------------------------------------------------------------
 
     def propose(self, knowledge: Knowledge, told: int, *, keep_holds: bool = False) -> Any:
-        """Propose everything that the learner would change now; what was pending is replaced.
+        """Propose everything that the learner would change now; a pending proposal is replaced.
 
-        Holds that last until all rows may change end here, unless they are kept.
+        Holds that last until all rows may change end here, unless `keep_holds`.
         """
         require_thawed(self.paused, "proposed")
         free = self.pending is not None or self.replaces
@@ -199,14 +203,14 @@ class Gate:
         if not keep_holds:
             self.release_dateless(knowledge)
         knowledge.set_review(False)
-        self.nothing_wanted_at = told  # until something is raised
+        self.nothing_wanted_at = told  # until there is a proposal
         self._put(knowledge, knowledge.wanted(told, free=free), told, free=free)
         self.replaces = free and self.pending is None
         self.set_mode(knowledge)
         return self.pending
 
     def _put(self, knowledge: Knowledge, changes: Any, told: int, *, free: bool) -> None:
-        """Put changes to the board as far as the budget goes, and count that."""
+        """Propose changes as far as the budget allows, and count them."""
         if self.holds:
             changes = changes[[key not in self.holds for key in knowledge.keys(changes)]]
         if len(changes) and not free:
@@ -221,7 +225,7 @@ class Gate:
         knowledge.set_review(False)
 
     def withdraw(self) -> None:
-        """Take back what is pending; its parts wait, and proposing them again costs nothing."""
+        """Withdraw the pending proposal; its parts wait, and proposing them again is free."""
         if self.pending is not None:
             self.waiting.update(self.pending.parts)
             self.pending, self.replaces = None, True
@@ -229,12 +233,14 @@ class Gate:
     # ---- decisions -------------------------------------------------------------------------------
 
     def chosen(self, proposal: Any, keys: Iterable[Key] | None) -> Parts:
-        """The parts of the pending proposal that a decision is about."""
+        """The parts of the pending proposal that a decision refers to."""
         parts: Parts = require_pending(self.pending, proposal).parts
         if keys is None:
             return parts
         if WHOLE in parts:
-            raise ValueError("a policy on features is decided on as a whole; leave rows out")
+            raise ValueError(
+                "a policy on features can only be decided on as a whole; leave rows out"
+            )
         named = [(step, state) for step, state in keys]
         for key in named:
             if key not in parts:
@@ -259,15 +265,15 @@ class Gate:
             deployed = knowledge.limited(parts, part=part, share=share)
             if not deployed:
                 raise ValueError(
-                    "nothing of that would change what is deployed; approve more of the proposal,"
-                    " or reject it"
+                    "that would not change the deployed policy; approve more of the "
+                    "proposal, or reject it"
                 )
         made = self._deploy(knowledge, deployed, told)
         self._settle(knowledge, parts, told)
         return made
 
     def _deploy(self, knowledge: Knowledge, parts: Parts, told: int) -> Any:
-        """Deploy parts, and count that."""
+        """Deploy parts, and count the deployment."""
         made, switches = knowledge.deploy(parts.values(), told)
         self.applied += 1
         self.applied_rows += switches
@@ -283,11 +289,13 @@ class Gate:
         visits: int | None,
         actions: Iterable[int] | None,
     ) -> None:
-        """Keep parts of the pending proposal as they are: for now, or forbid the new actions."""
+        """Keep parts of the pending proposal as deployed: for now, or by forbidding the new
+        actions.
+        """
         if visits is not None and (forever or not knowledge.holds_rows):
-            what = "what is forbidden" if forever else "a policy on features"
+            what = "a forbidden action" if forever else "a policy on features"
             raise ValueError(
-                f"visits say how long a row is held, and {what} is not; leave them out"
+                f"visits sets how long a row is held, and {what} is not held; leave it out"
             )
         if forever:
             knowledge.forbid_new(parts.values(), actions)
@@ -297,7 +305,7 @@ class Gate:
         self._settle(knowledge, parts, told)
 
     def _settle(self, knowledge: Knowledge, parts: Parts, told: int) -> None:
-        """Take decided parts off the pending proposal; those left are proposed as a new one."""
+        """Remove decided parts from the pending proposal; the rest becomes a new proposal."""
         if self.pending is None:
             return
         if knowledge.holds_rows:  # a policy without rows became due again as another one
@@ -326,22 +334,22 @@ class Gate:
             self._release(knowledge, row)
 
     def freeze(self, knowledge: Knowledge) -> None:
-        """Let nothing be proposed or approved; learning goes on."""
+        """Propose and approve nothing; learning continues."""
         self.paused = True
         self.set_mode(knowledge)
 
     def thaw(self, knowledge: Knowledge, told: int) -> None:
-        """Go on, with what became due meanwhile."""
+        """Resume, with the changes that became due meanwhile."""
         self.paused = False
         self.look_again(knowledge, told)
 
     def install(self, knowledge: Knowledge, policy: Any, told: int, *, hold: bool) -> Any:
-        """Deploy another policy by hand; hold the rows that this changes."""
+        """Deploy another policy by hand, and hold the rows that change."""
         parts: Parts = knowledge.parts_to(policy)
         if not parts:
             return None
         self.withdraw()
-        self.nothing_wanted_at = None  # what it wanted or not was about another policy
+        self.nothing_wanted_at = None  # it referred to another policy
         made = self._deploy(knowledge, parts, told)
         if hold and knowledge.holds_rows:
             for row in parts:
@@ -351,7 +359,7 @@ class Gate:
         return made
 
     def cap_trial(self, knowledge: Knowledge, share: float, told: int) -> Any:
-        """Let a smaller share of the cases enter the trial; no row switches by that."""
+        """Let a smaller share of the cases enter the trial; this switches no row."""
         parts = knowledge.limited({}, part=None, share=share)
         if not parts:
             return None
@@ -361,7 +369,7 @@ class Gate:
         self.applied_rows = switches
         for row in parts:
             if row in self.holds:
-                knowledge.hold(*row)  # at what it plays now, as a learner that is restored has it
+                knowledge.hold(*row)  # at its current action, as a restored learner has it
         self.look_again(knowledge, told)
         return made
 
@@ -373,7 +381,7 @@ class Gate:
         instead: int | None,
         told: int,
     ) -> Any:
-        """Forbid actions in rows, also deployed ones; a pending proposal is made anew."""
+        """Forbid actions in rows, even deployed ones; a pending proposal is made again."""
         parts = knowledge.rows_without(rows, actions, instead)
         self.withdraw()
         made = self._deploy(knowledge, parts, told) if parts else None
@@ -393,10 +401,10 @@ class Gate:
             if row in self.holds:
                 knowledge.hold(*row)
 
-    # ---- keeping ---------------------------------------------------------------------------------
+    # ---- saving ----------------------------------------------------------------------------------
 
     def undo(self, knowledge: Knowledge) -> Callable[[], None]:
-        """Remember everything but the tables; the result puts it back."""
+        """Remember everything except the tables; calling the result restores it."""
         before, put_back_spec = copy.copy(self), knowledge.undo_review()
         before.waiting, before.holds = set(self.waiting), dict(self.holds)
 
@@ -407,7 +415,9 @@ class Gate:
         return put_back
 
     def to_dict(self) -> dict[str, Any]:
-        """The gate as JSON can hold it; digests of learners stay where nothing is to be noted."""
+        """The gate as JSON can store it; fields with nothing to note are left out, so old digests
+        stay valid.
+        """
         facts = {one.name: getattr(self, one.name) for one in dataclasses.fields(self)}
         if self.nothing_wanted_at is None:
             del facts["nothing_wanted_at"]
@@ -420,7 +430,7 @@ class Gate:
 
     @classmethod
     def from_dict(cls, facts: dict[str, Any], pending: Any) -> Gate:
-        """The gate that `to_dict` wrote, with its pending proposal."""
+        """Read a gate that `to_dict` wrote, with its pending proposal."""
         return cls(
             **facts
             | {

@@ -1,7 +1,7 @@
 """Proposals: what a learner would deploy, as a board sees it and decides on it.
 
-A proposal has parts, by their keys, which a board may decide on one by one: the rows of a table, or
-the whole of a policy on features.
+A proposal has parts with keys, which a board may decide on one by one: the rows of a table, or a
+whole policy on features.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ WHOLE: Key = (-1, -1)  # the key of a policy that has no rows
 
 @dataclass(frozen=True)
 class ProposedRow:
-    """One row of a proposal: what each member of the policy plays now, and would play."""
+    """One row of a proposal: the current and the proposed action of each member."""
 
     step: int
     state: int
@@ -38,12 +38,12 @@ class ProposedRow:
 
     @property
     def law_now(self) -> dict[int, float]:
-        """How often each action is played now; a single policy has one action with share 1."""
+        """The share of each action now; a single policy has one action with share 1."""
         return _law(self.now)
 
     @property
     def law_proposed(self) -> dict[int, float]:
-        """How often each action would be played."""
+        """The proposed share of each action."""
         return _law(self.proposed)
 
     @property
@@ -63,17 +63,17 @@ class Proposal:
 
     @functools.cached_property
     def hash(self) -> str:
-        """What a decision is bound to: a digest of everything above."""
+        """A digest of everything above, to which a decision refers."""
         text = json.dumps(self.facts(), sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()
 
     def facts(self) -> dict[str, Any]:
-        """Everything above, as JSON can hold it."""
+        """Everything above, as JSON can store it."""
         return dataclasses.asdict(self)
 
     @classmethod
     def from_facts(cls, facts: dict[str, Any]) -> Self:
-        """The proposal that `facts` wrote."""
+        """Read a proposal that `facts` wrote."""
         rows = tuple(
             ProposedRow(row["step"], row["state"], tuple(row["now"]), tuple(row["proposed"]))
             for row in facts["rows"]
@@ -93,7 +93,7 @@ class Proposal:
         return changed
 
     def without(self, decided: Collection[Key], number: int, base: str) -> Self | None:
-        """The proposal of the rows that are left once some are decided, or None."""
+        """The proposal of the remaining rows once some are decided, or None."""
         left = tuple(row for row in self.rows if row.row not in decided)
         return type(self)(number, self.told, base, left) if left else None
 
@@ -111,21 +111,21 @@ class LinearProposal:
     policy: LinearPolicy
     changed: float  # the share of the recent contexts, at all steps, whose action would change
     last: bool  # whether no other proposal can follow it
-    # (step, action): what it plays in recent contexts, and the deployed policy in none of them
+    # (step, action): actions that it plays in recent contexts and the deployed policy never does
     new_actions: tuple[tuple[int, int], ...] = ()
-    drift: int = 0  # after how many episodes the contexts were found to move; 0 if they were not
+    drift: int = 0  # episodes after which a drift of the contexts was found; 0 if none
 
     @functools.cached_property
     def hash(self) -> str:
-        """What a decision is bound to: a digest of everything above."""
+        """A digest of everything above, to which a decision refers."""
         text = json.dumps(self.facts() | {"policy": self.policy.identity}, sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()
 
     def facts(self) -> dict[str, Any]:
-        """Everything except the policy, as JSON can hold it."""
+        """Everything except the policy, as JSON can store it."""
         names = ("number", "told", "base", "changed", "last")
         facts: dict[str, Any] = {name: getattr(self, name) for name in names}
-        if self.new_actions:  # which older files do not have
+        if self.new_actions:  # older files do not have it
             facts["new_actions"] = [list(pair) for pair in self.new_actions]
         if self.drift:
             facts["drift"] = self.drift
@@ -133,17 +133,17 @@ class LinearProposal:
 
     @classmethod
     def from_facts(cls, facts: dict[str, Any], policy: LinearPolicy) -> Self:
-        """The proposal that `facts` wrote, of this policy."""
+        """Read a proposal that `facts` wrote, with this policy."""
         new = tuple((h, a) for h, a in facts.get("new_actions", ()))
         return cls(policy=policy, **facts | {"new_actions": new})
 
     @property
     def parts(self) -> Mapping[Key, LinearProposal]:
-        """A policy on features is decided on as a whole."""
+        """The single part: a policy on features is decided on as a whole."""
         return {WHOLE: self}
 
     def without(self, decided: Collection[Key], number: int, base: str) -> None:
-        """Nothing is left of a policy that was decided on."""
+        """None: a decision on a whole policy leaves nothing."""
 
     def __repr__(self) -> str:
         return f"LinearProposal({self.number}, changes {self.changed:.0%}, {self.hash[:12]})"

@@ -1,0 +1,247 @@
+"""Hashes of code that is not the library's: of its text, and of everything that it reads.
+
+Results are found again by them, and files refuse to go on with another code.
+"""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import dis
+import enum
+import functools
+import hashlib
+import inspect
+import platform
+import sys
+import textwrap
+import tokenize
+import weakref
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, ModuleType
+from typing import Any
+
+import numpy as np
+
+_PLAIN = bool | int | float | complex | str | bytes | enum.Enum | np.generic | None
+_INSTALLED = {"site-packages", "dist-packages"}  # folders of packages that are not the user's
+# the texts of methods as they were when their class was defined: the file may change after that
+_REMEMBERED: weakref.WeakKeyDictionary[FunctionType, str] = weakref.WeakKeyDictionary()
+
+
+def fingerprint_of(code: Any, *, strict: bool = True) -> str:
+    """A hash of a function, a class or a callable object.
+
+    Global values, other functions and own modules that it reads are part of it. strict: refuse code
+    that reads what cannot be hashed; otherwise such values enter by their type alone.
+    """
+    reader = _Reader(strict, _home(code))
+    is_function = isinstance(code, FunctionType)
+    return hash_of(reader.function(code) if is_function else reader.value("", "", code))
+
+
+def hash_of(texts: Iterator[str]) -> str:
+    """One hash of several texts."""
+    total = hashlib.sha256()
+    for text in texts:
+        total.update(text.encode() + b"\0")
+    return total.hexdigest()
+
+
+def function_texts(functions: tuple[Callable[..., Any], ...]) -> Iterator[str]:
+    """The text of functions that are hashed once, and of everything that they read.
+
+    So they must not read what may change, such as a list.
+    """
+    reader = _Reader(strict=True, home=_home(functions[0]), is_once=True)
+    for one in functions:
+        yield from reader.function(one)
+
+
+def remember(kind: type) -> None:
+    """Keep the texts of the methods of a class that is being defined."""
+    if is_own(kind):
+        for value in vars(kind).values():
+            for function in _functions_in(value):
+                _REMEMBERED[function] = _source_text(function)
+
+
+def is_own(kind: type) -> bool:
+    """Whether a class is not one of the library."""
+    return not kind.__module__.startswith("lowswitch.")
+
+
+class _Reader:
+    """Reads code, each function, class and module once.
+
+    home: the package of the code, which is read even if it is installed. is_once: whether nothing
+    may be read that can change later.
+    """
+
+    def __init__(self, strict: bool, home: str, *, is_once: bool = False) -> None:
+        self.strict, self.home, self.is_once = strict, home, is_once
+        self.seen: set[int] = set()
+
+    def function(self, function: Any) -> Iterator[str]:
+        """The text of a function, and the values of the names that it reads."""
+        if self._is_seen(function):
+            return
+        yield _REMEMBERED.get(function) or _source_text(function)
+        closure = inspect.getclosurevars(function).nonlocals
+        for name in sorted(_names_read(function.__code__)):
+            if name in closure or name in function.__globals__:
+                value = closure[name] if name in closure else function.__globals__[name]
+                yield f"{name} = "
+                yield from self.value(function.__qualname__, name, value)
+
+    def type(self, kind: type) -> Iterator[str]:
+        """The methods and the values of a class; its fields are values of its objects."""
+        yield f"{kind.__module__}.{kind.__qualname__}"
+        if not self._is_read(kind.__module__) or self._is_seen(kind):
+            return
+        fields = {*getattr(kind, "__dataclass_fields__", ()), *getattr(kind, "_fields", ())}
+        fields.add("citation")  # words about it
+        for base in kind.__bases__:
+            yield from self.type(base)
+        for name, value in sorted(vars(kind).items()):
+            functions = _functions_in(value)
+            if name.startswith("__"):  # most of these are made by Python or by `dataclass`
+                functions = [one for one in functions if one in _REMEMBERED]
+            for one in functions:
+                yield from self.function(one)
+            if not (functions or name.startswith(("__", "_abc_")) or name in fields):
+                yield f"{name} = "
+                yield from self.value(kind.__qualname__, name, value)
+
+    def value(self, reader: str, name: str, value: Any) -> Iterator[str]:
+        """What a name stands for."""
+        inner = value if isinstance(value, FunctionType) else _unwrapped(value)
+        if isinstance(inner, FunctionType):
+            yield from self._function_or_name(inner)
+        elif isinstance(value, ModuleType):
+            yield from self._module(value)
+        elif isinstance(value, type):
+            yield from self.type(value)
+        elif isinstance(value, _PLAIN):
+            yield repr(value)
+        elif isinstance(value, BuiltinFunctionType) or type(value).__name__ == "ufunc":
+            yield value.__name__
+        elif isinstance(value, np.ndarray) and not (value.dtype.hasobject or self.is_once):
+            yield f"{value.dtype} {value.shape} {hashlib.sha256(value.tobytes()).hexdigest()}"
+        elif (parts := self._parts(value)) is not None:
+            yield type(value).__qualname__
+            for part in parts:
+                yield from self.value(reader, name, part)
+        elif self.strict:
+            raise ValueError(
+                f"{reader} reads {name}, a {type(value).__name__}, which could change without a"
+                " trace; let it read numbers and functions only, or give it an option"
+            )
+        else:
+            yield f"{type(value).__module__}.{type(value).__qualname__}"
+
+    def _parts(self, value: Any) -> list[Any] | None:
+        """The parts of a value that has some, in an order of their own."""
+        if isinstance(value, tuple):
+            return list(value)
+        if self.is_once:
+            return None
+        if isinstance(value, list):
+            return value
+        if isinstance(value, set | frozenset):
+            return sorted(value, key=repr)
+        if isinstance(value, dict):
+            return [part for item in sorted(value.items(), key=repr) for part in item]
+        if isinstance(value, functools.partial):
+            return [value.func, value.args, value.keywords]
+        if isinstance(value, MethodType):
+            return [value.__func__, value.__self__]
+        is_frozen = dataclasses.is_dataclass(value) and type(value).__hash__ is not None
+        if is_frozen or (not self.strict and self._is_read(type(value).__module__)):
+            if self._is_seen(value):
+                return []
+            return [type(value), {} if not hasattr(value, "__dict__") else dict(vars(value))]
+        return None
+
+    def _function_or_name(self, function: FunctionType) -> Iterator[str]:
+        """The text of a function; that of another library is known by its name."""
+        if self._is_read(function.__module__):
+            yield from self.function(function)
+        else:
+            yield f"{function.__module__}.{function.__qualname__}"
+
+    def _module(self, module: ModuleType) -> Iterator[str]:
+        """The name of a module, and the text of an own one; what it imports is not followed."""
+        yield module.__name__
+        file = getattr(module, "__file__", None)
+        if file and self._is_read(module.__name__, file) and not self._is_seen(module):
+            try:
+                yield Path(file).read_text(encoding="utf-8", errors="replace")
+            except OSError:
+                return
+
+    def _is_read(self, name: str | None, file: str | None = None) -> bool:
+        """Whether a module is the user's: not this library, not Python's, and not installed."""
+        name = name or ""
+        root = name.partition(".")[0]
+        if root in {"lowswitch", "builtins", *sys.stdlib_module_names}:
+            return False
+        file = file or getattr(sys.modules.get(name), "__file__", None)
+        return root == self.home or file is None or not _INSTALLED & set(Path(file).parts)
+
+    def _is_seen(self, value: Any) -> bool:
+        known = id(value) in self.seen
+        self.seen.add(id(value))
+        return known
+
+
+def _functions_in(value: Any) -> list[FunctionType]:
+    """The functions behind an entry of a class: of a method, a property or a static method."""
+    names = ("__func__", "fget", "fset", "func")
+    given = [value, *(getattr(value, name, None) for name in names)]
+    is_wrapper = isinstance(
+        value, staticmethod | classmethod | property | functools.cached_property
+    )
+    return [one for one in (given if is_wrapper else given[:1]) if isinstance(one, FunctionType)]
+
+
+def _home(code: Any) -> str:
+    """The package that a function, a class or an object comes from."""
+    return (getattr(code, "__module__", None) or "").partition(".")[0]
+
+
+def _unwrapped(value: Any) -> Any:
+    """The function inside of one that numba compiled or that is cached."""
+    return getattr(value, "py_func", getattr(value, "__wrapped__", value))
+
+
+def _names_read(code: CodeType) -> set[str]:
+    """The global and outer names that a function reads, functions inside of it included."""
+    read = {"LOAD_GLOBAL", "LOAD_NAME", "LOAD_DEREF"}
+    names = {str(one.argval) for one in dis.get_instructions(code) if one.opname in read}
+    inner = [one for one in code.co_consts if isinstance(one, CodeType)]
+    return names.union(*map(_names_read, inner))
+
+
+def _source_text(function: Any) -> str:
+    """The text of a function from `def` on; its bytecode where there is no text."""
+    try:
+        text = textwrap.dedent(inspect.getsource(function))
+        (node,) = ast.parse(text).body
+        is_there = isinstance(node, ast.FunctionDef) and node.name == function.__name__
+    except (OSError, TypeError, ValueError, SyntaxError, tokenize.TokenError):
+        is_there = False
+    if is_there:
+        lines = text.splitlines()[node.lineno - 1 :]
+        return "\n".join(line.rstrip() for line in lines).strip()
+    facts, names, constants = _bytecode(function.__code__)
+    return repr((facts, names, constants[1:], function.__kwdefaults__))  # without the docstring
+
+
+def _bytecode(code: CodeType) -> tuple[Any, Any, list[Any]]:
+    """What a code does; functions inside of it are constants."""
+    constants = [one for one in code.co_consts if not isinstance(one, CodeType)]
+    inner = [_bytecode(one) for one in code.co_consts if isinstance(one, CodeType)]
+    facts = platform.python_version_tuple()[:2], code.co_code.hex(), code.co_names
+    return facts, code.co_varnames, constants + inner
